@@ -24,25 +24,25 @@ _ROOT = Path(__file__).parents[1]
 _FILES = 6000  # PNG and JPEG files
 
 
-def _stages(source: Path, files: Path, inputs: Path, place: Path) -> dict[str, list[str]]:
+def _stages(source: Path, files: Path, inputs: Path, location: Path) -> dict[str, list[str]]:
     """The command line of each measured stage, which reads `inputs` and writes to `place`."""
     dataset, embedding, checkpoints = inputs / "dataset", inputs / "embedding", inputs / "checkpoints"
     checkpoint = checkpoints / "step-0000000300"
     small = {"steps": 300, "checkpoint_every": 100, "sample_every": 100}
     return {
-        "preprocess, IDX files": command("preprocess", source=source, dataset=place / "dataset"),
-        f"preprocess, {_FILES:,} PNG and JPEG files": command("preprocess", source=files, dataset=place / "files"),
-        "embed": command("embed", dataset=dataset, embedding=place / "embedding", classifier_epochs=1),
-        "train": command("train", dataset=dataset, checkpoints=place / "checkpoints", **small),
+        "preprocess, IDX files": command("preprocess", source=source, dataset=location / "dataset"),
+        f"preprocess, {_FILES:,} PNG and JPEG files": command("preprocess", source=files, dataset=location / "files"),
+        "embed": command("embed", dataset=dataset, embedding=location / "embedding", classifier_epochs=1),
+        "train": command("train", dataset=dataset, checkpoints=location / "checkpoints", **small),
         "evaluate": command(
             "evaluate",
             checkpoint=checkpoint,
             dataset=dataset,
             embedding=embedding,
-            evaluation=place / "evaluation",
+            evaluation=location / "evaluation",
             registry=inputs / "registry",
         ),
-        "export": command("export", checkpoint=checkpoint, model=place / "model"),
+        "export": command("export", checkpoint=checkpoint, model=location / "model"),
     }
 
 
@@ -85,14 +85,14 @@ def _measure(source: Path, files: Path, sides: dict[str, Path], rounds: int) -> 
         for side, code in sides.items():
             print(f"inputs of {side}", file=sys.stderr)
             _make_inputs(source, files, Path(temporary, side), code)
-        place = Path(temporary, "made")
-        for name in _stages(source, files, place, place):
+        location = Path(temporary, "made")
+        for name in _stages(source, files, location, location):
             turns[name] = {side: [] for side in sides}
             for number in range(rounds):
                 print(f"{name}, round {number + 1} of {rounds}", file=sys.stderr)
                 for side in sides if number % 2 == 0 else reversed(sides):
-                    shutil.rmtree(place, ignore_errors=True)
-                    words = _stages(source, files, Path(temporary, side), place)[name]
+                    shutil.rmtree(location, ignore_errors=True)
+                    words = _stages(source, files, Path(temporary, side), location)[name]
                     turns[name][side].append(measured(words, sides[side]))
     return turns
 

@@ -157,11 +157,11 @@ def push(engine: Engine, targets: tuple[str, ...], registry: str) -> dict[str, A
         raise ConfigError(f"REGISTRY={registry!r} is no host and path, such as europe-docker.pkg.dev/PROJECT/wgan")
     pushed = {}
     for target in targets:
-        place = f"{registry}/{NAMES[target]}"
-        engine.read("tag", tag_of(target), f"{place}:{container_images.VERSION}")
-        engine.shown("push", f"{place}:{container_images.VERSION}")
+        location = f"{registry}/{NAMES[target]}"
+        engine.read("tag", tag_of(target), f"{location}:{container_images.VERSION}")
+        engine.shown("push", f"{location}:{container_images.VERSION}")
         known = json.loads(engine.read("image", "inspect", "--format", "{{json .RepoDigests}}", tag_of(target)))
-        (pushed[NAMES[target]],) = [name for name in known if name.startswith(f"{place}@")]
+        (pushed[NAMES[target]],) = [name for name in known if name.startswith(f"{location}@")]
     version = image_digests.SCHEMA_VERSION
     found = {"schema_version": version, "version": container_images.VERSION, "revision": revision(), "images": pushed}
     atomic_files.write_json(PUSHED, found)

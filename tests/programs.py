@@ -160,8 +160,8 @@ def _begin(
     os.environ.update(environment)
     os.umask(umask)
     tempfile.tempdir = None
-    for place, descriptor in zip(output, (1, 2), strict=True):
-        opened = os.open(place, os.O_WRONLY) if isinstance(place, str) else place.fileno()
+    for location, descriptor in zip(output, (1, 2), strict=True):
+        opened = os.open(location, os.O_WRONLY) if isinstance(location, str) else location.fileno()
         os.dup2(opened, descriptor)
         os.close(opened)
     sys.stdout, sys.stderr = (io.TextIOWrapper(io.FileIO(fd, "w"), write_through=True) for fd in (1, 2))

@@ -37,7 +37,7 @@ def test_importing_does_nothing() -> None:
             if not (isinstance(node, definitions) or docstring or known_if):
                 found.append(f"{path.relative_to(ROOT)}:{node.lineno}")
     # A script that export starts by its path, where nothing of ours can be imported.
-    assert [place for place in found if not place.startswith("components/export/draw.py")] == []
+    assert [location for location in found if not location.startswith("components/export/draw.py")] == []
 
 
 def test_only_ci_knows_of_a_folder_beside_the_checkout() -> None:

@@ -30,10 +30,10 @@ _ROWS_AT_ONCE = 2000
 def _saved_again(quality: int) -> Callable[[np.ndarray], np.ndarray]:
     def save(images: np.ndarray) -> np.ndarray:
         saved = np.empty_like(images)
-        for image, place in zip(images, saved, strict=True):
+        for image, row in zip(images, saved, strict=True):
             file = io.BytesIO()
             Image.fromarray(image[..., 0]).save(file, "JPEG", quality=quality)
-            place[..., 0] = np.asarray(Image.open(file))
+            row[..., 0] = np.asarray(Image.open(file))
         return saved
 
     return save

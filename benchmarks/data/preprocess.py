@@ -25,7 +25,7 @@ from benchmarks.lib import fashion_mnist, tables
 from benchmarks.lib.processes import Turn, measured
 from tests.proofs.stages import command
 
-_PLACE = fashion_mnist.BUILD / "preprocess"
+_FOLDER = fashion_mnist.BUILD / "preprocess"
 _TFDS = Path(".venv-tfds") / "bin" / "python"
 _SMALLEST, _LARGEST = 32, 160  # pixels on a side
 _DETAIL = 16  # pixels of noise on a side, which are enlarged: files of some kilobytes, as of drawings
@@ -81,12 +81,12 @@ def read_whole(source: Path) -> None:
             path.read_bytes()
 
 
-def contenders(source: Path, place: Path) -> dict[str, list[str]]:
+def contenders(source: Path, location: Path) -> dict[str, list[str]]:
     """The command of each that is here, by name."""
-    found = {_OURS: command("preprocess", source=source, dataset=place / "ours")}
-    found[_PLAIN] = [sys.executable, "-m", "benchmarks.data.plain_preprocess", str(source), str(place / "plain")]
+    found = {_OURS: command("preprocess", source=source, dataset=location / "ours")}
+    found[_PLAIN] = [sys.executable, "-m", "benchmarks.data.plain_preprocess", str(source), str(location / "plain")]
     if _TFDS.exists():
-        found[_BUILDER] = [str(_TFDS), "-m", "benchmarks.data.tfds_preprocess", str(source), str(place / "tfds")]
+        found[_BUILDER] = [str(_TFDS), "-m", "benchmarks.data.tfds_preprocess", str(source), str(location / "tfds")]
     return found
 
 
@@ -94,15 +94,15 @@ def compare(what: str, source: Path, rounds: int) -> None:
     """Measures each contender on a source, `rounds` times, and prints medians."""
     turns: dict[str, list[Turn]] = {}
     for number in range(rounds):
-        place = _PLACE / "made"
-        shutil.rmtree(place, ignore_errors=True)
-        place.mkdir(parents=True)
-        these = [*contenders(source, place).items()]
+        location = _FOLDER / "made"
+        shutil.rmtree(location, ignore_errors=True)
+        location.mkdir(parents=True)
+        these = [*contenders(source, location).items()]
         for name, words in these if number % 2 == 0 else reversed(these):
             print(f"{what}, round {number + 1} of {rounds}: {name}", file=sys.stderr)
             read_whole(source)
             turns.setdefault(name, []).append(measured(words))
-            shutil.rmtree(place / "ours", ignore_errors=True)
+            shutil.rmtree(location / "ours", ignore_errors=True)
     rows = []
     for name, made in turns.items():
         seconds, cpu = (statistics.median(turn[of] for turn in made) for of in (0, 1))
@@ -133,11 +133,11 @@ def main() -> None:
     else:
         print("Fashion-MNIST left out: set FASHION_MNIST_DIR to the folder of its four files (*-ubyte.gz)")
     if given.files:
-        source = _PLACE / f"files-{given.files}"
+        source = _FOLDER / f"files-{given.files}"
         write_files(source, given.files)
         compare(f"{given.files:,} PNG and JPEG files to 64x64x3", source, given.rounds)
     if given.photos:
-        source = _PLACE / f"photos-{given.photos}"
+        source = _FOLDER / f"photos-{given.photos}"
         write_photos(source, given.photos)
         compare(f"{given.photos:,} photos of 1 to 12 megapixels to 64x64x3", source, given.rounds)
 

@@ -132,10 +132,10 @@ def _peak_memory(process: Path) -> int:
 def _sizes(folder: Path, processes: list[Path]) -> Iterator[int]:
     """Yield the sizes of the files below a folder, and of those removed from it that processes have open."""
     seen = set()
-    for place in [*folder.rglob("*"), *(each for process in processes for each in _open_files(process, folder))]:
+    for location in [*folder.rglob("*"), *(each for process in processes for each in _open_files(process, folder))]:
         with contextlib.suppress(OSError):
-            found = place.stat()
-            if place.is_file() and (found.st_dev, found.st_ino) not in seen:
+            found = location.stat()
+            if location.is_file() and (found.st_dev, found.st_ino) not in seen:
                 seen.add((found.st_dev, found.st_ino))
                 yield found.st_size
 

@@ -23,7 +23,7 @@ from benchmarks.lib import fashion_mnist, tables
 from benchmarks.lib.processes import Turn, measured
 from tests.proofs.stages import command
 
-_PLACE = fashion_mnist.BUILD / "sizes"
+_FOLDER = fashion_mnist.BUILD / "sizes"
 _PLOT = Path("docs") / "images" / "preprocess-sizes.png"
 _SIDE = {"IDX files": 28, "PNG files": 8}
 _AT_ONCE = 10_000
@@ -60,13 +60,13 @@ def write_png(folder: Path, count: int) -> None:
 
 def measure(kind: str, count: int) -> Turn:
     """The stage on so many images of a kind, whole processes."""
-    source = _PLACE / f"{kind[:3].lower()}-{count}"
+    source = _FOLDER / f"{kind[:3].lower()}-{count}"
     if not source.exists():
         aside = source.with_name(f"{source.name}.tmp")
         shutil.rmtree(aside, ignore_errors=True)
         {"IDX files": write_idx, "PNG files": write_png}[kind](aside, count)
         aside.rename(source)
-    made = _PLACE / "made"
+    made = _FOLDER / "made"
     shutil.rmtree(made, ignore_errors=True)
     side = _SIDE[kind]
     words = command("preprocess", source=source, dataset=made, height=side, width=side, color="gray")

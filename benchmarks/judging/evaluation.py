@@ -17,7 +17,7 @@ from benchmarks.lib import fashion_mnist, tables
 from tests.inputs.limits import NO_LIMITS
 from tests.proofs.stages import command, stage
 
-_PLACE = fashion_mnist.BUILD / "evaluation"
+_FOLDER = fashion_mnist.BUILD / "evaluation"
 _STEPS = 500
 
 
@@ -41,20 +41,20 @@ def main() -> None:
     """Makes what is needed, unless it is there, evaluates twice, and prints a table."""
     argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     fashion_mnist.prepare()
-    dataset, embedding, registry = fashion_mnist.DATASET, _PLACE / "embedding", _PLACE / "registry"
+    dataset, embedding, registry = fashion_mnist.DATASET, _FOLDER / "embedding", _FOLDER / "registry"
     for earlier in ("registry", "model", "evaluation-0", "evaluation-1"):
-        shutil.rmtree(_PLACE / earlier, ignore_errors=True)
+        shutil.rmtree(_FOLDER / earlier, ignore_errors=True)
     stage("embed", dataset=dataset, embedding=embedding)
     common = {"dataset": dataset, "embedding": embedding}
     found = {}
     for seed, what in enumerate(("without a champion", "with a champion beside it")):
-        stage("train", dataset=dataset, checkpoints=_PLACE / f"training-{seed}", steps=_STEPS, seed=seed)
-        checkpoint = _PLACE / f"training-{seed}" / f"step-{_STEPS:010d}"
-        place = _PLACE / f"evaluation-{seed}"
-        found[what] = measured(checkpoint=checkpoint, evaluation=place, registry=registry, **common)
+        stage("train", dataset=dataset, checkpoints=_FOLDER / f"training-{seed}", steps=_STEPS, seed=seed)
+        checkpoint = _FOLDER / f"training-{seed}" / f"step-{_STEPS:010d}"
+        location = _FOLDER / f"evaluation-{seed}"
+        found[what] = measured(checkpoint=checkpoint, evaluation=location, registry=registry, **common)
         if not seed:
-            stage("export", checkpoint=checkpoint, model=_PLACE / "model")
-            stage("publish", model=_PLACE / "model", evaluation=place, registry=registry)
+            stage("export", checkpoint=checkpoint, model=_FOLDER / "model")
+            stage("publish", model=_FOLDER / "model", evaluation=location, registry=registry)
     rows = [[what, f"{seconds:.0f}", f"{memory:,.0f}"] for what, (seconds, memory) in found.items()]
     tables.show("Evaluation", ["10,000 samples against 10,000 test images", "seconds", "MiB at most"], rows)
 

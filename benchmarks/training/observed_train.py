@@ -15,7 +15,7 @@ from components.train.batches import Batches
 
 def main() -> int:
     """Runs the stage with the flags after the file's name."""
-    place, arguments = Path(sys.argv[1]), sys.argv[2:]
+    location, arguments = Path(sys.argv[1]), sys.argv[2:]
     waited: list[float] = []  # seconds per step, of each block
     choose = Batches.block
 
@@ -28,7 +28,7 @@ def main() -> int:
     # In its place, as the stage offers no hook for a clock and needs none.
     Batches.block = timed  # type: ignore[method-assign, assignment]
     code = cli.main("train", arguments)
-    place.write_text(json.dumps(waited), encoding="utf-8")
+    location.write_text(json.dumps(waited), encoding="utf-8")
     return code
 
 

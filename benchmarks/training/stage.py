@@ -25,7 +25,7 @@ from benchmarks.lib.turns import Contender
 from components.core.artifacts import training_log
 
 _BARE_STEP = [sys.executable, "-m", "benchmarks.training.our_step"]
-_PLACE = fashion_mnist.BUILD / "stage"
+_FOLDER = fashion_mnist.BUILD / "stage"
 _LOG = fashion_mnist.BUILD / "logs" / "stage.txt"
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 # The stage draws samples and keeps a checkpoint every 1000 steps, so that many hold one of each; not counted before.
@@ -69,7 +69,7 @@ def main() -> None:
     given = parser.parse_args()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     fashion_mnist.prepare()
-    shutil.rmtree(_PLACE, ignore_errors=True)
+    shutil.rmtree(_FOLDER, ignore_errors=True)
     speed = _measure_speed(given.steps, given.seconds)
     memory = _measure_memory(given.memory_steps)
     first_block = statistics.median(speed.first_block_seconds)
@@ -94,8 +94,8 @@ def _per_step(seconds: float, cpu_seconds: float) -> str:
 def _measure_speed(steps: int, seconds: float) -> Speed:
     bare = Contender("bare step", _BARE_STEP, fashion_mnist.BUILD / "logs" / "bare-step.txt")
     bare.settle(seconds)
-    folder = _PLACE / "default"
-    waits = _PLACE / "waits.json"
+    folder = _FOLDER / "default"
+    waits = _FOLDER / "waits.json"
     stage = _start_stage(folder, ["--steps", str(_WARM_UP + steps + _AFTER)], waits)
     try:
         _run_until(stage, folder, _WARM_UP)
@@ -164,7 +164,7 @@ def _first_block_seconds() -> float:
 
 
 def _measure_memory(steps: int) -> Memory:
-    folder = _PLACE / "small"
+    folder = _FOLDER / "small"
     stage = _start_stage(folder, ["--steps", str(steps), *_SMALL])
     reached, resident = [], []
     while (step := _reached(folder)) < steps and stage.poll() is None:

@@ -24,7 +24,7 @@ class Setting:
     choices: tuple[str, ...] = ()  # the values allowed for a string
     in_key: bool = True  # whether it changes the result; locations and the use of the hardware do not
     digest: bool = False  # whether it names the content of an input: part of the key, but no setting
-    place: bool = False  # whether it may name a local folder to read, which containers must be shown
+    location: bool = False  # whether it may name a local folder to read, which containers must be shown
     positional: bool = False  # given without a flag, and required
 
 

@@ -136,7 +136,7 @@ def _fit_whitenings(
 class _Embedding(tf.Module):
     """The saved function: from pixels to the features of each space, and to the classifier's logits.
 
-    A custom network takes the classifier's place as a space.
+    A custom network replaces the classifier as a space.
     """
 
     def __init__(

@@ -16,7 +16,7 @@ from components.embed.config import EmbedConfig
 def run(config: EmbedConfig) -> StageResult:
     """Make an embedding of the dataset: a classifier and an untrained network; without classes the latter alone.
 
-    A custom network takes the place of the classifier, which then only tells the classes. If several workers train
+    A custom network replaces the classifier, which then only tells the classes. If several workers train
     together, all of them run this; the chief alone writes, and all return what it wrote.
 
     Raises:

@@ -24,7 +24,7 @@ _OF_GROUPS = ("class_ratio", "bin_ratio")
 _TABLE_WIDTH = 200  # columns, as a log has no width of its own
 
 Described = TypeVar("Described", datasets.Manifest, embeddings.Description)
-Found = tuple[Location, Described]
+DescribedLocation = tuple[Location, Described]
 
 
 def run(config: AllCheckpointsConfig) -> StageResult:
@@ -66,7 +66,7 @@ def _training(given: str) -> Location:
     """Return the folder of a training after fetching its checkpoints and scores."""
     training = Location.of(given)
     if not _has_checkpoints(training):
-        below = [each for place in (training, training / "checkpoints") for each in place.children()]
+        below = [each for location in (training, training / "checkpoints") for each in location.children()]
         found = [each.uri for each in below if _has_checkpoints(each)]
         raise ConfigError(
             "checkpoints must be the folder of one training, ROOT/checkpoints/KEY, but "
@@ -93,7 +93,7 @@ def _certified(embedding: Location) -> embeddings.Description:
 
 def _described(
     given: str, training: Location, kind: str, describe: Callable[[Location], Described]
-) -> Iterator[Found[Described]]:
+) -> Iterator[DescribedLocation[Described]]:
     """Yield the folder that was given, or all of a kind in the training's root, each with its description."""
     if given:
         yield Location.of(given), describe(Location.of(given))
@@ -107,7 +107,7 @@ def _described(
                 yield folder, found
 
 
-def _only(kind: str, dataset: str, found: list[Found[Described]]) -> Found[Described]:
+def _only(kind: str, dataset: str, found: list[DescribedLocation[Described]]) -> DescribedLocation[Described]:
     """The only artifact of a dataset, which may lie there under several keys."""
     if not found:
         raise DataError(f"the training is of dataset {dataset}, and there is no {kind} of it; give one by --{kind}")

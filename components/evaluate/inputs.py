@@ -70,22 +70,20 @@ def read_inputs(config: EvaluateConfig) -> Inputs:
     )
 
 
-def read_champion(place: str) -> tuple[str, Champion | None]:
+def read_champion(location: str) -> tuple[str, Champion | None]:
     """Read the champion's digest and description; one that cannot be read is returned with its problem."""
     try:
-        pointed = registry.read_champion(place) if place else None
+        pointed = registry.read_champion(location) if location else None
         if pointed is None:
             return evaluations.NO_CHAMPION, None
-        model = models.Description.of(registry.version_location(place, pointed.version))
+        model = models.Description.of(registry.version_location(location, pointed.version))
     except (DataError, OSError) as error:
-        return "unreadable", unreadable_champion(place, error)
+        return "unreadable", unreadable_champion(location, error)
     champion = Champion(version=pointed.version, checkpoint_digest=model.checkpoint_digest, image=model.image)
     return pointed.model_digest, champion
 
 
-def unreadable_champion(place: str, error: Exception) -> Champion:
-    log.error("evaluate: the champion of %s cannot be read: %s", place, error)
-    location = Location.of(place)
-    return Champion(
-        problem=str(error).replace(location.uri, "the registry").replace(str(location.path), "the registry")
-    )
+def unreadable_champion(location: str, error: Exception) -> Champion:
+    log.error("evaluate: the champion of %s cannot be read: %s", location, error)
+    folder = Location.of(location)
+    return Champion(problem=str(error).replace(folder.uri, "the registry").replace(str(folder.path), "the registry"))

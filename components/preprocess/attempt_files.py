@@ -30,7 +30,7 @@ _PREFIX = "attempt-"  # of folders of attempts in a bucket; nothing else is swep
 _LARGE_PART = 1 << 20  # bytes, of which several at once would take memory and save no time
 
 # A part of a file: name, offset, bytes, their crc32c; a plain tuple, which Beam encodes without pickle.
-Place = tuple[str, int, int, int]
+LocationLike = tuple[str, int, int, int]
 
 
 class Folder:
@@ -54,12 +54,12 @@ class Folder:
         """Return a file's content."""
         return (self.path / name).read_bytes()
 
-    def blocks(self, places: Iterable[Place], at_once: int) -> Iterator[bytes]:
+    def blocks(self, locations: Iterable[LocationLike], at_once: int) -> Iterator[bytes]:
         """Yield parts of files in blocks of `at_once` bytes; the last of each part may be shorter.
 
         `OSError` if a file is cut short. A disk that damages files is no case here.
         """
-        for name, start, size, _ in places:
+        for name, start, size, _ in locations:
             with open(self.path / name, "rb", buffering=0) as file:
                 file.seek(start)
                 for begin in range(0, size, at_once):
@@ -136,16 +136,16 @@ class BucketFolder:
         """As of a folder."""
         return Location.of(f"{self.uri}/{name}").read_file()
 
-    def blocks(self, places: Iterable[Place], at_once: int) -> Iterator[bytes]:
+    def blocks(self, locations: Iterable[LocationLike], at_once: int) -> Iterator[bytes]:
         """As of a folder, with a request for each part; `DataError` for another checksum."""
-        places = list(places)
-        is_small = all(size <= _LARGE_PART for _, _, size, _ in places)
-        for content in read_ahead(self._read_part, places) if is_small else map(self._read_part, places):
+        locations = list(locations)
+        is_small = all(size <= _LARGE_PART for _, _, size, _ in locations)
+        for content in read_ahead(self._read_part, locations) if is_small else map(self._read_part, locations):
             for begin in range(0, len(content), at_once):
                 yield content[begin : begin + at_once]
 
-    def _read_part(self, place: Place) -> bytes:
-        name, start, size, crc32c = place
+    def _read_part(self, location: LocationLike) -> bytes:
+        name, start, size, crc32c = location
         return buckets.read_range(f"{self.uri}/{name}", start, size, crc32c)
 
     def write(self, name: str, parts: Iterable[bytes]) -> str:
@@ -208,9 +208,9 @@ class BucketFolder:
 AttemptFiles = Folder | BucketFolder
 
 
-def at(place: str) -> AttemptFiles:
+def at(location: str) -> AttemptFiles:
     """Return the files in a folder or a bucket's folder."""
-    return BucketFolder(place) if buckets.is_uri(place) else Folder(Path(place))
+    return BucketFolder(location) if buckets.is_uri(location) else Folder(Path(location))
 
 
 def new_in_bucket(location: Location) -> BucketFolder:

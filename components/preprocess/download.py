@@ -11,7 +11,7 @@ from pathlib import Path
 from components.core.errors import DataError, TransientError
 from components.core.sources.sources import FASHION_MNIST_MD5
 from components.core.storage import atomic_files
-from components.core.storage.location import Location, Place
+from components.core.storage.location import Location, LocationLike
 
 log = logging.getLogger(__name__)
 
@@ -21,7 +21,7 @@ _BLOCK_BYTES = 1 << 20
 _SECONDS_BETWEEN_LINES = 3
 
 
-def fashion_mnist(downloads: Place, url: str = FASHION_MNIST_URL) -> Path:
+def fashion_mnist(downloads: LocationLike, url: str = FASHION_MNIST_URL) -> Path:
     """Return the folder of the four official files, and download those that it lacks."""
     location = Location.of(downloads) / "fashion-mnist"
     location.fetch_files(".gz")

@@ -157,8 +157,8 @@ def describe(leaks: Iterable[Leak], test_images: int) -> dict[str, Any]:
 @functools.lru_cache(maxsize=2)
 def _shares(size: int) -> np.ndarray:
     """Return which share of each pixel each field of a side has, in whole numbers: int64 [16, size]."""
-    fields, places = np.arange(_SIDE + 1) * size, np.arange(size + 1) * _SIDE
-    common = np.minimum(fields[1:, None], places[1:]) - np.maximum(fields[:-1, None], places[:-1])
+    fields, pixels = np.arange(_SIDE + 1) * size, np.arange(size + 1) * _SIDE
+    common = np.minimum(fields[1:, None], pixels[1:]) - np.maximum(fields[:-1, None], pixels[:-1])
     return np.maximum(common, 0) // math.gcd(size, _SIDE)
 
 

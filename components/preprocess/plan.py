@@ -1,4 +1,4 @@
-"""The plan of a dataset, decided before any image is read, and the rule that gives each image its place in it.
+"""The plan of a dataset, decided before any image is read, and the rule that gives each image its position in it.
 
 Split, shard and place within the shard follow from a hash of the image's content alone. So adding images moves none
 from split to split, identical images never lie in two splits, and the order of arrival does not matter.

@@ -210,6 +210,6 @@ def _read_members(folder: Path, shard: datasets.Shard, made_by: bytes) -> np.nda
     return np.frombuffer(content, _MEMBER, offset=_HEAD.size) if decoding_of_shard == made_by else None
 
 
-def _pass_over(place: Location, error: Exception) -> None:
+def _pass_over(location: Location, error: Exception) -> None:
     reason = errors.describe_os_error(error) if isinstance(error, OSError) else str(error)
-    log.warning("skipped %s, whose images cannot be reused: %s", place, reason)
+    log.warning("skipped %s, whose images cannot be reused: %s", location, reason)

@@ -24,7 +24,7 @@ from components.core.artifacts import datasets
 from components.core.artifacts.datasets import ImageShape
 from components.core.errors import DataError
 from components.preprocess import plan, reuse
-from components.preprocess.attempt_files import AttemptFiles, Place
+from components.preprocess.attempt_files import AttemptFiles, LocationLike
 from components.preprocess.decode import pixels, pool
 from components.preprocess.formats import survey
 from components.preprocess.formats.stacks import Original
@@ -54,7 +54,9 @@ class Quarantined(NamedTuple):
 class Outcome:
     """Outcome of the images of a chunk."""
 
-    places: dict[str, list[Place]] = dataclasses.field(default_factory=dict)  # of rows, by the name of their shard
+    locations: dict[str, list[LocationLike]] = dataclasses.field(
+        default_factory=dict
+    )  # of rows, by the name of their shard
     quarantined: list[Quarantined] = dataclasses.field(default_factory=list)  # the first by name, see `_Writer`
     quarantined_count: int = 0
     reused: Counter[str] = dataclasses.field(default_factory=Counter)  # images, by shard of an earlier dataset
@@ -88,7 +90,7 @@ def make(parts: Iterable[Part], decided: Plan, rows_at: AttemptFiles, decoders: 
 
 
 def blocks_in_order(
-    places: Iterable[Place], rows_at: AttemptFiles, kind: np.dtype, at_once: int
+    locations: Iterable[LocationLike], rows_at: AttemptFiles, kind: np.dtype, at_once: int
 ) -> Iterator[np.ndarray]:
     """Yield the rows of one shard in its order, some at a time; only what they are sorted by is held in memory.
 
@@ -97,7 +99,7 @@ def blocks_in_order(
     orders, labels = [], []
     with tempfile.TemporaryFile(dir=rows_at.scratch) as together:
         with errors.naming(rows_at.scratch or Path(tempfile.gettempdir())):
-            for content in rows_at.blocks(sorted(places), at_once * kind.itemsize):
+            for content in rows_at.blocks(sorted(locations), at_once * kind.itemsize):
                 together.write(content)
                 found = np.frombuffer(content, kind)
                 orders.append(found["order"].copy())
@@ -225,9 +227,9 @@ class _Writer:
                     checksum.update(part)
                     yield part
                 size = len(numbers) * self._rows.itemsize
-                place = name, begin, size, int.from_bytes(checksum.digest())
+                location = name, begin, size, int.from_bytes(checksum.digest())
                 shard = self.plan.shard_name(datasets.SPLITS[splits[start]], shards[start])
-                self.outcome.places.setdefault(shard, []).append(place)
+                self.outcome.locations.setdefault(shard, []).append(location)
                 begin += size
 
         self._rows_at.write(name, parts())

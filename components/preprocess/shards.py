@@ -15,7 +15,7 @@ from components.core.errors import TransientError
 from components.core.sources import concurrent
 from components.core.storage import tfrecord
 from components.preprocess import leaks, reuse, rows
-from components.preprocess.attempt_files import AttemptFiles, Place
+from components.preprocess.attempt_files import AttemptFiles, LocationLike
 from components.preprocess.beam import attempt
 from components.preprocess.beam.attempt import Written
 from components.preprocess.leaks import Leak, ShardSignatures
@@ -51,16 +51,18 @@ class BuildResult:
     """Result of building a dataset."""
 
     shards: list[ShardFacts]  # by file name
-    outcome: Outcome  # of all chunks, but for its places
+    outcome: Outcome  # of all chunks, but for its locations
     leaks: list[Leak]
 
 
-def write_shard(name: str, places: Iterable[Place], plan: Plan, rows_at: AttemptFiles, files: AttemptFiles) -> str:
+def write_shard(
+    name: str, locations: Iterable[LocationLike], plan: Plan, rows_at: AttemptFiles, files: AttemptFiles
+) -> str:
     """Write a shard, what is kept beside it, and last its facts; return its name."""
     if files.exists(f"{name}{_FACTS}"):  # a worker did this before
         return name
     kind = rows.row_type(plan.image)
-    blocks = rows.blocks_in_order(places, rows_at, kind, max(1, _BLOCK_BYTES // kind.itemsize))
+    blocks = rows.blocks_in_order(locations, rows_at, kind, max(1, _BLOCK_BYTES // kind.itemsize))
     writing = _Writing(name, blocks, plan)
     checksum = files.write(name, writing.parts())
     if writing.thumbnails:
@@ -84,7 +86,7 @@ def gather(rows_at: AttemptFiles, files: AttemptFiles, chunk_count: int, plan: P
     found = dict(zip(_ending(names, LEAKS), _read_all(files, _ending(names, LEAKS)), strict=True))
     wanted, total = set[str](), Outcome()
     for outcome in _read_all(rows_at, indexes):
-        wanted |= outcome.places.keys()
+        wanted |= outcome.locations.keys()
         total.reused.update(outcome.reused)
         total.damaged.update(outcome.damaged)
         total.quarantined_count += outcome.quarantined_count

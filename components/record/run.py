@@ -127,9 +127,9 @@ def _of_stage(note: Note) -> dict[str, Any]:
 def _links(outputs: dict[str, dict[str, Any]], registry: str) -> dict[str, str]:
     found = {"registry": registry} if registry else {}
     for name, (stage, output, file) in _LINKS.items():
-        place = outputs.get(stage, {}).get(output)
-        if place:
-            found[name] = Location.of(place).file(file) if file else place
+        location = outputs.get(stage, {}).get(output)
+        if location:
+            found[name] = Location.of(location).file(file) if file else location
     return found
 
 

@@ -50,17 +50,17 @@ def read(given: str) -> Evaluation:
         ) from None
 
 
-def find(place: Location) -> Location:
-    """Return the folder of an evaluation: the place, that of a version of a registry, or the one in a root of runs."""
-    for folder in (place, place / "evaluation"):
+def find(location: Location) -> Location:
+    """Return the folder of an evaluation: the location, a version of a registry, or the only one of a root."""
+    for folder in (location, location / "evaluation"):
         if folder.fetch(evaluations.MANIFEST):
             return folder
-    found = [each for each in (place / "evaluations").children() if each.fetch(evaluations.MANIFEST)]
+    found = [each for each in (location / "evaluations").children() if each.fetch(evaluations.MANIFEST)]
     if not found:
         raise DataError(
-            f"no evaluation at {place}: give the folder of an evaluation (it holds {evaluations.MANIFEST}), of a "
+            f"no evaluation at {location}: give the folder of an evaluation (it holds {evaluations.MANIFEST}), of a "
             "version in a registry (REGISTRY/versions/N), or the root of runs"
         )
     if len(found) > 1:
-        raise DataError(f"several evaluations in {place}; give one of them: {', '.join(map(str, found))}")
+        raise DataError(f"several evaluations in {location}; give one of them: {', '.join(map(str, found))}")
     return found[0]

@@ -20,7 +20,7 @@ def run(config: ReportConfig) -> StageResult:
     """
     output = Path(config.output)
     atomic_files.require_writable(output, "output")
-    runs = {name: evaluation.read(place) for name, place in (("A", config.first), ("B", config.second))}
+    runs = {name: evaluation.read(location) for name, location in (("A", config.first), ("B", config.second))}
     atomic_files.write_file(output, pages.render(_PAGE, **contents.of(runs)).encode())
     verdicts = ", ".join(f"{name} {run.described.verdict}" for name, run in runs.items())
     scored = "; ".join(f"scored {how}" for how in contents.differences(runs)) or "scored alike"

@@ -33,7 +33,7 @@ class TrainConfig:
             "Checkpoint (a `step-...` folder) of another training whose networks a new training starts from; random "
             "weights when empty.",
             in_key=False,
-            place=True,
+            location=True,
         ),
     ] = ""
     initial_checkpoint_digest: Annotated[

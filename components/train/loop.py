@@ -34,7 +34,7 @@ from components.train.step import NETWORKS, WganStep, network_of
 
 log = logging.getLogger(__name__)
 
-Found = tuple[Location, checkpoints.Description]  # a checkpoint and what it says of itself
+FoundCheckpoint = tuple[Location, checkpoints.Description]  # a checkpoint and what it says of itself
 
 # Few enough that a signal is noticed within seconds, enough that a call's overhead does not count.
 _BLOCK_STEPS = 10
@@ -46,7 +46,7 @@ def train(
     config: TrainConfig,
     manifest: datasets.Manifest,
     folder: Location,
-    found: Found | None,
+    found: FoundCheckpoint | None,
     cluster: Cluster | None = None,
 ) -> TrainConfig:
     """Train from the checkpoint found (None: from the start) to `config.steps`, keeping checkpoints in the folder.
@@ -122,7 +122,7 @@ class Session:
         self._compiled = False
         self.step = 0
 
-    def begin(self, found: Found | None) -> None:
+    def begin(self, found: FoundCheckpoint | None) -> None:
         """Go on from a checkpoint, or begin with the initial one if the settings name one."""
         if found is not None:
             self._restore(found, with_rollbacks=True)
@@ -219,7 +219,7 @@ class Session:
     def _last_undoubted(self) -> int | None:
         """While the latest window is failing, the last step before it was known to be; else None.
 
-        No later checkpoint takes the place of an earlier one, as the training may be about to be ended.
+        No later checkpoint replaces an earlier one, as the training may be about to be ended.
         """
         if not self._monitor.in_doubt or self._config.when_unhealthy == "warn":
             return None
@@ -284,7 +284,7 @@ class Session:
         if self._config.initial_checkpoint:
             self._take_initial_networks()
 
-    def _restore(self, found: Found, with_rollbacks: bool) -> None:
+    def _restore(self, found: FoundCheckpoint, with_rollbacks: bool) -> None:
         folder, description = found
         arrays = checkpoints.load_state(folder)
         if with_rollbacks:

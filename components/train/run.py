@@ -115,7 +115,7 @@ def _require_own(folder: Location, description: checkpoints.Description, identit
     found = {**description.settings, "dataset_digest": description.dataset_digest}
     if "steps" not in identity:
         found.pop("steps", None)
-    atomic_files.require_own_place(folder, "training", found, identity)
+    atomic_files.require_own_folder(folder, "training", found, identity)
     if folder != checkpoints.step_folder(folder.parent, description.step):
         raise ConfigError(
             f"{folder} holds the checkpoint of step {description.step}; rename it to "
@@ -128,7 +128,7 @@ def _claim(location: Location, identity: dict[str, Any], writes: bool) -> None:
     claim = location / _CLAIM
     found = atomic_files.read_json(claim, "training") if claim.fetch_file() else None
     if found is not None or writes:  # else the chief may be making it right now
-        atomic_files.require_own_place(location, "training", found, identity)
+        atomic_files.require_own_folder(location, "training", found, identity)
     if found is None and writes:
         atomic_files.write_json(claim.path, identity)
         claim.put_file()

@@ -24,17 +24,17 @@ _Kept = Callable[[list[int]], list[int]]  # of the steps of all checkpoints in t
 _SAMPLES = "samples"
 
 
-def fetch(place: Location, at_most: float = math.inf) -> None:
+def fetch(location: Location, at_most: float = math.inf) -> None:
     """Fetch the newest whole checkpoint up to a step from the bucket unless this machine has one as new.
 
     If all in the bucket are damaged it raises, as training must not start from scratch unnoticed.
     """
-    if not place.in_bucket:
+    if not location.in_bucket:
         return
-    here = max((step for step in checkpoints.steps(place) if step <= at_most), default=-1)
-    there = [step for step in _steps_in_bucket(place) if here < step <= at_most]
+    here = max((step for step in checkpoints.steps(location) if step <= at_most), default=-1)
+    there = [step for step in _steps_in_bucket(location) if here < step <= at_most]
     for step in reversed(there):
-        folder = checkpoints.step_folder(place, step)
+        folder = checkpoints.step_folder(location, step)
         try:
             checkpoints.Description.fetch(folder)
         except DataError as error:
@@ -43,16 +43,16 @@ def fetch(place: Location, at_most: float = math.inf) -> None:
         training_log.fetch(folder)
         return
     if there and here < 0:
-        raise DataError(f"none of the {len(there)} checkpoints in {place} is intact; remove them to start again")
+        raise DataError(f"none of the {len(there)} checkpoints in {location} is intact; remove them to start again")
 
 
-def send_all(place: Location, keep: int) -> None:
+def send_all(location: Location, keep: int) -> None:
     """Send everything that is not in the bucket yet, and keep so many of the newest checkpoints there; 0 keeps all.
 
     It raises `Superseded` if another process committed another checkpoint of a step.
     """
-    uploads = Uploads(place)
-    uploads.saved(max(checkpoints.steps(place), default=0), functools.partial(checkpoints.kept, count=keep))
+    uploads = Uploads(location)
+    uploads.saved(max(checkpoints.steps(location), default=0), functools.partial(checkpoints.kept, count=keep))
     uploads.finish()
 
 
@@ -62,8 +62,8 @@ class Uploads:
     One thread sends: that of `running`, and once it has ended the caller of `finish`.
     """
 
-    def __init__(self, place: Location | None) -> None:
-        self._place = place if place is not None and place.in_bucket else None
+    def __init__(self, location: Location | None) -> None:
+        self._bucket = location if location is not None and location.in_bucket else None
         self._saved: tuple[int, _Kept] | None = None  # the last, as it includes all before it
         self._rollbacks: list[int] = []  # to which steps, until they are done in the bucket too
         self._sent: set[int] = set()
@@ -75,8 +75,8 @@ class Uploads:
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
         """Send within the block, and at its end wait until everything is sent; raises as `send_all`."""
-        if self._place is not None:
-            self._thread = threading.Thread(target=self._run, args=(self._place,), name="uploads", daemon=True)
+        if self._bucket is not None:
+            self._thread = threading.Thread(target=self._run, args=(self._bucket,), name="uploads", daemon=True)
             self._thread.start()
         try:
             yield
@@ -108,12 +108,12 @@ class Uploads:
             self._thread.join()
         if self._superseded:
             raise self._superseded
-        if self._place is None:
+        if self._bucket is None:
             return
         if self._saved is not None:
             log.info("train: uploading the last checkpoint")
         try:
-            self._send(self._place)
+            self._send(self._bucket)
         except TransientError as error:
             raise TransientError(
                 f"{error}; all checkpoints are kept on this machine; run the same command here to upload them"
@@ -124,13 +124,13 @@ class Uploads:
         self._ending.set()
         self._due.set()
 
-    def _run(self, place: Location) -> None:
+    def _run(self, location: Location) -> None:
         """Send whenever there is something new, until that succeeds."""
         failed_at = 0.0
         while self._due.wait() and not self._ending.is_set():
             self._due.clear()
             try:
-                self._send(place)
+                self._send(location)
             except Superseded as error:
                 self._superseded = error
                 return
@@ -145,51 +145,51 @@ class Uploads:
                 log.info("train: checkpoints are in the bucket again, after %.0f s", time.monotonic() - failed_at)
                 failed_at = 0.0
 
-    def _send(self, place: Location) -> None:
+    def _send(self, location: Location) -> None:
         saved = self._saved  # read first: every rollback before it is in the list
         rollbacks = [*self._rollbacks]
         if rollbacks:
-            self._go_back(place, min(rollbacks))
+            self._go_back(location, min(rollbacks))
             del self._rollbacks[: len(rollbacks)]
         if saved is not None:
-            self._send_samples(place)
-            self._send_checkpoints(place, *saved)
+            self._send_samples(location)
+            self._send_checkpoints(location, *saved)
 
-    def _go_back(self, place: Location, step: int) -> None:
+    def _go_back(self, location: Location, step: int) -> None:
         """Remove the checkpoints of later steps: they, and samples, will be different."""
-        for later in _steps_in_bucket(place):
+        for later in _steps_in_bucket(location):
             if later > step:
-                checkpoints.step_folder(place, later).remove()
+                checkpoints.step_folder(location, later).remove()
         self._sent = {sent for sent in self._sent if sent <= step}
         self._sent_samples = set()
 
-    def _send_checkpoints(self, place: Location, last: int, kept: _Kept) -> None:
+    def _send_checkpoints(self, location: Location, last: int, kept: _Kept) -> None:
         """Send all checkpoints up to a step that are not in the bucket, and remove those that are not to be kept."""
-        for step in checkpoints.steps(place):
+        for step in checkpoints.steps(location):
             if step > last or step in self._sent:
                 continue
-            folder = checkpoints.step_folder(place, step)
+            folder = checkpoints.step_folder(location, step)
             try:
                 ours = folder.commit(folder.path, checkpoints.MANIFEST)
             except FileNotFoundError:
                 continue  # no longer among the newest
             if not ours:
                 raise Superseded(
-                    f"another process trains {place} too and has committed another checkpoint of step {step}; "
+                    f"another process trains {location} too and has committed another checkpoint of step {step}; "
                     "this one stops"
                 )
             self._sent.add(step)
-        found = _steps_in_bucket(place)
+        found = _steps_in_bucket(location)
         for step in sorted({*found} - {*kept(found)}):
-            checkpoints.step_folder(place, step).remove()
+            checkpoints.step_folder(location, step).remove()
 
-    def _send_samples(self, place: Location) -> None:
-        for path in sorted((place.path / _SAMPLES).glob("*.png")):
+    def _send_samples(self, location: Location) -> None:
+        for path in sorted((location.path / _SAMPLES).glob("*.png")):
             if path.name not in self._sent_samples:
                 # The bucket's may be from before a rollback.
-                buckets.put(f"{place}/{_SAMPLES}/{path.name}", path.read_bytes())
+                buckets.put(f"{location}/{_SAMPLES}/{path.name}", path.read_bytes())
                 self._sent_samples.add(path.name)
 
 
-def _steps_in_bucket(place: Location) -> list[int]:
-    return checkpoints.steps_named(folder.name for folder in place.artifacts(checkpoints.MANIFEST))
+def _steps_in_bucket(location: Location) -> list[int]:
+    return checkpoints.steps_named(folder.name for folder in location.artifacts(checkpoints.MANIFEST))

@@ -58,7 +58,7 @@ def _parser() -> argparse.ArgumentParser:
         verb.set_defaults(run=run)
         verb.add_argument(
             "--registry",
-            dest="place",
+            dest="location",
             default="runs/registry",
             help="folder of the registry, local or gs://BUCKET/FOLDER (default: runs/registry)",
         )
@@ -70,7 +70,7 @@ def _parser() -> argparse.ArgumentParser:
     add("why", "explain a version: its origin, verdict and rules", _why)
     verb = add("reproduce", "print the commands that make a version's model again, as a shell script", _reproduce)
     verb.add_argument("--root", default="reproduced", help="folder that the commands make (default: ./reproduced)")
-    verb.add_argument("--source", default="", help="where the dataset's source lies now (default: the recorded place)")
+    verb.add_argument("--source", default="", help="current location of the source (default: the recorded one)")
     verb = add("verify", "verify the digests of all versions, and name damaged files", upkeep.verify)
     verb.add_argument("number", type=int, nargs="?", metavar="N", help="one version alone (default: all)")
     add("promote", "make a published version the champion", upkeep.promote)
@@ -98,20 +98,20 @@ def _at_least_1(text: str) -> int:
     return int(text)
 
 
-def _read_champion(place: str) -> Champion | None:
-    registry.require_there(place)
-    champion = registry.read_champion(place)
-    if champion is None and not registry.versions(place):
-        raise DataError(f"nothing has been published in {place} yet; run the pipeline with this registry")
+def _read_champion(location: str) -> Champion | None:
+    registry.require_there(location)
+    champion = registry.read_champion(location)
+    if champion is None and not registry.versions(location):
+        raise DataError(f"nothing has been published in {location} yet; run the pipeline with this registry")
     return champion
 
 
 @contextlib.contextmanager
-def _described(place: str, number: int) -> Iterator[tuple[Version, Lineage, Champion | None, Path]]:
+def _described(location: str, number: int) -> Iterator[tuple[Version, Lineage, Champion | None, Path]]:
     """Give a version, its lineage, the champion, and the folder of its evaluation; name a value that is missing."""
-    champion = _read_champion(place)
-    version = registry.read_version(place, number, champion)
-    folder = registry.evaluation_folder(registry.version_folder(place, number))
+    champion = _read_champion(location)
+    version = registry.read_version(location, number, champion)
+    folder = registry.evaluation_folder(registry.version_folder(location, number))
     found = lineage.read(folder, version.evaluation)
     try:
         yield version, found, champion, folder
@@ -121,23 +121,23 @@ def _described(place: str, number: int) -> Iterator[tuple[Version, Lineage, Cham
         ) from None
 
 
-def _reproduce(place: str, number: int, root: str, source: str) -> None:
-    with _described(place, number) as (version, found, champion, _):
-        initial = _version_of(place, champion, reproduction.initial_digest(found))
+def _reproduce(location: str, number: int, root: str, source: str) -> None:
+    with _described(location, number) as (version, found, champion, _):
+        initial = _version_of(location, champion, reproduction.initial_digest(found))
         print("\n".join(reproduction.script(version, found, Path(root), source, initial)))
 
 
-def _why(place: str, number: int) -> None:
-    with _described(place, number) as (version, found, champion, folder):
+def _why(location: str, number: int) -> None:
+    with _described(location, number) as (version, found, champion, folder):
         _print_why(version, found, champion, atomic_files.read_json(folder / evaluations.METRICS, "evaluation"))
 
 
-def _list(place: str) -> None:
-    champion = _read_champion(place)
+def _list(location: str) -> None:
+    champion = _read_champion(location)
     rows, damaged = [], []
-    for number in registry.versions(place, champion):
+    for number in registry.versions(location, champion):
         try:
-            rows.append(_row(place, number, champion))
+            rows.append(_row(location, number, champion))
         except DataError as error:
             damaged.append(str(error))
             rows.append((str(number), "damaged", "", "", "", "", ""))
@@ -146,9 +146,9 @@ def _list(place: str) -> None:
         raise DataError("\n".join([*damaged, "restore the damaged versions, and do not serve them"]))
 
 
-def _row(place: str, number: int, champion: Champion | None) -> tuple[str, ...]:
-    version = registry.read_version(place, number, champion)
-    folder = registry.evaluation_folder(registry.version_folder(place, number))
+def _row(location: str, number: int, champion: Champion | None) -> tuple[str, ...]:
+    version = registry.read_version(location, number, champion)
+    folder = registry.evaluation_folder(registry.version_folder(location, number))
     try:
         numbers = atomic_files.read_json(folder / evaluations.METRICS, "evaluation")
         ratio = numbers["model"][f"{evaluations.distance_name(numbers)}_ratio"]
@@ -161,11 +161,11 @@ def _row(place: str, number: int, champion: Champion | None) -> tuple[str, ...]:
     return (str(number), state, f"{model.step:,}", str(model.image), _number(ratio), digest, plain(space))
 
 
-def _version_of(place: str, champion: Champion | None, checkpoint_digest: str) -> int:
+def _version_of(location: str, champion: Champion | None, checkpoint_digest: str) -> int:
     """Return the version whose model comes from a checkpoint; 0 for none that is whole."""
-    for number in registry.versions(place, champion) if checkpoint_digest else []:
+    for number in registry.versions(location, champion) if checkpoint_digest else []:
         with contextlib.suppress(DataError):
-            if registry.read_version(place, number, None).model.checkpoint_digest == checkpoint_digest:
+            if registry.read_version(location, number, None).model.checkpoint_digest == checkpoint_digest:
                 return number
     return 0
 

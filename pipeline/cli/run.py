@@ -52,20 +52,20 @@ def main(verb: str, words: list[str]) -> int:
     problems = [*_problems(parsed, root), *parameters.unknown_flags(unknown, parsed)]
     options = _docker_options(parsed.docker_options, problems)
     values = parameters.parse(found, given, problems)
-    place = Processes() if parsed.runner == _PROCESS else _containers(found, options, root.path, values, parsed.dev)
+    executor = Processes() if parsed.runner == _PROCESS else _containers(found, options, root.path, values, parsed.dev)
     if verb == "plan":  # which leaves nothing at the root
         with session.session(private("plans"), Docker().program) as opened:
-            place.begin(opened)
-            tables.print_plan(plan.plan(found, values, root.own, place))
+            executor.begin(opened)
+            tables.print_plan(plan.plan(found, values, root.own, executor))
         return errors.OK
     kept = history.History(root, found.text, values)
     log.info("run %d; logs and state in %s", kept.number, kept.folder)
-    run = runner.Run(found, values, root.own, kept, place, parsed.jobs)
+    run = runner.Run(found, values, root.own, kept, executor, parsed.jobs)
     with session.session(root.own, Docker().program) as opened:
-        place.begin(opened)
+        executor.begin(opened)
         code = run.execute()
     tables.print_run(run.progress)
-    tables.print_places(run.progress, root)
+    tables.print_locations(run.progress, root)
     return code
 
 
@@ -130,13 +130,13 @@ def _docker_options(text: str, problems: list[str]) -> list[str]:
 
 
 def _containers(found: Package, options: list[str], root: Path, values: dict[str, Any], dev: bool) -> Containers:
-    places = [values[name] for name, field in found.parameters.items() if field.setting.place and name in values]
-    for place in places:
-        if _is_fetched(place) and not containers.has_network(options):
-            log.warning('%s is fetched over a network, which needs --docker-options="--network bridge"', place)
-    read = [containers.where_it_is(place) for place in places if place and Path(place).exists()]
+    locations = [values[name] for name, field in found.parameters.items() if field.setting.location and name in values]
+    for location in locations:
+        if _is_fetched(location) and not containers.has_network(options):
+            log.warning('%s is fetched over a network, which needs --docker-options="--network bridge"', location)
+    read = [containers.where_it_is(location) for location in locations if location and Path(location).exists()]
     return containers.prepare(found, options, root, read, dev)
 
 
-def _is_fetched(place: str) -> bool:
-    return place in _FETCHED_BY_NAME or buckets.is_uri(place)
+def _is_fetched(location: str) -> bool:
+    return location in _FETCHED_BY_NAME or buckets.is_uri(location)

@@ -50,14 +50,14 @@ def print_rows(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
     _print(table)
 
 
-def print_places(progress: dict[Task, Progress], root: Location) -> None:
+def print_locations(progress: dict[Task, Progress], root: Location) -> None:
     """Print where the results lie: artifacts by name, samples, report, the registry's champion."""
     lines: dict[str, str | Path] = {}
     for found in progress.values():
-        for name, place in (found.outputs or {}).items():
+        for name, location in (found.outputs or {}).items():
             if name.endswith("_uri"):
-                lines[name.removesuffix("_uri")] = place
-                files = {label: Location.of(place).path / file for file, label in _SHOWN_FILES.items()}
+                lines[name.removesuffix("_uri")] = location
+                files = {label: Location.of(location).path / file for file, label in _SHOWN_FILES.items()}
                 lines |= {label: path for label, path in files.items() if path.is_file()}
     registry = root / "registry"
     if (registry.path / "champion.json").is_file():
@@ -67,9 +67,9 @@ def print_places(progress: dict[Task, Progress], root: Location) -> None:
     if lines:
         print()
     width = max((len(label) for label in lines), default=0)
-    for label, place in lines.items():
+    for label, location in lines.items():
         # Printed whole, never wrapped or colored: a path is there to be copied.
-        print(f"{label:<{width}}  {_relative(place)}")
+        print(f"{label:<{width}}  {_relative(location)}")
 
 
 def _state(found: Progress) -> str:
@@ -78,12 +78,12 @@ def _state(found: Progress) -> str:
     return f"{found.state}: {found.reason}" if found.state == SKIPPED and found.reason else found.state
 
 
-def _relative(place: str | Path) -> str:
+def _relative(location: str | Path) -> str:
     """Return the path from the working directory if it lies below, else the whole path or URI."""
-    if isinstance(place, str) and buckets.is_uri(place):
-        return place
-    place = Path(place)
-    return os.path.relpath(place) if place.is_relative_to(Path.cwd()) else str(place)
+    if isinstance(location, str) and buckets.is_uri(location):
+        return location
+    location = Path(location)
+    return os.path.relpath(location) if location.is_relative_to(Path.cwd()) else str(location)
 
 
 def _table(*columns: str) -> Table:

@@ -1,4 +1,4 @@
-"""Brings the schedules of a place to what a file says, for every backend.
+"""Brings the schedules of a server to what a file says, for every backend.
 
 It may be stopped at any request. No two schedules of one name ever start runs, no active run is ended, and applying
 again goes on from there. So a replacement is made paused, after the old schedule was paused, and only then starts runs:
@@ -24,12 +24,12 @@ class Change:
     name: str
     action: str  # one of the words above; DELETE where the file has no such schedule
     wanted: Schedule | None = None  # what the file says
-    kept: LiveSchedule | None = None  # what the place has of it already, and keeps
-    superseded: tuple[LiveSchedule, ...] = ()  # what the place has under that name besides, which is to go
+    kept: LiveSchedule | None = None  # what the server has of it already, and keeps
+    superseded: tuple[LiveSchedule, ...] = ()  # what the server has under that name besides, which is to go
 
 
 def plan(wanted: Sequence[Schedule], live: Sequence[LiveSchedule]) -> list[Change]:
-    """Return the changes that bring a place to what a file says: in the file's order, then what it no longer has."""
+    """Return the changes that bring a server to what a file says: in the file's order, then what it no longer has."""
     changes = [_change(schedule, [each for each in live if each.name == schedule.name]) for schedule in wanted]
     names = {schedule.name for schedule in wanted}
     for name in dict.fromkeys(each.name for each in live if each.name not in names):
@@ -54,56 +54,56 @@ def _change(schedule: Schedule, live: list[LiveSchedule]) -> Change:
     return Change(name=schedule.name, action=REPLACE if live else CREATE, wanted=schedule, superseded=tuple(live))
 
 
-def apply(place: Schedules, wanted: Sequence[Schedule], prune: bool, show: Callable[[str], None]) -> bool:
-    """Bring a place to what a file says; return whether something stays until its runs have ended.
+def apply(server: Schedules, wanted: Sequence[Schedule], prune: bool, show: Callable[[str], None]) -> bool:
+    """Bring a server to what a file says; return whether something stays until its runs have ended.
 
     With `prune`, what the file no longer has is deleted, too; `show` gets a line for each thing done.
     """
     going: set[str] = set()
-    for change in plan(wanted, place.live()):
+    for change in plan(wanted, server.live()):
         if change.action != DELETE or prune:
-            _carry_out(place, change, show)
+            _carry_out(server, change, show)
             going |= {each.schedule_id for each in change.superseded}
     # They may have started runs until they were paused: what they have at work is seen only from then on.
-    live = [each for each in place.live() if each.schedule_id in going] if going else []
-    return bool([each for each in live if not _removed(place, each, show)])
+    live = [each for each in server.live() if each.schedule_id in going] if going else []
+    return bool([each for each in live if not _removed(server, each, show)])
 
 
-def _carry_out(place: Schedules, change: Change, show: Callable[[str], None]) -> None:
+def _carry_out(server: Schedules, change: Change, show: Callable[[str], None]) -> None:
     """Pause what is to go, and make what is wanted exist, enabled or paused."""
     paused = [each for each in change.superseded if each.enabled]
     for each in paused:
-        place.pause(each.schedule_id)
+        server.pause(each.schedule_id)
     if change.wanted is None:
         return
     if change.kept:
         schedule_id, enabled = change.kept.schedule_id, change.kept.enabled
     else:
         try:
-            schedule_id, enabled = place.create(change.wanted), False
+            schedule_id, enabled = server.create(change.wanted), False
         except StageError:
             # Nothing has taken over: the old schedule goes on.
             with contextlib.suppress(StageError):
                 for each in paused[:1]:
-                    place.resume(each.schedule_id)
+                    server.resume(each.schedule_id)
             raise
     if change.wanted.enabled and not enabled:
-        place.resume(schedule_id)
+        server.resume(schedule_id)
     elif enabled and not change.wanted.enabled:
-        place.pause(schedule_id)
+        server.pause(schedule_id)
     if change.action != UNCHANGED:
         paused_too = "" if change.wanted.enabled or change.action == PAUSE else ", paused"
         show(f"{change.name}: {_DONE[change.action]}{paused_too}")
 
 
-def _removed(place: Schedules, live: LiveSchedule, show: Callable[[str], None]) -> bool:
+def _removed(server: Schedules, live: LiveSchedule, show: Callable[[str], None]) -> bool:
     """Delete a schedule that is paused and has no active run; return whether it is gone."""
     if live.enabled:
         show(f"{live.name}: {live.schedule_id} stays: it was resumed meanwhile")
     elif live.active_runs:
         show(f"{live.name}: {live.schedule_id} stays, paused, for its active runs: {', '.join(live.active_runs)}")
     else:
-        place.delete(live.schedule_id)
+        server.delete(live.schedule_id)
         show(f"{live.name}: {live.schedule_id} deleted")
         return True
     return False

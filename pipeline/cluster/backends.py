@@ -56,12 +56,12 @@ def add_flags(parser: argparse.ArgumentParser, targets: Iterable[str] = BACKENDS
 
 
 def runs(target: str, parsed: argparse.Namespace) -> Runs:
-    """Return the runs of the place that flags and environment name; nothing is sent yet."""
+    """Return the runs of the server that flags and environment name; nothing is sent yet."""
     backend = BACKENDS[target]
     return backend.runs(backend.from_flags(parsed))
 
 
 def schedules(target: str, parsed: argparse.Namespace) -> Schedules:
-    """Return the schedules of that place; nothing is sent yet."""
+    """Return the schedules of that server; nothing is sent yet."""
     backend = BACKENDS[target]
     return backend.schedules(backend.from_flags(parsed))

@@ -45,11 +45,11 @@ def parse(text: str) -> str:
     return " ".join(map(_written, (minutes, hours, days, months, weekdays)))
 
 
-def _numbers(place: int, word: str) -> list[int]:
+def _numbers(field: int, word: str) -> list[int]:
     """The numbers that a field means, sorted; none at all for every one that there is."""
     from croniter import croniter  # The wheel without extras has none.
 
-    low, names, most = word.lower(), croniter.ALPHACONV[place], croniter.LEN_MEANS_ALL[place]
+    low, names, most = word.lower(), croniter.ALPHACONV[field], croniter.LEN_MEANS_ALL[field]
     with contextlib.suppress(ValueError):
         if (
             re.fullmatch(f"{_PART}(,{_PART})*", low)
@@ -57,11 +57,11 @@ def _numbers(place: int, word: str) -> list[int]:
             and all(int(names.get(a, a)) < int(names.get(b, b)) for a, b in re.findall(r"(\w+)-(\w+)", low))
             and all(int(step) <= most for step in re.findall(r"/(\d+)", low))
         ):
-            found = croniter.expand(" ".join(["*"] * place + [low] + ["*"] * (4 - place)))[0][place]
+            found = croniter.expand(" ".join(["*"] * field + [low] + ["*"] * (4 - field)))[0][field]
             return [] if "*" in found else found
     raise ValueError(
-        f"must have a list of values ({_VALUES[place]}), ranges a-b from less to more, and steps */n or a-b/n with n "
-        f"from 1 to {most} for the {_FIELDS[place]}, got {shown(word)}"
+        f"must have a list of values ({_VALUES[field]}), ranges a-b from less to more, and steps */n or a-b/n with n "
+        f"from 1 to {most} for the {_FIELDS[field]}, got {shown(word)}"
     )
 
 

@@ -55,30 +55,30 @@ def main(verb: str, words: list[str]) -> int:
     parsed = parser.parse_args(words)
     if getattr(parsed, "wait", False) and not parsed.run_id:
         raise ConfigError("wait is for one run: give its id as well")
-    place = backends.runs(parsed.target, parsed)
+    server = backends.runs(parsed.target, parsed)
     if not parsed.run_id:
-        _print_runs(place.recent(_SHOWN_RUNS), parsed.json)
+        _print_runs(server.recent(_SHOWN_RUNS), parsed.json)
         return errors.OK
-    run_id = _found(place, parsed.run_id)
+    run_id = _found(server, parsed.run_id)
     if verb == "logs":
-        return _logs(place, run_id, parsed.stage, parsed.follow)
+        return _logs(server, run_id, parsed.stage, parsed.follow)
     if verb in ("cancel", "retry"):
-        state = place.status(run_id).state
+        state = server.status(run_id).state
         fits = state not in backend.ENDED if verb == "cancel" else state in (backend.FAILED, backend.CANCELED)
         if not fits:
             raise ConfigError(f"cannot {verb} run {run_id}: it is {state}")
     if verb == "cancel":
-        place.cancel(run_id)
+        server.cancel(run_id)
         log.info("run %s is being canceled", run_id)
         return errors.OK
     if verb == "retry":
         # Kubeflow goes on with the same run; Vertex begins another.
-        run_id = place.retry(run_id).run_id
+        run_id = server.retry(run_id).run_id
         log.info("run %s continues from its failed stages", run_id)
     if parsed.wait:
-        return _wait(place, run_id, parsed.timeout, getattr(parsed, "json", False))
+        return _wait(server, run_id, parsed.timeout, getattr(parsed, "json", False))
     if verb == "status":
-        _print_run(place.status(run_id), parsed.json)
+        _print_run(server.status(run_id), parsed.json)
     return errors.OK
 
 
@@ -117,11 +117,11 @@ def _submit(words: list[str]) -> int:
     name = package.found.name
     parser.set_defaults(experiment=name, run_name=f"{name} {datetime.datetime.now(datetime.UTC):%Y-%m-%d %H:%M:%S}")
     parsed, unknown = parser.parse_known_args(words)
-    wanted, place = _checked(parsed, package, parameters.unknown_flags(unknown, parsed))
-    run = place.submit(wanted)
+    wanted, server = _checked(parsed, package, parameters.unknown_flags(unknown, parsed))
+    run = server.submit(wanted)
     log.info("run %s (%s) is started", run.run_id, run.name)
     print(run.link or run.run_id, flush=True)
-    return _wait(place, run.run_id, parsed.timeout, False) if parsed.wait else errors.OK
+    return _wait(server, run.run_id, parsed.timeout, False) if parsed.wait else errors.OK
 
 
 def _add_submit_flags(parser: argparse.ArgumentParser) -> None:
@@ -159,7 +159,7 @@ def _checked(parsed: argparse.Namespace, package: ClusterPackage, problems: list
     if parsed.timeout is not None and not parsed.wait:
         problems.append("timeout is for waiting: give --wait as well")
     try:
-        place = backends.runs(package.origin.target, parsed)
+        server = backends.runs(package.origin.target, parsed)
     except ConfigError as error:
         problems += error.problems
     values = parameters.parse(package.found, given, problems)  # which raises the problems found so far, too
@@ -171,29 +171,29 @@ def _checked(parsed: argparse.Namespace, package: ClusterPackage, problems: list
         pipeline_root=parsed.pipeline_root,
         service_account=parsed.service_account,
     )
-    return wanted, place
+    return wanted, server
 
 
-def _found(place: Runs, text: str) -> str:
+def _found(server: Runs, text: str) -> str:
     """Return the id of the run that a word on the command line means: an id, the start of one, or a link."""
     words = text.split("?")[0].rstrip("/").rpartition("/")[2]
     if _UUID.fullmatch(words):
         return words
-    ids = [run.run_id for run in place.recent(_SEARCHED_RUNS)]
+    ids = [run.run_id for run in server.recent(_SEARCHED_RUNS)]
     close = [run_id for run_id in ids if run_id.startswith(words)] if words else []
     if len(close) > 1 and words not in close:
         raise ConfigError(f"run {words} could be any of {', '.join(close)}: give more of its id")
     return close[0] if len(close) == 1 else words
 
 
-def _wait(place: Runs, run_id: str, timeout: float | None, as_json: bool) -> int:
+def _wait(server: Runs, run_id: str, timeout: float | None, as_json: bool) -> int:
     try:
-        run = waiting.wait(place, run_id, timeout)
+        run = waiting.wait(server, run_id, timeout)
     except KeyboardInterrupt:
-        log.warning("run %s continues: `%s` cancels it", run_id, _command(place, "cancel", run_id))
+        log.warning("run %s continues: `%s` cancels it", run_id, _command(server, "cancel", run_id))
         return errors.INTERRUPTED
     except StageError:
-        log.warning("run %s continues: `%s` waits again", run_id, _command(place, "status", run_id, "--wait"))
+        log.warning("run %s continues: `%s` waits again", run_id, _command(server, "status", run_id, "--wait"))
         raise
     if run is None:
         log.error("run %s has not ended within %g seconds and continues", run_id, timeout)
@@ -202,31 +202,31 @@ def _wait(place: Runs, run_id: str, timeout: float | None, as_json: bool) -> int
     code = waiting.EXIT_CODES[run.state]
     if run.state == backend.FAILED:
         failed = [stage.name for stage in run.stages if stage.state == backend.FAILED]
-        where = f" in {', '.join(failed)}: `{_command(place, 'logs', run_id, failed[0])}` tells why" if failed else ""
+        where = f" in {', '.join(failed)}: `{_command(server, 'logs', run_id, failed[0])}` tells why" if failed else ""
         log.error("run %s failed%s%s", run_id, f": {run.message}" if run.message else "", where)
     elif code:
         log.error("run %s was canceled", run_id)
     return code
 
 
-def _command(place: Runs, verb: str, *words: str) -> str:
+def _command(server: Runs, verb: str, *words: str) -> str:
     """Return the command that does something more with a run."""
-    return " ".join(["wgan", verb, *words, *place.flags(verb)])
+    return " ".join(["wgan", verb, *words, *server.flags(verb)])
 
 
-def _logs(place: Runs, run_id: str, stage: str | None, follow: bool) -> int:
+def _logs(server: Runs, run_id: str, stage: str | None, follow: bool) -> int:
     if stage:
-        for line in place.logs(run_id, stage, follow):
+        for line in server.logs(run_id, stage, follow):
             print(line, flush=follow)
         return errors.OK
     if follow:
         raise ConfigError("follow is for one stage: name it after the run")
-    begun = [stage for stage in place.status(run_id).stages if stage.state not in (backend.PENDING, backend.SKIPPED)]
+    begun = [stage for stage in server.status(run_id).stages if stage.state not in (backend.PENDING, backend.SKIPPED)]
     missing: list[str] = []
     shown = False
     for each in begun:
         try:
-            for line in place.logs(run_id, each.name):
+            for line in server.logs(run_id, each.name):
                 print(f"{each.name}: {line}")
             shown = True
         except ConfigError as error:

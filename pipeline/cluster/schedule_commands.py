@@ -28,7 +28,7 @@ _VERBS = {
 _DEFAULT_FILE = Path("schedules.yaml")
 
 
-class _Place(NamedTuple):
+class _Server(NamedTuple):
     """A server with schedules, and those that the file wants there."""
 
     target: str
@@ -40,15 +40,15 @@ def main(verb: str, words: list[str]) -> int:
     """Run `wgan schedule` with the words after it and return the exit code."""
     parsed = _parser(verb).parse_args(words)
     wanted = _wanted(parsed)
-    places = [
-        _Place(target, backends.schedules(target, parsed), [each for each in wanted or () if each.target == target])
+    servers = [
+        _Server(target, backends.schedules(target, parsed), [each for each in wanted or () if each.target == target])
         for target in _targets(parsed, wanted)
     ]
     if parsed.action == _LIST:
-        return _list(places, has_file=wanted is not None)
+        return _list(servers, has_file=wanted is not None)
     if parsed.action in (_PAUSE, _RESUME):
-        return _steer(places, parsed.name, enable=parsed.action == _RESUME)
-    return _diff(places, parsed.exit_code) if parsed.action == _DIFF else _apply(places, parsed.prune)
+        return _steer(servers, parsed.name, enable=parsed.action == _RESUME)
+    return _diff(servers, parsed.exit_code) if parsed.action == _DIFF else _apply(servers, parsed.prune)
 
 
 def _parser(verb: str) -> cli.Parser:
@@ -57,7 +57,7 @@ def _parser(verb: str) -> cli.Parser:
         "--file", type=Path, metavar="FILE", help=f"the schedules (default: {_DEFAULT_FILE}; docs/schedules.md)"
     )
     shared.add_argument(
-        "--target", choices=profiles.TARGETS, help="only this place (default: those that the file has schedules for)"
+        "--target", choices=profiles.TARGETS, help="only this target (default: those that the file has schedules for)"
     )
     backends.add_flags(shared)
     parser = cli.Parser(prog=f"wgan {verb}", description="Schedules as a file.", allow_abbrev=False)
@@ -102,56 +102,56 @@ def _targets(parsed: argparse.Namespace, wanted: list[Schedule] | None) -> list[
     targets = of_name or list(dict.fromkeys(each.target for each in wanted or ()))
     if not targets:
         why = f"there is no file {_DEFAULT_FILE}" if wanted is None else "the file has no schedule"
-        raise ConfigError(f"{why}: say which place is meant (--target {' or '.join(profiles.TARGETS)}, or --file)")
+        raise ConfigError(f"{why}: say which target is meant (--target {' or '.join(profiles.TARGETS)}, or --file)")
     return targets
 
 
-def _diff(places: list[_Place], exit_code: bool) -> int:
+def _diff(servers: list[_Server], exit_code: bool) -> int:
     needed = False
-    for place in places:
-        for change in apply.plan(place.wanted, place.schedules.live()):
+    for server in servers:
+        for change in apply.plan(server.wanted, server.schedules.live()):
             needed |= change.action != apply.UNCHANGED or bool(change.superseded)
             paused = ", paused" if change.wanted and not change.wanted.enabled else ""
             prune = "" if change.wanted else ": the file has none; only with --prune"
-            print(f"{change.action} {change.name} ({place.target}{paused}){prune}")
+            print(f"{change.action} {change.name} ({server.target}{paused}){prune}")
             for each in change.superseded:
                 waits = f"; it waits for {', '.join(each.active_runs)} to end" if each.active_runs else ""
                 print(f"  {each.schedule_id} is to be deleted{waits}")
     return DIFFERENT if needed and exit_code else errors.OK
 
 
-def _apply(places: list[_Place], prune: bool) -> int:
-    for place in places:
+def _apply(servers: list[_Server], prune: bool) -> int:
+    for server in servers:
         lines: list[str] = []
 
         def show(line: str, lines: list[str] = lines) -> None:
             lines.append(line)
             print(line, flush=True)
 
-        if apply.apply(place.schedules, place.wanted, prune, show):
-            print(f"{place.target}: apply again later to delete what stays")
+        if apply.apply(server.schedules, server.wanted, prune, show):
+            print(f"{server.target}: apply again later to delete what stays")
         if not lines:
-            print(f"{place.target}: nothing to change")
+            print(f"{server.target}: nothing to change")
     return errors.OK
 
 
-def _list(places: list[_Place], has_file: bool) -> int:
+def _list(servers: list[_Server], has_file: bool) -> int:
     rows: list[tuple[str, ...]] = []
-    for place in places:
-        live = place.schedules.live()
+    for server in servers:
+        live = server.schedules.live()
         file_says = {}
-        for change in apply.plan(place.wanted, live):
+        for change in apply.plan(server.wanted, live):
             for each in change.superseded:
                 file_says[each.schedule_id] = "nothing" if change.action == apply.DELETE else "to be deleted"
             if change.wanted and change.kept:
                 file_says[change.kept.schedule_id] = _state(change.wanted)
             elif change.wanted:
                 when = f"{change.wanted.cron} {change.wanted.time_zone}"
-                rows.append((change.name, place.target, "not there", _state(change.wanted), when, "", "", ""))
+                rows.append((change.name, server.target, "not there", _state(change.wanted), when, "", "", ""))
         rows += [
             (
                 each.name,
-                place.target,
+                server.target,
                 _state(each),
                 file_says[each.schedule_id] if has_file else "",
                 each.cron,
@@ -170,22 +170,22 @@ def _state(schedule: Schedule | LiveSchedule) -> str:
     return "enabled" if schedule.enabled else "paused"
 
 
-def _of_name(places: list[_Place], name: str) -> tuple[_Place, list[LiveSchedule], Schedule | None]:
+def _of_name(servers: list[_Server], name: str) -> tuple[_Server, list[LiveSchedule], Schedule | None]:
     """Return where the schedules of a name are, what they are, and what the file wants."""
     known: set[str] = set()
-    for place in places:
-        live = place.schedules.live()
+    for server in servers:
+        live = server.schedules.live()
         found = [each for each in live if each.name == name]
         if found:
-            return place, found, next((each for each in place.wanted if each.name == name), None)
+            return server, found, next((each for each in server.wanted if each.name == name), None)
         known |= {each.name for each in live}
     others = f"there are {', '.join(sorted(known))}" if known else "there is none"
     raise ConfigError(f"no schedule {name} that `wgan schedule apply` made; {others}")
 
 
-def _steer(places: list[_Place], name: str, enable: bool) -> int:
+def _steer(servers: list[_Server], name: str, enable: bool) -> int:
     """Pause all schedules of a name, or resume the one that may start runs."""
-    place, live, wanted = _of_name(places, name)
+    server, live, wanted = _of_name(servers, name)
     steered = [each for each in live if each.enabled != enable]
     if enable and len(steered) < len(live):
         steered = []  # another one of that name starts runs
@@ -197,7 +197,7 @@ def _steer(places: list[_Place], name: str, enable: bool) -> int:
                 "the one that the file says"
             )
     for each in steered:
-        (place.schedules.resume if enable else place.schedules.pause)(each.schedule_id)
+        (server.schedules.resume if enable else server.schedules.pause)(each.schedule_id)
         print(f"{name}: {'resumed' if enable else 'paused'}")
     if not steered:
         print(f"{name}: is {'enabled' if enable else 'paused'} already")

@@ -29,8 +29,8 @@ _MOST_RUNS = 10  # that Kubeflow takes
 _LONGEST_EXPERIMENT = 128  # that Kubeflow keeps
 # What IANA has for UTC: the same at all times.
 _NAMES_OF_UTC = {
-    place + name
-    for place in ("", "Etc/")
+    region + name
+    for region in ("", "Etc/")
     for name in ("UTC", "UCT", "Zulu", "Universal", "GMT", "GMT0", "GMT+0", "GMT-0", "Greenwich")
 }
 # Names in IANA's database that are no zones.

@@ -55,7 +55,7 @@ def root_problems(root: str) -> list[str]:
 
 
 def bucket_problems(name: str, uri: str, otherwise: str = "") -> list[str]:
-    """Return what is wrong with a setting that names a place in a bucket, or else what `otherwise` says."""
+    """Return what is wrong with a setting that names a location in a bucket, or else what `otherwise` says."""
     if not buckets.is_uri(uri):
         return [f"{name} must be in a bucket, gs://BUCKET/FOLDER{otherwise}, got {uri!r}"]
     try:

@@ -28,17 +28,17 @@ HEARTBEAT_SECONDS = 60.0
 PATIENCE_SECONDS = 600.0
 
 
-def wait(place: Runs, run_id: str, timeout: float | None) -> RunStatus | None:
+def wait(server: Runs, run_id: str, timeout: float | None) -> RunStatus | None:
     """Wait for the end of a run, for `timeout` seconds at most; return None if they passed before.
 
-    Raise what the place raises: a `TransientError` only after nobody answered for ten minutes.
+    Raise what the server raises: a `TransientError` only after nobody answered for ten minutes.
     """
     began = answered = logged = time.monotonic()
     shown: dict[str, str] = {}
     state, away = "", False
     while True:
         try:
-            found = place.status(run_id)
+            found = server.status(run_id)
         except TransientError as error:
             if time.monotonic() - answered > PATIENCE_SECONDS:
                 raise

@@ -33,7 +33,7 @@ def key_parts(task: Task, inputs: dict[str, Any], code: Callable[[Task], str]) -
 
 
 @dataclasses.dataclass(frozen=True)
-class Found:
+class CacheResult:
     """Answer of the cache about a task."""
 
     outputs: dict[str, Any] | None  # if it need not run
@@ -48,13 +48,13 @@ class Kept(Manifest):
 
     FILE = "outputs.json"
     WHAT = "cached result"
-    VERSION = 2
+    VERSION = 3
 
     run: int  # the number of the run that kept it
     parts: dict[str, Any]  # of its key
     maker: dict[str, str]  # the libraries or the image that it was made with: for people, and decides nothing
     outputs: dict[str, Any]
-    places: list[str]  # where its artifacts lie, without which the result is worth nothing
+    uris: list[str]  # where its artifacts lie, without which the result is worth nothing
 
 
 class Cache:
@@ -63,7 +63,9 @@ class Cache:
     def __init__(self, root: Path) -> None:
         self._folder = root / "cache"
 
-    def look_up(self, task: str, parts: dict[str, Any], maker: dict[str, str], unknown: Collection[str] = ()) -> Found:
+    def look_up(
+        self, task: str, parts: dict[str, Any], maker: dict[str, str], unknown: Collection[str] = ()
+    ) -> CacheResult:
         """Find the cached result of a task, if all artifacts that it names are still there.
 
         `maker` names the libraries or the image that it would be made with, `unknown` the inputs in `parts` that are
@@ -71,15 +73,15 @@ class Cache:
         """
         if unknown:
             fits = any(not _differences(each.parts, parts, unknown) for each in self._all(task))
-            return Found(None, "" if fits else self._reason(task, parts, unknown))
-        entry = self._read(self._place(task, parts))
+            return CacheResult(None, "" if fits else self._reason(task, parts, unknown))
+        entry = self._read(self._entry_folder(task, parts))
         if entry is None:
-            return Found(None, self._reason(task, parts))
-        gone = [place for place in entry.places if not _exists(place)]
+            return CacheResult(None, self._reason(task, parts))
+        gone = [uri for uri in entry.uris if not _exists(uri)]
         if gone:
-            return Found(None, f"its artifact is gone: {gone[0]}")
+            return CacheResult(None, f"its artifact is gone: {gone[0]}")
         before = {name: value for name, value in entry.maker.items() if name in maker}
-        return Found(entry.outputs, "; ".join(cache_key.changes(before, {name: maker[name] for name in before})))
+        return CacheResult(entry.outputs, "; ".join(cache_key.changes(before, {name: maker[name] for name in before})))
 
     def newest(self, task: str) -> Kept | None:
         """Return the result of a task that the latest run kept."""
@@ -88,11 +90,11 @@ class Cache:
     def keep(self, task: str, parts: dict[str, Any], maker: dict[str, str], outputs: dict[str, Any], run: int) -> None:
         """Keep a result, whole or not at all; `wgan plan` compares with the entry of the latest run."""
         uris = [value for name, value in outputs.items() if name.endswith("_uri") and isinstance(value, str)]
-        places = [uri for uri in uris if buckets.is_uri(uri) or Path(uri).exists()]
-        entry = Kept(run=run, parts=parts, maker=maker, outputs=outputs, places=places)
-        entry.write(self._place(task, parts))
+        uris = [uri for uri in uris if buckets.is_uri(uri) or Path(uri).exists()]
+        entry = Kept(run=run, parts=parts, maker=maker, outputs=outputs, uris=uris)
+        entry.write(self._entry_folder(task, parts))
 
-    def _place(self, task: str, parts: dict[str, Any]) -> Path:
+    def _entry_folder(self, task: str, parts: dict[str, Any]) -> Path:
         return self._folder / task / cache_key.key_of(parts)
 
     def _reason(self, task: str, parts: dict[str, Any], unknown: Collection[str] = ()) -> str:
@@ -119,7 +121,7 @@ def _differences(old: dict[str, Any], new: dict[str, Any], unknown: Collection[s
     return cache_key.differences(known(old), known(new))
 
 
-def _exists(place: str) -> bool:
-    if not buckets.is_uri(place):
-        return Path(place).exists()
-    return buckets.stat(f"{place}/{location.COMMITTED}") is not None
+def _exists(uri: str) -> bool:
+    if not buckets.is_uri(uri):
+        return Path(uri).exists()
+    return buckets.stat(f"{uri}/{location.COMMITTED}") is not None

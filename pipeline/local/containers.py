@@ -183,9 +183,9 @@ class Containers:
     def _mounts(self) -> list[Mount]:
         found = {mount.target: mount for mount in self._read}
         # A plan has no root yet, and its outputs in the session's folder.
-        for place in (self._root, self.session.folder):
-            if place.exists() and not (place != self._root and place.is_relative_to(self._root)):
-                found[str(place)] = Mount(str(place), str(place), writable=True)
+        for location in (self._root, self.session.folder):
+            if location.exists() and not (location != self._root and location.is_relative_to(self._root)):
+                found[str(location)] = Mount(str(location), str(location), writable=True)
         if self._dev:
             found[_CODE] = Mount(str(Path(components.__file__).parent), _CODE)
         return list(found.values())
@@ -200,9 +200,9 @@ def _names(options: Sequence[str], *flags: str) -> bool:
     return any(word.partition("=")[0] in flags for word in options)
 
 
-def where_it_is(place: str) -> Mount:
+def where_it_is(location: str) -> Mount:
     """Show a folder or file of this machine read-only by the same name: a container has none of the links to it."""
-    return Mount(os.path.realpath(place), os.path.abspath(place))  # noqa: PTH100 (resolve() would follow links)
+    return Mount(os.path.realpath(location), os.path.abspath(location))  # noqa: PTH100 (resolve() would follow links)
 
 
 def _copy_log(listening: "subprocess.Popen[bytes]", file: IO[bytes], prefix: str, skip: int = 0) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 
 from components.core.errors import DataError
 from components.core.storage import atomic_files, buckets
-from components.core.storage.location import Location, Place
+from components.core.storage.location import Location, LocationLike
 
 
 def seconds_of_stages(root: Path) -> dict[str, float]:
@@ -28,7 +28,7 @@ class History:
     runs never share one.
     """
 
-    def __init__(self, root: Place, package: bytes, parameters: dict[str, Any]) -> None:
+    def __init__(self, root: LocationLike, package: bytes, parameters: dict[str, Any]) -> None:
         location = Location.of(root)
         runs = location.own / "history"
         runs.mkdir(parents=True, exist_ok=True)

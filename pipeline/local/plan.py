@@ -37,8 +37,8 @@ class PlanFailed(StageError):
         self.exit_code = exit_code
 
 
-def plan(package: Package, parameters: dict[str, Any], root: Path, place: Processes | Containers) -> list[Planned]:
-    """Decide every task as far as that can be known now, were it run in that place.
+def plan(package: Package, parameters: dict[str, Any], root: Path, location: Processes | Containers) -> list[Planned]:
+    """Decide every task as far as that can be known now, if that executor ran it.
 
     Raises:
         PlanFailed: The source cannot be read.
@@ -49,7 +49,7 @@ def plan(package: Package, parameters: dict[str, Any], root: Path, place: Proces
     cache, estimated = Cache(root), Estimates(root, parameters)
     found = []
     for task in package.tasks:
-        outcome, why = _gate(task, resolver) or _decide(task, resolver, cache, made, place)
+        outcome, why = _gate(task, resolver) or _decide(task, resolver, cache, made, location)
         runs = outcome in (RUNS, MAYBE)
         seconds = estimated.of(task.stage, resolver.inputs(task)) if runs else None
         found.append(Planned(task.name, outcome, seconds, why))
@@ -65,17 +65,17 @@ def _gate(task: Task, resolver: Resolver) -> tuple[str, str] | None:
 
 
 def _decide(
-    task: Task, resolver: Resolver, cache: Cache, made: dict[Task, dict[str, Any]], place: Processes | Containers
+    task: Task, resolver: Resolver, cache: Cache, made: dict[Task, dict[str, Any]], location: Processes | Containers
 ) -> tuple[str, str]:
     if task.stage == _READING_STAGE:
-        made[task] = _run_now(task, resolver, place)
+        made[task] = _run_now(task, resolver, location)
         return "was run", as_text(made[task].get("summary", ""))
     inputs = resolver.inputs(task)
-    parts = key_parts(task, inputs, place.code)
+    parts = key_parts(task, inputs, location.code)
     if parts is None:
         return RUNS, "always"
     unknown = {name: value for name, value in inputs.items() if isinstance(value, Unknown)}
-    found = cache.look_up(task.name, parts, place.maker(task), unknown)
+    found = cache.look_up(task.name, parts, location.maker(task), unknown)
     if found.outputs is not None:
         made[task] = found.outputs
         return UNCHANGED, unchanged(found.reason)
@@ -85,12 +85,12 @@ def _decide(
     return MAYBE, f"decided by its input {name}, which comes from {source.task.name}"
 
 
-def _run_now(task: Task, resolver: Resolver, place: Processes | Containers) -> dict[str, Any]:
-    folder = place.session.folder / task.name
+def _run_now(task: Task, resolver: Resolver, location: Processes | Containers) -> dict[str, Any]:
+    folder = location.session.folder / task.name
     (folder / "parameters").mkdir(parents=True)
     # A plan is no run, and leaves no record.
     inputs = {name: value for name, value in resolver.inputs(task).items() if name not in OF_THE_RUN}
-    code = place.run(call_of(task, resolver, inputs, folder, f"{task.name} | "))
+    code = location.run(call_of(task, resolver, inputs, folder, f"{task.name} | "))
     if code:
         raise PlanFailed(f"{task.name}: failed ({processes.name_of_exit(code)})", code)
     try:

@@ -67,13 +67,13 @@ class Run:
         parameters: dict[str, Any],
         root: Path,
         history: History,
-        place: Processes | Containers,
+        executor: Processes | Containers,
         jobs: int = 1,  # stages that may run at once
     ) -> None:
         self.tasks = package.tasks
         self.progress = {task: Progress() for task in self.tasks}
         self.exit_code = errors.OK
-        self._history, self._place, self._jobs, self._cache = history, place, jobs, Cache(root)
+        self._history, self._executor, self._jobs, self._cache = history, executor, jobs, Cache(root)
         self._events: queue.SimpleQueue[tuple[Task, Progress] | int] = queue.SimpleQueue()
         self._parts: dict[Task, dict[str, Any]] = {}
         self._made: dict[Task, dict[str, Any]] = {}
@@ -97,7 +97,7 @@ class Run:
                     self._decide()
             finally:
                 # Nothing runs by now, unless an error (a full disk) ended the loop.
-                self._place.stop(signal.SIGTERM)
+                self._executor.stop(signal.SIGTERM)
         if self._interrupted_by:
             self.exit_code = 128 + self._interrupted_by
         self._write_state()
@@ -133,11 +133,11 @@ class Run:
     def _take_kept(self, task: Task) -> bool:
         """Settle a task with the result that an earlier run kept; return whether there is one."""
         inputs = self._resolver.inputs(task)
-        parts = key_parts(task, inputs, self._place.code)
+        parts = key_parts(task, inputs, self._executor.code)
         if parts is None:
             return False
         self._parts[task] = parts
-        found = self._cache.look_up(task.name, parts, self._place.maker(task))
+        found = self._cache.look_up(task.name, parts, self._executor.maker(task))
         if found.outputs is None:
             log.info("%s: runs: %s", task.name, found.reason)
             return False
@@ -184,13 +184,13 @@ class Run:
         while True:
             attempt += 1
             code, outputs = self._run_once(call)
-            final = code in (_CANNOT_START, *errors.FINAL) or self._place.stopping.is_set()
+            final = code in (_CANNOT_START, *errors.FINAL) or self._executor.stopping.is_set()
             if final or attempt > task.retries.count:
                 break
             wait = task.retries.wait_before(attempt)
             reason = processes.name_of_exit(code)
             log.warning("%s: %s; retry %d of %d in %g s", task.name, reason, attempt, task.retries.count, wait)
-            if self._place.stopping.wait(wait):
+            if self._executor.stopping.wait(wait):
                 break
         ended = Progress(RUNNING, "", time.monotonic() - started, attempt, code, outputs)
         self._events.put((task, ended))
@@ -200,7 +200,7 @@ class Run:
         try:
             shutil.rmtree(call.folder, ignore_errors=True)
             (call.folder / "parameters").mkdir(parents=True)
-            code = self._place.run(call)
+            code = self._executor.run(call)
         except OSError as error:
             log.error("%s: cannot be started: %s", call.task.name, errors.describe_os_error(error))
             return _CANNOT_START, None
@@ -229,7 +229,7 @@ class Run:
                 event = self._events.get(timeout=longest)
             if event is None and self._interrupted_by:
                 log.error("stages did not end within %g s: killed", processes.GRACE_SECONDS)
-                self._place.stop(signal.SIGKILL)
+                self._executor.stop(signal.SIGKILL)
         if isinstance(event, int):
             self._interrupt(event)
         else:
@@ -240,7 +240,7 @@ class Run:
         if ended.outputs is not None:
             self._made[task] = ended.outputs
             if task in self._parts:
-                maker, number = self._place.maker(task), self._history.number
+                maker, number = self._executor.maker(task), self._history.number
                 self._cache.keep(task.name, self._parts[task], maker, ended.outputs, number)
             self._settle(task, DONE)
             made = as_text(ended.outputs.get("summary", ""))
@@ -281,13 +281,13 @@ class Run:
         """Ask the stages to end; at the second signal, kill them."""
         if self._interrupted_by:
             log.warning("killed")
-            self._place.stop(signal.SIGKILL)
+            self._executor.stop(signal.SIGKILL)
             return
         self._interrupted_by = signum
         self._deadline = time.monotonic() + processes.GRACE_SECONDS
         names = ", ".join(task.name for task in self._running())
         log.warning("%s: waiting for %s to end; once more kills", signal.Signals(signum).name, names)
-        self._place.stop(signal.SIGTERM)
+        self._executor.stop(signal.SIGTERM)
 
     def _write_state(self) -> None:
         tasks = {
@@ -296,7 +296,7 @@ class Run:
                 "reason": progress.reason,
                 "attempts": progress.attempts,
                 "exit_code": progress.exit_code,
-                "image": self._place.image(task),
+                "image": self._executor.image(task),
                 "seconds": round(progress.seconds, 3),
                 "outputs": progress.outputs or {},
             }

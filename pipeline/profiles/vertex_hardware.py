@@ -46,7 +46,7 @@ class VertexStage(Settings):
         if bool(self.accelerator) != bool(self.accelerator_count):
             found.append("accelerator and accelerator_count must be given together")
         if self.machine_type and (self.cpu_limit or self.memory_limit):
-            found.append("machine_type takes the place of cpu_limit and memory_limit: leave out one or the other")
+            found.append("machine_type replaces cpu_limit and memory_limit: leave out one or the other")
         only = [] if self.machine_type else [name for name in _FOR_CUSTOM_JOBS if getattr(self, name)]
         if only:
             found.append(f"{', '.join(only)} must be for a custom job: name its machine_type as well")

@@ -23,7 +23,7 @@ STAGES = {
     "model": "export",
 }
 _SEVERAL_WORKERS = "multi-worker"
-_UNKNOWN_PLACE, _CUSTOM_EMBEDDING, _INITIAL_CHECKPOINT = "SOURCE", "CUSTOM_EMBEDDING", "INITIAL_CHECKPOINT"
+_UNKNOWN_SOURCE, _CUSTOM_EMBEDDING, _INITIAL_CHECKPOINT = "SOURCE", "CUSTOM_EMBEDDING", "INITIAL_CHECKPOINT"
 # As an artifact records what is not printable in a path; a backslash that is part of the name looks the same.
 _ESCAPE = re.compile(r"\\(?:[nrt]|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})")
 # They decide which steps are kept, where means begin anew, and whether training goes on at all.
@@ -44,7 +44,7 @@ def script(version: Version, found: Lineage, root: Path, source: str = "", initi
     of_checkpoint = {"checkpoint": checkpoint, "checkpoint_digest": made["checkpoint"]}
     source = _source(version, source)
     preprocess = {
-        "source": source or _UNKNOWN_PLACE,
+        "source": source or _UNKNOWN_SOURCE,
         "source_fingerprint": found.dataset["source"]["fingerprint"],
         "dataset": dataset,
     }
@@ -82,7 +82,7 @@ def initial_digest(found: Lineage) -> str:
 
 
 def _source(version: Version, given: str) -> str:
-    """Return the place to read; refuse one that a command cannot name, as it would name another."""
+    """Return the location to read; refuse one that a command cannot name, as it would name another."""
     if not given.isprintable():
         raise ConfigError(f"--source {plain(given)} cannot be printed: move the source to a printable path")
     recorded = version.evaluation.source
@@ -110,7 +110,7 @@ def _comments(version: Version, found: Lineage, known_source: bool, initial_vers
     if found.checkpoint.get(digests.MADE_WITH, {}).get("accelerator") == _SEVERAL_WORKERS:
         lines.append("It was trained by several workers: start train on each, with its TF_CONFIG.")
     if not known_source:
-        lines.append(f"Where the source lay is not on record: put its place where {_UNKNOWN_PLACE} stands.")
+        lines.append(f"Where the source lay is not on record: put its place where {_UNKNOWN_SOURCE} stands.")
     initial = initial_digest(found)
     if initial:
         made = f" (`wgan registry reproduce {initial_version}` makes it)" if initial_version else ""

@@ -10,26 +10,26 @@ from components.core.storage.buckets import Conflict
 from pipeline.cli import tables
 
 
-def verify(place: str, number: int | None) -> None:
+def verify(location: str, number: int | None) -> None:
     """Compute every digest of one version, or of all, again; print what is whole, raise if something is not."""
     problems: list[str] = []
     champion = None
     try:
-        champion = _published(place).champion
+        champion = _published(location).champion
     except DataError as error:
         problems.append(str(error))
-    there = registry.versions(place, champion)
+    there = registry.versions(location, champion)
     if number is not None and number not in there:
         raise DataError(
-            f"registry {place} has no version {number}; there are: {', '.join(map(str, there)) or 'none yet'}"
+            f"registry {location} has no version {number}; there are: {', '.join(map(str, there)) or 'none yet'}"
         )
     if champion is not None and champion.version not in there:
-        problems.append(f"champion.json of {place} names version {champion.version}, which is not there")
+        problems.append(f"champion.json of {location} names version {champion.version}, which is not there")
     rows: list[tuple[str, ...]] = []
     for version in there if number is None else [number]:
-        damage = registry.damage(place, version, champion)
+        damage = registry.damage(location, version, champion)
         if damage:
-            problems.append(f"version {version} of {place} is damaged: {', '.join(damage)}")
+            problems.append(f"version {version} of {location} is damaged: {', '.join(damage)}")
         is_champion = champion is not None and champion.version == version
         rows.append((str(version), "champion" if is_champion else "", "damaged" if damage else "whole"))
     tables.print_rows(("version", "state", "files"), rows)
@@ -37,53 +37,55 @@ def verify(place: str, number: int | None) -> None:
         raise DataError("\n".join([*problems, "restore what is damaged, and do not serve it"]))
 
 
-def promote(place: str, number: int) -> None:
+def promote(location: str, number: int) -> None:
     """Make a version champion that was published before, without comparing it with the present one."""
-    with registry.held(place):
-        pointer = _published(place)
-        version = registry.read_version(place, number, pointer.champion)
+    with registry.held(location):
+        pointer = _published(location)
+        version = registry.read_version(location, number, pointer.champion)
         if version.evaluation.verdict != evaluations.PROMOTE:
             raise DataError(
-                f"the verdict on version {number} of {place} is {version.evaluation.verdict}: it was changed"
+                f"the verdict on version {number} of {location} is {version.evaluation.verdict}: it was changed"
             )
         if pointer.champion is not None and pointer.champion.version == number:
             print(f"version {number} is the champion already")
             return
-        _move(place, pointer, registry.crowned(pointer.champion, version))
+        _move(location, pointer, registry.crowned(pointer.champion, version))
     print(f"version {number} is the champion")
 
 
-def rollback(place: str) -> None:
+def rollback(location: str) -> None:
     """Make the champion before this one champion again; publishing the rolled-back model again does not undo that."""
-    with registry.held(place):
-        pointer = _published(place)
-        champion = _champion(place, pointer)
+    with registry.held(location):
+        pointer = _published(location)
+        champion = _champion(location, pointer)
         if not champion.previous:
-            raise DataError(f"there was no champion of {place} before version {champion.version}")
+            raise DataError(f"there was no champion of {location} before version {champion.version}")
         number = champion.previous[-1]
-        if number not in registry.versions(place, champion):
-            raise DataError(f"version {number}, the champion before, is gone from {place}; promote another version")
-        previous = registry.crowned(champion, registry.read_version(place, number, None))
+        if number not in registry.versions(location, champion):
+            raise DataError(f"version {number}, the champion before, is gone from {location}; promote another version")
+        previous = registry.crowned(champion, registry.read_version(location, number, None))
         rolled_back = tuple(sorted({*champion.rolled_back, champion.version} - {number}))
-        _move(place, pointer, dataclasses.replace(previous, previous=champion.previous[:-1], rolled_back=rolled_back))
+        _move(
+            location, pointer, dataclasses.replace(previous, previous=champion.previous[:-1], rolled_back=rolled_back)
+        )
     print(f"version {number} is the champion again, version {champion.version} no more")
 
 
-def gc(place: str, keep: int, uncommitted: bool, yes: bool) -> None:
+def gc(location: str, keep: int, uncommitted: bool, yes: bool) -> None:
     """Remove versions that are not needed, or print which would be removed.
 
     Kept are the champion, the one before it, and the newest `keep`, at least 1, so that no number is given twice.
     `champion.json` says first what is removed, so that a promotion at the same time sees it or is seen. `uncommitted`
     removes what publications left behind too, of those that died and of those at work.
     """
-    with registry.held(place):
-        pointer = _published(place)
-        champion = _champion(place, pointer)
-        there = registry.versions(place, champion)
+    with registry.held(location):
+        pointer = _published(location)
+        champion = _champion(location, pointer)
+        there = registry.versions(location, champion)
         kept = {champion.version, *champion.previous[-1:], *there[-keep:]}
         rows: list[tuple[str, ...]] = [(str(number), "not needed") for number in there if number not in kept]
-        rows += [(name, "never finished") for name in registry.uncommitted(place, champion) if uncommitted]
-        rows += [(str(number), "removed before, not wholly") for number in registry.left_over(place, champion)]
+        rows += [(name, "never finished") for name in registry.uncommitted(location, champion) if uncommitted]
+        rows += [(str(number), "removed before, not wholly") for number in registry.left_over(location, champion)]
         if not rows:
             print("nothing to remove")
             return
@@ -94,27 +96,27 @@ def gc(place: str, keep: int, uncommitted: bool, yes: bool) -> None:
         gone = {int(name) for name, *_ in rows if name.isdecimal()} - set(champion.removed)
         if gone:
             removed = tuple(sorted({*champion.removed, *gone}))
-            _move(place, pointer, dataclasses.replace(champion, revision=champion.revision + 1, removed=removed))
+            _move(location, pointer, dataclasses.replace(champion, revision=champion.revision + 1, removed=removed))
         for name, *_ in rows:
-            registry.remove(place, name)
+            registry.remove(location, name)
     print(f"\nremoved: {len(rows)}")
 
 
-def _published(place: str) -> Pointer:
-    registry.require_there(place)
-    return registry.read_pointer(place)
+def _published(location: str) -> Pointer:
+    registry.require_there(location)
+    return registry.read_pointer(location)
 
 
-def _champion(place: str, pointer: Pointer) -> Champion:
+def _champion(location: str, pointer: Pointer) -> Champion:
     if pointer.champion is None:
-        raise DataError(f"nothing has been published in {place} yet; run the pipeline with this registry")
+        raise DataError(f"nothing has been published in {location} yet; run the pipeline with this registry")
     return pointer.champion
 
 
-def _move(place: str, pointer: Pointer, champion: Champion) -> None:
+def _move(location: str, pointer: Pointer, champion: Champion) -> None:
     try:
-        registry.move_champion(place, pointer, champion)
+        registry.move_champion(location, pointer, champion)
     except Conflict:
         raise Superseded(
-            f"another process changed the champion of {place} meanwhile; look again (wgan registry list)"
+            f"another process changed the champion of {location} meanwhile; look again (wgan registry list)"
         ) from None

@@ -21,14 +21,16 @@ class Candidate:
     evaluation: str | Path
     digest: str = ""
 
-    def publish(self, place: str | Path) -> StageResult:
+    def publish(self, location: str | Path) -> StageResult:
         """Publish it to a registry."""
-        return publish.run(PublishConfig(model=str(self.model), evaluation=str(self.evaluation), registry=str(place)))
+        return publish.run(
+            PublishConfig(model=str(self.model), evaluation=str(self.evaluation), registry=str(location))
+        )
 
-    def outcome(self, place: str | Path) -> Outcome:
+    def outcome(self, location: str | Path) -> Outcome:
         """Publish it; return the version, or the failure that it ended in."""
         try:
-            return int(self.publish(place).parameters["version"])
+            return int(self.publish(location).parameters["version"])
         except StageError as error:
             return error
 

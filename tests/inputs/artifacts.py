@@ -156,16 +156,16 @@ def write_evaluation(
     return described
 
 
-def crown(place: Path, model: Path, version: int) -> None:
+def crown(location: Path, model: Path, version: int) -> None:
     """Make a model a version of a registry and its champion, past the gate."""
-    shutil.copytree(model, registry.version_folder(place, version))
+    shutil.copytree(model, registry.version_folder(location, version))
     described = models.Description.of(model)
     registry.Champion(
         version=version,
         model_digest=described.digest,
         checkpoint_digest=described.checkpoint_digest,
         evaluation_digest="e" * 64,
-    ).write(place)
+    ).write(location)
 
 
 def unsealed(manifest: Path) -> dict[str, Any]:

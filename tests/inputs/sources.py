@@ -77,10 +77,10 @@ def write_images(folder: Path, count: int, classes: tuple[str, ...] = ("cats", "
     """PNG and JPEG images of noise, of sizes between 10 and 40; flat when there are no classes."""
     generator = np.random.default_rng(seed)
     for number in range(count):
-        place = folder / classes[number % len(classes)] if classes else folder
-        place.mkdir(parents=True, exist_ok=True)
+        location = folder / classes[number % len(classes)] if classes else folder
+        location.mkdir(parents=True, exist_ok=True)
         image = Image.fromarray(generator.integers(0, 256, (*generator.integers(10, 40, 2), 3), np.uint8))
-        image.save(place / (f"{seed}-{number}.png" if number % 3 else f"{seed}-{number}.JPG"))
+        image.save(location / (f"{seed}-{number}.png" if number % 3 else f"{seed}-{number}.JPG"))
 
 
 @pytest.fixture(scope="session")

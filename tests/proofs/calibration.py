@@ -41,18 +41,18 @@ SCORES = (
 )
 
 
-def train(dataset: Path, place: Path, **settings: Any) -> int:
+def train(dataset: Path, location: Path, **settings: Any) -> int:
     """Trains as a user does and returns the exit code."""
-    given = {"dataset": dataset, "checkpoints": place, "steps": STEPS, "keep_checkpoints": 0, **settings}
+    given = {"dataset": dataset, "checkpoints": location, "steps": STEPS, "keep_checkpoints": 0, **settings}
     return subprocess.run(command("train", **given), check=False, stdout=sys.stderr).returncode
 
 
-def judged(dataset: Path, embedding: Path, training: Path, steps: int, place: Path) -> tuple[str, dict[str, Any]]:
+def judged(dataset: Path, embedding: Path, training: Path, steps: int, location: Path) -> tuple[str, dict[str, Any]]:
     """The verdict on the last checkpoint and its metrics."""
     checkpoint = training / f"step-{steps:010d}"
-    stage("evaluate", dataset=dataset, embedding=embedding, checkpoint=checkpoint, evaluation=place)
-    verdict = json.loads((place / "verdict.json").read_text())["verdict"]
-    return verdict, json.loads((place / "metrics.json").read_text())
+    stage("evaluate", dataset=dataset, embedding=embedding, checkpoint=checkpoint, evaluation=location)
+    verdict = json.loads((location / "verdict.json").read_text())["verdict"]
+    return verdict, json.loads((location / "metrics.json").read_text())
 
 
 def windows(training: Path, steps: int) -> list[dict[str, Any]]:
@@ -67,12 +67,12 @@ def print_signals(trainings: dict[str, Path]) -> None:
     print(f"{'signal':26}" + "".join(f"{name:>22}" for name in trainings))
     for field in dataclasses.fields(limits.Diagnostics):
         cells = []
-        for place in trainings.values():
-            values = [row[field.name] for row in windows(place, STEPS) if row[field.name] is not None]
+        for location in trainings.values():
+            values = [row[field.name] for row in windows(location, STEPS) if row[field.name] is not None]
             cells.append(f"{min(values):.3g} to {max(values):.3g}")
         print(f"{field.name:26}" + "".join(f"{cell:>22}" for cell in cells))
-    for name, place in trainings.items():
-        rows = windows(place, STEPS)
+    for name, location in trainings.items():
+        rows = windows(location, STEPS)
         print(f"{name}: {sum(bool(row['warnings']) for row in rows)} of {len(rows)} windows with warnings")
 
 

@@ -26,11 +26,11 @@ def make_dataset(folder: Path) -> Path:
 
 
 def train(
-    dataset: Path, place: Path, mode: str, threads: int = 0, steps: int = STEPS, cores: set[int] | None = None
+    dataset: Path, location: Path, mode: str, threads: int = 0, steps: int = STEPS, cores: set[int] | None = None
 ) -> str:
     """Train on in `place` up to a step in a process with so many threads (0: the default); return its stderr."""
     settings = {
-        "dataset": dataset, "checkpoints": place, "reproducibility": mode, "steps": steps, "accelerator": "cpu",
+        "dataset": dataset, "checkpoints": location, "reproducibility": mode, "steps": steps, "accelerator": "cpu",
         "batch_size": 16, "critic_steps": 2, "latent_size": 16, "base_filters": 16, "learning_rate_decay": "none",
         # A row of the log ends at the first half's last step either way, or the second one's means would begin there.
         "log_every": STEPS // 2,
@@ -49,15 +49,15 @@ runpy.run_module("components.train", run_name="__main__")
     return done.stderr
 
 
-def bits(place: Path) -> str:
+def bits(location: Path) -> str:
     """Return the beginning of the sha256 of the last step's `state.npz`."""
-    return checkpoints.Description.of(checkpoints.step_folder(place, STEPS)).state_sha256[:12]
+    return checkpoints.Description.of(checkpoints.step_folder(location, STEPS)).state_sha256[:12]
 
 
-def resumed(dataset: Path, half: Path, place: Path, mode: str, threads: int) -> str:
+def resumed(dataset: Path, half: Path, location: Path, mode: str, threads: int) -> str:
     """Train on in `place` from a copy of the training in `half`; return standard error."""
-    shutil.copytree(half, place)
-    return train(dataset, place, mode, threads)
+    shutil.copytree(half, location)
+    return train(dataset, location, mode, threads)
 
 
 def main() -> int:

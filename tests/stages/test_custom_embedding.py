@@ -74,17 +74,17 @@ def dataset(root: Path, make_dataset: Callable[..., str]) -> str:
 @pytest.fixture(scope="module")
 def embedding(root: Path, dataset: str) -> Path:
     """Made of a SavedModel that is gone afterwards."""
-    place, made = save(root / "given once"), root / "embedding"
+    location, made = save(root / "given once"), root / "embedding"
     embed.run(
         EmbedConfig(
             dataset=dataset,
             embedding=str(made),
-            custom_embedding=place,
+            custom_embedding=location,
             custom_embedding_name="mine",
             classifier_epochs=1,
         )
     )
-    shutil.rmtree(place)
+    shutil.rmtree(location)
     return made
 
 
@@ -158,9 +158,9 @@ def test_one_that_tells_faults_badly_fails_its_certificate(make_dataset: Callabl
     def bright(pixels: tf.Tensor) -> dict[str, tf.Tensor]:
         return {"bright": tf.sign(tf.reduce_mean(tf.reshape(pixels, [-1, 4, 2 * 8 * 3]), 2) + 0.3)}
 
-    place = save(tmp_path / "given", bright, tf.TensorSpec([None, 8, 8, 3]))
+    location = save(tmp_path / "given", bright, tf.TensorSpec([None, 8, 8, 3]))
     config = EmbedConfig(
-        dataset=dataset, embedding=str(tmp_path / "e"), custom_embedding=place, custom_embedding_name="strips"
+        dataset=dataset, embedding=str(tmp_path / "e"), custom_embedding=location, custom_embedding_name="strips"
     )
     assert str(embed.run(config).parameters["summary"]).endswith("certificate: failed")
     checks = embeddings.Description.of(tmp_path / "e").certificate["checks"]
@@ -172,11 +172,11 @@ def test_one_that_tells_faults_badly_fails_its_certificate(make_dataset: Callabl
 def colored(unlabeled_dataset: Path, root: Path) -> Callable[..., EmbedConfig]:
     """Settings for images of 9x16x3 without classes, which have to be resized."""
 
-    def config(place: str, embedding: str = "{key}", **changes: Any) -> EmbedConfig:
+    def config(location: str, embedding: str = "{key}", **changes: Any) -> EmbedConfig:
         return EmbedConfig(
             dataset=str(unlabeled_dataset),
             embedding=str(root / "colored" / embedding),
-            custom_embedding=place,
+            custom_embedding=location,
             **{"custom_embedding_name": "mine", **changes},
         )
 
@@ -243,9 +243,9 @@ def test_what_cannot_be_used_is_refused(
 ) -> None:
     manifest = datasets.Manifest.of(str(unlabeled_dataset))
     images = dataset_reader.load_split(str(unlabeled_dataset), manifest, "train")[0]
-    place = save(tmp_path, **saved)
+    location = save(tmp_path, **saved)
     with pytest.raises(DataError, match=named):
-        CustomNetwork(colored(place, **settings), images)
+        CustomNetwork(colored(location, **settings), images)
 
 
 def test_names_and_the_lack_of_one_are_checked(colored: Callable[..., EmbedConfig]) -> None:

@@ -32,7 +32,7 @@ def judged(
 
 
 @pytest.fixture
-def place(tmp_path: Path, judged: tuple[Path, Path]) -> Path:
+def location(tmp_path: Path, judged: tuple[Path, Path]) -> Path:
     """A registry with one version, of the recipe that `config` asks for."""
     model, evaluation = judged
     checkpoint = tmp_path / "checkpoints" / "step-0000000020"
@@ -59,11 +59,11 @@ def test_without_a_champion_it_runs(tmp_path: Path) -> None:
     assert (found["initial_checkpoint"], found["initial_checkpoint_digest"]) == ("", "")
 
 
-def test_the_same_recipe_is_skipped_unless_a_refresh_is_asked_for(place: Path) -> None:
-    decision, why = decided(place)
+def test_the_same_recipe_is_skipped_unless_a_refresh_is_asked_for(location: Path) -> None:
+    decision, why = decided(location)
     assert (decision, "version 1" in why) == ("SKIP", True)
-    assert decided(place, settings="critic_learning_rate=1e-4\nsteps=20.0")[0] == "SKIP"
-    decision, why = decided(place, refresh="yes")
+    assert decided(location, settings="critic_learning_rate=1e-4\nsteps=20.0")[0] == "SKIP"
+    decision, why = decided(location, refresh="yes")
     assert (decision, "refresh" in why) == ("RUN", True)
 
 
@@ -78,66 +78,68 @@ def test_the_same_recipe_is_skipped_unless_a_refresh_is_asked_for(place: Path) -
     ],
 )
 def test_what_is_new_is_reported(
-    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, str], logged: str
+    location: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, str], logged: str
 ) -> None:
     for path in (Path("pets", "1.png"), Path("embedding", inputs.GRAPH)):
         (tmp_path / path).parent.mkdir()
         (tmp_path / path).write_bytes(b"x")
     monkeypatch.chdir(tmp_path)
-    assert decided(place, **changes) == ("RUN", f"runs: since version 1, {logged}")
+    assert decided(location, **changes) == ("RUN", f"runs: since version 1, {logged}")
 
 
-def test_other_code_is_new_and_a_version_without_a_recipe_is_no_reason_to_skip(place: Path) -> None:
-    published = registry.read_recipe(place, 1)
+def test_other_code_is_new_and_a_version_without_a_recipe_is_no_reason_to_skip(location: Path) -> None:
+    published = registry.read_recipe(location, 1)
     assert published is not None
     assert published.settings == {"steps": "20", "critic_learning_rate": "0.0001"}
-    version = registry.version_folder(place, 1)
+    version = registry.version_folder(location, 1)
     dataclasses.replace(published, code={**published.code, "train": "0" * 64}).write(version)
-    assert decided(place) == ("RUN", "runs: since version 1, the code of train changed")
+    assert decided(location) == ("RUN", "runs: since version 1, the code of train changed")
     (version / Recipe.FILE).write_text("{")
     with pytest.raises(DataError, match=r"recipe\.json"):
-        decide.run(config(place))
+        decide.run(config(location))
     (version / Recipe.FILE).unlink()
-    assert decided(place)[0] == "RUN"
+    assert decided(location)[0] == "RUN"
     with pytest.raises(ConfigError, match=r"version 1 .* start_from scratch"):
-        decide.run(config(place, start_from="champion"))
+        decide.run(config(location, start_from="champion"))
 
 
-def test_a_training_starts_from_the_champions_checkpoint(place: Path) -> None:
-    found = decide.run(config(place, start_from="champion", source="fashion-mnist")).parameters
+def test_a_training_starts_from_the_champions_checkpoint(location: Path) -> None:
+    found = decide.run(config(location, start_from="champion", source="fashion-mnist")).parameters
     checkpoint = Path(str(found["initial_checkpoint"]))
     assert (checkpoint / checkpoints.MANIFEST).is_file()
-    champion = registry.read_champion(place)
+    champion = registry.read_champion(location)
     assert champion is not None
     assert found["initial_checkpoint_digest"] == champion.checkpoint_digest
     assert "starts from version 1; " in str(found["summary"])
     # A run that is skipped trains nothing.
-    assert decide.run(config(place, start_from="champion")).parameters["initial_checkpoint"] == ""
+    assert decide.run(config(location, start_from="champion")).parameters["initial_checkpoint"] == ""
 
     (checkpoint / checkpoints.MANIFEST).unlink()
     with pytest.raises(ConfigError, match=f"version 1 is gone from {checkpoint}; "):
-        decide.run(config(place, start_from="champion", source="fashion-mnist"))
+        decide.run(config(location, start_from="champion", source="fashion-mnist"))
 
 
 def test_a_registry_and_a_checkpoint_in_a_bucket(judged: tuple[Path, Path], tmp_path: Path, gcs: Server) -> None:
     gcs.create_bucket("b")
-    place, checkpoint = "gs://b/runs/registry", "gs://b/runs/checkpoints/step-0000000020"
-    assert decided(place)[0] == "RUN"
-    recipe = str(decide.run(config(place)).parameters["recipe"])
+    location, checkpoint = "gs://b/runs/registry", "gs://b/runs/checkpoints/step-0000000020"
+    assert decided(location)[0] == "RUN"
+    recipe = str(decide.run(config(location)).parameters["recipe"])
     model, evaluation = map(str, judged)
-    published = PublishConfig(model=model, evaluation=evaluation, registry=place, recipe=recipe, checkpoint=checkpoint)
+    published = PublishConfig(
+        model=model, evaluation=evaluation, registry=location, recipe=recipe, checkpoint=checkpoint
+    )
     publish.run(published)
-    assert decided(place)[0] == "SKIP"
-    asked = config(place, start_from="champion", refresh="yes")
+    assert decided(location)[0] == "SKIP"
+    asked = config(location, start_from="champion", refresh="yes")
     with pytest.raises(ConfigError, match=f"version 1 is gone from {checkpoint}; "):
         decide.run(asked)
     buckets.create(f"{checkpoint}/{checkpoints.MANIFEST}", b"{}")
     assert decide.run(asked).parameters["initial_checkpoint"] == checkpoint
-    buckets.put(f"{place}/versions/1/{Recipe.FILE}", (b"%s" % recipe.encode()).replace(b'"20"', b'"30"'))
-    assert decided(place) == ("RUN", "runs: since version 1, steps: 30 -> 20")  # from before recipes had a digest
-    stored = buckets.read(f"{place}/versions/1/{Recipe.FILE}")
+    buckets.put(f"{location}/versions/1/{Recipe.FILE}", (b"%s" % recipe.encode()).replace(b'"20"', b'"30"'))
+    assert decided(location) == ("RUN", "runs: since version 1, steps: 30 -> 20")  # from before recipes had a digest
+    stored = buckets.read(f"{location}/versions/1/{Recipe.FILE}")
     assert stored is not None
     value = {**json.loads(stored[0]), "sha256": "0" * 64}
-    buckets.put(f"{place}/versions/1/{Recipe.FILE}", json.dumps(value).encode())
+    buckets.put(f"{location}/versions/1/{Recipe.FILE}", json.dumps(value).encode())
     with pytest.raises(DataError, match=r"recipe\.json is damaged"):
-        decide.run(config(place))
+        decide.run(config(location))

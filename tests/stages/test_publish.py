@@ -37,10 +37,10 @@ def judged(two_models: list[Path], make_evaluation: Callable[..., Path], tmp_pat
     """Makes an evaluation of a model, by its number, and returns what publishes the model with it."""
 
     def config(of: int, *given: str, model: int | None = None, **champion: tuple[str, int]) -> PublishConfig:
-        place = tmp_path / f"evaluation {len(list(tmp_path.glob('evaluation *')))}"
-        make_evaluation(place, two_models[of], *given, **champion)
+        location = tmp_path / f"evaluation {len(list(tmp_path.glob('evaluation *')))}"
+        make_evaluation(location, two_models[of], *given, **champion)
         published = two_models[of if model is None else model]
-        return PublishConfig(model=str(published), evaluation=str(place), registry=str(folder))
+        return PublishConfig(model=str(published), evaluation=str(location), registry=str(folder))
 
     return config
 

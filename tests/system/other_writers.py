@@ -35,8 +35,8 @@ def main(folder: Path) -> None:
         "shards.parquet": shards_without_labels,
         "webdataset": webdataset_with_classes,
         "webdataset-json": webdataset_with_json,
-        "jsonl": lambda place: image_folder(place, "metadata.jsonl"),
-        "csv": lambda place: image_folder(place, "metadata.csv"),
+        "jsonl": lambda location: image_folder(location, "metadata.jsonl"),
+        "csv": lambda location: image_folder(location, "metadata.csv"),
     }
     found = {}
     for name, write in writers.items():
@@ -55,7 +55,7 @@ def images() -> Iterator[tuple[str, int, bytes]]:
             yield split, number, file.getvalue()
 
 
-def written_as_parquet(place: Path, label_type: Any, label_of: Callable[[int], Any]) -> Found:
+def written_as_parquet(location: Path, label_type: Any, label_of: Callable[[int], Any]) -> Found:
     """Write a file for each split, and read it by `datasets`."""
     features = datasets.Features({"image": datasets.Image(), "caption": datasets.Value("string")})
     if label_type is not None:
@@ -67,10 +67,10 @@ def written_as_parquet(place: Path, label_type: Any, label_of: Callable[[int], A
             if name == split:
                 row = {"image": {"bytes": content, "path": f"{number}.png"}, "caption": "a caption"}
                 rows.append(row if label_type is None else {**row, "label": label_of(number)})
-        path = place / "data" / f"{split}-00000-of-00001.parquet"
+        path = location / "data" / f"{split}-00000-of-00001.parquet"
         path.parent.mkdir(exist_ok=True)
         datasets.Dataset.from_list(rows, features=features).to_parquet(str(path))
-        again = datasets.Dataset.from_parquet(str(path), cache_dir=str(place / ".cache"))
+        again = datasets.Dataset.from_parquet(str(path), cache_dir=str(location / ".cache"))
         for row in again.cast_column("image", datasets.Image(decode=False)):
             label = "" if label_type is None else row["label"]
             name = again.features["label"].int2str(label) if isinstance(label, int) else label
@@ -78,61 +78,61 @@ def written_as_parquet(place: Path, label_type: Any, label_of: Callable[[int], A
     return found
 
 
-def named_classes(place: Path) -> Found:
+def named_classes(location: Path) -> Found:
     """Write labels that are numbers, with names."""
-    return written_as_parquet(place, datasets.ClassLabel(names=CLASSES), lambda number: number % 3)
+    return written_as_parquet(location, datasets.ClassLabel(names=CLASSES), lambda number: number % 3)
 
 
-def text_labels(place: Path) -> Found:
+def text_labels(location: Path) -> Found:
     """Write labels that are text."""
-    return written_as_parquet(place, datasets.Value("string"), lambda number: CLASSES[number % 3])
+    return written_as_parquet(location, datasets.Value("string"), lambda number: CLASSES[number % 3])
 
 
-def shards_without_labels(place: Path) -> Found:
+def shards_without_labels(location: Path) -> Found:
     """Write images with no labels."""
-    return written_as_parquet(place, None, lambda number: number)
+    return written_as_parquet(location, None, lambda number: number)
 
 
-def written_as_tar(place: Path, ending: str, label_of: Callable[[int], Any]) -> Found:
+def written_as_tar(location: Path, ending: str, label_of: Callable[[int], Any]) -> Found:
     """Write several files for each split, whose samples have the same names, and read them by `webdataset`."""
     found = []
     for split in COUNTS:
-        with webdataset.ShardWriter(str(place / f"{split}-%06d.tar"), maxcount=7, verbose=0) as writer:
+        with webdataset.ShardWriter(str(location / f"{split}-%06d.tar"), maxcount=7, verbose=0) as writer:
             for name, number, content in images():
                 if name == split:
                     writer.write({"__key__": f"{number:04}", "png": content, ending: label_of(number), "txt": "words"})
-        tars = sorted(map(str, place.glob(f"{split}-*.tar")))
+        tars = sorted(map(str, location.glob(f"{split}-*.tar")))
         for sample in webdataset.WebDataset(tars, shardshuffle=False):
             label = json.loads(sample["json"])["label"] if ending == "json" else sample["cls"].decode()
             found.append((split, _sha256(sample["png"]), label))
     return found
 
 
-def webdataset_with_classes(place: Path) -> Found:
+def webdataset_with_classes(location: Path) -> Found:
     """Write labels to `.cls`."""
-    return written_as_tar(place, "cls", lambda number: number % 3)
+    return written_as_tar(location, "cls", lambda number: number % 3)
 
 
-def webdataset_with_json(place: Path) -> Found:
+def webdataset_with_json(location: Path) -> Found:
     """Write labels to `.json`."""
-    return written_as_tar(place, "json", lambda number: {"label": CLASSES[number % 3], "width": 4})
+    return written_as_tar(location, "json", lambda number: {"label": CLASSES[number % 3], "width": 4})
 
 
-def image_folder(place: Path, name: str) -> Found:
+def image_folder(location: Path, name: str) -> Found:
     """Write images with metadata, and read them by `datasets`."""
     for split in COUNTS:
-        (place / split).mkdir()
+        (location / split).mkdir()
         rows = []
         for each, number, content in images():
             if each == split:
-                (place / split / f"{number}.png").write_bytes(content)
+                (location / split / f"{number}.png").write_bytes(content)
                 rows.append({"file_name": f"{number}.png", "label": CLASSES[number % 3]})
         if name.endswith(".jsonl"):
             text = "".join(json.dumps(row) + "\n" for row in rows)
         else:
             text = "file_name,label\n" + "".join(f"{row['file_name']},{row['label']}\n" for row in rows)
-        (place / split / name).write_text(text)
-    loaded = datasets.load_dataset("imagefolder", data_dir=str(place), cache_dir=str(place / ".cache"))
+        (location / split / name).write_text(text)
+    loaded = datasets.load_dataset("imagefolder", data_dir=str(location), cache_dir=str(location / ".cache"))
     found = []
     for split, rows_read in loaded.cast_column("image", datasets.Image(decode=False)).items():
         for row in rows_read:

@@ -48,7 +48,7 @@ def states(done: subprocess.CompletedProcess[str]) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def location(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with `pictures/`: 400 PNG and JPEG files of a colored disc, and one file that is no picture."""
     folder = tmp_path_factory.mktemp("end_to_end")
     (folder / "pictures").mkdir()
@@ -64,14 +64,14 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_folder_of_pictures_becomes_a_champion(place: Path) -> None:
-    done = wgan("run", "--source=pictures", "--jobs=2", *flags(), cwd=place)
+def test_a_folder_of_pictures_becomes_a_champion(location: Path) -> None:
+    done = wgan("run", "--source=pictures", "--jobs=2", *flags(), cwd=location)
     assert done.returncode == 0, done.stderr
     assert set(states(done).values()) == {"done"}
     assert "broken.png" in done.stderr
-    champion = json.loads((place / "runs" / "registry" / "champion.json").read_text())
+    champion = json.loads((location / "runs" / "registry" / "champion.json").read_text())
     assert champion["version"] == 1
-    assert against_umask(place / "runs", UMASK) == {}
+    assert against_umask(location / "runs", UMASK) == {}
     # The stages and the runner computed the same keys.
     for stage, folder in (
         ("preprocess", "datasets"),
@@ -79,73 +79,73 @@ def test_a_folder_of_pictures_becomes_a_champion(place: Path) -> None:
         ("embed", "embeddings"),
         ("export", "models"),
     ):
-        keys = [{path.name for path in (place / "runs" / kept).iterdir()} for kept in (f"cache/{stage}", folder)]
+        keys = [{path.name for path in (location / "runs" / kept).iterdir()} for kept in (f"cache/{stage}", folder)]
         assert keys[0] == keys[1]
 
-    drawn = wgan("sample", "--registry=runs/registry", "--count=9", "--out=grid.png", cwd=place)
+    drawn = wgan("sample", "--registry=runs/registry", "--count=9", "--out=grid.png", cwd=location)
     assert drawn.returncode == 0, drawn.stderr
-    with Image.open(place / "grid.png") as grid:
+    with Image.open(location / "grid.png") as grid:
         assert grid.mode == "RGB"
 
 
-def test_the_printed_commands_make_the_same_model_again(place: Path) -> None:
-    printed = wgan("registry", "reproduce", "1", cwd=place)
+def test_the_printed_commands_make_the_same_model_again(location: Path) -> None:
+    printed = wgan("registry", "reproduce", "1", cwd=location)
     assert printed.returncode == 0, printed.stderr
     assert "WARNING" not in printed.stdout
     script, judging = printed.stdout.split("# How it was judged")  # which takes longer than a test may
     assert "python -m components.embed" in judging
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
-        ["bash"], input=script, cwd=place, env={**os.environ, "PATH": path}, capture_output=True, text=True
+        ["bash"], input=script, cwd=location, env={**os.environ, "PATH": path}, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    published = models.Description.of(place / "runs" / "registry" / "versions" / "1")
-    again = models.Description.of(place / "reproduced" / "model")
+    published = models.Description.of(location / "runs" / "registry" / "versions" / "1")
+    again = models.Description.of(location / "reproduced" / "model")
     assert again.digest == published.digest
     assert f"model_digest: {published.digest}" in done.stdout
-    assert (place / "runs" / "registry" / "versions" / "1" / models.CARD).read_text() != (
-        place / "reproduced" / "model" / models.CARD
+    assert (location / "runs" / "registry" / "versions" / "1" / models.CARD).read_text() != (
+        location / "reproduced" / "model" / models.CARD
     ).read_text()
 
 
-def test_the_same_command_again_is_skipped_and_a_refresh_makes_nothing_again(place: Path) -> None:
-    again = wgan("run", "--source=pictures", *flags(), cwd=place)
+def test_the_same_command_again_is_skipped_and_a_refresh_makes_nothing_again(location: Path) -> None:
+    again = wgan("run", "--source=pictures", *flags(), cwd=location)
     assert again.returncode == 0, again.stderr
     judged = ("preprocess", "embed", "train", "evaluate", "export", "publish")
     done = dict.fromkeys(("decide", "record"), "done")
     assert states(again) == done | dict.fromkeys(judged, "skipped:")
 
-    refreshed = wgan("run", "--source=pictures", "--refresh=yes", *flags(), cwd=place)
+    refreshed = wgan("run", "--source=pictures", "--refresh=yes", *flags(), cwd=location)
     assert refreshed.returncode == 0, refreshed.stderr
     kept = dict.fromkeys(("preprocess", "embed", "train", "export"), "unchanged")
     assert states(refreshed) == done | kept | {"evaluate": "done", "publish": "skipped:"}
-    record = record_of(place / "runs", 3)
+    record = record_of(location / "runs", 3)
     assert (record["state"], record["verdict"], record["training"]["made"]) == ("SUCCEEDED", "HOLD", False)
     assert "version 1" in record["reason"]
 
 
-def test_a_run_that_fails_leaves_its_record(place: Path) -> None:
-    done = wgan("run", "--source=pictures", "--conditioning=class", *flags(), cwd=place)
+def test_a_run_that_fails_leaves_its_record(location: Path) -> None:
+    done = wgan("run", "--source=pictures", "--conditioning=class", *flags(), cwd=location)
     assert done.returncode == errors.BAD_CONFIGURATION, done.stderr
     found = states(done)
     assert (found["train"], found["evaluate"], found["record"]) == ("failed", "not", "done")
-    record = record_of(place / "runs", 4)
+    record = record_of(location / "runs", 4)
     assert (record["state"], record["verdict"]) == ("FAILED", None)
     assert record["reason"].startswith("train: conditioning is class")
     assert record["stages"]["train"]["exit_code"] == errors.BAD_CONFIGURATION
 
 
-def test_a_plan_names_what_changed_and_runs_nothing(place: Path) -> None:
-    before = sorted(place.rglob("*"))
-    done = wgan("plan", "--source=pictures", *flags(steps=201), cwd=place)
+def test_a_plan_names_what_changed_and_runs_nothing(location: Path) -> None:
+    before = sorted(location.rglob("*"))
+    done = wgan("plan", "--source=pictures", *flags(steps=201), cwd=location)
     assert done.returncode == 0, done.stderr
     assert re.search(r"train +runs +\d+ s +steps: 200 -> 201", done.stdout)
-    assert sorted(place.rglob("*")) == before
+    assert sorted(location.rglob("*")) == before
 
 
-def test_new_pictures_are_noticed(place: Path) -> None:
-    picture = place / "pictures" / "new.png"
+def test_new_pictures_are_noticed(location: Path) -> None:
+    picture = location / "pictures" / "new.png"
     Image.new("RGB", (20, 20), (200, 30, 30)).save(picture)
-    done = wgan("plan", "--source=pictures", *flags(), cwd=place)
+    done = wgan("plan", "--source=pictures", *flags(), cwd=location)
     picture.unlink()
     assert "source_fingerprint" in done.stdout

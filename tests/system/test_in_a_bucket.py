@@ -49,4 +49,6 @@ def test_every_stage_once_more_writes_nothing(gcs: Server) -> None:
     assert writes
     for request in writes:
         asked_for = f"{request.path} {request.query}"
-        assert not any(place in asked_for for place in ("datasets", "embeddings", "checkpoints", "models")), asked_for
+        assert not any(location in asked_for for location in ("datasets", "embeddings", "checkpoints", "models")), (
+            asked_for
+        )

@@ -19,7 +19,7 @@ from components.core.artifacts import training_log
 from components.core.artifacts.manifest import Incompatible, Manifest
 from components.core.errors import DataError, TrainingDiverged, describe_os_error
 from components.core.storage import array_files, atomic_files, digests
-from components.core.storage.location import Location, Place
+from components.core.storage.location import Location, LocationLike
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ def step_folder(checkpoints: Folder, step: int) -> Folder:
     return checkpoints / f"step-{step:010d}"
 
 
-def steps(checkpoints: Place) -> list[int]:
+def steps(checkpoints: LocationLike) -> list[int]:
     """Return the steps of all checkpoints on this machine, whole or not, ascending."""
     return steps_named(path.name for path in Path(checkpoints).glob("step-*"))
 
@@ -80,9 +80,9 @@ def save(checkpoints: Folder, description: Description, state: Mapping[str, np.n
             f"{wrong[0]}{more} is not finite at step {description.step}, and was not saved; start again to "
             "resume from the newest checkpoint"
         )
-    place = step_folder(checkpoints, description.step)
-    _remove_damaged(place)
-    with atomic_files.new_folder(Path(place), MANIFEST) as folder:
+    location = step_folder(checkpoints, description.step)
+    _remove_damaged(location)
+    with atomic_files.new_folder(Path(location), MANIFEST) as folder:
         array_files.write_arrays(folder / _STATE, state)
         training_log.copy_to(folder, Path(checkpoints))
         description = dataclasses.replace(description, state_sha256=digests.sha256_of_file(folder / _STATE))
@@ -143,7 +143,7 @@ def _whole(checkpoints: Folder, some_steps: Iterable[int]) -> Iterator[tuple[Fol
             log.error("passed over: %s", error)
 
 
-def load_state(checkpoint: Place, prefix: str = "") -> dict[str, np.ndarray]:
+def load_state(checkpoint: LocationLike, prefix: str = "") -> dict[str, np.ndarray]:
     """Return the variables whose names begin with the prefix; a `DataError` if they cannot be read."""
     path = Location.of(checkpoint) / _STATE
     try:
@@ -172,7 +172,7 @@ def kept(found: list[int], count: int, good: int | None = None, back: Iterable[i
     return sorted(needed)
 
 
-def keep(checkpoints: Place, needed: Callable[[list[int]], list[int]]) -> None:
+def keep(checkpoints: LocationLike, needed: Callable[[list[int]], list[int]]) -> None:
     """Remove the checkpoints that are not needed, and leftovers of crashes; log what cannot be removed."""
     folder = Path(checkpoints)
     found = steps(folder)
@@ -184,7 +184,7 @@ def keep(checkpoints: Place, needed: Callable[[list[int]], list[int]]) -> None:
     atomic_files.sweep(folder, "step-*")
 
 
-def remove_after(checkpoints: Place, step: int) -> None:
+def remove_after(checkpoints: LocationLike, step: int) -> None:
     """Remove every checkpoint after a step, the last first."""
     for later in reversed(steps(checkpoints)):
         if later > step:

@@ -10,7 +10,7 @@ from typing import Any
 from components.core.artifacts import datasets
 from components.core.artifacts.manifest import Manifest
 from components.core.errors import DataError
-from components.core.storage.location import Place
+from components.core.storage.location import LocationLike
 
 MANIFEST = "embedding.json"
 MODEL_FOLDER = "model"
@@ -70,7 +70,7 @@ class Description(Manifest):
         return self.files
 
 
-def require_certified(embedding: Place, description: Description) -> None:
+def require_certified(embedding: LocationLike, description: Description) -> None:
     """Raise `DataError` for an embedding that failed its certificate, with the checks that failed."""
     if description.certificate["outcome"] == FAILED:
         failed = [check["check"] for check in description.certificate["checks"] if not check["passed"]]

@@ -18,7 +18,7 @@ from components.core.artifacts.manifest import Manifest
 from components.core.errors import DataError
 from components.core.stage import cache_key
 from components.core.storage import digests
-from components.core.storage.location import Location, Place
+from components.core.storage.location import Location, LocationLike
 
 PARENTS = ("dataset", "checkpoint", "embedding")
 UNKNOWN = "not recorded"
@@ -121,7 +121,7 @@ def of(dataset: dict[str, Any], checkpoint: dict[str, Any], embedding: dict[str,
     )
 
 
-def read(evaluation: Place, described: evaluations.Description) -> Lineage:
+def read(evaluation: LocationLike, described: evaluations.Description) -> Lineage:
     """Read the lineage of an evaluation, whose files were checked, and compare its digests with the evaluation's."""
     folder = Location.of(evaluation)
     if evaluations.LINEAGE not in described.files:

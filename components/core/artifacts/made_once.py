@@ -24,11 +24,11 @@ def made_once(
     fetch = location.fetch if whole else location.fetch_description
     found = kind.of(location) if fetch(kind.FILE) else None
     if found is not None:
-        atomic_files.require_own_place(location, kind.WHAT, found.identity, identity)
+        atomic_files.require_own_folder(location, kind.WHAT, found.identity, identity)
         log.info("%s: already complete at %s", kind.WHAT, location)
         return found, True
     if not location.in_bucket:  # whose mirror may outlive what it mirrored
-        atomic_files.require_own_place(location, kind.WHAT, None, identity)
+        atomic_files.require_own_folder(location, kind.WHAT, None, identity)
     location.require_writable()
     make()
     return kind.of(location.require(kind.FILE, kind.WHAT, whole)), False

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self, get_args, get_origin
 
 from components.core.errors import DataError
 from components.core.storage import atomic_files, digests
-from components.core.storage.location import Location, Place
+from components.core.storage.location import Location, LocationLike
 
 
 class Incompatible(DataError):
@@ -59,7 +59,7 @@ class Manifest:
         atomic_files.write_file(folder / self.FILE, atomic_files.sealed_json(self.to_json()))
 
     @classmethod
-    def read(cls, folder: Place) -> Self:
+    def read(cls, folder: LocationLike) -> Self:
         """Read the description of an artifact, and no other file of it; `DataError` if it is missing or damaged."""
         path = Location.of(folder) / cls.FILE
         value, sealed = atomic_files.unsealed(atomic_files.read(path, cls.WHAT), path, cls.WHAT)
@@ -87,12 +87,12 @@ class Manifest:
         return found
 
     @classmethod
-    def fetch(cls, folder: Place, expected_digest: str = "", whole: bool = True) -> Self:
+    def fetch(cls, folder: LocationLike, expected_digest: str = "", whole: bool = True) -> Self:
         """Read an artifact as `of` does, after fetching it from its bucket: all of it or its description alone."""
         return cls.of(Location.of(folder).require(cls.FILE, cls.WHAT, whole), expected_digest)
 
     @classmethod
-    def of(cls, folder: Place, expected_digest: str = "") -> Self:
+    def of(cls, folder: LocationLike, expected_digest: str = "") -> Self:
         """Read the description of an artifact and check the listed files, and its digest if one is expected."""
         found = cls.read(folder)
         for changed in atomic_files.changed_files(Location.of(folder), found.listed):

@@ -8,7 +8,7 @@ import numpy as np
 from components.core.artifacts import datasets
 from components.core.errors import DataError
 from components.core.storage import digests, tfrecord
-from components.core.storage.location import Location, Place
+from components.core.storage.location import Location, LocationLike
 
 _LONGEST_LABEL = 10  # bytes of a label's varint, as of a negative one
 
@@ -26,7 +26,7 @@ class Images:
         shards = [shard for shard in shards if shard.records]  # an empty file cannot be mapped
         for shard in shards:
             content = np.memmap(folder / shard.file, np.uint8, "r").view(np.ndarray)
-            these_offsets, these_labels = _places(folder / shard.file, content, shard, size)
+            these_offsets, these_labels = _offsets_and_labels(folder / shard.file, content, shard, size)
             offsets.append(these_offsets)
             labels.append(these_labels)
             self._windows.append(np.lib.stride_tricks.sliding_window_view(content, size))
@@ -48,7 +48,7 @@ class Images:
         return found
 
 
-def fetch(dataset: Place, manifest: datasets.Manifest, *splits: str) -> None:
+def fetch(dataset: LocationLike, manifest: datasets.Manifest, *splits: str) -> None:
     """Download the shards of some splits of a dataset in a bucket, as far as this machine does not have them.
 
     Raises:
@@ -58,7 +58,7 @@ def fetch(dataset: Place, manifest: datasets.Manifest, *splits: str) -> None:
     _fetch(dataset, [shard for split in splits for shard in manifest.splits[split].shards])
 
 
-def open_split(dataset: Place, manifest: datasets.Manifest, split: str) -> Images:
+def open_split(dataset: LocationLike, manifest: datasets.Manifest, split: str) -> Images:
     """Check the shards of a split (`train`, `validation` or `test`), which `fetch` has fetched, and open it.
 
     Raises:
@@ -73,7 +73,7 @@ def open_split(dataset: Place, manifest: datasets.Manifest, split: str) -> Image
     return _open(dataset, described.shards, manifest.image)
 
 
-def load_split(dataset: Place, manifest: datasets.Manifest, split: str) -> tuple[np.ndarray, np.ndarray]:
+def load_split(dataset: LocationLike, manifest: datasets.Manifest, split: str) -> tuple[np.ndarray, np.ndarray]:
     """Read all images of a split, uint8 [n, height, width, channels], and labels, int32 [n]; as `open_split`."""
     images = open_split(dataset, manifest, split)
     try:
@@ -82,7 +82,9 @@ def load_split(dataset: Place, manifest: datasets.Manifest, split: str) -> tuple
         raise DataError(f"the {split} split does not fit into memory ({error}); take a larger machine") from None
 
 
-def load_first(dataset: Place, manifest: datasets.Manifest, split: str, most: int) -> tuple[np.ndarray, np.ndarray]:
+def load_first(
+    dataset: LocationLike, manifest: datasets.Manifest, split: str, most: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Read the first images of a split (they are in random order) and their labels.
 
     No more shards are read than needed; in a bucket these are fetched.
@@ -111,11 +113,11 @@ def require_shard(file: Path | Location, shard: datasets.Shard) -> None:
         )
 
 
-def _fetch(dataset: Place, shards: list[datasets.Shard]) -> None:
+def _fetch(dataset: LocationLike, shards: list[datasets.Shard]) -> None:
     Location.of(dataset).fetch(datasets.MANIFEST, {shard.file for shard in shards}.__contains__)
 
 
-def _open(dataset: Place, shards: list[datasets.Shard], image: datasets.ImageShape) -> Images:
+def _open(dataset: LocationLike, shards: list[datasets.Shard], image: datasets.ImageShape) -> Images:
     folder = Location.of(dataset)
     for shard in shards:
         require_shard(folder / shard.file, shard)
@@ -132,7 +134,9 @@ def _find_damage(path: Path) -> str:
     return ""
 
 
-def _places(path: Path, content: np.ndarray, shard: datasets.Shard, image_bytes: int) -> tuple[np.ndarray, np.ndarray]:
+def _offsets_and_labels(
+    path: Path, content: np.ndarray, shard: datasets.Shard, image_bytes: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Return where the pixels of each record begin, int64 [n], and its label, int32 [n]."""
     # Records of a dataset differ in size only by the number of bytes that the label takes.
     forms = {}
@@ -155,7 +159,7 @@ def _places(path: Path, content: np.ndarray, shard: datasets.Shard, image_bytes:
         offsets[these] = starts[these] + offset
         last = starts[these] + size - tfrecord.CRC_BYTES
         varint = np.zeros(len(last), np.uint64)
-        for place in range(label_bytes):
-            varint |= (content[last - label_bytes + place].astype(np.uint64) & np.uint64(0x7F)) << np.uint64(7 * place)
+        for byte in range(label_bytes):
+            varint |= (content[last - label_bytes + byte].astype(np.uint64) & np.uint64(0x7F)) << np.uint64(7 * byte)
         labels[these] = varint.view(np.int64)
     return offsets, labels.astype(np.int32)

@@ -145,8 +145,8 @@ def _tpu(replicas: int, address: str) -> tf.distribute.Strategy:
 def _silence(address: str) -> str:
     """Return why nothing answers at grpc://HOST:PORT,...; empty if all do. TensorFlow would try for many minutes."""
     for one in address.split(","):
-        scheme, _, place = one.partition("://")
-        host, _, port = place.partition(":")
+        scheme, _, location = one.partition("://")
+        host, _, port = location.partition(":")
         if scheme != "grpc" or not host or not (port or "0").isdigit():
             return f"{one!r} is not grpc://HOST:PORT"
         reason = workers.absence(f"{host}:{port or _GRPC_PORT}")

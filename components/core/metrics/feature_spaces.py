@@ -11,7 +11,7 @@ from components.core.artifacts.embeddings import MODEL_FOLDER, Description
 from components.core.metrics.whitening import Whitening
 from components.core.networks import saved_models
 from components.core.storage import array_files
-from components.core.storage.location import Location, Place
+from components.core.storage.location import Location, LocationLike
 
 _WHITENING = "whitening.npz"
 _FIELDS = tuple(field.name for field in dataclasses.fields(Whitening))
@@ -46,7 +46,7 @@ class FeatureSpaces:
         return features, together("logits") if self.description.class_count else None
 
 
-def load(embedding: Place) -> FeatureSpaces:
+def load(embedding: LocationLike) -> FeatureSpaces:
     """Load the spaces of an embedding after checking every file of it; raise `DataError` if it is damaged."""
     description, folder = Description.of(embedding), Location.of(embedding)
     with np.load(folder / _WHITENING, allow_pickle=False) as arrays:

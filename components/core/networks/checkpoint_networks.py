@@ -8,12 +8,12 @@ import numpy as np
 from components.core.artifacts import checkpoints
 from components.core.errors import DataError
 from components.core.networks import gan
-from components.core.storage.location import Place
+from components.core.storage.location import LocationLike
 
 AVERAGE, CRITIC = "average/", "critic/"
 
 
-def load_averaged(checkpoint: Place, expected_digest: str = "") -> keras.Model:
+def load_averaged(checkpoint: LocationLike, expected_digest: str = "") -> keras.Model:
     """Load the averaged generator; call it with `training=False`, and with `gan.with_labels` if it is conditional.
 
     It takes float32 latents [n, latent_size] to float32 images [n, height, width, channels] in [-1, 1].
@@ -21,13 +21,13 @@ def load_averaged(checkpoint: Place, expected_digest: str = "") -> keras.Model:
     return _load(gan.build_generator, checkpoint, expected_digest, AVERAGE)
 
 
-def load_critic(checkpoint: Place) -> keras.Model:
+def load_critic(checkpoint: LocationLike) -> keras.Model:
     """Load the critic, from float32 images to float32 scores [n, 1]; as `load_averaged`."""
     return _load(gan.build_critic, checkpoint, "", CRITIC)
 
 
 def _load(
-    build: Callable[[gan.NetworkConfig], keras.Model], checkpoint: Place, expected_digest: str, prefix: str
+    build: Callable[[gan.NetworkConfig], keras.Model], checkpoint: LocationLike, expected_digest: str, prefix: str
 ) -> keras.Model:
     description = checkpoints.Description.of(checkpoint, expected_digest)
     model = build(gan.NetworkConfig.from_json(description.network))

@@ -18,7 +18,7 @@ from components.core.artifacts.manifest import Manifest
 from components.core.errors import DataError
 from components.core.registry import registry_bucket, registry_folder
 from components.core.storage import atomic_files
-from components.core.storage.location import Location, Place
+from components.core.storage.location import Location, LocationLike
 
 CHAMPION = registry_folder.CHAMPION
 _EVALUATION = "evaluation"
@@ -106,7 +106,7 @@ def crowned(before: Champion | None, version: Version) -> Champion:
     )
 
 
-def require_there(registry: Place) -> None:
+def require_there(registry: LocationLike) -> None:
     """Raise `DataError` for a registry whose folder is missing; in a bucket there are no folders."""
     location = Location.of(registry)
     if not location.in_bucket and not location.path.exists():
@@ -119,18 +119,18 @@ def _require_folder(location: Location) -> None:
         raise DataError(f"registry {location} is a file, not a folder")
 
 
-def held(registry: Place) -> AbstractContextManager[None]:
+def held(registry: LocationLike) -> AbstractContextManager[None]:
     """Lock a folder of this machine against other processes; in a bucket, champions are replaced only as read."""
     location = Location.of(registry)
     return nullcontext() if location.in_bucket else atomic_files.only_one(location.path)
 
 
-def version_location(registry: Place, version: int) -> Location:
+def version_location(registry: LocationLike, version: int) -> Location:
     """Return where a version is kept; fetch nothing."""
     return Location.of(registry) / registry_folder.VERSIONS / str(version)
 
 
-def version_folder(registry: Place, version: int) -> Path:
+def version_folder(registry: LocationLike, version: int) -> Path:
     """Return the folder of a version on this machine; fetch nothing."""
     return version_location(registry, version).path
 
@@ -140,13 +140,13 @@ def evaluation_folder(version: Path) -> Path:
     return version / _EVALUATION
 
 
-def versions(registry: Place, champion: Champion | None = None) -> list[int]:
+def versions(registry: LocationLike, champion: Champion | None = None) -> list[int]:
     """Return the numbers of the versions, ascending, without those that the champion, if given, says were removed."""
     location = Location.of(registry)
     return sorted(set(_store(location).committed(location)).difference(_removed(champion)))
 
 
-def read_pointer(registry: Place) -> Pointer:
+def read_pointer(registry: LocationLike) -> Pointer:
     """Read which version is champion, without checking that version; `DataError` for a lost or damaged pointer."""
     location = Location.of(registry)
     _require_folder(location)
@@ -161,7 +161,7 @@ def read_pointer(registry: Place) -> Pointer:
     return Pointer(None)
 
 
-def read_champion(registry: Place) -> Champion | None:
+def read_champion(registry: LocationLike) -> Champion | None:
     """Read which version is champion and check its model; None if nothing has been published yet."""
     champion = read_pointer(registry).champion
     if champion is not None:
@@ -169,13 +169,13 @@ def read_champion(registry: Place) -> Champion | None:
     return champion
 
 
-def move_champion(registry: Place, pointer: Pointer, champion: Champion) -> None:
+def move_champion(registry: LocationLike, pointer: Pointer, champion: Champion) -> None:
     """Replace `champion.json` as it was read under the lock; `buckets.Conflict` if another process replaced it."""
     location = Location.of(registry)
     _store(location).swap_champion(location, atomic_files.sealed_json(champion.to_json()), pointer.generation)
 
 
-def add(registry: Place, fill: Callable[[Path], None], model_digest: str, champion: Champion | None) -> int:
+def add(registry: LocationLike, fill: Callable[[Path], None], model_digest: str, champion: Champion | None) -> int:
     """Add a version under the lock, or finish what an earlier attempt at the same one left, and return its number.
 
     `fill` puts all files of the version into a folder, its manifest among them.
@@ -186,7 +186,7 @@ def add(registry: Place, fill: Callable[[Path], None], model_digest: str, champi
     return _store(location).add(location, fill, model_digest, taken, removed)
 
 
-def read_version(registry: Place, number: int, champion: Champion | None) -> Version:
+def read_version(registry: LocationLike, number: int, champion: Champion | None) -> Version:
     """Read a version and check every file of it; if it is the champion, its digests must be the champion's."""
     there = versions(registry, champion)
     if number not in there:
@@ -204,13 +204,13 @@ def read_version(registry: Place, number: int, champion: Champion | None) -> Ver
     return Version(number=number, model=model, evaluation=evaluation)
 
 
-def read_recipe(registry: Place, number: int) -> recipes.Recipe | None:
+def read_recipe(registry: LocationLike, number: int) -> recipes.Recipe | None:
     """Read the recipe of a version that was read before; None if it has none, `DataError` if it is damaged."""
     version = version_location(registry, number)
     return recipes.Recipe.read(version) if (version / recipes.Recipe.FILE).path.exists() else None
 
 
-def find(registry: Place, model_digest: str, champion: Champion | None) -> int | None:
+def find(registry: LocationLike, model_digest: str, champion: Champion | None) -> int | None:
     """Return the last version of this model, by the manifests of the versions alone; None if absent."""
     numbers = versions(registry, champion)
     with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -220,7 +220,7 @@ def find(registry: Place, model_digest: str, champion: Champion | None) -> int |
         )
 
 
-def damage(registry: Place, number: int, champion: Champion | None) -> list[str]:
+def damage(registry: LocationLike, number: int, champion: Champion | None) -> list[str]:
     """Return what is wrong with a version: files that are missing, changed or added, or contradict each other."""
     version = version_location(registry, number)
     try:
@@ -241,19 +241,19 @@ def damage(registry: Place, number: int, champion: Champion | None) -> list[str]
     return []
 
 
-def uncommitted(registry: Place, champion: Champion | None) -> list[str]:
+def uncommitted(registry: LocationLike, champion: Champion | None) -> list[str]:
     """Return the names of what publications left that were interrupted, or are at work now."""
     location = Location.of(registry)
     return _store(location).unfinished(location, _removed(champion))
 
 
-def left_over(registry: Place, champion: Champion | None) -> list[int]:
+def left_over(registry: LocationLike, champion: Champion | None) -> list[int]:
     """Return the removed versions with leftover files."""
     location = Location.of(registry)
     return sorted(set(_store(location).begun(location)).intersection(_removed(champion)))
 
 
-def remove(registry: Place, name: str) -> None:
+def remove(registry: LocationLike, name: str) -> None:
     """Delete a version, by its number, or what `uncommitted` named; `champion.json` must say so already."""
     location = Location.of(registry)
     _store(location).remove(location, name)
@@ -263,7 +263,7 @@ def _removed(champion: Champion | None) -> tuple[int, ...]:
     return champion.removed if champion else ()
 
 
-def _fetched(registry: Place, number: int) -> Location:
+def _fetched(registry: LocationLike, number: int) -> Location:
     return version_location(registry, number).require(models.MANIFEST, "model")
 
 

@@ -72,8 +72,8 @@ def remove(registry: str | Location, name: str) -> None:
 
     So nobody finds an incomplete version, and no server an incomplete model.
     """
-    place = f"{registry}/{VERSIONS}/{name}"
-    there = files_below(place)
+    location = f"{registry}/{VERSIONS}/{name}"
+    there = files_below(location)
     for first in (models.MANIFEST, _SERVABLE):
         if first in there:
             buckets.delete(there.pop(first))
@@ -111,25 +111,25 @@ def _claimed(registry: str, claim: bytes, taken: int, removed: Collection[int]) 
         return number
 
 
-def _upload(prepared: Path, place: str) -> None:
+def _upload(prepared: Path, location: str) -> None:
     paths = {path.relative_to(prepared).as_posix(): path for path in sorted(prepared.rglob("*")) if path.is_file()}
     expected = {name: (path.stat().st_size, buckets.checksum_of_file(path)) for name, path in paths.items()}
-    there = _compared(place, expected)
+    there = _compared(location, expected)
 
     def send(names: Collection[str]) -> None:
-        at_once(_create, [(f"{place}/{name}", paths[name]) for name in names if name not in there])
+        at_once(_create, [(f"{location}/{name}", paths[name]) for name in names if name not in there])
 
     send(sorted(paths.keys() - {_SERVABLE, models.MANIFEST}))
     send([_SERVABLE])
-    lost = sorted(paths.keys() - _compared(place, expected) - {models.MANIFEST})
+    lost = sorted(paths.keys() - _compared(location, expected) - {models.MANIFEST})
     if lost:
-        raise TransientError(f"{place}/{lost[0]} was uploaded and is missing; try again")
+        raise TransientError(f"{location}/{lost[0]} was uploaded and is missing; try again")
     send([models.MANIFEST])
 
 
-def _compared(place: str, expected: dict[str, tuple[int, str]]) -> set[str]:
+def _compared(location: str, expected: dict[str, tuple[int, str]]) -> set[str]:
     """Return the names of the objects of a version; raise `DataError` if one has other content."""
-    there = files_below(place)
+    there = files_below(location)
     for name, stored in there.items():
         if expected.get(name) != (stored.bytes, stored.crc32c):
             raise _in_the_way(stored.uri)

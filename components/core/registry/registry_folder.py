@@ -45,11 +45,11 @@ def add(
     """Add a version with the next number; the caller holds the lock."""
     while True:
         taken += 1
-        place = _versions(registry) / str(taken)
-        with atomic_files.new_folder(place, models.MANIFEST) as folder:
+        location = _versions(registry) / str(taken)
+        with atomic_files.new_folder(location, models.MANIFEST) as folder:
             fill(folder)
         # On shared volumes without working locks another publication may have taken the number.
-        if models.Description.of(place).digest == model_digest:
+        if models.Description.of(location).digest == model_digest:
             return taken
 
 

@@ -35,8 +35,8 @@ def bars(groups: list[str], shares: dict[str, np.ndarray]) -> bytes:
     axes = figure.add_subplot()
     width = 0.8 / len(shares)
     for index, (name, values) in enumerate(shares.items()):
-        places = np.arange(len(groups)) + (index - (len(shares) - 1) / 2) * width
-        axes.bar(places, values, width, label=name, color=_COLORS[index])
+        positions = np.arange(len(groups)) + (index - (len(shares) - 1) / 2) * width
+        axes.bar(positions, values, width, label=name, color=_COLORS[index])
     if len(groups) <= _NAMES_AT_MOST:
         names = [_cut(name, _NAME_LENGTH) for name in groups]
         rotation = 30 if len("".join(names)) > 40 else 0

@@ -16,7 +16,7 @@ from components.core.sources.files import SourceFile
 
 Item = TypeVar("Item")
 # Once the checksum is known, the stamp has served, and travels to no worker.
-_SOURCE_FILE = "name, place, bytes, CASE checksum WHEN '' THEN stamp ELSE '' END, checksum"
+_SOURCE_FILE = "name, location, bytes, CASE checksum WHEN '' THEN stamp ELSE '' END, checksum"
 
 
 class Checksum(NamedTuple):
@@ -55,13 +55,16 @@ class Catalog:
         self._database = sqlite3.connect("", check_same_thread=False)  # SQLite has a lock of its own
         with _disk_errors():
             # To sort at the end takes less time than to keep an index meanwhile.
-            self._database.execute("CREATE TABLE listed (name TEXT, kind, place BLOB, bytes, stamp, checksum)")
+            self._database.execute("CREATE TABLE listed (name TEXT, kind, location BLOB, bytes, stamp, checksum)")
             self._database.executemany(
                 "INSERT INTO listed VALUES (?, ?, ?, ?, ?, ?)",
-                ((file.name, kind, file.place.encode("utf-8", "surrogateescape"), *file[2:]) for kind, file in files),
+                (
+                    (file.name, kind, file.location.encode("utf-8", "surrogateescape"), *file[2:])
+                    for kind, file in files
+                ),
             )
             self._database.execute(
-                "CREATE TABLE files (name TEXT PRIMARY KEY, kind, place BLOB, bytes, stamp, checksum) WITHOUT ROWID"
+                "CREATE TABLE files (name TEXT PRIMARY KEY, kind, location BLOB, bytes, stamp, checksum) WITHOUT ROWID"
             )
             try:
                 self._database.execute("INSERT INTO files SELECT * FROM listed ORDER BY name")
@@ -113,8 +116,8 @@ def _among(kinds: tuple[int, ...]) -> str:
     return f"kind IN ({', '.join(map(str, kinds))})"
 
 
-def _source_file(name: str, place: bytes, size: int, stamp: str, checksum: str) -> SourceFile:
-    return SourceFile(name, place.decode("utf-8", "surrogateescape"), size, stamp, checksum)
+def _source_file(name: str, location: bytes, size: int, stamp: str, checksum: str) -> SourceFile:
+    return SourceFile(name, location.decode("utf-8", "surrogateescape"), size, stamp, checksum)
 
 
 @contextlib.contextmanager

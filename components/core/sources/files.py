@@ -24,7 +24,7 @@ class SourceFile(NamedTuple):
     """One file of a source."""
 
     name: str  # its path within the source, with `/`, printable even if the real name is not
-    place: str  # its path, or gs://BUCKET/NAME
+    location: str  # its path, or gs://BUCKET/NAME
     bytes: int  # its size when it was listed
     stamp: str = ""  # its `index.stamp_of`; empty in a bucket, and once the checksum is known
     # What stands for its content: the sha256 of a file of this machine, the checksum that the storage gives in a
@@ -34,10 +34,10 @@ class SourceFile(NamedTuple):
     @property
     def sha256(self) -> str:
         """sha256 of the content, 64 hexadecimal digits; empty if it is unknown."""
-        return "" if buckets.is_uri(self.place) else self.checksum
+        return "" if buckets.is_uri(self.location) else self.checksum
 
 
-def open_file(place: str, checksum: str = "") -> BinaryIO:
+def open_file(location: str, checksum: str = "") -> BinaryIO:
     """Open a source's file for reading, as stored: a gzipped one stays gzipped.
 
     In a bucket `checksum` is compared: what it was when it was listed; empty if that is unknown.
@@ -45,20 +45,20 @@ def open_file(place: str, checksum: str = "") -> BinaryIO:
     Raises:
         DataError: The file is missing, has changed, or may not be read.
     """
-    if buckets.is_uri(place):
-        return _open_object(place, checksum)
-    return os.fdopen(_open_regular(place), "rb")
+    if buckets.is_uri(location):
+        return _open_object(location, checksum)
+    return os.fdopen(_open_regular(location), "rb")
 
 
 def content_of(file: SourceFile, at_most: int) -> bytes:
     """Return the content of a file, or a little more than `at_most` bytes of it; raises as `open_file`."""
-    if buckets.is_uri(file.place):
-        content = buckets.content_of(Stored(file.place, file.bytes, file.checksum, 0))
+    if buckets.is_uri(file.location):
+        content = buckets.content_of(Stored(file.location, file.bytes, file.checksum, 0))
         if content is None:
-            raise _changed(file.place)
+            raise _changed(file.location)
         return content
     found: list[bytes] = []
-    for block in _blocks(file.place, min(file.bytes + 1, at_most)):
+    for block in _blocks(file.location, min(file.bytes + 1, at_most)):
         found.append(block)
         at_most -= len(block)
         if at_most <= 0:
@@ -69,7 +69,7 @@ def content_of(file: SourceFile, at_most: int) -> bytes:
 def contents_of(files: Sequence[SourceFile], at_most: int) -> Iterator[bytes]:
     """Yield the content of each file of a source as `content_of` does; of a bucket some are on their way at once."""
     read = functools.partial(content_of, at_most=at_most)
-    if files and buckets.is_uri(files[0].place):
+    if files and buckets.is_uri(files[0].location):
         return read_ahead(read, files)
     return map(read, files)
 
@@ -79,10 +79,10 @@ def read_ahead(read: Callable[[Item], bytes], items: Iterable[Item]) -> Iterator
     return concurrent.ordered(lasting_threads(os.getpid(), _ON_THEIR_WAY), read, items, _ON_THEIR_WAY)
 
 
-def sha256_of(place: str, size: int) -> str:
+def sha256_of(location: str, size: int) -> str:
     """Return the sha256 of a file that had `size` bytes when it was listed; raises as `open_file`."""
     digest = hashlib.sha256()
-    for block in _blocks(place, min(size + 1, _READ_AT_ONCE)):
+    for block in _blocks(location, min(size + 1, _READ_AT_ONCE)):
         digest.update(block)
     return digest.hexdigest()
 
@@ -122,12 +122,12 @@ def _open_regular(path: str) -> int:
     raise _gone(path)
 
 
-def _gone(place: str) -> DataError:
-    return DataError(f"{printable(place)} is gone; the source changed while it was read")
+def _gone(location: str) -> DataError:
+    return DataError(f"{printable(location)} is gone; the source changed while it was read")
 
 
-def _changed(place: str) -> DataError:
-    return DataError(f"{printable(place)} changed since the source was fingerprinted; fingerprint it again")
+def _changed(location: str) -> DataError:
+    return DataError(f"{printable(location)} changed since the source was fingerprinted; fingerprint it again")
 
 
 def _blocks(path: str, at_once: int) -> Iterator[bytes]:

@@ -26,7 +26,7 @@ def hashed(given: Iterable[SourceFile]) -> Generator[Checksum, None, None]:
     def requests() -> Iterator[list[tuple[str, int]]]:
         while some := [*itertools.islice(remaining, _AT_ONCE)]:
             begun.append(some)
-            yield [(file.place, file.bytes) for file in some]
+            yield [(file.location, file.bytes) for file in some]
 
     more = requests()
     first = next(more, None)
@@ -43,13 +43,13 @@ def hashed(given: Iterable[SourceFile]) -> Generator[Checksum, None, None]:
 def _sha256_of_each(files: list[tuple[str, int]]) -> list[str]:
     """Compute the sha256 of some files in another process; empty for one that cannot be read."""
     found = []
-    for place, size in files:
+    for location, size in files:
         try:
-            found.append(sha256_of(place, size))
+            found.append(sha256_of(location, size))
         except Exception:  # the parent reads it again and reports the error
             found.append("")
     return found
 
 
 def _checksum(file: SourceFile, sha256: str = "") -> Checksum:
-    return Checksum(file.name, file.stamp, sha256 or sha256_of(file.place, file.bytes))
+    return Checksum(file.name, file.stamp, sha256 or sha256_of(file.location, file.bytes))

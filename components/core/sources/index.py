@@ -104,11 +104,11 @@ class SourceIndex:
         """The time by the clock of the file system, in nanoseconds; 0 if nothing can be written there."""
         try:
             self._file.path.parent.mkdir(parents=True, exist_ok=True)
-            place = atomic_files.make_unique(self._file.path.parent, ".tmp-clock-")
+            location = atomic_files.make_unique(self._file.path.parent, ".tmp-clock-")
             try:
-                return place.stat().st_mtime_ns
+                return location.stat().st_mtime_ns
             finally:
-                place.unlink(missing_ok=True)
+                location.unlink(missing_ok=True)
         except OSError as error:
             self._warn(error)
             return 0

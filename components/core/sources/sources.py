@@ -136,8 +136,8 @@ def list_source(source: str) -> Listing:
             f"source must be a folder or file of this machine or of a bucket, {buckets.SCHEME}BUCKET/FOLDER, or "
             f"`{DIGITS}`, or `{FASHION_MNIST}`, got {source}; copy it to one of these"
         )
-    place, pattern = _split_glob(source)
-    files = _list_bucket(place) if buckets.is_uri(place) else _list_path(place)
+    location, pattern = _split_glob(source)
+    files = _list_bucket(location) if buckets.is_uri(location) else _list_path(location)
     catalog = Catalog(
         source,
         ((_number_of(file.name), file) for file in files if not pattern or _matches(file.name.split("/"), pattern)),
@@ -263,19 +263,19 @@ def _list_folder(root: Path) -> Iterator[SourceFile]:
         for name in names:
             if name.startswith("."):
                 continue
-            place = here + name
+            location = here + name
             try:
-                found = os.lstat(place)
+                found = os.lstat(location)
                 if stat.S_ISLNK(found.st_mode):
-                    if not Path(os.path.realpath(place)).is_relative_to(within):
-                        raise DataError(f"{printable(place)} is a link out of the source; put the file itself there")
-                    found = Path(place).stat()
+                    if not Path(os.path.realpath(location)).is_relative_to(within):
+                        raise DataError(f"{printable(location)} is a link out of the source; put the file itself there")
+                    found = Path(location).stat()
             except FileNotFoundError:
                 continue
             except OSError as error:  # a link that leads to itself, a name that is too long
-                raise DataError(f"{printable(place)} cannot be followed: {os.strerror(error.errno or 0)}") from None
+                raise DataError(f"{printable(location)} cannot be followed: {os.strerror(error.errno or 0)}") from None
             if stat.S_ISREG(found.st_mode):
-                yield SourceFile(printable(prefix + name), place, found.st_size, stamp_of(found))
+                yield SourceFile(printable(prefix + name), location, found.st_size, stamp_of(found))
             else:
                 no_files.append(printable(prefix + name))
     if no_files:

@@ -13,7 +13,7 @@ from typing import Any
 from components.core import settings
 from components.core.storage.digests import digest_of
 
-KEY_PLACE = "{key}"
+KEY_PLACEHOLDER = "{key}"
 _COMPONENTS = Path(__file__).parents[2]
 _TEMPLATES = "core/reporting"
 # Describes a stage to kfp's compiler; no stage imports it.
@@ -25,7 +25,7 @@ _TEMPLATE_NAME = re.compile(rb'"([\w.]+\.j2)"')  # in a module that renders it, 
 
 def source_digest(stage: str) -> str:
     """Return the digest of the code that a stage, given by its folder in `components`, can reach."""
-    return digest_of({place: hashlib.sha256(content).hexdigest() for place, content in source_files(stage).items()})
+    return digest_of({path: hashlib.sha256(content).hexdigest() for path, content in source_files(stage).items()})
 
 
 def source_files(stage: str) -> dict[str, bytes]:
@@ -48,13 +48,13 @@ def _imported(source: bytes) -> frozenset[str]:
     modules: set[str] = set()
     for package, names, module in _IMPORT.findall(source.decode()):
         modules |= {package or module, *(f"{package}.{name}" for name in re.findall(r"\w+", names))}
-    places: set[str] = set()
+    paths: set[str] = set()
     for module in modules:
         rest = module.split(".")[1:]
         # Python runs every package on the way.
-        places |= {"/".join([*rest[:depth], "__init__.py"]) for depth in range(len(rest) + 1)}
-        places.add("/".join(rest) + ".py")
-    return frozenset(places)
+        paths |= {"/".join([*rest[:depth], "__init__.py"]) for depth in range(len(rest) + 1)}
+        paths.add("/".join(rest) + ".py")
+    return frozenset(paths)
 
 
 @functools.cache
@@ -82,9 +82,9 @@ def key_of(parts: dict[str, Any]) -> str:
     return digest_of(parts)[:16]
 
 
-def fill_key(place: str, parts: dict[str, Any]) -> str:
-    """Replace `{key}` in a place by the key."""
-    return place.replace(KEY_PLACE, key_of(parts))
+def fill_key(location: str, parts: dict[str, Any]) -> str:
+    """Replace `{key}` in a location by the key."""
+    return location.replace(KEY_PLACEHOLDER, key_of(parts))
 
 
 def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:

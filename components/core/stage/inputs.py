@@ -15,7 +15,7 @@ Source = Annotated[
         "Images to train on: `digits`, `fashion-mnist`, or a folder, file or glob, local or in gs://BUCKET, of PNG, "
         "JPEG and WebP images, zip and tar archives of them, or IDX, NPZ, TFRecord or Parquet files.",
         in_key=False,
-        place=True,
+        location=True,
     ),
 ]
 SourceIndex = Annotated[
@@ -30,21 +30,23 @@ CustomEmbedding = Annotated[
     Setting(
         "Folder of a SavedModel whose features replace those of the classifier; none when empty.",
         in_key=False,
-        place=True,
+        location=True,
     ),
 ]
 
 
-def digest_of_embedding(place: str, expected: str = "") -> str:
-    """Return the sha256 over the names and the content of an embedding's files; empty if the place is."""
-    if not place:
+def digest_of_embedding(location: str, expected: str = "") -> str:
+    """Return the sha256 over the names and the content of an embedding's files; empty if the location is."""
+    if not location:
         return ""
-    folder = Location.of(place).require(GRAPH, "SavedModel").path
+    folder = Location.of(location).require(GRAPH, "SavedModel").path
     if not (folder / GRAPH).is_file():
-        raise DataError(f"custom_embedding {place} is no SavedModel: {GRAPH} is missing; give the folder that holds it")
+        raise DataError(
+            f"custom_embedding {location} is no SavedModel: {GRAPH} is missing; give the folder that holds it"
+        )
     found = digests.digest_of(atomic_files.files_in(folder))
     if expected and found != expected:
         raise DataError(
-            f"custom_embedding {place} has digest {found}, expected {expected}; run again if it was changed"
+            f"custom_embedding {location} has digest {found}, expected {expected}; run again if it was changed"
         )
     return found

@@ -49,13 +49,13 @@ def write_parts(path: Path, parts: Iterable[bytes]) -> None:
         _sync(path.parent)
 
 
-def make_folder(place: Path) -> None:
+def make_folder(location: Path) -> None:
     """Make a folder, and those above it that are missing, each synced into the one above."""
-    if not place.is_dir():
-        make_folder(place.parent)
-        with naming(place):
-            place.mkdir(exist_ok=True)
-            _sync(place.parent)
+    if not location.is_dir():
+        make_folder(location.parent)
+        with naming(location):
+            location.mkdir(exist_ok=True)
+            _sync(location.parent)
 
 
 def make_unique(folder: Path, prefix: str, suffix: str = "", is_folder: bool = False) -> Path:
@@ -70,13 +70,13 @@ def make_unique(folder: Path, prefix: str, suffix: str = "", is_folder: bool = F
             return path
 
 
-def remove_folder(place: Path) -> None:
+def remove_folder(location: Path) -> None:
     """Remove a folder, if it exists, whole or not at all."""
-    with contextlib.suppress(FileNotFoundError), _naming(place):
-        aside = make_unique(place.parent, _prefix(place), _DEAD, is_folder=True)
+    with contextlib.suppress(FileNotFoundError), _naming(location):
+        aside = make_unique(location.parent, _prefix(location), _DEAD, is_folder=True)
         try:
-            place.rename(aside)
-            _sync(place.parent)
+            location.rename(aside)
+            _sync(location.parent)
         finally:
             shutil.rmtree(aside, ignore_errors=True)
 
@@ -146,17 +146,17 @@ def _parse(content: bytes, path: str | os.PathLike[str], what: str) -> Any:
         raise DataError(f"{path} does not describe a {what}: {error}") from None
 
 
-def require_own_place(
-    place: os.PathLike[str], what: str, previous: dict[str, Any] | None, identity: dict[str, Any]
+def require_own_folder(
+    location: os.PathLike[str], what: str, previous: dict[str, Any] | None, identity: dict[str, Any]
 ) -> None:
     """Refuse a folder with other files, or with an artifact of other settings and inputs than those of the one to make.
 
     `previous` has those of the artifact in the folder; None if absent.
     """
     if previous is None:
-        folder = Path(place)
+        folder = Path(location)
         if folder.exists() and not (folder.is_dir() and all(path.name.startswith(".") for path in folder.iterdir())):
-            raise ConfigError(f"{place} holds something else than a {what}; give another folder")
+            raise ConfigError(f"{location} holds something else than a {what}; give another folder")
         return
     changed = [
         f"{name} was {previous.get(name)!r} there and is {identity.get(name)!r} now"
@@ -165,17 +165,17 @@ def require_own_place(
     ]
     if changed:
         raise ConfigError(
-            f"{place} belongs to another {what}; give another folder, or the previous settings:", *changed
+            f"{location} belongs to another {what}; give another folder, or the previous settings:", *changed
         )
 
 
 def require_writable(path: str | Path, setting: str) -> None:
     """Refuse a file, given by a setting, that is a folder or whose folder is missing."""
-    place = Path(path)
-    if place.is_dir():
-        raise ConfigError(f"{setting} {place} is a folder")
-    if not place.parent.is_dir():
-        raise ConfigError(f"{setting} {place} cannot be written: there is no folder {place.parent}")
+    location = Path(path)
+    if location.is_dir():
+        raise ConfigError(f"{setting} {location} is a folder")
+    if not location.parent.is_dir():
+        raise ConfigError(f"{setting} {location} cannot be written: there is no folder {location.parent}")
 
 
 def files_in(folder: Path) -> dict[str, str]:
@@ -193,15 +193,15 @@ def changed_files(folder: os.PathLike[str], listed: Mapping[str, str]) -> Iterat
 
 
 @contextlib.contextmanager
-def new_folder(place: Path, complete: str) -> Iterator[Path]:
-    """Yield a temporary folder to fill, which becomes `place` when the block ends without an error.
+def new_folder(location: Path, complete: str) -> Iterator[Path]:
+    """Yield a temporary folder to fill, which becomes `location` when the block ends without an error.
 
     The block writes `complete`, the manifest, last. If another process finished the same folder first, that one is
     kept, as both have the same content.
     """
-    with _naming(place):
-        make_folder(place.parent)
-        with aside(place, is_folder=True) as made:
+    with _naming(location):
+        make_folder(location.parent)
+        with aside(location, is_folder=True) as made:
             mode = stat.S_IMODE(made.stat().st_mode)
             yield made
             if not (made / complete).is_file():
@@ -212,11 +212,11 @@ def new_folder(place: Path, complete: str) -> Iterator[Path]:
                     _sync(Path(folder, name), mode & 0o666)
                 _sync(Path(folder), mode)
             try:
-                made.rename(place)
+                made.rename(location)
             except OSError:
-                if not (place / complete).is_file():
+                if not (location / complete).is_file():
                     raise
-        _sync(place.parent)
+        _sync(location.parent)
 
 
 @contextlib.contextmanager
@@ -231,10 +231,10 @@ def temporary_folder(parent: Path) -> Iterator[Path]:
 def only_one(folder: Path) -> Iterator[None]:
     """Lock a folder against other processes of this machine; wait, and log it, while another one holds the lock."""
     make_folder(folder)
-    place = folder / ".lock"
-    handle = os.open(place, os.O_WRONLY | os.O_CREAT, 0o666)
+    location = folder / ".lock"
+    handle = os.open(location, os.O_WRONLY | os.O_CREAT, 0o666)
     try:
-        with naming(place):
+        with naming(location):
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -242,18 +242,18 @@ def only_one(folder: Path) -> Iterator[None]:
                 fcntl.flock(handle, fcntl.LOCK_EX)
         yield
     finally:
-        with naming(place):
+        with naming(location):
             os.close(handle)
 
 
 @contextlib.contextmanager
-def aside(place: Path, is_folder: bool) -> Iterator[Path]:
-    """Yield an empty file or folder beside a place, locked for the block; remove it if it was not renamed.
+def aside(location: Path, is_folder: bool) -> Iterator[Path]:
+    """Yield an empty file or folder beside a location, locked for the block; remove it if it was not renamed.
 
-    Those that dead processes left for the same place are removed first.
+    Those that dead processes left for the same location are removed first.
     """
-    sweep(place.parent, glob.escape(place.name))
-    path, handle = _held(place, is_folder)
+    sweep(location.parent, glob.escape(location.name))
+    path, handle = _held(location, is_folder)
     try:
         yield path
     finally:
@@ -261,9 +261,9 @@ def aside(place: Path, is_folder: bool) -> Iterator[Path]:
         os.close(handle)
 
 
-def _held(place: Path, is_folder: bool) -> tuple[Path, int]:
+def _held(location: Path, is_folder: bool) -> tuple[Path, int]:
     while True:
-        aside = make_unique(place.parent, _prefix(place), is_folder=is_folder)
+        aside = make_unique(location.parent, _prefix(location), is_folder=is_folder)
         with contextlib.suppress(FileNotFoundError):
             handle = os.open(aside, os.O_RDONLY)
             with contextlib.suppress(OSError):  # a file system without locks, where nothing is swept
@@ -281,19 +281,19 @@ def _remove(aside: Path) -> None:
 
 
 @contextlib.contextmanager
-def _naming(place: Path) -> Iterator[None]:
+def _naming(location: Path) -> Iterator[None]:
     """Make an error within the block name the target, not what was aside for it and is gone."""
     try:
         yield
     except OSError as error:
-        names = [error.filename or place, error.filename2]  # a copy or a rename fails with two
-        first, second = (str(place) if _prefix(place) in str(name) else name for name in names)
+        names = [error.filename or location, error.filename2]  # a copy or a rename fails with two
+        first, second = (str(location) if _prefix(location) in str(name) else name for name in names)
         error.filename, error.filename2 = str(first), None if second == str(first) else second
         raise
 
 
-def _prefix(place: Path) -> str:
-    return f".tmp-{place.name}-"
+def _prefix(location: Path) -> str:
+    return f".tmp-{location.name}-"
 
 
 def _readable(value: Any) -> bytes:

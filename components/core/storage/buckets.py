@@ -57,9 +57,9 @@ class Stored:
     generation: int  # larger for later objects of this name
 
 
-def is_uri(place: str) -> bool:
+def is_uri(location: str) -> bool:
     """Return whether a location is in a bucket."""
-    return place.startswith(SCHEME)
+    return location.startswith(SCHEME)
 
 
 def split(uri: str) -> tuple[str, str]:
@@ -232,7 +232,7 @@ def delete(stored: Stored) -> None:
 
 
 def require_writable(uri: str) -> None:
-    """Write and delete a small object below a place, so that a missing permission shows before hours of work.
+    """Write and delete a small object below a location, so that a missing permission shows before hours of work.
 
     Permission to delete is not required; a warning says what follows.
     """

@@ -39,7 +39,7 @@ MOUNTED = "WGAN_MOUNTED_BUCKETS"
 SCHEMA_VERSION = 1
 _AT_ONCE = 8  # files on their way
 _SECONDS_BETWEEN_LINES = 5
-Place = str | os.PathLike[str]  # as users write it, or a `Location`
+LocationLike = str | os.PathLike[str]  # as users write it, or a `Location`
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,11 +50,11 @@ class Location(os.PathLike[str]):
     path: Path  # of what is in a bucket: the mirror
 
     @classmethod
-    def of(cls, place: Place) -> "Location":
+    def of(cls, location: LocationLike) -> "Location":
         """Return the location of a path or URI; `ConfigError` for other schemes than gs://."""
-        if isinstance(place, Location):
-            return place
-        text = os.fspath(place)
+        if isinstance(location, Location):
+            return location
+        text = os.fspath(location)
         if buckets.is_uri(text):
             bucket, name = buckets.split(text)
             return cls(text.rstrip("/"), private("buckets") / bucket / name)
@@ -326,7 +326,7 @@ class Location(os.PathLike[str]):
             buckets.delete(stored)
 
     def require_writable(self) -> None:
-        """Refuse a place in a bucket in which nothing can be written, before the work to fill it."""
+        """Refuse a location in a bucket that cannot be written to, before the work to fill it."""
         if self.in_bucket:
             buckets.require_writable(self.parent.uri)
 

@@ -75,7 +75,7 @@ def smallest_ratio(p: np.ndarray, n: np.ndarray | float, q: np.ndarray, m: np.nd
 
     The shares' intervals are combined on a log scale as errors that are independent or positively correlated (method of
     variance estimates recovery; Zou and Donner, 2008). The low end needs no correction for the number of ratios: the
-    bound of the truly smallest ratio is valid, and no bound is chosen in its place unless it is lower still. The high
+    bound of the truly smallest ratio is valid, and no bound replaces it unless it is lower still. The high
     end does: it is the lowest of all, so the ratios share its level.
     The shares p and q are [k]; the effective numbers of observations of each, n and m, are [k] or one number.
     """

@@ -13,7 +13,7 @@ from typing import Any
 
 from components.core.artifacts import training_log
 from components.core.storage import atomic_files
-from components.core.storage.location import Location, Place
+from components.core.storage.location import Location, LocationLike
 
 FILE = training_log.SCORES
 
@@ -53,13 +53,13 @@ class Row:
         return {**own, **dataclasses.asdict(self.comparison), **self.scores}
 
 
-def read(training: Place, comparison: Comparison | None = None) -> list[Row]:
+def read(training: LocationLike, comparison: Comparison | None = None) -> list[Row]:
     """Read the rows of a training, by step: all, or those of one comparison. Skips lines that are no rows."""
     rows = [row for row in _rows(Path(training, FILE)) if comparison in (None, row.comparison)]
     return sorted(rows, key=lambda row: row.step)
 
 
-def append(training: Place, row: Row) -> None:
+def append(training: LocationLike, row: Row) -> None:
     """Add a row. The file is replaced as a whole, without lines that are no rows."""
     file = Location.of(training) / FILE
     lines = [json.dumps(each.to_json(), sort_keys=True, allow_nan=False) for each in (*_rows(file.path), row)]

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from components.core.artifacts import checkpoints, datasets, models
 from components.core.networks import checkpoint_networks, gan, saved_models
-from components.core.storage.location import Place
+from components.core.storage.location import LocationLike
 from components.evaluate.config import EvaluateConfig
 from components.evaluate.judging.verdict import Scores
 from components.evaluate.scoring import critic, samples, scores
@@ -32,7 +32,7 @@ class Candidate:
     copies: np.ndarray | None  # the samples closest to training images, each followed by that training image
 
 
-def averaged(folder: Place, checkpoint: checkpoints.Description) -> samples.Generator:
+def averaged(folder: LocationLike, checkpoint: checkpoints.Description) -> samples.Generator:
     """Load the averaged generator of a checkpoint."""
     model = checkpoint_networks.load_averaged(folder, checkpoint.digest)
 

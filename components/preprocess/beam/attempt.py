@@ -93,9 +93,9 @@ def written_as(content: bytes, checksum: str) -> Written:
     return Written(len(content), hashlib.sha256(content).hexdigest(), checksum)
 
 
-def results(place: str, work: Callable[[AttemptFiles], Iterable[Result]]) -> list[Result]:
+def results(location: str, work: Callable[[AttemptFiles], Iterable[Result]]) -> list[Result]:
     """Return the results of some work; none if the attempt is over, or if the work fails, which ends the attempt."""
-    files = attempt_files.at(place)
+    files = attempt_files.at(location)
     try:
         if not files.is_open():
             return []
@@ -107,7 +107,7 @@ def results(place: str, work: Callable[[AttemptFiles], Iterable[Result]]) -> lis
     except StageError as error:
         failure: Exception = error
     except OSError as error:  # some kinds of which cannot be pickled
-        failure = OSError(error.errno or 0, error.strerror or str(error), error.filename or place.rpartition("/")[0])
+        failure = OSError(error.errno or 0, error.strerror or str(error), error.filename or location.rpartition("/")[0])
     except MemoryError:
         failure = TransientError("out of memory; give fewer images_per_shard, or take a larger machine")
     with contextlib.suppress(OSError, StageError):  # the driver notices what is missing

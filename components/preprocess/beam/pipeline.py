@@ -14,7 +14,7 @@ from pathlib import Path
 import apache_beam as beam
 
 from components.preprocess import attempt_files, leaks, rows, shards
-from components.preprocess.attempt_files import AttemptFiles, Place
+from components.preprocess.attempt_files import AttemptFiles, LocationLike
 from components.preprocess.beam import attempt, progress, runners
 from components.preprocess.formats.stacks import Stack
 from components.preprocess.formats.survey import Part
@@ -45,72 +45,72 @@ def make_shards(
 
 
 def wire(
-    pipeline: beam.Pipeline, chunks: list[Chunk], plan: Plan, rows_at: str, place: str, decoders: int
+    pipeline: beam.Pipeline, chunks: list[Chunk], plan: Plan, rows_at: str, location: str, decoders: int
 ) -> beam.PCollection:
-    """Add all steps to a pipeline, whose workers reach the place of rows and that of shards."""
+    """Add all steps to a pipeline, whose workers reach the folders of rows and of shards."""
     training_shards = [plan.shard_name("train", number) for number in range(plan.shard_counts["train"])]
     made = (
         pipeline
         | "List chunks" >> beam.Create(chunks, reshuffle=True)
-        | "Make rows" >> beam.FlatMap(make_rows, plan, rows_at, place, decoders)
+        | "Make rows" >> beam.FlatMap(make_rows, plan, rows_at, location, decoders)
         | "Group by shard" >> beam.GroupByKey()
-        | "Write shards" >> beam.FlatMap(write_shard, plan, rows_at, place)
+        | "Write shards" >> beam.FlatMap(write_shard, plan, rows_at, location)
     )
     return (
         made
         | "When all are written" >> beam.CombineGlobally(beam.combiners.CountCombineFn()).without_defaults()
         | "List training shards" >> beam.FlatMap(_each, training_shards)
         | "Spread" >> beam.Reshuffle()
-        | "Find leaks" >> beam.FlatMap(find_leaks, place)
+        | "Find leaks" >> beam.FlatMap(find_leaks, location)
     )
 
 
-def make_rows(chunk: Chunk, plan: Plan, rows_at: str, place: str, decoders: int) -> list[tuple[str, Place]]:
+def make_rows(chunk: Chunk, plan: Plan, rows_at: str, location: str, decoders: int) -> list[tuple[str, LocationLike]]:
     """Make the rows of a chunk, once: a retry finds in the chunk's index where they are."""
     index = f"{Path(chunk).stem}{rows.INDEX}"
 
-    def work(files: AttemptFiles) -> list[tuple[str, Place]]:
-        beside = _rows(rows_at, place, files)
+    def work(files: AttemptFiles) -> list[tuple[str, LocationLike]]:
+        beside = _rows(rows_at, location, files)
         if not beside.exists(index):
             attempt.leave(beside, index, rows.make(_read_parts(chunk, beside), plan, beside, decoders))
         found: Outcome = attempt.read(beside, index)  # another worker's, if that was first
-        return [(shard, place) for shard, places in found.places.items() for place in places]
+        return [(shard, location) for shard, locations in found.locations.items() for location in locations]
 
-    return attempt.results(place, work)
+    return attempt.results(location, work)
 
 
-def write_shard(shard: tuple[str, Iterable[Place]], plan: Plan, rows_at: str, place: str) -> list[str]:
+def write_shard(shard: tuple[str, Iterable[LocationLike]], plan: Plan, rows_at: str, location: str) -> list[str]:
     """Write a shard; return its name."""
-    name, places = shard
+    name, locations = shard
     return attempt.results(
-        place, lambda files: [shards.write_shard(name, places, plan, _rows(rows_at, place, files), files)]
+        location, lambda files: [shards.write_shard(name, locations, plan, _rows(rows_at, location, files), files)]
     )
 
 
-def find_leaks(shard: str, place: str) -> list[str]:
+def find_leaks(shard: str, location: str) -> list[str]:
     """Look for images of the held-out shards in a training shard, if it holds any, and leave them beside it."""
 
     def work(files: AttemptFiles) -> list[str]:
         signed = f"{shard}{shards.SIGNED}"
         if files.exists(signed):
-            attempt.leave(files, f"{shard}{shards.LEAKS}", leaks.find(_held(place), attempt.read(files, signed)))
+            attempt.leave(files, f"{shard}{shards.LEAKS}", leaks.find(_held(location), attempt.read(files, signed)))
         return []
 
-    return attempt.results(place, work)
+    return attempt.results(location, work)
 
 
 def _each(_: int, names: list[str]) -> list[str]:  # no lambda, whose pickle has a path of this machine
     return names
 
 
-def _rows(rows_at: str, place: str, files: AttemptFiles) -> AttemptFiles:
+def _rows(rows_at: str, location: str, files: AttemptFiles) -> AttemptFiles:
     """Return the files of rows: `files` itself where all lie together, so that it knows what the work has made."""
-    return files if rows_at == place else attempt_files.at(rows_at)
+    return files if rows_at == location else attempt_files.at(rows_at)
 
 
 @functools.lru_cache(maxsize=1)
-def _held(place: str) -> ReferenceSet:
-    files = attempt_files.at(place)
+def _held(location: str) -> ReferenceSet:
+    files = attempt_files.at(location)
     names = (name for name in files.sizes() if name.startswith("test-") and name.endswith(shards.SIGNED))
     return leaks.hold(attempt.read(files, name) for name in names)
 

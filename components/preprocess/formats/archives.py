@@ -84,7 +84,7 @@ def list_members(file: SourceFile) -> tuple[list[Member], list[Member]]:
 
 def has_ranges(file: SourceFile) -> bool:
     """True if some members can be read without those before them."""
-    if buckets.is_uri(file.place):
+    if buckets.is_uri(file.location):
         return False
     with open_archive(file) as (_, is_zip):
         return is_zip

@@ -48,7 +48,7 @@ def beside(files: Iterable[SourceFile]) -> Table | None:
 
 
 def _content_of(file: SourceFile) -> bytes:
-    with open_file(file.place, file.checksum) as opened:
+    with open_file(file.location, file.checksum) as opened:
         return opened.read(LARGEST_FILE + 1)
 
 

@@ -46,7 +46,7 @@ class Table(NamedTuple):
 class Labeled:
     """Split and class of each image of a source."""
 
-    place_of: Callable[[str], tuple[str, str]]  # the split and the name of the class of an image
+    split_and_class_of: Callable[[str], tuple[str, str]]  # the split and the name of the class of an image
     classes: list[str]  # names of the classes by label
     counts: dict[str, int]  # number of images in each split
 
@@ -54,11 +54,11 @@ class Labeled:
         """Yield the split and the label of each of some images of the source."""
         label_of = {name: label for label, name in enumerate(self.classes)} | {"": datasets.NO_LABEL}
         for name in names:
-            split, class_name = self.place_of(name)
+            split, class_name = self.split_and_class_of(name)
             yield split, label_of[class_name]
 
 
-def labeled(place: str, names: Rows[str] | list[str], table: Table | None = None) -> Labeled:
+def labeled(location: str, names: Rows[str] | list[str], table: Table | None = None) -> Labeled:
     """Find the splits and the classes of the images of a source, given by their paths within it.
 
     Classes that are all numbers are in their order, others in that of their names.
@@ -69,11 +69,11 @@ def labeled(place: str, names: Rows[str] | list[str], table: Table | None = None
     """
     if table is not None and table.rows is not None:
         _require_same_files(names, table.name, table.rows)
-    place_of = functools.partial(_split_and_class, place, table, has_split_folders(names))
+    split_and_class_of = functools.partial(_split_and_class, location, table, has_split_folders(names))
     counts: dict[str, int] = {}
     first: dict[str, str] = {}  # image of each class
     for name in names:
-        split, class_name = place_of(name)
+        split, class_name = split_and_class_of(name)
         counts[split] = counts.get(split, 0) + 1
         first.setdefault(class_name, name)
     classes = sorted(first.keys() - {""})
@@ -83,11 +83,11 @@ def labeled(place: str, names: Rows[str] | list[str], table: Table | None = None
         where, remedy = "within class folders and beside them", "move them all into folders"
         if table is not None:
             where, remedy = f"with a label in {table.name} and without one", "give a label to all or to none"
-        raise DataError(f"{place} has images {where} ({first['']}); {remedy}")
+        raise DataError(f"{location} has images {where} ({first['']}); {remedy}")
     if "train" not in counts:
         expected = "in a folder `train`" if table is None else "to train on"
-        raise DataError(f"{place} has images for {' and '.join(counts)} but none {expected}")
-    return Labeled(place_of, classes, counts)
+        raise DataError(f"{location} has images for {' and '.join(counts)} but none {expected}")
+    return Labeled(split_and_class_of, classes, counts)
 
 
 def parsed(name: str, content: bytes) -> Table:
@@ -124,12 +124,12 @@ def _add(table: Table, cells: list[str], columns: list[str], where: str) -> None
     table.add(name, Row(label, split and SPLIT_FOLDERS[split]), where)
 
 
-def _split_and_class(place: str, table: Table | None, split_folders: bool, name: str) -> tuple[str, str]:
+def _split_and_class(location: str, table: Table | None, split_folders: bool, name: str) -> tuple[str, str]:
     """The split and the class of an image, which is empty without classes."""
     if table is None:
-        return by_folders(place, split_folders, name)
+        return by_folders(location, split_folders, name)
     row = table.rows[name] if table.rows is not None else Row("", None)
-    return row.split or by_folders(place, split_folders, name)[0], row.label
+    return row.split or by_folders(location, split_folders, name)[0], row.label
 
 
 def _require_same_files(names: Rows[str] | list[str], table: str, rows: dict[str, Row]) -> None:
@@ -149,14 +149,14 @@ def _require_same_files(names: Rows[str] | list[str], table: str, rows: dict[str
         )
 
 
-def by_folders(place: str, split_folders: bool, name: str) -> tuple[str, str]:
+def by_folders(location: str, split_folders: bool, name: str) -> tuple[str, str]:
     """The split of an image, and its class: the first folder below the split."""
     folders = name.split("/")[:-1]
     if not split_folders:
         return "train", folders[0] if folders else ""
     if not folders or folders[0] not in SPLIT_FOLDERS:
         raise DataError(
-            f"{place} has folders for splits ({', '.join(SPLIT_FOLDERS)}) but also {name}; "
+            f"{location} has folders for splits ({', '.join(SPLIT_FOLDERS)}) but also {name}; "
             "move it into one of them (a class of such a name goes within a folder `train`)"
         )
     return SPLIT_FOLDERS[folders[0]], folders[1] if len(folders) > 1 else ""

@@ -107,7 +107,7 @@ def _read_labels(file: SourceFile, packed: zipfile.ZipFile, array: str, count: i
 
 @contextlib.contextmanager
 def _open_npz(file: SourceFile) -> Iterator[zipfile.ZipFile]:
-    with open_file(file.place, file.checksum) as opened, archives.as_data_error(file):
+    with open_file(file.location, file.checksum) as opened, archives.as_data_error(file):
         packed = zipfile.ZipFile(opened)
         for found in packed.infolist():
             if found.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):

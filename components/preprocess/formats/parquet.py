@@ -117,7 +117,7 @@ def _open_parquet(file: SourceFile) -> Iterator["ParquetFile"]:
         import pyarrow.parquet
     except ImportError:
         raise DataError(f"{file.name} is a Parquet file, and pyarrow is not installed: pip install pyarrow") from None
-    with open_file(file.place, file.checksum) as opened:
+    with open_file(file.location, file.checksum) as opened:
         try:
             yield pyarrow.parquet.ParquetFile(opened, page_checksum_verification=True)
         except (StageError, MemoryError):

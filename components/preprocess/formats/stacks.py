@@ -54,7 +54,7 @@ class Stack:
     classes: Sequence[str] = ()  # names of the labels by value; empty if they have none
 
     def originals(self) -> Iterator[Original]:
-        """Yield the images; the place of its value among `values` is the label of each."""
+        """Yield the images; the index of its value in `values` is the label of each."""
         label_of: dict[int | None, int] = {value: label for label, value in enumerate(self.values)}
         label_of |= {None: datasets.NO_LABEL}
         number = 0
@@ -100,7 +100,7 @@ def shape_of(name: str, dimensions: tuple[int, ...]) -> ImageShape:
 @contextlib.contextmanager
 def open_unpacked(file: SourceFile) -> Iterator[BinaryIO]:
     """Open a file of a source for reading, unpacked if its content is gzip; its name decides nothing."""
-    with open_file(file.place, file.checksum) as opened:
+    with open_file(file.location, file.checksum) as opened:
         head = opened.read(_HEAD_BYTES)
         opened.seek(0)
         # The length of a record may look as gzip does; its checksum follows.

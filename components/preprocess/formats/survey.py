@@ -89,16 +89,16 @@ class Survey:
         return self.stored or _IMAGES_DEFAULT
 
 
-def survey(place: str, listing: Listing | None = None) -> Survey:
+def survey(location: str, listing: Listing | None = None) -> Survey:
     """Survey `digits`, or files, which may have been listed already.
 
     Raises:
         DataError: The source holds no images, or contradicts itself.
     """
-    if place == sources.DIGITS:
-        return _survey_stacks(place, place, [DIGITS])
-    listing = listing or sources.list_source(place)
-    return _FORMATS[listing.kind](place, listing)
+    if location == sources.DIGITS:
+        return _survey_stacks(location, location, [DIGITS])
+    listing = listing or sources.list_source(location)
+    return _FORMATS[listing.kind](location, listing)
 
 
 def read(part: Part) -> Iterator[list[Original]]:
@@ -127,10 +127,10 @@ def _read_digits() -> Iterator[Example]:
 DIGITS = Stack(sources.DIGITS, "train", 1797, ImageShape(8, 8, 1), range(10), _read_digits)
 
 
-def _survey_stacks(place: str, kind: str, found: Sequence[Stack]) -> Survey:
+def _survey_stacks(location: str, kind: str, found: Sequence[Stack]) -> Survey:
     """Survey images that lie one after another in files, each read from start to end by one worker."""
     if not found:
-        raise DataError(f"{place} has no images in its files")
+        raise DataError(f"{location} has no images in its files")
     shapes = {stack.name: stack.shape for stack in found}
     if len(set(shapes.values())) > 1:
         described = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
@@ -138,13 +138,13 @@ def _survey_stacks(place: str, kind: str, found: Sequence[Stack]) -> Survey:
     unlabeled = next((stack.name for stack in found if not stack.values), "")
     values = sorted({value for stack in found for value in stack.values})
     if values and unlabeled:
-        raise DataError(f"{place} has labels, but none for {unlabeled}; add them, or take all labels away")
+        raise DataError(f"{location} has labels, but none for {unlabeled}; add them, or take all labels away")
     counts: dict[str, int] = {}
     for stack in found:
         counts[stack.split] = counts.get(stack.split, 0) + stack.count
     if "train" not in counts:
         held = " and ".join(counts)
-        raise DataError(f"{place} has images for {held} but none to train on; name a file or an array after `train`")
+        raise DataError(f"{location} has images for {held} but none to train on; name a file or an array after `train`")
     names = next((stack.classes for stack in found if stack.classes), ())
     is_named = all(0 <= value < len(names) for value in values)
     return Survey(
@@ -156,14 +156,14 @@ def _survey_stacks(place: str, kind: str, found: Sequence[Stack]) -> Survey:
     )
 
 
-def _survey_images(place: str, listing: Listing) -> Survey:
+def _survey_images(location: str, listing: Listing) -> Survey:
     names = listing.names
     table = label_files.beside(listing.labels)
-    found = labels.labeled(place, names, table)
-    empty = _folders_without_images(place, names) if found.classes and table is None else []
+    found = labels.labeled(location, names, table)
+    empty = _folders_without_images(location, names) if found.classes and table is None else []
     if empty:
         shown = ", ".join(empty[:_NAMES_SHOWN])
-        log.warning("%d folders of %s hold no images and are no classes: %s", len(empty), place, shown)
+        log.warning("%d folders of %s hold no images and are no classes: %s", len(empty), location, shown)
     parts = ImageParts(listing.files, found)
     return Survey(kind=listing.kind, parts=parts, counts=found.counts, classes=found.classes)
 
@@ -177,17 +177,17 @@ class ImageParts:
     def __iter__(self) -> Iterator[ImagesPart]:
         files = iter(self._files)
         while some := [*itertools.islice(files, IMAGES_AT_ONCE)]:
-            places = self._labeled.each(file.name for file in some)
-            yield ImagesPart(tuple((file, *place) for file, place in zip(some, places, strict=True)))
+            locations = self._labeled.each(file.name for file in some)
+            yield ImagesPart(tuple((file, *location) for file, location in zip(some, locations, strict=True)))
 
 
-def _folders_without_images(place: str, names: Rows[str]) -> list[str]:
+def _folders_without_images(location: str, names: Rows[str]) -> list[str]:
     """Folders where classes are, of a source on this machine, that hold no image."""
-    if buckets.is_uri(place):
+    if buckets.is_uri(location):
         return []
     depth = 2 if labels.has_split_folders(names) else 1
     with_images = {tuple(name.split("/")[:depth]) for name in names if name.count("/") >= depth}
-    found = (path.relative_to(place) for path in Path(place).glob("/".join("*" * depth)) if path.is_dir())
+    found = (path.relative_to(location) for path in Path(location).glob("/".join("*" * depth)) if path.is_dir())
     parts = [tuple(printable(part) for part in path.parts) for path in found]
     return sorted("/".join(path) for path in parts if path not in with_images and not path[-1].startswith("."))
 
@@ -200,18 +200,18 @@ class HeldArchive(NamedTuple):
     table: labels.Table | None  # what it says of its images, by their names in it
 
 
-def _survey_archives(place: str, listing: Listing) -> Survey:
+def _survey_archives(location: str, listing: Listing) -> Survey:
     held = [_hold(file, several=len(listing.files) > 1) for file in listing.files]
     path_of = _paths_in_source(held)
     names = [path_of(each.file, image.name) for each in held for image in each.images]
     if not names:
-        raise DataError(f"{place} holds archives without images; expected PNG, JPEG or WebP files in them")
+        raise DataError(f"{location} holds archives without images; expected PNG, JPEG or WebP files in them")
     table = label_files.beside(listing.labels)
     if table is None and any(each.table for each in held):
         # Archives may hold images of one path: what each says is of its own.
-        table = _table_of_archives(place, held, path_of, labels.has_split_folders(names))
+        table = _table_of_archives(location, held, path_of, labels.has_split_folders(names))
         names = [f"{each.file.name}/{path_of(each.file, image.name)}" for each in held for image in each.images]
-    found = labels.labeled(place, names, table)
+    found = labels.labeled(location, names, table)
     split_and_label, parts = found.each(names), list[Part]()
     for file, members, _ in held:
         images = [(member, *next(split_and_label)) for member in members]
@@ -266,7 +266,7 @@ def _paths_in_source(held: list[HeldArchive]) -> Callable[[SourceFile, str], str
 
 
 def _table_of_archives(
-    place: str, held: list[HeldArchive], path_of: Callable[[SourceFile, str], str], split_folders: bool
+    location: str, held: list[HeldArchive], path_of: Callable[[SourceFile, str], str], split_folders: bool
 ) -> labels.Table:
     """Return what archives say of their images, by archive and path; splits that they do not say come from folders."""
     merged = labels.Table(next(each.table.name for each in held if each.table), {})
@@ -274,13 +274,13 @@ def _table_of_archives(
         own = table.rows if table else {}
         for name, row in ({image.name: labels.Row("", None) for image in images} if own is None else own).items():
             path = path_of(file, name)
-            split = row.split or labels.by_folders(place, split_folders, path)[0]
+            split = row.split or labels.by_folders(location, split_folders, path)[0]
             merged.add(f"{file.name}/{path}", labels.Row(row.label, split), merged.name)
     return merged
 
 
 def _in_stacks(list_stacks: Callable[[Collection[SourceFile]], list[Stack]]) -> Callable[[str, Listing], Survey]:
-    return lambda place, listing: _survey_stacks(place, listing.kind, list_stacks([*listing.files]))
+    return lambda location, listing: _survey_stacks(location, listing.kind, list_stacks([*listing.files]))
 
 
 # What surveys the sources of each kind of `sources.list_source`.

@@ -97,10 +97,10 @@ class Api:
             return self._begin_upload(request, bucket)
         if kind != "multipart":
             raise not_served(f"uploadType {kind}")
-        resource, place = uploads.parts(request.headers, request.body)
+        resource, location = uploads.parts(request.headers, request.body)
         checksums = uploads.claimed(resource, request.headers)
         expected = _number(request, "ifGenerationMatch")
-        made = uploads.insert(self.store, bucket, resource, request.body[place], expected, checksums)
+        made = uploads.insert(self.store, bucket, resource, request.body[location], expected, checksums)
         return _rendered(request, _resource(request, bucket, resource["name"], made))
 
     def _begin_upload(self, request: Request, bucket: str) -> Answer:
@@ -155,13 +155,13 @@ def _time(count: int) -> str:
 
 
 def _resource(request: Request, bucket: str, name: str, stored: Stored) -> dict[str, Any]:
-    place = f"b/{bucket}/o/{urllib.parse.quote(name, safe='')}"
+    location = f"b/{bucket}/o/{urllib.parse.quote(name, safe='')}"
     origin = f"http://{request.headers['Host']}"  # clients download from `mediaLink`
     return {
         "kind": "storage#object",
         "id": f"{bucket}/{name}/{stored.generation}",
-        "selfLink": f"{origin}/storage/v1/{place}",
-        "mediaLink": f"{origin}/download/storage/v1/{place}?generation={stored.generation}&alt=media",
+        "selfLink": f"{origin}/storage/v1/{location}",
+        "mediaLink": f"{origin}/download/storage/v1/{location}?generation={stored.generation}&alt=media",
         "name": name,
         "bucket": bucket,
         "generation": str(stored.generation),

@@ -122,14 +122,16 @@ class Server(http.Server):
 
     def _with_flipped_content(self, request: Request) -> Request:
         try:
-            place = uploads.content_span(request.headers, request.query, request.body)
+            location = uploads.content_span(request.headers, request.query, request.body)
         except Refusal:
             return request
         body = request.body
-        if not body[place]:
+        if not body[location]:
             return request
         self.fired.append(("flip-upload", request.number))
-        return dataclasses.replace(request, body=body[: place.start] + _flipped(body[place]) + body[place.stop :])
+        return dataclasses.replace(
+            request, body=body[: location.start] + _flipped(body[location]) + body[location.stop :]
+        )
 
 
 def _flipped(content: bytes) -> bytes:

@@ -53,9 +53,9 @@ def _make_checkpoint(folder: Path) -> None:
 
 
 def _read_checkpoint(folder: Path) -> Any:
-    (place,) = folder.glob("step-*")
-    return checkpoints.Description.of(place), {
-        name: array.tolist() for name, array in checkpoints.load_state(place).items()
+    (location,) = folder.glob("step-*")
+    return checkpoints.Description.of(location), {
+        name: array.tolist() for name, array in checkpoints.load_state(location).items()
     }
 
 

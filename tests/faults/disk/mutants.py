@@ -47,12 +47,12 @@ def _renames_first() -> Any:
 
 def _manifest_first() -> Any:
     @contextlib.contextmanager
-    def new_folder(place: Path, complete: str) -> Iterator[Path]:
-        with _new_folder(place.with_name(f"{place.name}-aside"), complete) as folder:
+    def new_folder(location: Path, complete: str) -> Iterator[Path]:
+        with _new_folder(location.with_name(f"{location.name}-aside"), complete) as folder:
             yield folder
-            place.mkdir(parents=True)
+            location.mkdir(parents=True)
             for path in sorted(folder.iterdir(), key=lambda path: path.name != complete):
-                path.rename(place / path.name)
+                path.rename(location / path.name)
             (folder / complete).touch()
 
     return mock.patch.multiple(atomic_files, new_folder=new_folder)

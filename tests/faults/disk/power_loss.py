@@ -77,7 +77,7 @@ class Disk:
         method = getattr(self, f"_{call}", None)
         return bool(method and method(arguments, result))
 
-    def _place(self, arguments: str, which: int = 0) -> tuple[_Folder, str] | None:
+    def _locate(self, arguments: str, which: int = 0) -> tuple[_Folder, str] | None:
         """The folder of a path among the arguments, and its name in it; None if it is not below the root."""
         name = _text(_STRING.findall(arguments)[which])
         within = _FOLDER.findall(arguments)
@@ -93,12 +93,12 @@ class Disk:
 
     def _openat(self, arguments: str, result: int) -> bool:
         self._open.pop(result, None)
-        place = self._place(arguments)
-        if place is None:
+        location = self._locate(arguments)
+        if location is None:
             if _text(_STRING.findall(arguments)[0]) == str(self._root):
                 self._open[result] = (self._top, 0)
             return False
-        folder, name = place
+        folder, name = location
         made = name not in folder.entries
         if made:
             _change(folder, {name: _File(bytearray(), b"")})
@@ -149,22 +149,22 @@ class Disk:
         return file is not None
 
     def _mkdir(self, arguments: str, result: int) -> bool:
-        place = self._place(arguments)
-        if place is not None:
-            _change(place[0], {place[1]: _Folder({}, {})})
-        return place is not None
+        location = self._locate(arguments)
+        if location is not None:
+            _change(location[0], {location[1]: _Folder({}, {})})
+        return location is not None
 
     def _unlink(self, arguments: str, result: int) -> bool:
-        place = self._place(arguments)
-        if place is not None:
-            _change(place[0], {place[1]: None})
-        return place is not None
+        location = self._locate(arguments)
+        if location is not None:
+            _change(location[0], {location[1]: None})
+        return location is not None
 
     def _rename(self, arguments: str, result: int) -> bool:
-        source_place, target_place = self._place(arguments), self._place(arguments, 1)
-        if source_place is None or target_place is None:
+        source_found, target_found = self._locate(arguments), self._locate(arguments, 1)
+        if source_found is None or target_found is None:
             return False
-        (source, old), (target, new) = source_place, target_place
+        (source, old), (target, new) = source_found, target_found
         moved = source.entries[old]
         if source is target:
             _change(source, {old: None, new: moved})
@@ -244,8 +244,8 @@ def lose_power_everywhere(writer: Writer, folder: Path) -> Counts:
     """Lose power after each system call of a writer, and after it returned, in an empty folder."""
     counts, work, scratch = Counts(), folder / "work", folder / "scratch"
     old, new = states_of(writer, folder / "states")
-    for place in (work, scratch):
-        place.mkdir()
+    for location in (work, scratch):
+        location.mkdir()
     writer.prepare(work)
     disk = Disk(work)
     code = traced.run(lambda: exit_code_of(writer, work), scratch, hexadecimal=True)

@@ -53,11 +53,11 @@ def _fill(folder: Path) -> None:
 
 
 def _read_folder(folder: Path) -> Any:
-    place = folder / "deep" / "place"
-    if not place.exists():
+    location = folder / "deep" / "place"
+    if not location.exists():
         return None
-    listed = atomic_files.read_json(place / "done.json", "folder")
-    assert list(atomic_files.changed_files(place, listed)) == []
+    listed = atomic_files.read_json(location / "done.json", "folder")
+    assert list(atomic_files.changed_files(location, listed)) == []
     return listed
 
 

@@ -165,27 +165,27 @@ class Bench:
         self.second = candidate(folder / "second", 200, rival=(self.first.digest, 1))
         self.third = candidate(folder / "third", 300, rival=(self.first.digest, 1))
         self.successor = candidate(folder / "successor", 400, rival=(self.second.digest, 2))
-        place = self.fresh()
-        self.first.publish(place)
-        self._first = dict(server.objects[place.split("/")[2]])
-        place = self.started()
+        location = self.fresh()
+        self.first.publish(location)
+        self._first = dict(server.objects[location.split("/")[2]])
+        location = self.started()
         before = len(server.requests)
-        self.second.publish(place)
+        self.second.publish(location)
         self.requests = len(server.requests) - before
         requests = server.requests[before:]
         self.writes = [request.number - before for request in requests if request.method == "POST"]
         self.downloads = [request.number - before for request in requests if request.path.startswith("/download/")]
-        self.published_second = self.contents(place)
-        place = self.started()
-        self.third.publish(place)
+        self.published_second = self.contents(location)
+        location = self.started()
+        self.third.publish(location)
         self._files = {
             self.second.digest: _files(self.published_second, 2),
-            self.third.digest: _files(self.contents(place), 2),
+            self.third.digest: _files(self.contents(location), 2),
         }
 
-    def contents(self, place: str) -> dict[str, bytes]:
+    def contents(self, location: str) -> dict[str, bytes]:
         """What is in a registry, by name."""
-        return contents(self.server, place.split("/")[2])
+        return contents(self.server, location.split("/")[2])
 
     def fresh(self) -> str:
         """An empty registry; faults that an earlier trial did not reach are dropped."""
@@ -196,13 +196,13 @@ class Bench:
 
     def started(self) -> str:
         """A registry in which the first is version 1."""
-        place = self.fresh()
-        self.server.objects[place.split("/")[2]].update(self._first)
-        return place
+        location = self.fresh()
+        self.server.objects[location.split("/")[2]].update(self._first)
+        return location
 
     @contextlib.contextmanager
-    def _watched(self, place: str) -> Iterator[Observer]:
-        self.server.after = observer = Observer(self.server, place.split("/")[2])
+    def _watched(self, location: str) -> Iterator[Observer]:
+        self.server.after = observer = Observer(self.server, location.split("/")[2])
         try:
             yield observer
         finally:
@@ -217,43 +217,43 @@ class Bench:
 
     def fault(self, kind: str, at: int) -> Tried:
         """A fault at one request: the result is that without it, or a failure after which the same command gives it."""
-        place, fired = self.started(), len(self.server.fired)
+        location, fired = self.started(), len(self.server.fired)
         patience = _STALL_SECONDS / 2 if kind == "stall" else buckets.REQUEST_SECONDS
-        with self._watched(place) as observer:
+        with self._watched(location) as observer:
             with mock.patch.object(buckets, "REQUEST_SECONDS", patience):
                 self.server.inject(kind, at=at, seconds=_STALL_SECONDS)
-                outcome = self.second.outcome(place)
+                outcome = self.second.outcome(location)
             happened = len(self.server.fired) > fired
             if isinstance(outcome, TransientError):
-                outcome = self.second.outcome(place)
-            return Tried(happened, [*observer.violations, *self._not_published(place, outcome)])
+                outcome = self.second.outcome(location)
+            return Tried(happened, [*observer.violations, *self._not_published(location, outcome)])
 
     def kill(self, at: int, acted: bool) -> Tried:
         """A process killed at a request, before or after it is acted upon; the same command goes on."""
-        place = self.started()
-        with self._watched(place) as observer:
-            killed = self._killed(place, at, acted, observer)
-            return Tried(killed, [*self._not_published(place, self.second.outcome(place)), *observer.violations])
+        location = self.started()
+        with self._watched(location) as observer:
+            killed = self._killed(location, at, acted, observer)
+            return Tried(killed, [*self._not_published(location, self.second.outcome(location)), *observer.violations])
 
     def abandon(self, at: int, acted: bool) -> Tried:
         """As `kill`, but what comes then is another publication, and only then the same command again."""
-        place = self.started()
-        with self._watched(place) as observer:
-            killed = self._killed(place, at, acted, observer)
-            was_champion = registry.read_pointer(place).champion
-            other = self.third.outcome(place)
-            again = self.second.outcome(place)
+        location = self.started()
+        with self._watched(location) as observer:
+            killed = self._killed(location, at, acted, observer)
+            was_champion = registry.read_pointer(location).champion
+            other = self.third.outcome(location)
+            again = self.second.outcome(location)
             problems = []
             if was_champion is not None and was_champion.version == 2:  # it was killed when all was done
                 if not _lost(other) or again != 2:
                     problems.append(f"after the champion, another ended with {other!r}, the same with {again!r}")
             else:
-                problems += self._not_as_by_one(place, [self.third, self.second], [other, again])
+                problems += self._not_as_by_one(location, [self.third, self.second], [other, again])
                 if not isinstance(other, int):
                     problems.append(f"what died stops another publication: {other!r}")
             return Tried(killed, [*observer.violations, *problems])
 
-    def _killed(self, place: str, at: int, acted: bool, observer: Observer) -> bool:
+    def _killed(self, location: str, at: int, acted: bool, observer: Observer) -> bool:
         """Publishes the second in a process that is killed at a request; whether it came so far."""
         count, started, child = itertools.count(), threading.Event(), [0]
         killed = threading.Event()
@@ -269,7 +269,7 @@ class Bench:
                 raise HangUp  # what the dead asked for beside it
 
         self._strike(observer, acted, strike)
-        child[0] = forks.start(lambda: self.second.outcome(place), self._folder / "log")
+        child[0] = forks.start(lambda: self.second.outcome(location), self._folder / "log")
         started.set()
         forks.wait(child[0])
         self._strike(observer, acted, lambda request: None)
@@ -277,7 +277,7 @@ class Bench:
 
     def zombie(self, at: int, acted: bool, then: str) -> Tried:
         """An attempt pauses at a request, and wakes up after its retry and then a "successor" or a "rollback"."""
-        place, count = self.started(), itertools.count()
+        location, count = self.started(), itertools.count()
         asleep, awake = threading.Event(), threading.Event()
 
         def pause(request: Request) -> None:
@@ -285,21 +285,21 @@ class Bench:
                 asleep.set()
                 awake.wait(_TIMES["REQUEST_SECONDS"] / 2)
 
-        with self._watched(place) as observer:
+        with self._watched(location) as observer:
             observer.going_back = then == "rollback"
             self._strike(observer, acted, pause)
-            zombie = self._pool.submit(self.second.outcome, place)
+            zombie = self._pool.submit(self.second.outcome, location)
             while not asleep.wait(0.01) and not zombie.done():
                 pass
-            problems = self._not_published(place, self.second.outcome(place))
+            problems = self._not_published(location, self.second.outcome(location))
             if then == "successor":
-                self.successor.publish(place)
+                self.successor.publish(location)
             elif then == "rollback":
-                upkeep.rollback(place)
-            settled = self.contents(place)
+                upkeep.rollback(location)
+            settled = self.contents(location)
             awake.set()
             outcome = zombie.result()
-            if self.contents(place) != settled:
+            if self.contents(location) != settled:
                 problems.append(f"the zombie changed something and ended with {outcome!r}")
             if outcome != 2 and not isinstance(outcome, Superseded):
                 problems.append(f"the zombie ended with {outcome!r}")
@@ -308,7 +308,7 @@ class Bench:
     def race(self, seed: int) -> Tried:
         """Two attempts at one publication and one at another, all at once, with faults and delays."""
         chance = random.Random(seed)
-        place, fired = self.started(), len(self.server.fired)
+        location, fired = self.started(), len(self.server.fired)
         delays = [chance.choice((0.0, 0.0, 0.002, 0.01)) for _ in range(1000)]
 
         publishers = [self.second, self.second, self.third]
@@ -319,7 +319,7 @@ class Bench:
             if b"/claims/" in request.body:
                 meeting.arrive()
 
-        with self._watched(place) as observer:
+        with self._watched(location) as observer:
             self.server.before = delay
             for _ in range(5):
                 kind = chance.choice([kind for kind in FAULTS if kind != "stall"])
@@ -329,46 +329,46 @@ class Bench:
             def run(publisher: Candidate) -> Outcome:
                 barrier.wait()
                 try:
-                    outcome = publisher.outcome(place)
-                    return publisher.outcome(place) if isinstance(outcome, TransientError) else outcome
+                    outcome = publisher.outcome(location)
+                    return publisher.outcome(location) if isinstance(outcome, TransientError) else outcome
                 finally:
                     meeting.leave()
 
             outcomes = list(self._pool.map(run, publishers))
-            problems = self._not_as_by_one(place, publishers, outcomes)
+            problems = self._not_as_by_one(location, publishers, outcomes)
             return Tried(len(self.server.fired) > fired, [*observer.violations, *problems])
 
     def interference(self, at: int, name: str) -> Tried:
         """Delete an object of the version at one request: the version never becomes champion."""
-        place, count = self.started(), itertools.count()
+        location, count = self.started(), itertools.count()
         done: list[Stored] = []
-        bucket = self.server.objects[place.split("/")[2]]
+        bucket = self.server.objects[location.split("/")[2]]
 
         def meddle(request: Request) -> None:
             there = f"{NAME}/versions/2/{name}" in bucket and f"{NAME}/versions/2/{models.MANIFEST}" not in bucket
             if next(count) >= at and not done and there:
                 done.append(bucket.pop(f"{NAME}/versions/2/{name}"))
 
-        with self._watched(place) as observer:
+        with self._watched(location) as observer:
             observer.tampered, self.server.before = True, meddle
-            outcome = self.second.outcome(place)
+            outcome = self.second.outcome(location)
             self.server.before = None
-            problems = [] if not isinstance(outcome, int) or not done else self._not_published(place, outcome)
+            problems = [] if not isinstance(outcome, int) or not done else self._not_published(location, outcome)
             if isinstance(outcome, TransientError):
-                problems += self._not_published(place, self.second.outcome(place))
+                problems += self._not_published(location, self.second.outcome(location))
             return Tried(bool(done), [*observer.violations, *problems])
 
-    def _not_published(self, place: str, outcome: Outcome) -> list[str]:
+    def _not_published(self, location: str, outcome: Outcome) -> list[str]:
         """What is otherwise than after a publication of the second candidate that nothing went wrong with."""
         if outcome != 2:
             return [f"the publication ended with {outcome!r}"]
-        if self.contents(place) != self.published_second:
-            return [f"what is there is not what a publication alone leaves: {sorted(self.contents(place))}"]
+        if self.contents(location) != self.published_second:
+            return [f"what is there is not what a publication alone leaves: {sorted(self.contents(location))}"]
         return []
 
-    def _not_as_by_one(self, place: str, publishers: list[Candidate], outcomes: list[Outcome]) -> list[str]:
+    def _not_as_by_one(self, location: str, publishers: list[Candidate], outcomes: list[Outcome]) -> list[str]:
         """What is otherwise than if the winner had been alone."""
-        found = self.contents(place)
+        found = self.contents(location)
         champion = json.loads(found[registry.CHAMPION])
         problems = []
         for publisher, outcome in zip(publishers, outcomes, strict=True):
@@ -440,5 +440,5 @@ def _counted(trials: Iterable[Tried]) -> Counts:
 
 
 def _files(found: dict[str, bytes], version: int) -> dict[str, bytes]:
-    place = f"versions/{version}/"
-    return {name.removeprefix(place): content for name, content in found.items() if name.startswith(place)}
+    location = f"versions/{version}/"
+    return {name.removeprefix(location): content for name, content in found.items() if name.startswith(location)}

@@ -21,10 +21,10 @@ Trial = Callable[[Bench, int], Tried]
 def _manifest_first() -> AbstractContextManager[Any]:
     """The manifest is uploaded before what it describes."""
 
-    def upload(prepared: Path, place: str) -> None:
+    def upload(prepared: Path, location: str) -> None:
         names = sorted(path.relative_to(prepared).as_posix() for path in prepared.rglob("*") if path.is_file())
         for name in sorted(names, key=lambda name: name != models.MANIFEST):
-            buckets.create(f"{place}/{name}", prepared / name)
+            buckets.create(f"{location}/{name}", prepared / name)
 
     return mock.patch.object(registry_bucket, "_upload", upload)
 
@@ -32,11 +32,11 @@ def _manifest_first() -> AbstractContextManager[Any]:
 def _servable_first() -> AbstractContextManager[Any]:
     """What TensorFlow Serving knows a model by is uploaded before its variables."""
 
-    def upload(prepared: Path, place: str) -> None:
+    def upload(prepared: Path, location: str) -> None:
         names = sorted(path.relative_to(prepared).as_posix() for path in prepared.rglob("*") if path.is_file())
         names.remove(models.MANIFEST)
         for name in [*sorted(names, key=lambda name: name != "saved_model.pb"), models.MANIFEST]:
-            buckets.create(f"{place}/{name}", prepared / name)
+            buckets.create(f"{location}/{name}", prepared / name)
 
     return mock.patch.object(registry_bucket, "_upload", upload)
 
@@ -75,14 +75,14 @@ def _refusal_is_success() -> AbstractContextManager[Any]:
 def _unverified() -> AbstractContextManager[Any]:
     """Nothing is looked at again: neither what was uploaded, nor the version before it becomes champion."""
 
-    def compared(place: str, expected: dict[str, tuple[int, str]]) -> set[str]:
-        there = set(files_below(place))
+    def compared(location: str, expected: dict[str, tuple[int, str]]) -> set[str]:
+        there = set(files_below(location))
         return set(expected) if "saved_model.pb" in there else there
 
-    def read_version(place: str, number: int, champion: registry.Champion | None) -> registry.Version:
-        folder = registry.version_folder(place, number)
+    def read_version(location: str, number: int, champion: registry.Champion | None) -> registry.Version:
+        folder = registry.version_folder(location, number)
         with contextlib.suppress(Exception):
-            registry._fetched(place, number)
+            registry._fetched(location, number)
         return registry.Version(
             number=number,
             model=models.Description.read(folder),
@@ -98,8 +98,8 @@ def _unverified() -> AbstractContextManager[Any]:
 def _no_claim() -> AbstractContextManager[Any]:
     """A version's number is one more than the highest that is listed."""
 
-    def claimed(place: str, claim: bytes, taken: int, removed: Collection[int]) -> int:
-        return max([0, *registry_bucket.committed(place)]) + 1
+    def claimed(location: str, claim: bytes, taken: int, removed: Collection[int]) -> int:
+        return max([0, *registry_bucket.committed(location)]) + 1
 
     return mock.patch.object(registry_bucket, "_claimed", claimed)
 

@@ -13,7 +13,8 @@ import numpy as np
 
 from components.core.artifacts import checkpoints, training_log
 from components.core.errors import StageError
-from components.core.storage import atomic_files, buckets, location
+from components.core.storage import atomic_files, buckets
+from components.core.storage import location as location_module
 from components.core.storage.location import Location
 from components.train import uploads
 from tests.fakes.gcs.server import FAULTS
@@ -41,11 +42,11 @@ def commits(folder: Path) -> Counts:
     atomic_files.write_file(source / "sub/two", b"2")
     atomic_files.write_json(source / MANIFEST, {"three": 3})
 
-    def commit(place: Location) -> None:
-        with place.new_folder(MANIFEST) as new:
+    def commit(location: Location) -> None:
+        with location.new_folder(MANIFEST) as new:
             shutil.copytree(source, new, dirs_exist_ok=True)
 
-    return _everywhere(folder, lambda place: None, commit)
+    return _everywhere(folder, lambda location: None, commit)
 
 
 def trainings(folder: Path, kinds: Collection[str] = FAULTS) -> Counts:
@@ -56,27 +57,27 @@ def trainings(folder: Path, kinds: Collection[str] = FAULTS) -> Counts:
     for step in (2, 3):
         train_to(step, later)
 
-    def send(source: Path, place: Location) -> None:
-        shutil.rmtree(place, ignore_errors=True)
-        shutil.copytree(source, place)
-        uploads.send_all(place, KEEP)
+    def send(source: Path, location: Location) -> None:
+        shutil.rmtree(location, ignore_errors=True)
+        shutil.copytree(source, location)
+        uploads.send_all(location, KEEP)
 
     return _everywhere(folder, functools.partial(send, begun), functools.partial(send, later), kinds)
 
 
-def train_to(step: int, place: Path, weight: float = 0.5) -> Path:
+def train_to(step: int, location: Path, weight: float = 0.5) -> Path:
     """What a training does at a step: a row of the log, a sample, a checkpoint, retention."""
-    (place / "samples").mkdir(parents=True, exist_ok=True)
-    training_log.append(place / training_log.METRICS, {"step": step})
-    (place / "samples" / f"step-{step:010d}.png").write_bytes(b"picture of %d" % step)
-    save(step, place, weight)
-    checkpoints.keep(place, functools.partial(checkpoints.kept, count=KEEP))
-    return place
+    (location / "samples").mkdir(parents=True, exist_ok=True)
+    training_log.append(location / training_log.METRICS, {"step": step})
+    (location / "samples" / f"step-{step:010d}.png").write_bytes(b"picture of %d" % step)
+    save(step, location, weight)
+    checkpoints.keep(location, functools.partial(checkpoints.kept, count=KEEP))
+    return location
 
 
-def save(step: int, place: Path, weight: float) -> None:
+def save(step: int, location: Path, weight: float) -> None:
     """Writes a checkpoint of three weights."""
-    checkpoints.save(place, artifacts.checkpoint(step), {"weight": np.full(3, weight * step)})
+    checkpoints.save(location, artifacts.checkpoint(step), {"weight": np.full(3, weight * step)})
 
 
 def _everywhere(
@@ -87,16 +88,16 @@ def _everywhere(
 ) -> Counts:
     """Transfers to a place of its own for each fault, as a request that stalled may be acted upon late."""
     counts = Counts()
-    with quick_server(folder, **_TIMES) as server, mock.patch.object(location, "_AT_ONCE", 1):
+    with quick_server(folder, **_TIMES) as server, mock.patch.object(location_module, "_AT_ONCE", 1):
         server.create_bucket(BUCKET)
 
         def result(name: str, kind: str = "", at: int = 0) -> tuple[dict[str, bytes], int]:
-            place = Location.of(f"{buckets.SCHEME}{BUCKET}/{name}")
-            before(place)
+            location = Location.of(f"{buckets.SCHEME}{BUCKET}/{name}")
+            before(location)
             requests = len(server.requests)
             if kind:
                 server.inject(kind, at=at, seconds=_STALL_SECONDS)
-            transfer(place)
+            transfer(location)
             held = server.objects[BUCKET]
             found = {each.removeprefix(name): held[each].content for each in held if each.startswith(f"{name}/")}
             return found, len(server.requests) - requests

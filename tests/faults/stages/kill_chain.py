@@ -26,13 +26,13 @@ def end_trainings(training: Stage, trials: int, chance: random.Random, folder: P
     """End trainings as Kubeflow does, and run each again to its end; None where no process namespace can be made."""
     counts, reference = Counts(), Reference(folder, training)
     while counts.fired < trials:
-        place = reference.place()
+        location = reference.location()
         seconds = chance.uniform(0, reference.seconds)
-        code = forks.wait(forks.start(lambda: _pod(training.into(place), reference.log, seconds), _NOWHERE))  # noqa: B023
+        code = forks.wait(forks.start(lambda: _pod(training.into(location), reference.log, seconds), _NOWHERE))  # noqa: B023
         if code == _NO_NAMESPACE:
             return None
-        training.into(place).run(reference.log)
-        counts.add(code == _ENDED_SO, reference.problem(place))
+        training.into(location).run(reference.log)
+        counts.add(code == _ENDED_SO, reference.problem(location))
     return counts
 
 

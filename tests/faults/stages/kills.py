@@ -44,9 +44,9 @@ class Stage:
     name: str
     settings: dict[str, Any]
 
-    def into(self, place: Path) -> "Stage":
+    def into(self, location: Path) -> "Stage":
         """Return the same with another place for its result."""
-        given = {name: str(value).replace(OUTPUT, str(place)) for name, value in self.settings.items()}
+        given = {name: str(value).replace(OUTPUT, str(location)) for name, value in self.settings.items()}
         return dataclasses.replace(self, settings=given)
 
     def start(self, log: Path, before: Callable[[], None] = lambda: None) -> int:
@@ -77,23 +77,23 @@ class Reference:
         self._wanted = content(folder / "reference")
         self._trials = 0
 
-    def place(self) -> Path:
+    def location(self) -> Path:
         """Return a place for the next trial."""
         self._trials += 1
         assert self._trials < 1000, "stages end before their fault happens"
         return self._folder / str(self._trials)
 
-    def problem(self, place: Path) -> str:
+    def problem(self, location: Path) -> str:
         """Return what is otherwise at the end of a trial; empty if nothing."""
-        wrong = differences(content(place), self._wanted)
-        return f"{place}: other bytes in {wrong}" if wrong else ""
+        wrong = differences(content(location), self._wanted)
+        return f"{location}: other bytes in {wrong}" if wrong else ""
 
 
-def content(place: Path) -> dict[str, bytes]:
+def content(location: Path) -> dict[str, bytes]:
     """What a training or an artifact consists of, by path, but for how fast it was made."""
     found = {}
-    for path in sorted(place.rglob("*")):
-        name = path.relative_to(place).as_posix()
+    for path in sorted(location.rglob("*")):
+        name = path.relative_to(location).as_posix()
         if path.is_file() and not name.startswith("tensorboard/"):
             found[name] = _without_speed(path) if name.endswith("metrics.jsonl") else path.read_bytes()
     return found
@@ -109,9 +109,9 @@ def differences(found: dict[str, bytes], wanted: dict[str, bytes]) -> list[str]:
     return sorted(name for name in found.keys() | wanted.keys() if found.get(name) != wanted.get(name))
 
 
-def _moment(name: str, place: Path, log: Path, seconds: float) -> Callable[[], bool]:
+def _moment(name: str, location: Path, log: Path, seconds: float) -> Callable[[], bool]:
     """Return what says whether an attempt has come to a moment; "any time" is so many seconds from now on."""
-    before = checkpoints.steps(place)
+    before = checkpoints.steps(location)
     compiled_long: list[Callable[[], bool]] = []
 
     def compiling() -> bool:
@@ -122,9 +122,9 @@ def _moment(name: str, place: Path, log: Path, seconds: float) -> Callable[[], b
     return {
         "any time": forks.passed(seconds),
         "compiling": compiling,
-        "saving": lambda: any(place.glob(".tmp-step-*")),
-        "sampling": lambda: any((place / "samples").glob(".tmp-step-*")),
-        "after a checkpoint": lambda: len(set(checkpoints.steps(place)) - set(before)) > 1,
+        "saving": lambda: any(location.glob(".tmp-step-*")),
+        "sampling": lambda: any((location / "samples").glob(".tmp-step-*")),
+        "after a checkpoint": lambda: len(set(checkpoints.steps(location)) - set(before)) > 1,
     }[name]
 
 
@@ -133,17 +133,17 @@ def kill_training(kills: int, chance: random.Random, training: Stage, folder: Pa
     counts = {name: Counts() for name in (*MOMENTS, "trainings ended")}
     reference = Reference(folder, training)
     while (left := kills - sum(counts[moment].fired for moment in MOMENTS)) > 0:
-        place = reference.place()
+        location = reference.location()
         for _ in range(min(left, _KILLS_OF_A_TRAINING)):
             moment = chance.choice(MOMENTS)
-            before = max(checkpoints.steps(place), default=0)
-            due = _moment(moment, place, reference.log, chance.uniform(0, reference.seconds))
-            killed, problem = _killed(training.into(place), reference.log, due)
-            counts[moment].add(killed, problem or _lack_of_progress(place, before))
+            before = max(checkpoints.steps(location), default=0)
+            due = _moment(moment, location, reference.log, chance.uniform(0, reference.seconds))
+            killed, problem = _killed(training.into(location), reference.log, due)
+            counts[moment].add(killed, problem or _lack_of_progress(location, before))
             if not killed:
                 break
-        training.into(place).run(reference.log)
-        counts["trainings ended"].add(True, reference.problem(place))
+        training.into(location).run(reference.log)
+        counts["trainings ended"].add(True, reference.problem(location))
     return counts
 
 
@@ -153,12 +153,12 @@ def _killed(stage: Stage, log: Path, due: Callable[[], bool]) -> tuple[bool, str
     return code == -signal.SIGKILL, "" if code in (0, -signal.SIGKILL) else f"it ended with {code}: {log.read_text()}"
 
 
-def _lack_of_progress(place: Path, before: int) -> str:
+def _lack_of_progress(location: Path, before: int) -> str:
     """What is wrong if an attempt lived two intervals of checkpoints and left none."""
-    rows = place / "metrics.jsonl"
+    rows = location / "metrics.jsonl"
     lines = rows.read_text().splitlines(keepends=True) if rows.exists() else []
     steps = [json.loads(line)["step"] for line in lines if line.endswith("\n")]
-    reached, kept = max(steps, default=0), max(checkpoints.steps(place), default=0)
+    reached, kept = max(steps, default=0), max(checkpoints.steps(location), default=0)
     if reached >= before + 2 * TRAINING["checkpoint_every"] and kept <= before:
         return f"it came from step {before} to {reached} and the newest checkpoint is that of step {kept}"
     return ""
@@ -168,11 +168,11 @@ def kill_stage(kills: int, chance: random.Random, stage: Stage, folder: Path) ->
     """Kill a stage at any time of its life until so many kills hit, each time run again until it is done."""
     counts, reference = Counts(), Reference(folder, stage)
     while counts.fired < kills:
-        place = reference.place()
+        location = reference.location()
         due = forks.passed(chance.uniform(0, reference.seconds))
-        killed, problem = _killed(stage.into(place), reference.log, due)
-        stage.into(place).run(reference.log)
-        counts.add(killed, problem or reference.problem(place))
+        killed, problem = _killed(stage.into(location), reference.log, due)
+        stage.into(location).run(reference.log)
+        counts.add(killed, problem or reference.problem(location))
     return counts
 
 

@@ -84,16 +84,16 @@ def _become_nobody() -> None:
     os.setuid(_NOBODY)
 
 
-def _publish(folder: Path, place: Path, before: Callable[[], None] = lambda: None) -> dict[str, Any]:
-    found = _ended(kills.publishing(folder, 2).into(place), before)
-    champion = registry.read_champion(place)
-    return {**found, "place": str(place), "champion": champion.version if champion else 0, **_left(place)}
+def _publish(folder: Path, location: Path, before: Callable[[], None] = lambda: None) -> dict[str, Any]:
+    found = _ended(kills.publishing(folder, 2).into(location), before)
+    champion = registry.read_champion(location)
+    return {**found, "place": str(location), "champion": champion.version if champion else 0, **_left(location)}
 
 
-def _preprocess(place: Path) -> dict[str, Any]:
-    settings = {"source": "digits", "height": 32, "width": 32, "dataset": place}
+def _preprocess(location: Path) -> dict[str, Any]:
+    settings = {"source": "digits", "height": 32, "width": 32, "dataset": location}
     found = _ended(Stage("preprocess", settings))
-    return {**found, "place": str(place), "made": place.exists(), **_left(place.parent)}
+    return {**found, "place": str(location), "made": location.exists(), **_left(location.parent)}
 
 
 def _fetch(folder: Path, mirrors: Path) -> dict[str, Any]:
@@ -131,15 +131,21 @@ def trainings(folder: Path) -> dict[str, Any]:
     return found
 
 
-def _train(dataset: Path, place: Path) -> dict[str, Any]:
-    settings = {"dataset": dataset, "checkpoints": place, **TRAINING, "critic_steps": 2}
+def _train(dataset: Path, location: Path) -> dict[str, Any]:
+    settings = {"dataset": dataset, "checkpoints": location, **TRAINING, "critic_steps": 2}
     found = _ended(Stage("train", settings))
-    whole = [description.step for _, description in checkpoints.all_whole(place)]
-    return {**found, "place": str(place), "steps": checkpoints.steps(place), "whole": sorted(whole), **_left(place)}
+    whole = [description.step for _, description in checkpoints.all_whole(location)]
+    return {
+        **found,
+        "place": str(location),
+        "steps": checkpoints.steps(location),
+        "whole": sorted(whole),
+        **_left(location),
+    }
 
 
-def _left(place: Path) -> dict[str, Any]:
-    return {"left": [path.name for path in place.rglob(".tmp-*")]}
+def _left(location: Path) -> dict[str, Any]:
+    return {"left": [path.name for path in location.rglob(".tmp-*")]}
 
 
 def _ended(stage: Stage, before: Callable[[], None] = lambda: None) -> dict[str, Any]:

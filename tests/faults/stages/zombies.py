@@ -25,15 +25,15 @@ def wake_late(trials: int, chance: random.Random, folder: Path, stage: Stage, *l
     # Who wakes after a later version became champion may say so.
     allowed = {errors.OK, errors.SUPERSEDED} if later else {errors.OK}
     while counts.fired < trials:
-        place = reference.place()
-        zombie = stage.into(place).start(log)
+        location = reference.location()
+        zombie = stage.into(location).start(log)
         code = forks.wait_until(zombie, forks.passed(chance.uniform(0, reference.seconds)))
         asleep = stopped = code is None
         if stopped:
             os.kill(zombie, signal.SIGSTOP)
         said, codes = "", [] if code is None else [code]
         for beside in (stage, *later):
-            process = beside.into(place).start(reference.log)
+            process = beside.into(location).start(reference.log)
             code = forks.wait_until(process, lambda: "waiting for it" in reference.log.read_text())
             if code is None:
                 asleep = False
@@ -43,8 +43,8 @@ def wake_late(trials: int, chance: random.Random, folder: Path, stage: Stage, *l
             said += reference.log.read_text()
         if asleep:
             codes.append(_woken(zombie))
-        wrong = "" if {*codes} <= allowed else f"{place}: ended with {codes}: {log.read_text()}{said}"
-        counts.add(asleep or (stopped and not later), wrong or reference.problem(place))
+        wrong = "" if {*codes} <= allowed else f"{location}: ended with {codes}: {log.read_text()}{said}"
+        counts.add(asleep or (stopped and not later), wrong or reference.problem(location))
     return counts
 
 

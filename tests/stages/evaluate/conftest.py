@@ -54,8 +54,14 @@ def two_checkpoints(
 def run(dataset: str, embedding: Path) -> Run:
     """Evaluates a checkpoint without limits that matter, unless others are given."""
 
-    def run_with(checkpoint: Path, place: Path, **settings: Any) -> StageResult:
-        given = {"checkpoint": checkpoint, "evaluation": place, "dataset": dataset, "embedding": embedding, **settings}
+    def run_with(checkpoint: Path, location: Path, **settings: Any) -> StageResult:
+        given = {
+            "checkpoint": checkpoint,
+            "evaluation": location,
+            "dataset": dataset,
+            "embedding": embedding,
+            **settings,
+        }
         texts = {name: str(value) if isinstance(value, Path) else value for name, value in given.items()}
         return evaluate.run(EvaluateConfig(**{"sample_count": 2000, **NO_LIMITS, **texts}))
 

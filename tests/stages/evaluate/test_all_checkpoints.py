@@ -223,21 +223,21 @@ def best(
     return chosen(run, training / "step-0000000030", training.parent / "{key}")
 
 
-def chosen(run: Run, last: Path, place: Path) -> dict[str, Any]:
-    return run(last, place, sample_count=SAMPLES, export_checkpoint="best").parameters
+def chosen(run: Run, last: Path, location: Path) -> dict[str, Any]:
+    return run(last, location, sample_count=SAMPLES, export_checkpoint="best").parameters
 
 
 def test_the_best_is_judged_in_place_of_the_last(
     run: Run, scored: list[scores_table.Row], best: dict[str, Any], tmp_path: Path
 ) -> None:
     """What is said of it is what is said of it alone."""
-    middle, place = Path(best["judged_checkpoint_uri"]), Path(best["evaluation_uri"])
+    middle, location = Path(best["judged_checkpoint_uri"]), Path(best["evaluation_uri"])
     assert middle.name == "step-0000000020"
     assert scores_table.read(middle.parent) == scored
     assert "step 20" in best["summary"]
-    assert "step 20 is judged" in (place / evaluations.REPORT).read_text()
+    assert "step 20 is judged" in (location / evaluations.REPORT).read_text()
     digest = checkpoints.Description.of(middle).digest
-    assert best["judged_checkpoint_digest"] == evaluations.Description.of(place).checkpoint_digest == digest
+    assert best["judged_checkpoint_digest"] == evaluations.Description.of(location).checkpoint_digest == digest
 
     of_last, of_middle = (
         run(checkpoint, tmp_path / checkpoint.name, sample_count=SAMPLES)
@@ -245,7 +245,7 @@ def test_the_best_is_judged_in_place_of_the_last(
     )
     assert Path(str(of_middle.parameters["judged_checkpoint_uri"])) == middle
     assert of_middle.parameters["judged_checkpoint_digest"] == digest
-    found = json.loads((place / evaluations.METRICS).read_text())
+    found = json.loads((location / evaluations.METRICS).read_text())
     assert found["model"] == metrics(of_middle)["model"]
     assert found["model"]["fcd"] < metrics(of_last)["model"]["fcd"]
     assert [entry["distance"] for entry in found["choice"]["candidates"]] == [row.scores["fcd"] for row in scored]
@@ -255,16 +255,16 @@ def test_the_best_is_judged_in_place_of_the_last(
 def test_the_key_follows_the_checkpoints_that_there_were(run: Run, best: dict[str, Any], tmp_path: Path) -> None:
     training = tmp_path / "training"
     shutil.copytree(Path(best["judged_checkpoint_uri"]).parent, training)
-    last, place = training / "step-0000000030", Path(best["evaluation_uri"])
-    again = chosen(run, last, place.parent / "{key}")
+    last, location = training / "step-0000000030", Path(best["evaluation_uri"])
+    again = chosen(run, last, location.parent / "{key}")
     assert again == {**best, "judged_checkpoint_uri": str(training / "step-0000000020")}
     # Checkpoints after the one that was given do not count.
     with pytest.raises(ConfigError, match="candidates_digest"):
-        chosen(run, training / "step-0000000020", place)
+        chosen(run, training / "step-0000000020", location)
     shutil.rmtree(training / "step-0000000010")
     without = chosen(run, last, tmp_path / "{key}")
     assert without["judged_checkpoint_digest"] == best["judged_checkpoint_digest"]
-    assert Path(without["evaluation_uri"]).name != place.name
+    assert Path(without["evaluation_uri"]).name != location.name
 
 
 def test_no_distance_at_all_leaves_the_last_to_be_rejected(

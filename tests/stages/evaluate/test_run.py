@@ -60,9 +60,9 @@ def test_a_finished_evaluation_is_found_without_heavy_imports(
 ) -> None:
     for name in ("tensorflow", "scipy"):
         (tmp_path / f"{name}.py").write_text(f"raise SystemExit('{name} was imported')")
-    place = folder_of(first)
-    before = {path: path.stat().st_mtime_ns for path in place.rglob("*")}
-    given = {"checkpoint": two_checkpoints[0], "evaluation": place, "dataset": dataset, "embedding": embedding}
+    location = folder_of(first)
+    before = {path: path.stat().st_mtime_ns for path in location.rglob("*")}
+    given = {"checkpoint": two_checkpoints[0], "evaluation": location, "dataset": dataset, "embedding": embedding}
     flags = [f"--{name}={value}" for name, value in {"sample_count": 2000, **NO_LIMITS, **given}.items()]
     done = subprocess.run(
         [sys.executable, "-m", "components.evaluate", *flags],
@@ -73,9 +73,9 @@ def test_a_finished_evaluation_is_found_without_heavy_imports(
     )
     assert (done.returncode, first.reused) == (0, False), done.stderr
     assert f"evaluation_digest: {first.parameters['evaluation_digest']}" in done.stdout
-    assert {path: path.stat().st_mtime_ns for path in place.rglob("*")} == before
+    assert {path: path.stat().st_mtime_ns for path in location.rglob("*")} == before
     with pytest.raises(ConfigError, match=r"sample_count .*2000 .*150"):
-        run(two_checkpoints[0], place, sample_count=150)
+        run(two_checkpoints[0], location, sample_count=150)
 
 
 def test_the_first_good_model_is_promoted_with_every_number_in_place(
@@ -241,18 +241,18 @@ def test_a_champion_that_is_not_scored(
 def test_the_champion_of_a_registry_in_a_bucket(champions: Path, gcs: Server) -> None:
     """It is found as in a folder, damaged ones too; that the bucket is away is no reason to reject."""
     gcs.create_bucket("b")
-    place = "gs://b/runs/registry"
-    assert inputs.read_champion(place) == (evaluations.NO_CHAMPION, None)
+    location = "gs://b/runs/registry"
+    assert inputs.read_champion(location) == (evaluations.NO_CHAMPION, None)
     for path in champions.rglob("*"):
         if path.is_file():
-            buckets.create(f"{place}/{path.relative_to(champions).as_posix()}", path)
-    assert inputs.read_champion(place) == inputs.read_champion(str(champions))
+            buckets.create(f"{location}/{path.relative_to(champions).as_posix()}", path)
+    assert inputs.read_champion(location) == inputs.read_champion(str(champions))
     gcs.outage(True)
     with pytest.raises(TransientError):
-        inputs.read_champion(place)
+        inputs.read_champion(location)
     gcs.outage(False)
-    buckets.put(f"{place}/versions/1/saved_model.pb", b"another")
-    digest, champion = inputs.read_champion(place)
+    buckets.put(f"{location}/versions/1/saved_model.pb", b"another")
+    digest, champion = inputs.read_champion(location)
     assert champion is not None
     assert "the registry/versions/1" in champion.problem
     assert digest == "unreadable"

@@ -37,8 +37,8 @@ def wait_until(folder: Path, text: str, processes: list[programs.Program]) -> No
         time.sleep(0.02)
 
 
-def stage(dataset: Path, place: Path, **changes: object) -> list[str]:
-    settings = {"dataset": dataset, "checkpoints": place, "checkpoint_every": 1, **SMALL, **changes}
+def stage(dataset: Path, location: Path, **changes: object) -> list[str]:
+    settings = {"dataset": dataset, "checkpoints": location, "checkpoint_every": 1, **SMALL, **changes}
     return [sys.executable, "-m", "components.train", *(f"--{name}={value}" for name, value in settings.items())]
 
 
@@ -47,13 +47,13 @@ def stage(dataset: Path, place: Path, **changes: object) -> list[str]:
 def test_a_worker_that_is_killed_ends_the_other_with_try_again(
     tiny_dataset: Path, two_workers: Any, tmp_path: Path
 ) -> None:
-    place, killed = tmp_path / "together", tmp_path / "killed"
-    with two_workers(killed, stage(tiny_dataset, place, steps=10_000)) as processes:
+    location, killed = tmp_path / "together", tmp_path / "killed"
+    with two_workers(killed, stage(tiny_dataset, location, steps=10_000)) as processes:
         wait_until(killed, "step 7 of", processes)
         processes[1].send_signal(signal.SIGKILL)
     assert [process.returncode for process in processes] == [errors.TRANSIENT, -signal.SIGKILL], said(killed)
     assert "Traceback" not in said(killed)[0]
-    assert checkpoints.newest(place) is not None
+    assert checkpoints.newest(location) is not None
 
 
 @pytest.mark.long
@@ -61,18 +61,18 @@ def test_a_worker_that_is_killed_ends_the_other_with_try_again(
 def test_a_signal_to_one_worker_stops_both_and_they_end_as_one_process_does(
     tiny_dataset: Path, two_workers: Any, tmp_path: Path
 ) -> None:
-    place, stopped, finished = (tmp_path / name for name in ("together", "stopped", "finished"))
-    command = [sys.executable, "-c", WORKER_1_SIGNALED, *stage(tiny_dataset, place)[3:]]
+    location, stopped, finished = (tmp_path / name for name in ("together", "stopped", "finished"))
+    command = [sys.executable, "-c", WORKER_1_SIGNALED, *stage(tiny_dataset, location)[3:]]
     with two_workers(stopped, command) as processes:
         pass
     assert [process.returncode for process in processes] == [errors.TERMINATED] * 2, said(stopped)
     assert "planted: signal 15 at block 8" in said(stopped)[1]
-    kept = checkpoints.newest(place)
+    kept = checkpoints.newest(location)
     assert kept is not None
     assert 7 <= kept[1].step < 60
     assert all(f"stopped at step {kept[1].step} of 60" in text for text in said(stopped))
 
-    with two_workers(finished, stage(tiny_dataset, place)) as processes:
+    with two_workers(finished, stage(tiny_dataset, location)) as processes:
         alone = tmp_path / "alone"
         one = programs.run(stage(tiny_dataset, alone, accelerator="cpu", checkpoint_every=60))
     assert [process.returncode for process in processes] == [0, 0], said(finished)
@@ -85,13 +85,13 @@ def test_a_signal_to_one_worker_stops_both_and_they_end_as_one_process_does(
     outputs = [(finished / f"out{index}").read_text() for index in range(2)]
     assert outputs[0] == outputs[1] != ""
 
-    left, right = (checkpoints.load_state(checkpoints.step_folder(folder, 60)) for folder in (alone, place))
+    left, right = (checkpoints.load_state(checkpoints.step_folder(folder, 60)) for folder in (alone, location))
     assert left.keys() == right.keys()
     for name, expected in left.items():
         assert np.abs(expected - right[name]).max() <= 1e-4 * max(np.abs(expected).max(), 1e-3), name
-    steps = [json.loads(line)["step"] for line in (place / "metrics.jsonl").read_text().splitlines()]
+    steps = [json.loads(line)["step"] for line in (location / "metrics.jsonl").read_text().splitlines()]
     assert steps == [7, 14, 21, 28, 35, 42, 49, 56, 60]
-    assert len(list((place / "samples").iterdir())) == 2
+    assert len(list((location / "samples").iterdir())) == 2
 
 
 def test_a_malformed_tf_config_is_refused_before_anything_is_written(tiny_dataset: Path, tmp_path: Path) -> None:

@@ -47,12 +47,12 @@ def keep(wgan: WganStep, folder: Path, step: int) -> None:
 def leg(strategy: tf.distribute.Strategy, number: int, folder: str) -> None:
     """A leg of each training, from the checkpoint of the leg before to one of its own."""
     for name in CASES:
-        place, first = Path(folder, name), number * LEG_STEPS
+        location, first = Path(folder, name), number * LEG_STEPS
         wgan = make(strategy, name)
         if number:
-            wgan.restore(checkpoints.load_state(checkpoints.step_folder(place, first)))
+            wgan.restore(checkpoints.load_state(checkpoints.step_folder(location, first)))
         wgan.run_block(pixels(first, LEG_STEPS))
-        keep(wgan, place, first + LEG_STEPS)
+        keep(wgan, location, first + LEG_STEPS)
 
 
 def at_once(strategy: tf.distribute.Strategy, folder: str) -> None:

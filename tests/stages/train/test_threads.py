@@ -17,8 +17,8 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return threads.make_dataset(tmp_path_factory.mktemp("threads") / "dataset")
 
 
-def recorded(place: Path) -> int:
-    return int(checkpoints.Description.of(checkpoints.step_folder(place, threads.STEPS)).made_with["threads"])
+def recorded(location: Path) -> int:
+    return int(checkpoints.Description.of(checkpoints.step_folder(location, threads.STEPS)).made_with["threads"])
 
 
 @pytest.mark.slow

@@ -97,8 +97,8 @@ class Containers:
         until(lambda: self.execute("pool-of-machine-0", ask).strip() == "0", _SECONDS_TO_START)
         runner = f"--runner=PortableRunner --job_endpoint={host}:8099 --artifact_endpoint={host}:8098"
         workers = "--environment_type=EXTERNAL --environment_config=localhost:50000 --parallelism=2"
-        places = ("--source", "gs://b/source", "--dataset", "gs://b/dataset")
-        self.start(name, *places, *words, "--beam_options", f"{runner} {workers}")
+        locations = ("--source", "gs://b/source", "--dataset", "gs://b/dataset")
+        self.start(name, *locations, *words, "--beam_options", f"{runner} {workers}")
 
     def wait(self, name: str) -> int:
         """Wait for a container to end; return its exit code."""

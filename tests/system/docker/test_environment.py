@@ -69,17 +69,19 @@ def test_a_sealed_folder_is_the_same_whoever_made_it_and_when(tmp_path: Path) ->
             (folder / "link").symlink_to("module.py")
         finally:
             os.umask(before)
-        place = tmp_path / "app"
-        folder.rename(place)
-        subprocess.run([sys.executable, seal.__file__, str(place)], check=True, env=os.environ | {"PYTHONHASHSEED": ""})
-        entries = sorted(place.rglob("*"))
+        location = tmp_path / "app"
+        folder.rename(location)
+        subprocess.run(
+            [sys.executable, seal.__file__, str(location)], check=True, env=os.environ | {"PYTHONHASHSEED": ""}
+        )
+        entries = sorted(location.rglob("*"))
         states.append(
             [
                 (path.name, oct(path.lstat().st_mode), path.lstat().st_mtime, path.is_file() and path.read_bytes())
-                for path in (place, *entries)
+                for path in (location, *entries)
             ]
         )
-        place.rename(folder)
+        location.rename(folder)
     assert states[0] == states[1]
     assert any(name.endswith(".pyc") for name, *_ in states[0])
     assert {time for _, _, time, _ in states[0]} == {float(seal.EPOCH)}

@@ -130,9 +130,9 @@ def test_workers_that_share_nothing_but_a_bucket(
     assert len(made) == sum(name.startswith("dataset/") for name in held)
     assert made.pop("committed.json")
     expected = content(shared_folder / "expected")
-    of_place = "dataset.json"  # it names the source
+    manifest = "dataset.json"  # it names the source
     assert made.keys() == expected.keys()
-    assert {name for name in made if made[name] != expected[name]} == {of_place}
+    assert {name for name in made if made[name] != expected[name]} == {manifest}
 
 
 def test_buckets_dataflow_and_flink_can_be_reached_from_it(

@@ -20,9 +20,9 @@ STUBBORN = 'trap "" TERM; ' + STAGE.format(on_term="echo not yet")  # what it st
 
 
 def interrupted_pipeline(parts: Parts, script: str) -> Callable[[str], None]:
-    def pipeline(place: str) -> None:
-        first = parts.shell(script='printf 1 > "$2"', text=place)
-        work = parts.shell(script=f'[ ! -e "$1/allowed" ] || {{ printf 2 > "$2"; exit 0; }}; {script}', text=place)
+    def pipeline(location: str) -> None:
+        first = parts.shell(script='printf 1 > "$2"', text=location)
+        work = parts.shell(script=f'[ ! -e "$1/allowed" ] || {{ printf 2 > "$2"; exit 0; }}; {script}', text=location)
         work.after(first).set_retry(3)
         parts.shell(script='printf 3 > "$2"', text=work.output)
 
@@ -32,7 +32,7 @@ def interrupted_pipeline(parts: Parts, script: str) -> Callable[[str], None]:
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_interrupted_run_leaves_nothing_and_goes_on(desk: Desk, parts: Parts, signum: int, code: int) -> None:
     package = desk.compile(interrupted_pipeline(parts, OBEDIENT))
-    process = desk.start(package, "--place", str(desk.folder))
+    process = desk.start(package, "--location", str(desk.folder))
     wait_until((desk.folder / "pids").exists)
     process.send_signal(signum)
     output, _ = process.communicate(timeout=60)
@@ -42,7 +42,7 @@ def test_interrupted_run_leaves_nothing_and_goes_on(desk: Desk, parts: Parts, si
     assert not any(is_running(int(pid)) for pid in (desk.folder / "pids").read_text().split())
 
     (desk.folder / "allowed").touch()
-    found = desk.run(package, "--place", str(desk.folder))
+    found = desk.run(package, "--location", str(desk.folder))
     assert found.returncode == 0, found.stderr
     assert desk.states(2) == {"shell": "done", "shell-2": "done", "shell-3": "done"}
 
@@ -51,7 +51,7 @@ def test_signals_ignored_at_the_start_do_not_interrupt_and_sigterm_does(desk: De
     """As under nohup, in cron and behind a script's `&`."""
     package = desk.compile(interrupted_pipeline(parts, OBEDIENT))
     with ignoring(signal.SIGINT, signal.SIGHUP):
-        process = desk.start(package, "--place", str(desk.folder))
+        process = desk.start(package, "--location", str(desk.folder))
     wait_until((desk.folder / "pids").exists)
     for signum in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):  # handled in this order, even if all are pending
         process.send_signal(signum)
@@ -65,7 +65,7 @@ def test_signals_ignored_at_the_start_do_not_interrupt_and_sigterm_does(desk: De
 def test_signal_that_another_thread_takes_interrupts(desk: Desk, parts: Parts) -> None:
     """The main thread's wait goes on then, as it does if a signal arrives just before the wait."""
     package = desk.compile(interrupted_pipeline(parts, OBEDIENT))
-    process = desk.start(package, "--place", str(desk.folder))
+    process = desk.start(package, "--location", str(desk.folder))
     wait_until((desk.folder / "pids").exists)
     other = max(int(thread.name) for thread in Path(f"/proc/{process.pid}/task").iterdir())
     assert other != process.pid
@@ -76,7 +76,7 @@ def test_signal_that_another_thread_takes_interrupts(desk: Desk, parts: Parts) -
 
 def test_second_signal_kills_a_stage_that_does_not_end(desk: Desk, parts: Parts) -> None:
     package = desk.compile(interrupted_pipeline(parts, STUBBORN))
-    process = desk.start(package, "--place", str(desk.folder))
+    process = desk.start(package, "--location", str(desk.folder))
     wait_until((desk.folder / "pids").exists)
     process.send_signal(signal.SIGINT)
     desk.wait_for(process, "not yet", "shell-2")
@@ -87,10 +87,10 @@ def test_second_signal_kills_a_stage_that_does_not_end(desk: Desk, parts: Parts)
 
 
 def test_interrupted_wait_before_a_retry_ends_at_once(desk: Desk, parts: Parts) -> None:
-    def waiting(place: str) -> None:
-        parts.shell(script='touch "$1/failed"; exit 75', text=place).set_retry(5, backoff_duration="3600s")
+    def waiting(location: str) -> None:
+        parts.shell(script='touch "$1/failed"; exit 75', text=location).set_retry(5, backoff_duration="3600s")
 
-    process = desk.start(desk.compile(waiting), "--place", str(desk.folder))
+    process = desk.start(desk.compile(waiting), "--location", str(desk.folder))
     while "retry 1" not in (desk.folder / "stderr.txt").read_text():
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
@@ -101,7 +101,7 @@ def test_interrupted_wait_before_a_retry_ends_at_once(desk: Desk, parts: Parts) 
 
 def test_killed_runner_is_followed_by_a_run_that_goes_on(desk: Desk, parts: Parts) -> None:
     package = desk.compile(interrupted_pipeline(parts, OBEDIENT))
-    process = desk.start(package, "--place", str(desk.folder))
+    process = desk.start(package, "--location", str(desk.folder))
     wait_until((desk.folder / "pids").exists)
     stage, child = map(int, (desk.folder / "pids").read_text().split())
     assert is_running(stage)
@@ -110,4 +110,4 @@ def test_killed_runner_is_followed_by_a_run_that_goes_on(desk: Desk, parts: Part
     process.communicate(timeout=60)
     wait_until(lambda: not is_running(stage) and not is_running(child))
     (desk.folder / "allowed").touch()
-    assert desk.run(package, "--place", str(desk.folder)).returncode == 0
+    assert desk.run(package, "--location", str(desk.folder)).returncode == 0

@@ -109,8 +109,8 @@ def test_any_change_gives_the_dataset_made_from_scratch(tmp_path: Path, seed: in
             "beam_options": ("", "", "--direct_num_workers=2 --direct_running_mode=multi_threading", "")[generation],
             "seed": (0, 0, 0, 5)[generation],
         }
-        places: dict[str, str] = {"source_index": str(index)} if generation % 2 else {}
-        made = run(source, earlier / f"{generation}", previous_datasets=str(earlier), **places, **settings)
+        locations: dict[str, str] = {"source_index": str(index)} if generation % 2 else {}
+        made = run(source, earlier / f"{generation}", previous_datasets=str(earlier), **locations, **settings)
         run(source, tmp_path / f"scratch-{generation}", **settings)
         assert content(earlier / f"{generation}") == content(tmp_path / f"scratch-{generation}")
         known = [path for path in source.rglob("*.png") if path.read_bytes() in seen]
@@ -129,9 +129,9 @@ def test_what_is_known_is_not_read_and_what_was_decoded_is_not_decoded(
     opened, decoded = [], []
     open_regular, started = files._open_regular, pool._started
 
-    def noting_open(place: str) -> int:
-        opened.append(Path(place).name)
-        return open_regular(place)
+    def noting_open(location: str) -> int:
+        opened.append(Path(location).name)
+        return open_regular(location)
 
     def noting_started(contents: list[bytes], *words: Any) -> Any:
         decoded.extend(contents)

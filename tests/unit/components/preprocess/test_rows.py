@@ -19,7 +19,7 @@ from components.preprocess.decode import pixels
 from components.preprocess.formats import survey
 from components.preprocess.formats.survey import ImagesPart
 from components.preprocess.plan import Plan
-from components.preprocess.rows import Place, Quarantined
+from components.preprocess.rows import LocationLike, Quarantined
 from tests.inputs.sources import picture, plan
 
 SHAPE = ImageShape(8, 8, 3)
@@ -70,9 +70,9 @@ def by_rule(given: list[tuple[int, int]], decided: Plan) -> tuple[dict[str, list
     return {key: sorted(found) for key, found in expected.items()}, sorted(quarantined)
 
 
-def in_order(places: dict[str, list[Place]], folder: Path, kind: np.dtype = KIND) -> dict[str, list[Row]]:
+def in_order(locations: dict[str, list[LocationLike]], folder: Path, kind: np.dtype = KIND) -> dict[str, list[Row]]:
     found = {}
-    for key, some in places.items():
+    for key, some in locations.items():
         blocks = [*rows.blocks_in_order(some, Folder(folder), kind, at_once=3)]
         assert {len(block) for block in blocks[:-1]} <= {3}
         found[key] = [*as_tuples(np.concatenate(blocks))]
@@ -104,7 +104,7 @@ def test_every_image_comes_to_its_place_or_is_quarantined(
         patch.setattr(rows, "_RUN_BYTES", run_bytes)
         outcome = rows.make(parts, decided, Folder(folder), decoders)
     expected, quarantined = by_rule(pictures, decided)
-    assert in_order(outcome.places, folder) == expected
+    assert in_order(outcome.locations, folder) == expected
     assert sorted(outcome.quarantined) == quarantined
     assert outcome.quarantined_count == len(quarantined)
 
@@ -112,7 +112,7 @@ def test_every_image_comes_to_its_place_or_is_quarantined(
 def test_plain_pixels_become_rows_of_any_shape(tmp_path: Path) -> None:
     decided = of_files(stored=ImageShape(8, 8, 1), image=ImageShape(4, 6, 3))
     outcome = rows.make([survey.DIGITS], decided, Folder(tmp_path), decoders=1)
-    found = in_order(outcome.places, tmp_path, rows.row_type(decided.image))
+    found = in_order(outcome.locations, tmp_path, rows.row_type(decided.image))
     expected = [original for some in survey.read(survey.DIGITS) for original in some]
     images = {
         (original.label, pixels.from_pixels(original.content, ImageShape(8, 8, 1), decided.image, "fill"))
@@ -137,7 +137,7 @@ def test_no_more_is_kept_of_what_is_quarantined_than_is_shown(tmp_path: Path) ->
 
 def test_a_file_of_rows_that_is_cut_short(tmp_path: Path) -> None:
     outcome = rows.make(parts_of(tmp_path, [(0, 0)], True), of_files(), Folder(tmp_path), 1)
-    ((name, offset, size, checksum),) = next(iter(outcome.places.values()))
+    ((name, offset, size, checksum),) = next(iter(outcome.locations.values()))
     (tmp_path / name).write_bytes((tmp_path / name).read_bytes()[:-1])
     with pytest.raises(OSError, match="cut short"):
         next(rows.blocks_in_order([(name, offset, size, checksum)], Folder(tmp_path), KIND, 1))

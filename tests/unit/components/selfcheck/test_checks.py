@@ -56,7 +56,7 @@ def _plant(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def unsynchronized(*given: Any, synchronized: bool = True, **settings: Any) -> keras.Model:
         return build(*given, synchronized=False, **settings)
 
-    places: tuple[tuple[object, str, Any], ...] = (
+    locations: tuple[tuple[object, str, Any], ...] = (
         (context, "all_reduce", mean_instead_of_sum),
         (context, "all_reduce", reduced_twice),
         (step, "apply_update", by_local_batch),
@@ -64,7 +64,7 @@ def _plant(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
         (gan, "build_generator", unsynchronized),
     )
     if fault in FAULTS:
-        monkeypatch.setattr(*places[FAULTS.index(fault)])
+        monkeypatch.setattr(*locations[FAULTS.index(fault)])
 
 
 def _subject(strategy: tf.distribute.Strategy | None = None) -> checks.Subject:

@@ -53,8 +53,8 @@ def test_the_gradient_goes_back_to_the_pixel_that_was_moved() -> None:
     np.testing.assert_allclose((gradient * images).sum(axis=(1, 2, 3)), total, rtol=1e-9, atol=1e-9)
     for number in range(3):
         expected = np.zeros(images.shape[1:])
-        for place in np.ndindex(expected.shape):
+        for location in np.ndindex(expected.shape):
             unit = np.zeros_like(expected)
-            unit[place] = 1.0
-            expected[place] = (augmented(unit, numbers[number]) * weights[number]).sum()
+            unit[location] = 1.0
+            expected[location] = (augmented(unit, numbers[number]) * weights[number]).sum()
         np.testing.assert_allclose(gradient[number], expected)

@@ -137,8 +137,8 @@ def test_a_training_is_rolled_back_in_one_way_after_any_kill(tiny_dataset: Path,
     ]
     done = attempts.made(
         [
-            {"flags": attempts.flags(tiny_dataset, place, **{**SMALL, **more}), "plan": plan, "poison": bad}
-            for place, more, plan, bad in plans
+            {"flags": attempts.flags(tiny_dataset, location, **{**SMALL, **more}), "plan": plan, "poison": bad}
+            for location, more, plan, bad in plans
         ],
     )
     codes = [code for code, _ in done]
@@ -161,7 +161,7 @@ def test_a_training_is_rolled_back_in_one_way_after_any_kill(tiny_dataset: Path,
     assert warned[1][0]["signal"] == "rollback"
     assert re.findall(r"\d+", warned[1][0]["message"])[:2] == ["561", "200"]
     # What there was before the change is that of the training without a fault, and nothing after it.
-    rows, sound_rows = (attempts.left_by(place)["metrics"] for place in (whole, sound))
+    rows, sound_rows = (attempts.left_by(location)["metrics"] for location in (whole, sound))
     assert rows[:2] == sound_rows[:2]
     assert rows[2] != sound_rows[2]
     assert STATE not in checkpoints.load_state(checkpoints.step_folder(sound, 640))
@@ -170,13 +170,13 @@ def test_a_training_is_rolled_back_in_one_way_after_any_kill(tiny_dataset: Path,
 @pytest.mark.long
 def test_what_goes_bad_again_and_again_is_ended_with_term_and_step(tiny_dataset: Path, tmp_path: Path) -> None:
     """A real overflow: a penalty of about 1, times 1e38, has gradients whose squares no float32 holds."""
-    places, always = [tmp_path / name for name in ("overflow", "none", "again")], [[KERNEL, 250, 99]]
+    locations, always = [tmp_path / name for name in ("overflow", "none", "again")], [[KERNEL, 250, 99]]
     overflowing = {"penalty_weight": 1e38, "steps": 30, "checkpoint_every": 1}
     changes: list[dict[str, Any]] = [overflowing, {"rollbacks": 0}, {"rollbacks": 2}]
     (overflow, said), (none, said_at_once), (again, said_again) = attempts.made(
         [
-            {"flags": attempts.flags(tiny_dataset, place, **{**SMALL, **change}), "poison": poison}
-            for place, change, poison in zip(places, changes, ([], always, always), strict=True)
+            {"flags": attempts.flags(tiny_dataset, location, **{**SMALL, **change}), "poison": poison}
+            for location, change, poison in zip(locations, changes, ([], always, always), strict=True)
         ]
     )
     assert overflow == none == again == errors.DEFECT
@@ -190,6 +190,6 @@ def test_what_goes_bad_again_and_again_is_ended_with_term_and_step(tiny_dataset:
     assert checkpoints.steps(tmp_path / "none") == [100, 200]
     assert [f"to step {step}; " in said_again for step in (200, 0)] == [True, True]
     assert "251, after 2 rollbacks" in said_again.splitlines()[-1]
-    for place in ("none", "again"):
-        for folder, _ in checkpoints.all_whole(tmp_path / place):
+    for location in ("none", "again"):
+        for folder, _ in checkpoints.all_whole(tmp_path / location):
             assert checkpoints.not_finite(checkpoints.load_state(folder)) == []

@@ -11,7 +11,8 @@ import pytest
 
 from components.core.artifacts import checkpoints, training_log
 from components.core.errors import DataError, StageError, Superseded, TransientError
-from components.core.storage import buckets, location
+from components.core.storage import buckets
+from components.core.storage import location as location_module
 from components.core.storage.location import Location
 from components.train import uploads
 from components.train.uploads import Uploads
@@ -30,13 +31,13 @@ def bucket(gcs: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
     return gcs
 
 
-def train_to(step: int, weight: float = 0.5, place: Path | None = None) -> Path:
-    return transfers.train_to(step, place or Location.of(URI).path, weight)
+def train_to(step: int, weight: float = 0.5, location: Path | None = None) -> Path:
+    return transfers.train_to(step, location or Location.of(URI).path, weight)
 
 
-def make_folder(place: Path) -> Path:
-    place.mkdir(parents=True)
-    return place
+def make_folder(location: Path) -> Path:
+    location.mkdir(parents=True)
+    return location
 
 
 def forget() -> None:
@@ -55,7 +56,7 @@ def in_bucket() -> list[int]:
 def test_nothing_is_sent_of_a_folder_of_this_machine(bucket: Server, tmp_path: Path) -> None:
     sending = Uploads(Location.of(tmp_path))
     with sending.running():
-        train_to(1, place=tmp_path)
+        train_to(1, location=tmp_path)
         sending.saved(1, NEWEST)
     uploads.send_all(Location.of(tmp_path), KEEP)
     uploads.fetch(Location.of(tmp_path))
@@ -66,18 +67,18 @@ def test_another_machine_goes_on_where_this_one_stopped(bucket: Server) -> None:
     sending = Uploads(Location.of(URI))
     with sending.running():
         for step in (1, 2, 3):
-            place = train_to(step)
+            location = train_to(step)
             sending.saved(step, NEWEST)
     assert in_bucket() == [2, 3]
-    newest = checkpoints.newest(place)
-    log = (place / training_log.METRICS).read_bytes()
+    newest = checkpoints.newest(location)
+    log = (location / training_log.METRICS).read_bytes()
     forget()
     uploads.fetch(Location.of(URI))
-    assert checkpoints.newest(place) == newest
-    assert checkpoints.steps(place) == [3]
-    training_log.go_back(place, 3, checkpoints.step_folder(place, 3))
-    assert (place / training_log.METRICS).read_bytes() == log
-    assert training_log.fetch(checkpoints.step_folder(Location.of(URI), 3)) == checkpoints.step_folder(place, 3)
+    assert checkpoints.newest(location) == newest
+    assert checkpoints.steps(location) == [3]
+    training_log.go_back(location, 3, checkpoints.step_folder(location, 3))
+    assert (location / training_log.METRICS).read_bytes() == log
+    assert training_log.fetch(checkpoints.step_folder(Location.of(URI), 3)) == checkpoints.step_folder(location, 3)
     pictures = [name for name in content(bucket) if name.endswith(".png")]
     assert pictures == [f"training/samples/step-{step:010d}.png" for step in (1, 2, 3)]
 
@@ -118,9 +119,9 @@ def test_an_outage_that_lasts_to_the_end_is_reported_and_nothing_is_lost(bucket:
 
     def trained() -> None:
         with sending.running():
-            place = train_to(1)
+            location = train_to(1)
             sending.saved(1, NEWEST)
-            assert checkpoints.steps(place) == [1]
+            assert checkpoints.steps(location) == [1]
             bucket.outage(True)
             train_to(2)
             sending.saved(2, NEWEST)
@@ -128,16 +129,16 @@ def test_an_outage_that_lasts_to_the_end_is_reported_and_nothing_is_lost(bucket:
     with pytest.raises(TransientError, match="gs://b/training/"):
         trained()
     bucket.outage(False)
-    place = Location.of(URI).path
+    location = Location.of(URI).path
     uploads.fetch(Location.of(URI))
-    assert checkpoints.steps(place) == [1, 2]
+    assert checkpoints.steps(location) == [1, 2]
     uploads.send_all(Location.of(URI), KEEP)
     assert in_bucket() == [1, 2]
 
 
 def test_a_training_that_goes_back_takes_back_what_it_had_sent(bucket: Server) -> None:
     """A rollback: of later steps neither checkpoints nor rows of the first way stay."""
-    place = Location.of(URI).path
+    location = Location.of(URI).path
     sending = Uploads(Location.of(URI))
     with sending.running():
         for step in (1, 2, 3):
@@ -145,17 +146,17 @@ def test_a_training_that_goes_back_takes_back_what_it_had_sent(bucket: Server) -
             sending.saved(step, NEWEST)
         while 3 not in in_bucket():
             time.sleep(0.01)
-        shutil.rmtree(checkpoints.step_folder(place, 3))
-        training_log.go_back(place, 2, checkpoints.step_folder(place, 2))
+        shutil.rmtree(checkpoints.step_folder(location, 3))
+        training_log.go_back(location, 2, checkpoints.step_folder(location, 2))
         sending.went_back(2)
-        training_log.append(place / training_log.METRICS, {"step": 3, "again": True})
-        (place / "samples" / "step-0000000003.png").write_bytes(b"another")
-        transfers.save(3, place, 0.25)
+        training_log.append(location / training_log.METRICS, {"step": 3, "again": True})
+        (location / "samples" / "step-0000000003.png").write_bytes(b"another")
+        transfers.save(3, location, 0.25)
         sending.saved(3, NEWEST)
     found = content(bucket)
     forget()
     uploads.fetch(Location.of(URI))
-    again = checkpoints.step_folder(place, 3)
+    again = checkpoints.step_folder(location, 3)
     assert checkpoints.load_state(again)["weight"].tolist() == [0.75] * 3
     assert training_log.read(again / training_log.METRICS) == [{"step": 1}, {"step": 2}, {"step": 3, "again": True}]
     assert found["training/samples/step-0000000003.png"] == b"another"
@@ -192,12 +193,12 @@ def test_another_training_of_the_same_step_stands(bucket: Server) -> None:
 
 def test_the_same_checkpoint_with_a_log_of_another_speed_is_sent_already(bucket: Server) -> None:
     """A retry beside the zombie that it replaces, on the same hardware: the log of the first stays."""
-    place = train_to(1)
+    location = train_to(1)
     uploads.send_all(Location.of(URI), KEEP)
     before = content(bucket)
     forget()
-    training_log.append(make_folder(place) / training_log.METRICS, {"step": 1, "images_per_second": 2})
-    transfers.save(1, place, 0.5)
+    training_log.append(make_folder(location) / training_log.METRICS, {"step": 1, "images_per_second": 2})
+    transfers.save(1, location, 0.5)
     uploads.send_all(Location.of(URI), KEEP)
     assert content(bucket) == before
 
@@ -208,10 +209,10 @@ def test_of_an_earlier_version_the_log_beside_the_checkpoints_is_fetched(bucket:
     buckets.put(f"{URI}/{training_log.METRICS}", b'{"step": 1}\n{"step": 2}\n')
     forget()
     uploads.fetch(Location.of(URI))
-    place = Location.of(URI).path
-    assert training_log.fetch(checkpoints.step_folder(Location.of(URI), 1)) == place
-    training_log.go_back(place, 1, checkpoints.step_folder(place, 1))
-    assert training_log.read(place / training_log.METRICS) == [{"step": 1}]
+    location = Location.of(URI).path
+    assert training_log.fetch(checkpoints.step_folder(Location.of(URI), 1)) == location
+    training_log.go_back(location, 1, checkpoints.step_folder(location, 1))
+    assert training_log.read(location / training_log.METRICS) == [{"step": 1}]
 
 
 def test_a_superseded_training_stops_at_its_next_checkpoint(bucket: Server) -> None:
@@ -244,31 +245,31 @@ def test_a_damaged_newest_one_is_reported_and_the_one_before_used(
     else:
         stored = content(bucket)[name]
         buckets.put(f"gs://b/{name}", stored[:-1] + (b"" if damage == "cut" else b"?"))
-    place = Location.of(URI).path
+    location = Location.of(URI).path
     forget()
     uploads.fetch(Location.of(URI))
     assert "gs://b/training/step-0000000002" in caplog.text
-    assert checkpoints.steps(place)[0] == 1
-    found = checkpoints.newest(place)
+    assert checkpoints.steps(location)[0] == 1
+    found = checkpoints.newest(location)
     assert found is not None
     assert found[1].step == 1
 
 
 def test_another_machine_goes_back_to_what_the_bucket_has(bucket: Server) -> None:
     for step in (1, 2, 3, 4):
-        place = train_to(step)
+        location = train_to(step)
         uploads.send_all(Location.of(URI), 0)
     forget()
     uploads.fetch(Location.of(URI))
-    assert checkpoints.steps(place) == [4]
+    assert checkpoints.steps(location) == [4]
     uploads.fetch(Location.of(URI), 3)
-    assert checkpoints.steps(place) == [3, 4]
+    assert checkpoints.steps(location) == [3, 4]
     asked = len(bucket.requests)
     uploads.fetch(Location.of(URI), 3)
     assert {request.method for request in bucket.requests[asked:]} == {"GET"}
     assert not any("/step-0000000003/" in request.path for request in bucket.requests[asked:])
     uploads.fetch(Location.of(URI), 0)
-    assert checkpoints.steps(place) == [3, 4]
+    assert checkpoints.steps(location) == [3, 4]
 
 
 def test_never_a_silent_start_from_nothing(bucket: Server) -> None:
@@ -293,7 +294,7 @@ def test_every_fault_at_every_request_of_an_upload(tmp_path: Path) -> None:
 def test_death_at_every_request_of_an_upload(bucket: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """What another machine finds is a whole checkpoint with a log that reaches it; it sends the rest."""
     monkeypatch.setattr(buckets, "RETRY_SECONDS", 0.0)
-    monkeypatch.setattr(location, "_AT_ONCE", 1)
+    monkeypatch.setattr(location_module, "_AT_ONCE", 1)
     train_to(1)
     uploads.send_all(Location.of(URI), KEEP)
     begun, deaths = dict(bucket.objects["b"]), 0
@@ -302,9 +303,9 @@ def test_death_at_every_request_of_an_upload(bucket: Server, monkeypatch: pytest
             bucket.objects["b"].clear()
             bucket.objects["b"].update(begun)
             forget()
-            place = Location.of(URI).path
+            location = Location.of(URI).path
             uploads.fetch(Location.of(URI))
-            training_log.go_back(place, 1, checkpoints.step_folder(place, 1))
+            training_log.go_back(location, 1, checkpoints.step_folder(location, 1))
             train_to(2)
             seen = itertools.count()
 
@@ -321,7 +322,7 @@ def test_death_at_every_request_of_an_upload(bucket: Server, monkeypatch: pytest
             setattr(bucket, moment, None)
             forget()
             uploads.fetch(Location.of(URI))
-            found = checkpoints.newest(place)
+            found = checkpoints.newest(location)
             assert found is not None
             assert found[1].step == (2 if "training/step-0000000002/committed.json" in content(bucket) else 1)
             steps = range(1, found[1].step + 1)

@@ -133,8 +133,8 @@ def test_one_worker_may_not_begin_with_another_checkpoint_than_the_others(tiny_d
     """Its content is compared between workers; the place may differ."""
     manifest = datasets.Manifest.of(str(tiny_dataset))
     common = [
-        loop.common_settings(config_of(tiny_dataset, place, initial_checkpoint_digest=digest), manifest)
-        for place, digest in (("here", "a" * 64), ("there", "a" * 64), ("there", "b" * 64))
+        loop.common_settings(config_of(tiny_dataset, location, initial_checkpoint_digest=digest), manifest)
+        for location, digest in (("here", "a" * 64), ("there", "a" * 64), ("there", "b" * 64))
     ]
     assert common[0] == common[1] != common[2]
 
@@ -148,19 +148,19 @@ def test_the_folder_is_named_by_what_the_initial_checkpoint_holds_not_by_where_i
     del description["sha256"]
     (other / checkpoints.MANIFEST).write_text(json.dumps({**description, "step": 501}))
 
-    def place(folder: Path, **changes: Any) -> Location:
+    def location(folder: Path, **changes: Any) -> Location:
         config = config_of(tiny_dataset, folder, checkpoints="c/{key}", **changes)
         return run.location_of(
             dataclasses.replace(config, initial_checkpoint_digest=warm_start.digest(config)), "0" * 64
         )
 
-    named = place(champion)
+    named = location(champion)
     assert (
-        place(elsewhere)
-        == place(tmp_path, initial_checkpoint_digest=checkpoints.Description.of(champion).digest)
+        location(elsewhere)
+        == location(tmp_path, initial_checkpoint_digest=checkpoints.Description.of(champion).digest)
         == named
     )
-    assert place(other) != named
+    assert location(other) != named
     assert run.location_of(config_of(tiny_dataset, "", checkpoints="c/{key}"), "0" * 64) != named
 
 

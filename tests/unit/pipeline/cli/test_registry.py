@@ -26,7 +26,7 @@ HOSTILE = "bad\x1b[31m\nname"
 
 def publish_version(
     folder: Path,
-    place: Path,
+    location: Path,
     step: int,
     code: str = "",
     distance: str = "fcd",
@@ -60,7 +60,7 @@ def publish_version(
     origin = artifacts.origin(
         dataset, checkpoint, settings={"seed": 3}, made_with=lineage.made_with("embed", threads=4)
     )
-    champion = registry.read_champion(place)
+    champion = registry.read_champion(location)
     files = {"saved_model.pb": b"%d" % step}
     artifacts.write_model(folder / "model", origin, files, made_with=lineage.made_with("export"))
     numbers = artifacts.metrics(champion is not None, distance)
@@ -78,11 +78,13 @@ def publish_version(
         },
     )
 
-    publish.run(PublishConfig(model=str(folder / "model"), evaluation=str(folder / "evaluation"), registry=str(place)))
+    publish.run(
+        PublishConfig(model=str(folder / "model"), evaluation=str(folder / "evaluation"), registry=str(location))
+    )
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def location(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A registry with two versions, the second trained by other code than there is here."""
     folder = tmp_path_factory.mktemp("models")
     publish_version(folder / "1", folder / "registry", 300)
@@ -92,9 +94,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def own_place(place: Path, tmp_path: Path) -> Path:
+def own_registry(location: Path, tmp_path: Path) -> Path:
     """The same registry, to be damaged."""
-    return Path(shutil.copytree(place, tmp_path / "registry"))
+    return Path(shutil.copytree(location, tmp_path / "registry"))
 
 
 @pytest.fixture
@@ -121,18 +123,18 @@ def refused(wgan_models: Callable[..., Answer]) -> Callable[..., str]:
     return found
 
 
-def test_list_names_every_version_and_the_champion(place: Path, ask: Callable[..., str]) -> None:
-    rows = [line.split() for line in ask("list", "--registry", place).splitlines()]
-    digest = [models.Description.of(registry.version_folder(place, number)).digest[:12] for number in (1, 2)]
+def test_list_names_every_version_and_the_champion(location: Path, ask: Callable[..., str]) -> None:
+    rows = [line.split() for line in ask("list", "--registry", location).splitlines()]
+    digest = [models.Description.of(registry.version_folder(location, number)).digest[:12] for number in (1, 2)]
     assert rows[1] == ["1", "300", "8x8x1", "2.5", digest[0], "certified"]
     uncertified = ["uncertified:", "34", "test", "images,", "2,000", "needed"]
     assert rows[2] == ["2", "champion", "200", "8x8x1", "2.5", digest[1], *uncertified]
 
 
-def test_why_tells_where_a_version_came_from_and_whom_it_beat(place: Path, ask: Callable[..., str]) -> None:
-    text = ask("why", 2, "--registry", place)
+def test_why_tells_where_a_version_came_from_and_whom_it_beat(location: Path, ask: Callable[..., str]) -> None:
+    text = ask("why", 2, "--registry", location)
     facts = dict(line.split(maxsplit=1) for line in text.split("\n\n")[0].splitlines())
-    model = models.Description.of(registry.version_folder(place, 2))
+    model = models.Description.of(registry.version_folder(location, 2))
     assert facts["version"] == "2, the champion"
     assert facts["model"] == model.digest
     assert facts["checkpoint"] == "of 200 generator updates, of 300"
@@ -149,7 +151,7 @@ def test_why_tells_where_a_version_came_from_and_whom_it_beat(place: Path, ask: 
     )
     assert came_from["dataset"][1:3] == ["as", "here"]
     assert "\x1b" not in text
-    assert ask("why", 1, "--registry", place).startswith("version     1, not the champion\n")
+    assert ask("why", 1, "--registry", location).startswith("version     1, not the champion\n")
 
 
 @pytest.mark.parametrize("without", ["", "distance"])
@@ -167,10 +169,10 @@ def test_a_version_judged_in_a_custom_space_is_described_by_the_distance_there(
 
 
 def test_reproduce_prints_settings_that_are_no_defaults_and_the_digests_to_expect(
-    place: Path, ask: Callable[..., str]
+    location: Path, ask: Callable[..., str]
 ) -> None:
-    text = ask("reproduce", 1, "--registry", place, "--root", "a folder")
-    described = evaluations.Description.of(registry.evaluation_folder(registry.version_folder(place, 1)))
+    text = ask("reproduce", 1, "--registry", location, "--root", "a folder")
+    described = evaluations.Description.of(registry.evaluation_folder(registry.version_folder(location, 1)))
     words = shlex.split(text, comments=True)
     threads = [word for word in words if word.startswith("TF_NUM_INTRAOP_THREADS=")]
     assert threads == ["TF_NUM_INTRAOP_THREADS=3", "TF_NUM_INTRAOP_THREADS=4"]
@@ -204,12 +206,12 @@ def test_reproduce_prints_settings_that_are_no_defaults_and_the_digests_to_expec
     assert flags[3]["--seed"] == "3"
     assert flags[4]["--sample_count"] == "500"
     comments = [line for line in text.splitlines() if line.startswith("# ")]
-    assert f"# model_digest: {models.Description.of(registry.version_folder(place, 1)).digest}" in comments
+    assert f"# model_digest: {models.Description.of(registry.version_folder(location, 1)).digest}" in comments
     assert "WARNING" not in text
 
 
-def test_reproduce_warns_of_other_code_and_of_what_is_not_on_record(place: Path, ask: Callable[..., str]) -> None:
-    text = ask("reproduce", 2, "--registry", place)
+def test_reproduce_warns_of_other_code_and_of_what_is_not_on_record(location: Path, ask: Callable[..., str]) -> None:
+    text = ask("reproduce", 2, "--registry", location)
     (warning,) = (line for line in text.splitlines() if "WARNING" in line)
     assert "the code of train " in warning
     assert "c" * 64 in warning
@@ -232,16 +234,16 @@ def test_a_source_that_cannot_be_printed_faithfully_is_refused(
 def test_what_a_training_began_with_is_reported_and_must_be_there_to_reproduce_it(
     tmp_path: Path, ask: Callable[..., str]
 ) -> None:
-    place = tmp_path / "registry"
-    publish_version(tmp_path / "1", place, 100)
-    first = models.Description.of(registry.version_folder(place, 1)).checkpoint_digest
-    publish_version(tmp_path / "2", place, 200, initial=first)
-    publish_version(tmp_path / "3", place, 300, initial="e" * 64)  # what it began with was never published
-    assert "initial" not in ask("why", 1, "--registry", place) + ask("reproduce", 1, "--registry", place)
-    rows = [line.split() for line in ask("why", 2, "--registry", place).splitlines()]
+    location = tmp_path / "registry"
+    publish_version(tmp_path / "1", location, 100)
+    first = models.Description.of(registry.version_folder(location, 1)).checkpoint_digest
+    publish_version(tmp_path / "2", location, 200, initial=first)
+    publish_version(tmp_path / "3", location, 300, initial="e" * 64)  # what it began with was never published
+    assert "initial" not in ask("why", 1, "--registry", location) + ask("reproduce", 1, "--registry", location)
+    rows = [line.split() for line in ask("why", 2, "--registry", location).splitlines()]
     assert ["initial", "checkpoint", first] in rows
     for number, digest, known in ((2, first, True), (3, "e" * 64, False)):
-        text = ask("reproduce", number, "--registry", place)
+        text = ask("reproduce", number, "--registry", location)
         (logged,) = (line for line in text.splitlines() if line.startswith("# ") and "INITIAL_CHECKPOINT" in line)
         assert digest in logged
         assert ("`wgan registry reproduce 1`" in logged) == known
@@ -249,20 +251,20 @@ def test_what_a_training_began_with_is_reported_and_must_be_there_to_reproduce_i
         assert f"--initial_checkpoint_digest {digest}" in text
 
 
-def test_what_cannot_be_reported_is_an_error(own_place: Path, tmp_path: Path, refused: Callable[..., str]) -> None:
+def test_what_cannot_be_reported_is_an_error(own_registry: Path, tmp_path: Path, refused: Callable[..., str]) -> None:
     def complaint(*words: object) -> str:
-        return refused(*words, "--registry", own_place)
+        return refused(*words, "--registry", own_registry)
 
     (tmp_path / "empty").mkdir()
-    for place in ("nowhere", "empty"):
-        assert str(tmp_path / place) in refused("list", "--registry", tmp_path / place)
+    for location in ("nowhere", "empty"):
+        assert str(tmp_path / location) in refused("list", "--registry", tmp_path / location)
     for words in (("why", 7), ("reproduce", -1)):
         assert "1, 2" in complaint(*words)
     assert "'one'" in complaint("why", "one")
     assert "'who'" in complaint("who")
     assert complaint("why")
 
-    first = registry.version_folder(own_place, 1)
+    first = registry.version_folder(own_registry, 1)
     verdict = registry.evaluation_folder(first) / evaluations.MANIFEST
     value = artifacts.unsealed(verdict)
     atomic_files.write_json(verdict, {**value, "checkpoint_digest": "d" * 64})
@@ -277,7 +279,7 @@ def test_what_cannot_be_reported_is_an_error(own_place: Path, tmp_path: Path, re
     assert "KeyError('model')" in complaint("why", 1)
 
 
-def test_list_shows_what_is_damaged_and_fails(own_place: Path, wgan_models: Callable[..., Answer]) -> None:
-    (registry.version_folder(own_place, 1) / "saved_model.pb").write_bytes(b"")
-    found = wgan_models("list", "--registry", own_place)
+def test_list_shows_what_is_damaged_and_fails(own_registry: Path, wgan_models: Callable[..., Answer]) -> None:
+    (registry.version_folder(own_registry, 1) / "saved_model.pb").write_bytes(b"")
+    found = wgan_models("list", "--registry", own_registry)
     assert (found.code, found.out.splitlines()[1].split()) == (65, ["1", "damaged"])

@@ -12,7 +12,7 @@ class Killed(BaseException):
     """This process ends here."""
 
 
-class Place:
+class LocationLike:
     """Schedules in memory, which can kill whoever asks, or lose the answer, at any request."""
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ from pipeline.cluster.backend import Schedule
 from pipeline.cluster.submission import ClusterPackage, Submission
 from pipeline.package.package_origin import Origin
 from pipeline.package.reader import Package
-from tests.unit.pipeline.cluster.memory import Killed, Place
+from tests.unit.pipeline.cluster.memory import Killed, LocationLike
 
 NAMES = ("nightly", "weekly")
 _PACKAGE = ClusterPackage(
@@ -36,43 +36,43 @@ def schedule(name: str, hour: int = 9, enabled: bool = True) -> Schedule:
     )
 
 
-def run(place: Place, wanted: list[Schedule], prune: bool = False) -> list[str]:
+def run(location: LocationLike, wanted: list[Schedule], prune: bool = False) -> list[str]:
     lines: list[str] = []
-    apply.apply(place, wanted, prune, lines.append)
+    apply.apply(location, wanted, prune, lines.append)
     return lines
 
 
 @pytest.fixture
-def place() -> Place:
-    return Place()
+def location() -> LocationLike:
+    return LocationLike()
 
 
-def test_back_to_what_was_replaced_is_made_anew(place: Place) -> None:
+def test_back_to_what_was_replaced_is_made_anew(location: LocationLike) -> None:
     """What was paused while another ran in its place may start at once what it missed."""
-    run(place, [schedule("weekly")])
-    place.tick()
-    run(place, [schedule("weekly", 10)])
-    assert run(place, [schedule("weekly")])[0] == "weekly: replaced"
-    assert [(each.schedule_id, each.enabled) for each in place.held.values()] == [("id-1", False), ("id-3", True)]
+    run(location, [schedule("weekly")])
+    location.tick()
+    run(location, [schedule("weekly", 10)])
+    assert run(location, [schedule("weekly")])[0] == "weekly: replaced"
+    assert [(each.schedule_id, each.enabled) for each in location.held.values()] == [("id-1", False), ("id-3", True)]
 
 
-def test_two_of_one_name_become_one(place: Place) -> None:
+def test_two_of_one_name_become_one(location: LocationLike) -> None:
     for _ in range(2):
-        place.resume(place.create(schedule("weekly")))
-    assert place.enabled() == ["weekly", "weekly"]
-    run(place, [schedule("weekly")])
-    assert [each.schedule_id for each in place.held.values()] == ["id-1"]
-    assert place.enabled() == ["weekly"]
+        location.resume(location.create(schedule("weekly")))
+    assert location.enabled() == ["weekly", "weekly"]
+    run(location, [schedule("weekly")])
+    assert [each.schedule_id for each in location.held.values()] == ["id-1"]
+    assert location.enabled() == ["weekly"]
 
 
-def test_what_cannot_be_replaced_goes_on(place: Place) -> None:
-    run(place, [schedule("weekly")])
+def test_what_cannot_be_replaced_goes_on(location: LocationLike) -> None:
+    run(location, [schedule("weekly")])
     # After the list and the pause.
-    place.fault = (place.requests + 3, False, TransientError)
+    location.fault = (location.requests + 3, False, TransientError)
     with pytest.raises(TransientError):
-        run(place, [schedule("weekly", 10)])
-    assert place.enabled() == ["weekly"]
-    assert [each.schedule_id for each in place.held.values()] == ["id-1"]
+        run(location, [schedule("weekly", 10)])
+    assert location.enabled() == ["weekly"]
+    assert [each.schedule_id for each in location.held.values()] == ["id-1"]
 
 
 _HOURS = st.dictionaries(st.sampled_from(NAMES), st.tuples(st.integers(1, 3), st.booleans()))
@@ -87,61 +87,61 @@ class Applying(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
-        self.place = Place()
+        self.location = LocationLike()
 
     @rule(drawn=_HOURS, prune=st.booleans())
     def apply_to_the_end(self, drawn: dict[str, tuple[int, bool]], prune: bool) -> None:
         wanted = wanted_of(drawn)
-        others = {each.schedule_id for each in self.place.held.values() if each.name not in drawn}
-        run(self.place, wanted, prune)
+        others = {each.schedule_id for each in self.location.held.values() if each.name not in drawn}
+        run(self.location, wanted, prune)
         self.is_as_wanted(wanted, prune, others)
-        self.place.writes = 0
-        run(self.place, wanted, prune)
-        assert self.place.writes == 0
+        self.location.writes = 0
+        run(self.location, wanted, prune)
+        assert self.location.writes == 0
 
     @rule(drawn=_HOURS, prune=st.booleans(), at=st.integers(1, 12), after=st.booleans(), is_kill=st.booleans())
     def apply_stopped(
         self, drawn: dict[str, tuple[int, bool]], prune: bool, at: int, after: bool, is_kill: bool
     ) -> None:
         wanted = wanted_of(drawn)
-        live_before = set(self.place.enabled())
-        self.place.fault = (self.place.requests + at, after, Killed if is_kill else TransientError)
+        live_before = set(self.location.enabled())
+        self.location.fault = (self.location.requests + at, after, Killed if is_kill else TransientError)
         stopped = False
         try:
-            run(self.place, wanted, prune)
+            run(self.location, wanted, prune)
         except (Killed, TransientError):
             stopped = True
-        self.place.fault = None
+        self.location.fault = None
         if stopped and not is_kill:
             # What was refused or lost leaves nothing without a schedule that starts runs, but for a lost resume.
-            lost = live_before & {each.name for each in wanted if each.enabled} - set(self.place.enabled())
+            lost = live_before & {each.name for each in wanted if each.enabled} - set(self.location.enabled())
             assert len(lost) <= 1
-        run(self.place, wanted, prune)
+        run(self.location, wanted, prune)
         self.is_as_wanted(wanted, prune, None)
 
     @rule()
     def tick(self) -> None:
-        self.place.tick()
+        self.location.tick()
 
     @rule()
     def runs_end(self) -> None:
-        self.place.end_runs()
+        self.location.end_runs()
 
     @rule(name=st.sampled_from(NAMES))
     def somebody_pauses(self, name: str) -> None:
-        for each in list(self.place.held.values()):
+        for each in list(self.location.held.values()):
             if each.name == name and each.enabled:
-                self.place.pause(each.schedule_id)
+                self.location.pause(each.schedule_id)
 
     def is_as_wanted(self, wanted: list[Schedule], prune: bool, others: set[str] | None) -> None:
         for each in wanted:
-            of_name = [live for live in self.place.held.values() if live.name == each.name]
+            of_name = [live for live in self.location.held.values() if live.name == each.name]
             kept = [live for live in of_name if live.digest == each.digest() and live.enabled == each.enabled]
             assert kept
             # What is there besides waits for its runs.
             assert all(not live.enabled and live.active_runs for live in of_name if live is not kept[0])
         names = {each.name for each in wanted}
-        left = [live for live in self.place.held.values() if live.name not in names]
+        left = [live for live in self.location.held.values() if live.name not in names]
         if prune:
             assert all(not live.enabled and live.active_runs for live in left)
         elif others is not None:
@@ -149,9 +149,9 @@ class Applying(RuleBasedStateMachine):
 
     @invariant()
     def no_harm(self) -> None:
-        enabled = self.place.enabled()
+        enabled = self.location.enabled()
         assert len(enabled) == len(set(enabled))
-        assert self.place.ended_at_work == []
+        assert self.location.ended_at_work == []
 
 
 TestApplying = Applying.TestCase

@@ -27,9 +27,9 @@ def retraining(source: str) -> None:
 
 def applied(world: World, wanted: list[Schedule]) -> list[Any]:
     """Applies to the end; what there is then, without ids."""
-    place = world.connected()
-    apply.apply(place, wanted, True, lambda line: None)
-    return sorted((each.name, each.enabled, each.digest, len(each.active_runs)) for each in place.live())
+    location = world.connected()
+    apply.apply(location, wanted, True, lambda line: None)
+    return sorted((each.name, each.enabled, each.digest, len(each.active_runs)) for each in location.live())
 
 
 def test_stopped_at_every_request_and_applied_again(world: World, tmp_path: Path) -> None:

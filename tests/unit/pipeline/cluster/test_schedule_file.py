@@ -233,10 +233,10 @@ _VALUES = st.recursive(
 def test_one_thing_changed_is_read_or_refused(packages: Path, data: st.DataObject) -> None:
     content = weekly()
     name = data.draw(st.sampled_from([*ScheduleSettings.model_fields, "parameters.steps", "parameters.source"]))
-    place = content["schedules"]["weekly"]
+    location = content["schedules"]["weekly"]
     if name.startswith("parameters."):
-        place, name = place["parameters"], name.partition(".")[2]
-    place[name] = data.draw(_VALUES)
+        location, name = location["parameters"], name.partition(".")[2]
+    location[name] = data.draw(_VALUES)
     path = packages / "schedules.yaml"
     path.write_text(yaml.safe_dump(content, allow_unicode=True), encoding="utf-8", errors="replace")
     problems: tuple[str, ...] = ()

@@ -83,8 +83,8 @@ class Stages:
     def _make(self, stage: str, given: dict[str, Any]) -> dict[str, str]:
         config = cli.build(stages.config_of(stage), given)
         parts = cache_key.key_parts(stage, config, self.world.code.get(stage, "0"))
-        place, uri, digest = MADE[stage]
-        folder = Path(cache_key.fill_key(getattr(config, place), parts))
+        location, uri, digest = MADE[stage]
+        folder = Path(cache_key.fill_key(getattr(config, location), parts))
         assert not folder.exists(), f"{stage} was started for what is there already"
         folder.mkdir(parents=True)
         return {uri: str(folder), digest: digests.digest_of({**parts, "code": ""})}
@@ -115,18 +115,18 @@ class Home:
 
     def plan(self, world: World) -> dict[str, tuple[str, str]]:
         self._scratch.mkdir(parents=True, exist_ok=True)
-        place = Stages(world, Path(tempfile.mkdtemp(dir=self._scratch)))
-        found = plan.plan(PIPELINE, self.values(world), self.root, place)  # type: ignore[arg-type]
+        location = Stages(world, Path(tempfile.mkdtemp(dir=self._scratch)))
+        found = plan.plan(PIPELINE, self.values(world), self.root, location)  # type: ignore[arg-type]
         return {row.task: (row.outcome, row.why) for row in found}
 
     def run(self, world: World) -> dict[str, str]:
         """The state of each stage."""
-        values, place = self.values(world), Stages(world, self.root)
+        values, location = self.values(world), Stages(world, self.root)
         history = History(self.root, b"", values)
-        run = Run(PIPELINE, values, self.root, history, place)  # type: ignore[arg-type]
+        run = Run(PIPELINE, values, self.root, history, location)  # type: ignore[arg-type]
         assert run.execute() == 0
         found = {task.name: progress.state for task, progress in run.progress.items()}
-        assert place.ran == {name for name, state in found.items() if state == DONE}
+        assert location.ran == {name for name, state in found.items() if state == DONE}
         return found
 
     def run_as_planned(self, world: World) -> dict[str, str]:

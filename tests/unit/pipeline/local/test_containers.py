@@ -70,11 +70,11 @@ def test_fifty_containers_that_fail_at_once_are_fifty_failures(engine: str, desk
     script = "echo last word; exit 3"
     found = reader.read(desk.compile(one_task(script)).read_bytes(), "the package")
     (task,) = found.tasks
-    place = containers.prepare(found, [], desk.folder, [], False)
+    location = containers.prepare(found, [], desk.folder, [], False)
     log = desk.folder / "log"
     with session(desk.root, Docker().program) as opened:
-        place.begin(opened)
-        codes = [place.run(Call(task, ["sh", "-c", script], desk.folder, log, "")) for _ in range(50)]
+        location.begin(opened)
+        codes = [location.run(Call(task, ["sh", "-c", script], desk.folder, log, "")) for _ in range(50)]
     assert codes == [3] * 50
     assert log.read_text() == "last word\n" * 50
 

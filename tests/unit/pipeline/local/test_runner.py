@@ -45,15 +45,15 @@ def test_if(desk: Desk, parts: Parts, value: str, ran: str) -> None:
 
 @pytest.mark.parametrize(("code", "state"), [(0, "SUCCEEDED"), (65, "FAILED")])
 def test_exit_handler_runs_either_way(desk: Desk, parts: Parts, code: int, state: str) -> None:
-    def handled(code: int, place: str) -> None:
-        with dsl.ExitHandler(parts.final(script='printf %s "$2" > "$1"', text=place), name="handled"):
+    def handled(code: int, location: str) -> None:
+        with dsl.ExitHandler(parts.final(script='printf %s "$2" > "$1"', text=location), name="handled"):
             work = parts.shell(script=f'printf x > "$2"; exit {code}')
             parts.shell(script='printf y > "$2"').after(work)
 
-    place = desk.folder / "status.json"
-    found = desk.run(desk.compile(handled), "--code", str(code), "--place", str(place))
+    location = desk.folder / "status.json"
+    found = desk.run(desk.compile(handled), "--code", str(code), "--location", str(location))
     assert found.returncode == code, found.stderr
-    status = json.loads(place.read_text())
+    status = json.loads(location.read_text())
     assert status["state"] == state
     assert desk.states()["final"] == "done"
     assert desk.states()["shell-2"] == ("done" if code == 0 else "not run")
@@ -89,14 +89,14 @@ def test_death_by_signal_is_reported(desk: Desk, parts: Parts, signal_name: str,
     [("75 0", 2, 0), ("75 1 0", 3, 0), ("75 75 75 0", 3, 75), ("64 0", 1, 64), ("65 0", 1, 65), ("70 0", 1, 70)],
 )
 def test_retries(desk: Desk, parts: Parts, codes: str, attempts: int, code: int) -> None:
-    def retried(place: str) -> None:
+    def retried(location: str) -> None:
         parts.shell(
             script="echo . >> $1/count; n=$(wc -l < $1/count); printf x > $2; exit $(cut -d' ' -f$n $1/codes)",
-            text=place,
+            text=location,
         ).set_retry(2, backoff_duration="0s")
 
     (desk.folder / "codes").write_text(codes)
-    found = desk.run(desk.compile(retried), "--place", str(desk.folder))
+    found = desk.run(desk.compile(retried), "--location", str(desk.folder))
     assert found.returncode == code, found.stderr
     assert len((desk.folder / "count").read_text().split()) == attempts
     assert desk.tasks()["shell"]["attempts"] == attempts
@@ -146,31 +146,31 @@ def test_jobs_run_side_by_side(desk: Desk, parts: Parts) -> None:
     # Each waits for the file that the other makes: one after the other they would never end.
     meet = 'touch "$1/{mine}"; until [ -e "$1/{other}" ]; do sleep 0.02; done; printf x > "$2"'
 
-    def meeting(place: str) -> None:
-        parts.shell(script=meet.format(mine="a", other="b"), text=place)
-        parts.shell(script=meet.format(mine="b", other="a"), text=place)
+    def meeting(location: str) -> None:
+        parts.shell(script=meet.format(mine="a", other="b"), text=location)
+        parts.shell(script=meet.format(mine="b", other="a"), text=location)
 
-    found = desk.run(desk.compile(meeting), "--place", str(desk.folder), "--jobs", "2")
+    found = desk.run(desk.compile(meeting), "--location", str(desk.folder), "--jobs", "2")
     assert found.returncode == 0, found.stderr
 
 
 def test_one_job_runs_one_after_the_other(desk: Desk, parts: Parts) -> None:
     alone = 'mkdir "$1" || exit 70; sleep 0.1; rmdir "$1"; printf x > "$2"'
 
-    def apart(place: str) -> None:
+    def apart(location: str) -> None:
         for _ in range(3):
-            parts.shell(script=alone, text=place)
+            parts.shell(script=alone, text=location)
 
-    assert desk.run(desk.compile(apart), "--place", str(desk.folder / "lock")).returncode == 0
+    assert desk.run(desk.compile(apart), "--location", str(desk.folder / "lock")).returncode == 0
 
 
 def test_two_runs_at_once_on_one_root_both_end_well(desk: Desk, parts: Parts) -> None:
-    def slow(place: str) -> None:
-        first = parts.shell(script='sleep 0.3; printf made > "$2"', text=place)
+    def slow(location: str) -> None:
+        first = parts.shell(script='sleep 0.3; printf made > "$2"', text=location)
         parts.shell(script='printf "%s again" "$1" > "$2"', text=first.output)
 
     package = desk.compile(slow)
-    started = [desk.start(package, "--place", "p") for _ in range(2)]
+    started = [desk.start(package, "--location", "p") for _ in range(2)]
     assert [process.wait(60) for process in started] == [0, 0]
     for process in started:
         assert process.stdout is not None
@@ -180,9 +180,9 @@ def test_two_runs_at_once_on_one_root_both_end_well(desk: Desk, parts: Parts) ->
 
 
 def test_nothing_that_a_stage_started_outlives_it(desk: Desk, parts: Parts) -> None:
-    def forgetful(place: str) -> None:
-        parts.shell(script='sleep 300 & echo $! > "$1"; printf x > "$2"', text=place)
+    def forgetful(location: str) -> None:
+        parts.shell(script='sleep 300 & echo $! > "$1"; printf x > "$2"', text=location)
 
-    place = desk.folder / "pid"
-    assert desk.run(desk.compile(forgetful), "--place", str(place)).returncode == 0
-    assert not is_running(int(place.read_text()))
+    location = desk.folder / "pid"
+    assert desk.run(desk.compile(forgetful), "--location", str(location)).returncode == 0
+    assert not is_running(int(location.read_text()))

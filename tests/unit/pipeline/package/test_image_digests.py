@@ -15,7 +15,7 @@ from pipeline.profiles import profiles
 from tests.unit.pipeline.conftest import wgan
 from tests.unit.pipeline.packages import PROFILES
 
-DIGESTS = {name: f"registry.test:5000/wgan/{name}@sha256:{str(place) * 64}" for place, name in enumerate(NAMES)}
+DIGESTS = {name: f"registry.test:5000/wgan/{name}@sha256:{str(location) * 64}" for location, name in enumerate(NAMES)}
 
 
 def written(folder: Path, images: Any = DIGESTS, version: str = VERSION, schema_version: int = 1) -> Path:

@@ -99,13 +99,13 @@ _VALUES = st.recursive(
 @st.composite
 def shipped_with_one_thing_changed(draw: st.DrawFn) -> Any:
     content = copy.deepcopy(SHIPPED)
-    place: Any = content
+    location: Any = content
     while True:
-        key = draw(st.sampled_from(sorted(place) if isinstance(place, dict) else range(len(place))))
-        if not isinstance(place[key], (dict, list)) or draw(st.booleans()):
+        key = draw(st.sampled_from(sorted(location) if isinstance(location, dict) else range(len(location))))
+        if not isinstance(location[key], (dict, list)) or draw(st.booleans()):
             break
-        place = place[key]
-    place[key] = draw(_VALUES)
+        location = location[key]
+    location[key] = draw(_VALUES)
     return content
 
 

@@ -37,14 +37,14 @@ def candidates(tmp_path_factory: pytest.TempPathFactory) -> list[Candidate]:
 @pytest.fixture(scope="module")
 def published(candidates: list[Candidate], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A registry of all but the last."""
-    place = tmp_path_factory.mktemp("published") / "registry"
+    location = tmp_path_factory.mktemp("published") / "registry"
     for each in candidates[:VERSIONS]:
-        each.publish(str(place))
-    return place
+        each.publish(str(location))
+    return location
 
 
 @pytest.fixture(params=["folder", "bucket"])
-def place(request: pytest.FixtureRequest, published: Path, tmp_path: Path, gcs: Server) -> str:
+def location(request: pytest.FixtureRequest, published: Path, tmp_path: Path, gcs: Server) -> str:
     """The registry, in a folder, or copied from there to a bucket; so it has no claims."""
     if request.param == "folder":
         return str(shutil.copytree(published, tmp_path / "registry"))
@@ -56,27 +56,27 @@ def place(request: pytest.FixtureRequest, published: Path, tmp_path: Path, gcs: 
 
 
 @pytest.fixture
-def ask(place: str, wgan_models: Ask) -> Ask:
+def ask(location: str, wgan_models: Ask) -> Ask:
     """`wgan registry ...` of this registry."""
-    return lambda *words: wgan_models(*words, "--registry", place)
+    return lambda *words: wgan_models(*words, "--registry", location)
 
 
-def write(place: str, name: str, content: bytes | None) -> None:
+def write(location: str, name: str, content: bytes | None) -> None:
     """Changes a file of the registry, or deletes it, past everything that looks after it."""
-    if not buckets.is_uri(place):
-        path = Path(place, name)
+    if not buckets.is_uri(location):
+        path = Path(location, name)
         path.unlink() if content is None else path.write_bytes(content)
         return
     if content is not None:
-        buckets.put(f"{place}/{name}", content)
+        buckets.put(f"{location}/{name}", content)
         return
-    stored = buckets.stat(f"{place}/{name}")
+    stored = buckets.stat(f"{location}/{name}")
     assert stored is not None
     buckets.delete(stored)
 
 
-def champion(place: str) -> registry.Champion:
-    found = registry.read_champion(place)
+def champion(location: str) -> registry.Champion:
+    found = registry.read_champion(location)
     assert found is not None
     return found
 
@@ -89,7 +89,7 @@ def test_list_why_and_reproduce(ask: Ask) -> None:
     assert "python -m components.train" in ask("reproduce", 2).out
 
 
-def test_verify_names_every_file_that_is_damaged_or_added(place: str, ask: Ask) -> None:
+def test_verify_names_every_file_that_is_damaged_or_added(location: str, ask: Ask) -> None:
     found = ask("verify")
     whole = [[str(number), "whole"] for number in range(1, VERSIONS)]
     assert (found.code, [line.split() for line in found.out.splitlines()[1:]]) == (
@@ -104,7 +104,7 @@ def test_verify_names_every_file_that_is_damaged_or_added(place: str, ask: Ask) 
         ("3/variables/more", b""),
         ("4/evaluation/verdict.json", b"{"),
     ):
-        write(place, f"versions/{name}", content)
+        write(location, f"versions/{name}", content)
     found = ask("verify")
     assert found.code == 65
     states = [line.split()[-1] for line in found.out.splitlines()[1:]]
@@ -118,84 +118,84 @@ def test_verify_names_every_file_that_is_damaged_or_added(place: str, ask: Ask) 
         assert all(file in logged for file in files.split(", "))
     assert "verdict.json" in found.logged
     assert [ask("verify", number).code for number in (1, 2, 7)] == [0, 65, 65]
-    write(place, "champion.json", b"{")
+    write(location, "champion.json", b"{")
     found = ask("verify")
     assert (found.code, len(found.out.splitlines())) == (65, VERSIONS + 1)
     assert "champion" in found.logged
 
 
 def test_verify_names_links(published: Path, tmp_path: Path) -> None:
-    place = shutil.copytree(published, tmp_path / "registry")
-    versions, elsewhere = place / "versions", tmp_path / "elsewhere"
+    location = shutil.copytree(published, tmp_path / "registry")
+    versions, elsewhere = location / "versions", tmp_path / "elsewhere"
     elsewhere.mkdir()
     for number, name in ((2, "."), (3, "saved_model.pb"), (4, "variables")):
         path = versions / str(number) / name
         moved = path.rename(elsewhere / str(number))
         path.symlink_to(moved)
-    found = [registry.damage(str(place), number, champion(str(place))) for number in (1, 2, 3, 4)]
+    found = [registry.damage(str(location), number, champion(str(location))) for number in (1, 2, 3, 4)]
     assert [len(each) for each in found] == [0, 1, 1, 1]
     assert all(name in problem for name, (problem,) in zip(("saved_model.pb", "variables"), found[2:], strict=True))
 
 
-def test_promote(place: str, ask: Ask) -> None:
+def test_promote(location: str, ask: Ask) -> None:
     assert ask("promote", 2) == (0, "version 2 is the champion\n", "")
-    found = champion(place)
+    found = champion(location)
     assert (found.version, found.revision, found.previous) == (2, 6, (1, 2, 3, 4, 5))
     assert ask("promote", 2).code == 0
-    assert champion(place) == found
+    assert champion(location) == found
     assert ask("promote", 9).code == 65
-    write(place, "versions/4/saved_model.pb", b"another")
+    write(location, "versions/4/saved_model.pb", b"another")
     assert "saved_model.pb" in ask("promote", 4)[2]
-    assert champion(place) == found
+    assert champion(location) == found
     assert ask("rollback")[0] == 0
-    assert champion(place).version == 5
+    assert champion(location).version == 5
 
 
-def test_a_version_whose_verdict_is_no_promotion_is_not_promoted(place: str, ask: Ask) -> None:
+def test_a_version_whose_verdict_is_no_promotion_is_not_promoted(location: str, ask: Ask) -> None:
     name = "versions/3/evaluation/verdict.json"
     value = evaluations.Description.read(
-        registry.version_location(place, 3).require(models.MANIFEST, "model").path / "evaluation"
+        registry.version_location(location, 3).require(models.MANIFEST, "model").path / "evaluation"
     )
-    write(place, name, json.dumps({**value.to_json(), "verdict": "HOLD"}).encode())
+    write(location, name, json.dumps({**value.to_json(), "verdict": "HOLD"}).encode())
     found = ask("promote", 3)
     assert (found.code, "HOLD" in found.logged) == (65, True)
 
 
-def test_rollback_and_what_published_it_does_not_undo_it(place: str, ask: Ask, candidates: list[Candidate]) -> None:
+def test_rollback_and_what_published_it_does_not_undo_it(location: str, ask: Ask, candidates: list[Candidate]) -> None:
     for number in (4, 3, 2, 1):
         code, logged, _ = ask("rollback")
         assert (code, re.findall(r"\d+", logged)) == (0, [f"{number}", f"{number + 1}"])
     assert ask("rollback").code == 65
-    found = champion(place)
+    found = champion(location)
     assert (found.version, found.revision, found.previous, found.rolled_back) == (1, 9, (), (2, 3, 4, 5))
-    again = candidates[1].publish(place)  # compared with version 1, which is champion again
+    again = candidates[1].publish(location)  # compared with version 1, which is champion again
     assert again.reused
     assert again.parameters["version"] == 2
-    assert champion(place) == found
+    assert champion(location) == found
 
 
-def test_gc_prints_and_only_with_yes_removes(place: str, ask: Ask, candidates: list[Candidate]) -> None:
+def test_gc_prints_and_only_with_yes_removes(location: str, ask: Ask, candidates: list[Candidate]) -> None:
     assert ask("rollback")[0] == 0  # to version 4; 3 was before it
     code, out, _ = ask("gc", "--keep", 1)
     assert code == 0
     assert [line.split()[0] for line in out.splitlines()[1:3]] == ["1", "2"]
-    assert registry.versions(place) == [1, 2, 3, 4, 5]
+    assert registry.versions(location) == [1, 2, 3, 4, 5]
     assert ask("gc", "--keep", 1, "--yes")[1].endswith("\nremoved: 2\n")
-    assert registry.versions(place) == [3, 4, 5]
-    found = champion(place)
+    assert registry.versions(location) == [3, 4, 5]
+    found = champion(location)
     assert (found.version, found.removed, found.revision) == (4, (1, 2), 7)
     assert ask("gc", "--keep", 1, "--yes") == (0, "nothing to remove\n", "")
-    assert champion(place) == found
+    assert champion(location) == found
     assert [ask(*words).code for words in (("promote", 1), ("rollback",), ("rollback",))] == [65, 0, 65]
     assert [line.split()[0] for line in ask("list")[1].splitlines()] == ["version", "3", "4", "5"]
     assert ask("promote", 5)[0] == 0
-    assert candidates[5].publish(place).parameters["version"] == 6  # no number is given twice
+    assert candidates[5].publish(location).parameters["version"] == 6  # no number is given twice
     assert ask("gc", "--keep", 0)[0] == 64
 
 
-def test_a_registry_without_a_champion(place: str, tmp_path: Path, gcs: Server, wgan_models: Ask) -> None:
-    empty = "gs://b/empty" if buckets.is_uri(place) else str(tmp_path / "empty")
-    if not buckets.is_uri(place):
+def test_a_registry_without_a_champion(location: str, tmp_path: Path, gcs: Server, wgan_models: Ask) -> None:
+    empty = "gs://b/empty" if buckets.is_uri(location) else str(tmp_path / "empty")
+    if not buckets.is_uri(location):
         Path(empty).mkdir()
     for words in (["gc"], ["rollback"], ["list"]):
         found = wgan_models(*words, "--registry", empty)
@@ -207,35 +207,35 @@ def test_a_registry_without_a_champion(place: str, tmp_path: Path, gcs: Server, 
 def test_of_two_changes_at_once_one_fails(candidates: list[Candidate], gcs: Server, wgan_models: Ask) -> None:
     """A rollback between what another command reads and what it writes; a removal and a promotion among them."""
     gcs.create_bucket("b")
-    place = "gs://b/registry"
+    location = "gs://b/registry"
     for each in candidates[:3]:
-        each.publish(place)
+        each.publish(location)
     for words in (["promote", "1"], ["rollback"], ["gc", "--keep", "1", "--yes"]):
 
         def meanwhile(request: Request) -> None:
             if request.method == "POST":
                 gcs.before = None
-                pointer = registry.read_pointer(place)
+                pointer = registry.read_pointer(location)
                 assert pointer.champion is not None
                 other = 5 - pointer.champion.version  # 2 and 3 in turn
                 registry.move_champion(
-                    place, pointer, registry.crowned(pointer.champion, registry.read_version(place, other, None))
+                    location, pointer, registry.crowned(pointer.champion, registry.read_version(location, other, None))
                 )
 
-        before = champion(place)
+        before = champion(location)
         gcs.before = meanwhile
-        assert wgan_models(*words, "--registry", place).code == 73
-        after = champion(place)
+        assert wgan_models(*words, "--registry", location).code == 73
+        after = champion(location)
         assert (after.revision, after.version, after.removed) == (before.revision + 1, 5 - before.version, ())
-        assert registry.versions(place) == [1, 2, 3]
+        assert registry.versions(location) == [1, 2, 3]
 
 
 @pytest.mark.usefixtures("no_retries")
 def test_an_unfinished_publication_is_removed_and_can_begin_anew(
-    place: str, ask: Ask, candidates: list[Candidate], gcs: Server
+    location: str, ask: Ask, candidates: list[Candidate], gcs: Server
 ) -> None:
     """Of a folder: what a killed process leaves. Of a bucket: a version that is claimed and uploaded in part."""
-    if buckets.is_uri(place):
+    if buckets.is_uri(location):
 
         def fail(request: Request) -> None:
             if request.method == "POST" and b"saved_model.pb" in request.body:
@@ -243,21 +243,21 @@ def test_an_unfinished_publication_is_removed_and_can_begin_anew(
 
         gcs.before = fail
         with pytest.raises(TransientError):
-            candidates[5].publish(place)
+            candidates[5].publish(location)
         gcs.before = None
         name = "6"
-        assert registry_bucket.begun(place)[-1] == 6
+        assert registry_bucket.begun(location)[-1] == 6
     else:
         name = ".tmp-6-abc"
-        Path(place, "versions", name).mkdir()
+        Path(location, "versions", name).mkdir()
     assert [line.split()[0] for line in ask("gc").out.splitlines()[1:3]] == ["1", "2"]
     assert ask("gc", "--keep", 5) == (0, "nothing to remove\n", "")
     assert ask("gc", "--uncommitted", "--keep", 5)[1].splitlines()[1].split() == [name, "never", "finished"]
     assert ask("gc", "--uncommitted", "--keep", 5, "--yes")[1].endswith("\nremoved: 1\n")
     assert ask("gc", "--uncommitted", "--keep", 5) == (0, "nothing to remove\n", "")
-    again = candidates[5].publish(place).parameters["version"]
-    assert again == (7 if buckets.is_uri(place) else 6)
-    assert champion(place).version == again
+    again = candidates[5].publish(location).parameters["version"]
+    assert again == (7 if buckets.is_uri(location) else 6)
+    assert champion(location).version == again
     assert ask("verify")[0] == 0
 
 
@@ -265,12 +265,12 @@ def test_what_is_removed_while_it_is_published_never_becomes_champion(
     candidates: list[Candidate], gcs: Server, wgan_models: Ask
 ) -> None:
     gcs.create_bucket("b")
-    place = "gs://b/registry"
+    location = "gs://b/registry"
 
     def exit_code(*words: str) -> int:
-        return wgan_models(*words, "--registry", place).code
+        return wgan_models(*words, "--registry", location).code
 
-    candidates[0].publish(place)
+    candidates[0].publish(location)
 
     def remove(request: Request) -> None:
         if request.method == "POST" and b"versions/2/MANIFEST.json" in request.body:
@@ -279,31 +279,31 @@ def test_what_is_removed_while_it_is_published_never_becomes_champion(
 
     gcs.before = remove
     with pytest.raises(Superseded, match="version 2"):
-        candidates[1].publish(place)
-    assert registry_bucket.begun(place) == [1, 2]  # it was committed without its files, and is no version
-    assert registry.versions(place, champion(place)) == [1]
+        candidates[1].publish(location)
+    assert registry_bucket.begun(location) == [1, 2]  # it was committed without its files, and is no version
+    assert registry.versions(location, champion(location)) == [1]
     assert exit_code("verify") == 0
-    assert candidates[1].publish(place).parameters["version"] == 3
+    assert candidates[1].publish(location).parameters["version"] == 3
     assert exit_code("gc", "--yes") == 0
-    assert registry_bucket.begun(place) == [1, 3]
+    assert registry_bucket.begun(location) == [1, 3]
 
 
-def test_a_removal_that_was_interrupted_is_finished(place: str, ask: Ask, gcs: Server) -> None:
-    if not buckets.is_uri(place):  # champion.json says that it is gone, and it is not
-        found = champion(place)
-        dataclasses.replace(found, revision=found.revision + 1, removed=(2,)).write(Path(place))
-        assert registry.versions(place, champion(place)) == [1, 3, 4, 5]
+def test_a_removal_that_was_interrupted_is_finished(location: str, ask: Ask, gcs: Server) -> None:
+    if not buckets.is_uri(location):  # champion.json says that it is gone, and it is not
+        found = champion(location)
+        dataclasses.replace(found, revision=found.revision + 1, removed=(2,)).write(Path(location))
+        assert registry.versions(location, champion(location)) == [1, 3, 4, 5]
         assert ask("gc", "--keep", 5)[1].splitlines()[1].split() == ["2", "removed", "before,", "not", "wholly"]
         assert ask("gc", "--keep", 5, "--yes")[0] == 0
-        assert registry.versions(place) == [1, 3, 4, 5]
+        assert registry.versions(location) == [1, 3, 4, 5]
         return
     gcs.deny("storage.objects.delete", "registry/versions/2/variables")
     code, _, logged = ask("gc", "--yes")
     assert (code, "storage.objects.delete" in logged) == (64, True)
-    assert registry.versions(place, registry.read_pointer(place).champion) == [3, 4, 5]
+    assert registry.versions(location, registry.read_pointer(location).champion) == [3, 4, 5]
     gcs.denied.clear()
     deleted = [request.path.split("%2F")[-2:] for request in gcs.requests if request.method == "DELETE"]
     assert deleted[0] == ["1", "MANIFEST.json"]
     assert deleted[1] == ["1", "saved_model.pb"]
     assert ask("gc", "--yes")[0] == 0
-    assert registry_bucket.begun(place) == [3, 4, 5]
+    assert registry_bucket.begun(location) == [3, 4, 5]

@@ -60,8 +60,8 @@ def test_a_checkpoint_that_cannot_be_removed_is_reported(
     for step in (1, 2):
         checkpoints.save(tmp_path, describe(step), STATE)
 
-    def broken(place: Path, target: Path) -> None:
-        raise OSError(errno.EIO, "Input/output error", str(place))
+    def broken(location: Path, target: Path) -> None:
+        raise OSError(errno.EIO, "Input/output error", str(location))
 
     with monkeypatch.context() as patched, caplog.at_level(logging.WARNING):
         patched.setattr(Path, "rename", broken)

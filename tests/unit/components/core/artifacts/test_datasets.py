@@ -44,13 +44,15 @@ def test_the_message_names_record_and_offset(dataset: Path, tmp_path: Path) -> N
     shard = datasets.Manifest.of(str(dataset)).splits["train"].shards[0]
     content = (dataset / shard.file).read_bytes()
     size = len(content) // 4
-    for place, logged in [
+    for location, logged in [
         (2 * size + 20, f"record 2 at byte {2 * size} "),
         (3 * size + 1, f"the length .* 3 at byte {3 * size} "),
         (size + 9, f"the length .* 1 at byte {size} "),
         (size - 1, "record 0 at byte 0 "),
     ]:
-        (tmp_path / shard.file).write_bytes(content[:place] + bytes([content[place] ^ 4]) + content[place + 1 :])
+        (tmp_path / shard.file).write_bytes(
+            content[:location] + bytes([content[location] ^ 4]) + content[location + 1 :]
+        )
         with pytest.raises(DataError, match=f"sha256 differs, {logged}"):
             dataset_reader.require_shard(tmp_path / shard.file, shard)
     (tmp_path / shard.file).write_bytes(content[: 2 * size + 30])

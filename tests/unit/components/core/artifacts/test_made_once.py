@@ -12,7 +12,7 @@ from tests.inputs import artifacts
 
 
 def test_it_is_made_if_it_is_not_there_and_found_if_it_is(tmp_path: Path) -> None:
-    place = Location.of(tmp_path / "model")
+    location = Location.of(tmp_path / "model")
     origin = artifacts.origin(artifacts.dataset(), {"step": 7, "classes": [], "dataset_digest": "d" * 64})
     made: list[models.Description] = []
 
@@ -20,9 +20,9 @@ def test_it_is_made_if_it_is_not_there_and_found_if_it_is(tmp_path: Path) -> Non
         made.append(artifacts.write_model(tmp_path / "model", origin, {"saved_model.pb": b"graph"}))
 
     identity = artifacts.write_model(tmp_path / "alike", origin, {"saved_model.pb": b"graph"}).identity
-    first, was_there = made_once(place, models.Description, identity, make)
+    first, was_there = made_once(location, models.Description, identity, make)
     assert (first, was_there) == (made[0], False)
-    assert made_once(place, models.Description, identity, make) == (first, True)
+    assert made_once(location, models.Description, identity, make) == (first, True)
     with pytest.raises(ConfigError, match="checkpoint_digest"):
-        made_once(place, models.Description, {"checkpoint_digest": "e" * 64}, make)
+        made_once(location, models.Description, {"checkpoint_digest": "e" * 64}, make)
     assert len(made) == 1

@@ -44,34 +44,34 @@ def made(folder: Path, step: int, digest: str, version: int) -> Candidate:
     return candidate(folder / f"{step}-{digest[:12]}-{version}", step, rival=(digest, version))
 
 
-def done(folder: Path, place: str, operation: Operation, rival: registry.Champion | None) -> str:
+def done(folder: Path, location: str, operation: Operation, rival: registry.Champion | None) -> str:
     """What comes of an operation: what it returns or the kind of its failure."""
     name, number = operation
     try:
         if name in ("publish", "late"):
             digest, version = (rival.model_digest, rival.version) if rival else ("none", 0)
-            result = made(folder, number, digest, version).publish(place)
+            result = made(folder, number, digest, version).publish(location)
             return str((result.parameters, result.reused))
         with contextlib.redirect_stdout(None):
             if name == "promote":
-                upkeep.promote(place, number)
+                upkeep.promote(location, number)
             elif name == "rollback":
-                upkeep.rollback(place)
+                upkeep.rollback(location)
             else:
-                upkeep.gc(place, number, uncommitted=False, yes=True)
+                upkeep.gc(location, number, uncommitted=False, yes=True)
         return "done"
     except TransientError:
         raise
     except StageError as error:
-        return f"{type(error).__name__}: {error}".replace(place, "PLACE")
+        return f"{type(error).__name__}: {error}".replace(location, "PLACE")
 
 
-def state(place: str) -> str:
+def state(location: str) -> str:
     """All that a reader finds."""
-    champion = registry.read_champion(place)
-    numbers = registry.versions(place, champion)
-    described = [models.Description.read(registry._fetched(place, number)).digest for number in numbers]
-    assert [registry.damage(place, number, champion) for number in numbers] == [[]] * len(numbers)
+    champion = registry.read_champion(location)
+    numbers = registry.versions(location, champion)
+    described = [models.Description.read(registry._fetched(location, number)).digest for number in numbers]
+    assert [registry.damage(location, number, champion) for number in numbers] == [[]] * len(numbers)
     return json.dumps([champion and dataclasses.asdict(champion), numbers, described], indent=1)
 
 

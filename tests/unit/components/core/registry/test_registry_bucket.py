@@ -39,8 +39,8 @@ def written(bench: Bench, since: int) -> list[str]:
 
 
 def test_a_version_is_claimed_then_uploaded_then_committed_then_named(bench: Bench) -> None:
-    place, since = bench.started(), len(bench.server.requests)
-    result = bench.second.publish(place)
+    location, since = bench.started(), len(bench.server.requests)
+    result = bench.second.publish(location)
     assert result.parameters["version"] == 2
     assert not result.reused
     names = written(bench, since)
@@ -59,36 +59,36 @@ def test_a_version_is_claimed_then_uploaded_then_committed_then_named(bench: Ben
             "evaluation/verdict.json",
         )
     }
-    champion = registry.read_champion(place)
+    champion = registry.read_champion(location)
     assert champion is not None
     assert (champion.version, champion.revision, champion.previous) == (2, 2, (1,))
     assert champion.model_digest == models.Description.of(bench.second.model).digest
-    whole = registry.read_version(place, 2, champion)
+    whole = registry.read_version(location, 2, champion)
     assert whole.evaluation.champion_version == 1
-    assert registry.versions(place) == [1, 2]
+    assert registry.versions(location) == [1, 2]
 
 
 def test_the_same_publication_again_writes_nothing(bench: Bench) -> None:
-    place = bench.started()
-    bench.second.publish(place)
+    location = bench.started()
+    bench.second.publish(location)
     since = len(bench.server.requests)
     for candidate_, version in ((bench.second, 2), (bench.first, 1)):
-        again = candidate_.publish(place)
+        again = candidate_.publish(location)
         assert again.reused
         assert again.parameters["version"] == version
         assert re.findall(r"\d+", str(again.parameters["summary"])) == [f"{version}", "2"]
     assert [request.method for request in bench.server.requests[since:] if request.method in WRITES] == []
-    assert bench.contents(place) == bench.published_second
+    assert bench.contents(location) == bench.published_second
 
 
 def test_models_and_evaluations_come_from_buckets_too(bench: Bench, tmp_path: Path) -> None:
-    place = bench.started()
-    root = place.removesuffix(f"/{NAME}")
+    location = bench.started()
+    root = location.removesuffix(f"/{NAME}")
     Location.of(f"{root}/model").commit(Path(bench.second.model), models.MANIFEST)
     Location.of(f"{root}/evaluation").commit(Path(bench.second.evaluation), evaluations.MANIFEST)
     elsewhere = publication.Candidate(f"{root}/model", f"{root}/evaluation", bench.second.digest)
-    assert elsewhere.publish(place).parameters["version"] == 2
-    assert bench.contents(place) == bench.published_second
+    assert elsewhere.publish(location).parameters["version"] == 2
+    assert bench.contents(location) == bench.published_second
 
 
 def test_every_kind_of_fault(bench: Bench) -> None:
@@ -131,37 +131,37 @@ def test_what_another_process_deletes_is_noticed_before_it_is_champion(bench: Be
 
 
 def test_the_loser_says_so_in_a_line(bench: Bench) -> None:
-    place = bench.started()
+    location = bench.started()
 
     def faster(request: Request) -> None:
         if request.method == "POST" and request.path.startswith("/upload"):
             bench.server.before = None
-            assert bench.third.publish(place).parameters["version"] == 2
+            assert bench.third.publish(location).parameters["version"] == 2
 
     bench.server.before = faster
     for kind in (Superseded, DataError):  # found while it publishes, and before
         with pytest.raises(kind, match=r"compared with version 1, .* version 2 "):
-            bench.second.publish(place)
-    assert registry.read_pointer(place).champion == registry.read_champion(place)
-    assert registry.versions(place) == [1, 2, 3]
+            bench.second.publish(location)
+    assert registry.read_pointer(location).champion == registry.read_champion(location)
+    assert registry.versions(location) == [1, 2, 3]
 
 
 def test_two_first_publications(bench: Bench, tmp_path: Path) -> None:
     """Both have claimed and uploaded, neither is champion: neither is taken for a champion that was lost."""
-    place = bench.fresh()
+    location = bench.fresh()
     other = candidate(tmp_path, 500)
     for each in (bench.first, other):
         bench.server.before = _refuse_champion
         with pytest.raises(TransientError):
-            each.publish(place)
+            each.publish(location)
         bench.server.before = None
-    assert registry.versions(place) == [1, 2]
-    assert registry.read_champion(place) is None
-    assert other.publish(place).parameters["version"] == 2
+    assert registry.versions(location) == [1, 2]
+    assert registry.read_champion(location) is None
+    assert other.publish(location).parameters["version"] == 2
     with pytest.raises(DataError, match=r"no champion, .* version 2"):
-        bench.first.publish(place)
-    del bench.server.objects[place.split("/")[2]][f"{NAME}/champion.json"]
-    assert registry.read_champion(place) is None
+        bench.first.publish(location)
+    del bench.server.objects[location.split("/")[2]][f"{NAME}/champion.json"]
+    assert registry.read_champion(location) is None
 
 
 def _refuse_champion(request: Request) -> None:
@@ -170,27 +170,27 @@ def _refuse_champion(request: Request) -> None:
 
 
 def test_a_champion_that_is_missing_is_never_taken_for_none(bench: Bench) -> None:
-    place = bench.started()
-    bench.second.publish(place)
-    objects = bench.server.objects[place.split("/")[2]]
+    location = bench.started()
+    bench.second.publish(location)
+    objects = bench.server.objects[location.split("/")[2]]
     pointer = objects.pop(f"{NAME}/champion.json")
-    with pytest.raises(DataError, match=f"^no champion at {place}: champion.json is missing$"):
-        registry.read_champion(place)
+    with pytest.raises(DataError, match=f"^no champion at {location}: champion.json is missing$"):
+        registry.read_champion(location)
     objects[f"{NAME}/champion.json"] = pointer
     del objects[f"{NAME}/versions/2/saved_model.pb"]
     with pytest.raises(DataError, match=r"is damaged: saved_model\.pb"):
-        registry.read_champion(place)
+        registry.read_champion(location)
 
 
 def test_what_may_not_be_written_is_reported(bench: Bench) -> None:
-    place = bench.started()
+    location = bench.started()
     bench.server.deny("storage.objects.create", f"{NAME}/versions/")
     with pytest.raises(ConfigError, match="permission is missing"):
-        bench.second.publish(place)
+        bench.second.publish(location)
     bench.server.denied.clear()
     bench.server.deny("storage.objects.delete", f"{NAME}/versions/")  # nothing of a version is ever replaced
     bench.server.deny("storage.objects.delete", f"{NAME}/claims/")
-    assert bench.second.publish(place).parameters["version"] == 2
+    assert bench.second.publish(location).parameters["version"] == 2
     bench.server.denied.clear()
 
 

@@ -96,7 +96,7 @@ def test_where_the_lock_holds_nobody_off_no_version_is_lost(
     prepared = Path(shutil.copytree(registry.version_folder(folder, 1), tmp_path / "prepared"))
     fill = functools.partial(shutil.copytree, made[1].model, dirs_exist_ok=True)
     with monkeypatch.context() as patched:
-        patched.setattr(registry, "versions", lambda place: [])
+        patched.setattr(registry, "versions", lambda location: [])
         assert registry.add(str(folder), fill, made[1].digest, None) == 2
     assert registry.versions(folder) == [1, 2]
     assert models.Description.of(registry.version_folder(folder, 1)) == models.Description.of(prepared)

@@ -162,17 +162,17 @@ def large_evaluation(
     return evaluated(checkpoint, dataset, make_embedding(root / "embedding", dataset), root / "evaluation", "")
 
 
-def evaluated(checkpoint: Path, dataset: str, embedding: Path, place: Path, champion: str) -> Path:
+def evaluated(checkpoint: Path, dataset: str, embedding: Path, location: Path, champion: str) -> Path:
     config = EvaluateConfig(
         checkpoint=str(checkpoint),
         dataset=dataset,
         embedding=str(embedding),
-        evaluation=str(place),
+        evaluation=str(location),
         registry=champion,
         sample_count=100,
     )
     evaluate.run(config)
-    return place
+    return location
 
 
 def write_log(training: Path, rows: int) -> None:

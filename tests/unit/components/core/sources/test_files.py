@@ -57,7 +57,7 @@ def test_hostile_names_are_listed_and_written_as_one_printable_line(
     assert all(name.isprintable() and name.startswith(("cats/", "dogs/")) for name in written)
     assert {r"cats/new\nline.png", r"cats/\x1b[31mred.png", r"cats/\xff\xfe.png"} <= set(written)
     for file in found.listing.files:
-        with open_file(file.place) as opened:
+        with open_file(file.location) as opened:
             assert opened.read()
     assert any(message.endswith(r": cats/\x80.txt") for message in caplog.messages)
     assert all(record.getMessage().isprintable() for record in caplog.records)
@@ -90,5 +90,5 @@ def test_a_file_that_has_grown_is_read_as_a_large_one(tmp_path: Path, monkeypatc
     monkeypatch.setattr(os, "read", noting)
     assert content_of(listed, 1 << 26) == content
     assert len(reads) < 10
-    assert sha256_of(listed.place, listed.bytes) == hashlib.sha256(content).hexdigest()
+    assert sha256_of(listed.location, listed.bytes) == hashlib.sha256(content).hexdigest()
     assert len(reads) < 20

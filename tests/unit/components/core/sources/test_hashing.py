@@ -46,17 +46,17 @@ def written(folder: Path, count: int) -> list[SourceFile]:
     folder.mkdir()
     found = []
     for number in range(count):
-        place = os.fsdecode(os.fsencode(folder / f"{number}") + (b"\xff\n" if number == 9 else b""))
-        with open(place, "wb") as file:
+        location = os.fsdecode(os.fsencode(folder / f"{number}") + (b"\xff\n" if number == 9 else b""))
+        with open(location, "wb") as file:
             file.write(b"%d" % number * number * 40)
-        found.append(SourceFile(f"{number}", place, number * 40))
+        found.append(SourceFile(f"{number}", location, number * 40))
     return found
 
 
 def expected(files: list[SourceFile]) -> list[Checksum]:
     found = []
     for file in files:
-        with open(file.place, "rb") as opened:
+        with open(file.location, "rb") as opened:
             found.append(Checksum(file.name, file.stamp, hashlib.sha256(opened.read()).hexdigest()))
     return found
 
@@ -86,7 +86,7 @@ def test_processes_that_are_killed_cost_time_alone(tmp_path: Path, started: list
 
 def test_a_file_that_is_gone_is_an_error_where_it_stood(tmp_path: Path) -> None:
     files = written(tmp_path / "files", 40)
-    Path(files[30].place).unlink()
+    Path(files[30].location).unlink()
     results = hashing.hashed(files)
     assert [next(results) for _ in range(30)] == expected(files[:30])
     with pytest.raises(DataError, match="30 is gone"):

@@ -91,7 +91,7 @@ def test_a_bucket_is_fingerprinted_by_its_listing_alone(photos: Server) -> None:
     assert found.fingerprint == digests.digest_of({"kind": sources.IMAGES, "files": files})
     assert found.summary == "3 images, 0.0 MB"
     assert not [request for request in photos.requests if "/o/" in request.path]  # none asked for by itself
-    assert [*sources.list_source("gs://photos/pets").files][1].place == "gs://photos/pets/dogs/2.JPG"
+    assert [*sources.list_source("gs://photos/pets").files][1].location == "gs://photos/pets/dogs/2.JPG"
     buckets.put("gs://photos/pets/dogs/2.JPG", b"another")
     assert sources.contents("gs://photos/pets").fingerprint != found.fingerprint
 
@@ -100,11 +100,11 @@ def test_hostile_names_of_objects_are_written_as_one_printable_line(photos: Serv
     buckets.put("gs://photos/pets/cats/\x1b[31m.png", b"x")
     file = [*sources.list_source("gs://photos/pets").files][1]
     assert file.name == r"cats/\x1b[31m.png"
-    with open_file(file.place, file.checksum) as opened:
+    with open_file(file.location, file.checksum) as opened:
         assert opened.read() == b"x"
-    buckets.put(file.place, b"y")
+    buckets.put(file.location, b"y")
     with pytest.raises(DataError, match=r"^gs://photos/pets/cats/\\x1b\[31m\.png changed"):
-        open_file(file.place, file.checksum)
+        open_file(file.location, file.checksum)
 
 
 def test_buckets_that_cannot_be_listed(photos: Server) -> None:
@@ -139,7 +139,7 @@ def test_a_glob_chooses_among_the_files_below_its_folder(pets: Path) -> None:
         assert [file.name for file in listing.files] == expected
         assert listing.labels == []
     (labels,) = sources.list_source(f"{pets}/**").labels
-    assert labels.place == str(pets / "labels.csv")
+    assert labels.location == str(pets / "labels.csv")
     named = pets / "[cats]"
     named.mkdir()
     (named / "5.png").write_bytes(b"")

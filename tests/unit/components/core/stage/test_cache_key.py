@@ -23,18 +23,18 @@ TEMPLATES = {
 @dataclass(frozen=True, kw_only=True)
 class Config:
     size: Annotated[int, Setting("Size.")] = 1
-    place: Annotated[str, Setting("Place.", in_key=False)] = "here"
+    location: Annotated[str, Setting("Place.", in_key=False)] = "here"
     of_digest: Annotated[str, Setting("Digest of an input.", digest=True)] = ""
 
 
-def place_of(module: str) -> str:
+def file_of(module: str) -> str:
     """Where a module lies in `components`."""
     path = COMPONENTS.joinpath(*module.split(".")[1:])
     found = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
     return found.relative_to(COMPONENTS).as_posix()
 
 
-def reachable_places() -> dict[str, set[str]]:
+def reachable_files() -> dict[str, set[str]]:
     """The files that each stage can reach, as grimp reads the imports."""
     graph = grimp.build_graph("components", cache_dir=None)
     found = {}
@@ -46,12 +46,12 @@ def reachable_places() -> dict[str, set[str]]:
         packages = {module.rpartition(".")[0] for module in modules} - {""}
         templates = {path.relative_to(COMPONENTS).as_posix() for path in (COMPONENTS / stage).glob("*.j2")}
         shared = {template for template, stages in TEMPLATES.items() if stage in stages}
-        found[stage] = {place_of(module) for module in modules | packages} | templates | shared
+        found[stage] = {file_of(module) for module in modules | packages} | templates | shared
     return found
 
 
 def test_a_stage_can_reach_what_grimp_says() -> None:
-    assert {stage: set(cache_key.source_files(stage)) for stage in STAGES} == reachable_places()
+    assert {stage: set(cache_key.source_files(stage)) for stage in STAGES} == reachable_files()
 
 
 def test_every_file_s_name_and_content_decide_the_digest(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,7 +67,7 @@ def test_a_key_follows_settings_inputs_and_code_but_no_place() -> None:
         return cache_key.key_of(cache_key.key_parts(stage, config, code, **{"of_digest": "a", **inputs}))
 
     usual = key()
-    assert usual == key(Config(place="there")) == key(Config(of_digest="b")) == key(other="")
+    assert usual == key(Config(location="there")) == key(Config(of_digest="b")) == key(other="")
     assert usual == key(code=cache_key.source_digest("train"))
     others = [
         key(Config(size=2)),

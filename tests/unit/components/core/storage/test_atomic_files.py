@@ -110,42 +110,42 @@ def test_what_a_living_process_is_filling_is_not_swept(tmp_path: Path) -> None:
     assert (tmp_path / "folder" / "done").read_bytes() == b"slow"
 
 
-def give_place_to_what_was_taken_away(place: Path) -> None:
-    with atomic_files.new_folder(place, "done") as folder:
+def give_place_to_what_was_taken_away(location: Path) -> None:
+    with atomic_files.new_folder(location, "done") as folder:
         (folder / "data").write_bytes(b"data")
         folder.rename(f"{folder}-dead")
         (folder / "done").write_bytes(b"")
 
 
 def test_what_was_swept_in_spite_of_its_lock_never_gets_its_place(tmp_path: Path) -> None:
-    place = tmp_path / "folder"
+    location = tmp_path / "folder"
     with pytest.raises(FileNotFoundError) as caught:
-        give_place_to_what_was_taken_away(place)
-    assert describe_os_error(caught.value) == f"No such file or directory: {place}"
-    assert not place.exists()
+        give_place_to_what_was_taken_away(location)
+    assert describe_os_error(caught.value) == f"No such file or directory: {location}"
+    assert not location.exists()
 
 
 def test_an_error_of_a_file_names_the_file(tmp_path: Path) -> None:
-    place = tmp_path / "file"
-    place.mkdir()
+    location = tmp_path / "file"
+    location.mkdir()
     with pytest.raises(OSError, match="Is a directory") as caught:
-        atomic_files.write_file(place, b"content")
-    assert caught.value.filename == str(place)
-    assert list(tmp_path.iterdir()) == [place]
+        atomic_files.write_file(location, b"content")
+    assert caught.value.filename == str(location)
+    assert list(tmp_path.iterdir()) == [location]
 
 
 def test_places_that_belong_to_something_else(tmp_path: Path) -> None:
-    place = tmp_path / "place"
-    atomic_files.require_own_place(place, "dataset", None, {"seed": 1})
-    place.mkdir()
-    (place / ".lock").touch()
-    atomic_files.require_own_place(place, "dataset", None, {"seed": 1})
-    atomic_files.require_own_place(place, "dataset", {"seed": 1}, {"seed": 1})
+    location = tmp_path / "place"
+    atomic_files.require_own_folder(location, "dataset", None, {"seed": 1})
+    location.mkdir()
+    (location / ".lock").touch()
+    atomic_files.require_own_folder(location, "dataset", None, {"seed": 1})
+    atomic_files.require_own_folder(location, "dataset", {"seed": 1}, {"seed": 1})
     with pytest.raises(ConfigError, match="seed was 1 there and is 2 now"):
-        atomic_files.require_own_place(place, "dataset", {"seed": 1}, {"seed": 2})
-    (place / "thesis.txt").touch()
-    with pytest.raises(ConfigError, match=f"^{place} .* than a dataset"):
-        atomic_files.require_own_place(place, "dataset", None, {"seed": 1})
+        atomic_files.require_own_folder(location, "dataset", {"seed": 1}, {"seed": 2})
+    (location / "thesis.txt").touch()
+    with pytest.raises(ConfigError, match=f"^{location} .* than a dataset"):
+        atomic_files.require_own_folder(location, "dataset", None, {"seed": 1})
 
 
 def test_only_one_process_holds_a_folder(tmp_path: Path) -> None:

@@ -116,23 +116,23 @@ def test_what_is_no_place(uri: str) -> None:
         buckets.split(uri)
 
 
-def script(place: str, path: Path) -> None:
+def script(location: str, path: Path) -> None:
     """Every function that travels, on small objects and one that is sent in pieces."""
     large = path / "large"
     if not large.exists():
         large.write_bytes(b"large" * (2 << 16))
-    buckets.create(f"{place}/one", b"one")
-    buckets.create(f"{place}/large", large)
-    buckets.put(f"{place}/note", b"note")
-    found = buckets.read(f"{place}/pointer")
+    buckets.create(f"{location}/one", b"one")
+    buckets.create(f"{location}/large", large)
+    buckets.put(f"{location}/note", b"note")
+    found = buckets.read(f"{location}/pointer")
     if found is None or found[0] == b"0":
-        buckets.replace(f"{place}/pointer", b"1", found[1].generation if found else 0)
-    buckets.download(f"{place}/large", path / "fetched")
+        buckets.replace(f"{location}/pointer", b"1", found[1].generation if found else 0)
+    buckets.download(f"{location}/large", path / "fetched")
     assert (path / "fetched").read_bytes() == large.read_bytes()
-    assert buckets.read_range(f"{place}/large", 2, 5, google_crc32c.value(b"rgela")) == b"rgela"
-    listed = [stored for stored in buckets.below(place) if stored.uri.endswith(("/one", "/large"))]
+    assert buckets.read_range(f"{location}/large", 2, 5, google_crc32c.value(b"rgela")) == b"rgela"
+    listed = [stored for stored in buckets.below(location) if stored.uri.endswith(("/one", "/large"))]
     assert [*map(buckets.content_of, listed)] == [large.read_bytes(), b"one"]
-    for stored in buckets.below(f"{place}/old"):
+    for stored in buckets.below(f"{location}/old"):
         buckets.delete(stored)
 
 
@@ -146,7 +146,9 @@ def test_every_fault_at_every_request(bucket: Server, tmp_path: Path, monkeypatc
         """What the script leaves at a place of its own, as a request that was stalled may be acted upon late."""
         script(f"gs://b/{name}", tmp_path)
         found = content(bucket)
-        return {place.removeprefix(f"{name}/"): found[place] for place in found if place.startswith(f"{name}/")}
+        return {
+            location.removeprefix(f"{name}/"): found[location] for location in found if location.startswith(f"{name}/")
+        }
 
     buckets.create("gs://b/clean/old/1", b"old")
     bucket.requests.clear()

@@ -30,9 +30,9 @@ def bucket(gcs: Server) -> Server:
     return gcs
 
 
-def make(place: str, text: str = "1") -> Path:
+def make(uri: str, text: str = "1") -> Path:
     """Make an artifact of two files and a description."""
-    location = Location.of(place)
+    location = Location.of(uri)
     with location.new_folder(MANIFEST) as folder:
         atomic_files.write_file(folder / "one", text.encode())
         atomic_files.write_file(folder / "sub/two", b"2")
@@ -197,15 +197,15 @@ def copied(count: int) -> Location:
 
 
 def test_only_the_wanted_files_are_downloaded(bucket: Server) -> None:
-    place = copied(5)
-    assert place.fetch(MANIFEST, {"1", "3"}.__contains__)
-    assert set(files(place.path)) == {"1", "3", MANIFEST}
-    assert place.fetch(MANIFEST)
+    location = copied(5)
+    assert location.fetch(MANIFEST, {"1", "3"}.__contains__)
+    assert set(files(location.path)) == {"1", "3", MANIFEST}
+    assert location.fetch(MANIFEST)
     assert sorted(downloads(bucket)) == sorted([MANIFEST, "0", "1", "2", "3", "4"])
 
 
 def test_an_interrupted_fetch_goes_on_with_what_is_missing(bucket: Server) -> None:
-    place = copied(9)
+    location = copied(9)
     bucket.requests.clear()
     stopped = threading.Event()
 
@@ -216,12 +216,12 @@ def test_an_interrupted_fetch_goes_on_with_what_is_missing(bucket: Server) -> No
 
     bucket.before = stop
     with pytest.raises(ConfigError, match="gs://b/x/3"):
-        place.fetch(MANIFEST)
+        location.fetch(MANIFEST)
     assert MANIFEST not in downloads(bucket)
-    (place.path / ".tmp-3-dead").write_bytes(b"of a process that was killed")
-    assert place.fetch(MANIFEST)
+    (location.path / ".tmp-3-dead").write_bytes(b"of a process that was killed")
+    assert location.fetch(MANIFEST)
     assert collections.Counter(downloads(bucket)) == collections.Counter([*map(str, range(9)), "3", MANIFEST])
-    assert set(files(place.path)) == {*map(str, range(9)), MANIFEST}
+    assert set(files(location.path)) == {*map(str, range(9)), MANIFEST}
 
 
 def test_no_transfer_begins_after_a_failure() -> None:
@@ -243,9 +243,9 @@ def test_no_transfer_begins_after_a_failure() -> None:
 
 def test_progress_is_logged(bucket: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr(location_module, "_SECONDS_BETWEEN_LINES", 0)
-    place = copied(9)
+    location = copied(9)
     caplog.set_level("INFO")
-    place.fetch(MANIFEST)
+    location.fetch(MANIFEST)
     lines = [record.getMessage() for record in caplog.records if record.name == location_module.__name__]
     assert lines[0] == "downloading gs://b/x: 9 files, 0.0 MB"
     assert len(lines) == 9  # one for each file but the last

@@ -14,8 +14,8 @@ def test_classes_are_those_of_the_largest_logits() -> None:
 
 def test_bins_find_what_lies_together_and_what_is_missing() -> None:
     random = np.random.default_rng(0)
-    places = np.array([[0.0, 0.0], [20.0, 0.0], [0.0, 20.0]])
-    real = np.concatenate([random.normal(size=(50, 2)) + place for place in places])
+    locations = np.array([[0.0, 0.0], [20.0, 0.0], [0.0, 20.0]])
+    real = np.concatenate([random.normal(size=(50, 2)) + location for location in locations])
     found = groups.fit_bins(real, seed=0)
     assert (found.kind, found.count) == ("bin", 3)
     members = found.of(real, None)

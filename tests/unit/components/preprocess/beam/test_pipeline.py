@@ -28,42 +28,42 @@ def test_small_parts_share_a_chunk_and_a_whole_file_is_one(tmp_path: Path, monke
 def test_work_that_is_done_again_makes_the_same_and_is_done_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (chunk,), rows_at, place = chunks_of_digits(tmp_path)
+    (chunk,), rows_at, location = chunks_of_digits(tmp_path)
     monkeypatch.setattr(rows, "_RUN_BYTES", 20_000)
-    made = pipeline.make_rows(chunk, DIGITS, rows_at, place, 1)
-    names = write_all(made, rows_at, place)
+    made = pipeline.make_rows(chunk, DIGITS, rows_at, location, 1)
+    names = write_all(made, rows_at, location)
     before = content(tmp_path)
     assert sorted(before) == sorted(names)
     next(tmp_path.glob("rows/parts-*.pickle")).unlink()  # whoever reads it again fails
-    assert pipeline.make_rows(chunk, DIGITS, rows_at, place, 1) == made
+    assert pipeline.make_rows(chunk, DIGITS, rows_at, location, 1) == made
     forget_facts(tmp_path)
-    write_all(made, rows_at, place)
+    write_all(made, rows_at, location)
     assert content(tmp_path) == before
     for path in tmp_path.joinpath("rows").glob("*.rows"):
         path.unlink()
-    assert write_all(made, rows_at, place) == names
+    assert write_all(made, rows_at, location) == names
     attempt.raise_failure(Folder(tmp_path))
 
 
 def test_two_workers_that_make_one_chunk_disturb_nobody(tmp_path: Path) -> None:
     """As when a runner takes one for dead that is not: the rows of both stay readable."""
-    (chunk,), rows_at, place = chunks_of_digits(tmp_path)
-    first = pipeline.make_rows(chunk, DIGITS, rows_at, place, 1)
+    (chunk,), rows_at, location = chunks_of_digits(tmp_path)
+    first = pipeline.make_rows(chunk, DIGITS, rows_at, location, 1)
     next(tmp_path.joinpath("rows").glob("*.index")).unlink()
-    second = pipeline.make_rows(chunk, DIGITS, rows_at, place, 1)
-    write_all(first, rows_at, place)
+    second = pipeline.make_rows(chunk, DIGITS, rows_at, location, 1)
+    write_all(first, rows_at, location)
     before = content(tmp_path)
     forget_facts(tmp_path)
-    write_all(second, rows_at, place)
+    write_all(second, rows_at, location)
     assert content(tmp_path) == before
 
 
 def test_after_a_failure_nothing_more_is_done(tmp_path: Path) -> None:
-    (chunk,), rows_at, place = chunks_of_digits(tmp_path)
+    (chunk,), rows_at, location = chunks_of_digits(tmp_path)
     part = ImagesPart(((SourceFile("gone.png", str(tmp_path / "gone.png"), 1), "train", 0),))
     (damaged,) = pipeline._write_chunks([part], Folder(tmp_path / "rows"))
-    assert pipeline.make_rows(damaged, plan(stored=None), rows_at, place, 1) == []
-    assert pipeline.make_rows(chunk, DIGITS, rows_at, place, 1) == []
+    assert pipeline.make_rows(damaged, plan(stored=None), rows_at, location, 1) == []
+    assert pipeline.make_rows(chunk, DIGITS, rows_at, location, 1) == []
     assert not list(tmp_path.glob("rows/*.index"))
     with pytest.raises(DataError, match=r"gone\.png"):
         attempt.raise_failure(Folder(tmp_path))

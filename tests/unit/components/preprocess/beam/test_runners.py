@@ -58,8 +58,8 @@ def test_only_the_service_that_the_stage_sends_to_is_asked(
 ) -> None:
     found = []
 
-    def connect(place: tuple[str, int], timeout: float) -> socket.socket:
-        found.append(place)
+    def connect(location: tuple[str, int], timeout: float) -> socket.socket:
+        found.append(location)
         return socket.socket()
 
     monkeypatch.setattr(socket, "create_connection", connect)

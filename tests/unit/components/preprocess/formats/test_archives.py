@@ -112,7 +112,7 @@ def test_members_keep_their_names_and_others_are_logged(
     file = stored(tmp_path / packer, PACKERS[packer]({**FILES, **more}))
     with caplog.at_level(logging.INFO):
         members, others = archives.list_members(file)
-        survey.survey(file.place)
+        survey.survey(file.location)
     assert [member.name for member in members] == list(FILES)
     assert [member.name for member in others] == ["notes.txt", "inner.zip"]
     assert [message.partition(": ")[2] for message in caplog.messages] == ["notes.txt, inner.zip"]

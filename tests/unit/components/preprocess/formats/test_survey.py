@@ -32,14 +32,14 @@ def files(folder: Path) -> None:
     shutil.make_archive(str(folder / "zip" / "photos"), "zip", folder / "labeled")
 
 
-@pytest.mark.parametrize("place", ["npz", "tfrecord", "zip", "labeled", "zip/photos.zip", "tfrecord/t*.tfrecord"])
-def test_a_format_in_a_bucket(gcs: Server, tmp_path: Path, place: str) -> None:
+@pytest.mark.parametrize("location", ["npz", "tfrecord", "zip", "labeled", "zip/photos.zip", "tfrecord/t*.tfrecord"])
+def test_a_format_in_a_bucket(gcs: Server, tmp_path: Path, location: str) -> None:
     files(tmp_path)
     gcs.create_bucket("photos")
     for path in tmp_path.rglob("*.*"):
         buckets.create(f"gs://photos/{path.relative_to(tmp_path)}", path)
-    there, images = held(f"gs://photos/{place}")
-    here, expected = held(str(tmp_path / place))
+    there, images = held(f"gs://photos/{location}")
+    here, expected = held(str(tmp_path / location))
     assert sorted(images) == sorted(expected)
     assert len(images) > 1
     assert (there.kind, there.counts, there.classes) == (here.kind, here.counts, here.classes)

@@ -33,11 +33,11 @@ def images(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return random.integers(0, 256, (count, 8, 8, 1), np.uint8), np.zeros(count, np.int32)
 
 
-def watch(wgan: WganStep, place: Path | None = None, held_out: int = 40) -> Monitor:
+def watch(wgan: WganStep, location: Path | None = None, held_out: int = 40) -> Monitor:
     """A watch on a generator whose images are as far apart as the real ones: both are noise."""
     for index, variable in enumerate(wgan.average.trainable_variables):
         variable.assign(np.random.default_rng(index).normal(size=variable.shape))
-    return Monitor(place, CONFIG, wgan, [], images(100, 0), images(held_out, 1))
+    return Monitor(location, CONFIG, wgan, [], images(100, 0), images(held_out, 1))
 
 
 def block(values: dict[str, float], steps: int = 10) -> dict[str, np.ndarray]:
@@ -49,8 +49,8 @@ def end(found: Monitor, step: int, values: dict[str, float]) -> list[limits.Find
     return found.end_window(step)
 
 
-def rows(place: Path) -> list[dict[str, Any]]:
-    return training_log.read(place / training_log.HEALTH)
+def rows(location: Path) -> list[dict[str, Any]]:
+    return training_log.read(location / training_log.HEALTH)
 
 
 def mean_distance(pictures: np.ndarray) -> float:

@@ -18,7 +18,7 @@ from pipeline.cluster.vertex.schedules import VertexSchedules
 from pipeline.profiles.profiles import Profile
 from tests.fakes.vertex.server import VertexServer
 
-PLACE: dict[str, Any] = {
+PROJECT: dict[str, Any] = {
     "project": "my-project-1",
     "location": "us-central1",
     "credentials": AnonymousCredentials(),
@@ -33,7 +33,7 @@ def of_the_sdk(wanted: Submission) -> aiplatform.PipelineJob:
         parameter_values=wanted.parameters,
         failure_policy="slow",
         encryption_spec_key_name=wanted.package.origin.encryption_key,
-        **PLACE,
+        **PROJECT,
     )
 
 
@@ -61,7 +61,7 @@ def test_a_schedule(wanted: Submission, profile: Profile, connection: VertexConn
     )
     vertex = VertexSchedules(connection)
     vertex.create(nightly)
-    theirs = aiplatform.PipelineJobSchedule(of_the_sdk(wanted), "nightly", **PLACE)
+    theirs = aiplatform.PipelineJobSchedule(of_the_sdk(wanted), "nightly", **PROJECT)
     # It knows no server without TLS.
     theirs.api_client = connection.schedules
     theirs.create(
