@@ -19,10 +19,10 @@ from components.core.storage import atomic_files
 from components.core.storage.location import Location
 from components.evaluate.config import EvaluateConfig
 from components.evaluate.inputs import Inputs, training_of, unreadable_champion
-from components.evaluate.judging import intervals
+from components.evaluate.judging import intervals, rule_labels
 from components.evaluate.judging.champion import Champion
 from components.evaluate.judging.verdict import Verdict, incomparable, judge
-from components.evaluate.report import contents, dataset_section, rule_labels, training_folder
+from components.evaluate.report import contents, dataset_section, training_folder
 from components.evaluate.scoring import candidates, scores
 from components.evaluate.scoring.candidates import Candidate
 

@@ -15,6 +15,7 @@ from components.core.artifacts.evaluations import FAILED, HELD, PASSED, PROMOTE,
 from components.core.metrics import neighbors
 from components.core.reporting.metric_labels import name_of
 from components.evaluate.config import JUDGE, EvaluateConfig
+from components.evaluate.judging import rule_labels
 from components.evaluate.judging.champion import Champion
 from components.evaluate.judging.comparison import compare
 from components.evaluate.judging.intervals import Measured, around
@@ -218,10 +219,11 @@ def _finite(value: float | None) -> float | None:
 def _reason(rule: Rule) -> str:
     if isinstance(rule.value, str):
         return f"the {rule.rule} {rule.value}; expected {rule.limit}"
+    name = f"{rule_labels.describe(rule.rule).name}: {rule.rule}"
     if rule.value is None:
-        return f"{rule.rule} is missing or not a number, expected {rule.limit}"
+        return f"{name} is missing or not a number, expected {rule.limit}"
     if rule.value == rule.low == rule.high:
-        return f"{rule.rule} is {rule.value:.4g}, expected {rule.limit}"
+        return f"{name} is {rule.value:.4g}, expected {rule.limit}"
     ends = " to ".join("?" if end is None else f"{end:.4g}" for end in (rule.low, rule.high))
     undecided = ", undecided with these images" if rule.outcome == HELD else ""
-    return f"{rule.rule} is {rule.value:.4g} ({ends}), expected {rule.limit}{undecided}"
+    return f"{name} is {rule.value:.4g} ({ends}), expected {rule.limit}{undecided}"

@@ -10,10 +10,10 @@ import pytest
 from components.core.artifacts.datasets import ImageShape
 from components.core.artifacts.evaluations import FAILED, HELD, HOLD, PASSED, PROMOTE, REJECT
 from components.evaluate.config import JUDGE, EvaluateConfig
+from components.evaluate.judging import rule_labels
 from components.evaluate.judging.champion import Champion
 from components.evaluate.judging.intervals import Measured, around
 from components.evaluate.judging.verdict import Scores, Verdict, judge
-from components.evaluate.report import rule_labels
 from tests.inputs.limits import NO_LIMITS
 from tests.stages.evaluate.conftest import DOCUMENT
 
