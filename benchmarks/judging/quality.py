@@ -8,7 +8,7 @@ what an update costs. A line of results is one score of one generator's average:
     train_images      how many images it was trained on, the first of the training split
     steps             generator updates of the whole run, over which the learning rates fall
     step, images      generator updates, and images of the training set drawn by the critic, when it was scored
-    cpu_seconds       processor time of the training until then, of all threads
+    cpu_seconds       processor time of the training until then, of all threads; 0 on a GPU (`gpu_train.py`)
     scores            of as many samples as test images, 10,000 at most, against these, by the evaluate stage's own
                       functions; `floor` for as many training images. `copy_share` is the share of samples
                       that are as close to an image trained on as the closest hundredth of the test images
@@ -147,6 +147,10 @@ class Candidate:
         name = " ".join(sorted(self.line.split())) or "default"
         return {"candidate": name, "train_images": self.train_images, "seed": self.seed, "steps": self.steps}
 
+    @property
+    def file_stem(self) -> str:
+        return "-".join(map(str, self.identity.values())).replace(" ", ",")
+
 
 def train_and_score(
     candidate: Candidate, data: Data, judge: Judge, marks: list[int], work: Path, results: Path
@@ -156,17 +160,23 @@ def train_and_score(
     network = network_of(config, data.manifest.image, label_count(config, data.manifest))
     strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
     wgan = WganStep(config, network, strategy, choose_precision(config.precision, strategy))
-    kept = work / f"{'-'.join(map(str, identity.values())).replace(' ', ',')}.npz"
+    kept = work / f"{candidate.file_stem}.npz"
     used = 0.0
     if kept.exists():
         with np.load(kept) as arrays:
-            wgan.restore(dict(arrays))
+            wgan.restore(wgan.state_arrays() | dict(arrays))  # a GPU leaves the average alone of a finished training
             used = float(arrays["cpu_seconds"])
     images, labels = (array[: candidate.train_images] for array in data.train)  # in random order
     judge.search_copies_of(images)
     batches = Batches(images, labels if network.classes else None, config)
     step = int(wgan.step.numpy())
-    while step < config.steps:
+    while True:
+        if step in marks or step == config.steps:
+            row = {**identity, "step": step, "images": step * config.critic_steps * config.batch_size}
+            write_row(results, {**row, "cpu_seconds": round(used), **judge(wgan.average, network.classes)})
+            _write_grid(kept.with_name(f"{kept.stem}-{step:06d}.png"), wgan.average, network)
+        if step == config.steps:
+            break
         started = time.process_time()
         rows = wgan.run_block(*batches.block(step, _BLOCK_STEPS))
         finite = rows["finite"].numpy().all()
@@ -175,10 +185,6 @@ def train_and_score(
         if not finite:
             write_row(results, {**identity, "step": step, "scores": "diverged"})
             return
-        if step in marks or step == config.steps:
-            row = {**identity, "step": step, "images": step * config.critic_steps * config.batch_size}
-            write_row(results, {**row, "cpu_seconds": round(used), **judge(wgan.average, network.classes)})
-            _write_grid(kept.with_name(f"{kept.stem}-{step:06d}.png"), wgan.average, network)
         if step % _KEEP_EVERY == 0 and step < config.steps:
             partial = kept.with_suffix(".partial.npz")
             np.savez(partial, allow_pickle=False, **wgan.state_arrays(), cpu_seconds=used)

@@ -1,0 +1,108 @@
+"""Lower trainings of `quality.py` to programs that `gpu_train.py` runs on a GPU that has JAX and no TensorFlow.
+
+A program makes some generator updates by `WganStep.run_block` as it is, lowered by XLA. Seed, steps and learning rates
+are its arguments, so that trainings which differ in nothing else share one. The folder written has:
+
+    jobs.jsonl              a line per training: its program, arguments, and the name of its state
+    data/DATASET.npz        images and labels of a training split
+    programs/DIGEST/        program.hlo.pb; program.json: what its arguments and results are
+    initial/DIGEST.npz      states that trainings begin with
+
+    python -m benchmarks.judging.gpu_programs --output P --dataset D --steps 75000 --seeds 0,1,2 --candidate ""
+    python -m benchmarks.judging.gpu_train --folder P --states W     (on the GPU)
+    python -m benchmarks.judging.quality --work W/D --dataset D --steps 75000 --seeds 0,1,2 --candidate "" ...
+"""
+
+import argparse
+import dataclasses
+import hashlib
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from benchmarks.judging.quality import Candidate
+from components.core.artifacts import datasets
+from components.core.artifacts.datasets import ImageShape
+from components.core.data import dataset_reader
+from components.core.networks.precision import choose_precision
+from components.train.config import TrainConfig, label_count
+from components.train.step import REPORTED, WganStep, network_of
+
+_UPDATES = 100  # of one call of a program
+
+
+def lower(step: WganStep, config: TrainConfig, image: ImageShape, count: int, output: Path) -> None:
+    """Write the program of a step, which is spoiled by it, for so many training images."""
+    step._halved = False  # that is for the threads of a CPU
+
+    def program(*given: tf.Tensor) -> dict[str, tf.Tensor]:
+        *arrays, order, seed, steps, critic_rate, generator_rate = given
+        step._config = SimpleNamespace(**{**vars(config), "seed": seed, "steps": steps})  # type: ignore[assignment]
+        step._critic_adam.learning_rate, step._generator_adam.learning_rate = critic_rate, generator_rate
+        rows: dict[str, tf.Tensor] = step.run_block(*(tf.gather(array, order) for array in arrays))
+        return rows
+
+    has_labels = step._classes > 0
+    specs = [tf.TensorSpec([count, image.height, image.width, image.channels], tf.uint8)]
+    specs += [tf.TensorSpec([count], tf.int32)] if has_labels else []
+    specs += [tf.TensorSpec([_UPDATES, config.critic_steps, config.batch_size], tf.int32), tf.TensorSpec([], tf.int64)]
+    specs += [tf.TensorSpec([], tf.float32)] * 3
+    function = tf.function(program, jit_compile=True, input_signature=specs)
+    lowered: Any = function.experimental_get_compiler_ir(*specs)
+    variables = {id(variable.handle): name for name, variable in step.state().items()}
+    captured = [variables.get(id(handle), "") for handle in function.get_concrete_function().captured_inputs]
+    about = {"labels": has_labels, "state": captured, "rows": sorted(REPORTED), "updates": _UPDATES}
+    about |= {"critic_steps": config.critic_steps, "batch_size": config.batch_size}
+    output.mkdir(parents=True)
+    (output / "program.hlo.pb").write_bytes(lowered(stage="hlo_serialized"))
+    (output / "program.json").write_text(json.dumps(about), "utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--output", required=True, type=Path, help="Folder of programs, to which this adds.")
+    parser.add_argument("--dataset", required=True)
+    parser.add_argument("--steps", type=int, default=2000)
+    parser.add_argument("--seeds", default="0")
+    parser.add_argument("--candidate", action="append", default=[], help="As of `quality.py`.")
+    parser.add_argument("--images", type=int, default=0, help="Train on so many images only; 0: all.")
+    given = parser.parse_args()
+    manifest = datasets.Manifest.of(given.dataset, "")
+    data = given.output / "data" / f"{Path(given.dataset).name}.npz"
+    if not data.exists():
+        data.parent.mkdir(parents=True, exist_ok=True)
+        images, labels = dataset_reader.load_split(given.dataset, manifest, "train")
+        np.savez_compressed(data, allow_pickle=False, images=np.asarray(images), labels=np.asarray(labels))
+    count = manifest.splits["train"].records
+    runs = [
+        Candidate(line, int(seed), given.steps, given.images or count)
+        for line in given.candidate
+        for seed in given.seeds.split(",")
+    ]
+    (given.output / "initial").mkdir(exist_ok=True)
+    for run in runs:
+        config = run.config
+        network = network_of(config, manifest.image, label_count(config, manifest))
+        strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
+        step = WganStep(config, network, strategy, choose_precision(config.precision, strategy))
+        state = step.state_arrays()
+        initial = hashlib.sha256(b"".join(array.tobytes() for array in state.values())).hexdigest()[:12]
+        np.savez_compressed(given.output / f"initial/{initial}.npz", allow_pickle=False, **state)
+        rates = {"critic_rate": config.critic_learning_rate, "generator_rate": config.generator_learning_rate}
+        alike = dataclasses.replace(config, seed=0, steps=1, critic_learning_rate=1.0, generator_learning_rate=1.0)
+        program = hashlib.sha256(f"{alike} {manifest.image} {count}".encode()).hexdigest()[:12]
+        if not (given.output / "programs" / program).exists():
+            lower(step, config, manifest.image, count, given.output / "programs" / program)
+        job = {"program": program, "initial": initial, "data": data.name, "images": run.train_images}
+        job["state"] = f"{data.stem}/{run.file_stem}.npz"
+        with (given.output / "jobs.jsonl").open("a", encoding="utf-8") as jobs:
+            jobs.write(json.dumps({**job, "seed": run.seed, "steps": run.steps, **rates}) + "\n")
+        print(f"{job['state']}: program {program}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
