@@ -87,15 +87,13 @@ def main() -> None:
     set_threads()
     given.work.mkdir(parents=True, exist_ok=True)
     data = Data(given.dataset)
-    drawn: dict[str, tuple[np.ndarray, int]] = {}
+    judge = Judge(data, given.embedding, given.work / "held_out.weights.h5" if given.held_out else None)
     for name in given.only or _TRAINED_BY:
         keras.utils.set_random_seed(given.seed)
         print(f"{name}: trains for {given.minutes:g} minutes", flush=True)
-        drawn[name] = samples, updates = _TRAINED_BY[name](data.train[0], 60 * given.minutes, given.seed, given.work)
+        samples, updates = _TRAINED_BY[name](data.train[0], 60 * given.minutes, given.seed, given.work)
         sheet = grids.png_grid(samples[:64], 8)
         atomic_files.write_file(given.work / f"{name}-{given.minutes:g}-{given.seed}.png", sheet)
-    judge = Judge(data, given.embedding, given.work / "held_out.weights.h5" if given.held_out else None)
-    for name, (samples, updates) in drawn.items():
         row = {"candidate": name, "train_images": len(data.train[0]), "seed": given.seed, "minutes": given.minutes}
         write_row(given.results, {**row, "step": updates, **judge.score(samples)})
 
