@@ -79,7 +79,7 @@ def _dispatch(words: list[str]) -> int:
     if extra and not {"-h", "--help"} & set(words):
         extras.require(extra, verb)
     if verb in _PROGRAMS:
-        # A program of its own, flags and all: it needs TensorFlow, which this process never loads.
+        # A separate program with its own flags: it needs TensorFlow, which this process never loads.
         return processes.run_in_front(["python", "-m", f"components.{verb}", *words[1:]])
     if verb in _VERBS:
         return _VERBS[verb](verb, words[1:])

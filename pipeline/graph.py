@@ -40,14 +40,14 @@ _WIRED = {
     *("dataset", "embedding", "checkpoint", "checkpoints", "evaluation", "registry", "downloads", "settings"),
     *("source_index", "previous_datasets", "initial_checkpoint"),
 }
-# Parameters that decide what a run makes; the others say where, and how the work is spread.
+# Parameters that decide the result; the others are locations and distribution of work.
 _DECIDING = sorted(
     {field.name for config in _CHOSEN_BY_USERS for field in settings.fields_of(config) if field.setting.in_key}
 )
 
 
 def pipeline_with(image_of: Mapping[str, str], profile: Profile) -> GraphComponent:
-    """Return the pipeline, each stage in its image, given by name, and with what the profile gives it."""
+    """Return the pipeline, each stage in its image, given by name, with the profile's settings."""
     image_of_train = image_of[container_images.TRAIN_IMAGES[profile.train_image]]
     of_train = profile.stages["train"]
     training: Any = train
@@ -160,7 +160,7 @@ def pipeline_with(image_of: Mapping[str, str], profile: Profile) -> GraphCompone
         for task in (decided, dataset, checkpoint, embedding, evaluation, model, published, recorded):
             if task.name != "train":
                 task.set_container_image(reference_of[task.container_spec.image])
-            elif training is train:  # what a custom job runs is in its message
+            elif training is train:  # a custom job's command is in its message
                 task.set_container_image(image_of_train)
             _apply(task, profile.stages[task.name])
 

@@ -78,7 +78,7 @@ def parse_value(field: Field, value: Any) -> Any:
 
 
 def field_problems(field: Field, value: Any) -> list[str]:
-    """Say what is wrong with one typed value, a sentence each."""
+    """Return what is wrong with one typed value, a sentence each."""
     setting, problems = field.setting, []
     if setting.choices and value not in setting.choices:
         problems.append(f"{field.name} must be one of {', '.join(setting.choices)}, got {value!r}")
@@ -113,7 +113,7 @@ def require_valid(config: Any, *extra_problems: str) -> None:
 
 
 def share_problem(name: str, batch_size: int, replicas: int, accelerator: str) -> str:
-    """Say what is wrong with a batch size for so many replicas; empty if nothing is."""
+    """Return what is wrong with a batch size for so many replicas; empty if nothing is."""
     if batch_size < replicas:
         return f"{name} must be at least replicas, got {batch_size} for {replicas}"
     # All cores of a TPU run one program with one static shape; elsewhere shares may differ by one.

@@ -5,7 +5,7 @@ A new stage needs its folder, its name here, and its wires in `pipeline/graph.py
 
 import importlib
 
-# Those whose code decides what is published.
+# Stages whose code decides what is published.
 MAKERS = ("preprocess", "train", "embed", "evaluate", "export")
 ALL = ("decide", *MAKERS, "publish", "record")
 

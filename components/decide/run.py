@@ -1,4 +1,4 @@
-"""The decide stage: what the source holds, whether anything is new since the champion, and where a training starts."""
+"""The decide stage: reads the source, decides whether anything is new since the champion, and where training starts."""
 
 import json
 
@@ -17,7 +17,7 @@ _CHANGES_SHOWN = 3
 
 
 def run(config: DecideConfig) -> StageResult:
-    """Compare what a run would be made from with what the champion was made from, and decide by that alone.
+    """Compare the inputs of this run with those of the champion, and decide by these alone.
 
     It decodes nothing, and needs the standard library alone.
 

@@ -44,7 +44,7 @@ Measured = dict[tuple[str, float], dict[str, dict[str, float]]]
 class Check:
     """One measurement and its limit."""
 
-    check: str  # what was measured
+    check: str  # the measured quantity
     space: str  # empty for all
     value: float | None  # None if not finite
     limit: str

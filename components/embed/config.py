@@ -9,7 +9,7 @@ from components.core.stage.hardware import Accelerator, Replicas, Tpu
 from components.core.stage.inputs import CustomEmbedding
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,30}")
-# The other spaces, what the artifact calls the classes, and what scores of images begin with.
+# Reserved: the other spaces, the artifact's name for classes, and prefixes of image scores.
 _TAKEN = ("classifier", "untrained", "logits", "class", "bin")
 
 

@@ -100,7 +100,7 @@ class CustomNetwork:
         return next(iter(fitting.items()))
 
     def _chosen_output(self, wanted: str) -> str:
-        """The name of the output that was asked for, or of the only one: float32 [n, features] for any n."""
+        """The name of the requested output, or of the only one: float32 [n, features] for any n."""
         outputs = self._signature.structured_outputs
         chosen = wanted or (next(iter(outputs)) if len(outputs) == 1 else "")
         spec = outputs.get(chosen)

@@ -41,7 +41,7 @@ def run(config: EmbedConfig) -> StageResult:
 
     digests = {"dataset_digest": manifest.digest, "custom_embedding_digest": custom_digest}
     identity = {**settings.values_in_key(config), **digests}
-    # The other workers read what the chief has written.
+    # The other workers read the chief's files.
     description, reused = made_once(location, embeddings.Description, identity, make)
     return StageResult(
         parameters={

@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 _SHOWN = ("fcd", "fcd_error", "fcd_ratio", "kcd", "precision", "recall", "coverage")  # of the first space
 _OF_GROUPS = ("class_ratio", "bin_ratio")
-_TABLE_WIDTH = 200  # columns, as a log has no width of its own
+_TABLE_WIDTH = 200  # columns, because a log has no width
 
 Described = TypeVar("Described", datasets.Manifest, embeddings.Description)
 DescribedLocation = tuple[Location, Described]
@@ -108,7 +108,7 @@ def _described(
 
 
 def _only(kind: str, dataset: str, found: list[DescribedLocation[Described]]) -> DescribedLocation[Described]:
-    """The only artifact of a dataset, which may lie there under several keys."""
+    """Return the only artifact of a dataset, which may be stored under several keys."""
     if not found:
         raise DataError(f"the training is of dataset {dataset}, and there is no {kind} of it; give one by --{kind}")
     if len({of.digest for _, of in found}) > 1:

@@ -92,7 +92,7 @@ class Folder:
         self.leave(FAILED, content)
 
     def take_back(self) -> None:
-        """Nothing: what is written into a folder of an attempt goes with it."""
+        """Do nothing: files in an attempt's folder are removed with it."""
 
     def sizes(self) -> dict[str, int]:
         """Return the bytes of each file."""
@@ -174,7 +174,7 @@ class BucketFolder:
                 self._created.append(name)
 
     def fail(self, content: bytes) -> None:
-        """As of a folder. A failure after the end is no news: an object may vanish while it is asked for."""
+        """Do as a folder does. Failures after the end are ignored: an object may vanish during a request."""
         self.leave(FAILED, content)
         if not self.close():
             self.take_back()

@@ -28,7 +28,7 @@ from components.core.sources import concurrent
 _SIDE = 16  # fields of a thumbnail, and of its side
 _FIELDS = _SIDE**2
 _FINENESS = 16  # parts of a level that thumbnails count in
-_MOST_LEVELS = 5  # root mean square: what it leaves out of Fashion-MNIST shows another garment, or another print
+_MOST_LEVELS = 5  # root mean square: pairs beyond it in Fashion-MNIST show another garment or print
 _LEAST_SHARE = 10  # standard deviations of the difference in that of an image; else all dark images would be near
 # The difference of 16 means, without its mean, is at most 4 x 5 levels long. They are in half levels, rounded down:
 # each differs by less than one more, and all by less than 4.
@@ -141,7 +141,7 @@ def first_of_each(leaks: Iterable[Leak]) -> list[Leak]:
 
 
 def describe(leaks: Iterable[Leak], test_images: int) -> dict[str, Any]:
-    """Return what a dataset records of the leaks of its test images, as JSON."""
+    """Return the leaks of the test images, as the dataset records them in JSON."""
     found = first_of_each(leaks)
     near = sum(leak.near for leak in found)
     first = [{name: value for name, value in leak._asdict().items() if name != "near"} for leak in found[:_SHOWN]]

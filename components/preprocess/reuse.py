@@ -119,7 +119,7 @@ def cache_of(earlier: str, made_by: bytes, wanted: Iterable[bytes] | None, folde
     kept = Location.of(earlier)
     kept.fetch_intact(datasets.MANIFEST, lambda name: name.endswith(_MEMBERS))
     path = atomic_files.make_unique(folder, "reuse-", ".sqlite")
-    # Newest first, as those have most of what is wanted; which of two copies is read decides nothing of the result.
+    # Newest first, because those have most of the wanted images. Which of two copies is read does not matter.
     manifests = sorted(kept.path.glob(f"[!.]*/{datasets.MANIFEST}"), key=_age)
     try:
         with contextlib.closing(sqlite3.connect(path)) as table:

@@ -92,7 +92,7 @@ def make(parts: Iterable[Part], decided: Plan, rows_at: AttemptFiles, decoders: 
 def blocks_in_order(
     locations: Iterable[LocationLike], rows_at: AttemptFiles, kind: np.dtype, at_once: int
 ) -> Iterator[np.ndarray]:
-    """Yield the rows of one shard in its order, some at a time; only what they are sorted by is held in memory.
+    """Yield the rows of one shard in its order, some at a time; only their sort keys are held in memory.
 
     `order` is a hash of the content, so rows that share it are of one image, and only their labels can differ.
     """
@@ -110,7 +110,7 @@ def blocks_in_order(
         found = np.frombuffer(mapped, kind)
         for start in range(0, len(order), at_once):
             yield found[order[start : start + at_once]]
-            mapped.madvise(mmap.MADV_DONTNEED)  # what was read does not count as memory of this process
+            mapped.madvise(mmap.MADV_DONTNEED)  # pages already read do not count as memory of this process
 
 
 def _batches(part: Part, decided: Plan, writer: "_Writer") -> Iterator[list[Hashed]]:

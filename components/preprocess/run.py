@@ -170,7 +170,7 @@ def _cache(config: PreprocessConfig, plan: Plan, held: Contents, rows_at: Attemp
 
 
 def _reused(outcome: Outcome, images: int) -> dict[str, Any]:
-    """Log what was reused from earlier datasets; return it as the dataset records it."""
+    """Log how many images were reused from earlier datasets; return it for the dataset's description."""
     for shard, count in outcome.damaged.items():
         if count:
             log.warning("%s is damaged or gone; %s images were decoded again", shard, f"{count:,}")

@@ -24,7 +24,7 @@ from components.preprocess.rows import Outcome
 
 _BLOCK_BYTES = 1 << 19  # of rows, which become records together; twice as many take 17 MiB more
 _READ_AT_ONCE = 8  # notes
-# Endings of what is left beside a shard: what finds leaks among its images, the leaks that are found in it, and last,
+# Endings of files beside a shard: signatures to find leaks, the leaks found, and last,
 # once all of it is written, its facts.
 SIGNED, LEAKS, _FACTS = ".signed", ".leaks", ".facts"
 
@@ -58,7 +58,7 @@ class BuildResult:
 def write_shard(
     name: str, locations: Iterable[LocationLike], plan: Plan, rows_at: AttemptFiles, files: AttemptFiles
 ) -> str:
-    """Write a shard, what is kept beside it, and last its facts; return its name."""
+    """Write a shard, the files beside it, and last its facts; return its name."""
     if files.exists(f"{name}{_FACTS}"):  # a worker did this before
         return name
     kind = rows.row_type(plan.image)
@@ -80,7 +80,7 @@ def write_shard(
 
 
 def gather(rows_at: AttemptFiles, files: AttemptFiles, chunk_count: int, plan: Plan) -> BuildResult:
-    """Read what the workers left; `TransientError` if something is missing, although no step failed."""
+    """Read the workers' files; `TransientError` if one is missing although no step failed."""
     names, indexes = sorted(files.sizes()), _ending(rows_at.sizes(), rows.INDEX)
     facts: list[ShardFacts] = _read_all(files, _ending(names, _FACTS))
     found = dict(zip(_ending(names, LEAKS), _read_all(files, _ending(names, LEAKS)), strict=True))
@@ -115,7 +115,7 @@ def _read_all(files: AttemptFiles, names: Iterable[str]) -> list[Any]:
 
 
 class _Writing:
-    """A shard that is being written, a block of records at a time, and what is kept of them on the way."""
+    """A shard that is being written, a block of records at a time, and the facts collected on the way."""
 
     def __init__(self, name: str, blocks: Iterable[np.ndarray], plan: Plan) -> None:
         self._name, self._blocks, self._image = name, blocks, plan.image
@@ -128,7 +128,7 @@ class _Writing:
         self._contradicting: set[str] = set()  # sha256 of all of them
         self._last = np.empty(0, rows.row_type(plan.image))  # the row before the next block, if any
         self.offsets: list[np.ndarray] = []  # where the pixels of the images of each block begin
-        self.contents: list[np.ndarray] = []  # sha256 of what the images of each block were made of
+        self.contents: list[np.ndarray] = []  # sha256 of the source of each image, by block
         self.hashes: list[bytes] = []  # of the pixels of each image
         self.thumbnails: list[np.ndarray] = []  # of each block, if leaks are looked for in the split
 

@@ -97,7 +97,7 @@ def _state(notes: dict[str, Note], status: tuple[str, str]) -> str:
 
 
 def _reason(state: str, notes: dict[str, Note], status: tuple[str, str]) -> str:
-    """Return one line: what failed, why nothing was done, or what was decided."""
+    """Return one line: the failure, the reason to do nothing, or the verdict."""
     if state == _FAILED:
         broken = [f"{name}: {'; '.join(note.problems)}" for name, note in notes.items() if note.state == FAILED]
         return "; ".join(broken) or status[1] or "a stage failed before it could report a reason"

@@ -14,7 +14,7 @@ from components.core.storage.location import Location
 class Evaluation:
     """One evaluation."""
 
-    given: str  # what the user called it
+    given: str  # the name that the user gave
     described: evaluations.Description
     spaces: list[str]  # scores in the first one bear no name of a space
     compared: int  # samples, with as many real images

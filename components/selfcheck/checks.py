@@ -22,7 +22,7 @@ PASSED, FAILED, NOT_CHECKED = "passed", "FAILED", "not checked"
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """One row of the table: what was checked, how it ended, and the number that shows it."""
+    """One row of the table: the check, its outcome, and the number that shows it."""
 
     check: str
     outcome: str

@@ -1,4 +1,4 @@
-"""The selfcheck command: chooses the hardware, runs each check, and prints what it found and could not check."""
+"""The selfcheck command: chooses the hardware, runs each check, and prints the findings."""
 
 import contextlib
 import dataclasses
@@ -33,7 +33,7 @@ def run(config: SelfcheckConfig) -> StageResult:
     """
     kind = detect() if config.accelerator == "auto" else config.accelerator
     replicas = config.replicas or (_CPU_REPLICAS if kind == "cpu" else 0)
-    # Each check traces a step of its own, against which TensorFlow warns.
+    # Each check traces another step, and TensorFlow warns about retracing.
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
     many = choose_strategy(kind, replicas, config.batch_size, reproducibility=config.reproducibility)
     if kind == "cpu" and many.num_replicas_in_sync == 1:

@@ -1,4 +1,4 @@
-"""The training loop: a block of steps, then what is due: a row of the log, a grid of samples, a checkpoint."""
+"""The training loop: a block of steps, then a row of the log, a grid of samples or a checkpoint if due."""
 
 import contextlib
 import dataclasses
@@ -34,7 +34,7 @@ from components.train.step import NETWORKS, WganStep, network_of
 
 log = logging.getLogger(__name__)
 
-FoundCheckpoint = tuple[Location, checkpoints.Description]  # a checkpoint and what it says of itself
+FoundCheckpoint = tuple[Location, checkpoints.Description]  # a checkpoint and its description
 
 # Few enough that a signal is noticed within seconds, enough that a call's overhead does not count.
 _BLOCK_STEPS = 10
@@ -163,7 +163,7 @@ class Session:
                         self._save()
             if stopped:
                 log.info("train: stopped at step %d of %d, which is saved", self.step, self._config.steps)
-            self._uploads.finish()  # before others look there for what was made
+            self._uploads.finish()  # before others look for the result
             self._workers.wait()
             if stopped:
                 stop.leave()
@@ -270,7 +270,7 @@ class Session:
             self._restore(good, with_rollbacks=False)
         else:
             self._restart()
-        self._workers.wait()  # until nobody reads what is removed now
+        self._workers.wait()  # until nobody reads the files to remove
         if self._workers.is_chief:
             checkpoints.remove_after(self._folder, returned)
         self._go_back_in_logs(returned)

@@ -101,7 +101,7 @@ def _say_which_classes(config: TrainConfig, manifest: datasets.Manifest) -> None
 
 
 def _choose_augmentation(config: TrainConfig, manifest: datasets.Manifest) -> TrainConfig:
-    """Replace `auto` by what the number of images asks for, and log it."""
+    """Replace `auto` by the choice for this number of images, and log it."""
     images = manifest.splits["train"].records
     chosen = with_augmentation(config, images)
     if chosen.augmentation != "none":

@@ -35,7 +35,7 @@ _PURPOSES = 4
 _DONE_BEFORE = 890.0
 # Prefixes of the networks' variables in the state, before a slash.
 NETWORKS = GENERATOR, CRITIC, AVERAGE = ("generator", "critic", "average")
-# A block reports for each step: global means, whether all was finite, and if not the number of what was not.
+# A block reports for each step: global means, whether all was finite, and if not the number of the first bad value.
 MEANS = ("critic_loss", "generator_loss", "penalty", "gradient_norm", "wasserstein_estimate", "real_score")
 REPORTED = (*MEANS, "finite", "nonfinite")
 _OF_CRITIC = ("penalty", "gradient_norm", "wasserstein_estimate", "real_score")
@@ -149,7 +149,7 @@ class WganStep:
         }
 
     def what(self, nonfinite: float) -> str:
-        """Name what was not finite, by the number that a block reported as its `nonfinite`."""
+        """Return the name of the bad value that a block reported by number as its `nonfinite`."""
         names = [
             *(f"{what} in a critic update" for what in self._of_critic.names),
             *(f"{what} in a generator update" for what in self._of_generator.names),

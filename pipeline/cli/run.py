@@ -43,7 +43,7 @@ def main(verb: str, words: list[str]) -> int:
     parameters.add_flags(parser, found.parameters)
     parsed, unknown = parser.parse_known_args(words)
     given = parameters.given_in(parsed)
-    # History and cached results of a run in a bucket lie on this machine.
+    # History and cached results of a run in a bucket are on this machine.
     root = Location.of(parsed.root)
     root = root if root.in_bucket else Location.of(root.path.resolve())
     given["root"] = root.uri
@@ -107,7 +107,7 @@ def _package(path: Path) -> Package:
 
 
 def _problems(parsed: argparse.Namespace, root: Location) -> list[str]:
-    """Return what is wrong with the flags that are not the pipeline's own."""
+    """Return what is wrong with the flags of this command."""
     problems = []
     if root.in_bucket and parsed.runner == _DOCKER:
         problems.append(f"root must be a folder of this machine for --runner docker, got {parsed.root}")

@@ -15,14 +15,14 @@ from pipeline.local.runner import DONE, FAILED, INTERRUPTED, NOT_RUN, SKIPPED, U
 from pipeline.package.reader import Task
 from pipeline.package.values import as_text
 
-# A log has no width of its own; lines are wrapped here so that a table stays one.
+# A log has no width; wrapping here keeps tables readable.
 _PLAIN_WIDTH = 140
 _STYLES = {DONE: "green", FAILED: "red", INTERRUPTED: "yellow", NOT_RUN: "yellow", SKIPPED: "dim", UNCHANGED: "cyan"}
 _SHOWN_FILES = {"samples.png": "samples", "report.html": "report"}
 
 
 def print_run(progress: dict[Task, Progress]) -> None:
-    """Print stage, state, seconds and what it made."""
+    """Print stage, state, seconds and artifact."""
     table = _table("stage", "state", "seconds", "what it made")
     table.columns[2].justify = "right"
     for task, found in progress.items():
@@ -51,7 +51,7 @@ def print_rows(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
 
 
 def print_locations(progress: dict[Task, Progress], root: Location) -> None:
-    """Print where the results lie: artifacts by name, samples, report, the registry's champion."""
+    """Print the locations of the results: artifacts by name, samples, report, champion."""
     lines: dict[str, str | Path] = {}
     for found in progress.values():
         for name, location in (found.outputs or {}).items():
@@ -79,7 +79,7 @@ def _state(found: Progress) -> str:
 
 
 def _relative(location: str | Path) -> str:
-    """Return the path from the working directory if it lies below, else the whole path or URI."""
+    """Return the path from the working directory if it is below, else the whole path or URI."""
     if isinstance(location, str) and buckets.is_uri(location):
         return location
     location = Path(location)

@@ -1,4 +1,4 @@
-"""Brings the schedules of a server to what a file says, for every backend.
+"""Make a server's schedules those of a file, for every backend.
 
 It may be stopped at any request. No two schedules of one name ever start runs, no active run is ended, and applying
 again goes on from there. So a replacement is made paused, after the old schedule was paused, and only then starts runs:
@@ -23,13 +23,13 @@ class Change:
 
     name: str
     action: str  # one of the words above; DELETE where the file has no such schedule
-    wanted: Schedule | None = None  # what the file says
-    kept: LiveSchedule | None = None  # what the server has of it already, and keeps
-    superseded: tuple[LiveSchedule, ...] = ()  # what the server has under that name besides, which is to go
+    wanted: Schedule | None = None  # of the file
+    kept: LiveSchedule | None = None  # of the server, unchanged
+    superseded: tuple[LiveSchedule, ...] = ()  # others of that name on the server, to be deleted
 
 
 def plan(wanted: Sequence[Schedule], live: Sequence[LiveSchedule]) -> list[Change]:
-    """Return the changes that bring a server to what a file says: in the file's order, then what it no longer has."""
+    """Return the changes that a file requires: in its order, then schedules that it no longer has."""
     changes = [_change(schedule, [each for each in live if each.name == schedule.name]) for schedule in wanted]
     names = {schedule.name for schedule in wanted}
     for name in dict.fromkeys(each.name for each in live if each.name not in names):
@@ -42,7 +42,7 @@ def _change(schedule: Schedule, live: list[LiveSchedule]) -> Change:
     alike = [each for each in live if each.digest == schedule.digest()]
     kept = next((each for each in alike if each.enabled), None)
     if kept is None and alike and (len(live) == 1 or not schedule.enabled):
-        # With others of its name, a paused one is made anew: a target may start at once what it missed, and they have
+        # With others of its name, a paused one is created again: a target may start missed runs at once, and they have
         # started that.
         kept = alike[0]
     if kept:
@@ -55,7 +55,7 @@ def _change(schedule: Schedule, live: list[LiveSchedule]) -> Change:
 
 
 def apply(server: Schedules, wanted: Sequence[Schedule], prune: bool, show: Callable[[str], None]) -> bool:
-    """Bring a server to what a file says; return whether something stays until its runs have ended.
+    """Make a server's schedules those of a file; return whether any stays until its runs have ended.
 
     With `prune`, what the file no longer has is deleted, too; `show` gets a line for each thing done.
     """
@@ -64,7 +64,7 @@ def apply(server: Schedules, wanted: Sequence[Schedule], prune: bool, show: Call
         if change.action != DELETE or prune:
             _carry_out(server, change, show)
             going |= {each.schedule_id for each in change.superseded}
-    # They may have started runs until they were paused: what they have at work is seen only from then on.
+    # They may have started runs until they were paused, so active runs are counted only now.
     live = [each for each in server.live() if each.schedule_id in going] if going else []
     return bool([each for each in live if not _removed(server, each, show)])
 

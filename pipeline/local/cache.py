@@ -54,7 +54,7 @@ class Kept(Manifest):
     parts: dict[str, Any]  # of its key
     maker: dict[str, str]  # the libraries or the image that it was made with: for people, and decides nothing
     outputs: dict[str, Any]
-    uris: list[str]  # where its artifacts lie, without which the result is worth nothing
+    uris: list[str]  # locations of its artifacts, without which the result is useless
 
 
 class Cache:

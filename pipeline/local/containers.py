@@ -48,7 +48,7 @@ class Mount:
 
 
 class Containers:
-    """The stages that are running, each in a container of its own; safe to use from several threads."""
+    """The running stages, one container each; safe to use from several threads."""
 
     session: Session
 
@@ -157,7 +157,7 @@ class Containers:
         image = self._images[call.task.container["image"]]
         words = ["--label", f"{_ROOT_LABEL}={self._root}", "--label", f"{_RUN_LABEL}={self.session.folder}"]
         words += ["--pull=never"]  # not even for a stray word among the options, which Docker takes for the image
-        # A first process of its own, which hands signals on from the first moment and buries orphans.
+        # An init process, which forwards signals from the first moment and reaps orphans.
         words += ["--init"]
         words += ["--read-only", "--tmpfs", "/tmp", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"]  # noqa: S108
         # Relative paths mean the same inside; images never take modules from the working folder.
@@ -175,7 +175,7 @@ class Containers:
 
     def _variables(self) -> dict[str, str]:
         folder = self.session.folder
-        umask = 0o777 & ~folder.stat().st_mode  # containers have one of their own
+        umask = 0o777 & ~folder.stat().st_mode  # containers have their own
         # Another user may not write to the folder; /tmp is in memory.
         other_user = _names(self._options, "--user", "-u")
         return {cli.UMASK: f"{umask:03o}", **({} if other_user else {"TMPDIR": str(folder)})}

@@ -50,7 +50,7 @@ CODE_LABEL = "wgan.code"
 class Image:
     """Description of an image by the engine that has it."""
 
-    reference: str  # by which it was asked for
+    reference: str  # as requested
     digest: str  # of the registry's manifest where it came from one, else the engine's own
     id: str  # by which the engine runs it, even if its names move meanwhile
     platform: str  # such as linux/amd64
@@ -71,14 +71,14 @@ class Docker:
         self._environment = environment
 
     def ask(self, *words: str, seconds: float | None = _ANSWER_SECONDS, given: str = "") -> str:
-        """Return what a command prints; `seconds` is its time limit, `given` its standard input.
+        """Return the output of a command; `seconds` is its time limit, `given` its standard input.
 
         Raises:
             ConfigError: There is no Docker, it refuses this user, or the command cannot work.
             TransientError: No engine answers, or not in time, or there is no space left.
         """
         try:
-            # A session of its own: Ctrl-C is for whoever asks, not for Docker.
+            # A new session: Ctrl-C is for the caller, not for Docker.
             found = subprocess.run(
                 [self.program, *words],
                 env=self._environment,
@@ -127,7 +127,7 @@ class Docker:
         )
 
     def begin(self, *words: str, stderr: int = subprocess.STDOUT) -> "subprocess.Popen[bytes]":
-        """Start a command that prints as long as a container runs, in a session of its own."""
+        """Start a command that prints while a container runs, in a new session."""
         return subprocess.Popen(
             [self.program, *words],
             env=self._environment,

@@ -16,7 +16,7 @@ from pipeline.package.reader import Package, Task
 from pipeline.package.values import Resolver, Unknown, as_text, placeholders_of, read_outputs
 
 RUNS, MAYBE = "runs", "perhaps"
-# It only reads and takes a moment: the plan runs it, because what it says decides the rest.
+# It only reads and takes a moment, and it decides the rest, so the plan runs it.
 _READING_STAGE = "decide"
 
 
@@ -57,7 +57,7 @@ def plan(package: Package, parameters: dict[str, Any], root: Path, location: Pro
 
 
 def _gate(task: Task, resolver: Resolver) -> tuple[str, str] | None:
-    """Return what the conditions of a task say, if they keep it from being decided by itself."""
+    """Return the state that a task's conditions decide; None if the task decides itself."""
     found = unmet_condition(task, resolver)
     if isinstance(found, Unknown):
         return MAYBE, f"decided by the {found.output} of {found.task.name}"

@@ -23,7 +23,7 @@ from pipeline.package.reader import Task
 
 log = logging.getLogger(__name__)
 
-# A stage that is asked to end gets this many seconds to keep what it has.
+# A stage gets this many seconds after SIGTERM to save its work.
 GRACE_SECONDS = 30.0
 _PIPE_SECONDS = 5.0
 # A stage begins when its reaper knows it: with a line on stdin. A runner that is killed before leaves an end of file.
@@ -122,7 +122,7 @@ class Processes:
         return {"TMPDIR": str(self.session.folder), location.MIRRORS: mirrors}
 
     def stop(self, signum: int) -> None:
-        """Send a signal to every process and what it started; none is started from now on."""
+        """Send a signal to every process and its children; none is started from now on."""
         with self._lock:
             self.stopping.set()
             for process in self._running:

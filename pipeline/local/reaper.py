@@ -1,4 +1,4 @@
-"""Ends what a killed runner leaves running. `pipeline.local.session` starts it as a program, on a bare Python.
+"""Ends the stages of a killed runner. `pipeline.local.session` starts it as a program, on a bare Python.
 
 It reads lines `+ KIND NAME` and `- KIND NAME` from a pipe that only the runner holds. When the pipe ends, the runner
 has finished or is dead: then it kills each process group and removes each container that was added and not taken away.
@@ -14,7 +14,7 @@ PROCESS, CONTAINER = "process", "container"
 
 
 def main(docker: str) -> None:
-    """Read to the end of the pipe, then end what is left."""
+    """Read to the end of the pipe, then end the remaining processes."""
     left: set[tuple[str, str]] = set()
     for line in sys.stdin:
         sign, kind, name = line.split()

@@ -306,7 +306,7 @@ class Run:
 
 
 def call_of(task: Task, resolver: Resolver, inputs: dict[str, Any], folder: Path, prefix: str) -> Call:
-    """Return what a task is started with; its log lies beside its folder."""
+    """Return how to start a task; its log is beside its folder."""
     words = resolver.command(task, executor_input(task, inputs, folder))
     return Call(task, words, folder, folder.parent / f"{task.name}.log", prefix)
 

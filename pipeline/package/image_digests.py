@@ -1,4 +1,4 @@
-"""The file in which `make push` writes the digest of each image, so that packages name exactly what was pushed."""
+"""The file in which `make push` writes the digest of each image, so that packages name exactly the pushed images."""
 
 import re
 from collections.abc import Mapping

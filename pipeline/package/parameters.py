@@ -95,7 +95,7 @@ def _stage_problems(package: Package, values: dict[str, Any]) -> list[str]:
 
 
 def _value_or_stand_in(field: Field, task: Task, values: dict[str, Any]) -> Any:
-    """Return the value for a stage, or something harmless for what is made later, missing or wrong."""
+    """Return the value for a stage, or a harmless one if it is made later, missing or wrong."""
     match task.inputs.get(field.name):
         case Constant(value):
             return settings.parse_value(field, value)

@@ -33,7 +33,7 @@ _KNOWN_KEYS = {
     "task": "cachingOptions componentRef dependentTasks inputs retryPolicy taskInfo triggerPolicy",
     "inputs": "parameters",
     "executor": "container",
-    "container": "args command image resources",  # a process has what the machine has, so `resources` is ignored
+    "container": "args command image resources",  # a process may use the whole machine, so `resources` is ignored
 }
 _NAMES = {
     "artifacts": "an artifact as input",
@@ -171,7 +171,7 @@ def read(text: bytes, where: str, to_execute: bool = True) -> Package:
 
 
 class _Reader:
-    """Reads the tasks of each graph and collects what is not supported."""
+    """Reads the tasks of each graph and collects unsupported features."""
 
     def __init__(self) -> None:
         self.problems: list[str] = []
@@ -322,7 +322,7 @@ class _Reader:
             self._refuse(task, f"condition {text}")
 
     def check_container(self, task: Task) -> None:
-        """Refuse what a process of this machine cannot be given."""
+        """Refuse values that a local process cannot take."""
         container = task.container
         self._check_keys(task.name, "container", container)
         if container and not container.get("command"):

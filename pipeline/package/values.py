@@ -30,7 +30,7 @@ class Unknown:
 
 
 def placeholders_of(run_name: str, root: str) -> dict[str, str]:
-    """Return the values of Kubeflow's placeholders of a run that begins now; `root` is for what is its own."""
+    """Return the values of Kubeflow's placeholders for a run that begins now; `root` is its folder."""
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     return {
         **dict.fromkeys(("$.pipeline_job_name", "$.pipeline_job_resource_name", "$.pipeline_job_uuid"), run_name),

@@ -32,13 +32,13 @@ class KubernetesStage(Settings):
     tolerations: list[Toleration] = Field(default_factory=list)
     spot: bool = False  # a Spot VM of GKE
     shared_memory: Memory = ""  # size of /dev/shm, which counts against the pod's memory
-    volume_claims: VolumeClaims = Field(default_factory=dict)  # each with its folder: `root` lies there for all stages
+    volume_claims: VolumeClaims = Field(default_factory=dict)  # each with its folder, which holds `root`
     timeout: Seconds = 0  # of an attempt
     retries: Retries | None = None  # None for the stage's default
 
     @property
     def hardware(self) -> str:
-        """A key of `container_images.TRAIN_IMAGES`: what the image must be for."""
+        """The kind of image, a key of `container_images.TRAIN_IMAGES`."""
         return "cpu" if self.accelerator is None else "tpu" if self.accelerator == TPU else "gpu"
 
     @property

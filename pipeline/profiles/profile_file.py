@@ -16,7 +16,7 @@ from pipeline.profiles.vertex_hardware import VertexStage
 from pipeline.profiles.yaml_files import suggestion
 
 # Both lose little when tried again: train goes on from its last checkpoint. Preprocess is not retried: its own runner
-# retries what a worker lost, and a download without a network should fail within seconds.
+# retries a worker's losses, and a download without a network should fail within seconds.
 _RETRIES = {TRAIN: Retries(count=2, first_wait=10), "embed": Retries(count=2, first_wait=10)}
 _Stage = TypeVar("_Stage", KubernetesStage, VertexStage)
 STAGES: dict[str, type[KubernetesStage] | type[VertexStage]] = {KFP: KubernetesStage, VERTEX: VertexStage}

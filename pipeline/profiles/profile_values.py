@@ -1,4 +1,4 @@
-"""Types of the values in a profile, each with what it must be."""
+"""Types of the values in a profile, each with the expectation for messages."""
 
 import re
 from collections.abc import Callable
@@ -21,14 +21,14 @@ _MOST_REPLICAS = next(field.setting.at_most for field in settings.fields_of(Trai
 
 
 def cores(text: str) -> float:
-    """Return the number of processors, such as 0.5 for `500m`; raise `ValueError` with what is expected."""
+    """Return the number of processors, such as 0.5 for `500m`; raise `ValueError` with the expectation."""
     if not _CPU.fullmatch(text):
         raise ValueError("a number of processors such as 4, 0.5 or 500m")
     return float(text[:-1]) / 1000 if text.endswith("m") else float(text)
 
 
 def size(text: str) -> int:
-    """Return the number of bytes, such as 16 * 2**30 for `16Gi`; raise `ValueError` with what is expected."""
+    """Return the number of bytes, such as 16 * 2**30 for `16Gi`; raise `ValueError` with the expectation."""
     found = _MEMORY.fullmatch(text)
     if not found or (found[3] and not found[2]):
         raise ValueError("a whole number with K, M, G, T, P, E, Ki, Mi, Gi, Ti, Pi or Ei, such as 16Gi")

@@ -48,7 +48,7 @@ Text = Annotated[str, AfterValidator(one_line)]
 
 
 def matching(pattern: str, what: str) -> AfterValidator:
-    """Return the check of a text: all of it must match; `what` says what it must be."""
+    """Return the check that a text matches wholly; `what` is the expectation for messages."""
 
     def check(value: str) -> str:
         if not re.fullmatch(pattern, value):

@@ -25,14 +25,14 @@ class VertexStage(Settings):
     machine_type: Text = ""  # the machine of a custom job, instead of those
     accelerator: Text = ""  # the GPU as Vertex calls it: NVIDIA_L4
     accelerator_count: Devices = 0
-    tpu_topology: Text = ""  # how the chips of a machine lie: 2x4
+    tpu_topology: Text = ""  # layout of a machine's chips: 2x4
     spot: bool = False
     timeout: Seconds = 0  # of the custom job
     retries: Retries | None = None  # None for the stage's default
 
     @property
     def hardware(self) -> str:
-        """A key of `container_images.TRAIN_IMAGES`: what the image must be for."""
+        """The kind of image, a key of `container_images.TRAIN_IMAGES`."""
         return "tpu" if self.tpu_topology else "gpu" if self.accelerator else "cpu"
 
     @property

@@ -20,7 +20,7 @@ _EXECUTOR_INPUT = dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER
 
 
 def apply(task: dsl.PipelineTask, stage: VertexStage) -> None:
-    """Give a task of the pipeline what its stage gets, but for what is in a custom job."""
+    """Give a task its stage's settings, but for those of a custom job."""
     if stage.cpu_limit:
         task.set_cpu_limit(stage.cpu_limit)
     if stage.memory_limit:

@@ -9,7 +9,7 @@ import yaml
 
 from components.core.errors import ConfigError
 
-# What PyYAML raises besides its own errors, for invalid tags and numbers.
+# Errors of PyYAML besides its own, for invalid tags and numbers.
 _YAML_ERRORS = (
     yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError, OverflowError
 )  # fmt: skip
@@ -91,7 +91,7 @@ def shown(value: Any) -> str:
     """A value for a message: on one line, and short."""
     try:
         text = repr(value)
-    except (ValueError, RecursionError):  # a number of thousands of digits, what is nested too deeply
+    except (ValueError, RecursionError):  # a number of thousands of digits, deep nesting
         text = f"a {type(value).__name__}"
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
 

@@ -1,4 +1,4 @@
-"""The commands that make a published model again, from what its version says of itself."""
+"""The commands that make a published model again, from its version's records."""
 
 import re
 import shlex
@@ -24,7 +24,7 @@ STAGES = {
 }
 _SEVERAL_WORKERS = "multi-worker"
 _UNKNOWN_SOURCE, _CUSTOM_EMBEDDING, _INITIAL_CHECKPOINT = "SOURCE", "CUSTOM_EMBEDDING", "INITIAL_CHECKPOINT"
-# As an artifact records what is not printable in a path; a backslash that is part of the name looks the same.
+# As an artifact records unprintable characters in a path; a backslash that is part of the name looks the same.
 _ESCAPE = re.compile(r"\\(?:[nrt]|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})")
 # They decide which steps are kept, where means begin anew, and whether training goes on at all.
 _COURSE = ("log_every", "sample_every", "checkpoint_every", "keep_checkpoints", "when_unhealthy", "rollbacks")
@@ -95,7 +95,7 @@ def _source(version: Version, given: str) -> str:
 
 
 def _comments(version: Version, found: Lineage, known_source: bool, initial_version: int) -> list[str]:
-    """Return what the script makes, and how what is here differs from what made it."""
+    """Return the artifacts that the script makes, and how code and libraries here differ."""
     lines = [
         f"version {version.number}: model {version.model.digest}",
         "The same bits come of the same source, code, libraries and kind of processor.",
@@ -147,7 +147,7 @@ def _threads(record: dict[str, Any]) -> str:
 
 
 def _command(stage: str, given: dict[str, Any], recorded: dict[str, Any]) -> str:
-    """Return the command of a stage: what is given, and of the recorded settings those that are no defaults here."""
+    """Return the command of a stage: the given inputs, and recorded settings that are not defaults."""
     defaults = {field.name: field.default for field in settings.fields_of(stages.config_of(stage))}
     words: list[str] = []
     for name, value in {**given, **recorded}.items():

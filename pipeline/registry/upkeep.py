@@ -11,7 +11,7 @@ from pipeline.cli import tables
 
 
 def verify(location: str, number: int | None) -> None:
-    """Compute every digest of one version, or of all, again; print what is whole, raise if something is not."""
+    """Compute every digest of one version, or of all, again; print the whole versions, raise if one is damaged."""
     problems: list[str] = []
     champion = None
     try:

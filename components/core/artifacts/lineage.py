@@ -1,4 +1,4 @@
-"""Lineage: what an evaluation was made of, and the code, container image and libraries of each stage.
+"""Lineage: the inputs of an evaluation, and the code, container image and libraries of each stage.
 
 Every stage writes the latter into its artifact, outside its digest. `lineage.json` of an evaluation holds the
 descriptions of dataset, checkpoint and embedding, from which their digests can be computed again.

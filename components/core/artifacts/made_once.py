@@ -27,7 +27,7 @@ def made_once(
         atomic_files.require_own_folder(location, kind.WHAT, found.identity, identity)
         log.info("%s: already complete at %s", kind.WHAT, location)
         return found, True
-    if not location.in_bucket:  # whose mirror may outlive what it mirrored
+    if not location.in_bucket:  # a mirror may outlive its artifact
         atomic_files.require_own_folder(location, kind.WHAT, None, identity)
     location.require_writable()
     make()

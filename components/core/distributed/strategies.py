@@ -16,7 +16,7 @@ from components.core.stage.hardware import exact_problem, has_tpu
 
 log = logging.getLogger(__name__)
 
-# For calls of TensorFlow without a time limit of their own, after every other party has answered.
+# For TensorFlow's calls that have no time limit, after every other worker has answered.
 _PATIENCE_SECONDS = 300
 _GRPC_PORT = 8470
 _INTRA_OP_THREADS = "TF_NUM_INTRAOP_THREADS"

@@ -33,9 +33,9 @@ class Overlap:
     density is 1 and coverage about 1 - 2^-5.
     """
 
-    precision: float  # share of the drawn that lie within a ball of the real
-    recalled: np.ndarray  # which of the real lie within a ball of the drawn, bool [n]
-    density: float  # mean number of balls of the real that a drawn one lies in, over 5
+    precision: float  # share of samples within a ball of a real image
+    recalled: np.ndarray  # real images within a ball of a sample, bool [n]
+    density: float  # mean number of balls of real images around a sample, over 5
     covered: np.ndarray  # which of the real have a drawn one within their ball, bool [n]
 
     @property

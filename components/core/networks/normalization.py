@@ -137,7 +137,7 @@ class BatchStatistics:
             moving.value.assign(tf.where(finite, moved, moving.value))
 
 
-# Per thread, as a strategy traces each of its replicas in a thread of its own.
+# Per thread, because a strategy traces each replica in its own thread.
 _recordings = threading.local()
 
 

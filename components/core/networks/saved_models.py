@@ -1,4 +1,4 @@
-"""SavedModels whose bytes follow from weights and code, not from what the process did before.
+"""SavedModels whose bytes follow from weights and code, not from the history of the process.
 
 TensorFlow numbers functions and custom gradients by counters of the process, stores functions and map entries in no
 fixed order, and adds a `fingerprint.pb` with a random part. Here both are numbered from 0, everything is sorted, and

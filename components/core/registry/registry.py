@@ -176,7 +176,7 @@ def move_champion(registry: LocationLike, pointer: Pointer, champion: Champion) 
 
 
 def add(registry: LocationLike, fill: Callable[[Path], None], model_digest: str, champion: Champion | None) -> int:
-    """Add a version under the lock, or finish what an earlier attempt at the same one left, and return its number.
+    """Add a version under the lock, or finish an earlier attempt at the same one, and return its number.
 
     `fill` puts all files of the version into a folder, its manifest among them.
     """

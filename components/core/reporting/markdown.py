@@ -8,7 +8,7 @@ _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 
 
 def plain(value: Any) -> str:
-    """Return a value as one line that can be shown anywhere: escapes replace what is not printable."""
+    """Return a value as one printable line: escapes replace other characters."""
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in str(value))
 
 

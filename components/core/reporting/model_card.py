@@ -1,4 +1,4 @@
-"""The model card: what a model was made of, what was found of it, and what it is not for, as Markdown.
+"""The model card as Markdown: origin of a model, its scores, and its limits of use.
 
 The card of an exported model says that nobody has judged it; publishing completes the card.
 """

@@ -52,7 +52,7 @@ class Catalog:
     """
 
     def __init__(self, source: str, files: Iterable[tuple[int, SourceFile]]) -> None:
-        self._database = sqlite3.connect("", check_same_thread=False)  # SQLite has a lock of its own
+        self._database = sqlite3.connect("", check_same_thread=False)  # SQLite has its own lock
         with _disk_errors():
             # To sort at the end takes less time than to keep an index meanwhile.
             self._database.execute("CREATE TABLE listed (name TEXT, kind, location BLOB, bytes, stamp, checksum)")
@@ -122,7 +122,7 @@ def _source_file(name: str, location: bytes, size: int, stamp: str, checksum: st
 
 @contextlib.contextmanager
 def _disk_errors() -> Iterator[None]:
-    """Raise what SQLite says of a disk as the `OSError` that it is."""
+    """Turn SQLite's errors about the disk into `OSError`."""
     try:
         yield
     except sqlite3.OperationalError as error:

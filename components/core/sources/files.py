@@ -75,7 +75,7 @@ def contents_of(files: Sequence[SourceFile], at_most: int) -> Iterator[bytes]:
 
 
 def read_ahead(read: Callable[[Item], bytes], items: Iterable[Item]) -> Iterator[bytes]:
-    """Yield what is read of a bucket for each item, in order; some are on their way at once."""
+    """Yield the content of each item of a bucket in order; several downloads run at once."""
     return concurrent.ordered(lasting_threads(os.getpid(), _ON_THEIR_WAY), read, items, _ON_THEIR_WAY)
 
 

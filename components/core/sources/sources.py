@@ -69,7 +69,7 @@ class _Kind(NamedTuple):
     plural: str  # what its files are called
     is_name: Callable[[str], bool]  # whether a file of this name is of the kind
     alone: bool  # whether one file is a source
-    has_labels: bool  # whether files of labels may lie beside its files
+    has_labels: bool  # whether it may have files of labels
 
 
 # In the order in which they are looked for: the first of which there is a file is the kind of the source.
@@ -106,7 +106,7 @@ class Listing:
 class Contents:
     """Contents of a source, as far as they are known without decoding."""
 
-    fingerprint: str  # 64 hexadecimal digits over each file's name and content, wherever the source lies
+    fingerprint: str  # 64 hexadecimal digits over each file's name and content, at any location
     summary: str  # one short line for people
     listing: Listing | None = None  # with checksums; None for `digits` and `fashion-mnist`
 
@@ -181,7 +181,7 @@ def _matches(name: list[str], pattern: list[str]) -> bool:
 
 
 def contents(source: str, index: str = "") -> Contents:
-    """Say what a source holds now, without decoding it; raises as `list_source`.
+    """Fingerprint a source without decoding it; raises as `list_source`.
 
     In a bucket the checksums of the storage stand for the content; for `fashion-mnist` the published sums. `index` is
     the folder of what was read before (see `components.core.sources.index`), empty for none; the result does not depend

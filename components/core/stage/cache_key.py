@@ -1,4 +1,4 @@
-"""The key of what a stage makes, which decides whether it is unchanged.
+"""The key of a stage's artifact, which decides whether the stage runs again.
 
 It covers the code that the stage can reach, the settings that decide the result, and the digests of the inputs. Stages,
 `wgan run` and `wgan plan` compare keys; `decide` compares the parts of the keys. Standard library only.
@@ -44,7 +44,7 @@ def source_files(stage: str) -> dict[str, bytes]:
 
 @functools.cache
 def _imported(source: bytes) -> frozenset[str]:
-    """Return the paths in `components` at which the modules that a module imports may lie; not all exist."""
+    """Return the paths in `components` where the modules that a module imports may be; not all exist."""
     modules: set[str] = set()
     for package, names, module in _IMPORT.findall(source.decode()):
         modules |= {package or module, *(f"{package}.{name}" for name in re.findall(r"\w+", names))}

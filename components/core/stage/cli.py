@@ -22,7 +22,7 @@ from components.core.stage.executor import ExecutorInput, StageResult
 
 log = logging.getLogger("components.core.stage.cli")
 
-UMASK = "WGAN_UMASK"  # variable: the umask of whoever started this container, in octal digits
+UMASK = "WGAN_UMASK"  # variable: the umask of the user who started this container, in octal digits
 
 
 class Parser(argparse.ArgumentParser):

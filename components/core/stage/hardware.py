@@ -1,4 +1,4 @@
-"""Settings of the hardware that `train` and `embed` share, and what is known of it without TensorFlow."""
+"""Hardware settings that `train` and `embed` share, and checks that need no TensorFlow."""
 
 from pathlib import Path
 from typing import Annotated

@@ -4,7 +4,7 @@ Content is written aside, synced to disk, then renamed: a reader, or the same co
 or the new one and nothing between.
 
 What is aside is called `.tmp-NAME-...` beside its target. Its maker holds a lock on it, which the system releases when
-the process dies; whoever makes something for the same target removes what nobody holds.
+the process dies; the next writer for the same target removes what nobody holds.
 
 Files get the mode 0666 and folders 0777, both without the bits of the umask.
 """
@@ -82,7 +82,7 @@ def remove_folder(location: Path) -> None:
 
 
 def sweep(folder: Path, names: str) -> None:
-    """Remove what is aside in a folder and held by nobody, for targets whose names match a glob pattern."""
+    """Remove unlocked temporary files and folders for targets whose names match a glob pattern."""
     for path in folder.glob(f".tmp-{names}-*"):
         with contextlib.suppress(OSError):  # it is held, or gone, or another user's
             handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
@@ -206,7 +206,7 @@ def new_folder(location: Path, complete: str) -> Iterator[Path]:
             yield made
             if not (made / complete).is_file():
                 raise AssertionError(f"{complete} was not written")
-            # Libraries make folders and files with modes of their own.
+            # Libraries choose their own modes for folders and files.
             for folder, _, files in os.walk(made):
                 for name in files:
                     _sync(Path(folder, name), mode & 0o666)
@@ -282,7 +282,7 @@ def _remove(aside: Path) -> None:
 
 @contextlib.contextmanager
 def _naming(location: Path) -> Iterator[None]:
-    """Make an error within the block name the target, not what was aside for it and is gone."""
+    """Make errors of the block name the target instead of its temporary file, which is gone."""
     try:
         yield
     except OSError as error:

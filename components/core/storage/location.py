@@ -47,7 +47,7 @@ class Location(os.PathLike[str]):
     """A folder or file: `str` gives its URI, for messages; `os.fspath` gives its path on this machine."""
 
     uri: str  # as users write it: gs://..., or a path
-    path: Path  # of what is in a bucket: the mirror
+    path: Path  # the mirror, for a bucket
 
     @classmethod
     def of(cls, location: LocationLike) -> "Location":
@@ -271,7 +271,7 @@ class Location(os.PathLike[str]):
         Returns False if one with another description was committed before. When it fails, the next attempt goes on
         with what was sent.
         """
-        # Read before sending, so that what is sent later is compared with this.
+        # Checksums are read before sending, and compared with the bucket's afterwards.
         found = atomic_files.files_in(folder)
         if manifest not in found:
             raise FileNotFoundError(f"{folder} is gone or incomplete")

@@ -137,7 +137,7 @@ def _around_image(length: int, label: int) -> tuple[bytes, bytes]:
 
 
 def _example_class() -> Any:
-    """Make the class of `tf.train.Example`, in a pool of its own: TensorFlow's is in the default one."""
+    """Make the class of `tf.train.Example`, in a separate descriptor pool: TensorFlow's is in the default one."""
     pool = descriptor_pool.DescriptorPool()
     pool.Add(text_format.Parse(_SCHEMA, descriptor_pb2.FileDescriptorProto()))
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("Example"))

@@ -81,7 +81,7 @@ def smallest_ratio(p: np.ndarray, n: np.ndarray | float, q: np.ndarray, m: np.nd
     """
     p, q, n, m = (np.broadcast_to(array, p.shape)[q > 0] for array in (p, q, np.asarray(n), np.asarray(m)))
     level = LEVEL / len(p)
-    with np.errstate(divide="ignore", invalid="ignore"):  # of what is 0
+    with np.errstate(divide="ignore", invalid="ignore"):  # division by 0
         down = np.hypot(np.log(p) - np.log(_lowest(p, n, LEVEL)), np.log(_highest(q, m, LEVEL)) - np.log(q))
         up = np.hypot(np.log(_highest(p, n, level)) - np.log(p), np.log(q) - np.log(_lowest(q, m, level)))
     found = p > 0

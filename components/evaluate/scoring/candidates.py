@@ -24,7 +24,7 @@ _CRITIC_SAMPLES = 2000
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """The scores of one model, and what is shown of it: images uint8 [n, height, width, channels]."""
+    """The scores of one model, and its images for the report: uint8 [n, height, width, channels]."""
 
     first: np.ndarray  # its first samples
     rows: np.ndarray | None  # a row of samples for each class, if it takes labels

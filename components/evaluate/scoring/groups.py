@@ -1,4 +1,4 @@
-"""Groups of images, whose shares and coverage show what a generator leaves out: classes, or else bins."""
+"""Groups of images (classes, or bins without classes), whose shares and coverage show missing kinds."""
 
 import dataclasses
 import warnings

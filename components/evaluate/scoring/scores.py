@@ -22,7 +22,7 @@ from components.evaluate.scoring import groups
 log = logging.getLogger(__name__)
 
 LEAST = 2 * set_distances.KERNEL_BLOCKS  # images of each kind
-CROWDING = 3.0  # images that count as one in recall and coverage, as one sample may lie in the balls of several
+CROWDING = 3.0  # images that count as one in recall and coverage, because one sample may be near several
 ENOUGH = 1000  # images, below which distances are noisy (`low_n`)
 _COPIES_AMONG = 2000  # samples at least, so that the error of their share is small beside that of the test images
 _TRAIN_AT_MOST = 100_000  # training images that samples are compared with to find copies
@@ -185,7 +185,7 @@ def measure_reference(
 
 
 def score(reference: Reference, samples: Iterable[np.ndarray], what: str, labels: np.ndarray | None = None) -> Scores:
-    """Score samples, in batches uint8 [n, height, width, channels]; `labels`, int32 [samples], were asked for."""
+    """Score samples, in batches uint8 [n, height, width, channels]; `labels`, int32 [samples], were requested."""
     return score_seen(reference, see(reference.embedding, samples, what), labels)
 
 
@@ -227,7 +227,7 @@ def differences(model: Scores, champion: Scores, reference: Reference) -> dict[s
 
 
 def _measure(reference: Reference, seen: Seen) -> Scores:
-    """Everything but what is said of copies and of classes that were asked for."""
+    """Compute every score but those of copies and of requested classes."""
     scores: ByName = {}
     measured, blocks, overlaps = {}, {}, {}
     for space in reference.spaces:

@@ -110,7 +110,7 @@ def results(location: str, work: Callable[[AttemptFiles], Iterable[Result]]) -> 
         failure = OSError(error.errno or 0, error.strerror or str(error), error.filename or location.rpartition("/")[0])
     except MemoryError:
         failure = TransientError("out of memory; give fewer images_per_shard, or take a larger machine")
-    with contextlib.suppress(OSError, StageError):  # the driver notices what is missing
+    with contextlib.suppress(OSError, StageError):  # the driver notices missing files
         files.fail(pickle.dumps(failure))
     return []
 
@@ -128,4 +128,4 @@ def leave(files: AttemptFiles, name: str, value: Any) -> None:
 
 def read(files: AttemptFiles, name: str) -> Any:
     """Read a value that a worker of this attempt left."""
-    return pickle.loads(files.read(name))  # noqa: S301 - written by this stage, in a folder of its own
+    return pickle.loads(files.read(name))  # noqa: S301 - written by this stage

@@ -23,7 +23,7 @@ from components.preprocess.plan import Plan
 from components.preprocess.rows import Outcome
 from components.preprocess.shards import BuildResult
 
-_CHUNK_IMAGES = 5_000  # seconds of work, so that what a runner costs by element is nothing
+_CHUNK_IMAGES = 5_000  # seconds of work, so that a runner's cost per element does not matter
 
 Chunk = str  # the name of a file with some parts of the source
 
@@ -104,7 +104,7 @@ def _each(_: int, names: list[str]) -> list[str]:  # no lambda, whose pickle has
 
 
 def _rows(rows_at: str, location: str, files: AttemptFiles) -> AttemptFiles:
-    """Return the files of rows: `files` itself where all lie together, so that it knows what the work has made."""
+    """Return the files of rows: `files` itself if all are in one folder, so that it knows what was written."""
     return files if rows_at == location else attempt_files.at(rows_at)
 
 
@@ -140,4 +140,4 @@ def _read_parts(chunk: Chunk, files: AttemptFiles) -> Iterator[Part]:
     content = files.read(chunk)
     pickled = io.BytesIO(content)
     while pickled.tell() < len(content):
-        yield pickle.load(pickled)  # noqa: S301 - written by this stage, in a folder of its own
+        yield pickle.load(pickled)  # noqa: S301 - written by this stage

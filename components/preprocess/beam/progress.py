@@ -36,7 +36,7 @@ def done(rows_at: AttemptFiles, files: AttemptFiles, row_bytes: int, seen: dict[
 
 
 def line(now: Done, before: Done, seconds: float, images: int, shards: int) -> str:
-    """Return a line for the log on what is done now, and was so many seconds before, of all images and shards."""
+    """Return a log line: images and shards done now, and so many seconds ago."""
     worked = min(now.images + now.quarantined, images)
     aside = f", {now.quarantined:,} quarantined" if now.quarantined else ""
     if worked >= images:

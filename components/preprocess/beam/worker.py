@@ -1,4 +1,4 @@
-"""python -m components.preprocess.beam.worker: what the preprocess image starts.
+"""python -m components.preprocess.beam.worker: the entry point of the preprocess image.
 
 Beam's runners start their workers by giving the image boot's flags and nothing else, so one image is both: with those
 flags it becomes Beam's boot, with any others it is the stage. Standard library only.

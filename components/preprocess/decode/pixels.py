@@ -1,4 +1,4 @@
-"""Bytes of an image file, or pixels as stored, to pixels of the shape and color asked for. Pure functions.
+"""Bytes of an image file, or pixels as stored, to pixels of the requested shape and color. Pure functions.
 
 NumPy is imported for 16 bit alone, so that processes that decode start in half the time.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 LARGEST_IMAGE = 25_000_000  # pixels; a small file can claim any size
 LARGEST_FILE = LARGEST_IMAGE_FILE  # with the pixels of the largest image, decoding takes less than 512 MiB
-# How many times the size asked for a JPEG file has at least, where it is decoded at a smaller scale.
+# A JPEG file decoded at a smaller scale keeps at least so many times the requested size.
 JPEG_OVERSAMPLING = 4
 TOO_LARGE = f"has more than {LARGEST_FILE:,} bytes"
 _LONGEST_REASON = 200
@@ -32,7 +32,7 @@ _PNG = b"\x89PNG\r\n\x1a\n"
 _JPEG = b"\xff\xd8\xff"
 _RIFF_HEAD = 12  # bytes: `RIFF`, the size of what follows, `WEBP`
 _MODES = {1: "L", 3: "RGB"}
-# Where `PIL.Image.Image.getexif` looks among what was found beside the pixels.
+# The metadata that `PIL.Image.Image.getexif` reads.
 _SAYING_ORIENTATION = frozenset({"exif", "Raw profile type exif", "XML:com.adobe.xmp", "xmp"})
 
 
@@ -124,7 +124,7 @@ def _reduced(image: Image.Image, shape: ImageShape) -> Box | None:
 
     A side that is no multiple of 8 ends within the last pixel of the smaller one.
     """
-    side = JPEG_OVERSAMPLING * max(shape.height, shape.width)  # of both, as the image may lie on its side
+    side = JPEG_OVERSAMPLING * max(shape.height, shape.width)  # of both, because the image may be rotated
     if not isinstance(image, JpegImagePlugin.JpegImageFile) or min(image.size) < 2 * side:
         return None
     drafted = image.draft(None, (side, side))
@@ -180,7 +180,7 @@ def _require_size(width: int, height: int) -> None:
 
 
 def _require_whole_webp(content: bytes) -> None:
-    """Compares the size that a WebP file says with what there is; libwebp draws what it has of some cut files."""
+    """Compare the declared size of a WebP file with the actual one; libwebp decodes some cut files in part."""
     (size,) = struct.unpack_from("<I", content, 4)
     if 8 + size > len(content):
         raise UndecodableImage("is cut short")

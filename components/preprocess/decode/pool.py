@@ -31,7 +31,7 @@ _SECONDS_TO_END = 10.0
 _SECONDS_TO_START = 300.0
 # It died, does nothing, or answers nonsense.
 _FAILED = (EOFError, OSError, ValueError, TypeError, AttributeError, RecursionError)
-# A program of its own instead of `multiprocessing.Process`, which would import the main module and so Beam.
+# A separate program instead of `multiprocessing.Process`, which would import the main module and so Beam.
 # `sys.path` is handed over, so that the process has this code in any working directory.
 _PROGRAM = """
 import json, sys

@@ -1,4 +1,4 @@
-"""Images in archives, read by member where they lie: zip (stored or deflated), tar, and tar packed by gzip or bzip2.
+"""Images in archives, read member by member in place: zip (stored or deflated), tar, and tar packed by gzip or bzip2.
 
 Nothing is unpacked to a disk. What an archive says of itself is not believed: members may not overlap or lead out,
 their sizes are bounds for what is read of them, and those of a zip file must have the CRC that it says. A tar file has
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 _ZIP_SIGNATURES = (b"PK\x03\x04", b"PK\x05\x06")  # the second is that of an archive without members
 _LOCAL_HEADER = struct.Struct("<4s2xH18xHH")  # of a zip member: signature, flags, lengths of name and extra field
 _ENCRYPTED, _UTF_8 = 0x1, 0x800  # bits of a zip member's flags
-_LARGEST_OVERHEAD = 1024  # bytes that deflate may add to what does not shrink, beside as many as that has
+_LARGEST_OVERHEAD = 1024  # bytes that deflate may add to incompressible data, beside as many as that has
 _BLOCK = 512  # bytes, of tar
 _LARGEST_HEADER = 1 << 20  # bytes; long names and what else tar keeps beside a member
 _LARGEST_PADDING = 1 << 20  # bytes of zeros after a tar file's end; writers fill up to a record
@@ -55,7 +55,7 @@ class Member:
 
 
 def list_members(file: SourceFile) -> tuple[list[Member], list[Member]]:
-    """Return the images of an archive by name, in the order in which they lie there, and its other files.
+    """Return the images of an archive by name, in the archive's order, and its other files.
 
     Hidden files are in neither; links and devices are logged. Raises `DataError` if the archive is damaged, encrypted,
     packed by another method, or made to do harm: members overlap, have one name, or lead out of it.
@@ -91,7 +91,7 @@ def has_ranges(file: SourceFile) -> bool:
 
 
 def read_members(file: SourceFile, members: list[Member]) -> Iterator[bytes]:
-    """Yield the content of some members, as they lie there; of one too large to decode, enough to tell."""
+    """Yield the content of some members in order; of one too large to decode, enough to tell."""
     with open_archive(file) as (opened, is_zip):
         for member in members:
             yield _zip_content(file, opened, member) if is_zip else _tar_content(file, opened, member)
@@ -109,7 +109,7 @@ def open_archive(file: SourceFile) -> Iterator[tuple[BinaryIO, bool]]:
 
 @contextlib.contextmanager
 def as_data_error(file: SourceFile) -> Iterator[None]:
-    """Raise what the libraries raise on a damaged archive as an error for users."""
+    """Turn the libraries' errors on a damaged archive into an error for users."""
     try:
         yield
     except (StageError, MemoryError):
@@ -128,7 +128,7 @@ def _damaged(file: SourceFile, reason: str) -> DataError:
 
 
 def _checked_name(file: SourceFile, name: str) -> str:
-    """A member's path as it is written everywhere; empty for what is hidden."""
+    """Return a member's normalized path; empty for hidden members."""
     parts = [part for part in name.split("/") if part not in ("", ".")]
     shown = printable("/".join(parts))
     if name.startswith("/") or ".." in parts:

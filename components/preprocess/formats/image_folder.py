@@ -19,7 +19,7 @@ _FILE, _LABEL = "file_name", "label"
 
 
 def parsed(name: str, folder: str, content: bytes) -> Table | None:
-    """Return what the content of a file in a folder says; None if it is another program's, or has no labels."""
+    """Parse a file of labels in a folder; None if it is another program's, or has no labels."""
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -1,4 +1,4 @@
-"""The file that says what the images of a source show: which of several counts, and what it says."""
+"""The file of labels of a source: which of several counts, and how to read it."""
 
 import functools
 from collections.abc import Callable, Iterable
@@ -43,7 +43,7 @@ def read(files: Iterable[LabelFile]) -> Table | None:
 
 
 def beside(files: Iterable[SourceFile]) -> Table | None:
-    """Read files of labels that lie beside images or archives."""
+    """Read files of labels beside images or archives."""
     return read(LabelFile(file.name, file.name, functools.partial(_content_of, file)) for file in files)
 
 

@@ -1,4 +1,4 @@
-"""The split and the label of each image, by the folders that it lies in or by a file of labels.
+"""The split and the label of each image, by its folders or by a file of labels.
 
 Of such files this reads `labels.csv`. It has a header `file,label` or `file,label,split` and a row for each image: its
 path within the source, with `/`, the name of its class (empty in all rows where there are none), and its split (empty
@@ -91,7 +91,7 @@ def labeled(location: str, names: Rows[str] | list[str], table: Table | None = N
 
 
 def parsed(name: str, content: bytes) -> Table:
-    """Return what the content of a file `labels.csv` says."""
+    """Parse a file `labels.csv`."""
     try:
         reader = csv.reader(io.StringIO(content.decode("utf-8-sig"), newline=""), strict=True)
         columns = [cell.strip() for cell in next(reader, [])]

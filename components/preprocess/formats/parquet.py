@@ -174,7 +174,7 @@ def _columns_of(file: SourceFile, opened: "ParquetFile") -> _Columns:
 
 
 def _features_of(opened: "ParquetFile") -> dict[str, Any]:
-    """Return what `datasets` says of the columns, by name."""
+    """Return the features that `datasets` recorded, by column."""
     content = (opened.schema_arrow.metadata or {}).get(b"huggingface", b"{}")
     try:
         features = json.loads(content)["info"]["features"]

@@ -1,4 +1,4 @@
-"""Images that lie one after another in a file, with or without labels: what IDX, NPZ and TFRecord have in common.
+"""Stacks: images one after another in a file, with or without labels, as in IDX, NPZ and TFRecord.
 
 All readers of formats raise `DataError` for a file that is damaged, changed, or not what its name says.
 """

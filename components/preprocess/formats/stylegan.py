@@ -13,7 +13,7 @@ from components.preprocess.formats.labels import Row, Table
 
 
 def parsed(name: str, content: bytes) -> Table | None:
-    """Return what the content of a file `dataset.json` says; None if it is another program's."""
+    """Parse a file `dataset.json`; None if it is another program's."""
     try:
         value = json.loads(content)
     except (ValueError, RecursionError) as error:

@@ -58,7 +58,7 @@ class ImagesPart:
 
 @dataclasses.dataclass(frozen=True)
 class ArchivePart:
-    """Some images of an archive, in the order in which they lie there, each with its split and label."""
+    """Some images of an archive, in its order, each with its split and label."""
 
     file: SourceFile
     images: tuple[tuple[Member, str, int], ...]
@@ -85,7 +85,7 @@ class Survey:
 
     @property
     def natural(self) -> ImageShape:
-        """The shape that the dataset's images have unless another is asked for."""
+        """The shape of the dataset's images unless another is requested."""
         return self.stored or _IMAGES_DEFAULT
 
 
@@ -128,7 +128,7 @@ DIGITS = Stack(sources.DIGITS, "train", 1797, ImageShape(8, 8, 1), range(10), _r
 
 
 def _survey_stacks(location: str, kind: str, found: Sequence[Stack]) -> Survey:
-    """Survey images that lie one after another in files, each read from start to end by one worker."""
+    """Survey stacks of images, each file read from start to end by one worker."""
     if not found:
         raise DataError(f"{location} has no images in its files")
     shapes = {stack.name: stack.shape for stack in found}
@@ -193,11 +193,11 @@ def _folders_without_images(location: str, names: Rows[str]) -> list[str]:
 
 
 class HeldArchive(NamedTuple):
-    """An archive and what it holds."""
+    """An archive and its members."""
 
     file: SourceFile
     images: list[Member]
-    table: labels.Table | None  # what it says of its images, by their names in it
+    table: labels.Table | None  # labels of its images, by their names in it
 
 
 def _survey_archives(location: str, listing: Listing) -> Survey:
@@ -208,7 +208,7 @@ def _survey_archives(location: str, listing: Listing) -> Survey:
         raise DataError(f"{location} holds archives without images; expected PNG, JPEG or WebP files in them")
     table = label_files.beside(listing.labels)
     if table is None and any(each.table for each in held):
-        # Archives may hold images of one path: what each says is of its own.
+        # Several archives may have the same path: each table is for its own archive.
         table = _table_of_archives(location, held, path_of, labels.has_split_folders(names))
         names = [f"{each.file.name}/{path_of(each.file, image.name)}" for each in held for image in each.images]
     found = labels.labeled(location, names, table)
@@ -247,7 +247,7 @@ def _hold(file: SourceFile, several: bool) -> HeldArchive:
 
 
 def _paths_in_source(held: list[HeldArchive]) -> Callable[[SourceFile, str], str]:
-    """Return what gives a member's path as if each archive were unpacked where it lies, `train.zip` into `train`.
+    """Return a function for a member's path as if each archive were unpacked in place, `train.zip` into `train`.
 
     A folder at the top that holds all images, as archives of a folder have one, is passed over.
     """

@@ -1,6 +1,6 @@
 """Watchdog: ends a training that hangs where nothing else has a time limit: in a driver, a collective, a file system.
 
-Only another attempt helps, and the exit code asks whoever started the stage for one.
+Only another attempt helps; the exit code asks for one.
 """
 
 import faulthandler
