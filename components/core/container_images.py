@@ -17,5 +17,5 @@ def image(name: str) -> str:
 
 
 def running_image() -> str:
-    """The image that this process runs in, as its starter says in `WGAN_IMAGE`."""
+    """Return the image of this process, from `WGAN_IMAGE`, which its starter sets."""
     return os.environ.get("WGAN_IMAGE") or NO_IMAGE

@@ -34,13 +34,13 @@ class ConfigError(StageError, ValueError):
 
 
 class DataError(StageError):
-    """Input that cannot be used: missing, damaged, or of another kind than it says."""
+    """Input that cannot be used: missing, damaged, or of another kind than declared."""
 
     exit_code = BAD_DATA
 
 
 class TransientError(StageError):
-    """A failure that may pass when the same is tried again (a full disk, a network that does not answer)."""
+    """A failure that may pass on a retry (a full disk, a network that does not answer)."""
 
     exit_code = TRANSIENT
 
@@ -62,7 +62,7 @@ class Terminated(BaseException):
 
 
 def describe_os_error(error: OSError) -> str:
-    """Say in one line why, on which paths, and which user was refused if that is why."""
+    """Describe in one line the failure, its paths, and the user if permission was refused."""
     reason = os.strerror(error.errno) if error.errno else str(error)
     names = " -> ".join(str(name) for name in (error.filename, error.filename2) if name)
     description = f"{reason}: {names}" if names else reason
@@ -87,6 +87,6 @@ def exit_code_of(error: BaseException) -> int:
     """Return the exit code of a stage that an error ends."""
     if isinstance(error, StageError):
         return error.exit_code
-    if isinstance(error, OSError):  # missing permission does not pass by itself
+    if isinstance(error, OSError):  # missing permission does not go away
         return BAD_CONFIGURATION if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS) else TRANSIENT
     return {KeyboardInterrupt: INTERRUPTED, Terminated: TERMINATED}.get(type(error), DEFECT)

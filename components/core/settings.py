@@ -1,7 +1,7 @@
 """The settings of a stage: a frozen, keyword-only dataclass of scalars whose fields are annotated with a `Setting`.
 
-The command line, Kubeflow's parameters, `--help` and the checks are derived from it. Standard library only, so that
-a mistake is reported before anything heavy is imported.
+Command line, Kubeflow's parameters, `--help` and checks are derived from it. Standard library only, so that a mistake
+is reported before anything heavy is imported.
 """
 
 import dataclasses
@@ -22,9 +22,9 @@ class Setting:
     above: float | None = None
     below: float | None = None
     choices: tuple[str, ...] = ()  # the values allowed for a string
-    in_key: bool = True  # whether it changes the result; locations and the use of the hardware do not
-    digest: bool = False  # whether it names the content of an input: part of the key, but no setting
-    location: bool = False  # whether it may name a local folder to read, which containers must be shown
+    in_key: bool = True  # whether it changes the result; locations and hardware do not
+    digest: bool = False  # whether it is the digest of an input: part of the key, but no setting
+    location: bool = False  # whether it may name a local folder to read, which containers must mount
     positional: bool = False  # given without a flag, and required
 
 
@@ -69,7 +69,7 @@ def parse_value(field: Field, value: Any) -> Any:
             return number
         if isinstance(value, int) or (isinstance(value, str) and value.strip().lstrip("+-").isdigit()):
             return int(value)  # exact beyond 2**53 too
-        # Kubeflow may hand a whole number over as 3.0; text such as "3.0" or "1e3" is accepted alike.
+        # Kubeflow may pass a whole number as 3.0; text such as "3.0" or "1e3" is accepted too.
         if not number.is_integer():
             raise ValueError(number)
         return int(number)

@@ -1,11 +1,12 @@
 """The files of an attempt to make a dataset: in a folder that all workers see, or in a folder of a bucket.
 
-A file appears whole or not at all, and is not changed any more. In a bucket it is created only if none is there, and
-the same bytes count as ours. So work that is done again, by a worker that was taken for dead too, does no harm.
+A file appears whole or not at all, and never changes. In a bucket it is created only if absent; an object with the same
+bytes counts as ours. So repeated work, also by a worker that was wrongly taken for dead, does no harm.
 
-A bucket's folder has a mark while the attempt goes on. A worker asks for it before and after its work. Gone before: the
-work is not done. Gone after: the worker deletes what it made, unless that was committed. Who ends an attempt deletes
-the mark, then lists what there is. So one of both sees the other, and nothing is left.
+A bucket's folder has a mark while the attempt is open. A worker looks for the mark before and after its work. If it is
+gone before, the worker does nothing. If it is gone after, the worker deletes its objects, unless they were committed.
+To end an attempt, delete the mark, then list the folder. So either the worker or the list sees the other, and nothing
+is left.
 """
 
 import contextlib
@@ -27,7 +28,7 @@ log = logging.getLogger(__name__)
 
 MARK, FAILED = "attempt.json", "failed"
 _PREFIX = "attempt-"  # of folders of attempts in a bucket; nothing else is swept
-_LARGE_PART = 1 << 20  # bytes, of which several at once would take memory and save no time
+_LARGE_PART = 1 << 20  # bytes; reading several at once would take memory and save no time
 
 # A part of a file: name, offset, bytes, their crc32c; a plain tuple, which Beam encodes without pickle.
 LocationLike = tuple[str, int, int, int]
@@ -43,7 +44,7 @@ class Folder:
         return str(self.path)
 
     def is_open(self) -> bool:
-        """Return whether the attempt goes on: its driver has neither ended it nor died, and no work failed."""
+        """Return whether the attempt is open: its driver has neither ended it nor died, and no work failed."""
         return self.path.is_dir() and not (self.path / FAILED).exists()
 
     def exists(self, name: str) -> bool:
@@ -55,9 +56,9 @@ class Folder:
         return (self.path / name).read_bytes()
 
     def blocks(self, locations: Iterable[LocationLike], at_once: int) -> Iterator[bytes]:
-        """Yield parts of files in blocks of `at_once` bytes; the last of each part may be shorter.
+        """Yield parts of files in blocks of `at_once` bytes; the last block of each part may be shorter.
 
-        `OSError` if a file is cut short. A disk that damages files is no case here.
+        `OSError` if a file is cut short. Damage by the disk is not detected here.
         """
         for name, start, size, _ in locations:
             with open(self.path / name, "rb", buffering=0) as file:
@@ -70,7 +71,7 @@ class Folder:
                     yield content
 
     def write(self, name: str, parts: Iterable[bytes]) -> str:
-        """Write a file. It is not synced, as no attempt outlives the machine; the finished dataset is."""
+        """Write a file. It is not synced: no attempt outlives the machine, and the finished dataset is synced."""
         path = self.path / name
         aside = atomic_files.make_unique(self.path, f".tmp-{name}-")
         try:
@@ -79,7 +80,7 @@ class Folder:
                     file.write(part)
             aside.replace(path)
         except OSError:
-            aside.unlink(missing_ok=True)  # on a full disk the room is needed to say so
+            aside.unlink(missing_ok=True)  # on a full disk the error message needs the space
             raise
         return ""
 
@@ -98,7 +99,7 @@ class Folder:
         """Return the bytes of each file."""
         found = {}
         for path in self.path.iterdir():
-            with contextlib.suppress(OSError):  # removed, as the disk is full
+            with contextlib.suppress(OSError):  # removed, because the disk is full
                 if not path.name.startswith(".") and path.is_file():
                     found[path.name] = path.stat().st_size
         return found
@@ -110,7 +111,7 @@ class Folder:
 
 
 class BucketFolder:
-    """Files in a folder of a bucket, of which each piece of work has an object of this class."""
+    """Files in a folder of a bucket. Each piece of work has its own object of this class."""
 
     def __init__(self, uri: str) -> None:
         self.uri = uri
@@ -125,19 +126,19 @@ class BucketFolder:
         return self.uri.rpartition("/")[2]
 
     def is_open(self) -> bool:
-        """As of a folder."""
+        """Do as a folder does."""
         return self.exists(MARK)
 
     def exists(self, name: str) -> bool:
-        """As of a folder."""
+        """Do as a folder does."""
         return buckets.stat(f"{self.uri}/{name}") is not None
 
     def read(self, name: str) -> bytes:
-        """As of a folder."""
+        """Do as a folder does."""
         return Location.of(f"{self.uri}/{name}").read_file()
 
     def blocks(self, locations: Iterable[LocationLike], at_once: int) -> Iterator[bytes]:
-        """As of a folder, with a request for each part; `DataError` for another checksum."""
+        """Do as a folder does, with one request for each part; `DataError` if its checksum differs."""
         locations = list(locations)
         is_small = all(size <= _LARGE_PART for _, _, size, _ in locations)
         for content in read_ahead(self._read_part, locations) if is_small else map(self._read_part, locations):
@@ -149,9 +150,9 @@ class BucketFolder:
         return buckets.read_range(f"{self.uri}/{name}", start, size, crc32c)
 
     def write(self, name: str, parts: Iterable[bytes]) -> str:
-        """Write a file by way of this machine's disk, as its checksum has to be known before; return the checksum.
+        """Write a file by way of this machine's disk, because its checksum must be known first; return the checksum.
 
-        `ConfigError` if the work was done before and gave other bytes.
+        `ConfigError` if earlier work wrote other bytes under this name.
         """
         with tempfile.NamedTemporaryFile() as file:
             with errors.naming(Path(file.name)):
@@ -168,7 +169,7 @@ class BucketFolder:
             return buckets.checksum_of_file(Path(file.name))
 
     def leave(self, name: str, content: bytes) -> None:
-        """Write a note; of two the first stays."""
+        """Write a note; the first of several stays."""
         with contextlib.suppress(Conflict):
             if buckets.create(f"{self.uri}/{name}", content):
                 self._created.append(name)
@@ -180,14 +181,14 @@ class BucketFolder:
             self.take_back()
 
     def close(self) -> bool:
-        """End the attempt for all workers; return whether it went on until now."""
+        """End the attempt for all workers; return whether it was open."""
         mark = buckets.stat(f"{self.uri}/{MARK}")
         if mark:
             buckets.delete(mark)
         return mark is not None
 
     def take_back(self) -> None:
-        """Delete what this object has created and nobody committed, because the attempt is over."""
+        """Delete the uncommitted objects that this object created, because the attempt is over."""
         committed = Location.of(self.uri).parent.committed()
         kept = committed[1] if committed and committed[0] == self.uri else {}
         for name in self._created:
@@ -196,12 +197,12 @@ class BucketFolder:
                 buckets.delete(found)
 
     def sizes(self) -> dict[str, int]:
-        """As of a folder."""
+        """Do as a folder does."""
         return {name: stored.bytes for name, stored in files_below(self.uri).items()}
 
     @property
     def scratch(self) -> Path | None:
-        """As of a folder."""
+        """Do as a folder does."""
         return None
 
 
@@ -221,9 +222,9 @@ def new_in_bucket(location: Location) -> BucketFolder:
 
 
 def sweep(location: Location, own: BucketFolder | None = None) -> None:
-    """Delete what attempts left and nobody committed; before there is a commit, what `own` left alone.
+    """Delete uncommitted files of attempts; before any commit, only those of `own`.
 
-    If that fails, this logs a warning, and the next run of the stage does it.
+    A failure is logged, and the next run of the stage tries again.
     """
     try:
         if own:
@@ -240,7 +241,7 @@ def sweep(location: Location, own: BucketFolder | None = None) -> None:
 
 
 def _sweep_attempts(location: Location, kept: set[str]) -> None:
-    for ending in (f"/{MARK}", ""):  # the marks first, so that whoever still writes takes it back
+    for ending in (f"/{MARK}", ""):  # marks first, so that workers that still write take it back
         for name, stored in files_below(location.uri).items():
             if name.startswith(_PREFIX) and name.endswith(ending) and stored.uri not in kept:
                 buckets.delete(stored)

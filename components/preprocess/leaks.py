@@ -25,21 +25,23 @@ import numpy as np
 
 from components.core.sources import concurrent
 
-_SIDE = 16  # fields of a thumbnail, and of its side
+_SIDE = 16  # fields along a side of a thumbnail
 _FIELDS = _SIDE**2
 _FINENESS = 16  # parts of a level that thumbnails count in
 _MOST_LEVELS = 5  # root mean square: pairs beyond it in Fashion-MNIST show another garment or print
-_LEAST_SHARE = 10  # standard deviations of the difference in that of an image; else all dark images would be near
+_LEAST_SHARE = (
+    10  # the difference has at most a tenth of an image's standard deviation; else all dark images would be near
+)
 # The difference of 16 means, without its mean, is at most 4 x 5 levels long. They are in half levels, rounded down:
 # each differs by less than one more, and all by less than 4.
 _FURTHEST = 2 * 4 * _MOST_LEVELS + 4
 MOST_HELD = 5_000
 _MOST_COMPARED = 32
-_ROWS_AT_ONCE = 128  # whose products with all that is held are 2.5 MB
+_ROWS_AT_ONCE = 128  # their products with all held images take 2.5 MB
 _BYTES_AT_ONCE = 1 << 20  # of pixels
 _SHOWN = 10
 _DIGEST_BYTES = 16
-COMPARED = ("test", "train")  # splits; what of a source is validation is usually taken from train at random
+COMPARED = ("test", "train")  # splits; a source's validation images are usually taken from train at random
 
 
 class ShardSignatures(NamedTuple):
@@ -51,12 +53,12 @@ class ShardSignatures(NamedTuple):
 
 
 class ReferenceSet(NamedTuple):
-    """All held-out images, to be compared with one training shard after the other."""
+    """All held-out images, to be compared with one training shard after another."""
 
     shards: list[str]  # sorted
     first: np.ndarray  # the number of each shard's first image among all: int64 [shards]
     digests: np.ndarray  # of all images: S16 [n]
-    numbers: np.ndarray  # of the images that near ones are looked for of, ascending: int64 [m]
+    numbers: np.ndarray  # of the images whose near copies are searched for, ascending: int64 [m]
     thumbnails: np.ndarray  # theirs: int16 [m, 256]
     columns: np.ndarray  # their means of 4x4 fields, and half of the squared length of these: float32 [17, m]
 
@@ -89,7 +91,9 @@ def thumbnails(images: np.ndarray) -> np.ndarray:
     count, height, width, channels = images.shape
     down, across = _shares(height), _shares(width)
     whole = int(channels * down[0].sum() * across[0].sum())
-    exact = np.float32 if 255 * whole < 2**24 else np.float64  # all sums are whole numbers, which it holds
+    exact = (
+        np.float32 if 255 * whole < 2**24 else np.float64
+    )  # all sums are whole numbers, which this type holds exactly
     found = np.empty((count, _FIELDS), np.int16)
     at_once = max(1, _BYTES_AT_ONCE // (4 * height * width))
     for start in range(0, count, at_once):
@@ -115,7 +119,7 @@ def hold(shards: Iterable[ShardSignatures]) -> ReferenceSet:
 
 
 def find(held: ReferenceSet, train: ShardSignatures) -> list[Leak]:
-    """Return the held-out images that are in a training shard, each with the record as `first_of_each` chooses it."""
+    """Return the held-out images that are in a training shard, each with the leak that `first_of_each` chooses."""
     digests, rows = np.unique(train.digests, return_index=True)
     numbers = np.flatnonzero(np.isin(held.digests, digests))
     exact = (numbers, rows[np.searchsorted(digests, held.digests[numbers])])
@@ -131,7 +135,7 @@ def find(held: ReferenceSet, train: ShardSignatures) -> list[Leak]:
 def first_of_each(leaks: Iterable[Leak]) -> list[Leak]:
     """Return one leak for each held-out image, sorted: an exact one before a near one, then the first in `train`.
 
-    It may be taken of parts, in any order, and then of what they gave.
+    The results of parts, in any order, can be combined by calling it again.
     """
     best: dict[tuple[str, str, int], Leak] = {}
     for leak in leaks:
@@ -147,16 +151,16 @@ def describe(leaks: Iterable[Leak], test_images: int) -> dict[str, Any]:
     first = [{name: value for name, value in leak._asdict().items() if name != "near"} for leak in found[:_SHOWN]]
     return {
         "exact": len(found) - near,
-        "near": near,  # that have no exact copy
+        "near": near,  # without an exact copy
         "compared": ["test"],
-        "near_of": min(MOST_HELD, test_images),  # among so many near ones were looked for
+        "near_of": min(MOST_HELD, test_images),  # number of images whose near copies were searched for
         "first": first,
     }
 
 
 @functools.lru_cache(maxsize=2)
 def _shares(size: int) -> np.ndarray:
-    """Return which share of each pixel each field of a side has, in whole numbers: int64 [16, size]."""
+    """Return the share of each pixel in each field of a side, in whole numbers: int64 [16, size]."""
     fields, pixels = np.arange(_SIDE + 1) * size, np.arange(size + 1) * _SIDE
     common = np.minimum(fields[1:, None], pixels[1:]) - np.maximum(fields[:-1, None], pixels[:-1])
     return np.maximum(common, 0) // math.gcd(size, _SIDE)

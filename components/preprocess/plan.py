@@ -1,7 +1,7 @@
-"""The plan of a dataset, decided before any image is read, and the rule that gives each image its position in it.
+"""The plan of a dataset, decided before any image is read, and the rule that gives each image its position.
 
-Split, shard and place within the shard follow from a hash of the image's content alone. So adding images moves none
-from split to split, identical images never lie in two splits, and the order of arrival does not matter.
+Split, shard and position within the shard follow from a hash of the image's content alone. So adding images moves no
+other image between splits, identical images are never in two splits, and the order of arrival does not matter.
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ from components.core.artifacts import datasets
 from components.core.artifacts.datasets import ImageShape
 from components.preprocess.reuse import DatasetCache
 
-# Taken in this order from the range of the hash that decides (`split_and_shard`).
+# The hash's range is divided among the splits in this order (`split_and_shard`).
 _MADE_SPLITS = ("test", "validation")
 _WORDS = 4  # of 64 bits in a sha256
 
@@ -55,7 +55,7 @@ def shard_counts(given: dict[str, int], made: dict[str, float], images_per_shard
 def split_and_shard(hashes: Sequence[bytes], found_in: Sequence[str], plan: Plan) -> tuple[np.ndarray, np.ndarray]:
     """Return the split (uint8 [n], numbers in `datasets.SPLITS`) and shard (int64 [n]) of images, from their sha256.
 
-    The split is the one that each was found in, but made splits take their shares of `train`.
+    The split is the source's, but made splits take their shares of `train`.
     """
     words = np.frombuffer(b"".join(hashes), ">u8").reshape(-1, _WORDS)
     numbers = {split: number for number, split in enumerate(datasets.SPLITS)}
@@ -70,6 +70,6 @@ def split_and_shard(hashes: Sequence[bytes], found_in: Sequence[str], plan: Plan
 
 
 def orders(hashes: Sequence[bytes], seed: int) -> np.ndarray:
-    """Return what images are sorted by within their shard: uint64 [n, 4], a hash of their sha256 read as big-endian."""
+    """Return the sort keys of images within their shard: uint64 [n, 4], a hash of their sha256 read as big-endian."""
     found = b"".join(hashlib.sha256(b"%d:" % seed + content_hash).digest() for content_hash in hashes)
     return np.frombuffer(found, ">u8").reshape(-1, _WORDS)

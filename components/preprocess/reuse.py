@@ -39,7 +39,7 @@ _HASH_BYTES = 32
 # sha256 of the image file, sha256 of the pixels, offset of the pixels in the shard
 _MEMBER = np.dtype([("content", "V32"), ("pixels", "V32"), ("offset", "<u8")])
 _MEMBERS = ".members"
-# Rows go through a table without an index, as to insert them in their order is fast however many there are.
+# Rows are inserted in order into a table without an index, which is fast for any number.
 _TABLES = """
 PRAGMA synchronous = OFF;
 CREATE TABLE wanted (content BLOB PRIMARY KEY) WITHOUT ROWID;
@@ -58,20 +58,22 @@ class CachedPixels(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class DatasetCache:
-    """Location of pixels in earlier datasets. Small to send to workers, which read the table themselves."""
+    """Location of pixels in earlier datasets. Small enough to send to workers, which read the table themselves."""
 
-    table: str  # SQLite file, whose name is used once
-    shards: tuple[str, ...]  # by their number in the table
+    table: str  # SQLite file with a unique name
+    shards: tuple[str, ...]  # in the order of their numbers in the table
 
     def find(self, content: bytes) -> CachedPixels | None:
-        """Return where the pixels of an image file with this sha256 (32 bytes) are, if an earlier dataset has it."""
+        """Return the location of an image file's pixels by its sha256 (32 bytes), if an earlier dataset has them."""
         query = "SELECT shard, offset, pixels FROM known WHERE content = ?"
         found = _opened(self.table).execute(query, (content,)).fetchone()
         return None if found is None else CachedPixels(self.shards[found[0]], *found[1:])
 
 
 def decoding(image: ImageShape, resize: str) -> bytes:
-    """Return a digest (32 bytes) of all that decides the pixels of an image file: shape, resizing, code, decoder."""
+    """Return a digest (32 bytes) of everything that decides the pixels of an image file: shape, resizing, code,
+    decoder.
+    """
     decided_by = {
         "image": dataclasses.asdict(image),
         "resize": resize,
@@ -135,7 +137,7 @@ def cache_of(earlier: str, made_by: bytes, wanted: Iterable[bytes] | None, folde
 
 
 def read_pixels(shard: str, wanted: list[CachedPixels], length: int) -> list[bytes | None]:
-    """Read the pixels, `length` bytes each, of some images of one shard; None for those that are damaged or gone."""
+    """Read the pixels, `length` bytes each, of some images of one shard; None for damaged or missing ones."""
     found: list[bytes | None] = []
     with contextlib.suppress(OSError), open(shard, "rb") as file:
         for cached in wanted:
@@ -147,7 +149,7 @@ def read_pixels(shard: str, wanted: list[CachedPixels], length: int) -> list[byt
 
 @functools.lru_cache(maxsize=1)
 def _opened(table: str) -> sqlite3.Connection:
-    """Open the table, which nobody changes any more: so it needs no locks, which not every network volume has."""
+    """Open the finished table without locks, which some network volumes lack."""
     return sqlite3.connect(f"{Path(table).as_uri()}?mode=ro&immutable=1", uri=True, check_same_thread=False)
 
 
@@ -160,7 +162,7 @@ def _age(manifest: Path) -> tuple[int, str]:
 def _fill(
     table: sqlite3.Connection, earlier: list[Location], made_by: bytes, wanted: Iterable[bytes] | None
 ) -> list[str]:
-    """Fill the table `known` from datasets; return the shards that its rows have the numbers of."""
+    """Fill the table `known` from datasets; return the shards whose numbers its rows have."""
     shards: list[str] = []
     table.executemany("INSERT OR IGNORE INTO wanted VALUES (?)", ((content,) for content in wanted or ()))
     of_source = "" if wanted is None else "WHERE content IN wanted"
@@ -175,7 +177,7 @@ def _fill(
 
 
 def _rows_of(dataset: Location, made_by: bytes, shards: list[str]) -> Iterator[tuple[bytes, bytes, int, int]]:
-    """Yield the rows of a dataset, and append its shards to those that rows have the numbers of."""
+    """Yield the rows of a dataset, and append its shards to the numbered ones."""
     try:
         manifest = Manifest.of(dataset)
     except (DataError, OSError) as error:

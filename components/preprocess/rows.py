@@ -32,11 +32,11 @@ from components.preprocess.formats.survey import ImagesPart, Part
 from components.preprocess.plan import Plan
 from components.preprocess.reuse import CachedPixels, DatasetCache
 
-MOST_QUARANTINED = 10_000  # of a source of any size: so many come of one cause, which is to be mended
-ROWS, INDEX = ".rows", ".index"  # endings of a file of rows, and of what became of a chunk
-_RUN_BYTES = 16 << 20  # of rows, which are sorted in memory
-_BATCH_BYTES = 4 << 20  # of plain pixels, which become rows together
-_ROWS_AT_ONCE = 100  # written together
+MOST_QUARANTINED = 10_000  # for a source of any size: so many have one cause, which should be fixed
+ROWS, INDEX = ".rows", ".index"  # endings of a file of rows, and of the index of a chunk
+_RUN_BYTES = 16 << 20  # of rows, sorted in memory
+_BATCH_BYTES = 4 << 20  # of plain pixels, converted together
+_ROWS_AT_ONCE = 100  # rows written at once
 _HASH_BYTES = 32
 
 Hashed = tuple[Original, bytes]  # an image, the sha256 of its content
@@ -60,7 +60,7 @@ class Outcome:
     quarantined: list[Quarantined] = dataclasses.field(default_factory=list)  # the first by name, see `_Writer`
     quarantined_count: int = 0
     reused: Counter[str] = dataclasses.field(default_factory=Counter)  # images, by shard of an earlier dataset
-    damaged: Counter[str] = dataclasses.field(default_factory=Counter)  # those that could not be taken over
+    damaged: Counter[str] = dataclasses.field(default_factory=Counter)  # those that could not be reused
 
 
 def row_type(image: ImageShape) -> np.dtype:
@@ -76,7 +76,7 @@ def make(parts: Iterable[Part], decided: Plan, rows_at: AttemptFiles, decoders: 
     writer = _Writer(decided, rows_at)
     batches = itertools.chain.from_iterable(_batches(part, decided, writer) for part in parts)
     with_contents = ((batch, [original.content for original, _ in batch]) for batch in batches)
-    if decided.stored is not None:  # plain pixels, which need no other process
+    if decided.stored is not None:  # plain pixels, which need no decoder process
         for batch, images in with_contents:
             if decided.stored != decided.image:
                 images = [pixels.from_pixels(each, decided.stored, decided.image, decided.resize) for each in images]
@@ -92,9 +92,9 @@ def make(parts: Iterable[Part], decided: Plan, rows_at: AttemptFiles, decoders: 
 def blocks_in_order(
     locations: Iterable[LocationLike], rows_at: AttemptFiles, kind: np.dtype, at_once: int
 ) -> Iterator[np.ndarray]:
-    """Yield the rows of one shard in its order, some at a time; only their sort keys are held in memory.
+    """Yield the rows of one shard in order, some at a time; only their sort keys are held in memory.
 
-    `order` is a hash of the content, so rows that share it are of one image, and only their labels can differ.
+    `order` is a hash of the content, so rows with the same `order` are of one image, and only their labels can differ.
     """
     orders, labels = [], []
     with tempfile.TemporaryFile(dir=rows_at.scratch) as together:
@@ -114,7 +114,7 @@ def blocks_in_order(
 
 
 def _batches(part: Part, decided: Plan, writer: "_Writer") -> Iterator[list[Hashed]]:
-    """Yield the images of a part that have to be decoded, as many as are decoded together, and add the others."""
+    """Yield the images of a part that must be decoded, in batches, and add the others."""
     # The listing of a bucket has no sha256.
     is_hashed = isinstance(part, ImagesPart) and all(file.sha256 for file, _, _ in part.images)
     if isinstance(part, ImagesPart) and is_hashed and decided.cache:
@@ -136,7 +136,7 @@ def _batches(part: Part, decided: Plan, writer: "_Writer") -> Iterator[list[Hash
 
 
 def _take_over(known: list[tuple[str, int, bytes]], cache: DatasetCache, writer: "_Writer") -> list[int]:
-    """Take images over from earlier datasets by split, label and sha256; return the numbers of those that none has."""
+    """Reuse images of earlier datasets by split, label and sha256; return the numbers of the others."""
     by_shard: dict[str, list[tuple[CachedPixels, int]]] = {}
     missing = []
     for number, (_, _, content_hash) in enumerate(known):
@@ -165,7 +165,7 @@ def _hash_of(original: Original) -> bytes:
 
 
 class _Writer:
-    """Collects rows, and writes them to a file whenever they are enough for a run."""
+    """Collects rows, and writes a run to a file when there are enough."""
 
     def __init__(self, decided: Plan, rows_at: AttemptFiles) -> None:
         self.outcome = Outcome()
@@ -176,7 +176,7 @@ class _Writer:
         self._splits, self._shards = np.empty(most, np.uint8), np.empty(most, np.int64)
 
     def add(self, batch: list[Hashed], images: Sequence[bytes | pixels.UndecodableImage]) -> None:
-        """Add images with their pixels, or quarantine those that have none."""
+        """Add images with their pixels; quarantine those without."""
         made = []
         for (original, content_hash), image in zip(batch, images, strict=True):
             if isinstance(image, pixels.UndecodableImage):
@@ -186,7 +186,7 @@ class _Writer:
         self.add_examples(made)
 
     def add_examples(self, made: list[tuple[str, int, bytes, bytes]]) -> None:
-        """Add examples by the split in which each was found, its label, the sha256 of its original, and its pixels."""
+        """Add examples by the split of the source, label, sha256 of the original, and pixels."""
         while made:
             if self._count == len(self._rows):
                 self.write_run()
@@ -201,7 +201,7 @@ class _Writer:
             self._count, made = end, made[end - begin :]
 
     def quarantine(self, image: Quarantined) -> None:
-        """Count an image that cannot be used. Of very many only the first by name are kept."""
+        """Count an undecodable image. Of very many only the first by name are kept."""
         outcome = self.outcome
         outcome.quarantined_count += 1
         outcome.quarantined.append(image)
@@ -209,7 +209,7 @@ class _Writer:
             outcome.quarantined = sorted(outcome.quarantined)[: MOST_QUARANTINED + 1]
 
     def write_run(self) -> None:
-        """Write the rows that are held to a new file, sorted by shard."""
+        """Write the held rows to a new file, sorted by shard."""
         if not self._count:
             return
         order = np.lexsort((self._shards[: self._count], self._splits[: self._count]))

@@ -1,4 +1,4 @@
-"""The preprocess stage: source, folder, dataset that exists already, shards, description."""
+"""The preprocess stage: read the source, find an existing dataset, make shards, write the description."""
 
 import contextlib
 import dataclasses
@@ -78,7 +78,7 @@ def _make(config: PreprocessConfig, held: Contents, location: Location) -> None:
     log.info("preprocess: %s images of %s to %s", f"{images:,}", config.source, location)
     if found.stored is None and not config.previous_datasets and not config.beam_options:
         pool.start(images)
-    with _importing_beam():  # only here, so that mistakes are reported without the seconds that it takes
+    with _importing_beam():  # imported here, so that mistakes are reported without waiting for it
         from components.preprocess.beam import pipeline, runners
     with attempt.begun(location, runners.is_in_process(config.beam_options)) as (files, rows_at):
         plan = dataclasses.replace(plan, cache=_cache(config, plan, held, rows_at))
@@ -110,7 +110,7 @@ def _make(config: PreprocessConfig, held: Contents, location: Location) -> None:
 
 
 def _policy(config: PreprocessConfig, plan: Plan) -> dict[str, Any]:
-    """Return all that decides the pixels of the images."""
+    """Return everything that decides the pixels of the images."""
     of_files = {datasets.JPEG_OVERSAMPLING: pixels.JPEG_OVERSAMPLING} if plan.stored is None else {}
     return {**settings.values_in_key(config), **of_files}
 
@@ -118,12 +118,12 @@ def _policy(config: PreprocessConfig, plan: Plan) -> dict[str, Any]:
 @contextlib.contextmanager
 def _importing_beam() -> Iterator[None]:
     """Keep the import of Beam quiet and quick."""
-    logging.disable(logging.WARNING)  # Beam would warn of every library that it has a use for, and that is not here
-    gc.disable()  # it would look through all that is imported, again and again, and find it in use
+    logging.disable(logging.WARNING)  # Beam would warn of every optional library that is missing
+    gc.disable()  # it would scan everything imported, again and again, and free nothing
     try:
         yield
     finally:
-        gc.freeze()  # nor has it to look there later
+        gc.freeze()  # and need not scan it later
         gc.enable()
         logging.disable(logging.NOTSET)
 
@@ -157,7 +157,7 @@ def _plan(config: PreprocessConfig, found: Survey) -> Plan:
 
 
 def _cache(config: PreprocessConfig, plan: Plan, held: Contents, rows_at: AttemptFiles) -> DatasetCache | None:
-    """Find what earlier datasets have of the source's images; None for kinds of source that reuse nothing."""
+    """Find the source's images in earlier datasets; None for kinds of source that reuse nothing."""
     if not config.previous_datasets or held.listing is None or held.listing.kind != sources.IMAGES:
         return None
     if not isinstance(rows_at, Folder):
@@ -184,7 +184,7 @@ def _reused(outcome: Outcome, images: int) -> dict[str, Any]:
 def _quarantine(
     outcome: Outcome, images: int, limit: float, files: AttemptFiles, location: Location
 ) -> tuple[dict[str, Any], dict[str, Written]]:
-    """Write the list of quarantined images, if any; describe them, and it. `DataError` if they are too many."""
+    """Write the list of quarantined images, if any, and describe it. `DataError` if there are too many."""
     quarantined, count = outcome.quarantined, outcome.quarantined_count
     reasons = [f"{entry.name} {entry.reason}" for entry in quarantined[:_REASONS_SHOWN]]
     if count > min(limit * images, MOST_QUARANTINED):
@@ -204,7 +204,7 @@ def _quarantine(
 
 
 def _repeated(shards: list[ShardFacts]) -> dict[str, int]:
-    """Count and log images that a split has more than once. They stay: people decide which label is right."""
+    """Count and log repeated images of a split. They stay: people decide which label is right."""
     duplicates = sum(facts.duplicates for facts in shards)
     contradictions = sum(facts.contradictions for facts in shards)
     if duplicates:
@@ -243,7 +243,7 @@ def _require_images(splits: dict[str, Split], classes: list[str], made: dict[str
         if not sum(counts[split] for split in ("train", *made)):
             shown = f"{_listed(counts)} images"
             raise DataError(f"class {name} has no image to train on ({shown}); give more of it, or remove it")
-        if not counts["train"]:  # chance gave all to the splits that are made of it
+        if not counts["train"]:  # chance gave all to the made splits
             log.warning("class %s is so small that it has no image to train on (%s images)", name, _listed(counts))
 
 

@@ -22,7 +22,7 @@ from components.preprocess.leaks import Leak, ShardSignatures
 from components.preprocess.plan import Plan
 from components.preprocess.rows import Outcome
 
-_BLOCK_BYTES = 1 << 19  # of rows, which become records together; twice as many take 17 MiB more
+_BLOCK_BYTES = 1 << 19  # of rows encoded together; twice as many take 17 MiB more
 _READ_AT_ONCE = 8  # notes
 # Endings of files beside a shard: signatures to find leaks, the leaks found, and last,
 # once all of it is written, its facts.
@@ -33,7 +33,7 @@ SIGNED, LEAKS, _FACTS = ".signed", ".leaks", ".facts"
 class ShardFacts:
     """Facts about one shard for the description of the dataset.
 
-    All copies of an image in one split are in one shard, since the shard follows from the image's content.
+    All copies of an image in one split are in one shard, because the shard follows from the image's content.
     """
 
     split: str
@@ -41,8 +41,8 @@ class ShardFacts:
     files: dict[str, Written]  # the shard and what belongs to it, by name
     class_counts: np.ndarray  # records by label: int64 [classes]
     histogram: np.ndarray  # values by level: int64 [256]
-    duplicates: int  # records made of an image that a record before was made of
-    contradictions: int  # images that several records with different labels were made of
+    duplicates: int  # records of an image that an earlier record has
+    contradictions: int  # images with different labels in several records
     contradicting: str  # sha256 of the first of these images, if any
 
 
@@ -126,14 +126,14 @@ class _Writing:
         self._class_counts = np.zeros(plan.class_count, np.int64)
         self._duplicates = 0
         self._contradicting: set[str] = set()  # sha256 of all of them
-        self._last = np.empty(0, rows.row_type(plan.image))  # the row before the next block, if any
+        self._last = np.empty(0, rows.row_type(plan.image))  # the last row of the previous block, if any
         self.offsets: list[np.ndarray] = []  # where the pixels of the images of each block begin
         self.contents: list[np.ndarray] = []  # sha256 of the source of each image, by block
         self.hashes: list[bytes] = []  # of the pixels of each image
-        self.thumbnails: list[np.ndarray] = []  # of each block, if leaks are looked for in the split
+        self.thumbnails: list[np.ndarray] = []  # of each block, if the split is searched for leaks
 
     def parts(self) -> Iterator[bytes]:
-        """Yield the file's content, while another thread measures what comes next."""
+        """Yield the file's content, while another thread measures the next block."""
         return concurrent.in_threads(self._measure, map(self._encoded, self._blocks), threads=1)
 
     def shard(self) -> datasets.Shard:
@@ -177,7 +177,7 @@ class _Writing:
         self._last = block[-1:].copy()
 
     def _measure(self, encoded: tuple[bytes, np.ndarray]) -> bytes:
-        """Measure a block; all of it releases the GIL."""
+        """Measure a block; this releases the GIL throughout."""
         part, images = encoded
         self._sha256.update(part)
         self._histogram += Image.fromarray(np.ascontiguousarray(images)).histogram()

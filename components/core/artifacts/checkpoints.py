@@ -1,7 +1,8 @@
-"""Checkpoint artifact: `step-NNNNNNNNNN/` with all that training needs to go on; without TensorFlow.
+"""Checkpoint artifact: `step-NNNNNNNNNN/` with everything that training needs to resume; without TensorFlow.
 
 `state.npz` holds every variable as an array under its name: both networks, the generator's average, every optimizer
-slot and counter. `checkpoint.json`, written last, has its sha256. The logs of the training up to there lie beside it.
+slot and counter. `checkpoint.json`, written last, has its sha256. The logs of the training up to that step are beside
+it.
 """
 
 import dataclasses
@@ -40,7 +41,7 @@ class Description(Manifest):
 
     step: int  # generator updates done
     network: dict[str, Any]  # a `gan.NetworkConfig`
-    settings: dict[str, Any]  # those that decide the result
+    settings: dict[str, Any]  # that decide the result
     classes: list[str]
     dataset_digest: str
     state_sha256: str
@@ -116,7 +117,8 @@ def newest(checkpoints: Folder, at_most: float = math.inf) -> tuple[Folder, Desc
     """Return the newest whole checkpoint, up to a step if one is given; log and skip damaged ones.
 
     Raises:
-        DataError: All are damaged, as training must not start from scratch unnoticed; or one is of another version.
+        DataError: All are damaged, because training must not start from scratch unnoticed; or one is of another
+            version.
     """
     found_steps = [step for step in steps(checkpoints) if step <= at_most]
     found = next(_whole(checkpoints, reversed(found_steps)), None)
@@ -192,7 +194,7 @@ def remove_after(checkpoints: LocationLike, step: int) -> None:
 
 
 def differences(wanted: Mapping[str, np.ndarray], found: Mapping[str, np.ndarray]) -> list[str]:
-    """Return the differences in names, shapes and types between the variables wanted and those of a checkpoint."""
+    """Return the differences in names, shapes and types between the expected variables and a checkpoint's."""
     missing = [f"{name} is missing" for name in sorted(wanted.keys() - found.keys())]
     extra = [f"{name} is not known" for name in sorted(found.keys() - wanted.keys())]
     changed = [

@@ -13,7 +13,7 @@ from components.core.artifacts import manifest
 MANIFEST = "dataset.json"
 SPLITS = ("train", "validation", "test")
 NO_LABEL = -1
-JPEG_OVERSAMPLING = "jpeg_oversampling"  # in `Manifest.preprocessing`: decided by the code, and no setting
+JPEG_OVERSAMPLING = "jpeg_oversampling"  # in `Manifest.preprocessing`: decided by the code, not by a setting
 _PIXEL_RANGE = (0, 255)
 
 
@@ -70,7 +70,7 @@ class Manifest(manifest.Manifest):
     splits: dict[str, Split]  # `train`, `validation` and `test`
     statistics: dict[str, float]  # mean and standard deviation of the training pixels, on the scale 0 to 255
     source: dict[str, Any]  # kind, fingerprint and the number of images found
-    # The settings that decide the images and, where these were image files, `JPEG_OVERSAMPLING`.
+    # Settings that decide the images, and `JPEG_OVERSAMPLING` if these were image files.
     preprocessing: dict[str, Any]
     quarantine: dict[str, Any]  # how many images were quarantined, and the reasons for the first ones
     pixel_range: list[int] = dataclasses.field(default_factory=lambda: [*_PIXEL_RANGE])

@@ -1,4 +1,4 @@
-"""The embedding artifact: the spaces in which images are compared.
+"""The embedding artifact: the feature spaces in which images are compared.
 
 A SavedModel from pixels to the features of each space, and to logits; `whitening.npz`, which makes the directions of
 each space comparable; `embedding.json`, written last. `components.core.metrics.feature_spaces` loads it.
@@ -16,7 +16,7 @@ MANIFEST = "embedding.json"
 MODEL_FOLDER = "model"
 CLASSIFIER, UNTRAINED = "classifier", "untrained"
 PASSED, FAILED, TOO_FEW = "passed", "failed", "too few images"  # outcomes of the certificate
-CERTIFIABLE = 2000  # test images, and training images, without which there is no certificate
+CERTIFIABLE = 2000  # fewest test images, and training images, for a certificate
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -37,13 +37,13 @@ class Description(Manifest):
     VERSION = 3
 
     image: datasets.ImageShape
-    spaces: list[Space]  # the one that matters most is the first
+    spaces: list[Space]  # the most important one first
     class_count: int  # number of logits; 0 without a classifier that is significantly better than chance
     test_accuracy: float | None  # of the classifier; None if none was trained
     # `outcome`; `images`, how many each set had; `checks`, each with `check`, `space`, `value`, `limit` and `passed`
     certificate: dict[str, Any]
     dataset_digest: str
-    settings: dict[str, Any]  # those that decide the result
+    settings: dict[str, Any]  # that decide the result
     files: dict[str, str]  # sha256 of every other file, by path
     custom_embedding_digest: str = ""  # of the SavedModel that the user gave, whose space is the first
     made_with: dict[str, Any] = dataclasses.field(default_factory=dict)

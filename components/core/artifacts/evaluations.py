@@ -9,7 +9,7 @@ from components.core.artifacts.manifest import Manifest
 MANIFEST = "verdict.json"
 METRICS, SAMPLES, REPORT, LINEAGE = "metrics.json", "samples.png", "report.html", "lineage.json"
 TRAINING = "training.json"
-# Not part of the digest: they show the training's speed, which varies, and each stage's image and libraries, which
+# Not part of the digest: they show the training's speed, which varies, and the images and libraries of stages, which
 # differ between a container and a process.
 _FOR_THE_RECORD = (REPORT, TRAINING, LINEAGE)
 PROMOTE, HOLD, REJECT = "PROMOTE", "HOLD", "REJECT"
@@ -35,18 +35,18 @@ class Description(Manifest):
     embedding_digest: str
     champion_digest: str  # of the model that was champion then; `NO_CHAMPION` if there was none
     champion_version: int  # 0 if there was none
-    settings: dict[str, Any]  # those that decide the result
+    settings: dict[str, Any]  # that decide the result
     files: dict[str, str]  # sha256 of every other file, by name
     uncertified: str = ""  # why the embedding has no certificate, such as `34 test images, 2,000 needed`
-    candidates_digest: str = ""  # names the checkpoints of which the best was judged; empty if the last was
-    source: str = ""  # where the images lay
+    candidates_digest: str = ""  # of the checkpoints from which the best was chosen; empty if the last was judged
+    source: str = ""  # location of the images
 
     def __post_init__(self) -> None:
         _ = follows(rule["outcome"] for rule in self.rules)
 
     @property
     def content(self) -> dict[str, Any]:
-        """The part of the JSON value that decides the digest: without the files that are for the record."""
+        """The part of the JSON value that decides the digest: without the informative files."""
         decisive = {name: sha256 for name, sha256 in self.files.items() if name not in _FOR_THE_RECORD}
         return {**super().content, "files": decisive}
 
@@ -77,6 +77,8 @@ def follows(outcomes: Iterable[str]) -> str:
 
 
 def distance_name(numbers: dict[str, Any]) -> str:
-    """Return the name of the first space's Fréchet distance in a `metrics.json`; NAME_ratio is against real images."""
+    """Return the name of the first space's Fréchet distance in a `metrics.json`; NAME_ratio compares it with real
+    images.
+    """
     # In older files, which have no such field, the distance is the first score.
     return str(numbers["distance"] if "distance" in numbers else numbers["names"][0][0])

@@ -24,7 +24,7 @@ PARENTS = ("dataset", "checkpoint", "embedding")
 UNKNOWN = "not recorded"
 # Of a dataset: may differ between datasets of the same content.
 _DIFFERS_BY_RUN = ("source", "reused")
-_TENSORFLOW = ("tensorflow", "tensorflow-cpu", "tensorflow-tpu")  # the packages that hold it
+_TENSORFLOW = ("tensorflow", "tensorflow-cpu", "tensorflow-tpu")  # names of its packages
 _LIBRARIES = ("apache-beam", "keras", "numpy", "pillow", "scikit-learn", "scipy", *_TENSORFLOW)
 
 
@@ -59,7 +59,7 @@ class Row:
 
 
 def row(what: str, digest: str, maker: dict[str, Any]) -> Row:
-    """Return the row of an artifact, from its `made_with`, which older artifacts hold in part."""
+    """Return the row of an artifact from its `made_with`; older artifacts lack some fields."""
     libraries = ", ".join(f"{name} {version}" for name, version in maker.get("libraries", {}).items())
     return Row(what, digest, maker.get("code", UNKNOWN), maker.get("image", UNKNOWN), libraries or UNKNOWN)
 
@@ -71,7 +71,7 @@ def initial_checkpoint(settings: dict[str, Any]) -> list[Row]:
 
 
 def libraries_of(rows: list[Row]) -> dict[str, str]:
-    """Return the names of the rows that share their libraries, by these libraries."""
+    """Group the names of rows by their libraries."""
     found: dict[str, list[str]] = {}
     for each in rows:
         if each.libraries:
@@ -87,7 +87,7 @@ class Lineage(Manifest):
     WHAT = "lineage"
     VERSION = 1
 
-    dataset: dict[str, Any]  # without what may differ between datasets of the same content
+    dataset: dict[str, Any]  # without fields that may differ between datasets of the same content
     checkpoint: dict[str, Any]
     embedding: dict[str, Any]
     made_with: dict[str, Any]
@@ -111,7 +111,7 @@ class Lineage(Manifest):
 
 
 def of(dataset: dict[str, Any], checkpoint: dict[str, Any], embedding: dict[str, Any]) -> Lineage:
-    """Return the lineage of the evaluation that is being made, from the JSON values of its inputs' manifests."""
+    """Return the lineage of a new evaluation from the JSON values of its inputs' manifests."""
     maker = {name: value for name, value in dataset[digests.MADE_WITH].items() if name not in _DIFFERS_BY_RUN}
     return Lineage(
         dataset={**dataset, digests.MADE_WITH: maker},

@@ -1,4 +1,4 @@
-"""Making an artifact unless it exists."""
+"""Make an artifact unless it exists."""
 
 import logging
 from collections.abc import Callable
@@ -18,8 +18,8 @@ def made_once(
 ) -> tuple[Kind, bool]:
     """Return the artifact at a location, and whether it existed; make it if it did not.
 
-    Its `identity` is what it is made of, as `Manifest.identity` of the finished artifact. Unless `whole`, only the
-    description of an existing one is fetched.
+    `identity` is the expected `Manifest.identity` of the artifact. Unless `whole`, only the description of an existing
+    one is fetched.
     """
     fetch = location.fetch if whole else location.fetch_description
     found = kind.of(location) if fetch(kind.FILE) else None

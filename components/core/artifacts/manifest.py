@@ -15,12 +15,12 @@ from components.core.storage.location import Location, LocationLike
 
 
 class Incompatible(DataError):
-    """A description that is whole, but of another version of this program: not to be passed over as damaged."""
+    """A whole description of another version of this program: it must not be skipped as damaged."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """The description of an artifact. Each field stands in the file under its name; reading checks its type."""
+    """The description of an artifact. Each field is in the file under its name; reading checks its type."""
 
     FILE: ClassVar[str]
     WHAT: ClassVar[str]  # the kind of artifact, for messages
@@ -66,7 +66,7 @@ class Manifest:
         try:
             return cls.from_json(value, str(path))
         except DataError as error:
-            # A sealed description was written like this; an unsealed one may be damaged.
+            # A sealed description was written as it is; an unsealed one may be damaged.
             raise Incompatible(str(error)) if sealed else error from None
 
     @classmethod
@@ -80,7 +80,7 @@ class Manifest:
                     "again, or go on with the version of this program that made it"
                 )
             found: Self = _typed(cls, value, "")
-            _ = found.digest, found.listed  # raise for what no file of ours holds, such as NaN
+            _ = found.digest, found.listed  # raise for values that our files never hold, such as NaN
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
             raise DataError(f"{where} does not describe the {cls.WHAT}: {reason}") from None

@@ -54,6 +54,6 @@ def list_files(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def with_card(folder: Path, description: Description, card: str) -> Description:
-    """Write the card of a model, and return the description that names it; the caller writes that."""
+    """Write the card of a model, and return the description that names it; the caller writes the description."""
     atomic_files.write_file(folder / CARD, card.encode())
     return dataclasses.replace(description, card_sha256=digests.sha256_of_file(folder / CARD))

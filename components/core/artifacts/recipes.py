@@ -26,11 +26,11 @@ class Recipe(Manifest):
     custom_embedding_digest: str  # empty without one
     settings: dict[str, str]  # the pipeline's parameters that decide the result, as text
     code: dict[str, str]  # digest of the code of each stage
-    checkpoint_uri: str = ""  # of a published version: where the checkpoint of its model lay; decides nothing
+    checkpoint_uri: str = ""  # of a published version: location of its model's checkpoint; decides nothing
 
 
 def of_this_code(source_fingerprint: str, custom_embedding_digest: str, settings: str) -> Recipe:
-    """Return the recipe of a run of this code; `settings` has a line `name=value` for each deciding parameter."""
+    """Return the recipe of a run of this code; `settings` has one line `name=value` for each deciding parameter."""
     lines = (line.partition("=") for line in settings.split("\n") if line)
     return Recipe(
         source_fingerprint=source_fingerprint,
@@ -41,7 +41,7 @@ def of_this_code(source_fingerprint: str, custom_embedding_digest: str, settings
 
 
 def from_text(text: str) -> Recipe:
-    """Read the JSON text of a recipe, as the decide stage hands it on."""
+    """Read a recipe from the JSON text that the decide stage passes on."""
     try:
         return Recipe.from_json(json.loads(text), "recipe")
     except json.JSONDecodeError as error:
@@ -66,7 +66,7 @@ def differences(previous: Recipe, now: Recipe) -> list[str]:
 
 
 def _same(old: str, new: str) -> bool:
-    """Return whether two texts are one value: a number may be written as 0.0001 or as 1e-4."""
+    """Return whether two texts are one value: 0.0001 and 1e-4 are the same number."""
     try:
         return old == new or float(old) == float(new)
     except ValueError:

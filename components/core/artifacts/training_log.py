@@ -1,6 +1,6 @@
 """The logs of a training: files of JSON lines in its folder, each line an object with its `step`.
 
-Each checkpoint has a copy of those that training writes, with the rows up to its step.
+Each checkpoint has a copy of the logs, with the rows up to its step.
 """
 
 import json
@@ -19,7 +19,7 @@ _WRITTEN_BY_TRAINING = METRICS, HEALTH
 
 
 def append(path: Path, row: Mapping[str, Any]) -> None:
-    """Add a row, synced: the checkpoint that follows promises it."""
+    """Append a row and sync it, because the next checkpoint relies on it."""
     with naming(path), open(path, "a", encoding="utf-8") as file:
         file.write(json.dumps(row) + "\n")
         file.flush()
@@ -27,7 +27,7 @@ def append(path: Path, row: Mapping[str, Any]) -> None:
 
 
 def read(path: Path, last_step: float = float("inf")) -> list[dict[str, Any]]:
-    """Return the rows up to a step; skip lines that are no rows, such as one that a crash cut short."""
+    """Return the rows up to a step; skip invalid lines, such as one that a crash cut short."""
     with naming(path):
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
     rows = []
@@ -49,7 +49,7 @@ def copy_to(checkpoint: Path, training: Path) -> None:
 
 
 def go_back(training: Path, step: int, checkpoint: Path) -> None:
-    """Give a training the logs of the checkpoint of a step; if that has none, drop the later rows."""
+    """Restore a training's logs from the checkpoint of a step; if it has none, drop the later rows."""
     for name in _WRITTEN_BY_TRAINING:
         source = checkpoint / name if (checkpoint / name).exists() else training / name
         if source.exists():
@@ -58,9 +58,9 @@ def go_back(training: Path, step: int, checkpoint: Path) -> None:
 
 
 def fetch(checkpoint: Location) -> Path:
-    """Return the folder with the logs of a checkpoint that was fetched.
+    """Return the folder with the logs of a fetched checkpoint.
 
-    For one of an earlier version that is the training's, in a bucket too.
+    For one of an earlier version that is the training's folder, in a bucket too.
     """
     if (checkpoint / METRICS).path.exists():
         return checkpoint.path

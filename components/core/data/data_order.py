@@ -1,6 +1,6 @@
-"""Order in which training sees its examples: a pure function of seed and position, the same on any machine.
+"""Order of the training examples: a pure function of seed and position, the same on any machine.
 
-To resume only needs the position; replicas, threads and earlier attempts change nothing.
+Resuming needs only the position; replicas, threads and earlier attempts change nothing.
 """
 
 import numpy as np

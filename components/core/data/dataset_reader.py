@@ -10,7 +10,7 @@ from components.core.errors import DataError
 from components.core.storage import digests, tfrecord
 from components.core.storage.location import Location, LocationLike
 
-_LONGEST_LABEL = 10  # bytes of a label's varint, as of a negative one
+_LONGEST_LABEL = 10  # bytes of a label's varint; a negative one takes the most
 
 
 class Images:
@@ -49,7 +49,7 @@ class Images:
 
 
 def fetch(dataset: LocationLike, manifest: datasets.Manifest, *splits: str) -> None:
-    """Download the shards of some splits of a dataset in a bucket, as far as this machine does not have them.
+    """Download the missing shards of some splits of a dataset in a bucket.
 
     Raises:
         DataError: A shard is missing or damaged in the bucket.
@@ -87,7 +87,7 @@ def load_first(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Read the first images of a split (they are in random order) and their labels.
 
-    No more shards are read than needed; in a bucket these are fetched.
+    Only the necessary shards are read; in a bucket they are fetched.
     """
     shards: list[datasets.Shard] = []
     for shard in manifest.splits[split].shards:
@@ -125,7 +125,7 @@ def _open(dataset: LocationLike, shards: list[datasets.Shard], image: datasets.I
 
 
 def _find_damage(path: Path) -> str:
-    """Name the first damaged record of a shard; empty if all are whole, as after a cut between two."""
+    """Name the first damaged record of a shard; empty if all are whole, as after a cut between two records."""
     try:
         with open(path, "rb") as file:
             collections.deque(tfrecord.read(file, largest=path.stat().st_size), maxlen=0)
@@ -137,8 +137,8 @@ def _find_damage(path: Path) -> str:
 def _offsets_and_labels(
     path: Path, content: np.ndarray, shard: datasets.Shard, image_bytes: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return where the pixels of each record begin, int64 [n], and its label, int32 [n]."""
-    # Records of a dataset differ in size only by the number of bytes that the label takes.
+    """Return the offset of the pixels of each record, int64 [n], and its label, int32 [n]."""
+    # Records of a dataset differ in size only by the bytes of their labels.
     forms = {}
     for label_bytes in range(1, _LONGEST_LABEL + 1):
         label = -1 if label_bytes == _LONGEST_LABEL else 1 << 7 * (label_bytes - 1)

@@ -1,4 +1,4 @@
-"""The workers that train together, as `TF_CONFIG` names them, and waiting until all are there.
+"""The workers that train together, from `TF_CONFIG`, and a rendezvous before training.
 
 Standard library only, so that a mistake is reported before TensorFlow is imported.
 """
@@ -20,14 +20,14 @@ VARIABLE = "TF_CONFIG"
 _EXAMPLE = '{"cluster": {"worker": ["host0:2222", "host1:2222"]}, "task": {"type": "worker", "index": 0}}'
 _ADDRESS = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[^\s:/\[\]]+):([0-9]{1,5})")
 _LARGEST_PORT = 65535
-# Pods of one job may start minutes apart: images are pulled, nodes are made.
+# Pods of one job may start minutes apart: images are pulled, nodes are created.
 _PATIENCE_SECONDS = 600.0
 _ASK_SECONDS, _ASK_AGAIN_SECONDS, _LOG_SECONDS = 2.0, 0.5, 15.0
 
 
 @dataclasses.dataclass(frozen=True)
 class Cluster:
-    """The workers of one training, and which of them this process is."""
+    """The workers of one training, and the number of this process."""
 
     addresses: tuple[str, ...]  # HOST:PORT of every worker, the chief's first
     number: int  # index of this process among them
@@ -47,9 +47,9 @@ class Cluster:
 
 
 def cluster_for(accelerator: str) -> Cluster | None:
-    """Return the workers to train with; None where this process trains alone.
+    """Return the workers to train with; None if this process trains alone.
 
-    `multi-worker` needs a cluster, `auto` takes one of several workers, other accelerators ignore it.
+    `multi-worker` needs a cluster, `auto` uses one of several workers, other accelerators ignore it.
     """
     text = os.environ.get(VARIABLE, "").strip()
     if accelerator not in ("auto", "multi-worker") or (accelerator == "auto" and not text):
@@ -72,7 +72,7 @@ def parse(text: str) -> Cluster:
         value = json.loads(text)
         jobs = {job: tuple(addresses) for job, addresses in value["cluster"].items()}
         chiefs, workers, job = jobs.get("chief", ()), jobs.get("worker", ()), value["task"]["type"]
-        index = int(str(value["task"]["index"]))  # by way of text, which refuses fractions and truth values
+        index = int(str(value["task"]["index"]))  # through text, which refuses fractions and booleans
         cluster = Cluster((*chiefs, *workers), index + (len(chiefs) if job == "worker" else 0))
         ports = [int(_ADDRESS.fullmatch(address)[1]) for address in cluster.addresses]  # type: ignore[index]
         well_formed = (
@@ -102,7 +102,7 @@ def meet(cluster: Cluster, patience: float = _PATIENCE_SECONDS) -> None:
     with _open_port(cluster, listening=True) as door:
         while missing := [f"{address} ({reason})" for address in others if (reason := absence(address))]:
             with contextlib.suppress(BlockingIOError):
-                while True:  # or the queue of those who ask would fill up
+                while True:  # otherwise the queue of connections would fill up
                     door.accept()[0].close()
             now = time.monotonic()
             if now - started >= patience:
@@ -117,7 +117,7 @@ def meet(cluster: Cluster, patience: float = _PATIENCE_SECONDS) -> None:
 
 
 def absence(address: str) -> str:
-    """Return why nothing answers at HOST:PORT; empty if something does."""
+    """Return why nothing answers at HOST:PORT; empty if a server does."""
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=_ASK_SECONDS).close()

@@ -1,4 +1,4 @@
-"""Agreement of the workers of one training: small whole numbers, exchanged over the strategy that they train with."""
+"""Agreement among the workers of one training: small whole numbers, exchanged over the strategy that trains."""
 
 import contextlib
 import hashlib
@@ -25,13 +25,13 @@ _LOST = (
     tf.errors.UnavailableError,
 )
 _TASK = re.compile(r"/job:worker/replica:\d+/task:(\d+)")
-_HASH_DIGITS = 15  # of hexadecimal: 60 bits, which an int64 holds
+_HASH_DIGITS = 15  # hexadecimal, 60 bits, which fit into an int64
 
 
 class Agreement:
-    """The workers of a training as a group; without a cluster a process agrees with itself at no cost.
+    """The workers of a training as a group; a process without a cluster agrees with itself at no cost.
 
-    Every worker must call the same methods in the same order: each waits until all have.
+    Every worker must call the same methods in the same order: each call waits for all workers.
     """
 
     def __init__(self, strategy: tf.distribute.Strategy, cluster: Cluster | None) -> None:
@@ -57,7 +57,7 @@ class Agreement:
         return int(self.all_gather([value]).max())
 
     def wait(self) -> None:
-        """Wait until every worker has come here."""
+        """Wait for every worker."""
         self.all_gather([0])
 
     def require_same(self, settings: Mapping[str, Any], step: int) -> None:

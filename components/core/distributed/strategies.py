@@ -30,7 +30,7 @@ def choose_strategy(
     cluster: Cluster | None = None,
     reproducibility: str = "standard",
 ) -> tf.distribute.Strategy:
-    """Make the strategy that the settings ask for, or that of the cluster; call it before TensorFlow touches a device.
+    """Make the strategy that the settings request, or that of the cluster, before TensorFlow touches a device.
 
     Raises:
         ConfigError: The hardware is missing, has fewer devices, cannot share the batch, or cannot be exact.
@@ -111,7 +111,7 @@ def shares(batch_size: int, replicas: int) -> str:
 
 
 def detect() -> str:
-    """Return what `auto` means here for a process that trains alone: `tpu`, `gpu` or `cpu`."""
+    """Return the meaning of `auto` on this host for a process that trains alone: `tpu`, `gpu` or `cpu`."""
     if os.environ.get("TPU_NAME") or Path("/dev/accel0").exists():
         return "tpu"
     return "gpu" if tf.config.list_physical_devices("GPU") else "cpu"
@@ -181,7 +181,7 @@ def _cpus(replicas: int) -> tf.distribute.Strategy:
 
 
 def _workers(cluster: Cluster, replicas: int) -> tf.distribute.Strategy:
-    """Join the workers: all GPUs of each, as many everywhere, or one CPU replica on each."""
+    """Join the workers: all GPUs of each, the same number everywhere, or one CPU replica on each."""
     log.info("this is %s", cluster)
     gpus = tf.config.list_physical_devices("GPU")
     for device in gpus:
@@ -192,13 +192,13 @@ def _workers(cluster: Cluster, replicas: int) -> tf.distribute.Strategy:
             f"replicas must be 0 or {total} for {cluster.size} workers with {max(1, len(gpus))} each, got {replicas}"
         )
     resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
-        tf.train.ClusterSpec({"worker": cluster.addresses}),  # of which TensorFlow takes the first for the chief
+        tf.train.ClusterSpec({"worker": cluster.addresses}),  # TensorFlow takes the first for the chief
         task_type="worker",
         task_id=cluster.number,
         num_accelerators={"GPU": len(gpus)},
         rpc_layer="grpc",
     )
-    # Named, because what `AUTO` chooses, and so the last bits of a sum, can differ from run to run.
+    # Named, because the choice of `AUTO`, and so the last bits of a sum, can differ from run to run.
     implementations = tf.distribute.experimental.CommunicationImplementation
     options = tf.distribute.experimental.CommunicationOptions(
         implementation=implementations.NCCL if gpus else implementations.RING

@@ -25,7 +25,7 @@ class BatchShard:
         """Slice a tensor whose first axis is the global batch."""
         if isinstance(self.start, int):
             return of_global[self.start : self.start + self.size]
-        # Indexing by a start that only the running program knows would hide the size from XLA.
+        # Indexing by a start that is known only at run time would hide the size from XLA.
         rest = of_global.shape[1:]
         return tf.slice(of_global, [self.start, *([0] * len(rest))], [self.size, *rest])
 
@@ -71,7 +71,7 @@ class LossOutput:
 
     loss: tf.Tensor  # [size]: of each example
     reported: dict[str, tf.Tensor] = dataclasses.field(default_factory=dict)  # further values, [size] each
-    statistics: Sequence[BatchStatistics] = ()  # of the batch normalizations whose moving statistics are to follow
+    statistics: Sequence[BatchStatistics] = ()  # of the batch normalizations whose moving statistics to update
 
 
 @dataclasses.dataclass
@@ -80,7 +80,7 @@ class FiniteCheck:
 
     variables: Sequence[str]  # the names of the trained variables, in order
     further: Mapping[str, tf.Variable] = dataclasses.field(default_factory=dict)  # other variables, by name
-    # The names by the numbers of `nonfinite`, which begin at 1; filled in when the graph is made.
+    # Names in the order of the numbers of `nonfinite`, which begin at 1; filled in while tracing.
     names: list[str] = dataclasses.field(default_factory=list)
 
     def name(self, means: Sequence[str], layers: Sequence[str]) -> None:
@@ -123,12 +123,12 @@ class Adam(tf.Module):
     def updated(
         self, gradients: Sequence[tf.Tensor], variables: Sequence[tf.Variable], rate_factor: tf.Tensor | float = 1.0
     ) -> list[tuple[tf.Tensor, tf.Tensor, tf.Tensor]]:
-        """Return both moments and each variable as an update would leave them, and change nothing.
+        """Return both moments and each variable as after an update, and change nothing.
 
-        A variable is not finite where one of its moments is not: infinity less itself is NaN.
+        A variable is not finite if one of its moments is not: infinity minus infinity is NaN.
         """
         step = tf.cast(self.iterations + 1, gradients[0].dtype)
-        # A cast would round them to float32 on the way.
+        # A cast would round them to float32 first.
         beta_1, beta_2 = (tf.constant(beta, step.dtype) for beta in (self.beta_1, self.beta_2))
         correction = tf.sqrt(1.0 - tf.pow(beta_2, step)) / (1.0 - tf.pow(beta_1, step))
         rate = tf.cast(self.learning_rate * rate_factor, step.dtype) * correction
@@ -136,7 +136,7 @@ class Adam(tf.Module):
         for gradient, variable, first, second in zip(gradients, variables, self.first, self.second, strict=True):
             new_first = first + (1.0 - self.beta_1) * (gradient - first)
             new_second = second + (1.0 - self.beta_2) * (tf.square(gradient) - second)
-            # Epsilon where Keras puts it, outside the corrected root.
+            # Epsilon outside the corrected root, as in Keras.
             found.append((new_first, new_second, variable - rate * new_first / (tf.sqrt(new_second) + _EPSILON)))
         return found
 
@@ -156,7 +156,7 @@ class Adam(tf.Module):
 
 _EPSILON = 1e-7
 
-# Fixed point: 40 bits after the point. What is summed must stay below 2^63 / 2^40, here with room for all shards.
+# Fixed point: 40 bits after the point. Summands must stay below 2^63 / 2^40, with room for all shards.
 _ONE = 2.0**40
 _LARGEST = 2.0**22
 

@@ -11,9 +11,9 @@ import scipy.stats
 
 from components.core.metrics.whitening import checked
 
-_NEIGHBOR = 5  # whose distance is the radius of a ball: Naeem et al. (2020) take the fifth of 10,000
+_NEIGHBOR = 5  # its distance is a ball's radius: Naeem et al. (2020) take the fifth of 10,000
 _ELEMENTS = 2**22  # of a matrix of distances at a time
-_ROUNDING = 1e-12  # of the squared norms; a smaller squared distance is that of duplicates
+_ROUNDING = 1e-12  # of the squared norms; smaller squared distances are those of duplicates
 TAIL = 0.01  # share of held-out images that count as close to the training images
 
 
@@ -36,7 +36,7 @@ class Overlap:
     precision: float  # share of samples within a ball of a real image
     recalled: np.ndarray  # real images within a ball of a sample, bool [n]
     density: float  # mean number of balls of real images around a sample, over 5
-    covered: np.ndarray  # which of the real have a drawn one within their ball, bool [n]
+    covered: np.ndarray  # real images with a sample within their ball, bool [n]
 
     @property
     def recall(self) -> float:
@@ -61,7 +61,7 @@ def make_balls(features: np.ndarray) -> Balls:
 
 
 def overlap(drawn: Balls, real: Balls) -> Overlap:
-    """Compare drawn features with as many real ones: all the numbers depend on how many."""
+    """Compare sample features with as many real ones: all the numbers depend on how many."""
     within_real = np.zeros(len(drawn.features), np.int64)
     covered, recalled = np.zeros(len(real.features), bool), np.zeros(len(real.features), bool)
     for at, distances in _squared_distances(drawn.features, real.features):

@@ -32,11 +32,11 @@ def frechet_distance(x: np.ndarray, y: np.ndarray) -> float:
 
 
 def frechet_halves(x: np.ndarray, y: np.ndarray, seed: int) -> np.ndarray:
-    """Fréchet distances between 20 random halves of x [n, d] and y [m, d], whence bias and standard error: [20].
+    """Fréchet distances between 20 random halves of x [n, d] and y [m, d], for bias and standard error: [20].
 
     Halves are drawn without replacement. The bias of the distance is proportional to 1 / n (Chong and Forsyth, 2020),
-    so that halves have about twice as much: twice the whole sets' distance less the halves' mean has next to none. The
-    halves' standard deviation is some 1.5 times the distance's standard error, to the safe side.
+    so halves have about twice as much: twice the whole sets' distance minus the halves' mean has almost none. The
+    halves' standard deviation is some 1.5 times the distance's standard error, which errs on the safe side.
     """
     random = np.random.default_rng(seed)
     return np.array(
@@ -71,7 +71,7 @@ def kernel_distances(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def mean_and_error(blocks: np.ndarray) -> tuple[float, float]:
-    """The mean of independent estimates [n], and its standard error."""
+    """Return the mean of independent estimates [n], and its standard error."""
     return float(np.mean(blocks)), float(np.std(blocks, ddof=1) / np.sqrt(len(blocks)))
 
 

@@ -1,4 +1,4 @@
-"""A frozen linear map that makes directions of real features comparable, so that no few of them rule a distance.
+"""A frozen linear map that makes directions of real features comparable, so that no few directions dominate a distance.
 
 NumPy in float64.
 """
@@ -8,7 +8,7 @@ import dataclasses
 import numpy as np
 
 COMPONENTS_AT_MOST = 64
-SMALLEST_EIGENVALUE = 1e-4  # of the largest; directions below it are rounding or all but dead units
+SMALLEST_EIGENVALUE = 1e-4  # of the largest; directions below it are rounding or nearly dead units
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +41,7 @@ def fit_whitening(features: np.ndarray, components: int) -> Whitening:
 
 
 def moments(features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean [d] and unbiased covariance [d, d] of features [n, d], in two passes."""
+    """Return mean [d] and unbiased covariance [d, d] of features [n, d], in two passes."""
     features = checked(features)
     mean = features.mean(axis=0)
     centered = features - mean

@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 GRID_COLUMNS = 8
-_ROWS_AT_MOST = 32  # classes beyond are not shown
+_ROWS_AT_MOST = 32  # further classes are not shown
 
 
 def draw_labels(

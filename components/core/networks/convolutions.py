@@ -60,7 +60,7 @@ def _to_kernel(images: tf.Tensor, features: tf.Tensor, kernel: tf.Tensor) -> tf.
 
 
 def _sum_of_patches(features: tf.Tensor, kernel: tf.Tensor, height: int, width: int) -> tf.Tensor:
-    """Images [n, height, width, channels]: every feature vector's patch of 4 by 4 pixels, 2 apart, added up.
+    """Return images [n, height, width, channels]: the sum of all feature vectors' patches of 4 by 4 pixels, 2 apart.
 
     Always two at a time: TensorFlow's graph optimizer orders longer sums by the names of operations, and under `exact`
     the last bit then depended on the number of replicas.
@@ -71,7 +71,7 @@ def _sum_of_patches(features: tf.Tensor, kernel: tf.Tensor, height: int, width: 
         return tf.cast(wide, tf.bfloat16)
     rows, columns, filters = features.shape[1:]
     channels = kernel.shape[2]
-    # A patch in quarters of 2 by 2 pixels, as whole quarters overlap.
+    # Patches in quarters of 2 by 2 pixels, because they overlap by whole quarters.
     quarters = tf.transpose(tf.reshape(kernel, [2, 2, 2, 2, channels, filters]), [0, 2, 1, 3, 4, 5])
     patches = tf.matmul(tf.reshape(features, [-1, filters]), tf.reshape(quarters, [-1, filters]), transpose_b=True)
     patches = tf.reshape(patches, [-1, rows, columns, 2, 8 * channels])

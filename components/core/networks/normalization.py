@@ -131,7 +131,7 @@ class BatchStatistics:
         )
 
     def move(self, finite: tf.Tensor) -> None:
-        """Move the layer's statistics towards these if `finite`, a scalar bool, holds."""
+        """Update the layer's moving statistics with these if `finite`, a scalar bool, holds."""
         movings = (self.layer.moving_mean, self.layer.moving_variance)
         for moving, moved in zip(movings, self.moved(), strict=True):
             moving.value.assign(tf.where(finite, moved, moving.value))

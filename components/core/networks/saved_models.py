@@ -25,7 +25,7 @@ _GRAPH = "saved_model.pb"
 _FINGERPRINT = "fingerprint.pb"
 _NUMBERED = re.compile(r"(.*_)(\d+)")
 _GRADIENT = "_gradient_op_type"  # the attribute that names an operation's custom gradient
-_CAPTURE_NAME = "_user_specified_name"  # of a captured variable it is the number of a tensor in this process
+_CAPTURE_NAME = "_user_specified_name"  # of a captured variable: the number of a tensor in this process
 
 
 def save(module: tf.Module, folder: Path, signatures: Mapping[str, Any] | None = None) -> None:

@@ -51,14 +51,14 @@ class Champion(Manifest):
     WHAT = "champion"
     VERSION = 2
 
-    version: int  # the one to serve
+    version: int  # to serve
     model_digest: str
     checkpoint_digest: str
     evaluation_digest: str
-    revision: int = 1  # counts the writes of this file; grows even if the version goes back
-    previous: tuple[int, ...] = ()  # earlier champions, the last one last: where a rollback goes
-    rolled_back: tuple[int, ...] = ()  # no publication makes these champion again
-    removed: tuple[int, ...] = ()  # deleted, or given up before they were whole
+    revision: int = 1  # number of writes of this file; grows even when the version goes back
+    previous: tuple[int, ...] = ()  # earlier champions, oldest first; a rollback goes to the last
+    rolled_back: tuple[int, ...] = ()  # publications never make these champion again
+    removed: tuple[int, ...] = ()  # deleted, or abandoned before they were whole
 
     def __post_init__(self) -> None:
         if 0 in (self.version, self.revision, *self.previous, *self.rolled_back, *self.removed):
@@ -81,14 +81,14 @@ class Version:
 
 @dataclasses.dataclass(frozen=True)
 class Pointer:
-    """`champion.json` as it was read."""
+    """`champion.json`, as read."""
 
     champion: Champion | None  # None if nothing has been published yet
     generation: int = 0  # of the object in a bucket; 0 if there was none, and in folders of this machine
 
 
 def crowned(before: Champion | None, version: Version) -> Champion:
-    """The `champion.json` that makes a version champion, after another one or as the first."""
+    """Return the `champion.json` that makes a version champion, after another one or as the first."""
     first = Champion(
         version=version.number,
         model_digest=version.model.digest,
@@ -120,13 +120,13 @@ def _require_folder(location: Location) -> None:
 
 
 def held(registry: LocationLike) -> AbstractContextManager[None]:
-    """Lock a folder of this machine against other processes; in a bucket, champions are replaced only as read."""
+    """Lock a local folder against other processes; in a bucket, champions are replaced only as read."""
     location = Location.of(registry)
     return nullcontext() if location.in_bucket else atomic_files.only_one(location.path)
 
 
 def version_location(registry: LocationLike, version: int) -> Location:
-    """Return where a version is kept; fetch nothing."""
+    """Return the location of a version; fetch nothing."""
     return Location.of(registry) / registry_folder.VERSIONS / str(version)
 
 
@@ -136,12 +136,12 @@ def version_folder(registry: LocationLike, version: int) -> Path:
 
 
 def evaluation_folder(version: Path) -> Path:
-    """Return where a version, given by its folder, keeps the evaluation by which it was promoted."""
+    """Return the folder of a version's evaluation, by the version's folder."""
     return version / _EVALUATION
 
 
 def versions(registry: LocationLike, champion: Champion | None = None) -> list[int]:
-    """Return the numbers of the versions, ascending, without those that the champion, if given, says were removed."""
+    """Return the numbers of the versions, ascending, without those that `champion`, if given, lists as removed."""
     location = Location.of(registry)
     return sorted(set(_store(location).committed(location)).difference(_removed(champion)))
 
@@ -154,7 +154,7 @@ def read_pointer(registry: LocationLike) -> Pointer:
     if found is not None:
         content, generation = found
         return Pointer(_champion_of(content, location / CHAMPION), generation)
-    # First publications that were interrupted leave versions without a champion.
+    # Interrupted first publications leave versions without a champion.
     numbers = versions(location)
     if numbers not in ([], [1]) and not all(_is_first(location, number) for number in numbers):
         raise DataError(f"no champion at {location}: {CHAMPION} is missing")
@@ -205,7 +205,7 @@ def read_version(registry: LocationLike, number: int, champion: Champion | None)
 
 
 def read_recipe(registry: LocationLike, number: int) -> recipes.Recipe | None:
-    """Read the recipe of a version that was read before; None if it has none, `DataError` if it is damaged."""
+    """Read the recipe of a version; None if it has none, `DataError` if it is damaged."""
     version = version_location(registry, number)
     return recipes.Recipe.read(version) if (version / recipes.Recipe.FILE).path.exists() else None
 
@@ -242,7 +242,7 @@ def damage(registry: LocationLike, number: int, champion: Champion | None) -> li
 
 
 def uncommitted(registry: LocationLike, champion: Champion | None) -> list[str]:
-    """Return the names of what publications left that were interrupted, or are at work now."""
+    """Return the names of unfinished publications: interrupted ones, or ones at work now."""
     location = Location.of(registry)
     return _store(location).unfinished(location, _removed(champion))
 
@@ -254,7 +254,7 @@ def left_over(registry: LocationLike, champion: Champion | None) -> list[int]:
 
 
 def remove(registry: LocationLike, name: str) -> None:
-    """Delete a version, by its number, or what `uncommitted` named; `champion.json` must say so already."""
+    """Delete a version by number, or an item of `uncommitted`; `champion.json` must list it as removed already."""
     location = Location.of(registry)
     _store(location).remove(location, name)
 
@@ -268,7 +268,7 @@ def _fetched(registry: LocationLike, number: int) -> Location:
 
 
 def _added(folder: Path, known: Set[str]) -> list[str]:
-    """Return unknown files, and links, as the content behind them can change."""
+    """Return unknown files, and links, because the content behind them can change."""
     found = []
     for path in folder.rglob("*"):
         name = path.relative_to(folder).as_posix()
@@ -280,7 +280,7 @@ def _added(folder: Path, known: Set[str]) -> list[str]:
 
 
 def _said_digest(version: Location) -> str:
-    """Return the digest of a version's model, by its manifest alone; empty if the manifest is gone."""
+    """Return the digest of a version's model from its manifest alone; empty if the manifest is gone."""
     return models.Description.read(version).digest if version.fetch_description(models.MANIFEST) else ""
 
 

@@ -26,17 +26,17 @@ _SERVABLE = "saved_model.pb"
 
 
 def committed(registry: str | Location) -> list[int]:
-    """Numbers of the versions: those that have a manifest."""
+    """Return the numbers of the versions: those with a manifest."""
     return sorted(number for number, names in _objects(registry).items() if models.MANIFEST in names)
 
 
 def begun(registry: str | Location) -> list[int]:
-    """Numbers of the versions that have any objects."""
+    """Return the numbers of the versions with any objects."""
     return sorted(_objects(registry))
 
 
 def unfinished(registry: str | Location, removed: Collection[int]) -> list[str]:
-    """Numbers that are claimed or have objects, and are no versions."""
+    """Return the numbers that are claimed or have objects, and are no versions."""
     there = _objects(registry)
     done = {number for number, names in there.items() if models.MANIFEST in names}
     return [str(number) for number in sorted({*there, *_claims(registry)} - done - {*removed})]
@@ -56,9 +56,9 @@ def swap_champion(registry: str | Location, content: bytes, generation: int) -> 
 def add(
     registry: str | Location, fill: Callable[[Path], None], model_digest: str, taken: int, removed: Collection[int]
 ) -> int:
-    """Add a version, or finish what another attempt at the same one left.
+    """Add a version, or finish another attempt at the same one.
 
-    The caller found `taken`, the highest number of a version, before this lists the claims: no number is missed.
+    The caller found `taken`, the highest number of a version, before this lists the claims, so no number is missed.
     """
     with tempfile.TemporaryDirectory() as prepared:
         fill(Path(prepared))
@@ -100,7 +100,7 @@ def _claimed(registry: str, claim: bytes, taken: int, removed: Collection[int]) 
             found = buckets.read(stored.uri)
             if found is not None and found[0] == claim:
                 return number
-    # No number is skipped from here on, so that another attempt at this version claims the same one, or finds ours.
+    # From here on no number is skipped, so that another attempt at this version claims the same one, or finds ours.
     number = max([taken, *claims])
     while True:
         number += 1

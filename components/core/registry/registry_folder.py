@@ -14,22 +14,22 @@ VERSIONS = "versions"
 
 
 def committed(registry: Location) -> list[int]:
-    """Numbers of the versions."""
+    """Return the numbers of the versions."""
     return [int(path.name) for path in _versions(registry).glob("[0-9]*") if path.name.isdecimal()]
 
 
 def begun(registry: Location) -> list[int]:
-    """Numbers of the versions that have any files."""
+    """Return the numbers of the versions with any files."""
     return committed(registry) + [_number_of(path) for path in _aside(registry)]
 
 
 def unfinished(registry: Location, removed: Collection[int]) -> list[str]:
-    """Names of the folders of publications that were interrupted, or are at work."""
+    """Return the names of the folders of interrupted or current publications."""
     return sorted(path.name for path in _aside(registry) if _number_of(path) not in removed)
 
 
 def read_champion(registry: Location) -> tuple[bytes, int] | None:
-    """Return the content of `champion.json`, and 0, as only the holder of the lock replaces it."""
+    """Return the content of `champion.json`, and 0, because only the holder of the lock replaces it."""
     file = registry / CHAMPION
     return (atomic_files.read(file, "champion"), 0) if file.path.exists() else None
 
@@ -73,6 +73,6 @@ def _aside(registry: Location) -> list[Path]:
 
 
 def _number_of(aside: Path) -> int:
-    """Return the number of the version that a folder is aside for; 0 if it is for none."""
+    """Return the number of the version that a temporary folder is for; 0 if it is for none."""
     number = aside.name.removeprefix(".tmp-").partition("-")[0]
     return int(number) if number.isdecimal() else 0

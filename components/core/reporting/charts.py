@@ -70,7 +70,7 @@ def _cut(name: str, length: int) -> str:
 
 
 def _png(figure: Figure, axes: Axes, columns: int) -> bytes:
-    # Above the axes, where it hides nothing.
+    # above the axes, where it hides nothing
     legend = axes.legend(
         frameon=False, labelcolor=_INK, fontsize=9, ncols=columns, loc="lower left", bbox_to_anchor=(0, 1)
     )

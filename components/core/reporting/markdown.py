@@ -1,4 +1,4 @@
-"""Text from data or settings in Markdown and on terminals: it can neither leave its place nor become markup."""
+"""Text from data or settings, escaped for Markdown and terminals: it can neither break the layout nor become markup."""
 
 import re
 from typing import Any
@@ -13,6 +13,6 @@ def plain(value: Any) -> str:
 
 
 def escaped(value: Any) -> str:
-    """Return a value as Markdown that shows it as it is, on one line, in a table as well."""
+    """Return a value as Markdown that shows it literally, on one line, in a table as well."""
     text = "".join(_ENTITIES.get(char, char) for char in plain(value))
     return _SPECIAL.sub(lambda found: "\\" + found.group(), text)

@@ -49,7 +49,7 @@ class Column:
 
     heading: str
     scores: Mapping[str, float | None]
-    spaces: Sequence[str]  # in which they were taken
+    spaces: Sequence[str]  # of the scores
 
 
 def name_of(score: str, space: str, spaces: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""HTML pages that need nothing else: no script, no network, pictures within."""
+"""Self-contained HTML pages: no script, no network, pictures within."""
 
 import base64
 from pathlib import Path

@@ -30,10 +30,10 @@ _DISTANCES_CAPTION = (
 
 
 def draw(trainings: Mapping[str, Mapping[str, Any]], distances: bool = True) -> list[dict[str, Any]]:
-    """Return charts as `png` and `caption`; leave out one for which no training has a number.
+    """Return charts as `png` and `caption`; omit one for which no training has a number.
 
-    Trainings, by the name that their curves bear, have a `log` (rows) and `scores` (rows by split). Distances of
-    several are comparable in the same space only.
+    Trainings, by the name of their curves, have a `log` (rows) and `scores` (rows by split). Distances of several
+    trainings are comparable in the same space only.
     """
     panels = [(caption, _of_log(trainings, columns), False) for columns, caption in _PANELS.items()]
     if distances:

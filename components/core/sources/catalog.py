@@ -1,6 +1,6 @@
-"""The files of a source in a SQLite database: on disk, as memory may not hold them all, and sorted there.
+"""The files of a source in a SQLite database: on disk, because memory may not hold them all, and sorted there.
 
-The database lies in a temporary file without a name, and so goes with the process, however that ends.
+The database is a temporary file without a name, which vanishes with the process.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from components.core.errors import DataError
 from components.core.sources.files import SourceFile
 
 Item = TypeVar("Item")
-# Once the checksum is known, the stamp has served, and travels to no worker.
+# A stamp is needed only until the checksum is known, and is not sent to workers.
 _SOURCE_FILE = "name, location, bytes, CASE checksum WHEN '' THEN stamp ELSE '' END, checksum"
 
 
@@ -28,7 +28,7 @@ class Checksum(NamedTuple):
 
 
 class Rows(Generic[Item]):
-    """Some files of a catalog by name, to be iterated as often as wanted."""
+    """Some files of a catalog by name; can be iterated many times."""
 
     def __init__(self, database: sqlite3.Connection, columns: str, where: str, make: Callable[..., Item]) -> None:
         self._database, self._make = database, make
@@ -46,15 +46,15 @@ class Rows(Generic[Item]):
 
 
 class Catalog:
-    """The files of a source, given in any order, each with the number of its kind.
+    """The files of a source, added in any order, each with the number of its kind.
 
-    Raises `DataError` if two have one name. All that read or write raise `OSError` if the disk is full or fails.
+    Raises `DataError` if two have one name. Reading and writing raise `OSError` if the disk is full or fails.
     """
 
     def __init__(self, source: str, files: Iterable[tuple[int, SourceFile]]) -> None:
         self._database = sqlite3.connect("", check_same_thread=False)  # SQLite has its own lock
         with _disk_errors():
-            # To sort at the end takes less time than to keep an index meanwhile.
+            # Sorting at the end is faster than keeping an index.
             self._database.execute("CREATE TABLE listed (name TEXT, kind, location BLOB, bytes, stamp, checksum)")
             self._database.executemany(
                 "INSERT INTO listed VALUES (?, ?, ?, ?, ?, ?)",
@@ -103,9 +103,9 @@ class Catalog:
         return Rows(self._database, "name", f"NOT {_among(kinds)}", str)
 
     def note(self, checksums: Iterable[Checksum]) -> int:
-        """Add checksums, but those of missing files or files with another stamp; return how many were added.
+        """Add checksums, but not of missing files or files with another stamp; return how many were added.
 
-        They may come while `unread` is read, of the files before.
+        They may be added while `unread` is iterated, for files that it has yielded.
         """
         statement = "UPDATE files SET checksum = ?3 WHERE name = ?1 AND stamp = ?2"
         with _disk_errors():

@@ -23,7 +23,7 @@ def processors() -> int:
 def ordered(
     executor: Executor, function: Callable[[Item], Result], items: Iterable[Item], ahead: int
 ) -> Generator[Result, None, None]:
-    """Yield the results in the order of the items, a few begun ahead; `Executor.map` would take all items at once."""
+    """Yield the results in the order of the items, a few ahead; `Executor.map` would take all items at once."""
     begun: deque[Future[Result]] = deque()
     for item in items:
         begun.append(executor.submit(function, item))
@@ -36,7 +36,7 @@ def ordered(
 def in_threads(
     function: Callable[[Item], Result], items: Iterable[Item], threads: int | None = None
 ) -> Generator[Result, None, None]:
-    """Yield results in order, made by threads: for NumPy, checksums and files, which release the GIL."""
+    """Yield results in order, computed by threads: for NumPy, checksums and files, which release the GIL."""
     threads = threads or processors()
     with ThreadPoolExecutor(threads) as executor:
         yield from ordered(executor, function, items, ahead=threads)
@@ -44,7 +44,7 @@ def in_threads(
 
 @contextlib.contextmanager
 def processes() -> Iterator[ProcessPoolExecutor]:
-    """Start as many processes as processors; they end with the block or this process, in the middle of work too."""
+    """Start as many processes as processors; they end with the block or this process, even in the middle of work."""
     context = multiprocessing.get_context("spawn")
     theirs, ours = context.Pipe(duplex=False)
     with theirs, ProcessPoolExecutor(processors(), context, _end_with, (theirs,)) as executor, ours:
@@ -52,7 +52,7 @@ def processes() -> Iterator[ProcessPoolExecutor]:
 
 
 def _end_with(parent: Connection) -> None:
-    """Leave Ctrl-C to the parent, and end once it closes its end of the pipe, which its own end does as well."""
+    """Leave Ctrl-C to the parent, and end when it closes its end of the pipe, as its death does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def wait() -> None:

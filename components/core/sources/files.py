@@ -1,4 +1,4 @@
-"""A file of a source, on this machine or in a bucket, and reading it. Standard library only for this machine."""
+"""A file of a source, local or in a bucket, and how to read it. Standard library only for local files."""
 
 import functools
 import hashlib
@@ -25,10 +25,10 @@ class SourceFile(NamedTuple):
 
     name: str  # its path within the source, with `/`, printable even if the real name is not
     location: str  # its path, or gs://BUCKET/NAME
-    bytes: int  # its size when it was listed
+    bytes: int  # when it was listed
     stamp: str = ""  # its `index.stamp_of`; empty in a bucket, and once the checksum is known
-    # What stands for its content: the sha256 of a file of this machine, the checksum that the storage gives in a
-    # bucket; empty while it is unknown. For an image that is too large, a digest of size and time.
+    # Identifies the content: the sha256 of a local file, the storage's checksum in a bucket; empty while unknown. For
+    # an image that is too large, a digest of size and time.
     checksum: str = ""
 
     @property
@@ -40,7 +40,7 @@ class SourceFile(NamedTuple):
 def open_file(location: str, checksum: str = "") -> BinaryIO:
     """Open a source's file for reading, as stored: a gzipped one stays gzipped.
 
-    In a bucket `checksum` is compared: what it was when it was listed; empty if that is unknown.
+    In a bucket it must still have `checksum`, that of the listing; empty if unknown.
 
     Raises:
         DataError: The file is missing, has changed, or may not be read.
@@ -67,7 +67,7 @@ def content_of(file: SourceFile, at_most: int) -> bytes:
 
 
 def contents_of(files: Sequence[SourceFile], at_most: int) -> Iterator[bytes]:
-    """Yield the content of each file of a source as `content_of` does; of a bucket some are on their way at once."""
+    """Yield the content of each file of a source as `content_of` does; from a bucket several downloads run at once."""
     read = functools.partial(content_of, at_most=at_most)
     if files and buckets.is_uri(files[0].location):
         return read_ahead(read, files)
@@ -88,7 +88,7 @@ def sha256_of(location: str, size: int) -> str:
 
 
 def printable(name: str) -> str:
-    """A file's name as printable text: other characters, and bytes that are not UTF-8, become escapes."""
+    """Return a file's name as printable text: other characters, and bytes that are not UTF-8, become escapes."""
     if name.isprintable():
         return name
     text = os.fsencode(name).decode("utf-8", "backslashreplace")
@@ -96,7 +96,7 @@ def printable(name: str) -> str:
 
 
 def _open_object(uri: str, checksum: str) -> BinaryIO:
-    """A copy of an object, which is removed when it is closed."""
+    """Open a copy of an object, which is removed when it is closed."""
     handle, path = tempfile.mkstemp()
     os.close(handle)
     try:
@@ -109,7 +109,7 @@ def _open_object(uri: str, checksum: str) -> BinaryIO:
 
 
 def _open_regular(path: str) -> int:
-    """The handle of a file. Does not wait for a pipe that may have taken its place."""
+    """Open a regular file; never wait for a pipe that may have replaced it."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -132,7 +132,7 @@ def _changed(location: str) -> DataError:
 
 def _blocks(path: str, at_once: int) -> Iterator[bytes]:
     """Yield a file's content: a first block of up to `at_once` bytes, one more than a small file should have."""
-    handle = _open_regular(path)  # without a Python file around it, which takes as long as a small file itself
+    handle = _open_regular(path)  # without a Python file object, which takes as long as a small file itself
     try:
         yield from _read(functools.partial(os.read, handle), at_once)
     finally:

@@ -1,4 +1,4 @@
-"""sha256 of many files: in processes beside this one, since Python opens and reads small files one at a time."""
+"""sha256 of many files, computed in processes, because Python opens and reads small files one at a time."""
 
 import contextlib
 import itertools
@@ -11,13 +11,13 @@ from components.core.sources.catalog import Checksum
 from components.core.sources.files import SourceFile, sha256_of
 
 LARGEST_IMAGE_FILE = 64 << 20  # bytes; a larger image file is neither hashed nor decoded
-_FEW = 4_000  # files that this process reads in about as long as another takes to start
+_FEW = 4_000  # files that this process reads in about the time that another takes to start
 _AT_ONCE = 200  # files in a request to a process
-_BEGUN = 2  # requests that a process has at a time
+_BEGUN = 2  # requests of a process at a time
 
 
 def hashed(given: Iterable[SourceFile]) -> Generator[Checksum, None, None]:
-    """Yield the sha256 of each file, in order; few files are taken before they are needed."""
+    """Yield the sha256 of each file, in order; take few files ahead."""
     remaining = iter(given)
     for file in itertools.islice(remaining, _FEW):
         yield _checksum(file)

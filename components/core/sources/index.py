@@ -30,7 +30,7 @@ _BLOCK = 1 << 20
 
 
 def stamp_of(found: os.stat_result) -> str:
-    """Size in bytes, times of modification and change in nanoseconds, and inode of a file that need not be read.
+    """Return size in bytes, times of modification and change in nanoseconds, and inode of a file.
 
     The time of change also moves when a file is replaced and its time of modification set back, as copying tools do.
     """
@@ -38,9 +38,9 @@ def stamp_of(found: os.stat_result) -> str:
 
 
 class SourceIndex:
-    """The index of one source on this machine: a SQLite file, of which a digest protects each row.
+    """The index of one source on this machine: a SQLite file with a digest for each row.
 
-    It lies in the folder of the indexes of all sources, which may be in a bucket.
+    It is in the folder of all indexes, which may be in a bucket.
     """
 
     def __init__(self, folder: str, source: str) -> None:
@@ -51,7 +51,7 @@ class SourceIndex:
         self._count = -1  # entries of the file; -1 until all are read
 
     def entries(self) -> Iterator[Checksum]:
-        """Yield what can be trusted. A missing or damaged index costs time, and is no error."""
+        """Yield the intact entries. A missing or damaged index costs time, and is no error."""
         try:
             if not self._file.fetch_file():
                 return
@@ -70,9 +70,9 @@ class SourceIndex:
             log.warning("the index %s cannot be used; all files are read again: %s", self._file, _reason(error))
 
     def write(self, checksums: Iterable[Checksum], count: int, files_read: int) -> None:
-        """Write the checksums of `count` files in place of the previous ones, unless they are the same.
+        """Write the checksums of `count` files over the previous ones, unless they are the same.
 
-        An index that cannot be written costs time in the next run; this logs a warning.
+        If the index cannot be written, the next run takes longer; this logs a warning.
         """
         if not self._began or (not files_read and count == self._count):
             return
@@ -96,12 +96,12 @@ class SourceIndex:
             self._warn(error)
 
     def _seal(self, *fields: object) -> bytes:
-        """A digest of a row, of the source and of the version."""
+        """Return a digest of a row, of the source and of the version."""
         text = "\0".join(map(str, (_SCHEMA_VERSION, self._source, *fields)))
         return hashlib.sha256(text.encode("utf-8", "surrogateescape")).digest()[:16]
 
     def _clock(self) -> int:
-        """The time by the clock of the file system, in nanoseconds; 0 if nothing can be written there."""
+        """Return the time by the clock of the file system, in nanoseconds; 0 if it is not writable."""
         try:
             self._file.path.parent.mkdir(parents=True, exist_ok=True)
             location = atomic_files.make_unique(self._file.path.parent, ".tmp-clock-")

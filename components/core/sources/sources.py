@@ -1,7 +1,7 @@
 """Sources of images: their contents, and the fingerprint that changes with them.
 
-A source is `digits`, `fashion-mnist`, or files of one kind (`_KINDS`): a folder of them, a glob, or one file, on this
-machine or in a bucket (gs://). Standard library only for what lies on this machine.
+A source is `digits`, `fashion-mnist`, or files of one kind (`_KINDS`): a folder of them, a glob, or one file, local or
+in a bucket (gs://). Standard library only for local sources.
 """
 
 import dataclasses
@@ -37,7 +37,7 @@ TFRECORDS = "tfrecord"
 ARRAYS = "npz"
 PARQUET = "parquet"
 ARCHIVES = "archives"
-# Files beside images or archives, or in archives, that say what images show: the first that there is of them counts.
+# Files of labels beside images or archives, or in archives: the first format that occurs counts.
 LABELS = "labels.csv"
 STYLEGAN = "dataset.json"
 METADATA = ("metadata.jsonl", "metadata.csv")
@@ -66,13 +66,13 @@ class _Kind(NamedTuple):
     """A kind of source."""
 
     name: str
-    plural: str  # what its files are called
+    plural: str  # name of its files in messages
     is_name: Callable[[str], bool]  # whether a file of this name is of the kind
     alone: bool  # whether one file is a source
     has_labels: bool  # whether it may have files of labels
 
 
-# In the order in which they are looked for: the first of which there is a file is the kind of the source.
+# In order of precedence: the first kind with a file is the kind of the source.
 _KINDS = (
     _Kind(IDX, "IDX files", lambda name: "/" not in name and bool(_IDX_NAME.search(name)), False, False),
     _Kind(IMAGES, "PNG, JPEG or WebP images", lambda name: is_image_name(name), False, True),
@@ -93,7 +93,7 @@ class Listing:
         self.catalog = catalog
         # Numbers in the catalog of the files that are read.
         self.numbers = [number, _LABELS] if found.has_labels else [number]
-        self.files, self.names = catalog.files(number), catalog.names(number)  # of those that hold images
+        self.files, self.names = catalog.files(number), catalog.names(number)  # of images, or of files with images
         self.left_out = catalog.names_without(*self.numbers)
 
     @property
@@ -122,10 +122,10 @@ def is_labels_name(name: str) -> bool:
 
 
 def list_source(source: str) -> Listing:
-    """List a folder, a glob or one file: the files of the first kind of `_KINDS` that there are any of.
+    """List a folder, a glob or one file: the files of the first kind of `_KINDS` that occurs.
 
     Hidden files and folders do not count. In a glob `*` and `?` stay within a name, `[...]` is one of some characters,
-    `**` is any folders; names are those below the last folder before the first of them.
+    `**` is any folders; names are relative to the last folder before the first of them.
 
     Raises:
         ConfigError: It is a URI of another scheme than gs://.
@@ -153,7 +153,7 @@ def list_source(source: str) -> Listing:
 
 
 def _number_of(name: str) -> int:
-    """The number of the first kind that a file is of by its name."""
+    """Return the number of the first kind that a file's name fits."""
     return next(
         (n for n, kind in enumerate(_KINDS) if kind.is_name(name)), _LABELS if is_labels_name(name) else _OTHERS
     )
@@ -164,7 +164,7 @@ def _expected() -> str:
 
 
 def _split_glob(source: str) -> tuple[str, list[str]]:
-    """The folder before a glob, and the glob's parts; none where the source is no glob."""
+    """Return the folder before a glob, and the glob's parts; none if the source is no glob."""
     if not _WILDCARD.search(source) or (not buckets.is_uri(source) and Path(source).exists()):
         return source, []
     parts = source.split("/")
@@ -183,9 +183,8 @@ def _matches(name: list[str], pattern: list[str]) -> bool:
 def contents(source: str, index: str = "") -> Contents:
     """Fingerprint a source without decoding it; raises as `list_source`.
 
-    In a bucket the checksums of the storage stand for the content; for `fashion-mnist` the published sums. `index` is
-    the folder of what was read before (see `components.core.sources.index`), empty for none; the result does not depend
-    on it.
+    In a bucket the storage's checksums replace the content, and for `fashion-mnist` the published sums. `index` is the
+    folder of earlier checksums (see `components.core.sources.index`), empty for none; the result does not depend on it.
     """
     if source == DIGITS:
         content = digests.sha256_of_file(digits_file())
@@ -199,7 +198,7 @@ def contents(source: str, index: str = "") -> Contents:
         log.info("skipped %d files that are not %s by name: %s", len(left_out), listing.plural, _some(left_out))
     if not buckets.is_uri(source):
         _hash(source, listing, index)
-    # As `digests.digest_of`, whose argument would not fit in memory.
+    # As `digests.digest_of`, without holding everything in memory.
     digest, between, size = hashlib.sha256(b'{"files":['), b"", 0
     files = iter(listing.catalog.files(*listing.numbers))
     while some := [*itertools.islice(files, _DIGESTED_AT_ONCE)]:
@@ -214,7 +213,9 @@ def contents(source: str, index: str = "") -> Contents:
 
 
 def digits_file() -> Path:
-    """scikit-learn's file of handwritten digits: 65 columns of text, 64 pixels of 0 to 16 and the label; gzipped."""
+    """Return scikit-learn's file of handwritten digits: 65 columns of text, 64 pixels of 0 to 16 and the label;
+    gzipped.
+    """
     spec = importlib.util.find_spec("sklearn")  # finds the package without importing it
     if spec is None or spec.origin is None:
         raise ConfigError("source digits needs scikit-learn, which is not installed: pip install scikit-learn")
@@ -246,7 +247,7 @@ def _is_source_alone(name: str) -> bool:
 
 def _list_folder(root: Path) -> Iterator[SourceFile]:
     within = root.resolve()
-    written: dict[str, str] = {}  # folders by how their names are written
+    written: dict[str, str] = {}  # folders by their printable names
     no_files: list[str] = []
     for folder, folders, names in os.walk(root, onerror=_raise_unreadable):
         folders[:] = [name for name in folders if not name.startswith(".")]
@@ -255,7 +256,7 @@ def _list_folder(root: Path) -> Iterator[SourceFile]:
             raise DataError(
                 f"{printable(str(Path(folder, links[0])))} is a link to a folder; put the folder itself there"
             )
-        # Text rather than paths: there may be a million files.
+        # text, because paths would be slow for a million files
         here, prefix = _with_slash(Path(folder)), _with_slash(Path(folder).relative_to(root))
         shown = printable(prefix)
         if written.setdefault(shown, prefix) != prefix:
@@ -291,7 +292,7 @@ def _raise_unreadable(error: OSError) -> None:
 
 
 def _list_bucket(source: str) -> Iterator[SourceFile]:
-    """List one object, or a folder of a bucket with its checksums: a request for each 1,000 objects."""
+    """List one object, or a folder of a bucket with its checksums: one request for every 1,000 objects."""
     uri = source.rstrip("/")
     alone = buckets.stat(uri) if _is_source_alone(uri) else None
     below = ((stored.uri.removeprefix(f"{uri}/"), stored) for stored in buckets.each_below(uri))
@@ -305,9 +306,9 @@ def _list_bucket(source: str) -> Iterator[SourceFile]:
 
 
 def _hash(source: str, listing: Listing, folder: str) -> None:
-    """Add the sha256 of files of this machine to their catalog.
+    """Add the sha256 of local files to their catalog.
 
-    Images too large to decode are not read: size and time of modification stand for their content.
+    Images too large to decode are not read: size and time of modification replace their content.
     """
     catalog, numbers = listing.catalog, listing.numbers
     at_most = hashing.LARGEST_IMAGE_FILE if listing.kind == IMAGES else sys.maxsize

@@ -18,7 +18,7 @@ _COMPONENTS = Path(__file__).parents[2]
 _TEMPLATES = "core/reporting"
 # Describes a stage to kfp's compiler; no stage imports it.
 _COMPILED = "component.py"
-# As ruff formats it. Reading it so takes a millisecond for all files of a stage, and Python's parser 60.
+# For ruff's formatting. It reads all files of a stage in a millisecond; Python's parser takes 60.
 _IMPORT = re.compile(r"^ *(?:from (components[\w.]*) import (\([^)]*\)|.*)|import (components[\w.]*))", re.MULTILINE)
 _TEMPLATE_NAME = re.compile(rb'"([\w.]+\.j2)"')  # in a module that renders it, or a template that extends it
 
@@ -29,7 +29,7 @@ def source_digest(stage: str) -> str:
 
 
 def source_files(stage: str) -> dict[str, bytes]:
-    """The files of a stage, all that they import, in functions too, and the templates that they name, by path."""
+    """Return the files of a stage, all their imports, in functions too, and the templates that they name, by path."""
     folder = _COMPONENTS / stage
     ahead = {path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
     ahead -= {folder / _COMPILED}
@@ -51,7 +51,7 @@ def _imported(source: bytes) -> frozenset[str]:
     paths: set[str] = set()
     for module in modules:
         rest = module.split(".")[1:]
-        # Python runs every package on the way.
+        # Python runs every package on the path.
         paths |= {"/".join([*rest[:depth], "__init__.py"]) for depth in range(len(rest) + 1)}
         paths.add("/".join(rest) + ".py")
     return frozenset(paths)
@@ -63,7 +63,7 @@ def _named_templates(source: bytes) -> frozenset[str]:
 
 
 def key_parts(stage: str, config: Any, code: str = "", **inputs: str) -> dict[str, Any]:
-    """Return what decides the result of a stage, for `key_of` and `differences`.
+    """Return everything that decides the result of a stage, for `key_of` and `differences`.
 
     `code` is the digest of its code where it runs, this program's when empty; `inputs` are digests that the
     configuration leaves empty or does not name.
@@ -88,13 +88,13 @@ def fill_key(location: str, parts: dict[str, Any]) -> str:
 
 
 def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    """Say what changed from one `key_parts` to another, such as `steps: 2000 -> 3000`."""
+    """Return the changes from one `key_parts` to another, such as `steps: 2000 -> 3000`."""
     changed = changes({**old["settings"], **old["inputs"]}, {**new["settings"], **new["inputs"]})
     return [*changed, *(["its code changed"] if old["code"] != new["code"] else [])]
 
 
 def changes(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    """Say which values changed, by name; digests are shortened."""
+    """Return the changed values, by name; digests are shortened."""
     names = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
     return [f"{name}: {_short(old.get(name))} -> {_short(new.get(name))}" for name in names]
 

@@ -33,7 +33,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def log_to_stderr() -> None:
-    """Send the log to stderr, a line each: time, first letter of the level, message."""
+    """Send the log to stderr, one line each: time, first letter of the level, message."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname).1s %(message)s", datefmt="%H:%M:%S"))
     logging.basicConfig(handlers=[handler], level=logging.INFO)
@@ -46,10 +46,10 @@ def main(stage: str, arguments: list[str] | None = None, variant: str = "") -> i
         os.umask(int(os.environ[UMASK], 8))
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     if not hardware.has_tpu():
-        # As soon as `tensorflow-tpu` is imported, its libtpu asks the metadata server of Google Cloud for the TPU's
-        # shape, and away from there tries again for many minutes.
+        # On import `tensorflow-tpu`'s libtpu asks Google Cloud's metadata server for the TPU's shape, and elsewhere
+        # retries for many minutes.
         os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
-    # TensorFlow logs every all-reduce and server, Beam every step; matplotlib, in a container, its search for fonts.
+    # TensorFlow logs every all-reduce and server, Beam every step, matplotlib its search for fonts.
     for name in ("tensorflow", "absl", "apache_beam", "matplotlib"):
         logging.getLogger(name).setLevel(logging.WARNING)
     signal.signal(signal.SIGTERM, _terminate)
@@ -93,7 +93,7 @@ def _terminate(signum: int, frame: Any) -> NoReturn:
 
 
 def build(config_class: type, given: dict[str, Any]) -> Any:
-    """Make a configuration of text of a command line or JSON values of Kubeflow; `ConfigError` names every mistake."""
+    """Make a configuration from text or JSON values of Kubeflow; `ConfigError` names every mistake."""
     fields = {field.name: field for field in settings.fields_of(config_class)}
     problems, values = [f"unknown setting {name}" for name in given if name not in fields], {}
     for name, field in fields.items():

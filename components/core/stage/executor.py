@@ -13,7 +13,7 @@ from typing import Any
 
 from components.core.errors import ConfigError
 
-# Inputs of every stage that name the run it belongs to, and do not change its result.
+# Inputs of every stage that name its run, and do not change the result.
 OF_THE_RUN = ("records", "run")
 _CHANNEL = "pipelinechannel--"
 # Vertex's launcher of custom jobs writes this output itself, but lists it among the stage's.
@@ -72,7 +72,7 @@ class ExecutorInput:
             raise ConfigError(f"executor_input is not an ExecutorInput message: {error!r}") from None
 
     def take_run(self, own: Collection[str]) -> RunOf | None:
-        """Take the run out of the parameters, unless it is missing or the stage's own settings have its names."""
+        """Take the run out of the parameters, unless it is missing or the stage has settings of these names."""
         if any(name in own or name not in self.parameters for name in OF_THE_RUN):
             return None
         return RunOf(*(str(self.parameters.pop(name)) for name in OF_THE_RUN))
@@ -81,7 +81,7 @@ class ExecutorInput:
         """Write every declared output: parameter files, artifact files, and the executor output itself."""
         for name, path in self._output_parameters.items():
             _write_text(path, str(result.parameters[name]))
-        artifacts = {}  # all that are declared, as some backends forget the others
+        artifacts = {}  # all declared ones, because some backends forget the others
         for name, artifact in self._output_artifacts.items():
             if name in result.files:
                 target = self._targets[name]
@@ -104,7 +104,7 @@ def local_path(uri: str) -> str:
 
 
 def _path(text: str) -> Path:
-    """Return the path; `TypeError` or `ValueError` for what no file can be named."""
+    """Return the path; raise `TypeError` or `ValueError` for an invalid one."""
     if b"\0" in os.fsencode(text):
         raise ValueError(f"{text!r} is no path")
     return Path(text)

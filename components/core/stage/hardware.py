@@ -31,7 +31,7 @@ Replicas = Annotated[
 
 
 def has_tpu(devices: Path = Path("/dev")) -> bool:
-    """Return whether this host may have a TPU: `accel*`, or on newer hosts a group of `vfio`, among its devices."""
+    """Return whether this host may have a TPU: a device `accel*`, or on newer hosts a group of `vfio`."""
     return any(devices.glob("accel*")) or any(devices.glob("vfio/[0-9]*"))
 
 

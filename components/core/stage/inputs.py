@@ -1,4 +1,4 @@
-"""Inputs of users: a source of images and a custom embedding. Standard library only."""
+"""Inputs from users: a source of images and a custom embedding. Standard library only."""
 
 from typing import Annotated
 

@@ -1,7 +1,6 @@
 """The notes of a run: `records/RUN/` holds a note of each stage that began, and the final record.
 
-Kubeflow hands the last stage of a run no more than the run's state, so the others leave their notes. Standard library
-only.
+Kubeflow passes only the run's state to the last stage, so the others leave notes. Standard library only.
 """
 
 import contextlib
@@ -31,9 +30,9 @@ class Note:
     """The last attempt of a stage."""
 
     stage: str
-    state: str  # `running`, `done`, `reused` (all was there from an earlier run) or `failed`
+    state: str  # `running`, `done`, `reused` (an earlier run made everything) or `failed`
     attempt: int = 1
-    started: str = ""  # UTC, ISO 8601; for people, nothing is decided by it
+    started: str = ""  # UTC, ISO 8601; informative only
     seconds: float = 0.0
     outputs: dict[str, Any] = dataclasses.field(default_factory=dict)
     problems: list[str] = dataclasses.field(default_factory=list)  # lines of its error message
@@ -73,7 +72,7 @@ def noted(stage: str, of_run: RunOf | None) -> Iterator[list[StageResult]]:
 
 
 def write(of_run: RunOf, note: Note) -> None:
-    """Write a note over the stage's earlier one; only log a failure, as a stage must not fail for its note."""
+    """Write a note over the stage's earlier one; a failure is only logged, as no stage may fail for its note."""
     try:
         file = folder_of(of_run) / f"{note.stage}.json"
         atomic_files.write_json(file.path, dataclasses.asdict(note))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-# The earliest time that a ZIP archive can hold, in place of the current one.
+# The earliest time that a ZIP archive can hold, instead of the current one.
 _NO_TIME = (1980, 1, 1, 0, 0, 0)
 _UNIX = 3
 
@@ -24,5 +24,5 @@ def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
             np.lib.format.write_array(held, np.asarray(arrays[name]), allow_pickle=False)
             entry = zipfile.ZipInfo(f"{name}.npy", _NO_TIME)
             entry.create_system = _UNIX
-            # In one piece, so that the size is known and the frame is the short one below 2 GiB.
+            # As a whole, so that the size is known and the frame is the short one below 2 GiB.
             archive.writestr(entry, held.getbuffer())

@@ -1,10 +1,9 @@
 """Files and folders that appear whole or not at all.
 
-Content is written aside, synced to disk, then renamed: a reader, or the same command after a crash, finds the old state
-or the new one and nothing between.
-
-What is aside is called `.tmp-NAME-...` beside its target. Its maker holds a lock on it, which the system releases when
-the process dies; the next writer for the same target removes what nobody holds.
+Content is written to a temporary file, synced to disk, then renamed: a reader, or the same command after a crash, finds
+the old state or the new one and nothing between. Temporary files and folders are called `.tmp-NAME-...` and are beside
+their target. Their maker holds a lock, which the system releases when the process dies; the next writer for the same
+target removes unlocked ones.
 
 Files get the mode 0666 and folders 0777, both without the bits of the umask.
 """
@@ -50,7 +49,7 @@ def write_parts(path: Path, parts: Iterable[bytes]) -> None:
 
 
 def make_folder(location: Path) -> None:
-    """Make a folder, and those above it that are missing, each synced into the one above."""
+    """Make a folder, and missing ones above it, each synced into the one above."""
     if not location.is_dir():
         make_folder(location.parent)
         with naming(location):
@@ -84,11 +83,11 @@ def remove_folder(location: Path) -> None:
 def sweep(folder: Path, names: str) -> None:
     """Remove unlocked temporary files and folders for targets whose names match a glob pattern."""
     for path in folder.glob(f".tmp-{names}-*"):
-        with contextlib.suppress(OSError):  # it is held, or gone, or another user's
+        with contextlib.suppress(OSError):  # it is locked, gone, or another user's
             handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                # Renamed first: if its maker lives after all, it cannot publish a folder that is half removed.
+                # Renamed first: if its maker is alive after all, it cannot publish a half removed folder.
                 _remove(path if path.name.endswith(_DEAD) else path.rename(f"{path}{_DEAD}"))
             finally:
                 os.close(handle)
@@ -105,7 +104,7 @@ def read_json(path: os.PathLike[str], what: str) -> Any:
 
 
 def read(path: os.PathLike[str], what: str) -> bytes:
-    """Read a description as `read_json` does, but not as JSON."""
+    """Read a file with the errors of `read_json`, without parsing it."""
     file = Path(path)
     try:
         with naming(file):
@@ -149,9 +148,9 @@ def _parse(content: bytes, path: str | os.PathLike[str], what: str) -> Any:
 def require_own_folder(
     location: os.PathLike[str], what: str, previous: dict[str, Any] | None, identity: dict[str, Any]
 ) -> None:
-    """Refuse a folder with other files, or with an artifact of other settings and inputs than those of the one to make.
+    """Refuse a folder with other files, or with an artifact of other settings or inputs.
 
-    `previous` has those of the artifact in the folder; None if absent.
+    `previous` are those of the artifact in the folder; None if absent.
     """
     if previous is None:
         folder = Path(location)
@@ -250,7 +249,7 @@ def only_one(folder: Path) -> Iterator[None]:
 def aside(location: Path, is_folder: bool) -> Iterator[Path]:
     """Yield an empty file or folder beside a location, locked for the block; remove it if it was not renamed.
 
-    Those that dead processes left for the same location are removed first.
+    Those of dead processes for the same location are removed first.
     """
     sweep(location.parent, glob.escape(location.name))
     path, handle = _held(location, is_folder)
@@ -270,7 +269,7 @@ def _held(location: Path, is_folder: bool) -> tuple[Path, int]:
                 fcntl.flock(handle, fcntl.LOCK_SH)
             if aside.exists():
                 return aside, handle
-            os.close(handle)  # it was swept before it was held
+            os.close(handle)  # it was swept before it was locked
 
 
 def _remove(aside: Path) -> None:
@@ -286,7 +285,7 @@ def _naming(location: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        names = [error.filename or location, error.filename2]  # a copy or a rename fails with two
+        names = [error.filename or location, error.filename2]  # copies and renames fail with two
         first, second = (str(location) if _prefix(location) in str(name) else name for name in names)
         error.filename, error.filename2 = str(first), None if second == str(first) else second
         raise

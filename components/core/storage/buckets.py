@@ -1,11 +1,11 @@
-"""Objects in buckets of Google Cloud Storage: created only if absent, replaced only as they were read.
+"""Objects in buckets of Google Cloud Storage: created only if absent, replaced only as read.
 
-Every write carries a generation precondition and a checksum; every read is compared with the checksum of the object.
-When a precondition fails and the object equals what was sent, the write succeeded and only its answer was lost.
+Every write carries a generation precondition and a checksum; every read is compared with the object's checksum. When a
+precondition fails and the object equals our content, our write succeeded and only the answer was lost.
 
-All functions raise `ConfigError` for what retries cannot mend (no such bucket, no permission), `TransientError` for
-what they may, and `DataError` for what arrives damaged again and again. google-cloud-storage is imported where it is
-needed, which takes a second.
+All functions raise `ConfigError` where retries cannot help (no such bucket, no permission), `TransientError` where they
+may, and `DataError` for content that arrives damaged repeatedly. google-cloud-storage is imported on first use, which
+takes a second.
 """
 
 import base64
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SCHEME = "gs://"
-# Seconds that a request may go without an answer, and for which a failed one is sent again.
+# Seconds to wait for an answer, and to retry a failed request.
 REQUEST_SECONDS = 60.0
 RETRY_SECONDS = 120.0
 FIRST_DELAY_SECONDS = 1.0
-_CHUNK_BYTES = 16 << 20  # of an upload, which memory holds; the library would take 100 MiB
+_CHUNK_BYTES = 16 << 20  # of an upload, held in memory; the library would take 100 MiB
 _ATTEMPTS_AT_DAMAGE = 3
-_OWN = threading.local()  # a client for each thread, as its connections must not be shared
+_OWN = threading.local()  # one client per thread, because connections must not be shared
 _Answer = TypeVar("_Answer")
 
 
 class Conflict(Exception):
-    """There is an object with other content, or it is no longer the one that was to be replaced."""
+    """There is an object with other content, or the object to replace has changed."""
 
 
 class _DamagedOnItsWay(Exception):
@@ -53,7 +53,7 @@ class Stored:
 
     uri: str
     bytes: int
-    crc32c: str  # of its content, in base64 as the service writes it
+    crc32c: str  # of its content, in base64 as in the service's answers
     generation: int  # larger for later objects of this name
 
 
@@ -63,7 +63,7 @@ def is_uri(location: str) -> bool:
 
 
 def split(uri: str) -> tuple[str, str]:
-    """Bucket and name of a URI; `ConfigError` if it has no bucket, or empty parts, . or .. in its name."""
+    """Return bucket and name of a URI; `ConfigError` if it has no bucket, or empty parts, . or .. in its name."""
     bucket, _, name = uri.removeprefix(SCHEME).rstrip("/").partition("/")
     if not bucket or any(part in ("", ".", "..") for part in name.split("/") if name):
         raise ConfigError(f"{uri} is no place in a bucket; expected {SCHEME}BUCKET/FOLDER without empty parts, . or ..")
@@ -73,18 +73,18 @@ def split(uri: str) -> tuple[str, str]:
 def create(uri: str, source: Path | bytes) -> bool:
     """Upload content, or a file that nobody writes any more; `Conflict` if there is an object with other content.
 
-    Returns False if the same content was there, or the answer to its upload was lost.
+    Return False if the same content was there, or the answer to its upload was lost.
     """
     return _write(uri, source, 0)
 
 
 def replace(uri: str, content: bytes, generation: int) -> None:
-    """Upload an object in place of the one of that generation, 0 for none; `Conflict` if there is another by now."""
+    """Upload an object over the one of that generation, 0 for none; `Conflict` if it has changed."""
     _write(uri, content, generation)
 
 
 def put(uri: str, content: bytes) -> None:
-    """Upload an object over the one there, unless that is the same already."""
+    """Upload an object over the existing one, unless they are equal."""
     while True:
         found = stat(uri)
         if found and (found.bytes, found.crc32c) == _size_and_checksum(content):
@@ -119,9 +119,9 @@ def read(uri: str) -> tuple[bytes, Stored] | None:
 
 
 def content_of(listed: Stored) -> bytes | None:
-    """Return the content of an object of a listing, as of an image; None if it is another now.
+    """Return the content of a listed object, such as an image; None if it has changed.
 
-    This is one request, past the layers of the client, where `read` sends two. `DataError` if it is gone.
+    One request, without the layers of the client, where `read` sends two. `DataError` if it is gone.
     """
     from google.api_core.exceptions import NotFound
 
@@ -141,7 +141,7 @@ def content_of(listed: Stored) -> bytes | None:
 
 
 def _get(url: str, listed: Stored) -> tuple[bytes, str]:
-    """Return what there is at a URL and the checksum that the service says; nothing if it has another size."""
+    """Return content and checksum of a URL; nothing if it has another size."""
     import urllib3
     from google.api_core import exceptions
 
@@ -161,7 +161,7 @@ def _get(url: str, listed: Stored) -> tuple[bytes, str]:
 
 
 def read_range(uri: str, start: int, size: int, crc32c: int) -> bytes:
-    """Return part of an object, not empty, that has this checksum; `DataError` if it is missing or cut short."""
+    """Return part of an object, not empty, with this checksum; `DataError` if it is missing or cut short."""
     import google_crc32c
 
     def ask(blob: "Blob") -> bytes:
@@ -190,7 +190,7 @@ def download(uri: str, path: Path) -> None:
         from google.api_core.exceptions import NotFound
 
         try:
-            with open(path, "wb") as file:  # by its name the library would replace the file, with any lock on it
+            with open(path, "wb") as file:  # given a name, the library would replace the file, with any lock on it
                 blob.download_to_file(file, **_reading())
         except NotFound:
             raise DataError(f"{uri} is missing") from None
@@ -234,7 +234,7 @@ def delete(stored: Stored) -> None:
 def require_writable(uri: str) -> None:
     """Write and delete a small object below a location, so that a missing permission shows before hours of work.
 
-    Permission to delete is not required; a warning says what follows.
+    Permission to delete is not required; a warning names the consequence.
     """
     probe = f"{uri.rstrip('/')}/_probe/{uuid.uuid4().hex}"
     create(probe, b"")
@@ -248,14 +248,14 @@ def require_writable(uri: str) -> None:
 
 
 def checksum(content: bytes) -> str:
-    """Return the crc32c of some content, as the service writes it."""
+    """Return the crc32c of some content, in base64."""
     import google_crc32c
 
     return base64.b64encode(google_crc32c.value(content).to_bytes(4)).decode()
 
 
 def checksum_of_file(path: Path) -> str:
-    """Return the crc32c of a file, as the service writes it."""
+    """Return the crc32c of a file, in base64."""
     import google_crc32c
 
     found = google_crc32c.Checksum()
@@ -282,7 +282,7 @@ def _write(uri: str, source: Path | bytes, generation: int) -> bool:
 
 def _upload(uri: str, source: Path | bytes, generation: int) -> bool:
     """Upload under a precondition; return whether it held."""
-    # With the checksum beforehand the service refuses damaged content even if it arrives in pieces.
+    # Given the checksum beforehand, the service refuses damaged content even in a resumed upload.
     options: dict[str, Any] = {
         "if_generation_match": generation,
         "timeout": REQUEST_SECONDS,
@@ -308,12 +308,12 @@ def _upload(uri: str, source: Path | bytes, generation: int) -> bool:
 
 
 def _reading() -> dict[str, Any]:
-    """Return the options of a download of content as it is stored, not unpacked on its way."""
+    """Return the options of a download of content as stored, not decompressed on the way."""
     return {"raw_download": True, "timeout": REQUEST_SECONDS, "retry": _retry(), "checksum": "crc32c"}
 
 
 def _require_checksum(found: str, expected: str | None) -> None:
-    """Compare again, as the library does not once it had to ask for the rest of an answer."""
+    """Compare again, because the library does not after it had to request the rest of an answer."""
     if found != expected:
         raise _DamagedOnItsWay(f"its crc32c is {found}, expected {expected}")
 
@@ -338,7 +338,7 @@ def _stored(blob: "Blob") -> Stored:
 
 
 def _request(uri: str, done: str, ask: Callable[["Blob"], _Answer]) -> _Answer:
-    """Ask for an object; try damage on the way again, and turn every other failure into one of our errors."""
+    """Send a request; retry damaged answers, and turn every other failure into one of our errors."""
     from google.cloud.storage.exceptions import DataCorruption
 
     bucket, name = split(uri)
@@ -366,7 +366,7 @@ def _our_errors(uri: str, done: str) -> Iterator[None]:
         raise _transient(uri, done, error) from None
     except (exceptions.GoogleAPICallError, InvalidResponse) as error:
         raise _refusal(uri, done, error) from None
-    except (GoogleAuthError, OSError) as error:  # an OSError where there are credentials and no project
+    except (GoogleAuthError, OSError) as error:  # an OSError if there are credentials and no project
         if isinstance(error, OSError) and error.errno:
             raise
         raise ConfigError(
@@ -397,7 +397,7 @@ def _transient(uri: str, done: str, error: Exception) -> TransientError:
 
 
 def _one_line(error: Exception) -> str:
-    """Return the service's message, or else the library's."""
+    """Return the service's message, else the library's."""
     try:
         message = error.response.json()["error"]["message"]  # type: ignore[attr-defined]
     except (AttributeError, ValueError, KeyError, TypeError, RuntimeError):
@@ -432,7 +432,7 @@ def _client() -> "Client":
 
 
 def _http() -> Any:
-    """Return this thread's connections with the credentials of its client; they take less time than the client's."""
+    """Return this thread's connections with the credentials of its client; faster than the client's."""
     from google.auth.transport.urllib3 import AuthorizedHttp
 
     client = _client()
@@ -453,9 +453,9 @@ def _new_client() -> "Client":
         from google.cloud.storage import Client
     except ImportError:
         raise ConfigError("buckets need google-cloud-storage: pip install google-cloud-storage") from None
-    # Otherwise a thread asks for the bucket's metadata, for traces that nobody reads; not all may ask for that.
+    # Otherwise a thread requests the bucket's metadata, for unused traces; not everybody may do that.
     os.environ.setdefault("DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA", "true")
     try:
         return Client()
-    except (DefaultCredentialsError, OSError):  # an OSError where there are credentials but no project
-        return Client.create_anonymous_client()  # public data can be read without any
+    except (DefaultCredentialsError, OSError):  # an OSError if there are credentials but no project
+        return Client.create_anonymous_client()  # enough to read public data

@@ -8,7 +8,7 @@ from typing import Any
 from components.core.errors import naming
 
 MADE_WITH = "made_with"
-SEAL = "sha256"  # of a manifest, within it
+SEAL = "sha256"  # field of a manifest with its digest
 _CHUNK_BYTES = 1 << 20
 
 
@@ -18,7 +18,7 @@ def canonical_json(value: Any) -> bytes:
 
 
 def digest_of(value: Any) -> str:
-    """Return the sha256 (64 hexadecimal digits) of a value's canonical JSON; it must not hold times or paths."""
+    """Return the sha256 (64 hexadecimal digits) of a value's canonical JSON; the value must not hold times or paths."""
     return hashlib.sha256(canonical_json(value)).hexdigest()
 
 

@@ -1,12 +1,12 @@
-"""Locations of artifacts: folders of this machine, or of a bucket with a mirror on this machine.
+"""Locations of artifacts: local folders, or folders of a bucket with a local mirror.
 
 The mirror of `gs://b/x` is TMPDIR/wgan-UID/buckets/b/x. A stage reads and writes there as in any folder; it fetches
-what is in the bucket, and commits what it made, whole or not at all.
+files from the bucket, and commits its artifact whole or not at all.
 
-An artifact's folder in a bucket, `gs://b/x`, holds `committed.json`, which is created last and only if absent.
-It names a folder beside it with all the files and their sha256: `gs://b/x/DIGEST/...`. Attempts that make different
-bytes write to different folders; the first to commit is the artifact. A folder without `committed.json`, with the files
-themselves in it, is read too: a user copied it there, or it is a version in a registry.
+An artifact's folder in a bucket, `gs://b/x`, holds `committed.json`, which is created last and only if absent. It names
+a folder beside it with all files and their sha256: `gs://b/x/DIGEST/...`. Attempts with different bytes write to
+different folders; the first to commit is the artifact. A folder without `committed.json`, with the files themselves in
+it, is read too: a user copied it there, or it is a version in a registry.
 """
 
 import contextlib
@@ -32,21 +32,21 @@ from components.core.storage.buckets import Conflict, Stored
 log = logging.getLogger(__name__)
 
 COMMITTED = "committed.json"
-# Variable: where mirrors are kept. A run's own TMPDIR is removed with it; mirrors save the next run the download.
+# Variable: folder of mirrors. A run's own TMPDIR is removed with it; mirrors save the next run the download.
 MIRRORS = "WGAN_MIRRORS"
 # Variable: folder where buckets are mounted by name, such as /gcs on Vertex AI. Files found there are not downloaded.
 MOUNTED = "WGAN_MOUNTED_BUCKETS"
 SCHEMA_VERSION = 1
-_AT_ONCE = 8  # files on their way
+_AT_ONCE = 8  # concurrent transfers
 _SECONDS_BETWEEN_LINES = 5
-LocationLike = str | os.PathLike[str]  # as users write it, or a `Location`
+LocationLike = str | os.PathLike[str]  # a path or URI from users, or a `Location`
 
 
 @dataclasses.dataclass(frozen=True)
 class Location(os.PathLike[str]):
     """A folder or file: `str` gives its URI, for messages; `os.fspath` gives its path on this machine."""
 
-    uri: str  # as users write it: gs://..., or a path
+    uri: str  # from users: gs://..., or a path
     path: Path  # the mirror, for a bucket
 
     @classmethod
@@ -86,11 +86,11 @@ class Location(os.PathLike[str]):
 
     @property
     def own(self) -> Path:
-        """The folder for what this machine keeps about this one: itself, or a folder beside all mirrors."""
+        """The folder for this machine's own notes on a location: itself, or a folder beside all mirrors."""
         return private("own") / self.uri.removeprefix(buckets.SCHEME) if self.in_bucket else self.path
 
     def fetch(self, manifest: str, wanted: Callable[[str], bool] | None = None) -> bool:
-        """Bring an artifact's description, and the wanted ones of its files, to the state of the bucket.
+        """Update an artifact's description, and the wanted files, from the bucket.
 
         By default all files are wanted. Files of an earlier, interrupted fetch are kept. Return whether the artifact is
         complete.
@@ -112,13 +112,13 @@ class Location(os.PathLike[str]):
         are_here = at_once(_is_here, chosen)
         missing = [each for each, is_here in zip(chosen, are_here, strict=True) if not is_here]
         self._require_space(sum(stored.bytes for stored, _, _ in missing))
-        # The description last, so that no other process takes the mirror for complete before.
+        # The description last, so that no other process takes the mirror for complete too early.
         self._download([each for each in missing if each[1] != self.path / manifest])
         at_once(_download, [each for each in missing if each[1] == self.path / manifest])
-        if wanted is None and not any(sha256 for _, sha256 in files.values()):  # a copy, which changes
+        if wanted is None and not any(sha256 for _, sha256 in files.values()):  # a user's copy, which may change
             for path in self.path.rglob("*"):
                 name = path.relative_to(self.path).as_posix()
-                if path.is_file() and name not in files and not path.name.startswith(".tmp-"):  # a download
+                if path.is_file() and name not in files and not path.name.startswith(".tmp-"):  # a current download
                     path.unlink(missing_ok=True)
         return True
 
@@ -132,7 +132,7 @@ class Location(os.PathLike[str]):
             )
 
     def _download(self, files: list[tuple[Stored, Path, str]]) -> None:
-        """Download files, and log every few seconds how much is done."""
+        """Download files, and log progress every few seconds."""
         if not files:
             return
         size = sum(stored.bytes for stored, _, _ in files)
@@ -176,7 +176,7 @@ class Location(os.PathLike[str]):
             log.error("passed over: %s", error)
 
     def fetch_file(self) -> bool:
-        """Bring one file of a mirror to the state of the bucket; return whether it exists."""
+        """Update one file of a mirror from the bucket; return whether it exists."""
         if not self.in_bucket:
             return self.path.exists()
         found = buckets.read(self.uri)
@@ -187,7 +187,7 @@ class Location(os.PathLike[str]):
         return True
 
     def fetch_files(self, suffix: str) -> None:
-        """Bring the files in this folder whose names end in a suffix to the state of the bucket."""
+        """Update the files in this folder whose names end in a suffix from the bucket."""
         if not self.in_bucket:
             return
         files = files_below(self.uri).items()
@@ -268,8 +268,8 @@ class Location(os.PathLike[str]):
     def commit(self, folder: Path, manifest: str) -> bool:
         """Commit a complete folder, which nobody writes to any more, as this artifact in the bucket.
 
-        Returns False if one with another description was committed before. When it fails, the next attempt goes on
-        with what was sent.
+        Return False if one with another description was committed before. After a failure the next attempt continues
+        with the uploaded files.
         """
         # Checksums are read before sending, and compared with the bucket's afterwards.
         found = atomic_files.files_in(folder)
@@ -301,7 +301,7 @@ class Location(os.PathLike[str]):
     def publish(self, folder: str, files: dict[str, dict[str, Any]], manifest: str) -> bool:
         """Make complete files of a folder within this one, each with `bytes` and `sha256`, this artifact in the bucket.
 
-        Returns False if one with another description was committed before.
+        Return False if one with another description was committed before.
         """
         content = digests.canonical_json({"schema_version": SCHEMA_VERSION, "folder": folder, "files": files})
         try:
@@ -311,7 +311,7 @@ class Location(os.PathLike[str]):
         return True
 
     def committed(self) -> tuple[str, dict[str, tuple[int, str]]] | None:
-        """Return the folder in the bucket that was committed, and bytes and sha256 of its files; None without one."""
+        """Return the committed folder in the bucket, and bytes and sha256 of its files; None without one."""
         found = buckets.read(f"{self}/{COMMITTED}")
         return _read_committed(self.uri, found[0]) if found else None
 
@@ -368,11 +368,11 @@ def _read_committed(uri: str, committed: bytes) -> tuple[str, dict[str, tuple[in
 
 
 def files_below(uri: str) -> dict[str, Stored]:
-    """Return the objects below a folder by their names within it; not those that stand for empty folders."""
+    """Return the objects below a folder by their names within it, without placeholders of empty folders."""
     found = {}
     for stored in buckets.below(uri):
         if not stored.uri.endswith("/"):
-            buckets.split(stored.uri)  # no name leads out of the mirror
+            buckets.split(stored.uri)  # refuse names that lead out of the mirror
             found[stored.uri.removeprefix(f"{uri}/")] = stored
     return found
 
@@ -412,9 +412,9 @@ def _download(stored: Stored, path: Path, sha256: str) -> None:
 def at_once(
     transfer: Callable[..., Any], arguments: list[tuple[Any, ...]], on_done: Callable[..., object] = lambda *_: None
 ) -> list[Any]:
-    """Do some transfers at once and return their results; call `on_done` with the arguments of each that is done.
+    """Run transfers concurrently and return their results; call `on_done` with the arguments of each finished one.
 
-    After a failure no other transfer begins. It is raised when those that began have ended.
+    After a failure no other transfer begins. It is raised when the running ones have ended.
     """
     begun = {lasting_threads(os.getpid(), _AT_ONCE).submit(transfer, *each): each for each in arguments}
     try:
@@ -429,5 +429,5 @@ def at_once(
 
 @functools.cache
 def lasting_threads(process: int, threads: int) -> ThreadPoolExecutor:
-    """Return the process's long-lived threads, as each has a client with credentials and connections."""
+    """Return the process's long-lived threads, because each has a client with credentials and connections."""
     return ThreadPoolExecutor(threads, "transfers")

@@ -15,8 +15,8 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, te
 _HEAD, _CRC = struct.Struct("<QI"), struct.Struct("<I")
 CRC_BYTES = _CRC.size
 FRAME_BYTES = _HEAD.size + CRC_BYTES  # around each record
-_FORMS_KEPT = 4096  # lengths and labels whose encoding is remembered
-# As tensorflow/core/example/{example,feature}.proto declare it.
+_FORMS_KEPT = 4096  # lengths and labels whose encoding is cached
+# From tensorflow/core/example/{example,feature}.proto.
 _SCHEMA = """
 name: "example.proto" syntax: "proto3"
 message_type { name: "BytesList" field { name: "value" number: 1 label: LABEL_REPEATED type: TYPE_BYTES } }
@@ -42,11 +42,11 @@ message_type { name: "Example" field { name: "features" number: 1 type: TYPE_MES
 
 
 class Damage(Exception):
-    """A record is cut, or is not as it was framed; the message names the record and its offset."""
+    """A record is cut or differs from its checksum; the message names the record and its offset."""
 
 
 class Record(NamedTuple):
-    """A record's content, and where its frame begins in the file."""
+    """A record's content, and the offset of its frame."""
 
     offset: int
     content: bytes
@@ -59,9 +59,9 @@ def frame(records: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def read(file: BinaryIO, largest: int) -> Iterator[Record]:
-    """Yield the records of a file, their checksums compared; `Damage` for one that is damaged or cut.
+    """Yield the records of a file after comparing checksums; `Damage` for a damaged or cut one.
 
-    `largest`, the most bytes that a record may have, keeps a forged length from taking all memory.
+    `largest`, the most bytes of a record, keeps a forged length from taking all memory.
     """
     number = offset = 0
     while (length := _read_length(file, offset, number)) is not None:
@@ -77,7 +77,7 @@ def read(file: BinaryIO, largest: int) -> Iterator[Record]:
 
 
 def read_sizes(file: BinaryIO, end: int) -> Iterator[int]:
-    """Yield the size of each framed record of a file of `end` bytes, whose contents are not read."""
+    """Yield the size of each framed record of a file of `end` bytes, without reading contents."""
     number = offset = 0
     while (length := _read_length(file, offset, number)) is not None:
         size = FRAME_BYTES + length
@@ -100,7 +100,7 @@ def encode_example(image: bytes, label: int) -> bytes:
 
 
 def size_and_offset(image_bytes: int, label: int) -> tuple[int, int]:
-    """Return the size of an example's framed record in bytes, and where in it the pixels begin."""
+    """Return the size of an example's framed record in bytes, and the offset of its pixels."""
     before, after = _around_image(image_bytes, label)
     return FRAME_BYTES + len(before) + image_bytes + len(after), _HEAD.size + len(before)
 
@@ -127,7 +127,7 @@ def _head(length: int) -> bytes:
 
 @functools.lru_cache(maxsize=_FORMS_KEPT)
 def _around_image(length: int, label: int) -> tuple[bytes, bytes]:
-    """Return what comes before an image of so many bytes in its example, and after it: the same in a dataset."""
+    """Return the bytes before and after an image of so many bytes in its example: the same throughout a dataset."""
     example = Example()
     example.features.feature["label"].int64_list.value.append(label)
     after = example.features.SerializeToString()

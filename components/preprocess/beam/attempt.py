@@ -25,7 +25,7 @@ from components.preprocess.attempt_files import FAILED, AttemptFiles, Folder
 log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
-_ROWS = "rows"  # the folder of rows within the attempt's, as every worker sees that one
+_ROWS = "rows"  # the folder of rows within the attempt's, as every worker sees it
 
 
 class Written(NamedTuple):
@@ -38,9 +38,9 @@ class Written(NamedTuple):
 
 @contextlib.contextmanager
 def begun(location: Location, in_process: bool) -> Iterator[tuple[AttemptFiles, AttemptFiles]]:
-    """Yield where the files of a new attempt go, and its rows: on this machine if all work is done in this process.
+    """Yield the files of a new attempt, and of its rows: on this machine if one process does all the work.
 
-    What nobody committed is removed after the block. Its failure is forgiven if another process has made the dataset
+    Uncommitted files are removed after the block. A failure is ignored if another process has made the dataset
     meanwhile.
     """
     if not location.in_bucket:
@@ -73,7 +73,7 @@ def finish(location: Location, files: AttemptFiles, manifest: datasets.Manifest,
         TransientError: A file in the bucket is not what a worker has written.
     """
     if isinstance(files, Folder):
-        for path in files.path.iterdir():  # what only workers and driver needed, or a worker that died left
+        for path in files.path.iterdir():  # files for workers and driver alone, or of a dead worker
             if path.is_dir():
                 shutil.rmtree(path)
             elif path.name not in written:
@@ -94,7 +94,7 @@ def written_as(content: bytes, checksum: str) -> Written:
 
 
 def results(location: str, work: Callable[[AttemptFiles], Iterable[Result]]) -> list[Result]:
-    """Return the results of some work; none if the attempt is over, or if the work fails, which ends the attempt."""
+    """Return the results of some work; none if the attempt is over. A failure ends the attempt."""
     files = attempt_files.at(location)
     try:
         if not files.is_open():
@@ -106,7 +106,7 @@ def results(location: str, work: Callable[[AttemptFiles], Iterable[Result]]) -> 
         return []
     except StageError as error:
         failure: Exception = error
-    except OSError as error:  # some kinds of which cannot be pickled
+    except OSError as error:  # some kinds cannot be pickled
         failure = OSError(error.errno or 0, error.strerror or str(error), error.filename or location.rpartition("/")[0])
     except MemoryError:
         failure = TransientError("out of memory; give fewer images_per_shard, or take a larger machine")

@@ -1,8 +1,7 @@
 """The Beam pipeline: make rows of chunks of the source, group them by shard, write shards, find leaks.
 
-Rows lie in files, and Beam carries where they are. What the driver has to know lies in files as well, beside the rows
-and beside the shards. Where both are is a value that each step is given: a folder that all workers see, or one of a
-bucket.
+Rows are in files, and Beam carries only their locations. Facts for the driver are in files too, beside the rows and the
+shards. Each step is given both folders: folders that all workers see, or folders of a bucket.
 """
 
 import functools
@@ -31,7 +30,7 @@ Chunk = str  # the name of a file with some parts of the source
 def make_shards(
     parts: Iterable[Part], plan: Plan, images: int, rows_at: AttemptFiles, files: AttemptFiles, beam_options: str
 ) -> BuildResult:
-    """Make the shards of a dataset of so many images; all workers reach the files, and those of rows."""
+    """Make the shards of a dataset of so many images. All workers reach its files and those of rows."""
     row_bytes = rows.row_type(plan.image).itemsize
     shard_count = sum(plan.shard_counts.values())
     with (
@@ -66,14 +65,14 @@ def wire(
 
 
 def make_rows(chunk: Chunk, plan: Plan, rows_at: str, location: str, decoders: int) -> list[tuple[str, LocationLike]]:
-    """Make the rows of a chunk, once: a retry finds in the chunk's index where they are."""
+    """Make the rows of a chunk, once: a retry finds their locations in the chunk's index."""
     index = f"{Path(chunk).stem}{rows.INDEX}"
 
     def work(files: AttemptFiles) -> list[tuple[str, LocationLike]]:
         beside = _rows(rows_at, location, files)
         if not beside.exists(index):
             attempt.leave(beside, index, rows.make(_read_parts(chunk, beside), plan, beside, decoders))
-        found: Outcome = attempt.read(beside, index)  # another worker's, if that was first
+        found: Outcome = attempt.read(beside, index)  # another worker's, if that one was first
         return [(shard, location) for shard, locations in found.locations.items() for location in locations]
 
     return attempt.results(location, work)
@@ -88,7 +87,7 @@ def write_shard(shard: tuple[str, Iterable[LocationLike]], plan: Plan, rows_at: 
 
 
 def find_leaks(shard: str, location: str) -> list[str]:
-    """Look for images of the held-out shards in a training shard, if it holds any, and leave them beside it."""
+    """Look for images of the held-out shards in a training shard, if it holds any, and write the leaks beside it."""
 
     def work(files: AttemptFiles) -> list[str]:
         signed = f"{shard}{shards.SIGNED}"
@@ -99,7 +98,7 @@ def find_leaks(shard: str, location: str) -> list[str]:
     return attempt.results(location, work)
 
 
-def _each(_: int, names: list[str]) -> list[str]:  # no lambda, whose pickle has a path of this machine
+def _each(_: int, names: list[str]) -> list[str]:  # no lambda: its pickle has a path of this machine
     return names
 
 
@@ -116,7 +115,7 @@ def _held(location: str) -> ReferenceSet:
 
 
 def _write_chunks(parts: Iterable[Part], files: AttemptFiles) -> list[Chunk]:
-    """Write each chunk to a file that every worker reads, since the pipeline itself has to be small."""
+    """Write each chunk to a file that every worker reads, because the pipeline itself must be small."""
     chunks = []
     for number, content in enumerate(_pickled_chunks(parts)):
         chunks.append(f"parts-{number:06d}.pickle")

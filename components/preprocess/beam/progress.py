@@ -1,4 +1,4 @@
-"""Progress of a job on any runner, by the files that its workers leave. Retried work may be counted twice."""
+"""Progress of a job on any runner, from its workers' files. Retried work may be counted twice."""
 
 import contextlib
 import logging
@@ -14,7 +14,7 @@ from components.preprocess.beam import attempt
 
 log = logging.getLogger(__name__)
 
-_SECONDS_BETWEEN_LINES, _IN_A_BUCKET = 5, 30  # where a look is a request for each 1,000 files
+_SECONDS_BETWEEN_LINES, _IN_A_BUCKET = 5, 30  # where each look is one request for every 1,000 files
 
 
 class Done(NamedTuple):
@@ -57,7 +57,7 @@ def shown(rows_at: AttemptFiles, files: AttemptFiles, row_bytes: int, images: in
         while not ended.wait(_SECONDS_BETWEEN_LINES if isinstance(rows_at, Folder) else _IN_A_BUCKET):
             try:
                 now, at, since = done(rows_at, files, row_bytes, seen), time.monotonic(), at
-            except (StageError, OSError) as error:  # the job goes on, or ends by itself
+            except (StageError, OSError) as error:  # the job continues, or fails on its own
                 log.warning("progress cannot be shown: %s", error)
                 continue
             if now != before:

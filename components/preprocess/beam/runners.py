@@ -1,4 +1,4 @@
-"""The runner that Beam's options name: whether it answers, a pipeline on it, and what its failures mean."""
+"""The runner that Beam's options name: check that it answers, run a pipeline on it, explain its failures."""
 
 import contextlib
 import io
@@ -36,7 +36,7 @@ _SERVICES: tuple[tuple[str, type[PipelineOptions], str, str], ...] = (
     ("job_endpoint", PortableOptions, "job server of Beam", "embed"),
     ("flink_master", FlinkRunnerOptions, "Flink cluster", r"\[(auto|local)\]"),
     ("spark_rest_url", SparkRunnerOptions, "REST endpoint of a Spark master", ""),
-    ("spark_master_url", SparkRunnerOptions, "Spark master", "(?!spark://).*|.*,.*"),  # of several, one is up
+    ("spark_master_url", SparkRunnerOptions, "Spark master", "(?!spark://).*|.*,.*"),  # of several masters, one is up
 )
 _DEFAULT_PORTS = {"flink_master": 8081}
 _SECONDS_TO_ANSWER = 5.0
@@ -102,10 +102,10 @@ def _require_service(options: PipelineOptions) -> None:
 
 
 def _run(made: beam.Pipeline) -> None:
-    """Run it to its end; cancel the job if this program is stopped before. Beam's job servers end with it."""
+    """Run a pipeline to its end; cancel the job if this program is stopped. Beam's job servers end with it."""
     ignored = signal.getsignal(signal.SIGINT) == signal.SIG_IGN
     result = made.run()
-    if ignored:  # as under nohup; Beam's job servers install a handler that stops them
+    if ignored:  # as under nohup; Beam's job servers would install a handler that stops them
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         result.wait_until_finish()
@@ -116,9 +116,9 @@ def _run(made: beam.Pipeline) -> None:
 
 
 def chosen(beam_options: str) -> tuple[PipelineOptions, PipelineRunner]:
-    """Return options and runner: the one named, else Beam in this process.
+    """Return options and runner: the named one, else Beam in this process.
 
-    Beam's own default would first try to fetch another runner's program over the network.
+    Beam's own default would first try to download another runner's program.
     """
     try:
         words = shlex.split(beam_options)
@@ -133,7 +133,7 @@ def chosen(beam_options: str) -> tuple[PipelineOptions, PipelineRunner]:
     try:
         with contextlib.redirect_stderr(complaint):
             options = PipelineOptions(words)
-            if words:  # to ask for all options takes as long as a thousand images
+            if words:  # asking for all options takes as long as a thousand images
                 options.get_all_options(add_extra_args_fn=note, retain_unknown_options=True)
     except SystemExit:
         reason = complaint.getvalue().strip().splitlines()[-1].partition("error: ")[2]
@@ -206,7 +206,7 @@ class _OneLineStacks(io.TextIOBase):
 def _without_stacks() -> Iterator[None]:
     """Show only warnings of Beam, its job servers and its threads, each as one line.
 
-    It stays so after a job that ends too early, because Beam's threads notice that one after the other.
+    This stays after a job that ends too early, because Beam's threads notice the end one after the other.
     """
 
     def shorten(record: logging.LogRecord) -> bool:

@@ -13,7 +13,7 @@ from pathlib import Path
 from components.core import errors
 
 BOOT = Path("/opt/apache/beam/boot")
-# The base image's pip, which boot asks whether apache-beam is installed. The stage's environment has none.
+# The base image's pip, with which boot looks for apache-beam. The stage's environment has none.
 PIP = Path("/opt/apache/beam/pip")
 POOL_PORT = 50_000  # of boot's worker pool
 _WORKER_FLAGS = (
@@ -30,7 +30,7 @@ _WORKER_FLAGS = (
 
 
 def is_worker(arguments: list[str]) -> bool:
-    """Return whether the arguments are those that a Beam runner gives a worker's container."""
+    """Return whether the arguments are those of a Beam runner for a worker's container."""
     return any(name in _WORKER_FLAGS for name in _flags(arguments))
 
 

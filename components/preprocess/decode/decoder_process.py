@@ -25,12 +25,12 @@ def main(handle: int, memory: int, seconds: int) -> None:
         memory: Bytes that this process may take.
         seconds: Processor time that an image may take; SIGPROF then ends the process.
     """
-    for meant_for_parent in (signal.SIGINT, signal.SIGTERM):  # whose end ends this
+    for meant_for_parent in (signal.SIGINT, signal.SIGTERM):  # the parent's end ends this process
         signal.signal(meant_for_parent, signal.SIG_IGN)
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # nobody is left to answer
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
-    warnings.simplefilter("ignore")  # Pillow's remarks on odd but decodable files
+    warnings.simplefilter("ignore")  # Pillow warns about odd but decodable files
     connection = Connection(handle)
     connection.send_bytes(READY)
     while True:

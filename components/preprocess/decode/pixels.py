@@ -17,7 +17,7 @@ from components.core.sources.hashing import LARGEST_IMAGE_FILE
 if TYPE_CHECKING:
     import numpy as np
 
-LARGEST_IMAGE = 25_000_000  # pixels; a small file can claim any size
+LARGEST_IMAGE = 25_000_000  # pixels; a small file can declare any size
 LARGEST_FILE = LARGEST_IMAGE_FILE  # with the pixels of the largest image, decoding takes less than 512 MiB
 # A JPEG file decoded at a smaller scale keeps at least so many times the requested size.
 JPEG_OVERSAMPLING = 4
@@ -37,7 +37,7 @@ _SAYING_ORIENTATION = frozenset({"exif", "Raw profile type exif", "XML:com.adobe
 
 
 class UndecodableImage(Exception):
-    """An image file that cannot be used; the message is the reason."""
+    """An image file that cannot be decoded; the message is the reason."""
 
 
 def from_file(content: bytes, shape: ImageShape, resize: str) -> bytes:
@@ -76,13 +76,13 @@ def is_image_file(content: bytes) -> bool:
 
 
 def from_pixels(content: bytes, stored: ImageShape, shape: ImageShape, resize: str) -> bytes:
-    """Turns pixels of one shape, uint8 row by row, into such of another."""
+    """Convert pixels of one shape, uint8 row by row, to another shape."""
     image = Image.frombytes(_MODES[stored.channels], (stored.width, stored.height), content)
     return fitted(image, shape, resize).tobytes()
 
 
 def of_16_bit(values: "np.ndarray") -> "np.ndarray":
-    """Values of 16 bit as uint8 of the same shape: 0 to 65535 become 0 to 255, to the nearest."""
+    """Convert 16-bit values to uint8 of the same shape: 0 to 65535 become 0 to 255, to the nearest."""
     return ((values.astype("uint32") + 128) // 257).astype("uint8")
 
 
@@ -120,9 +120,9 @@ def fitted(image: Image.Image, shape: ImageShape, resize: str, picture: Box | No
 
 
 def _reduced(image: Image.Image, shape: ImageShape) -> Box | None:
-    """Has a large JPEG file decoded at a smaller scale; the picture within the image as it will be upright, then.
+    """Decode a large JPEG file at a smaller scale, and return the picture within the upright image.
 
-    A side that is no multiple of 8 ends within the last pixel of the smaller one.
+    A side that is no multiple of 8 ends within the last pixel of the smaller image.
     """
     side = JPEG_OVERSAMPLING * max(shape.height, shape.width)  # of both, because the image may be rotated
     if not isinstance(image, JpegImagePlugin.JpegImageFile) or min(image.size) < 2 * side:
@@ -140,13 +140,13 @@ def _reduced(image: Image.Image, shape: ImageShape) -> Box | None:
 
 
 def _said(error: Exception) -> str:
-    """An error of Pillow in one printable line, the same in every process: addresses are no part of it."""
+    """Return an error of Pillow as one printable line without addresses, the same in every process."""
     text = re.sub(r" at 0x[0-9a-f]+", "", " ".join(str(error).split()))[:_LONGEST_REASON]
     return (text if text.isprintable() else ascii(text)) or type(error).__name__
 
 
 def _open(content: bytes) -> Image.Image:
-    """Reads an image's header. The formats are named, because Pillow by itself would try dozens."""
+    """Read an image's header. Formats are named, because Pillow would otherwise try dozens."""
     if not content:
         raise UndecodableImage("is empty")
     if len(content) > LARGEST_FILE:
@@ -158,7 +158,7 @@ def _open(content: bytes) -> Image.Image:
         image = JpegImagePlugin.JpegImageFile(io.BytesIO(content))
     elif _is_webp(content):
         _require_whole_webp(content)
-        _require_size(*_webp_size(content))  # before libwebp takes memory for it
+        _require_size(*_webp_size(content))  # before libwebp allocates memory for it
         image = WebPImagePlugin.WebPImageFile(io.BytesIO(content))
     else:
         raise UndecodableImage(f"is no PNG, JPEG or WebP file: it starts with {content[:8]!r}")
@@ -187,7 +187,7 @@ def _require_whole_webp(content: bytes) -> None:
 
 
 def _webp_size(content: bytes) -> tuple[int, int]:
-    """Width and height that the first chunk of a WebP file says (RFC 9649, sections 2.5 to 2.7; RFC 6386, 9.1)."""
+    """Return width and height from the first chunk of a WebP file (RFC 9649, sections 2.5 to 2.7; RFC 6386, 9.1)."""
     kind, first = content[_RIFF_HEAD : _RIFF_HEAD + 4], content[_RIFF_HEAD + 8 : _RIFF_HEAD + 18]
     if len(first) < 10:
         raise UndecodableImage("is cut short")
@@ -202,7 +202,7 @@ def _webp_size(content: bytes) -> tuple[int, int]:
 
 
 def _require_checksums(content: bytes) -> None:
-    """Compares the checksum of each chunk of a PNG file, as Pillow does not for those that hold the pixels."""
+    """Compare the checksum of each chunk of a PNG file; Pillow skips those that hold the pixels."""
     kind, at = b"", len(_PNG)
     while kind != b"IEND":
         try:
@@ -217,16 +217,16 @@ def _require_checksums(content: bytes) -> None:
 
 
 def _upright_8_bit(image: Image.Image) -> Image.Image:
-    """The image as mode L or RGB, turned as its EXIF orientation says."""
-    image.load()  # what says it may come after the pixels
-    if not _SAYING_ORIENTATION.isdisjoint(image.info):  # to look into nothing takes long for so small an image
+    """Return the image as mode L or RGB, turned by its EXIF orientation."""
+    image.load()  # the orientation may come after the pixels
+    if not _SAYING_ORIENTATION.isdisjoint(image.info):  # looking takes long for so small an image
         ImageOps.exif_transpose(image, in_place=True)  # a copy of a large image takes 100 MB
     if image.mode.startswith("I"):  # 16 bit gray: Pillow's own conversion clips at 255
         import numpy as np
 
         values = np.asarray(image)
         gray = of_16_bit(values)
-        if "transparency" in image.info:  # one value that stands for nothing there
+        if "transparency" in image.info:  # one value is transparent there
             gray[values == image.info["transparency"]] = 255
         return Image.fromarray(gray)
     if image.has_transparency_data:

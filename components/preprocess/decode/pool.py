@@ -29,7 +29,7 @@ _PIXEL_BYTES = 1 << 20
 _LARGEST_REASON = 1 << 16
 _SECONDS_TO_END = 10.0
 _SECONDS_TO_START = 300.0
-# It died, does nothing, or answers nonsense.
+# The process died, hangs, or answers nonsense.
 _FAILED = (EOFError, OSError, ValueError, TypeError, AttributeError, RecursionError)
 # A separate program instead of `multiprocessing.Process`, which would import the main module and so Beam.
 # `sys.path` is handed over, so that the process has this code in any working directory.
@@ -44,7 +44,7 @@ decoder_process.main(handle, memory, seconds)
 class Limits(NamedTuple):
     """Limits for decoding one image: bytes of memory, seconds of processor time, seconds without an answer.
 
-    Processor time decides, so that a busy machine quarantines no image; the last is for what waits and does nothing.
+    Processor time decides, so that a busy machine quarantines no image; the last limit is for a process that waits.
     """
 
     memory: int = 768 << 20
@@ -64,7 +64,7 @@ def decode(contents: Sequence[bytes], shape: ImageShape, resize: str) -> list[by
 def decode_all(
     batches: Iterable[tuple[Tag, Sequence[bytes]]], shape: ImageShape, resize: str, processes: int
 ) -> Generator[tuple[Tag, list[bytes | UndecodableImage]], None, None]:
-    """Decode some batches of image files at once, and yield what came of each as soon as it is done."""
+    """Decode several batches of image files at once, and yield each result as soon as it is ready."""
     running: dict[_Process, tuple[Tag, Sequence[bytes]]] = {}
 
     def done(left: int) -> Iterator[tuple[Tag, list[bytes | UndecodableImage]]]:
@@ -89,17 +89,17 @@ def images_at_once(shape: ImageShape) -> int:
 
 
 def wanted() -> int:
-    """Return how many processes keep this machine busy: two more than processors, so that batches wait, not these."""
+    """Return how many processes keep this machine busy: two more than processors, so that work always waits."""
     return concurrent.processors() + 2
 
 
 def start(images: int) -> None:
-    """Start as many processes as so many images will want, while the caller does something else."""
+    """Start as many processes as so many images need, while the caller does something else."""
     _idle.extend([_idle_process() for _ in range(min(wanted(), -(-images // IMAGES_AT_ONCE)))])
 
 
 def end_processes() -> None:
-    """End the processes that this one has started."""
+    """End all decoder processes."""
     _idle.clear()
     for each in [*_alive]:
         each.end()
@@ -120,7 +120,7 @@ def _first_answered(processes: list["_Process"]) -> "_Process":
     while answered := wait(by_connection, LIMITS.seconds):
         process = by_connection[answered[0]]  # type: ignore[index]
         process.require_ready()
-        if process.connection.poll():  # an answer, or the end, and not the message that it is ready
+        if process.connection.poll():  # an answer or the end, not the message that it is ready
             return process
     return processes[0]
 
@@ -141,7 +141,7 @@ def _results(
 
 
 class _Process:
-    """One process that decodes. Used by one thread at a time."""
+    """One decoder process. Used by one thread at a time."""
 
     def __init__(self) -> None:
         self._limits = LIMITS
@@ -152,8 +152,8 @@ class _Process:
             self.process = subprocess.Popen(
                 [sys.executable, "-c", _PROGRAM, given],
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,  # which belongs to the results of the stage
-                env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},  # threads would take memory and have no use
+                stdout=subprocess.DEVNULL,  # stdout is for the stage's results
+                env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},  # threads would take memory and are useless here
                 pass_fds=[theirs.fileno()],
             )
         _watch_end_and_forks()
@@ -173,7 +173,9 @@ class _Process:
             )
 
     def answer(self, count: int, size: int) -> list[bytes | UndecodableImage]:
-        """Receive the pixels of so many images, or why one cannot be used; raises one of `_FAILED` otherwise."""
+        """Receive the pixels of so many images, or the reason why one cannot be decoded; raises one of `_FAILED`
+        otherwise.
+        """
         self.require_ready()
         if not self.connection.poll(self._limits.seconds):
             raise TimeoutError
@@ -194,7 +196,7 @@ class _Process:
         return self.process.wait()
 
     def end_after(self, error: Exception) -> str:
-        """End the process after an error, and say why an image cannot be used that brought it about."""
+        """End the process after an error, and return why the image that caused it cannot be decoded."""
         died = isinstance(error, EOFError | ConnectionError)
         status = self.end(_SECONDS_TO_END if died else 0)
         if isinstance(error, TimeoutError):
@@ -213,7 +215,7 @@ def _name(status: int) -> str:
 
 
 def _idle_process() -> _Process:
-    """Take a process that has nothing to do, or start one. Each thread gets another."""
+    """Take an idle process, or start one. Each thread gets another."""
     while _idle:
         with contextlib.suppress(IndexError):  # another thread took it
             found = _idle.pop()
@@ -229,7 +231,7 @@ _idle: list[_Process] = []
 
 @functools.cache
 def _watch_end_and_forks() -> None:
-    """End the processes with this one; a fork of it must neither speak with them nor end them."""
+    """End the processes with this one; a fork of it must neither talk to them nor end them."""
     atexit.register(end_processes)
     os.register_at_fork(after_in_child=_idle.clear)
     os.register_at_fork(after_in_child=_alive.clear)

@@ -30,13 +30,13 @@ from components.preprocess.formats.stacks import open_unpacked
 
 log = logging.getLogger(__name__)
 
-_ZIP_SIGNATURES = (b"PK\x03\x04", b"PK\x05\x06")  # the second is that of an archive without members
+_ZIP_SIGNATURES = (b"PK\x03\x04", b"PK\x05\x06")  # the second starts an archive without members
 _LOCAL_HEADER = struct.Struct("<4s2xH18xHH")  # of a zip member: signature, flags, lengths of name and extra field
 _ENCRYPTED, _UTF_8 = 0x1, 0x800  # bits of a zip member's flags
 _LARGEST_OVERHEAD = 1024  # bytes that deflate may add to incompressible data, beside as many as that has
 _BLOCK = 512  # bytes, of tar
-_LARGEST_HEADER = 1 << 20  # bytes; long names and what else tar keeps beside a member
-_LARGEST_PADDING = 1 << 20  # bytes of zeros after a tar file's end; writers fill up to a record
+_LARGEST_HEADER = 1 << 20  # bytes; long names and other metadata that tar keeps beside a member
+_LARGEST_PADDING = 1 << 20  # bytes of zeros after a tar file's end; writers pad to a record
 _READ_AT_ONCE = 1 << 20
 _NAMES_SHOWN = 3
 _LONGEST_REASON = 200
@@ -48,9 +48,9 @@ class Member:
 
     name: str  # its path within the archive, with `/`, printable
     offset: int  # of its local header in a zip file; of its content in a tar file, unpacked
-    packed: int  # bytes that it takes there
-    bytes: int  # bytes that it has
-    deflated: bool = False  # whether it is packed by itself, as those of zip files may be
+    packed: int  # bytes in the archive
+    bytes: int  # bytes unpacked
+    deflated: bool = False  # whether it is compressed alone, as members of zip files may be
     crc32: int | None = None  # of its content, in a zip file
 
 
@@ -83,7 +83,7 @@ def list_members(file: SourceFile) -> tuple[list[Member], list[Member]]:
 
 
 def has_ranges(file: SourceFile) -> bool:
-    """True if some members can be read without those before them."""
+    """True if some members can be read without the ones before them."""
     if buckets.is_uri(file.location):
         return False
     with open_archive(file) as (_, is_zip):
@@ -99,7 +99,7 @@ def read_members(file: SourceFile, members: list[Member]) -> Iterator[bytes]:
 
 @contextlib.contextmanager
 def open_archive(file: SourceFile) -> Iterator[tuple[BinaryIO, bool]]:
-    """Open an archive, unpacked if its content (not its name) is gzip or bzip2, and tell whether it is a zip file."""
+    """Open an archive, unpacked if its content (not its name) is gzip or bzip2; return whether it is a zip file."""
     with open_unpacked(file) as opened, as_data_error(file):
         magic = opened.read(4)
         opened.seek(0)
@@ -115,7 +115,7 @@ def as_data_error(file: SourceFile) -> Iterator[None]:
     except (StageError, MemoryError):
         raise
     except OSError as error:
-        if error.errno not in (None, errno.EINVAL):  # the disk's; gzip has none, the other is of an offset below 0
+        if error.errno not in (None, errno.EINVAL):  # the disk's; gzip has no errno, and EINVAL is a negative offset
             raise
         raise _damaged(file, str(error)) from None
     except Exception as error:
@@ -177,9 +177,9 @@ def _zip_content(file: SourceFile, opened: BinaryIO, member: Member) -> bytes:
 
 
 class _HeaderReader:
-    """A file as `tarfile` reads the headers of it: forwards, and no more at once than a header has.
+    """A file as `tarfile` reads its headers: forwards, and at most one header at once.
 
-    So an archive can neither make it read in circles nor take memory.
+    So an archive can neither cause an endless loop nor take memory.
     """
 
     def __init__(self, opened: BinaryIO) -> None:
@@ -222,7 +222,7 @@ def _tar_members(file: SourceFile, opened: BinaryIO, no_files: list[str]) -> Ite
     if reader.last != bytes(_BLOCK):
         raise tarfile.ReadError("it is cut short, or a header is damaged")
     padding = 0
-    while block := opened.read(_READ_AT_ONCE):  # to the end, where gzip and bzip2 have their checksums
+    while block := opened.read(_READ_AT_ONCE):  # to the end, where gzip and bzip2 keep their checksums
         padding += len(block)
         if padding > _LARGEST_PADDING:
             raise tarfile.ReadError("it goes on after its end")

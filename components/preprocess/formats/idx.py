@@ -21,7 +21,7 @@ from components.preprocess.formats import stacks
 from components.preprocess.formats.stacks import Example, Stack, open_unpacked
 
 _BYTES_TYPE = 0x08
-_MOST_UNPACKED = 1032  # bytes that deflate can make of one
+_MOST_UNPACKED = 1032  # bytes that deflate can make of one byte
 _SPLIT_WORDS = (("train", "train"), ("t10k", "test"), ("test", "test"), ("val", "validation"))
 # github.com/zalandoresearch/fashion-mnist, "Labels"; recognized by the sha256 of the training labels.
 FASHION_MNIST_CLASSES = [
@@ -80,7 +80,7 @@ def _examples(images: SourceFile, labels: SourceFile | None, count: int, image_b
 
 
 def _read_header(file: SourceFile, opened: BinaryIO, what: str, ranks: tuple[int, ...]) -> tuple[int, ...]:
-    """Read the dimensions; refuse those that a file of this size cannot hold, before anything is unpacked."""
+    """Read the dimensions; refuse those that a file of this size cannot hold, before unpacking."""
     magic = opened.read(4)
     if len(magic) < 4 or magic[:3] != bytes([0, 0, _BYTES_TYPE]) or magic[3] not in ranks:
         expected = " or ".join(f"0x{_BYTES_TYPE << 8 | rank:08x}" for rank in ranks)

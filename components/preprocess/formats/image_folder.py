@@ -1,7 +1,7 @@
 """`metadata.jsonl` or `metadata.csv`, as Hugging Face's `datasets` reads them in a folder of images.
 
 Each row has `file_name`, the path of an image within the folder of the file, and `label`: text or a whole number
-(huggingface.co/docs/datasets/main/en/image_dataset). Other columns are passed over.
+(huggingface.co/docs/datasets/main/en/image_dataset). Other columns are ignored.
 """
 
 import csv

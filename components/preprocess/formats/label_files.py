@@ -11,7 +11,7 @@ from components.preprocess.formats import image_folder, labels, stylegan
 from components.preprocess.formats.labels import Table
 
 LARGEST_FILE = 64 << 20  # bytes; it is read at once
-# Names of the files of a format, and what reads one: its name for messages, its folder, its content.
+# Names of the files of a format, and its reader, which takes a name for messages, the folder and the content.
 _FORMATS: tuple[tuple[tuple[str, ...], Callable[[str, str, bytes], Table | None]], ...] = (
     ((sources.LABELS,), lambda name, _, content: labels.parsed(name, content)),
     ((sources.STYLEGAN,), lambda name, _, content: stylegan.parsed(name, content)),

@@ -26,17 +26,17 @@ class Row(NamedTuple):
     """Split and label of an image in a file of labels."""
 
     label: str  # the name of its class; empty for none
-    split: str | None  # None if it says nothing of splits
+    split: str | None  # None if the file has no splits
 
 
 class Table(NamedTuple):
     """Contents of a file of labels."""
 
     name: str  # of the file, for messages
-    rows: dict[str, Row] | None  # by the paths of images; None if it says that no image has a label
+    rows: dict[str, Row] | None  # by the paths of images; None if no image has a label
 
     def add(self, path: str, row: Row, where: str) -> None:
-        """Add a row; `DataError` if there is one of the same path."""
+        """Add a row; `DataError` for a second one of the same path."""
         if self.rows is None or path in self.rows:
             raise DataError(f"{where} has {path} for the second time; keep one of the two")
         self.rows[path] = row
@@ -59,19 +59,19 @@ class Labeled:
 
 
 def labeled(location: str, names: Rows[str] | list[str], table: Table | None = None) -> Labeled:
-    """Find the splits and the classes of the images of a source, given by their paths within it.
+    """Find the splits and classes of a source's images, given by their paths within it.
 
-    Classes that are all numbers are in their order, others in that of their names.
+    Classes that are all numbers are sorted by number, others by name.
 
     Raises:
-        DataError: Some images have a class and others none, folders contradict each other, no image is to train on, or
-            the file of labels misses an image or has one that is not there.
+        DataError: Only some images have a class, folders contradict each other, no image is to train on, or the file of
+            labels lacks an image or has one that is not there.
     """
     if table is not None and table.rows is not None:
         _require_same_files(names, table.name, table.rows)
     split_and_class_of = functools.partial(_split_and_class, location, table, has_split_folders(names))
     counts: dict[str, int] = {}
-    first: dict[str, str] = {}  # image of each class
+    first: dict[str, str] = {}  # first image of each class
     for name in names:
         split, class_name = split_and_class_of(name)
         counts[split] = counts.get(split, 0) + 1
@@ -125,7 +125,7 @@ def _add(table: Table, cells: list[str], columns: list[str], where: str) -> None
 
 
 def _split_and_class(location: str, table: Table | None, split_folders: bool, name: str) -> tuple[str, str]:
-    """The split and the class of an image, which is empty without classes."""
+    """Return split and class of an image; the class is empty without classes."""
     if table is None:
         return by_folders(location, split_folders, name)
     row = table.rows[name] if table.rows is not None else Row("", None)
@@ -150,7 +150,7 @@ def _require_same_files(names: Rows[str] | list[str], table: str, rows: dict[str
 
 
 def by_folders(location: str, split_folders: bool, name: str) -> tuple[str, str]:
-    """The split of an image, and its class: the first folder below the split."""
+    """Return the split of an image, and its class: the first folder below the split."""
     folders = name.split("/")[:-1]
     if not split_folders:
         return "train", folders[0] if folders else ""

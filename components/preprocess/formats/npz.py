@@ -96,7 +96,7 @@ def _examples(
 
 
 def _read_labels(file: SourceFile, packed: zipfile.ZipFile, array: str, count: int) -> np.ndarray:
-    """The labels of `count` images, whole numbers [n]."""
+    """Read the labels of `count` images, whole numbers [n]."""
     name = f"{file.name}[{array}]"
     with packed.open(f"{array}.npy") as opened:
         dimensions, dtype = _read_header(name, opened)
@@ -121,7 +121,7 @@ def _open_npz(file: SourceFile) -> Iterator[zipfile.ZipFile]:
 def _read_header(name: str, opened: IO[bytes]) -> tuple[tuple[int, ...], np.dtype]:
     """Read the dimensions and the type of an array's values."""
     version = npy.read_magic(opened)
-    if version != (1, 0):  # the others are for names of fields, and have headers of any size
+    if version != (1, 0):  # later versions are for field names, and have headers of any size
         raise DataError(f"{name} is in version {version[0]}.{version[1]} of the format, expected 1.0")
     dimensions, fortran, dtype = npy.read_array_header_1_0(opened)
     if fortran and len(dimensions) > 1:

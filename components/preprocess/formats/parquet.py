@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 _IMAGE_NAMES = ("image", "img")
 _LABEL_NAME = "label"
-_IMAGES_AT_ONCE = 4  # as each may be large, and those of a dictionary as often in memory
+_IMAGES_AT_ONCE = 4  # each may be large, and values of a dictionary are repeated in memory
 _LABELS_AT_ONCE = 1 << 16
 _NAMES_SHOWN = 8
 _LONGEST_REASON = 200
@@ -42,9 +42,9 @@ class _Columns:
     """The columns of a file that are read."""
 
     image: str
-    of_struct: bool  # whether image files are the field `bytes` of the column
-    label: str  # empty for none
-    classes: tuple[str, ...]  # names of the labels by value; empty if they have none
+    of_struct: bool  # whether image files are in the field `bytes` of the column
+    label: str  # empty without labels
+    classes: tuple[str, ...]  # names of the labels by value; empty without names
 
     @property
     def images(self) -> str:
@@ -96,7 +96,7 @@ def _examples(file: SourceFile, columns: _Columns, value_of: dict[str, int]) -> 
             for scalar, label in zip(images, labels, strict=True):
                 buffer = scalar.as_buffer()
                 image = buffer[: pixels.LARGEST_FILE + 1].to_pybytes() if buffer is not None else b""
-                # The first decides; others are quarantined.
+                # The first image decides; others are quarantined.
                 if number == 0 and not pixels.is_image_file(image):
                     raise DataError(
                         f"{file.name} has no PNG, JPEG or WebP file in column {printable(columns.image)} of its first "
@@ -112,7 +112,7 @@ def _whole(label: Any) -> int | None:
 
 @contextlib.contextmanager
 def _open_parquet(file: SourceFile) -> Iterator["ParquetFile"]:
-    """Open a file, and raise what pyarrow raises on a damaged one as an error for users."""
+    """Open a file; turn pyarrow's errors on a damaged one into an error for users."""
     try:
         import pyarrow.parquet
     except ImportError:
@@ -123,7 +123,7 @@ def _open_parquet(file: SourceFile) -> Iterator["ParquetFile"]:
         except (StageError, MemoryError):
             raise
         except OSError as error:
-            if error.errno:  # the disk's; pyarrow's have none
+            if error.errno:  # the disk's; pyarrow's errors have no errno
                 raise
             raise _damaged(file, error) from None
         except (pyarrow.ArrowException, ValueError, KeyError) as error:
@@ -184,7 +184,7 @@ def _features_of(opened: "ParquetFile") -> dict[str, Any]:
 
 
 def _labels_of(file: SourceFile, opened: "ParquetFile", column: str) -> set[Any]:
-    """Return the labels that occur, None among them if a row has none."""
+    """Return the labels that occur; None is among them if a row has no label."""
     import pyarrow.compute
 
     found: set[Any] = set()

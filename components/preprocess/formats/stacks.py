@@ -22,18 +22,18 @@ from components.preprocess.formats.labels import SPLIT_WORDS
 Example = tuple[bytes, int | None]  # an image and its label; None if it has none
 _IMAGES_AT_ONCE = 1000
 _BYTES_AT_ONCE = 16 << 20
-MOST_IMAGES = 100_000_000  # whose labels, all read at once, still go into memory
+MOST_IMAGES = 100_000_000  # the labels of so many, read at once, still fit into memory
 _HEAD_BYTES = 16
 
 
 class Original(NamedTuple):
-    """One image as the source holds it."""
+    """One image of the source."""
 
     name: str
-    split: str  # in which it was found
+    split: str  # of the source
     label: int
     content: bytes
-    file: SourceFile | None = None  # from which it was read, if it is a file by itself
+    file: SourceFile | None = None  # set if the image is a file
 
     @property
     def is_unread(self) -> bool:
@@ -48,13 +48,13 @@ class Stack:
     name: str  # for messages; an image adds its number
     split: str
     count: int  # number of images
-    shape: ImageShape | None  # of the images, which are plain pixels; None if each is an image file
+    shape: ImageShape | None  # of plain pixels; None if each image is a file
     values: Sequence[int]  # the labels that occur, ascending; empty without classes
     examples: Callable[[], Iterator[Example]]  # reads the file, on any machine
     classes: Sequence[str] = ()  # names of the labels by value; empty if they have none
 
     def originals(self) -> Iterator[Original]:
-        """Yield the images; the index of its value in `values` is the label of each."""
+        """Yield the images; each label becomes its index in `values`."""
         label_of: dict[int | None, int] = {value: label for label, value in enumerate(self.values)}
         label_of |= {None: datasets.NO_LABEL}
         number = 0
@@ -69,13 +69,13 @@ class Stack:
 
 
 def split_of(*names: str) -> str:
-    """Return the split that the first of some names has as a word, its last such word; `train` if none has one."""
+    """Return the split that occurs as a word in the first name that has one, the last such word; else `train`."""
     words = [word for name in reversed(names) for word in re.findall("[a-z]+", name.lower())]
     return next((SPLIT_WORDS[word] for word in reversed(words) if word in SPLIT_WORDS), "train")
 
 
 def require_pairs(what: str, images: Collection[str], labels: Collection[str]) -> None:
-    """Refuse labels for other splits than there are images for."""
+    """Refuse labels for splits without images."""
     if labels and set(labels) != set(images):
         split = min(set(images) ^ set(labels))
         has, lacks = ("images", "labels") if split in images else ("labels", "images")
@@ -103,7 +103,7 @@ def open_unpacked(file: SourceFile) -> Iterator[BinaryIO]:
     with open_file(file.location, file.checksum) as opened:
         head = opened.read(_HEAD_BYTES)
         opened.seek(0)
-        # The length of a record may look as gzip does; its checksum follows.
+        # The length of a record may look like gzip; its checksum follows.
         gzipped = head.startswith(b"\x1f\x8b") and not tfrecord.starts_a_record(head)
         try:
             yield cast(BinaryIO, gzip.GzipFile(fileobj=opened)) if gzipped else opened
@@ -126,7 +126,7 @@ def read_blocks(name: str, opened: IO[bytes], count: int, size: int, what: str =
 
 
 def split_blocks(blocks: Iterable[bytes], size: int) -> Iterator[bytes]:
-    """Yield the items of `size` bytes each that blocks consist of."""
+    """Yield the items of `size` bytes each within blocks."""
     for block in blocks:
         for at in range(0, len(block), size):
             yield block[at : at + size]

@@ -1,6 +1,6 @@
 """`dataset.json`, as StyleGAN's `dataset_tool.py` writes it at the top of a folder or zip file of images.
 
-It is `{"labels": [["00000/img00000000.png", 6], ...]}`, or has null there, as images have no labels
+It is `{"labels": [["00000/img00000000.png", 6], ...]}`, with null for the list if there are no labels
 (github.com/NVlabs/stylegan3, dataset_tool.py). Folders such as `00000` are no classes.
 """
 

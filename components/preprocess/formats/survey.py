@@ -50,7 +50,7 @@ class ImagesPart:
     def originals(self) -> Iterator[Original]:
         """Yield the images."""
         most = pixels.LARGEST_FILE
-        # One that has grown since it was listed is read as far as shows that.
+        # One that has grown since the listing is read just far enough to notice.
         contents = contents_of([file for file, _, _ in self.images if file.bytes <= most], most + 1)
         for file, split, label in self.images:
             yield Original(file.name, split, label, next(contents) if file.bytes <= most else b"", file)
@@ -169,7 +169,7 @@ def _survey_images(location: str, listing: Listing) -> Survey:
 
 
 class ImageParts:
-    """The parts of a source of image files, made while they are iterated, as there may be more than memory holds."""
+    """The parts of a source of image files, made while iterating, because all together may not fit into memory."""
 
     def __init__(self, files: Rows[SourceFile], labeled: labels.Labeled) -> None:
         self._files, self._labeled = files, labeled
@@ -182,7 +182,7 @@ class ImageParts:
 
 
 def _folders_without_images(location: str, names: Rows[str]) -> list[str]:
-    """Folders where classes are, of a source on this machine, that hold no image."""
+    """Return the class folders of a local source that hold no image."""
     if buckets.is_uri(location):
         return []
     depth = 2 if labels.has_split_folders(names) else 1
@@ -222,7 +222,7 @@ def _survey_archives(location: str, listing: Listing) -> Survey:
 
 
 def _hold(file: SourceFile, several: bool) -> HeldArchive:
-    """List an archive, one of several or the only one, and read its files of labels, or those of WebDataset."""
+    """List an archive, and read its files of labels, or those of WebDataset."""
     images, others = archives.list_members(file)
 
     def reading(member: Member) -> Callable[[], bytes]:
@@ -249,7 +249,7 @@ def _hold(file: SourceFile, several: bool) -> HeldArchive:
 def _paths_in_source(held: list[HeldArchive]) -> Callable[[SourceFile, str], str]:
     """Return a function for a member's path as if each archive were unpacked in place, `train.zip` into `train`.
 
-    A folder at the top that holds all images, as archives of a folder have one, is passed over.
+    A single top folder that holds all images is ignored; archives of a folder have one.
     """
     all_names = {each.file: [image.name for image in each.images] for each in held}
     tops = {name.partition("/")[0] if "/" in name else "" for names in all_names.values() for name in names}
@@ -268,7 +268,7 @@ def _paths_in_source(held: list[HeldArchive]) -> Callable[[SourceFile, str], str
 def _table_of_archives(
     location: str, held: list[HeldArchive], path_of: Callable[[SourceFile, str], str], split_folders: bool
 ) -> labels.Table:
-    """Return what archives say of their images, by archive and path; splits that they do not say come from folders."""
+    """Return the labels of several archives, by archive and path; splits that they lack come from folders."""
     merged = labels.Table(next(each.table.name for each in held if each.table), {})
     for file, images, table in held:
         own = table.rows if table else {}
@@ -283,7 +283,7 @@ def _in_stacks(list_stacks: Callable[[Collection[SourceFile]], list[Stack]]) -> 
     return lambda location, listing: _survey_stacks(location, listing.kind, list_stacks([*listing.files]))
 
 
-# What surveys the sources of each kind of `sources.list_source`.
+# Functions that survey the sources of each kind of `sources.list_source`.
 _FORMATS: dict[str, Callable[[str, Listing], Survey]] = {
     sources.IDX: _in_stacks(idx.list_stacks),
     sources.ARRAYS: _in_stacks(npz.list_stacks),

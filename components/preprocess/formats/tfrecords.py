@@ -25,7 +25,7 @@ _LABEL_FEATURES = ("image/class/label", "label")
 
 
 def list_stacks(files: Collection[SourceFile]) -> list[Stack]:
-    """Read files through, and list those with records; a single file is for `train` under any name."""
+    """Read files to the end, and list those with records; a single file is for `train` under any name."""
     found = []
     for file in files:
         labels = [label for _, label in _examples(file)]
@@ -46,7 +46,7 @@ def _examples(file: SourceFile) -> Iterator[Example]:
             for number, record in enumerate(tfrecord.read(opened, _LARGEST_RECORD)):
                 where = f"{file.name}: record {number} at byte {record.offset}"
                 image, label = parsed(record.content, where)
-                # Of pixels as they are nothing says the shape. The first record decides; others are quarantined.
+                # Raw pixels have no shape. The first record decides; others are quarantined.
                 if number == 0 and not pixels.is_image_file(image):
                     raise DataError(
                         f"{where} has an image of {len(image):,} bytes that is no PNG, JPEG or WebP file; pixels as "

@@ -13,7 +13,7 @@ from components.core.sources.files import SourceFile, printable
 from components.preprocess.formats import archives
 from components.preprocess.formats.archives import Member
 
-_LARGEST_FILE = 1 << 20  # bytes, of a label with all that is beside it
+_LARGEST_FILE = 1 << 20  # bytes of a label file, with its other fields
 ENDINGS = ("cls", "json")
 
 
