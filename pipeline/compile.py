@@ -18,7 +18,7 @@ from pipeline.profiles.profiles import Profile
 def compiled_package(
     image_of: Mapping[str, str] | None = None,  # references by name; None: as `make images` names them here
     profile: Profile | None = None,  # None: CPUs of a Kubernetes cluster
-    defaults: Mapping[str, Any] | None = None,  # in place of the parameters' own
+    defaults: Mapping[str, Any] | None = None,  # instead of the parameters' own
 ) -> bytes:
     """Return the package (YAML); the same code, image names, profile and defaults give the same bytes."""
     found = image_digests.local_images() if image_of is None else image_of

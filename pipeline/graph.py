@@ -1,4 +1,4 @@
-"""The pipeline: which stage hands what to which. Compiling it needs kfp alone, neither TensorFlow nor Beam.
+"""The pipeline: the stages and the values between them. Compiling it needs kfp alone, neither TensorFlow nor Beam.
 
 A setting of a stage is a parameter of the pipeline, by the same name, unless it is an input's digest or in `_WIRED`.
 """
@@ -67,12 +67,12 @@ def pipeline_with(image_of: Mapping[str, str], profile: Profile) -> GraphCompone
 
         source, root = given["source"], given["root"]
         registry = f"{root}/registry"
-        # Kubeflow fills in a placeholder of the run only where it is the whole of a constant.
+        # Kubeflow replaces a placeholder of the run only if it is the whole of a constant.
         of_run = {"records": f"{root}/records", "run": dsl.PIPELINE_JOB_ID_PLACEHOLDER}
 
-        # Caching is off where the answer depends on more than the inputs: what the source holds now, who is champion
-        # now. Kubeflow's own cache never answers for any stage, as the run is among the inputs of each: a stage looks
-        # by itself for what is kept under the root, and notes whether it made or found it.
+        # Caching is off where the answer depends on more than the inputs: the source's present content, the present
+        # champion. Kubeflow's own cache never applies, because the run is among the inputs of each stage: a stage
+        # itself looks for its artifact under the root, and notes whether it made or found it.
         recorded = record(
             **of_run,
             run_name=dsl.PIPELINE_JOB_RESOURCE_NAME_PLACEHOLDER,

@@ -75,7 +75,7 @@ def _checkpoint_of(champion: Champion, published: Recipe | None) -> str:
             f"start_from is champion, but version {champion.version} does not say where its checkpoint is; "
             "give start_from scratch"
         )
-    from components.core.artifacts import checkpoints  # here, as it imports numpy
+    from components.core.artifacts import checkpoints  # here, because it imports numpy
 
     if not Location.of(checkpoint).fetch_description(checkpoints.MANIFEST):
         raise ConfigError(

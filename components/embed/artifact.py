@@ -28,9 +28,9 @@ from components.embed.custom import CustomNetwork
 log = logging.getLogger(__name__)
 
 _FIT_AT_MOST = 20_000  # training images that the whitenings are fitted on
-_ROWS_PER_COMPONENT = 10  # fewer rows than this for each dimension make a covariance of little worth
+_ROWS_PER_COMPONENT = 10  # a covariance of fewer rows for each dimension is unreliable
 _BATCH = 512
-_CHANCE_LEVEL = 0.01  # at which a classifier must be better than chance
+_CHANCE_LEVEL = 0.01  # significance of being better than chance
 
 
 def make_embedding(
@@ -124,7 +124,7 @@ def _fit_whitenings(
     """Return the whitening of each space, from training images; raise `DataError` if they do not differ."""
     images = images[np.random.default_rng(seed).permutation(len(images))[:_FIT_AT_MOST]]
     log.info("embed: fitting the whitenings on %d training images", len(images))
-    # Of as many directions as the test images can tell apart as well.
+    # As many directions as the test images can distinguish.
     components = max(1, min(whitening.COMPONENTS_AT_MOST, min(len(images), test_count) // _ROWS_PER_COMPONENT))
     try:
         found = module.features_of(images)
@@ -171,7 +171,7 @@ class _Embedding(tf.Module):
     def features_of(
         self, images: np.ndarray, whitenings: Mapping[str, whitening.Whitening] | None = None
     ) -> dict[str, np.ndarray]:
-        """Return the features of images uint8 [n, height, width, channels], by the name of the space.
+        """Return the features of images uint8 [n, height, width, channels], by space.
 
         They are float32 [n, features]; with whitenings, one for each space, float64 [n, components].
         """
@@ -181,7 +181,7 @@ class _Embedding(tf.Module):
                 features = found[name].numpy()
                 if not np.isfinite(features).all():
                     raise DataError(f"features of the space {name} are not finite; give another network or images")
-                # Whitened by batches, as the features of a custom embedding may be many.
+                # Whitened in batches, because a custom embedding may have many features.
                 batches.append(features if whitenings is None else whitenings[name](features))
         return {name: np.concatenate(batches) for name, batches in parts.items()}
 

@@ -1,6 +1,6 @@
 """Certificate of an embedding: its distances must detect known faults of disturbed real images.
 
-The checks are those of the literature on metrics (Heusel et al., 2017; Xu et al., 2018; Naeem et al., 2020), made for
+The checks are those of the literature on metrics (Heusel et al., 2017; Xu et al., 2018; Naeem et al., 2020), adapted to
 whitened features of any network.
 """
 
@@ -18,14 +18,14 @@ from components.embed.disturbances import disturbances
 
 log = logging.getLogger(__name__)
 
-LEAST = CERTIFIABLE // 2  # images of a set, below which chance decides the checks
+LEAST = CERTIFIABLE // 2  # images of a set; with fewer, chance decides the checks
 _AT_MOST = 5000
 _TRAIN_AT_MOST = 60_000
 _DRAWS = 12
 _REPEATED = ("repeats", 25)
-# Standard deviations of real against real that a fault must show, with 5,000 images: the spread falls as their number.
+# Standard deviations of real against real by which a fault must show, with 5,000 images: the spread falls as 1 / n.
 _SENSITIVE, _LEAST_SENSITIVE = 5.0, 2.0
-# What must be seen in one space at least, as no space sees everything.
+# Faults that one space at least must see, because no space sees everything.
 _MUST_BE_SEEN = (("noise", 0.05), ("blur", 0.5), ("dropped classes", 1), ("repeats", 5), ("garbage", 0.05))
 
 # Distances between features x [n, d] and y [m, d].
@@ -55,9 +55,9 @@ class Check:
 class Certificate:
     """The result of the checks."""
 
-    outcome: str  # `passed`, `failed`, or `too few images`, with which they would mean nothing
+    outcome: str  # `passed`, `failed`, or `too few images` for checks to mean anything
     images: int  # in each set
-    checks: list[Check]  # in the order in which they were made
+    checks: list[Check]  # in the order of the checks
 
     @property
     def failures(self) -> list[Check]:
@@ -82,9 +82,9 @@ def certify(
     classes: int,
     seed: int,
 ) -> Certificate:
-    """Make every check, on training and test images uint8 [n, height, width, channels] with labels int32 [n].
+    """Run every check on training and test images uint8 [n, height, width, channels] with labels int32 [n].
 
-    With fewer than two classes nothing is checked of classes. `seed` decides which images are taken, and all noise.
+    With fewer than two classes the checks of classes are skipped. `seed` decides which images are used, and all noise.
     """
     count = min(_AT_MOST, len(test) // 2, len(train) // 2)
     if count < LEAST:
@@ -124,10 +124,10 @@ def _real(reference: np.ndarray, base: np.ndarray, train: np.ndarray, random: np
 
 
 def _of_real_images(space: str, real: _Real) -> list[Check]:
-    """Real images are near each other, about as near as Gaussian ones, whichever split they come from."""
+    """Check that real images are near each other, about as near as Gaussian ones, in any split."""
     count, size = real.reference.shape
     floor, spread = real.floors["Fréchet"].mean(), real.floors["Fréchet"].std(ddof=1)
-    # The distance of white Gaussians is a sum of about so many squares, whose mean varies the more the fewer they are.
+    # The distance of white Gaussians is a sum of about this many squares; the fewer, the more their mean varies.
     squares = size + size * (size + 1) / 2
     held_out = set_distances.frechet_distance(real.base, real.reference)
     swapped = set_distances.frechet_distance(real.reference, real.base[::-1])
@@ -144,7 +144,7 @@ def _of_real_images(space: str, real: _Real) -> list[Check]:
 
 
 def _monotone(space: str, measured: Measured) -> list[Check]:
-    """Distances grow with the disturbance; the first step of a kind may be lost among real images."""
+    """Check that distances grow with the disturbance; the first step of a kind may be lost among real images."""
     checks = []
     for kind in dict.fromkeys(kind for kind, _ in measured):
         distances = [found["Fréchet"][space] for (of, _), found in measured.items() if of == kind]
@@ -156,7 +156,7 @@ def _monotone(space: str, measured: Measured) -> list[Check]:
 
 
 def _of_neighbors(space: str, real: _Real, repeated: np.ndarray, train: np.ndarray) -> list[Check]:
-    """Coverage sees repeats, and nearness tells copies of training images from real ones."""
+    """Check that coverage sees repeats, and that nearness tells copies of training images from real ones."""
     reference = neighbors.make_balls(real.reference)
     fresh, collapsed = (neighbors.overlap(neighbors.make_balls(rows), reference) for rows in (real.base, repeated))
     checks = [
@@ -179,7 +179,7 @@ def _of_neighbors(space: str, real: _Real, repeated: np.ndarray, train: np.ndarr
 
 
 def _across_spaces(real: Mapping[str, _Real], measured: Measured) -> list[Check]:
-    """At least one space sees each fault, and the spaces agree on which disturbances are worse."""
+    """Check that at least one space sees each fault, and that spaces agree on which disturbances are worse."""
     checks, count = [], len(next(iter(real.values())).reference)
     least = max(_LEAST_SENSITIVE, _SENSITIVE * count / _AT_MOST)
     for kind, strength in _MUST_BE_SEEN:

@@ -1,4 +1,4 @@
-"""A custom embedding: a SavedModel, and how images are made to fit it."""
+"""A custom embedding: a SavedModel, and the conversion of images to its input."""
 
 from collections.abc import Mapping
 
@@ -11,7 +11,7 @@ from components.core.storage.location import Location
 from components.embed.config import EmbedConfig
 
 _SIGNATURE = "serving_default"
-_FEATURES_AT_MOST = 4096  # a covariance has its square
+_FEATURES_AT_MOST = 4096  # the covariance has this squared
 _SCALES = {"-1..1": (127.5, 1.0), "0..1": (255.0, 0.0), "0..255": (1.0, 0.0)}  # divisor, then subtrahend
 _TRIED = 8  # images
 _TOLERANCE = 1e-3
@@ -29,7 +29,7 @@ class CustomNetwork:
         signed = _SIGNATURE in self._model.signatures
         self._require(signed, f"has no signature {_SIGNATURE}; save it with one, as Keras' export does")
         self._signature = self._model.signatures[_SIGNATURE]
-        self.variables = list(self._signature.variables)  # to be saved along with `features`
+        self.variables = list(self._signature.variables)  # to be saved with `features`
         resources = [captured for captured in self._signature.captured_inputs if captured.dtype == tf.resource]
         alone = len(resources) <= len(self.variables)
         self._require(alone, "needs more than its variables, such as a table; save it without")
@@ -52,7 +52,7 @@ class CustomNetwork:
         self._try_on(images[:_TRIED])
 
     def features(self, images: tf.Tensor) -> tf.Tensor:
-        """Features float32 [n, d] of images uint8 [n, height, width, channels]."""
+        """Return features float32 [n, d] of images uint8 [n, height, width, channels]."""
         pixels = tf.cast(images, tf.float32)
         if tuple(images.shape[1:3]) != self._size:
             pixels = tf.image.resize(pixels, self._size, antialias=True)
@@ -61,7 +61,7 @@ class CustomNetwork:
         return self._signature(**{self._input: pixels / self._divisor - self._offset})[self._output]
 
     def _try_on(self, images: np.ndarray) -> None:
-        """Refuse a network that does not give one row of numbers for each image and by that image alone."""
+        """Refuse a network unless it gives one row of numbers for each image that depends on that image alone."""
         try:
             together, alone = (self.features(tf.constant(given)).numpy() for given in (images, images[:1]))
         except (ValueError, TypeError, tf.errors.OpError) as error:
@@ -86,7 +86,7 @@ class CustomNetwork:
         )
 
     def _only_input(self) -> tuple[str, tf.TensorShape]:
-        """The name and shape of its one input: float32 [n, height, width, channels] for any n."""
+        """Return name and shape of its only input: float32 [n, height, width, channels] for any n."""
         inputs = self._signature.structured_input_signature[1]
         fitting = {
             name: spec.shape
@@ -100,7 +100,7 @@ class CustomNetwork:
         return next(iter(fitting.items()))
 
     def _chosen_output(self, wanted: str) -> str:
-        """The name of the requested output, or of the only one: float32 [n, features] for any n."""
+        """Return the name of the requested output, or of the only one: float32 [n, features] for any n."""
         outputs = self._signature.structured_outputs
         chosen = wanted or (next(iter(outputs)) if len(outputs) == 1 else "")
         spec = outputs.get(chosen)

@@ -1,18 +1,18 @@
-"""Real images disturbed in ways whose order is known, to see whether an embedding's distances follow it."""
+"""Real images with disturbances in a known order, to test whether an embedding's distances follow it."""
 
 from collections.abc import Iterator
 
 import numpy as np
 import scipy.ndimage
 
-_NOISE = (0.02, 0.05, 0.1, 0.2, 0.4)  # standard deviations; the range of pixels is 2, as networks see it
+_NOISE = (0.02, 0.05, 0.1, 0.2, 0.4)  # standard deviations; pixels range over 2, as the networks see them
 _BLUR = (0.5, 0.75, 1.0, 1.5, 2.5)  # standard deviations in pixels
 _SHIFT = (1, 2, 4)  # pixels to the right
 _GARBAGE = (0.05, 0.2, 0.5)  # share of images that are uniform noise
 _DROPPED = (1, 2, 5, 9)  # of ten classes
-_REPEATED = (5, 25, 100, 500)  # how often each image comes
+_REPEATED = (5, 25, 100, 500)  # copies of each image
 
-# Kind of disturbance, strength, which grows within a kind, and images, uint8 [n, height, width, channels].
+# Kind of disturbance; strength, which grows within a kind; and images, uint8 [n, height, width, channels].
 Disturbed = tuple[str, float, np.ndarray]
 
 
@@ -41,7 +41,7 @@ def disturbances(
     for times in _REPEATED:
         if times <= len(base) // 4:
             repeated = np.tile(base[: -(-len(base) // times)], (times, 1, 1, 1))[: len(base)]
-            # In random order: blocks of the kernel distance would else be without the repeats.
+            # In random order, because a block of the kernel distance would otherwise have no repeats.
             yield "repeats", times, repeated[random.permutation(len(repeated))]
     if classes > 1:
         yield from _without_classes(len(base), pool, pool_labels, classes, random)

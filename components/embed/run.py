@@ -1,4 +1,4 @@
-"""The embed stage: makes the spaces in which images are compared, unless they are at their location already."""
+"""The embed stage: makes the feature spaces in which images are compared, unless they exist."""
 
 import dataclasses
 
@@ -33,7 +33,7 @@ def run(config: EmbedConfig) -> StageResult:
     location = Location.of(cache_key.fill_key(config.embedding, parts))
 
     def make() -> None:
-        # Here, so that a complete embedding needs no TensorFlow.
+        # here, so that a complete embedding needs no TensorFlow
         dataset_reader.fetch(config.dataset, manifest, "train", "test")
         from components.embed.artifact import make_embedding
 

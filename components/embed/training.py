@@ -1,4 +1,4 @@
-"""Training of the classifier, by the same exact distributed step as that of the networks of the WGAN."""
+"""Training of the classifier, by the same exact distributed update as that of the GAN."""
 
 import logging
 import math
@@ -67,7 +67,7 @@ class ClassifierStep:
             sums = {name: sums[name] + means[name] for name in sums}
         return {name: value / tf.cast(steps, self._float) for name, value in sums.items()}
 
-    # As in the train stage: AutoGraph would rewrite everything below for nothing.
+    # As in the train stage: AutoGraph would rewrite everything below for no gain.
     @tf.autograph.experimental.do_not_convert
     def _one_step(self, pixels: tf.Tensor, labels: tf.Tensor) -> dict[str, tf.Tensor]:
         return of_one_replica(self._strategy, self._strategy.run(self._update, args=(pixels, labels)))

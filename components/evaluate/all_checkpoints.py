@@ -94,7 +94,7 @@ def _certified(embedding: Location) -> embeddings.Description:
 def _described(
     given: str, training: Location, kind: str, describe: Callable[[Location], Described]
 ) -> Iterator[DescribedLocation[Described]]:
-    """Yield the folder that was given, or all of a kind in the training's root, each with its description."""
+    """Yield the given folder, or all of a kind in the training's root, each with its description."""
     if given:
         yield Location.of(given), describe(Location.of(given))
     elif training.parent.name == "checkpoints":

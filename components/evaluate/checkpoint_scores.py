@@ -1,7 +1,7 @@
 """Score the checkpoints of a training alike, and choose the best.
 
-They are compared on validation images: the test images are for the verdict, and a checkpoint chosen by them would seem
-better there than it is.
+They are compared on validation images: the test images are for the verdict, and would flatter a checkpoint that was
+chosen by them.
 """
 
 import dataclasses
@@ -32,7 +32,7 @@ class Choice:
     """The best of a training's checkpoints."""
 
     chosen: Row
-    rows: list[Row]  # of every checkpoint that it was chosen among, by step
+    rows: list[Row]  # of every candidate, by step
 
     @property
     def digest(self) -> str:
@@ -48,7 +48,7 @@ class Choice:
 
     @property
     def reason(self) -> str:
-        """A sentence that says which step was chosen among which, and why."""
+        """A sentence that names the chosen step, the candidates, and the reason."""
         first, last = self.rows[0], self.rows[-1]
         if first is last:
             return f"step {last.step:,} is judged: it is the only checkpoint"
@@ -70,12 +70,12 @@ class Scorer:
     embedding: Location
     description: embeddings.Description
     sample_count: int
-    seed: int  # decides the samples, and which real images are taken
+    seed: int  # decides the samples and the real images
 
     def score_all(self, training: Location, last_step: float = math.inf) -> list[Row]:
         """Score the checkpoints of a training, up to a step, that have no row in its table yet.
 
-        Each row is added to the table at once. Returns the rows of all of them, by step; logs and skips damaged ones.
+        Each row is added to the table at once. Return the rows of all, by step; log and skip damaged ones.
         """
         comparison = self._comparison()
         found = [
@@ -124,7 +124,7 @@ class Scorer:
         return True
 
     def _score(self, comparison: Comparison, found: list[tuple[Location, checkpoints.Description]]) -> Iterator[Row]:
-        """Yield the row of each checkpoint; logs and skips those that cannot be read."""
+        """Yield the row of each checkpoint; log and skip unreadable ones."""
         if not found:
             return
         dataset_reader.fetch(self.dataset, self.manifest, "train", SPLIT)

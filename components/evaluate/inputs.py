@@ -19,18 +19,18 @@ log = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Inputs:
-    """The descriptions of the inputs."""
+    """The descriptions of an evaluation's inputs."""
 
     checkpoint: checkpoints.Description
     manifest: datasets.Manifest
     embedding: embeddings.Description
     champion_digest: str
     champion: Champion | None  # before it is scored; None if absent
-    choice: "Choice | None" = None  # why that checkpoint; None if it is the last
+    choice: "Choice | None" = None  # of the checkpoint; None if it is the last
 
     @property
     def digests(self) -> dict[str, str]:
-        """Their digests, by the name of the field in the evaluation's description."""
+        """Digests of the inputs, by the name of the field in the evaluation's description."""
         found = {
             "checkpoint_digest": self.checkpoint.digest,
             "dataset_digest": self.manifest.digest,

@@ -94,7 +94,7 @@ def make(config: EvaluateConfig, inputs: Inputs, location: Location) -> None:
 def _score_champion(
     config: EvaluateConfig, inputs: Inputs, reference: scores.Reference, train: np.ndarray, model: Candidate
 ) -> tuple[Champion | None, Candidate | None]:
-    """Score the published champion as the model was, unless that is pointless or impossible."""
+    """Score the published champion like the model, unless that is pointless or impossible."""
     champion = inputs.champion
     if champion is None or incomparable(champion, inputs.checkpoint.digest, inputs.manifest.image):
         return champion, None
@@ -133,7 +133,7 @@ def _judge(
 def _numbers(
     config: EvaluateConfig, inputs: Inputs, reference: scores.Reference, model: Candidate, champion: Candidate | None
 ) -> dict[str, Any]:
-    """The JSON value of metrics.json."""
+    """Return the JSON value of metrics.json."""
 
     def shares(values: np.ndarray | None) -> list[float] | None:
         return None if values is None else values.tolist()
@@ -169,7 +169,7 @@ def _numbers(
 
 
 def _training(config: EvaluateConfig, inputs: Inputs) -> dict[str, Any]:
-    """The JSON value of training.json: the course of the training up to the checkpoint."""
+    """Return the JSON value of training.json: the course of the training up to the checkpoint."""
     folder, step = training_of(config).path, inputs.checkpoint.step
     logs = training_log.fetch(Location.of(config.checkpoint))
     same = {"dataset_digest": inputs.manifest.digest, "embedding_digest": inputs.embedding.digest}

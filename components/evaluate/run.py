@@ -1,4 +1,4 @@
-"""The evaluate stage, top to bottom: read the inputs, choose the checkpoint, make the evaluation, its outputs."""
+"""The evaluate stage: read the inputs, choose the checkpoint, make the evaluation, return its outputs."""
 
 import dataclasses
 import logging
@@ -40,7 +40,7 @@ def run(config: EvaluateConfig) -> StageResult:
         # Imported here, so that a finished evaluation is found without TensorFlow.
         from components.evaluate.make import make
 
-        if inputs.choice is None:  # else it was fetched to choose
+        if inputs.choice is None:  # otherwise it was fetched for the choice
             (training_of(config) / training_log.SCORES).fetch_file()
         make(config, inputs, location)
 

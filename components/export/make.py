@@ -1,4 +1,4 @@
-"""Making a model: saves the generator, draws from it in a new process, compares, and describes the model."""
+"""Make a model: save the generator, draw from it in a new process, compare, and describe the model."""
 
 import logging
 import os
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 _CHECK_SEED, _CHECK_COUNT = 20, 70  # more than one batch of serving.BATCH
 _FLOAT_TOLERANCE = 1e-5  # on the scale [-1, 1]; a gray level is 8e-3
-_LEVELS_SHARE = 1e-3  # of the pixels may differ, by one gray level: roundings of a value halfway between two levels
+_LEVELS_SHARE = 1e-3  # of the pixels may differ, by one gray level: values halfway between two levels
 
 
 def make(config: ExportConfig, checkpoint: checkpoints.Description, location: Location) -> None:
@@ -77,7 +77,7 @@ def _check(model: Path, generator: keras.Model, latent_size: int, class_counts: 
 
 
 def _inputs(latent_size: int, class_counts: Sequence[int]) -> dict[str, np.ndarray]:
-    """The latents of `sample` for the seed and count of the check, and the labels of a conditional model."""
+    """Return the latents of `sample` for the check's seed and count, and the labels of a conditional model."""
     batches, shape = range(-(-_CHECK_COUNT // serving.BATCH)), [serving.BATCH, latent_size]
     found = {"latents": [tf.random.stateless_normal(shape, [_CHECK_SEED, at], alg="philox") for at in batches]}
     if class_counts:

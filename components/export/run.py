@@ -21,12 +21,12 @@ def run(config: ExportConfig) -> StageResult:
     location = Location.of(cache_key.fill_key(config.model, parts))
 
     def make() -> None:
-        # Imported here, so that a finished model is found without TensorFlow.
+        # here, so that a finished model is found without TensorFlow
         import tensorflow as tf
 
         from components.export.make import make
 
-        with tf.device("CPU:0"):  # the graph is the same wherever it was made
+        with tf.device("CPU:0"):  # so that the graph is the same on any machine
             make(config, checkpoint, location)
 
     description, reused = made_once(location, models.Description, {"checkpoint_digest": checkpoint.digest}, make)

@@ -9,7 +9,7 @@ import tensorflow as tf
 from components.core.artifacts.datasets import ImageShape
 from components.core.networks import conditioning, gan, saved_models
 
-# Images are drawn in batches of this size, the last one too, so that an image does not depend on how many are drawn.
+# Images are drawn in batches of this size, also the last ones, so that an image does not depend on their number.
 BATCH = 64
 
 
@@ -35,7 +35,7 @@ class ServedGenerator(tf.Module):
             images, _ = generator.stateless_call(self.weights, self.statistics, inputs, training=False)
             return images
 
-        # TensorFlow does not save a dictionary that changes once it is an attribute.
+        # TensorFlow saves no dictionary that changes after it became an attribute.
         self.signatures_by_name = _signatures(draw, image, latent_size, class_counts)
 
 
@@ -98,7 +98,7 @@ def _signatures(
 
 
 def _known(labels: tf.Tensor, classes: int) -> tf.Tensor:
-    """Return the labels; drawing fails if one of them is no class."""
+    """Return the labels; drawing fails if one is no class."""
     message = f"labels must be 0 to {classes - 1}"
     checks = [tf.debugging.assert_non_negative(labels, message), tf.debugging.assert_less(labels, classes, message)]
     with tf.control_dependencies(checks):

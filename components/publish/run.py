@@ -57,7 +57,7 @@ def _publish(
     evaluation: evaluations.Description,
     known: registry.Champion | None,
 ) -> StageResult:
-    """Add the version that `fill` makes, and make it champion, unless another process replaced the `known` one."""
+    """Add the version that `fill` makes, and make it champion, unless another process replaced the `known` champion."""
     version = None
     while True:
         pointer = registry.read_pointer(config.registry)
@@ -69,7 +69,7 @@ def _publish(
             _require_compared_with(champion, evaluation, Superseded)
             known = champion
         if version is None:
-            # An interrupted publication may have added it, with an earlier evaluation.
+            # An interrupted publication may have added it with an earlier evaluation.
             version = registry.find(config.registry, model.digest, champion)
         if version is None:
             version = registry.add(config.registry, fill, model.digest, champion)
@@ -77,7 +77,7 @@ def _publish(
         try:
             whole = registry.read_version(config.registry, version, None)
         except DataError:
-            _require_next(version, registry.read_pointer(config.registry).champion)  # removed, or else lost
+            _require_next(version, registry.read_pointer(config.registry).champion)  # removed, or superseded
             raise
         try:
             registry.move_champion(config.registry, pointer, registry.crowned(champion, whole))

@@ -16,7 +16,7 @@ from components.record.config import RecordConfig
 
 SUCCEEDED, SKIPPED, CANCELED = "SUCCEEDED", "SKIPPED", "CANCELED"
 _FAILED = "FAILED"
-# Links by their name in the record: the stage and the output with the folder, and the file in it.
+# Links by their name in the record: stage and output with the folder, and the file in it.
 _LINKS = {
     "dataset": ("preprocess", "dataset_uri", ""),
     "checkpoint": ("train", "checkpoint_uri", ""),
@@ -71,7 +71,7 @@ def run(config: RecordConfig) -> StageResult:
 
 
 def _as_it_ended(note: Note) -> Note:
-    """Count a stage whose note still says that it runs as failed."""
+    """Count a stage as failed if its note still says that it runs."""
     problem = "it ended without a message: killed, out of memory, or its machine was removed"
     return dataclasses.replace(note, state=FAILED, problems=[problem]) if note.state == RUNNING else note
 
@@ -134,5 +134,5 @@ def _links(outputs: dict[str, dict[str, Any]], registry: str) -> dict[str, str]:
 
 
 def _resolved(text: str) -> str | None:
-    """Return a time of the run; None from servers too old to fill it in, which leave the placeholder."""
+    """Return a time of the run; None from older servers, which leave the placeholder."""
     return text if text and not text.startswith("{{") else None

@@ -8,14 +8,14 @@ from components.core.errors import DataError
 from components.core.reporting import grids, metric_labels, training_curves
 from components.report.evaluation import Evaluation
 
-_SAMPLES_BYTES = 500_000  # of each sheet, so that the page stays small
+_SAMPLES_BYTES = 500_000  # for each sheet, so that the page stays small
 _DIGEST_LENGTH = 12
 
 Runs = Mapping[str, Evaluation]
 
 
 def of(runs: Runs) -> dict[str, Any]:
-    """Return the values of the template, for two runs by the names that the page gives them."""
+    """Return the template's values for two runs, by their names on the page."""
     settings = _settings(runs)
     trainings = {name: run.training for name, run in runs.items()}
     different = differences(runs)
@@ -34,7 +34,7 @@ def of(runs: Runs) -> dict[str, Any]:
 
 
 def differences(runs: Runs) -> list[str]:
-    """Return how the two were scored differently, so that distances cannot be compared; nothing if scored alike."""
+    """Return the differences in scoring that make distances incomparable; nothing if scored alike."""
     found: dict[str, list[Any]] = {
         "on different data": [run.described.dataset_digest[:_DIGEST_LENGTH] for run in runs.values()],
         "on different spaces": [run.described.embedding_digest[:_DIGEST_LENGTH] for run in runs.values()],
@@ -57,7 +57,7 @@ def _settings(runs: Runs) -> list[dict[str, Any]]:
 
 
 def _metric_tables(runs: Runs) -> list[dict[str, Any]]:
-    """Return scores of both models, and of real images: once if they are the same."""
+    """Return the scores of both models, and of real images: once if they are the same."""
     columns = [metric_labels.Column(name, run.model, run.spaces) for name, run in runs.items()]
     real = [metric_labels.Column(f"real images of {name}", run.real, run.spaces) for name, run in runs.items()]
     if real[0].scores == real[1].scores:

@@ -1,4 +1,4 @@
-"""An evaluation as a comparison needs it, read from its folder."""
+"""An evaluation for a comparison, read from its folder."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -16,9 +16,9 @@ class Evaluation:
 
     given: str  # the name that the user gave
     described: evaluations.Description
-    spaces: list[str]  # scores in the first one bear no name of a space
+    spaces: list[str]  # scores in the first have no prefix
     compared: int  # samples, with as many real images
-    low_n: bool  # whether these are too few for distances to be trusted closely
+    low_n: bool  # whether these are too few for reliable distances
     model: Mapping[str, float | None]  # scores
     real: Mapping[str, float | None]  # scores of real images
     training: Mapping[str, Any]  # `step`, `settings`, and the rows of the curves, `log` and `scores`
@@ -26,7 +26,7 @@ class Evaluation:
 
 
 def read(given: str) -> Evaluation:
-    """Read the evaluation that a folder is, or that is in it."""
+    """Read the evaluation at or in a folder."""
     folder = find(Location.of(given))
     described = evaluations.Description.of(folder)
     try:

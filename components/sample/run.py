@@ -13,10 +13,10 @@ from components.sample.config import SampleConfig
 def run(config: SampleConfig) -> StageResult:
     """Draw `config.count` images from the champion and write them as one PNG file.
 
-    A conditional champion draws the class asked for; else a row for each class, with the same latents down a column.
+    A conditional champion draws the requested class, or one row for each class with the same latents in each column.
 
     Raises:
-        ConfigError: The file cannot be written there, or the champion does not draw the class asked for.
+        ConfigError: The file cannot be written, or the champion does not draw the requested class.
         DataError: There is no champion, or it is damaged.
     """
     out = Path(config.out)
@@ -27,7 +27,7 @@ def run(config: SampleConfig) -> StageResult:
         raise DataError(f"nothing has been published in {config.registry} yet; run the pipeline with this registry")
     folder = registry.version_folder(config.registry, champion.version)
     rows = _rows(config, models.Description.of(folder))
-    # Here, so that a mistake is reported before TensorFlow is imported, which takes seconds.
+    # here, so that a mistake is reported before TensorFlow is imported, which takes seconds
     import numpy as np
     import tensorflow as tf
 
@@ -47,7 +47,7 @@ def run(config: SampleConfig) -> StageResult:
 
 
 def _rows(config: SampleConfig, model: models.Description) -> list[list[int]]:
-    """Return the labels of each row of the grid; a single row is laid out square.
+    """Return the labels of each row of the grid; a single row is laid out as a square.
 
     No rows if the model takes no labels, or if there would be only one image of a class: `sample` then chooses classes.
     """
@@ -65,7 +65,7 @@ def _rows(config: SampleConfig, model: models.Description) -> list[list[int]]:
 
 
 def _label(name: str, classes: list[str]) -> int:
-    """The number of a class, by its name, or else by the number itself."""
+    """Return the number of a class, by name or by the number itself."""
     if name in classes:
         return classes.index(name)
     if name.isdecimal() and int(name) < len(classes):

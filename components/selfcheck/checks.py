@@ -35,8 +35,8 @@ class Subject:
 
     config: TrainConfig
     network: gan.NetworkConfig
-    one: tf.distribute.Strategy  # of one device, which `many` must agree with
-    many: tf.distribute.Strategy  # that training would use
+    one: tf.distribute.Strategy  # of one device, with which `many` must agree
+    many: tf.distribute.Strategy  # of the training
     tolerance: float  # relative difference that rounding explains
 
     def batches(self, steps: int) -> tuple[np.ndarray, ...]:
@@ -77,7 +77,7 @@ def check_step(subject: Subject) -> Iterator[Finding]:
 
 
 def check_losses(subject: Subject) -> Finding:
-    """Compare what one critic update reports with the mean over the global batch, computed here from the same noise."""
+    """Compare a critic update's reported values with means over the global batch, computed from the same noise."""
     single = dataclasses.replace(subject, config=dataclasses.replace(subject.config, critic_steps=1))
     batches, fresh = single.batches(1), single.make(single.one)
     pixels, *labels = (tf.constant(array[0, 0]) for array in batches)
@@ -88,7 +88,7 @@ def check_losses(subject: Subject) -> Finding:
         return network(given, training=True)
 
     latents, weights, numbers = fresh.critic_noise(0)
-    # Under `exact` each virtual shard is normalized by itself.
+    # under `exact` each virtual shard is normalized separately
     shards = single.config.virtual_shards if single.config.reproducibility == "exact" else 1
     parts = zip(*(tf.split(values, shards) for values in (latents, *labels)), strict=True)
     fake = tf.concat([called(fresh.generator, part, of_part) for part, *of_part in parts], axis=0)
@@ -116,7 +116,7 @@ def check_second_order(subject: Subject) -> Finding:
 
 
 def check_input_order(subject: Subject) -> Finding:
-    """Check that each image comes once per epoch, and that the order does not depend on how it is cut."""
+    """Check that each image comes once per epoch, and that the order does not depend on the block length."""
     count, seed = 1009, subject.config.seed
     whole = EndlessOrder(count, seed).at(0, 3 * count)
     cut = EndlessOrder(count, seed)
@@ -160,7 +160,7 @@ def check_xla(subject: Subject) -> Finding:
 def _why_no_xla(strategy: tf.distribute.Strategy) -> str:
     """Return why this build of TensorFlow compiles nothing for a device; empty if it does.
 
-    `tensorflow-tpu` compiles for TPUs alone: for a CPU it does not find the platform.
+    `tensorflow-tpu` compiles for TPUs alone: it has no platform for a CPU.
     """
     double = tf.function(lambda number: number + number, jit_compile=True)
     try:
@@ -175,7 +175,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _check_round_trip(subject: Subject, spread: WganStep, batches: tuple[np.ndarray, ...]) -> Finding:
-    """Check that one device continues a checkpoint of all replicas as these would."""
+    """Check that one device continues a checkpoint of all replicas as they would."""
     with tempfile.TemporaryDirectory() as folder:
         description = checkpoints.Description(
             step=1, network=subject.network.to_json(), settings={}, classes=[], dataset_digest="", state_sha256="",
@@ -192,7 +192,7 @@ def _check_round_trip(subject: Subject, spread: WganStep, batches: tuple[np.ndar
 
 
 def _difference(left: dict[str, np.ndarray], right: dict[str, np.ndarray], prefix: str) -> float:
-    """Largest relative difference of the variables whose names begin with the prefix, each against its own norm."""
+    """Return the largest relative difference of variables with a prefix, each against its own norm."""
     names = [name for name in left if name.startswith(prefix)]
     return max(
         float(np.linalg.norm(left[name] - right[name])) / max(float(np.linalg.norm(left[name])), 1e-6) for name in names

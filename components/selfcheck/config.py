@@ -9,7 +9,7 @@ from components.train.config import TrainConfig
 
 
 def _as_in_training(config: type) -> type:
-    """Gives each field without a `Setting` that of the training's field of the same name."""
+    """Give each field without a `Setting` that of the training's field of the same name."""
     hints = get_type_hints(TrainConfig, include_extras=True)
     config.__annotations__ = {
         name: kind if get_origin(kind) is Annotated else hints[name] for name, kind in config.__annotations__.items()

@@ -1,4 +1,4 @@
-"""The selfcheck command: chooses the hardware, runs each check, and prints the findings."""
+"""The selfcheck command: choose the hardware, run each check, and print the findings."""
 
 import contextlib
 import dataclasses
@@ -25,11 +25,11 @@ _FLOAT64_TOLERANCE, _FLOAT32_TOLERANCE = 1e-9, 2e-3
 
 
 def run(config: SelfcheckConfig) -> StageResult:
-    """Runs every check and prints the table.
+    """Run every check and print the table.
 
     Raises:
-        ConfigError: The hardware is not there, or cannot share the batch.
-        StageError: A check failed; the table says which.
+        ConfigError: The hardware is missing, or cannot share the batch.
+        StageError: A check failed; the table names it.
     """
     kind = detect() if config.accelerator == "auto" else config.accelerator
     replicas = config.replicas or (_CPU_REPLICAS if kind == "cpu" else 0)
@@ -71,7 +71,7 @@ def _findings(subject: checks.Subject, kind: str) -> Iterator[checks.Finding]:
     with contextlib.nullcontext() if kind == "tpu" else in_float64():
         yield from checks.check_step(subject)
         yield checks.check_losses(subject)
-        if kind != "tpu":  # where nothing runs but what XLA compiled
+        if kind != "tpu":  # there everything is compiled by XLA
             yield checks.check_xla(subject)
     missing = {"cpu": "a GPU or a TPU", "gpu": "a TPU", "tpu": "a GPU"}[kind]
     yield checks.Finding("other hardware", checks.NOT_CHECKED, f"{missing}: run this there")

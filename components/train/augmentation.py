@@ -1,4 +1,4 @@
-"""Augmentation against a critic that learns few images by heart: it sees real and generated images altered alike.
+"""Augmentation against a critic that memorizes few images: it sees real and generated images altered alike.
 
 Shifts and cut-outs after DiffAugment (Zhao et al. 2020). Each has a probability below 1, so that the generator does not
 learn to draw them (Karras et al. 2020, "Training Generative Adversarial Networks with Limited Data", section 2.2).
@@ -6,7 +6,7 @@ learn to draw them (Karras et al. 2020, "Training Generative Adversarial Network
 
 import tensorflow as tf
 
-NUMBERS = 6  # that `augment` needs for an image
+NUMBERS = 6  # of random numbers for an image
 PROBABILITY = 0.5
 _SHIFT, _CUT = 1 / 8, 1 / 2  # of the image's sides: the farthest shift, and the sides of a cut-out
 
@@ -34,11 +34,11 @@ def augment(images: tf.Tensor, numbers: tf.Tensor) -> tf.Tensor:
 def _shift_matrices(size: int, position: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
     """Return a matrix [n, size, size] for each number in [0, 1) that shifts a side; by nothing for 0.5.
 
-    A product with it is exact, has a gradient, and runs on every device alike.
+    A product with it is exact, has a gradient, and runs on every device.
     """
     farthest = max(1, round(_SHIFT * size))
     by = tf.cast(tf.floor(position * (2 * farthest + 1)), tf.int32) - farthest
-    return tf.one_hot(tf.range(size)[None, :] - by[:, None], size, dtype=dtype)  # of an index outside: all 0
+    return tf.one_hot(tf.range(size)[None, :] - by[:, None], size, dtype=dtype)  # an index outside gives a row of 0
 
 
 def _is_inside(size: int, position: tf.Tensor) -> tf.Tensor:

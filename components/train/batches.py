@@ -9,7 +9,7 @@ from components.train.step import seed_after
 
 
 class Batches:
-    """Chooses images by position alone, so that nothing needs saving to resume; with labels if there are any."""
+    """Choose images by position alone, so that resuming needs no state; with labels if there are any."""
 
     def __init__(self, images: Images | np.ndarray, labels: np.ndarray | None, config: TrainConfig) -> None:
         self._config = config

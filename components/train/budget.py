@@ -15,7 +15,7 @@ _BLOCK_STEPS, _LEAST_BLOCKS, _LEAST_SECONDS = 10, 5, 5.0
 
 
 def measured_steps(new_wgan: Callable[[], WganStep], batches: Batches, config: TrainConfig) -> int:
-    """Return how many steps take `config.minutes`, by the median of some blocks of a training that is thrown away."""
+    """Return how many steps fit into `config.minutes`, by the median of some blocks of a discarded training."""
     wgan = new_wgan()
     log.info("train: measuring the speed for a budget of %g minutes", config.minutes)
     seconds: list[float] = []

@@ -10,7 +10,7 @@ from components.core.errors import ConfigError
 from components.core.settings import Setting, require_valid, share_problem, values_in_key
 from components.core.stage.hardware import Accelerator, Replicas, Tpu, exact_problem
 
-# Training images from which on augmentation costs more than it gains: benchmarks/judging/quality.md, "Few images".
+# From so many training images on, augmentation costs more than it gains: benchmarks/judging/quality.md, "Few images".
 FEW_IMAGES = 1000
 
 
@@ -144,7 +144,7 @@ class TrainConfig:
             "order.",
             at_least=0,
             at_most=100,
-            in_key=False,  # it decides whether there is a result, and never which
+            in_key=False,  # it decides whether there is a result, not which
         ),
     ] = 3
     log_every: Annotated[int, Setting("Steps between log lines.", at_least=1, in_key=False)] = 50
@@ -177,14 +177,14 @@ class TrainConfig:
 
 
 def deciding_settings(config: TrainConfig) -> dict[str, Any]:
-    """Return the settings that decide the result; of a time budget, the steps that it came to."""
+    """Return the settings that decide the result; for a time budget, the number of steps instead."""
     found, digest = values_in_key(config), config.initial_checkpoint_digest
     del found["minutes"]
     return found | ({"initial_checkpoint_digest": digest} if digest else {})
 
 
 def with_kept_steps(config: TrainConfig, settings: Mapping[str, Any]) -> TrainConfig:
-    """Return the settings of a training that goes on: with a time budget, the steps are those of its checkpoint."""
+    """Return the settings of a resumed training: with a time budget, the steps are those of its checkpoint."""
     return dataclasses.replace(config, steps=settings["steps"]) if config.minutes else config
 
 

@@ -1,4 +1,4 @@
-"""Hardware and libraries, which decide the bits of a training besides settings, data and seed; in every checkpoint."""
+"""Hardware and libraries, which decide the bits of a training beside settings, data and seed; in every checkpoint."""
 
 import hashlib
 import os
@@ -13,27 +13,33 @@ from components.core.networks.precision import cpu_flags
 
 # The fields of `made_with` to compare. Checkpoints of earlier versions lack some.
 NAMES = ("code", "libraries", "accelerator", "replicas", "precision", "device", "onednn", "threads")
-_LIBRARIES = ("tensorflow", "tensorflow-cpu", "tensorflow-tpu", "keras", "numpy")  # the others train nothing
+_LIBRARIES = (
+    "tensorflow",
+    "tensorflow-cpu",
+    "tensorflow-tpu",
+    "keras",
+    "numpy",
+)  # other libraries take no part in training
 
 
 def of(strategy: tf.distribute.Strategy, precision: str) -> dict[str, Any]:
-    """Return the fields of `made_with` about the hardware, and about how TensorFlow computes on it."""
+    """Return the fields of `made_with` about the hardware and TensorFlow's use of it."""
     kind = kind_of(strategy)
-    # Where a GPU or a TPU computes, the CPU's threads sum nothing.
+    # On a GPU or TPU the CPU's threads sum nothing.
     on_processor = kind != "tpu" and not tf.config.get_visible_devices("GPU")
     return {
         "accelerator": kind,
         "replicas": strategy.num_replicas_in_sync,
         "precision": precision,
         "device": _device(),
-        # By default it is on in builds that have it: for Linux on x86-64.
+        # on by default in builds that have it: for Linux on x86-64
         "onednn": os.environ.get("TF_ENABLE_ONEDNN_OPTS", "default"),
         **({"threads": threads()} if on_processor else {}),
     }
 
 
 def differences(previous: Mapping[str, Any], now: Mapping[str, Any], exact: bool) -> list[str]:
-    """Compare `made_with` of two checkpoints: what differs, so that the same bits are not promised.
+    """Return the differences in `made_with` of two checkpoints that may change bits.
 
     Under `exact` the number of replicas does not matter.
     """
@@ -53,6 +59,6 @@ def _device() -> str:
     gpus = [tf.config.experimental.get_device_details(gpu) for gpu in tf.config.get_visible_devices("GPU")]
     if gpus:
         return ", ".join(sorted({str(details.get("device_name", "GPU")) for details in gpus}))
-    # A CPU's flags decide which kernels run; its name and the number of its cores do not.
+    # A CPU's flags decide which kernels run; its name and number of cores do not.
     flags = " ".join(sorted(cpu_flags()))
     return f"{platform.machine()}, {hashlib.sha256(flags.encode()).hexdigest()[:12]}"

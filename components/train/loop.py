@@ -36,9 +36,9 @@ log = logging.getLogger(__name__)
 
 FoundCheckpoint = tuple[Location, checkpoints.Description]  # a checkpoint and its description
 
-# Few enough that a signal is noticed within seconds, enough that a call's overhead does not count.
+# Few enough to notice a signal within seconds, enough that a call's overhead does not matter.
 _BLOCK_STEPS = 10
-# What decides no weight, but which steps are kept, where means begin anew, and whether training goes on at all.
+# Settings that change no weight, but which steps are kept, when means restart, and whether training continues.
 _ON_RECORD = ("log_every", "sample_every", "checkpoint_every", "keep_checkpoints", "when_unhealthy", "rollbacks")
 
 
@@ -52,8 +52,8 @@ def train(
     """Train from the checkpoint found (None: from the start) to `config.steps`, keeping checkpoints in the folder.
 
     The start is the initial checkpoint, if there is one: `config` then has its digest. With a cluster every worker
-    trains and the chief alone writes; each returns when all have come to the end: the settings, with the steps that a
-    time budget came to.
+    trains and the chief alone writes; each returns when all have finished. Return the settings, with the steps of a
+    time budget.
     """
     set_threads(exact=config.reproducibility == "exact")
     strategy = choose_strategy(
@@ -61,12 +61,12 @@ def train(
     )
     workers = Agreement(strategy, cluster)
     if not workers.is_chief:
-        # Again: by now nobody but the chief writes there.
+        # Again: from here on nobody but the chief writes there.
         found = checkpoints.newest(folder)
         config = config if found is None else with_kept_steps(config, found[1].settings)
     precision = choose_precision(config.precision, strategy)
     with workers.or_try_again(), name_what_to_lower(config):
-        # The precision that was chosen: `auto` asks the hardware, which may differ.
+        # The chosen precision: `auto` depends on the hardware, which may differ.
         common = {**common_settings(config, manifest), "precision": precision}
         workers.require_same(common, 0 if found is None else found[1].step)
         splits = tuple(dataset_reader.open_split(config.dataset, manifest, name) for name in ("train", "validation"))
@@ -82,12 +82,12 @@ def train(
 
 
 def batches_of(images: dataset_reader.Images, network: NetworkConfig, config: TrainConfig) -> Batches:
-    """Return the batches that networks are trained on: with labels if they take any."""
+    """Return the batches for training: with labels if the networks take any."""
     return Batches(images, images.labels if network.classes else None, config)
 
 
 class Session:
-    """A training as one worker has it. `step` counts the generator updates done."""
+    """A training on one worker. `step` counts the generator updates done."""
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class Session:
         self.step = 0
 
     def begin(self, found: FoundCheckpoint | None) -> None:
-        """Go on from a checkpoint, or begin with the initial one if the settings name one."""
+        """Resume from a checkpoint, or start, from the initial one if the settings name one."""
         if found is not None:
             self._restore(found, with_rollbacks=True)
             log.info("train: resuming at step %d of %d", self.step, self._config.steps)
@@ -137,7 +137,7 @@ class Session:
         )
 
     def run(self) -> None:
-        """Train to the last step, or until a signal: then the step reached is kept."""
+        """Train to the last step, or until a signal: then the current step is kept."""
         stopped = False
         with deferred() as stop, self._uploads.running(), self._progress:
             self._go_back_in_logs(self.step)
@@ -169,7 +169,7 @@ class Session:
                 stop.leave()
 
     def _compute_block(self) -> tuple[dict[str, np.ndarray], float]:
-        """Compute the next steps: their values, [steps] each, and the seconds that they took."""
+        """Compute the next steps; return their values, [steps] each, and the seconds they took."""
         rollbacks = self._rollbacks.in_force(self.step)
         self._wgan.rollbacks.assign(rollbacks)
         started = time.monotonic()
@@ -178,7 +178,7 @@ class Session:
         return block, time.monotonic() - started
 
     def _block_length(self) -> int:
-        """Steps until something is due, but not too many."""
+        """Return the number of steps until something is due, but not too many."""
         config = self._config
         periods = (config.log_every, config.sample_every, config.checkpoint_every, limits.window_steps(config))
         due = min(every - self.step % every for every in periods)
@@ -186,7 +186,7 @@ class Session:
 
     def _count(self, block: dict[str, np.ndarray], seconds: float) -> None:
         self.step += len(block["finite"])
-        # The first block compiles; its time says nothing of the speed.
+        # The first block compiles, so its time is not counted.
         self._progress.add(block, seconds if self._compiled else None)
         self._compiled = True
         self._monitor.add(block)
@@ -195,7 +195,7 @@ class Session:
         return self.step % every == 0 or self.step == self._config.steps
 
     def _end_window(self) -> None:
-        """Look at a window of steps; end a training that will not recover, on all workers if on one."""
+        """Check a window of steps; end a training that will not recover, on all workers if on one."""
         window = limits.window_steps(self._config)
         findings = self._monitor.end_window(self.step, self._rollbacks.notes(self.step - window))
         if self._config.when_unhealthy == "stop" and self._workers.largest(len(findings)):
@@ -207,7 +207,7 @@ class Session:
         self._workers.wait()
         doubtful_after = self._last_undoubted()
         if self._workers.is_chief and doubtful_after is not None:
-            # They were there only to go on from after an interruption.
+            # needed only to resume after an interruption
             checkpoints.remove_after(self._folder, doubtful_after)
         kept = "there is no checkpoint from before" if good is None else f"the checkpoint of step {good} is from before"
         raise TrainingDiverged(
@@ -217,16 +217,16 @@ class Session:
         )
 
     def _last_undoubted(self) -> int | None:
-        """While the latest window is failing, the last step before it was known to be; else None.
+        """Return the last step before failing windows, if the latest window is failing; else None.
 
-        No later checkpoint replaces an earlier one, as the training may be about to be ended.
+        No later checkpoint then replaces an earlier one, because the training may soon be ended.
         """
         if not self._monitor.in_doubt or self._config.when_unhealthy == "warn":
             return None
         return self._monitor.last_good + limits.window_steps(self._config) - 1
 
     def _save(self) -> None:
-        """Write a checkpoint of this step, remove those that are not to be kept, and have it uploaded."""
+        """Write a checkpoint of this step, remove superseded ones, and have it uploaded."""
         state = {**self._state(), **self._rollbacks.state()}
         made_with = self._made_with
         if len(self._rollbacks):
@@ -256,7 +256,7 @@ class Session:
         if len(self._rollbacks) == self._config.rollbacks:
             raise TrainingDiverged(rollback.diverged(nonfinite, self._config))
         back = self._rollbacks.add(nonfinite.step)
-        # This machine may not have it, if the training began on another.
+        # this machine may lack it, if the training began on another
         uploads.fetch(self._folder, back.step)
         good = checkpoints.newest(self._folder, back.step)
         returned = 0 if good is None else good[1].step
@@ -299,7 +299,7 @@ class Session:
         self.step = description.step
 
     def _state(self) -> dict[str, np.ndarray]:
-        """The arrays of every checkpoint; those of rollbacks are there only after one."""
+        """Return the arrays of every checkpoint; those of rollbacks exist only after one."""
         return {**self._wgan.state_arrays(), **self._progress.state(), **self._monitor.state()}
 
     def _take_initial_networks(self) -> None:
@@ -318,7 +318,7 @@ class Session:
 
 
 def take_networks(wgan: WganStep, initial_checkpoint: str) -> None:
-    """Take the networks and the average of another training; step, optimizers and means stay as new."""
+    """Take the networks and the average of another training; step, optimizers and means start anew."""
     new = wgan.state_arrays()
     arrays = _of_networks(checkpoints.load_state(initial_checkpoint))
     wrong = checkpoints.differences(_of_networks(new), arrays)
@@ -332,7 +332,7 @@ def _of_networks(state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def common_settings(config: TrainConfig, manifest: datasets.Manifest) -> dict[str, Any]:
-    """The settings that must be the same on all workers: all but locations and the hardware of each."""
+    """Return the settings that must be the same on all workers: all but locations and hardware."""
     own = ("dataset", "dataset_digest", "checkpoints", "initial_checkpoint", "accelerator", "tpu", "replicas")
     common = {name: value for name, value in dataclasses.asdict(config).items() if name not in own}
     return {**common, "dataset": manifest.digest}

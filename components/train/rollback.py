@@ -1,8 +1,8 @@
-"""Rollback after NaN or infinity: to which step, and with what change.
+"""Rollback policy after NaN or infinity: which step to restore, and how to change the noise.
 
-Both follow from where the numbers were found. Training goes back to where that window of steps began, with each further
-rollback one window more; from there on noise is of another seed, and so is the order of images. Checkpoints and
-interruptions decide none of it: it may be done again from any checkpoint up to that step, with the same bits.
+Both follow from the step of the bad number. Training returns to the start of that window of steps, with each further
+rollback one window earlier; from there noise and order of images have another seed. Checkpoints and interruptions
+decide nothing: a rollback can be repeated from any checkpoint up to its step, with the same bits.
 """
 
 import dataclasses
@@ -23,22 +23,22 @@ class Nonfinite:
     """A number that is not finite."""
 
     what: str
-    step: int  # of the update that would have applied it, the first being 1
+    step: int  # of the update that would have applied it, counted from 1
 
 
 def first_nonfinite(block: Mapping[str, np.ndarray], step: int, wgan: WganStep) -> Nonfinite | None:
-    """Find the first number of a block of steps, begun after `step`, that is not finite."""
+    """Find the first number in a block of steps, begun after `step`, that is not finite."""
     found = np.flatnonzero(block["finite"] < 1)
     if not found.size:
         return None
     index = int(found[0])
-    # Nothing that is not finite is ever applied: a variable that is has become so by itself, and is the cause.
+    # A bad value is never applied, so a variable that is not finite is itself the cause.
     broken = checkpoints.not_finite(wgan.state_arrays())
     return Nonfinite(broken[0] if broken else wgan.what(block["nonfinite"][index]), step + index + 1)
 
 
 def diverged(nonfinite: Nonfinite, config: TrainConfig) -> str:
-    """The message of a training that ends there."""
+    """Return the message of a training that ends there."""
     bound = ", or beyond the numbers of reproducibility exact," if config.reproducibility == "exact" else ""
     often = f", after {config.rollbacks} rollbacks" if config.rollbacks else ""
     return (
@@ -49,14 +49,14 @@ def diverged(nonfinite: Nonfinite, config: TrainConfig) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Rollback:
-    """A rollback that was decided on."""
+    """One rollback."""
 
-    step: int  # the last before the change; training goes back at least to there
-    nonfinite: int  # the step at which a number was not finite
+    step: int  # the last before the change; training returns at least there
+    nonfinite: int  # the step of the bad number
 
 
 class Rollbacks:
-    """The rollbacks of a training so far; part of its checkpoints once there is one."""
+    """The rollbacks of a training so far; in its checkpoints once there is one."""
 
     def __init__(self, config: TrainConfig) -> None:
         self._window = limits.window_steps(config)
@@ -66,21 +66,21 @@ class Rollbacks:
         return len(self._done)
 
     def in_force(self, step: int) -> int:
-        """Return the number of rollbacks that count for what follows a step."""
+        """Return the number of rollbacks before a step that affect it."""
         return sum(found.step <= step for found in self._done)
 
     def targets(self, step: int) -> range:
-        """The steps to which a number that is not finite after a step may lead back: the first if it comes at once."""
+        """Return the steps to which a bad number after a step may lead back: the first if it comes at once."""
         return range(max(0, step // self._window - len(self._done)) * self._window, step + 1, self._window)
 
     def add(self, step: int) -> Rollback:
-        """Decide on the next one, for a number that is not finite at a step (the first has number 1)."""
+        """Decide on the next rollback, for a bad number at a step (counted from 1)."""
         found = Rollback(self.targets(step - 1)[0], step)
         self._done.append(found)
         return found
 
     def notes(self, step: int) -> list[str]:
-        """A line for each rollback that changed what followed a step."""
+        """Return a line for each rollback that changed the steps after a step."""
         return [
             f"rolled back from step {found.nonfinite}, where a number was not finite: noise and image order differ "
             f"from step {step} on"
@@ -95,5 +95,5 @@ class Rollbacks:
         return {STATE: np.array([[found.step, found.nonfinite] for found in self._done], np.int64)}
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Go on from a checkpoint."""
+        """Resume from a checkpoint."""
         self._done = [Rollback(*pair) for pair in arrays[STATE].tolist()] if STATE in arrays else []

@@ -1,4 +1,4 @@
-"""The train stage: dataset, folder, newest checkpoint, then training from there."""
+"""The train stage: read the dataset, find the newest checkpoint, and train from there."""
 
 import contextlib
 import dataclasses
@@ -46,7 +46,7 @@ def run(config: TrainConfig) -> StageResult:
         warm_start.require_fitting(config, manifest)
     identity = {**deciding_settings(config), "dataset_digest": manifest.digest}
     if config.learning_rate_decay == "none" or config.minutes:
-        del identity["steps"]  # such a training may be lengthened, or finds them itself
+        del identity["steps"]  # a constant rate allows lengthening; a time budget finds the steps itself
     _claim(location, {**identity, "minutes": config.minutes} if config.minutes else identity, writes)
     with atomic_files.only_one(location.path) if writes else contextlib.nullcontext():
         found = checkpoints.newest(location)
@@ -66,7 +66,7 @@ def run(config: TrainConfig) -> StageResult:
         else:
             if writes:
                 location.require_writable()
-            # Imported here, so that a complete training needs no TensorFlow.
+            # here, so that a complete training needs no TensorFlow
             dataset_reader.fetch(config.dataset, manifest, "train", "validation")
             from components.train.loop import train
 
@@ -86,7 +86,7 @@ def run(config: TrainConfig) -> StageResult:
 
 
 def location_of(config: TrainConfig, dataset_digest: str) -> Location:
-    """Return the training's folder; a `{key}` in it follows from the digests of dataset and initial checkpoint."""
+    """Return the training's folder; a `{key}` in it is replaced, from the digests of dataset and initial checkpoint."""
     parts = cache_key.key_parts("train", config, dataset_digest=dataset_digest)
     return Location.of(cache_key.fill_key(config.checkpoints, parts))
 
@@ -111,7 +111,7 @@ def _choose_augmentation(config: TrainConfig, manifest: datasets.Manifest) -> Tr
 
 
 def _require_own(folder: Location, description: checkpoints.Description, identity: dict[str, Any]) -> None:
-    """Refuse a checkpoint that was copied from another training, or has another step than its name says."""
+    """Refuse a checkpoint of another training, or of another step than its name says."""
     found = {**description.settings, "dataset_digest": description.dataset_digest}
     if "steps" not in identity:
         found.pop("steps", None)
@@ -124,10 +124,10 @@ def _require_own(folder: Location, description: checkpoints.Description, identit
 
 
 def _claim(location: Location, identity: dict[str, Any], writes: bool) -> None:
-    """Make the folder this training's own, or refuse one that is another's."""
+    """Claim the folder for this training, or refuse another training's."""
     claim = location / _CLAIM
     found = atomic_files.read_json(claim, "training") if claim.fetch_file() else None
-    if found is not None or writes:  # else the chief may be making it right now
+    if found is not None or writes:  # otherwise the chief may be creating it now
         atomic_files.require_own_folder(location, "training", found, identity)
     if found is None and writes:
         atomic_files.write_json(claim.path, identity)

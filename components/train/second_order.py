@@ -15,7 +15,7 @@ from components.core.errors import ConfigError
 from components.core.networks import gan
 from components.train import losses
 
-# tf.nn.moments stops the gradient of the mean: right for first derivatives alone (tensorflow/python/ops/nn_impl.py).
+# tf.nn.moments stops the gradient of the mean, which only first derivatives allow (tensorflow/python/ops/nn_impl.py).
 _MOMENTS = "its variance has a wrong second derivative in TensorFlow"
 # ResizeBilinearGrad is registered as not differentiable (tensorflow/python/ops/image_grad.py).
 _RESIZE = "resizing has no second derivative in TensorFlow, and drops out of the penalty silently"

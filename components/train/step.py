@@ -25,7 +25,7 @@ from components.core.networks.normalization import recorded_statistics
 from components.train import augmentation, losses, second_order
 from components.train.config import TrainConfig
 
-# Purposes of noise, a part of its seed; with others old runs could not be repeated.
+# Purposes of noise, a part of its seed; others would change the results of old runs.
 _AUGMENTATION, _CRITIC_LATENTS, _GENERATOR_LATENTS, _INTERPOLATION = 0, 1, 2, 3
 _PURPOSES = 4
 
@@ -76,10 +76,10 @@ class WganStep:
         self._sharing = BatchPartition(config.batch_size, config.virtual_shards if exact else 0)
         self._sharing.require_replicas(strategy.num_replicas_in_sync)
         self._float = tf.as_dtype(keras.config.floatx())
-        # Replicas and virtual shards run side by side already.
+        # Replicas and virtual shards already run side by side.
         self._halved = _is_one_cpu(strategy) and not exact
         with strategy.scope():
-            # A virtual shard is normalized by itself, as its result may depend on no other.
+            # A virtual shard is normalized separately, because its result may depend on no other.
             self.generator = gan.build_generator(network, config.seed, synchronized=not exact, precision=precision)
             self.critic = gan.build_critic(network, config.seed, precision=precision)
             second_order.refuse_wrong_layers(self.critic)
@@ -92,12 +92,12 @@ class WganStep:
             )
             self._critic_adam = Adam(self._critic_variables, config.critic_learning_rate, *betas, name="critic_adam")
             self.step = tf.Variable(0, trainable=False, dtype=tf.int64)  # generator updates done
-            # Those in force, which change the seed of noise; the training keeps them, not this state.
+            # Rollbacks before this step, which change the seed of noise; kept by the training, not in this state.
             self.rollbacks = tf.Variable(0, trainable=False, dtype=tf.int64)
         self._of_critic = FiniteCheck([f"{CRITIC}/{variable.path}" for variable in self.critic.trainable_variables])
         self._of_generator = FiniteCheck(
             [f"{GENERATOR}/{variable.path}" for variable in self.generator.trainable_variables],
-            # The average decides no loss. It stays finite if it was, and the generator is.
+            # The average enters no loss. It stays finite if it was, and the generator is.
             {f"{AVERAGE}/{variable.path}": variable.value for variable in self.average.variables},
         )
         image, each = network.image, [None, config.critic_steps, config.batch_size]
@@ -243,7 +243,7 @@ class WganStep:
         return augmentation.augment(images, numbers) if self._config.augmentation == "geometric" else images
 
     def _score(self, images: tf.Tensor, labels: tf.Tensor | None) -> tf.Tensor:
-        """Return scores [n]; on one CPU of each half of the images apart, so that threads compute side by side."""
+        """Return scores [n]; on one CPU for each half of the images separately, so that threads run side by side."""
         count = images.shape[0]
         if not self._halved or count < 2:
             return self._score_at_once(images, labels)
@@ -284,7 +284,7 @@ class WganStep:
         """Draw noise for the global batch: a function of seed, purpose, step, inner step and rollbacks alone."""
         position = (self.step * self._config.critic_steps + inner) * _PURPOSES + purpose
         seed = tf.stack([seed_after(self._config.seed, self.rollbacks), position])
-        # Named, because by default each kind of device chooses its own algorithm.
+        # Named, because each kind of device has another default algorithm.
         return draw(shape, seed, dtype=self._float, alg="philox")
 
     def _update_average(self) -> None:
@@ -297,7 +297,7 @@ class WganStep:
             average.value.assign_sub((1.0 - decay) * (average.value - current.value))
 
     def state(self) -> dict[str, tf.Variable]:
-        """Return every variable that training needs to go on, by a name that does not depend on the strategy."""
+        """Return every variable that resuming needs, by a name that does not depend on the strategy."""
         named: dict[str, tf.Variable] = {"step": self.step}
         for prefix, model in zip(NETWORKS, (self.generator, self.critic, self.average), strict=True):
             named |= {f"{prefix}/{variable.path}": variable.value for variable in model.variables}

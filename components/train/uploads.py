@@ -1,7 +1,7 @@
-"""Upload of checkpoints to a bucket while training goes on.
+"""Upload of checkpoints to a bucket during training.
 
-A training whose folder is in a bucket writes to its mirror on this machine. One thread sends what is complete there:
-samples, then checkpoints with the logs up to their step. An outage delays sending and nothing else.
+A training whose folder is in a bucket writes to its local mirror. One thread uploads complete files: samples, then
+checkpoints with the logs up to their step. An outage only delays uploads.
 """
 
 import contextlib
@@ -20,14 +20,14 @@ from components.core.storage.location import Location
 log = logging.getLogger(__name__)
 
 SECONDS_BETWEEN_ATTEMPTS = 10.0
-_Kept = Callable[[list[int]], list[int]]  # of the steps of all checkpoints in the bucket, those that stay there
+_Kept = Callable[[list[int]], list[int]]  # from the steps of all checkpoints in the bucket, those to keep
 _SAMPLES = "samples"
 
 
 def fetch(location: Location, at_most: float = math.inf) -> None:
-    """Fetch the newest whole checkpoint up to a step from the bucket unless this machine has one as new.
+    """Fetch the newest whole checkpoint up to a step from the bucket, unless this machine has one as new.
 
-    If all in the bucket are damaged it raises, as training must not start from scratch unnoticed.
+    Raise if all in the bucket are damaged, because training must not start from scratch unnoticed.
     """
     if not location.in_bucket:
         return
@@ -47,9 +47,9 @@ def fetch(location: Location, at_most: float = math.inf) -> None:
 
 
 def send_all(location: Location, keep: int) -> None:
-    """Send everything that is not in the bucket yet, and keep so many of the newest checkpoints there; 0 keeps all.
+    """Upload everything that is not in the bucket yet, and keep so many of the newest checkpoints there; 0 keeps all.
 
-    It raises `Superseded` if another process committed another checkpoint of a step.
+    Raise `Superseded` if another process committed another checkpoint of a step.
     """
     uploads = Uploads(location)
     uploads.saved(max(checkpoints.steps(location), default=0), functools.partial(checkpoints.kept, count=keep))
@@ -57,15 +57,15 @@ def send_all(location: Location, keep: int) -> None:
 
 
 class Uploads:
-    """Sends the checkpoints of one training while it goes on, if its folder is in a bucket; None on other workers.
+    """Uploads the checkpoints of one training while it runs, if its folder is in a bucket; None on other workers.
 
-    One thread sends: that of `running`, and once it has ended the caller of `finish`.
+    One thread uploads: that of `running`, and after its end the caller of `finish`.
     """
 
     def __init__(self, location: Location | None) -> None:
         self._bucket = location if location is not None and location.in_bucket else None
-        self._saved: tuple[int, _Kept] | None = None  # the last, as it includes all before it
-        self._rollbacks: list[int] = []  # to which steps, until they are done in the bucket too
+        self._saved: tuple[int, _Kept] | None = None  # the last, which includes all before it
+        self._rollbacks: list[int] = []  # steps of rollbacks that the bucket has not seen yet
         self._sent: set[int] = set()
         self._sent_samples: set[str] = set()
         self._due, self._ending = threading.Event(), threading.Event()
@@ -74,27 +74,27 @@ class Uploads:
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
-        """Send within the block, and at its end wait until everything is sent; raises as `send_all`."""
+        """Upload within the block, and wait at its end until everything is uploaded; raises as `send_all`."""
         if self._bucket is not None:
             self._thread = threading.Thread(target=self._run, args=(self._bucket,), name="uploads", daemon=True)
             self._thread.start()
         try:
             yield
         except BaseException:
-            self._end()  # the next attempt sends the rest
+            self._end()  # the next attempt uploads the rest
             raise
         self.finish()
 
     def went_back(self, step: int) -> None:
-        """Note a rollback to a step: later checkpoints in the bucket are removed before more is sent."""
+        """Note a rollback to a step: later checkpoints in the bucket are removed before the next upload."""
         self._saved = None
         self._rollbacks.append(step)
         self._due.set()
 
     def saved(self, step: int, kept: _Kept) -> None:
-        """Note that the checkpoint of a step was written; `kept` chooses the steps that the bucket keeps.
+        """Note a new checkpoint of a step; `kept` chooses the steps that the bucket keeps.
 
-        It raises if another process committed another checkpoint of an earlier step.
+        Raise if another process committed another checkpoint of an earlier step.
         """
         if self._superseded:
             raise self._superseded
@@ -102,7 +102,7 @@ class Uploads:
         self._due.set()
 
     def finish(self) -> None:
-        """Wait until everything saved is sent; raises as `send_all`."""
+        """Wait until everything saved is uploaded; raises as `send_all`."""
         self._end()
         if self._thread is not None:
             self._thread.join()
@@ -125,7 +125,7 @@ class Uploads:
         self._due.set()
 
     def _run(self, location: Location) -> None:
-        """Send whenever there is something new, until that succeeds."""
+        """Upload whenever there is something new, until that succeeds."""
         failed_at = 0.0
         while self._due.wait() and not self._ending.is_set():
             self._due.clear()
@@ -156,7 +156,7 @@ class Uploads:
             self._send_checkpoints(location, *saved)
 
     def _go_back(self, location: Location, step: int) -> None:
-        """Remove the checkpoints of later steps: they, and samples, will be different."""
+        """Remove the checkpoints of later steps, which will be different."""
         for later in _steps_in_bucket(location):
             if later > step:
                 checkpoints.step_folder(location, later).remove()
@@ -164,7 +164,7 @@ class Uploads:
         self._sent_samples = set()
 
     def _send_checkpoints(self, location: Location, last: int, kept: _Kept) -> None:
-        """Send all checkpoints up to a step that are not in the bucket, and remove those that are not to be kept."""
+        """Upload all checkpoints up to a step that are not in the bucket, and remove superseded ones."""
         for step in checkpoints.steps(location):
             if step > last or step in self._sent:
                 continue
@@ -186,7 +186,7 @@ class Uploads:
     def _send_samples(self, location: Location) -> None:
         for path in sorted((location.path / _SAMPLES).glob("*.png")):
             if path.name not in self._sent_samples:
-                # The bucket's may be from before a rollback.
+                # the bucket's may be from before a rollback
                 buckets.put(f"{location}/{_SAMPLES}/{path.name}", path.read_bytes())
                 self._sent_samples.add(path.name)
 

@@ -1,4 +1,4 @@
-"""Warm start: the checkpoint of an earlier training with whose networks a new one begins."""
+"""Warm start: a new training begins with the networks of another training's checkpoint."""
 
 import dataclasses
 from typing import Any
@@ -12,7 +12,7 @@ from components.train.config import TrainConfig, label_count
 def digest(config: TrainConfig) -> str:
     """Return the digest of the initial checkpoint, from the settings or else from the checkpoint; empty without one.
 
-    With the digest in the settings, a training that has its own checkpoints goes on when the initial one is gone.
+    With the digest in the settings, a training with its own checkpoints resumes when the initial one is gone.
     """
     if config.initial_checkpoint_digest or not config.initial_checkpoint:
         return config.initial_checkpoint_digest
@@ -38,7 +38,7 @@ def _describe(config: TrainConfig, remedy: str = "") -> Description:
 
 
 def _differences(described: Description, config: TrainConfig, manifest: datasets.Manifest) -> list[str]:
-    # Imported here, so that other errors are reported without TensorFlow.
+    # here, so that other errors are reported without TensorFlow
     from components.core.networks.gan import NetworkConfig
     from components.train.step import network_of
 
@@ -51,6 +51,6 @@ def _differences(described: Description, config: TrainConfig, manifest: datasets
     of_classes = values.pop("classes")
     taken = ["class" if count else "none" for count in of_classes]
     values["conditioning"] = taken[0], taken[1]
-    if all(of_classes):  # networks without labels can go on with any classes
+    if all(of_classes):  # networks without labels can continue with any classes
         values["classes"] = described.classes, manifest.classes
     return [f"{name} is {old} there and {new} here" for name, (old, new) in values.items() if old != new]

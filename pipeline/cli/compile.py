@@ -1,4 +1,4 @@
-"""`wgan compile` and `wgan profiles`: a package for a cluster or for Vertex, and the hardware that it can be for."""
+"""`wgan compile` and `wgan profiles`: a package for a cluster or Vertex, and the available hardware profiles."""
 
 import logging
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ HELP = {
     "profiles": "print the hardware profiles as YAML",
 }
 _DEFAULT_PROFILE = "cpu"
-# Stands for a parameter that only a run gives, while the others are checked.
+# Replaces parameters that only a run gives, while the others are checked.
 _GIVEN_LATER = "given-later"
 
 
@@ -46,7 +46,7 @@ def main(verb: str, words: list[str]) -> int:
         )
     image_of = image_digests.read(parsed.images) if parsed.images else None
     defaults = _checked_defaults(profile, given)
-    # Importing kfp takes a second, which mistakes should not have to wait for.
+    # Importing kfp takes a second; mistakes are reported before.
     from pipeline.compile import compiled_package
 
     atomic_files.write_file(parsed.output, compiled_package(image_of, profile, defaults))
@@ -88,7 +88,7 @@ def _add_flags(parser: cli.Parser) -> None:
 
 
 def _parameters(words: list[str]) -> dict[str, str]:
-    """Return the text given for each parameter."""
+    """Return the given text of each parameter."""
     problems = [f"set must be NAME=VALUE, got {word!r}" for word in words if not word.partition("=")[1]]
     names = [word.partition("=")[0] for word in words]
     # kfp writes defaults into comments of the package.

@@ -1,4 +1,4 @@
-"""`wgan registry`: list the registry, say why a version was promoted and how to make it again, and look after it."""
+"""`wgan registry`: list the registry, explain and reproduce a version, and maintain it."""
 
 import argparse
 import contextlib
@@ -108,7 +108,7 @@ def _read_champion(location: str) -> Champion | None:
 
 @contextlib.contextmanager
 def _described(location: str, number: int) -> Iterator[tuple[Version, Lineage, Champion | None, Path]]:
-    """Give a version, its lineage, the champion, and the folder of its evaluation; name a value that is missing."""
+    """Yield a version, its lineage, the champion, and the folder of its evaluation; name a missing value."""
     champion = _read_champion(location)
     version = registry.read_version(location, number, champion)
     folder = registry.evaluation_folder(registry.version_folder(location, number))
@@ -162,7 +162,7 @@ def _row(location: str, number: int, champion: Champion | None) -> tuple[str, ..
 
 
 def _version_of(location: str, champion: Champion | None, checkpoint_digest: str) -> int:
-    """Return the version whose model comes from a checkpoint; 0 for none that is whole."""
+    """Return the version whose model comes from a checkpoint; 0 if there is no whole one."""
     for number in registry.versions(location, champion) if checkpoint_digest else []:
         with contextlib.suppress(DataError):
             if registry.read_version(location, number, None).model.checkpoint_digest == checkpoint_digest:

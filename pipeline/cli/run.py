@@ -1,4 +1,4 @@
-"""`wgan run` and `wgan plan`: their flags, which the package decides, and everything that is checked before a run."""
+"""`wgan run` and `wgan plan`: their flags, which follow from the package, and all checks before a run."""
 
 import argparse
 import logging
@@ -28,13 +28,13 @@ HELP = {
     "plan": "show which stages would run, why, and for how long",
 }
 _PROCESS, _DOCKER = "process", "docker"
-# As components/core/sources/sources.py calls it; to import that would make this command heavy.
+# The names in components/core/sources/sources.py, whose import would make this command slow.
 _FETCHED_BY_NAME = ("fashion-mnist",)
 
 
 def main(verb: str, words: list[str]) -> int:
-    """Run or plan the pipeline and return the exit code; raise `StageError` if it was not begun."""
-    # The package decides which flags there are, so --package is read first.
+    """Run or plan the pipeline and return the exit code; raise `StageError` if it did not begin."""
+    # The package decides the flags, so --package is read first.
     first = _parser(verb).parse_known_args(words)[0]
     if first.runner == _PROCESS:
         extras.require("local", verb)
@@ -53,7 +53,7 @@ def main(verb: str, words: list[str]) -> int:
     options = _docker_options(parsed.docker_options, problems)
     values = parameters.parse(found, given, problems)
     executor = Processes() if parsed.runner == _PROCESS else _containers(found, options, root.path, values, parsed.dev)
-    if verb == "plan":  # which leaves nothing at the root
+    if verb == "plan":  # a plan leaves nothing at the root
         with session.session(private("plans"), Docker().program) as opened:
             executor.begin(opened)
             tables.print_plan(plan.plan(found, values, root.own, executor))

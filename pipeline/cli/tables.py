@@ -68,7 +68,7 @@ def print_locations(progress: dict[Task, Progress], root: Location) -> None:
         print()
     width = max((len(label) for label in lines), default=0)
     for label, location in lines.items():
-        # Printed whole, never wrapped or colored: a path is there to be copied.
+        # Printed whole, never wrapped or colored, so that paths can be copied.
         print(f"{label:<{width}}  {_relative(location)}")
 
 

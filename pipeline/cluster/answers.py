@@ -1,7 +1,8 @@
-"""Turns refusals of Kubeflow, Kubernetes and Vertex AI, and failures on the way there, into one line with a remedy.
+"""Turn refusals of Kubeflow, Kubernetes and Vertex AI, and network failures, into one line with a remedy.
 
-Both speak the codes of google.rpc: Vertex by name, Kubeflow as an HTTP status. Kubeflow's JSON has a chain in `message`
-and its cause in `details`; uploads answer with other JSON, and what stands before a server with plain text or pages.
+Both use the codes of google.rpc: Vertex by name, Kubeflow as an HTTP status. Kubeflow's JSON has a chain of messages in
+`message` and the cause in `details`; uploads answer with other JSON, and proxies before a server with plain text or
+pages.
 """
 
 import contextlib
@@ -12,7 +13,7 @@ from typing import Any
 
 from components.core.errors import ConfigError, StageError, TransientError
 
-# The server that our requests were checked against.
+# The server version that our requests were checked against.
 KNOWN_SERVER = "2.16.1"
 _LONGEST = 300
 _SAYS_NOTHING = ("Internal Server Error", "Not Found", "")
@@ -26,7 +27,7 @@ _PASSING = (
     *("ABORTED", "CANCELLED", "DATA_LOSS", "DEADLINE_EXCEEDED", "INTERNAL", "RESOURCE_EXHAUSTED", "UNAVAILABLE"),
     "UNKNOWN",
 )
-# What the user can do.
+# Remedies for users.
 _OF_KUBEFLOW = {
     "NOT_FOUND": "check the id and --host",
     "PERMISSION_DENIED": "ask for permission in {namespace}, or give another --namespace",
@@ -41,7 +42,7 @@ _OF_VERTEX = {
     "UNAUTHENTICATED": _LOG_IN,
     "UNIMPLEMENTED": "this is not the address of Vertex AI: look at api_endpoint",
 }
-# Statuses of HTTP; another one of 500 or more is INTERNAL. Kubeflow uses 409 for conflicts that do not pass.
+# HTTP statuses; other ones from 500 on are INTERNAL. Kubeflow uses 409 for permanent conflicts.
 _CODES = {
     401: "UNAUTHENTICATED",
     403: "PERMISSION_DENIED",
@@ -56,9 +57,9 @@ _CODES = {
 
 @contextlib.contextmanager
 def of_kubeflow(doing: str, host: str, namespace: str = "") -> Iterator[None]:
-    """Raise one line for each error of a client of Kubeflow or Kubernetes: `cannot DOING: ...`.
+    """Turn each error of a client of Kubeflow or Kubernetes into one line: `cannot DOING: ...`.
 
-    It is a `TransientError` where the same may work later, else a `ConfigError`.
+    It is a `TransientError` if a retry may work, else a `ConfigError`.
     """
     try:
         yield
@@ -70,7 +71,7 @@ def of_kubeflow(doing: str, host: str, namespace: str = "") -> Iterator[None]:
 
 
 def explain_kubeflow(error: Exception, doing: str, host: str, namespace: str = "") -> StageError | None:
-    """Return the line for an error; None if it comes neither from a server nor from the way there."""
+    """Return the line for an error; None if it comes neither from a server nor from the network."""
     import urllib3
 
     status = getattr(error, "status", None)
@@ -93,9 +94,9 @@ def explain_kubeflow(error: Exception, doing: str, host: str, namespace: str = "
     answer = _as_json(error.body)
     code = _CODES.get(status, "INTERNAL" if status >= 500 else "INVALID_ARGUMENT")
     if code == "NOT_FOUND" and not answer.get("details"):
-        code = "UNIMPLEMENTED"  # A missing thing has a cause of its own; a missing route has none.
+        code = "UNIMPLEMENTED"  # a missing object has a cause; a missing route has none
     remedy = _OF_KUBEFLOW.get(code, "")
-    if status == 401 and answer.get("kind") == "Status":  # that is Kubernetes
+    if status == 401 and answer.get("kind") == "Status":  # Kubernetes
         remedy = "log in to {host} again"
     remedy = remedy.format(host=host, namespace=f"namespace {namespace}" if namespace else "the namespace")
     says = f"the server says: {what} ({status})" if what else f"the server answers {status}"
@@ -104,7 +105,7 @@ def explain_kubeflow(error: Exception, doing: str, host: str, namespace: str = "
 
 
 def _said(body: Any) -> str:
-    """Return the innermost cause that an answer gives, else all of it, as one line."""
+    """Return the innermost cause of an answer, else all of it, as one line."""
     answer = _as_json(body)
     if not answer:
         text = body.decode(errors="replace") if isinstance(body, bytes) else body or ""
@@ -125,7 +126,7 @@ def _as_json(body: Any) -> dict[str, Any]:
 
 
 def _one_line(text: str) -> str:
-    line = " ".join(text.split())  # without the no-break spaces of proto's decoder, too
+    line = " ".join(text.split())  # also without the no-break spaces of proto's decoder
     return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 3]}..."
 
 
@@ -150,7 +151,7 @@ def _unreached(error: Exception, doing: str, host: str) -> StageError:
 
 @contextlib.contextmanager
 def of_vertex(doing: str, perhaps_done: str = "") -> Iterator[None]:
-    """Do the same for errors of Google's libraries; `perhaps_done` is where to look if there was no answer."""
+    """Do the same for errors of Google's libraries; `perhaps_done` names where to look if there was no answer."""
     from google.api_core.exceptions import GoogleAPIError
     from google.auth.exceptions import GoogleAuthError
 

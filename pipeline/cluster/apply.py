@@ -1,9 +1,9 @@
-"""Make a server's schedules those of a file, for every backend.
+"""Make a server's schedules those of a file, for every backend. It may be stopped at any request.
 
-It may be stopped at any request. No two schedules of one name ever start runs, no active run is ended, and applying
-again goes on from there. So a replacement is made paused, after the old schedule was paused, and only then starts runs:
-it is younger than every run of the old one, and nothing is started twice for one time. The old schedule is deleted
-last, once none of its runs is active; until then it stays, paused.
+No two schedules of one name ever start runs, no active run is ended, and applying again continues. So a replacement is
+created paused, after the old schedule was paused, and only then starts runs: it is younger than every run of the old
+one, and nothing is started twice for one time. The old schedule is deleted last, when none of its runs is active; until
+then it stays paused.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ class Change:
     """Change to the schedules of one name."""
 
     name: str
-    action: str  # one of the words above; DELETE where the file has no such schedule
+    action: str  # one of the words above; DELETE if the file has no such schedule
     wanted: Schedule | None = None  # of the file
     kept: LiveSchedule | None = None  # of the server, unchanged
     superseded: tuple[LiveSchedule, ...] = ()  # others of that name on the server, to be deleted
@@ -70,7 +70,7 @@ def apply(server: Schedules, wanted: Sequence[Schedule], prune: bool, show: Call
 
 
 def _carry_out(server: Schedules, change: Change, show: Callable[[str], None]) -> None:
-    """Pause what is to go, and make what is wanted exist, enabled or paused."""
+    """Pause superseded schedules, and make the wanted one exist, enabled or paused."""
     paused = [each for each in change.superseded if each.enabled]
     for each in paused:
         server.pause(each.schedule_id)
@@ -82,7 +82,7 @@ def _carry_out(server: Schedules, change: Change, show: Callable[[str], None]) -
         try:
             schedule_id, enabled = server.create(change.wanted), False
         except StageError:
-            # Nothing has taken over: the old schedule goes on.
+            # Nothing has replaced it: the old schedule continues.
             with contextlib.suppress(StageError):
                 for each in paused[:1]:
                     server.resume(each.schedule_id)
@@ -97,7 +97,7 @@ def _carry_out(server: Schedules, change: Change, show: Callable[[str], None]) -
 
 
 def _removed(server: Schedules, live: LiveSchedule, show: Callable[[str], None]) -> bool:
-    """Delete a schedule that is paused and has no active run; return whether it is gone."""
+    """Delete a paused schedule without active runs; return whether it is gone."""
     if live.enabled:
         show(f"{live.name}: {live.schedule_id} stays: it was resumed meanwhile")
     elif live.active_runs:

@@ -1,4 +1,4 @@
-"""Runs and schedules as Kubeflow and Vertex AI have them, and what each backend must offer.
+"""Runs and schedules as Kubeflow and Vertex AI have them, and the interface of a backend.
 
 A backend is a folder beside this file, named in `backends.py`.
 """
@@ -33,13 +33,13 @@ class RunStatus:
     """State of a run; times in UTC."""
 
     run_id: str
-    name: str  # what people call it; not unique
+    name: str  # display name; not unique
     state: str
     link: str = ""  # the run's page
     created: datetime.datetime | None = None
     finished: datetime.datetime | None = None
-    message: str = ""  # why it failed, if the backend says so
-    stages: tuple[StageStatus, ...] = ()  # those that the backend knows by now
+    message: str = ""  # why it failed, if the backend reports it
+    stages: tuple[StageStatus, ...] = ()  # known to the backend so far
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -47,16 +47,16 @@ class Schedule:
     """One checked schedule of a user's file."""
 
     name: str  # unique among the schedules of its target
-    cron: str  # as `cron.parse` returns it
+    cron: str  # in the form of `cron.parse`
     time_zone: str  # of the cron, by its IANA name
     target: str  # `kfp` or `vertex`
-    submission: Submission  # the run that it starts each time
+    submission: Submission  # the run to start each time
     enabled: bool = True
-    concurrency: int = 1  # how many of its runs may be active at once
+    concurrency: int = 1  # most active runs at once
     catch_up: bool = False  # whether it makes up for missed runs
 
     def content(self) -> dict[str, Any]:
-        """Return all that a backend is sent, except whether the schedule is enabled, as JSON."""
+        """Return everything sent to a backend, except whether the schedule is enabled, as JSON."""
         submission = self.submission
         return {
             "cron": self.cron,
@@ -77,14 +77,14 @@ class Schedule:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LiveSchedule:
-    """A schedule as the backend has it."""
+    """A schedule of the backend."""
 
     schedule_id: str
     name: str  # not unique: a backend may hold several of one name
     enabled: bool
-    digest: str  # `Schedule.digest` of what it was made from; empty if what it starts is gone
+    digest: str  # `Schedule.digest` of its origin; empty if the pipeline that it starts is gone
     cron: str = ""  # with its time zone
-    next_run: datetime.datetime | None = None  # in UTC, where the backend says
+    next_run: datetime.datetime | None = None  # in UTC, if the backend reports it
     active_runs: tuple[str, ...] = ()  # ids of its runs that have not ended
 
 
@@ -101,13 +101,13 @@ class Runs(Protocol):
         """Return the newest runs, newest first, without their stages."""
 
     def logs(self, run_id: str, stage: str, follow: bool = False) -> Iterator[str]:
-        """Yield the lines that a stage has logged; with `follow`, until the stage ends."""
+        """Yield the log lines of a stage; with `follow`, until the stage ends."""
 
     def cancel(self, run_id: str) -> None:
-        """End a run, which has not ended."""
+        """End an active run."""
 
     def retry(self, run_id: str) -> RunStatus:
-        """Start a failed or canceled run again, from what failed; the run may have a new id."""
+        """Restart a failed or canceled run from the failure; the run may have a new id."""
 
     def flags(self, verb: str) -> tuple[str, ...]:
         """Return the words that `wgan VERB RUN_ID` needs for a run of this backend."""

@@ -15,14 +15,14 @@ from pipeline.profiles.profiles import KFP, VERTEX
 
 
 class Backend(NamedTuple):
-    """A backend: what its folder offers, and how it differs."""
+    """A backend: the classes of its folder, and its differences."""
 
     title: str  # of its flags in the help
-    flags: dict[str, tuple[str, str]]  # that say where it is and whom we are there: by name, metavar and help
-    from_flags: Callable[[argparse.Namespace], Any]  # the connection that they name; sends nothing
+    flags: dict[str, tuple[str, str]]  # for address and credentials: by name, metavar and help
+    from_flags: Callable[[argparse.Namespace], Any]  # makes the connection from flags; sends nothing
     runs: Callable[[Any], Runs]  # of a connection
     schedules: Callable[[Any], Schedules]
-    needs_pipeline_root: bool = False  # has no folder of its own for metrics and reports
+    needs_pipeline_root: bool = False  # has no default folder for metrics and reports
     has_one_clock: bool = False  # reads every cron in one time zone
 
 

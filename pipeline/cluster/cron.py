@@ -1,9 +1,9 @@
 """Cron in five fields, as people write it, and as Kubeflow and Vertex read it.
 
 Programs that read cron do not agree. Kubeflow's controller (robfig/cron 1) puts seconds first, has no 7 for Sunday, and
-takes five fields for something else; where day of month and day of week are both given, it matters to some whether
-either begins with a star. So what programs read differently is refused here, croniter reads the rest to the numbers
-that it means, and each target gets it in a form that can mean one thing only.
+reads five fields differently; where day of month and day of week are both given, some programs care whether either
+begins with a star. So ambiguous expressions are refused here, croniter reads the rest as numbers, and each target gets
+an unambiguous form.
 """
 
 import calendar
@@ -22,8 +22,8 @@ _PART = rf"({_VALUE}|(\*|{_VALUE}-{_VALUE})(/[0-9]{{1,2}})?)"
 def parse(text: str) -> str:
     """Return the five fields in a form that every program reads alike.
 
-    Raise a `ValueError`, which continues a sentence that begins with "cron", for what is no cron, is read differently
-    by programs, or never comes true.
+    Raise a `ValueError`, which continues a sentence that begins with "cron", for an expression that is invalid,
+    ambiguous, or never true.
     """
     words = text.split()
     if len(words) != len(_FIELDS):
@@ -39,21 +39,21 @@ def parse(text: str) -> str:
                 f"{shown(text)}: to some programs a day must then be in both, to others in either; write a list"
             )
         if not days or not weekdays:
-            days = weekdays = []  # A day in either counts, and all are.
+            days = weekdays = []  # a day in either field counts, and all are in
     if days and not weekdays and days[0] > max(calendar.monthrange(2024, month)[1] for month in months or [1]):
         raise ValueError(f"must be a day that there is, got {shown(text)}: no month that it names is that long")
     return " ".join(map(_written, (minutes, hours, days, months, weekdays)))
 
 
 def _numbers(field: int, word: str) -> list[int]:
-    """The numbers that a field means, sorted; none at all for every one that there is."""
-    from croniter import croniter  # The wheel without extras has none.
+    """Return the numbers of a field, sorted; none for a star."""
+    from croniter import croniter  # the wheel without extras lacks it
 
     low, names, most = word.lower(), croniter.ALPHACONV[field], croniter.LEN_MEANS_ALL[field]
     with contextlib.suppress(ValueError):
         if (
             re.fullmatch(f"{_PART}(,{_PART})*", low)
-            # To croniter the range 3-3 is a star, and one that ends before it begins goes on past the last number.
+            # croniter reads the range 3-3 as a star, and wraps one that ends before it begins.
             and all(int(names.get(a, a)) < int(names.get(b, b)) for a, b in re.findall(r"(\w+)-(\w+)", low))
             and all(int(step) <= most for step in re.findall(r"/(\d+)", low))
         ):
@@ -66,7 +66,7 @@ def _numbers(field: int, word: str) -> list[int]:
 
 
 def _written(numbers: list[int]) -> str:
-    """Numbers as one field, short: a star, a range with a step, or a list of numbers and ranges."""
+    """Return numbers as one short field: a star, a range with a step, or a list of numbers and ranges."""
     if not numbers:
         return "*"
     steps = {later - sooner for sooner, later in itertools.pairwise(numbers)}

@@ -30,13 +30,13 @@ HELP = {
 _RUN_ID = "the run: its id, as much of it as is unique among the newest runs, or its link"
 _SHOWN_RUNS = 20
 _SEARCHED_RUNS = 200
-# Servers store names of 128 letters at most; longer ones end in errors that do not say so.
+# Servers store names of at most 128 letters; longer ones end in obscure errors.
 _LONGEST_NAME = 128
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def main(verb: str, words: list[str]) -> int:
-    """Do what the verb, a key of `HELP`, says with the words after it, and return the exit code."""
+    """Run the verb, a key of `HELP`, with the words after it, and return the exit code."""
     if verb == "submit":
         return _submit(words)
     parser = _parser(verb)
@@ -72,7 +72,7 @@ def main(verb: str, words: list[str]) -> int:
         log.info("run %s is being canceled", run_id)
         return errors.OK
     if verb == "retry":
-        # Kubeflow goes on with the same run; Vertex begins another.
+        # Kubeflow continues the same run; Vertex begins another.
         run_id = server.retry(run_id).run_id
         log.info("run %s continues from its failed stages", run_id)
     if parsed.wait:
@@ -99,7 +99,7 @@ def _add_waiting(parser: argparse.ArgumentParser) -> None:
 
 
 def _submit(words: list[str]) -> int:
-    # The package decides which flags there are, so it is read first.
+    # The package decides the flags, so it is read first.
     first = cli.Parser(allow_abbrev=False, add_help=False)
     first.add_argument(
         "--package", type=Path, default=Path("pipeline.yaml"), help="compiled package (default: pipeline.yaml)"
@@ -145,7 +145,7 @@ def _add_submit_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _checked(parsed: argparse.Namespace, package: ClusterPackage, problems: list[str]) -> tuple[Submission, Runs]:
-    """Return what to send, and where to."""
+    """Return what to send, and the server."""
     given = parameters.given_in(parsed)
     if parsed.root is not None:
         given["root"] = parsed.root
@@ -162,7 +162,7 @@ def _checked(parsed: argparse.Namespace, package: ClusterPackage, problems: list
         server = backends.runs(package.origin.target, parsed)
     except ConfigError as error:
         problems += error.problems
-    values = parameters.parse(package.found, given, problems)  # which raises the problems found so far, too
+    values = parameters.parse(package.found, given, problems)  # it raises the problems found so far, too
     wanted = Submission(
         package=package,
         parameters={name: value for name, value in values.items() if name in given},
@@ -175,7 +175,7 @@ def _checked(parsed: argparse.Namespace, package: ClusterPackage, problems: list
 
 
 def _found(server: Runs, text: str) -> str:
-    """Return the id of the run that a word on the command line means: an id, the start of one, or a link."""
+    """Return the id of the run for a word on the command line: an id, the start of one, or a link."""
     words = text.split("?")[0].rstrip("/").rpartition("/")[2]
     if _UUID.fullmatch(words):
         return words
@@ -210,7 +210,7 @@ def _wait(server: Runs, run_id: str, timeout: float | None, as_json: bool) -> in
 
 
 def _command(server: Runs, verb: str, *words: str) -> str:
-    """Return the command that does something more with a run."""
+    """Return a further command for a run."""
     return " ".join(["wgan", verb, *words, *server.flags(verb)])
 
 
@@ -230,7 +230,7 @@ def _logs(server: Runs, run_id: str, stage: str | None, follow: bool) -> int:
                 print(f"{each.name}: {line}")
             shown = True
         except ConfigError as error:
-            # Without a way to Kubernetes every stage has the same problem.
+            # Without access to Kubernetes every stage has the same problem.
             missing += [problem for problem in error.problems if problem not in missing]
     if not shown:
         raise ConfigError(*(missing or [f"run {run_id} has no logs: none of its stages has begun"]))

@@ -1,4 +1,4 @@
-"""`wgan schedule`: brings the schedules of a file to Kubeflow and to Vertex, lists, pauses and resumes them."""
+"""`wgan schedule`: applies the schedules of a file to Kubeflow and Vertex; lists, pauses and resumes them."""
 
 import argparse
 import logging
@@ -86,16 +86,16 @@ def _parser(verb: str) -> cli.Parser:
 
 
 def _wanted(parsed: argparse.Namespace) -> list[Schedule] | None:
-    """Return the file's schedules; None if there is no file, none was named, and the verb works without."""
+    """Return the file's schedules; None if no file was named, the default is missing, and the verb works without."""
     if parsed.file is None and parsed.action not in (_DIFF, _APPLY) and not _DEFAULT_FILE.exists():
         return None
-    from pipeline.cluster import schedule_file  # which needs pydantic
+    from pipeline.cluster import schedule_file  # it needs pydantic
 
     return schedule_file.read(parsed.file or _DEFAULT_FILE)
 
 
 def _targets(parsed: argparse.Namespace, wanted: list[Schedule] | None) -> list[str]:
-    """Return the targets that are meant, in the file's order."""
+    """Return the requested targets, in the file's order."""
     if parsed.target:
         return [parsed.target]
     of_name = [each.target for each in wanted or () if each.name == getattr(parsed, "name", None)]
@@ -171,7 +171,7 @@ def _state(schedule: Schedule | LiveSchedule) -> str:
 
 
 def _of_name(servers: list[_Server], name: str) -> tuple[_Server, list[LiveSchedule], Schedule | None]:
-    """Return where the schedules of a name are, what they are, and what the file wants."""
+    """Return the server with the schedules of a name, these, and the one of the file."""
     known: set[str] = set()
     for server in servers:
         live = server.schedules.live()

@@ -25,9 +25,9 @@ from pipeline.profiles.validation import Settings, Text, matching, one_line
 from pipeline.profiles.yaml_files import shown
 
 _UTC = "UTC"
-_MOST_RUNS = 10  # that Kubeflow takes
-_LONGEST_EXPERIMENT = 128  # that Kubeflow keeps
-# What IANA has for UTC: the same at all times.
+_MOST_RUNS = 10  # Kubeflow's limit
+_LONGEST_EXPERIMENT = 128  # Kubeflow's limit
+# IANA's names of UTC.
 _NAMES_OF_UTC = {
     region + name
     for region in ("", "Etc/")
@@ -78,7 +78,7 @@ class FileSettings(Settings):
 
 
 def read(path: Path) -> list[Schedule]:
-    """Read a file of schedules and its packages; raise all mistakes in the file, or else all that the packages show."""
+    """Read a file of schedules and its packages; raise all mistakes of the file, or else all that the packages show."""
     try:
         text = yaml_files.read_bytes(path)
     except OSError as error:

@@ -1,7 +1,7 @@
 """Submission to a cluster: a package, the run's parameters, its name and experiment.
 
-A server is never sent what it would choke on: Kubeflow 2.16 and 2.17 never answer an upload that is not YAML, and
-accept packages whose runs then fail.
+Packages are checked first: Kubeflow 2.16 and 2.17 never answer an upload that is not YAML, and accept packages whose
+runs then fail.
 """
 
 import dataclasses
@@ -21,7 +21,7 @@ from pipeline.profiles import yaml_files
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ClusterPackage:
-    """A compiled package as it is sent."""
+    """A compiled package to send."""
 
     path: Path
     text: bytes  # the YAML, one document or two
@@ -30,7 +30,7 @@ class ClusterPackage:
 
     @property
     def version(self) -> str:
-        """Name of this very content: the same package is uploaded once."""
+        """Name of this very content, so that the same package is uploaded once."""
         return f"{VERSION}-{hashlib.sha256(self.text).hexdigest()[:12]}"
 
 
@@ -39,15 +39,15 @@ class Submission:
     """A run to start."""
 
     package: ClusterPackage
-    parameters: dict[str, Any]  # typed and checked; those left out have the package's defaults
+    parameters: dict[str, Any]  # typed and checked; omitted ones have the package's defaults
     experiment: str
     run_name: str  # display name of the run
-    pipeline_root: str = ""  # where the target keeps metrics and reports of stages; empty for its default
-    service_account: str = ""  # whom the run is started as; empty for that of the package
+    pipeline_root: str = ""  # the target's folder for metrics and reports of stages; empty for its default
+    service_account: str = ""  # account of the run; empty for the package's
 
 
 def root_problems(root: str) -> list[str]:
-    """Return what is wrong with `root` where stages run on other machines than this."""
+    """Return what is wrong with `root` if stages run on other machines."""
     if root.startswith("/"):
         return []
     folder = ", or a folder that every stage sees by an absolute path, such as /data/runs on a volume"
@@ -55,7 +55,7 @@ def root_problems(root: str) -> list[str]:
 
 
 def bucket_problems(name: str, uri: str, otherwise: str = "") -> list[str]:
-    """Return what is wrong with a setting that names a location in a bucket, or else what `otherwise` says."""
+    """Return what is wrong with a setting that names a location in a bucket, or else the result of `otherwise`."""
     if not buckets.is_uri(uri):
         return [f"{name} must be in a bucket, gs://BUCKET/FOLDER{otherwise}, got {uri!r}"]
     try:
@@ -66,7 +66,7 @@ def bucket_problems(name: str, uri: str, otherwise: str = "") -> list[str]:
 
 
 def read_package(path: Path, target: str = "") -> ClusterPackage:
-    """Read a package, for that target or for its own, and refuse what would not run there by a `ConfigError`."""
+    """Read a package, for the given target or its own, and refuse by a `ConfigError` what would not run there."""
     try:
         text = yaml_files.read_bytes(path)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Waiting for the end of a run: a line for each stage whose state changes, and an exit code for how it ended."""
+"""Wait for the end of a run: print a line for each stage whose state changes, and return how it ended."""
 
 import datetime
 import logging
@@ -22,7 +22,7 @@ EXIT_CODES_HELP = (
     "With --wait the exit code is 0 if the run succeeded, 1 if it failed, 3 if it was canceled and 4 if --timeout "
     "passed before its end."
 )
-# How often a server is asked, how long may pass without a line, and how long a server may be away.
+# Seconds between requests, without a line, and without an answer.
 POLL_SECONDS = 5.0
 HEARTBEAT_SECONDS = 60.0
 PATIENCE_SECONDS = 600.0
@@ -68,7 +68,7 @@ def wait(server: Runs, run_id: str, timeout: float | None) -> RunStatus | None:
 
 
 def duration(started: datetime.datetime | None, finished: datetime.datetime | None) -> str:
-    """Return how long something took, or has taken up to now, as text; empty if it has not begun."""
+    """Return how long something took, or has taken so far, as text; empty if it has not begun."""
     if started is None:
         return ""
     end = finished or datetime.datetime.now(datetime.UTC)

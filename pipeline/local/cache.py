@@ -1,7 +1,7 @@
-"""The outputs of stages, kept under the stages' own keys: a stage that has nothing to make is not started.
+"""The outputs of stages, kept under the stages' own keys, so that unchanged stages are not started.
 
 `cache/STAGE/KEY/outputs.json` under the root is one result. The parts of the key are kept beside the outputs, so that
-`wgan plan` can say which of them changed.
+`wgan plan` can name the changed ones.
 """
 
 import dataclasses
@@ -21,7 +21,7 @@ _MADE_LATER = "made-later"
 
 
 def key_parts(task: Task, inputs: dict[str, Any], code: Callable[[Task], str]) -> dict[str, Any] | None:
-    """Return what decides the result of a task, as its stage says; None if no result of it is kept.
+    """Return the parts of a task's key from its stage; None if its results are never kept.
 
     `code` gives the digest of the stage's code where it runs. An input that is `Unknown` stays unknown in the parts.
     """
@@ -37,8 +37,8 @@ class CacheResult:
     """Answer of the cache about a task."""
 
     outputs: dict[str, Any] | None  # if it need not run
-    # Why it must run; empty if that depends on inputs that are not known yet. If it need not run, which libraries or
-    # which image are not those that it ran with.
+    # Why it must run; empty if that depends on inputs that are not known yet. If it need not run, the libraries or
+    # image that changed since.
     reason: str
 
 
@@ -52,7 +52,7 @@ class Kept(Manifest):
 
     run: int  # the number of the run that kept it
     parts: dict[str, Any]  # of its key
-    maker: dict[str, str]  # the libraries or the image that it was made with: for people, and decides nothing
+    maker: dict[str, str]  # the libraries or the image that made it: informative only
     outputs: dict[str, Any]
     uris: list[str]  # locations of its artifacts, without which the result is useless
 
@@ -66,10 +66,9 @@ class Cache:
     def look_up(
         self, task: str, parts: dict[str, Any], maker: dict[str, str], unknown: Collection[str] = ()
     ) -> CacheResult:
-        """Find the cached result of a task, if all artifacts that it names are still there.
+        """Find the cached result of a task, if all its artifacts still exist.
 
-        `maker` names the libraries or the image that it would be made with, `unknown` the inputs in `parts` that are
-        not known yet.
+        `maker` names the libraries or the image of a new run, `unknown` the inputs in `parts` that are not known yet.
         """
         if unknown:
             fits = any(not _differences(each.parts, parts, unknown) for each in self._all(task))
@@ -110,7 +109,7 @@ class Cache:
     def _read(folder: Path) -> Kept | None:
         try:
             return Kept.read(folder)
-        except (DataError, OSError):  # which only means running the stage again
+        except (DataError, OSError):  # the stage just runs again
             return None
 
 

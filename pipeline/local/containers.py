@@ -1,8 +1,8 @@
-"""Stages in containers of this machine's Docker engine: hardened, listened to, and ended with everything they started.
+"""Stages in containers of this machine's Docker engine: hardened, logged, and ended with all their processes.
 
-A container is made, started, listened to, waited for, and only then removed, in that order and by one command each:
-its exit status can be asked for until we remove it, however soon it ended. (What removes itself may be gone before
-anyone has asked, and passes for a success: kubeflow/pipelines issue 13332.)
+A container is created, started, followed, waited for, and only then removed, by one command each. So its exit status is
+available until we remove it, however soon it ended. (A container that removes itself may be gone before, and passes for
+a success: kubeflow/pipelines issue 13332.)
 """
 
 import contextlib
@@ -32,7 +32,7 @@ from pipeline.package.reader import Package, Task
 
 log = logging.getLogger(__name__)
 
-# Where images keep our code, as docker/Dockerfile says.
+# The folder of our code in images, as in docker/Dockerfile.
 _CODE = "/app/components"
 _ROOT_LABEL, _RUN_LABEL = "wgan-gp-pipeline.root", "wgan-gp-pipeline.run"
 _LAST_WORD_SECONDS = 10.0
@@ -40,7 +40,7 @@ _LAST_WORD_SECONDS = 10.0
 
 @dataclasses.dataclass(frozen=True)
 class Mount:
-    """A folder or file of this machine, and where a container sees it."""
+    """A folder or file of this machine, and its path in a container."""
 
     source: str
     target: str
@@ -55,10 +55,10 @@ class Containers:
     def __init__(
         self,
         docker: Docker,
-        found: Mapping[str, Image],  # by the reference that the package names
+        found: Mapping[str, Image],  # by the package's reference
         options: Sequence[str],  # more words for `docker create`
         root: Path,  # keeps everything made; containers see it at the same path, and write there
-        read: list[Mount],  # files and folders of this machine that the pipeline's parameters name
+        read: list[Mount],  # local files and folders that the pipeline's parameters name
         dev: bool = False,  # whether this working tree's code replaces the image's
     ) -> None:
         self._docker, self._images, self._options = docker, found, options
@@ -91,7 +91,7 @@ class Containers:
         return image.code.get(task.stage, image.id)
 
     def maker(self, task: Task) -> dict[str, str]:
-        """Return the image that a task runs in, which is shown beside a cached result."""
+        """Return the image that a task runs in, to show beside a cached result."""
         return {"image": self.image(task)}
 
     def run(self, call: Call) -> int:
@@ -140,7 +140,7 @@ class Containers:
                 try:
                     self._docker.ask("kill", "--signal", str(int(signum)), container, seconds=_LAST_WORD_SECONDS)
                 except StageError as error:
-                    # One that has just ended cannot be signaled; an engine that hangs must not hold us for ever.
+                    # A container that has just ended cannot be signaled; an engine that hangs must not block us.
                     if signum == signal.SIGKILL and "not running" not in str(error):
                         log.error("container %s may still run: %s", container[:12], error)
                         for listener in listeners:
@@ -160,29 +160,28 @@ class Containers:
         # An init process, which forwards signals from the first moment and reaps orphans.
         words += ["--init"]
         words += ["--read-only", "--tmpfs", "/tmp", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"]  # noqa: S108
-        # Relative paths mean the same inside; images never take modules from the working folder.
+        # Relative paths mean the same inside; images never import from the working folder.
         words += ["--user", f"{os.getuid()}:{os.getgid()}", "--workdir", str(Path.cwd())]
-        if not has_network(self._options):  # Docker takes several networks for more than one
+        if not has_network(self._options):  # Docker accepts several networks only if they are named
             words += ["--network", "none"]
         for mount in self._mounts():
             words += ["--mount", mount_words(mount)]
         for variable, value in {**self._variables(), "WGAN_IMAGE": image.name}.items():
             words += ["--env", f"{variable}={value}"]
-        # What follows the options is ours to decide: how it is found again, and that it stays until it was asked how
-        # it ended.
+        # The rest is ours to decide: labels to find it again, and no removal before its exit status is read.
         words += [*self._options, "--name", name, "--rm=false", "--entrypoint", call.words[0]]
         return [*words, image.id, *call.words[1:]]
 
     def _variables(self) -> dict[str, str]:
         folder = self.session.folder
         umask = 0o777 & ~folder.stat().st_mode  # containers have their own
-        # Another user may not write to the folder; /tmp is in memory.
+        # Another user may not be able to write to the folder; /tmp is in memory.
         other_user = _names(self._options, "--user", "-u")
         return {cli.UMASK: f"{umask:03o}", **({} if other_user else {"TMPDIR": str(folder)})}
 
     def _mounts(self) -> list[Mount]:
         found = {mount.target: mount for mount in self._read}
-        # A plan has no root yet, and its outputs in the session's folder.
+        # A plan has no root yet, and its outputs are in the session's folder.
         for location in (self._root, self.session.folder):
             if location.exists() and not (location != self._root and location.is_relative_to(self._root)):
                 found[str(location)] = Mount(str(location), str(location), writable=True)
@@ -201,7 +200,7 @@ def _names(options: Sequence[str], *flags: str) -> bool:
 
 
 def where_it_is(location: str) -> Mount:
-    """Show a folder or file of this machine read-only by the same name: a container has none of the links to it."""
+    """Mount a local folder or file read-only at the same path: a container has none of the links to it."""
     return Mount(os.path.realpath(location), os.path.abspath(location))  # noqa: PTH100 (resolve() would follow links)
 
 
@@ -214,7 +213,7 @@ def _copy_log(listening: "subprocess.Popen[bytes]", file: IO[bytes], prefix: str
 
 
 def mount_words(mount: Mount) -> str:
-    """Return a mount as `docker create --mount` reads it: fields of CSV, as a path may hold commas and quotes."""
+    """Return a mount for `docker create --mount`: fields of CSV, because a path may hold commas and quotes."""
     line = io.StringIO()
     fields = ["type=bind", f"source={mount.source}", f"target={mount.target}"]
     csv.writer(line, lineterminator="").writerow(fields if mount.writable else [*fields, "readonly"])
@@ -222,10 +221,10 @@ def mount_words(mount: Mount) -> str:
 
 
 def prepare(package: Package, options: Sequence[str], root: Path, read: list[Mount], dev: bool) -> Containers:
-    """Make sure, before anything runs, that there is an engine with every image of a package.
+    """Require, before anything runs, an engine with every image of a package.
 
-    A missing image is pulled if it is named by digest, never by tag: a name without a registry is anybody's to take.
-    Raises one `ConfigError` with every image that is missing, of another platform or version, or named by a moving tag.
+    A missing image is pulled if it is named by digest, never by tag: anybody may own a name without a registry. Raise
+    one `ConfigError` with every image that is missing, of another platform or version, or named by a moving tag.
     """
     docker = Docker()
     platform = docker.platform()
@@ -250,7 +249,7 @@ def _image(docker: Docker, reference: str) -> Image | None:
     found = docker.image(reference)
     if found is None and is_digest(reference):
         log.info("pulling %s", reference)
-        # Shown as it runs: it may take minutes.
+        # shown while it runs, which may take minutes
         with contextlib.suppress(OSError):
             subprocess.run([docker.program, "pull", reference], stdout=2, check=False)
         found = docker.image(reference)

@@ -1,7 +1,7 @@
-"""Docker's own command line, asked with time limits; its complaints as one line with the remedy.
+"""Docker's command line with time limits; its errors as one line with a remedy.
 
-The command line, not a library, because it knows what the user has set up: contexts, DOCKER_HOST, credentials of
-registries. The variable DOCKER names another one.
+The command line, not a library, because it knows the user's setup: contexts, DOCKER_HOST, credentials of registries.
+The variable DOCKER names another program.
 """
 
 import dataclasses
@@ -51,10 +51,10 @@ class Image:
     """Description of an image by the engine that has it."""
 
     reference: str  # as requested
-    digest: str  # of the registry's manifest where it came from one, else the engine's own
-    id: str  # by which the engine runs it, even if its names move meanwhile
+    digest: str  # of the registry's manifest, else the engine's own
+    id: str  # stays valid when names move
     platform: str  # such as linux/amd64
-    version: str  # its label org.opencontainers.image.version; empty if it has none
+    version: str  # its label org.opencontainers.image.version; empty without one
     code: Mapping[str, str] = dataclasses.field(default_factory=dict)  # digests of the stages' code, by stage
 
     @property
@@ -104,11 +104,11 @@ class Docker:
         return found.stdout
 
     def platform(self) -> str:
-        """Return operating system and architecture of the engine; asked first, as it shows whether there is one."""
+        """Return operating system and architecture of the engine; called first, as it shows whether there is one."""
         return self.ask("version", "--format", "{{.Server.Os}}/{{.Server.Arch}}").strip()
 
     def image(self, reference: str) -> Image | None:
-        """Return an image that the engine has; None if it has none of that name."""
+        """Return an image of the engine; None if it has none of that name."""
         try:
             found = json.loads(self.ask("image", "inspect", reference))[0]
         except StageError as error:
@@ -139,7 +139,7 @@ class Docker:
 
 
 def explained(complaint: str) -> StageError:
-    """Return what Docker said on stderr as one line, with the remedy where we know one."""
+    """Return Docker's message on stderr as one line, with the remedy if known."""
     lines = [line.strip() for line in complaint.splitlines() if line.strip()]
     said = " ".join(line for line in lines if not line.startswith(("See 'docker", "Run 'docker"))) or "it said nothing"
     for pattern, kind, message in _COMPLAINTS:

@@ -18,7 +18,7 @@ from pipeline.package.values import Unknown
 # An update of the default's networks takes 46 ms there, and one of twice the batch 86 ms.
 _RATE, _UPDATE_SECONDS = 1.06e11, 0.0027
 _START_SECONDS = 15.0  # until the first step
-# As components/core/sources and components/preprocess know them; to import either would make the plan heavy.
+# From components/core/sources and components/preprocess, whose import would make the plan slow.
 _SHAPES = {"digits": ImageShape(8, 8, 1), "fashion-mnist": ImageShape(28, 28, 1)}
 
 
@@ -29,7 +29,7 @@ class Estimates:
         self._seconds, self._cache, self._parameters = history.seconds_of_stages(root), Cache(root), parameters
 
     def of(self, stage: str, inputs: dict[str, Any]) -> float | None:
-        """Return the seconds that a stage will take with these inputs, some of which may be unknown; None if unknown.
+        """Return the seconds of a stage with these inputs, some of which may be unknown; None if unknown.
 
         Those of a training follow from the speed of the newest one under the root, else from that of the machine above.
         """
@@ -59,7 +59,7 @@ class Estimates:
         return images / float(rate) / _step_seconds(ImageShape(**made["network"]["image"]), made["settings"])
 
     def _image(self, dataset: Any) -> ImageShape | None:
-        """Return the shape of the images that will be trained on."""
+        """Return the shape of the training images."""
         if not isinstance(dataset, Unknown):
             with contextlib.suppress(DataError, OSError):
                 return Manifest.of(dataset).image

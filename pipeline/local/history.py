@@ -11,7 +11,7 @@ from components.core.storage.location import Location, LocationLike
 
 
 def seconds_of_stages(root: Path) -> dict[str, float]:
-    """Return how long each stage took when it last ran to its end in one attempt, by the name of its task."""
+    """Return the duration of each stage when it last succeeded in one attempt, by the name of its task."""
     found: dict[str, float] = {}
     for path in sorted((root / "history").glob("*/state.json")):
         with contextlib.suppress(DataError, OSError):
@@ -24,7 +24,7 @@ def seconds_of_stages(root: Path) -> dict[str, float]:
 class History:
     """The folder of one run, on this machine.
 
-    Its number is claimed by making the folder, and where several machines use one bucket, an object there, so that two
+    Its number is claimed by making the folder, and if several machines use one bucket, an object there, so that two
     runs never share one.
     """
 

@@ -25,12 +25,12 @@ class Planned(NamedTuple):
 
     task: str
     outcome: str  # `runs`, `unchanged`, `skipped` or `perhaps`
-    seconds: float | None  # that it will take, if it runs and that can be estimated
+    seconds: float | None  # expected, if it runs and that can be estimated
     why: str
 
 
 class PlanFailed(StageError):
-    """A stage that the plan had to run failed; the message and the exit code are that stage's."""
+    """A stage that the plan had to run failed; message and exit code are that stage's."""
 
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)
@@ -38,13 +38,13 @@ class PlanFailed(StageError):
 
 
 def plan(package: Package, parameters: dict[str, Any], root: Path, location: Processes | Containers) -> list[Planned]:
-    """Decide every task as far as that can be known now, if that executor ran it.
+    """Decide every task as far as is known now, for this executor.
 
     Raises:
         PlanFailed: The source cannot be read.
     """
     made: dict[Task, dict[str, Any]] = {}
-    # The resolver only needs the placeholders to be there: what depends on the run's own name is never kept anyway.
+    # The resolver needs any placeholders: values with the run's own name are never kept.
     resolver = Resolver(parameters, made, placeholders_of(f"{package.name}-next", str(root)))
     cache, estimated = Cache(root), Estimates(root, parameters)
     found = []

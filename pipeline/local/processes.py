@@ -1,4 +1,4 @@
-"""Stages as processes of this machine: started, listened to, and ended with everything that they started."""
+"""Stages as processes of this machine: started, logged, and ended with all their children."""
 
 import contextlib
 import dataclasses
@@ -26,9 +26,9 @@ log = logging.getLogger(__name__)
 # A stage gets this many seconds after SIGTERM to save its work.
 GRACE_SECONDS = 30.0
 _PIPE_SECONDS = 5.0
-# A stage begins when its reaper knows it: with a line on stdin. A runner that is killed before leaves an end of file.
+# A stage begins when the reaper knows it: with a line on stdin. A killed runner leaves an end of file instead.
 _GATE = ["/bin/sh", "-c", 'read -r _ && exec "$@" </dev/null', "sh"]
-# TensorFlow's remarks on the processor, which no setting of its silences; the log file keeps them.
+# TensorFlow's remarks on the processor, which none of its settings silences; the log file keeps them.
 _STARTUP_NOISE = re.compile(
     rb"WARNING: All log messages before absl::InitializeLog|[IW]\d{4} [\d:.]+ +\d+ (port|cpu_feature_guard)\.cc|"
     rb"To enable the following instructions:"
@@ -43,20 +43,20 @@ class Call:
     words: list[str]  # its command and arguments
     folder: Path  # for its outputs
     log_file: Path  # its output is appended to it
-    prefix: str  # before each line that is shown
+    prefix: str  # of each line on the terminal
 
 
 def process_command(words: list[str]) -> list[str]:
-    """Return the command of a container as one of this machine: `python` becomes the Python that is running."""
+    """Return a container's command for this machine: `python` becomes the running Python."""
     if words[0] not in ("python", "python3"):
         return words
-    # Our own stages are found where this program was found, never in a folder that happens to be called components.
+    # Our stages come from this program's folder, never from a folder that happens to be called components.
     ours = words[1:2] == ["-m"] and words[2].startswith("components.")
     return [sys.executable, *(["-P"] if ours else []), *words[1:]]
 
 
 class Processes:
-    """The stage processes that are running; safe to use from several threads."""
+    """The running stage processes; safe to use from several threads."""
 
     session: Session
 
@@ -78,14 +78,14 @@ class Processes:
         return cache_key.source_digest(task.stage)
 
     def maker(self, task: Task) -> dict[str, str]:
-        """Return the versions of libraries, which are shown beside a cached result."""
+        """Return the versions of libraries, to show beside a cached result."""
         return lineage.library_versions()
 
     def run(self, call: Call) -> int:
         """Run a command to its end and return its exit code, 128 + N if signal N ended it.
 
-        Its output goes line by line to the log file and, behind the prefix, to stderr. It leads a session of its own;
-        what it started and left behind is killed. Raises `OSError` if it cannot be started.
+        Its output goes line by line to the log file and, after the prefix, to stderr. It leads a new session; its
+        leftover children are killed. Raises `OSError` if it cannot be started.
         """
         with open(call.log_file, "ab", buffering=0) as file:
             with self._lock:
@@ -107,7 +107,7 @@ class Processes:
                 listener = threading.Thread(target=copy_lines, args=(process.stdout, file, call.prefix), daemon=True)
                 listener.start()
                 try:
-                    # Left unreaped until its group is dead, so that its number cannot be another process's by then.
+                    # Left unreaped until its group is dead, so that its number cannot be reused before.
                     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
                 finally:
                     with self._lock:
@@ -135,7 +135,7 @@ def _signal_group(process: subprocess.Popen[bytes], signum: int) -> None:
 
 
 def process_environment(added: Mapping[str, str]) -> dict[str, str]:
-    """Return this process's environment with additions; our own packages are found, output is not buffered."""
+    """Return this process's environment with additions; our packages are importable, output is unbuffered."""
     home = str(Path(components.__file__).parents[1])
     path = os.pathsep.join(entry for entry in (home, os.environ.get("PYTHONPATH", "")) if entry)
     return {**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **added}
@@ -152,12 +152,12 @@ def run_in_front(words: list[str]) -> int:
 
 
 def copy_lines(output: IO[bytes], file: IO[bytes], prefix: str) -> int:
-    """Copy a stage's output to a file and, behind the prefix, to stderr; return the number of bytes."""
+    """Copy a stage's output to a file and, after the prefix, to stderr; return the number of bytes."""
     copied = 0
     with output:
         for line in output:
             copied += len(line)
-            # A full disk, a closed file or terminal must not hold the stage up: its output is lost then.
+            # A full disk or closed terminal must not block the stage: its output is lost then.
             with contextlib.suppress(OSError, ValueError):
                 file.write(line)
             if not _STARTUP_NOISE.match(line):
@@ -168,7 +168,7 @@ def copy_lines(output: IO[bytes], file: IO[bytes], prefix: str) -> int:
 
 
 def name_of_exit(code: int) -> str:
-    """Return an exit code for people: `exit code 65`, or the signal that it stands for."""
+    """Return an exit code in words: `exit code 65`, or the signal."""
     if code > 128:
         with contextlib.suppress(ValueError):
             return f"exit code {code}, ended by {signal.Signals(code - 128).name}"

@@ -1,7 +1,8 @@
 """Ends the stages of a killed runner. `pipeline.local.session` starts it as a program, on a bare Python.
 
 It reads lines `+ KIND NAME` and `- KIND NAME` from a pipe that only the runner holds. When the pipe ends, the runner
-has finished or is dead: then it kills each process group and removes each container that was added and not taken away.
+has finished or is dead: then it kills each process group and removes each container that was added and not removed
+again.
 """
 
 import contextlib

@@ -43,7 +43,7 @@ FAILED, SKIPPED, NOT_RUN, INTERRUPTED = "failed", "skipped", "not run", "interru
 _GOOD = (DONE, UNCHANGED)
 _CANNOT_START = 127
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_SIGNAL_SECONDS = 0.5  # at most, until a signal is noticed
+_SIGNAL_SECONDS = 0.5  # longest delay until a signal is noticed
 
 
 @dataclasses.dataclass
@@ -52,7 +52,7 @@ class Progress:
 
     state: str = WAITING  # one of the words above
     reason: str = ""  # why it was skipped or is not run again
-    seconds: float = 0.0  # that its attempts took together
+    seconds: float = 0.0  # of all its attempts
     attempts: int = 0
     exit_code: int | None = None  # of the last attempt
     outputs: dict[str, Any] | None = None
@@ -107,7 +107,7 @@ class Run:
 
     def _decide(self) -> None:
         """Bring every task as far as possible without waiting."""
-        for task in self.tasks:  # each comes after those that it needs
+        for task in self.tasks:  # in an order that respects dependencies
             if self.progress[task].state == WAITING:
                 self._decide_waiting(task)
         self._write_state()
@@ -131,7 +131,7 @@ class Run:
             self._start(task)
 
     def _take_kept(self, task: Task) -> bool:
-        """Settle a task with the result that an earlier run kept; return whether there is one."""
+        """Settle a task with the cached result of an earlier run; return whether there is one."""
         inputs = self._resolver.inputs(task)
         parts = key_parts(task, inputs, self._executor.code)
         if parts is None:
@@ -143,7 +143,7 @@ class Run:
             return False
         self._made[task] = self.progress[task].outputs = found.outputs
         self._settle(task, UNCHANGED, unchanged(found.reason))
-        if inputs.keys() >= set(OF_THE_RUN):  # the stage itself cannot note that it is not run
+        if inputs.keys() >= set(OF_THE_RUN):  # a stage that is not run cannot write its note
             note = Note(stage=task.stage, state=run_notes.REUSED, outputs=found.outputs, exit_code=errors.OK)
             run_notes.write(RunOf(*(str(inputs[name]) for name in OF_THE_RUN)), note)
         log.info("%s: not run again: %s", task.name, unchanged(found.reason))
@@ -196,7 +196,7 @@ class Run:
         self._events.put((task, ended))
 
     def _run_once(self, call: Call) -> tuple[int, dict[str, Any] | None]:
-        """Run a stage; return its exit code, and its outputs if it ended well."""
+        """Run a stage; return its exit code, and its outputs if it succeeded."""
         try:
             shutil.rmtree(call.folder, ignore_errors=True)
             (call.folder / "parameters").mkdir(parents=True)
@@ -207,7 +207,7 @@ class Run:
         except StageError as error:
             log.error("%s: %s", call.task.name, error)
             return error.exit_code, None
-        except Exception:  # else the run would wait for this thread's report for ever
+        except Exception:  # otherwise the run would wait forever for this thread's report
             log.exception("%s: a defect of this program", call.task.name)
             return errors.DEFECT, None
         if code:
@@ -219,9 +219,9 @@ class Run:
             return errors.DEFECT, None
 
     def _wait(self) -> None:
-        """Wait for the next event; kill stages that take longer to end than they are given."""
-        # A signal that arrives just before the wait, or that another thread takes, does not end the wait: Python runs
-        # its handler in this thread, and only between waits.
+        """Wait for the next event; kill stages that exceed their time to end."""
+        # A signal just before the wait, or one that another thread takes, does not end the wait: Python runs its
+        # handler in this thread, and only between waits.
         event = None
         while event is None:
             longest = max(self._deadline - time.monotonic(), 1.0) if self._interrupted_by else _SIGNAL_SECONDS
@@ -312,7 +312,7 @@ def call_of(task: Task, resolver: Resolver, inputs: dict[str, Any], folder: Path
 
 
 def unmet_condition(task: Task, resolver: Resolver) -> str | Unknown:
-    """Return the first condition that does not hold, as `NAME VALUE`, or whose value is unknown; empty for none."""
+    """Return the first unmet condition, as `NAME VALUE`, or whose value is unknown; empty for none."""
     for condition in task.conditions:
         value = resolver.value(condition.source)
         if value != condition.value:
@@ -321,7 +321,7 @@ def unmet_condition(task: Task, resolver: Resolver) -> str | Unknown:
 
 
 def unchanged(differing: str) -> str:
-    """Return why a stage is not run; names libraries and images that are not those that it ran with."""
+    """Return why a stage is not run; name changed libraries and images."""
     return "its inputs, settings and code are unchanged" + (f" (decides nothing: {differing})" if differing else "")
 
 

@@ -1,7 +1,7 @@
-"""Session of a run: its temporary folder, and the processes and containers that it starts.
+"""Session of a run: its temporary folder, and its processes and containers.
 
-A runner that is killed cannot clean up. Its temporary folder is locked while it lives, and the next run removes folders
-whose lock is free. What it started is ended at once by `pipeline.local.reaper`.
+A killed runner cannot clean up. Its temporary folder is locked while it lives, and the next run removes unlocked ones.
+`pipeline.local.reaper` ends its processes and containers at once.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ from pipeline.local import reaper
 
 @dataclasses.dataclass(frozen=True)
 class Session:
-    """A run while its runner lives."""
+    """A run while its runner is alive."""
 
     folder: Path  # for temporary files
     reaper: "subprocess.Popen[bytes]"  # outlives the runner
@@ -40,13 +40,13 @@ class Session:
 
     def _tell(self, *words: str) -> None:
         assert self.reaper.stdin is not None  # noqa: S101 - it is a pipe
-        with contextlib.suppress(BrokenPipeError):  # stages work without a reaper as well
+        with contextlib.suppress(BrokenPipeError):  # stages work without a reaper, too
             self.reaper.stdin.write(f"{' '.join(words)}\n".encode())
 
 
 @contextlib.contextmanager
 def session(parent: Path, docker: str) -> Iterator[Session]:
-    """Open a session with a temporary folder in `parent`, from which folders of dead runs are removed."""
+    """Open a session with a temporary folder in `parent`; remove folders of dead runs there."""
     with (
         atomic_files.temporary_folder(parent) as folder,
         subprocess.Popen(

@@ -49,7 +49,7 @@ def read(path: Path) -> Mapping[str, str]:
 
 
 def is_moving_tag(reference: str) -> bool:
-    """Return whether a name may be another image tomorrow: it has no tag, or one that is no whole version."""
+    """Return whether a name may mean another image later: it has no tag, or one that is no whole version."""
     if "@" in reference or re.fullmatch(r"(sha256:)?[0-9a-f]{64}", reference):
         return False
     tag = reference.rpartition("/")[2].partition(":")[2]

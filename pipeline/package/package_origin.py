@@ -1,6 +1,6 @@
 """Origin of a package: target, profile and service account of its compilation.
 
-It stands in the pipeline's description, the one text of a package that servers keep and people see.
+It is in the pipeline's description, the one text of a package that servers keep and show.
 """
 
 import dataclasses
@@ -30,6 +30,6 @@ class Origin:
 
 
 def read(description: str) -> Origin | None:
-    """Return how a pipeline's package was compiled, by its description; None if another program did."""
+    """Return the origin from a pipeline's description; None if another program compiled it."""
     found = _ORIGIN.search(description)
     return Origin(*(group or "" for group in found.groups())) if found else None

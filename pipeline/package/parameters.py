@@ -39,8 +39,8 @@ def given_in(parsed: argparse.Namespace) -> dict[str, str]:
 def parse(package: Package, given: Mapping[str, Any], problems: list[str]) -> dict[str, Any]:
     """Return the pipeline's parameters, typed and checked, with defaults for those not given.
 
-    Values are text, or as YAML has them. Raises one `ConfigError` with the `problems` found already and every other
-    mistake: missing and mistyped ones, values out of bounds, values that do not go together.
+    Values are text, or YAML values. Raises one `ConfigError` with the `problems` found already and every other mistake:
+    missing and mistyped values, values out of bounds, contradictions.
     """
     problems = [*problems]
     values: dict[str, Any] = {}
@@ -82,7 +82,7 @@ def unknown_parameter(name: str, known: Iterable[str]) -> str:
 
 
 def _stage_problems(package: Package, values: dict[str, Any]) -> list[str]:
-    """Return what each stage's own configuration refuses."""
+    """Return the problems that each stage's own configuration reports."""
     problems: list[str] = []
     for task in package.tasks:
         if task.stage:

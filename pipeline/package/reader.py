@@ -1,7 +1,7 @@
-"""A compiled package, read flat: its stages in order, and where the inputs of each come from.
+"""A compiled package, flattened: its stages in order, and the sources of their inputs.
 
-A package is the YAML of a `PipelineSpec` (pipeline_spec.proto of Kubeflow Pipelines), whose tasks lie in nested graphs.
-Ours nests an exit handler and two conditions. `read` refuses by name what our pipeline does not use.
+A package is the YAML of a `PipelineSpec` (pipeline_spec.proto of Kubeflow Pipelines), whose tasks are in nested graphs.
+Ours nests an exit handler and two conditions. `read` refuses by name constructs that our pipeline does not use.
 """
 
 import dataclasses
@@ -62,7 +62,7 @@ class Retries:
 
 @dataclasses.dataclass(frozen=True)
 class Constant:
-    """A value that stands in the package."""
+    """A value in the package."""
 
     value: Any
 
@@ -116,17 +116,17 @@ class Task:
     name: str  # in the package
     container: dict[str, Any]  # the package's message
     inputs: Mapping[str, Source] = dataclasses.field(default_factory=dict)
-    output_types: Mapping[str, str] = dataclasses.field(default_factory=dict)  # as Kubeflow calls them
+    output_types: Mapping[str, str] = dataclasses.field(default_factory=dict)  # in Kubeflow's terms
     artifact_types: Mapping[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
-    needs: tuple["Task", ...] = ()  # those that must end first
+    needs: tuple["Task", ...] = ()  # that must end first
     conditions: tuple[Condition, ...] = ()  # all must hold, or it is skipped
     exit_handler: bool = False  # runs although something has failed
-    cached: bool = False  # its result may be used again; never that of an exit handler
+    cached: bool = False  # its result may be reused; never that of an exit handler
     retries: Retries = Retries()
 
     @property
     def stage(self) -> str:
-        """The stage of ours that it runs; empty for another program."""
+        """Our stage that it runs; empty for another program."""
         found = _STAGE.fullmatch(" ".join(self.container.get("command", [])))
         return found[1] if found else ""
 
@@ -140,7 +140,7 @@ class Package:
     """A package."""
 
     name: str  # the pipeline's
-    parameters: dict[str, Field]  # of the pipeline, with help and bounds of the settings that have their names
+    parameters: dict[str, Field]  # with help and bounds of settings of the same name
     tasks: tuple[Task, ...]  # each after those that it needs
     text: bytes  # the YAML
     description: str
@@ -162,7 +162,7 @@ def read(text: bytes, where: str, to_execute: bool = True) -> Package:
             if any(documents[1:]):
                 reader.problems.append("the package has platform settings (a second document), for a cluster only")
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, CycleError) as error:
-        # What is not supported may be why nothing fits.
+        # An unsupported construct may be why nothing fits.
         if not reader.problems:
             raise ConfigError(f"{where} is not a compiled pipeline package: {error!r}") from None
     if reader.problems:
@@ -201,7 +201,7 @@ class _Reader:
                 default = typed(definition.get("defaultValue", dataclasses.MISSING), kind)
                 known = [field.setting for field in fields if (field.name, field.type) == (name, _TYPES[kind])]
                 helps = " ".join(dict.fromkeys(each.help for each in known)) or "Parameter of the pipeline."
-                # The bounds of the first stage count here; the other stages check theirs by themselves.
+                # The bounds of the first stage count here; the others check theirs.
                 setting = dataclasses.replace(known[0], help=helps) if known else Setting(helps)
                 found[name] = Field(name, _TYPES[kind], default, setting)
         return found
@@ -258,7 +258,7 @@ class _Reader:
         )
 
     def _with_defaults(self, task: str, definitions: dict[str, Any], given: Mapping[str, Source]) -> dict[str, Source]:
-        """Return the sources of the inputs that a component declares, which has defaults for those not given."""
+        """Return the sources of the inputs that a component declares; missing ones have defaults."""
         self._check_keys(task, "inputs", definitions)
         found = {}
         for name, definition in definitions.get("parameters", {}).items():
@@ -346,7 +346,7 @@ class _Reader:
 
 
 def typed(value: Any, kind: str) -> Any:
-    """Return a value of a package, which writes 3 as 3.0, as the type that Kubeflow calls `kind`."""
+    """Return a value of a package, which writes 3 as 3.0, as the type of Kubeflow's `kind`."""
     return int(value) if kind == "NUMBER_INTEGER" and isinstance(value, float) and value.is_integer() else value
 
 

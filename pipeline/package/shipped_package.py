@@ -1,4 +1,4 @@
-"""The pipeline as it is shipped: compiled for CPUs, so that running it needs no kfp."""
+"""The shipped pipeline: compiled for CPUs, so that running it needs no kfp."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Values of a task's inputs, the words of its command, and the outputs that it wrote."""
+"""Values of a task's inputs, the words of its command, and its outputs."""
 
 import dataclasses
 import datetime
@@ -23,7 +23,7 @@ from pipeline.package.reader import (
 
 @dataclasses.dataclass(frozen=True)
 class Unknown:
-    """A value that a task will make, or that follows from one."""
+    """A value that a task will make, or that depends on one."""
 
     task: Task
     output: str
@@ -40,7 +40,7 @@ def placeholders_of(run_name: str, root: str) -> dict[str, str]:
 
 
 class Resolver:
-    """Looks up inputs from the pipeline's parameters and from what finished tasks made."""
+    """Looks up inputs in the pipeline's parameters and the outputs of finished tasks."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Resolver:
         self._parameters, self._made, self._run, self._final_status = parameters, made, run, final_status
 
     def inputs(self, task: Task) -> dict[str, Any]:
-        """Return the values of a task's inputs, by name; `Unknown` for what nobody has made yet."""
+        """Return the values of a task's inputs, by name; `Unknown` for those of unfinished tasks."""
         return {name: self.value(source) for name, source in task.inputs.items()}
 
     def value(self, source: Source) -> Any:
@@ -89,7 +89,7 @@ def _by_placeholder(inputs: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _filled(text: str, values: Mapping[str, str]) -> str:
-    """Return a text with its placeholders replaced; an input without a value leaves nothing behind."""
+    """Return a text with its placeholders replaced; an input without a value becomes empty."""
     return PLACEHOLDER.sub(lambda found: values.get(found[1], ""), text)
 
 

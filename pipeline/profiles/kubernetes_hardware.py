@@ -14,13 +14,13 @@ TPU = "google.com/tpu"
 TPU_ACCELERATOR, TPU_TOPOLOGY = "cloud.google.com/gke-tpu-accelerator", "cloud.google.com/gke-tpu-topology"
 SPOT = "cloud.google.com/gke-spot"
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 what Linux calls it
-# Before v5e a chip has two cores: how many replicas TensorFlow makes of them was not tried.
+# Before v5e a chip has two cores; TensorFlow's number of replicas for them is untested.
 _GENERATIONS = ("tpu-v5-lite-podslice", "tpu-v6e-slice")
 _TOPOLOGIES_OF_ONE_HOST = ("1x1", "2x2", "2x4")
 
 
 class KubernetesStage(Settings):
-    """A stage's pod. What is left out is left to the cluster."""
+    """A stage's pod. Omitted settings are left to the cluster."""
 
     cpu_request: Cpu = ""
     cpu_limit: Cpu = ""
@@ -68,7 +68,7 @@ class KubernetesStage(Settings):
         return self
 
     def _tpu_problems(self) -> list[str]:
-        """Return why the chips are not all chips of one host: GKE takes nothing else for a single pod."""
+        """Return why the chips are not all chips of one host, which GKE requires for a single pod."""
         generation, topology = self.node_selectors.get(TPU_ACCELERATOR), self.node_selectors.get(TPU_TOPOLOGY)
         if self.accelerator != TPU:
             return [f"{TPU_ACCELERATOR} and {TPU_TOPOLOGY} are for accelerator {TPU}"] if generation or topology else []

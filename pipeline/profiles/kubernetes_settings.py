@@ -1,7 +1,7 @@
 """Settings of a profile, written into the package for a Kubernetes cluster.
 
-Processor, memory and accelerator are part of Kubeflow's own message. Everything else is for Kubernetes alone and makes
-a second document of the package, so each is written only where the profile asks for it.
+Processor, memory and accelerator are part of Kubeflow's own message. Everything else is for Kubernetes alone and needs
+a second document in the package, so each is written only if the profile sets it.
 """
 
 from kfp import dsl, kubernetes
@@ -11,7 +11,7 @@ from pipeline.profiles.profile_values import Retries
 
 
 def apply(task: dsl.PipelineTask, stage: KubernetesStage) -> None:
-    """Give a task of the pipeline what its stage gets."""
+    """Give a task its stage's settings."""
     for name in ("cpu_request", "cpu_limit", "memory_request", "memory_limit"):
         if amount := getattr(stage, name):
             getattr(task, f"set_{name}")(amount)
@@ -37,6 +37,6 @@ def apply(task: dsl.PipelineTask, stage: KubernetesStage) -> None:
 
 
 def set_retries(task: dsl.PipelineTask, retries: Retries | None) -> None:
-    """Set how often a task is tried again."""
+    """Set the number of retries of a task."""
     if retries is not None and retries.count:
         task.set_retry(retries.count, f"{retries.first_wait:.0f}s", retries.factor, f"{retries.longest_wait:.0f}s")

@@ -1,4 +1,4 @@
-"""Profiles as YAML holds them, by name and target."""
+"""Profiles in YAML, by name and target."""
 
 from typing import Annotated, Generic, TypeVar
 
@@ -15,7 +15,7 @@ from pipeline.profiles.validation import Settings, Text, matching
 from pipeline.profiles.vertex_hardware import VertexStage
 from pipeline.profiles.yaml_files import suggestion
 
-# Both lose little when tried again: train goes on from its last checkpoint. Preprocess is not retried: its own runner
+# Both lose little on a retry: train continues from its last checkpoint. Preprocess is not retried: its own runner
 # retries a worker's losses, and a download without a network should fail within seconds.
 _RETRIES = {TRAIN: Retries(count=2, first_wait=10), "embed": Retries(count=2, first_wait=10)}
 _Stage = TypeVar("_Stage", KubernetesStage, VertexStage)
@@ -63,7 +63,7 @@ class Targets(Settings):
 
 
 def parse(text: bytes, where: str) -> dict[tuple[str, str], Profile]:
-    """Return the profiles of one file, by name and target, or raise every mistake, a line each."""
+    """Return the profiles of one file, by name and target, or raise every mistake, one line each."""
     found = validation.read(dict[_Name, Targets], text, f"profiles {where}")
     return {
         (name, target): _profile(name, target, profile)

@@ -11,7 +11,7 @@ from components.core.errors import ConfigError
 from components.train.config import TrainConfig
 from pipeline.profiles.validation import Settings, Text, expected, matching
 
-# Amounts as Kubernetes writes them and Kubeflow reads them: 500m, 1.5, 16Gi, 32G.
+# Amounts that both Kubernetes and Kubeflow read: 500m, 1.5, 16Gi, 32G.
 _CPU = re.compile(r"(?:[0-9]{0,9}\.)?[0-9]{1,9}m?")
 _MEMORY = re.compile(r"([0-9]{1,18})([EPTGMK]?)(i?)")
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}

@@ -1,4 +1,4 @@
-"""Hardware profiles: what each stage gets on a target. Ours are in profiles.yaml; a file of the user adds others."""
+"""Hardware profiles: the resources of each stage on a target. Ours are in profiles.yaml; a user's file adds others."""
 
 import dataclasses
 import importlib.resources
@@ -29,18 +29,18 @@ class Profile:
 
     name: str
     target: str  # kfp or vertex
-    stages: "Mapping[str, KubernetesStage | VertexStage]"  # for all of components.core.stages
-    service_account: str = ""  # that starts runs of the package; empty for the target's default
-    network: str = ""  # that jobs of Vertex are peered with; empty for none
+    stages: "Mapping[str, KubernetesStage | VertexStage]"  # all of components.core.stages
+    service_account: str = ""  # of the package's runs; empty for the target's default
+    network: str = ""  # to peer Vertex jobs with; empty for none
     encryption_key: str = ""  # of Cloud KMS, for runs on Vertex; empty for Google's own
-    train_image: str = "cpu"  # a key of container_images.TRAIN_IMAGES: the hardware that train's image is for
+    train_image: str = "cpu"  # a key of container_images.TRAIN_IMAGES, for the hardware of train's image
     accelerator: str = TrainConfig.accelerator  # the defaults of train's settings
     replicas: int = TrainConfig.replicas
 
 
 def read(path: Path | None = None) -> dict[tuple[str, str], Profile]:
     """Return all profiles, by name and target: ours, and those of a user's file, which replace ours of that name."""
-    # It needs pydantic, and most verbs read no profile.
+    # it needs pydantic, and most verbs read no profile
     from pipeline.profiles.profile_file import parse
 
     found = parse(_shipped(), _SHIPPED)
@@ -52,7 +52,7 @@ def read(path: Path | None = None) -> dict[tuple[str, str], Profile]:
 
 
 def as_yaml(path: Path | None = None) -> str:
-    """Return what `read` reads, as YAML."""
+    """Return the profiles as YAML that `read` accepts."""
     read(path)
     found = yaml_files.load(_shipped(), _SHIPPED) | (yaml_files.load(_read(path), str(path)) if path else {})
 
@@ -64,7 +64,7 @@ def as_yaml(path: Path | None = None) -> str:
 
 
 def choose(found: Mapping[tuple[str, str], Profile], name: str, target: str) -> Profile:
-    """Return the profile of that name for that target."""
+    """Return the profile of a name for a target."""
     if (name, target) in found:
         return found[name, target]
     targets = [other for known, other in found if known == name]

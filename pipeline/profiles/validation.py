@@ -1,4 +1,4 @@
-"""Strict models of YAML that users write: every mistake at once, each with its path, the value and the remedy.
+"""Strict models of users' YAML: every mistake at once, each with its path, the value and the remedy.
 
 Only verbs that read such a file import this module, and pydantic with it.
 """
@@ -15,7 +15,7 @@ from pipeline.profiles import yaml_files
 from pipeline.profiles.yaml_files import shown, suggestion
 
 _T = TypeVar("_T")
-# The kinds of error whose pydantic messages would not help authors of YAML.
+# Errors whose pydantic messages would not help authors of YAML.
 _EXPECTED = {
     "bool_type": "be true or false",
     "dict_type": "be a mapping, NAME: VALUE",
@@ -34,7 +34,7 @@ class Settings(BaseModel):
 
 
 def expected(what: str, value: Any) -> ValueError:
-    """Return the error for a value, without the path: `read` puts that in front."""
+    """Return the error for a value, without the path, which `read` adds."""
     return ValueError(f"must be {what}, got {shown(value)}")
 
 
@@ -75,7 +75,7 @@ def read(kind: type[_T], text: bytes, what: str) -> _T:
 
 
 def _problems(kind: Any, error: ErrorDetails) -> list[str]:
-    """The sentences for one error of pydantic; checks of several settings raise a `ConfigError` with several."""
+    """Return the sentences for one error of pydantic; checks of several settings raise a `ConfigError` with several."""
     path = error["loc"][:-1] if error["loc"][-1:] == ("[key]",) else error["loc"]
     names = [part if part.isprintable() else shown(part) for part in map(str, path)]
     at = ".".join(names) or "the file"
@@ -93,7 +93,7 @@ def _problems(kind: Any, error: ErrorDetails) -> list[str]:
 
 
 def _names_at(kind: Any, path: tuple[int | str, ...]) -> list[str]:
-    """The names that the model at a path knows."""
+    """Return the names that the model at a path knows."""
     for part in path:
         kind = kind.model_fields[part].annotation if hasattr(kind, "model_fields") else get_args(kind)[-1]
         kind = get_args(kind)[0] if isinstance(kind, types.UnionType) else kind

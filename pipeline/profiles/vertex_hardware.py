@@ -18,12 +18,12 @@ _FOR_CUSTOM_JOBS = ("tpu_topology", "spot", "timeout")
 
 
 class VertexStage(Settings):
-    """A stage's machine. What is left out is left to Vertex."""
+    """A stage's machine. Omitted settings are left to Vertex."""
 
     cpu_limit: Cpu = ""  # Vertex takes the smallest machine that has this and memory_limit
     memory_limit: Memory = ""
-    machine_type: Text = ""  # the machine of a custom job, instead of those
-    accelerator: Text = ""  # the GPU as Vertex calls it: NVIDIA_L4
+    machine_type: Text = ""  # of a custom job, instead of these limits
+    accelerator: Text = ""  # Vertex' name of the GPU: NVIDIA_L4
     accelerator_count: Devices = 0
     tpu_topology: Text = ""  # layout of a machine's chips: 2x4
     spot: bool = False

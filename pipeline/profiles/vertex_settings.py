@@ -1,4 +1,4 @@
-"""Settings of a profile, written into the package for Vertex AI; a custom job where it names a machine."""
+"""Settings of a profile, written into the package for Vertex AI; a custom job if it names a machine."""
 
 import json
 from typing import Any
@@ -11,10 +11,10 @@ from pipeline.profiles.kubernetes_settings import set_retries
 from pipeline.profiles.profiles import Profile
 from pipeline.profiles.vertex_hardware import VertexStage
 
-# Google's program that starts a custom job, and waits for it; Vertex runs it by this name.
+# Google's program that starts a custom job and waits for it; Vertex has it under this name.
 LAUNCHER_IMAGE = "gcr.io/ml-pipeline/google-cloud-pipeline-components:2.22.0"
 _LAUNCHER = "google_cloud_pipeline_components.container.v1.custom_job.launcher"
-# Where the launcher notes the job that it started. Stages do not write it (components/core/stage/executor.py).
+# The launcher's note of the job that it started. Stages do not write it (components/core/stage/executor.py).
 _LAUNCHED = "gcp_resources"
 _EXECUTOR_INPUT = dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER
 
@@ -55,7 +55,7 @@ def custom_job(component: Any, stage: VertexStage, image: str, profile: Profile)
             *("--gcp_resources", f"{{{{$.outputs.parameters['{_LAUNCHED}'].output_file}}}}"),
         ],
     }
-    # The component stands for itself and, as a pipeline of one task, for the root around it.
+    # The component is used as a task and, as a pipeline of one task, as its root.
     for definitions in (inner, spec["root"]):
         definitions["outputDefinitions"]["parameters"][_LAUNCHED] = {"parameterType": "STRING"}
     return components.load_component_from_text(yaml.safe_dump(spec))

@@ -1,4 +1,4 @@
-"""YAML that people write: bounded, strict, and with every problem in one line."""
+"""Users' YAML: bounded, strict, and with every problem in one line."""
 
 import difflib
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ _SHOWN = 60
 
 
 def read_bytes(path: Path) -> bytes:
-    """Read a file; of one that is too large, only as much as shows that."""
+    """Read a file; of one that is too large, just enough to notice."""
     with open(path, "rb") as file:
         return file.read(_MOST_BYTES + 1)
 
@@ -27,7 +27,7 @@ def read_bytes(path: Path) -> bytes:
 def load_all(text: bytes, what: str) -> list[Any]:
     """Return the documents of a YAML file, or raise a `ConfigError`, which calls it `what`.
 
-    Refused is what is not YAML, gives a name twice, or is too large or nested too deeply.
+    Refused are invalid YAML, repeated names, and files that are too large or nested too deeply.
     """
     if len(text) > _MOST_BYTES:
         raise ConfigError(f"{what} is larger than {_MOST_BYTES:,} bytes; give a smaller file")
@@ -59,7 +59,7 @@ def load(text: bytes, what: str) -> Any:
 
 
 def _keys_given_twice(node: yaml.Node, what: str) -> list[str]:
-    """A sentence for each key that its mapping has already; YAML itself takes the last one silently."""
+    """Return a sentence for each repeated key of a mapping; YAML itself silently takes the last one."""
     size, ahead, found = 0, [(node, 1)], []
     while ahead:
         node, level = ahead.pop()
@@ -88,7 +88,7 @@ def _too_deep(what: str) -> ConfigError:
 
 
 def shown(value: Any) -> str:
-    """A value for a message: on one line, and short."""
+    """Return a value for a message: on one line, and short."""
     try:
         text = repr(value)
     except (ValueError, RecursionError):  # a number of thousands of digits, deep nesting
@@ -97,7 +97,7 @@ def shown(value: Any) -> str:
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """The known name that was probably meant, or all of them."""
+    """Return the known name that was probably meant, or all of them."""
     names = list(known)
     close = difflib.get_close_matches(name, names, n=1)
     return f"did you mean {close[0]}?" if close else f"there are {', '.join(names)}"

@@ -14,7 +14,7 @@ from components.core.reporting.markdown import plain
 from components.core.stage import cache_key
 from components.core.storage import digests
 
-# The stage that makes each link of a lineage.
+# The stage of each link of a lineage.
 STAGES = {
     "dataset": "preprocess",
     "checkpoint": "train",
@@ -26,7 +26,7 @@ _SEVERAL_WORKERS = "multi-worker"
 _UNKNOWN_SOURCE, _CUSTOM_EMBEDDING, _INITIAL_CHECKPOINT = "SOURCE", "CUSTOM_EMBEDDING", "INITIAL_CHECKPOINT"
 # As an artifact records unprintable characters in a path; a backslash that is part of the name looks the same.
 _ESCAPE = re.compile(r"\\(?:[nrt]|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})")
-# They decide which steps are kept, where means begin anew, and whether training goes on at all.
+# They decide which steps are kept, when means restart, and whether training continues.
 _COURSE = ("log_every", "sample_every", "checkpoint_every", "keep_checkpoints", "when_unhealthy", "rollbacks")
 
 
@@ -77,12 +77,12 @@ def script(version: Version, found: Lineage, root: Path, source: str = "", initi
 
 
 def initial_digest(found: Lineage) -> str:
-    """Return the digest of the checkpoint that the training of a version began with; empty for none."""
+    """Return the digest of the initial checkpoint of a version's training; empty for none."""
     return str(found.checkpoint["settings"].get("initial_checkpoint_digest", ""))
 
 
 def _source(version: Version, given: str) -> str:
-    """Return the location to read; refuse one that a command cannot name, as it would name another."""
+    """Return the location to read; refuse one that a command cannot name without changing it."""
     if not given.isprintable():
         raise ConfigError(f"--source {plain(given)} cannot be printed: move the source to a printable path")
     recorded = version.evaluation.source
@@ -141,7 +141,7 @@ def _hardware(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def _threads(record: dict[str, Any]) -> str:
-    """Return the assignment that gives an operation as many threads as it had; empty if not recorded."""
+    """Return the assignment for the recorded number of threads per operation; empty if not recorded."""
     threads = record.get(digests.MADE_WITH, {}).get("threads")
     return f"TF_NUM_INTRAOP_THREADS={shlex.quote(str(threads))} " if threads else ""
 
@@ -152,6 +152,6 @@ def _command(stage: str, given: dict[str, Any], recorded: dict[str, Any]) -> str
     words: list[str] = []
     for name, value in {**given, **recorded}.items():
         if name not in defaults or defaults[name] != value:
-            # What begins with a dash would be taken for a flag.
+            # A leading dash would be taken for a flag.
             words += [f"--{name}={value}"] if str(value).startswith("-") else [f"--{name}", str(value)]
     return shlex.join(["python", "-m", f"components.{stage}", *words])

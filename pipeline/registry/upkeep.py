@@ -54,7 +54,7 @@ def promote(location: str, number: int) -> None:
 
 
 def rollback(location: str) -> None:
-    """Make the champion before this one champion again; publishing the rolled-back model again does not undo that."""
+    """Make the previous champion champion again; publishing the rolled-back model again does not undo that."""
     with registry.held(location):
         pointer = _published(location)
         champion = _champion(location, pointer)
@@ -74,9 +74,9 @@ def rollback(location: str) -> None:
 def gc(location: str, keep: int, uncommitted: bool, yes: bool) -> None:
     """Remove versions that are not needed, or print which would be removed.
 
-    Kept are the champion, the one before it, and the newest `keep`, at least 1, so that no number is given twice.
-    `champion.json` says first what is removed, so that a promotion at the same time sees it or is seen. `uncommitted`
-    removes what publications left behind too, of those that died and of those at work.
+    Kept are the champion, the previous one, and the newest `keep`, at least 1, so that no number is used twice.
+    `champion.json` lists removals first, so that a concurrent promotion sees them or is seen. `uncommitted` also
+    removes unfinished publications, dead or active.
     """
     with registry.held(location):
         pointer = _published(location)

@@ -1,7 +1,7 @@
 """A paired test of whether one model is better than another, on the blocks of the kernel distance.
 
 The kernel distance of a block is unbiased, and both models are compared with the same real images in each block. So the
-differences between them are independent, and free of what the real images have in common.
+differences are independent, and free of the variation of the real images.
 """
 
 import dataclasses
@@ -14,13 +14,13 @@ from components.core.artifacts.evaluations import FAILED, HELD, PASSED
 from components.evaluate.judging.intervals import Measured, around
 
 LEVEL = 0.01  # largest chance of calling an equal model better
-MARGIN = 0.1  # of the champion's distance, by which a model that is not worse may seem worse
-_ERRORS = 3  # standard errors of real against real, by which it may at least
+MARGIN = 0.1  # of the champion's distance: an excess up to it counts as not worse
+_ERRORS = 3  # in standard errors of real against real, the least margin
 
 
 @dataclasses.dataclass(frozen=True)
 class Difference:
-    """The challenger's kernel distance less the champion's, in one space."""
+    """The challenger's kernel distance minus the champion's, in one space."""
 
     excess: Measured  # the mean over the blocks; each end misses the true difference with probability `level`
     margin: float  # largest difference at which the challenger counts as not worse
@@ -31,7 +31,7 @@ class Difference:
 
     @property
     def outcome(self) -> str:
-        """Passed if it is significantly not worse by more than the margin, failed if it is significantly worse."""
+        """`passed` if significantly within the margin, `failed` if significantly worse, else `held`."""
         if self.excess.high <= self.margin:
             return PASSED
         return FAILED if self.excess.low > 0 else HELD
@@ -41,7 +41,7 @@ def compare(challenger: Sequence[float], champion: Sequence[float], floor_error:
     """Compare two models in one space by Student's t for paired differences.
 
     Both have the kernel distance of each block, from the same real images in the same order; `floor_error` is the
-    standard error of that of real images. So many spaces share the level, as one is enough to be better.
+    standard error of that of real images. The spaces share the level, because being better in one is enough.
     """
     if len(challenger) != len(champion) or len(challenger) < 2:
         raise ValueError(f"two blocks or more of each are needed, got {len(challenger)} and {len(champion)}")

@@ -29,17 +29,19 @@ class Measured:
 
 
 def around(value: float, half_width: float) -> Measured:
-    """A value and its confidence half-width."""
+    """Return a value with its confidence half-width."""
     return Measured(value, value - half_width, value + half_width)
 
 
 def share(value: float, count: float, level: float = LEVEL) -> Measured:
-    """A share of `count` independent observations, whole or not (Clopper and Pearson, 1934): never too narrow."""
+    """Return a share of `count` independent observations, also a fractional one (Clopper and Pearson, 1934): never too
+    narrow.
+    """
     return Measured(value, float(_lowest(value, count, level)), float(_highest(value, count, level)))
 
 
 def mean(values: np.ndarray, level: float = LEVEL) -> Measured:
-    """The mean of independent values [n] (Student's t)."""
+    """Return the mean of independent values [n] (Student's t)."""
     count, found = len(values), float(np.mean(values))
     return around(found, float(scipy.stats.t.isf(level, count - 1) * np.std(values, ddof=1) / math.sqrt(count)))
 
@@ -56,9 +58,9 @@ def corrected(distance: float, halves: np.ndarray, directions: int) -> Measured:
 
 
 def paired_shares(of: np.ndarray, less: np.ndarray, count: float) -> Measured:
-    """The difference of two shares of the same images (McNemar's standard error, with a continuity correction).
+    """Return the difference of two shares of the same images (McNemar's standard error, with a continuity correction).
 
-    `of` and `less` say which images each has, bool [n]; `count` is the effective number of independent images.
+    `of` and `less` mark the images of each share, bool [n]; `count` is the effective number of independent images.
     """
     difference = of.astype(float) - less
     half_width = float(scipy.stats.norm.isf(LEVEL)) * math.sqrt(float(difference.var()) / count) + 1 / count
@@ -66,7 +68,7 @@ def paired_shares(of: np.ndarray, less: np.ndarray, count: float) -> Measured:
 
 
 def ratio(of: Measured, to: Measured) -> Measured:
-    """The ratio of two non-negative quantities, dependent or not, with intervals at half the level (Bonferroni)."""
+    """Return the ratio of two non-negative quantities, dependent or not; intervals at half the level (Bonferroni)."""
     return Measured(_over(of.value, to.value), max(of.low, 0.0) / to.high, _over(of.high, to.low))
 
 
@@ -125,7 +127,7 @@ def total_variation_difference(p: np.ndarray, n: int, other: np.ndarray, k: int,
 
 
 def _folded_bias(p: np.ndarray, n: int, q: np.ndarray, m: int) -> tuple[float, float]:
-    """Bias of the total variation if the differences are what they seem, and if they are two errors smaller."""
+    """Return the bias of the total variation for the differences as they are, and for ones smaller by two errors."""
     errors = np.sqrt(p * (1 - p) / n + q * (1 - q) / m)
     ratios = np.abs(p - q)[errors > 0] / errors[errors > 0]
 
@@ -152,33 +154,33 @@ def share_below(drawn: np.ndarray, held_out: np.ndarray, tail: float) -> Measure
 
 
 def chance_of_less(x: np.ndarray, y: np.ndarray) -> Measured:
-    """The chance that a value of x [n] is less than one of y [m], ties counting half (DeLong et al., 1988)."""
+    """Return the chance that a value of x [n] is less than one of y [m], ties counting half (DeLong et al., 1988)."""
     n, m = len(x), len(y)
     ranks = scipy.stats.rankdata(np.concatenate([x, y]))
-    # For each value the share of the other sample that is on its far side.
+    # For each value the share of the other sample on its far side.
     of_x = 1 - (ranks[:n] - scipy.stats.rankdata(x)) / m
     of_y = (ranks[n:] - scipy.stats.rankdata(y)) / n
     value = float(of_x.mean())
-    # At least that of one value on the wrong side, so that samples that do not overlap are not taken for certain.
+    # At least the error of one value on the wrong side, so that samples without overlap do not seem certain.
     variance = max(float(of_x.var(ddof=1) / n + of_y.var(ddof=1) / m), 1 / min(n, m) ** 2)
     half_width = float(scipy.stats.t.isf(LEVEL, min(n, m) - 1)) * math.sqrt(variance)
     return Measured(value, max(value - half_width, 0.0), min(value + half_width, 1.0))
 
 
 def _lowest(value: np.ndarray | float, count: np.ndarray | float, level: float) -> np.ndarray:
-    """Low end of shares; 0 where the share is 0."""
+    """Return the low end of shares; 0 where the share is 0."""
     hits = np.multiply(value, count)
     found = scipy.stats.beta.ppf(level, np.maximum(hits, 1e-9), count - hits + 1)
     return np.where(hits > 0, found, 0.0)
 
 
 def _highest(value: np.ndarray | float, count: np.ndarray | float, level: float) -> np.ndarray:
-    """High end of shares; 1 where the share is 1."""
+    """Return the high end of shares; 1 where the share is 1."""
     hits = np.multiply(value, count)
     found = scipy.stats.beta.isf(level, hits + 1, np.maximum(count - hits, 1e-9))
     return np.where(hits < count, found, 1.0)
 
 
 def _over(value: float, by: float) -> float:
-    """The ratio; of anything to nothing, infinity."""
+    """Return the ratio; infinity for a divisor of 0."""
     return value / by if by > 0 else math.inf

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 
 class RuleLabel(NamedTuple):
-    """The words for a rule."""
+    """Name, meaning and advice for a rule."""
 
     name: str
     meaning: str
@@ -90,7 +90,7 @@ _REAL, _CHAMPIONS = " against real images", " less the champion's"
 
 
 def describe(rule: str) -> RuleLabel:
-    """Return the words for a rule of `judging.verdict`, whose name may begin or end with a feature space."""
+    """Return the label of a rule of `judging.verdict`, whose name may begin or end with a feature space."""
     name, _, space = rule.removesuffix(_REAL).removesuffix(_CHAMPIONS).removesuffix(")").partition(" (")
     name = name.replace("_fd_corrected", "_fcd_corrected")  # of a custom embedding
     for known, words in _LABELS.items():

@@ -20,11 +20,11 @@ from components.evaluate.judging.champion import Champion
 from components.evaluate.judging.comparison import compare
 from components.evaluate.judging.intervals import Measured, around
 
-# How much less recall and coverage than the champion a model may have, and how much more total variation between
-# classes: about twice what 2,000 test images can tell apart.
+# Largest loss of recall and coverage against the champion, and largest gain in total variation between classes: about
+# twice what 2,000 test images can resolve.
 _LESS_DIVERSE = 0.1
 _LESS_BALANCED = 0.1
-# Brightness and contrast of samples in multiples of those of real images: beyond, pixels are of another range.
+# Brightness and contrast of samples over those of real images: beyond, pixels have another range.
 _PIXEL_RANGE = (0.5, 2.0)
 _NAMED = 5  # of the scores that are missing
 
@@ -33,13 +33,13 @@ _NAMED = 5  # of the scores that are missing
 class Scores:
     """The scores of a set of images against the test images; all are None if a number is not finite."""
 
-    values: dict[str, float | None]  # by name; None for what could not be computed
-    measured: dict[str, Measured] = dataclasses.field(default_factory=dict)  # by the name of the rule on it
+    values: dict[str, float | None]  # by name; None if it could not be computed
+    measured: dict[str, Measured] = dataclasses.field(default_factory=dict)  # by the name of the rule
     blocks: Mapping[str, Sequence[float]] = dataclasses.field(default_factory=dict)  # kernel distances, by space
     overlap: neighbors.Overlap | None = None  # with the test images, in the first space
     shares: np.ndarray | None = None  # of each group of images, [groups]
-    count: int = 0  # images that the shares are of
-    # Up to 16 samples that are closest to a training image, and that image: indices, int64 [n].
+    count: int = 0  # images behind the shares
+    # Up to 16 samples that are closest to a training image, and these images: indices, int64 [n].
     copies: np.ndarray = dataclasses.field(default_factory=lambda: np.empty(0, np.int64))
     originals: np.ndarray = dataclasses.field(default_factory=lambda: np.empty(0, np.int64))
 
@@ -52,7 +52,7 @@ class Rule:
     value: float | str | None  # None if missing or not finite
     low: float | None  # ends of its confidence interval; None if infinite or unknown
     high: float | None
-    limit: str  # in words, with its sense
+    limit: str  # in words: `at most 0.1`
     outcome: str  # `passed`, `held` or `failed`
 
 
@@ -109,7 +109,7 @@ def judge(
 
 
 def incomparable(champion: Champion, checkpoint_digest: str, image: datasets.ImageShape) -> Rule | None:
-    """The rule on a champion that a model cannot be compared with; None if it can."""
+    """Return the rule on a champion that cannot be compared with; None if it can."""
     if champion.problem:
         return _fact("champion", f"cannot be read: {champion.problem}", "to be compared with")
     if champion.image != image:
@@ -124,7 +124,7 @@ def _missing(model: Scores) -> list[str]:
 
 
 def _integrity(model: Scores) -> list[Rule]:
-    """Every score is a number, and the samples are pictures at all."""
+    """Return rules that require every score to be a number, and the samples to be pictures."""
     missing = _missing(model)
     some = ", ".join(missing[:_NAMED]) + (f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else "")
     value = f"{some} are missing or not finite" if missing else "are finite"
@@ -138,7 +138,7 @@ def _integrity(model: Scores) -> list[Rule]:
 
 
 def _within(config: EvaluateConfig, measured: Mapping[str, Measured], spaces: list[str], labeled: bool) -> list[Rule]:
-    """The limits: on distances in every space, on collapse in the first, on classes if there are any, on copies."""
+    """Return the rules with limits: on distances in every space, on collapse in the first, on classes, on copies."""
     recall, coverage = (f"{name_of(score, spaces[0], spaces)} against real images" for score in ("recall", "coverage"))
     of_classes = [
         _at_most("class_distance", measured, config.class_distance_limit),
@@ -195,7 +195,7 @@ def _at_least(name: str, measured: Mapping[str, Measured], limit: float) -> Rule
 
 
 def _between(name: str, measured: Mapping[str, Measured], low: float, high: float, words: str = "") -> Rule:
-    """Passed if the interval lies within the limits, failed if it lies outside or is unknown, else held."""
+    """Return a rule: passed if the interval is within the limits, failed if it is outside or unknown, else held."""
     limit, found = words or f"from {low:g} to {high:g}", measured.get(name)
     if found is None or not found.finite:
         return Rule(name, None, None, None, limit, FAILED)
@@ -212,7 +212,7 @@ def _rule(name: str, measured: Measured, limit: str, outcome: str) -> Rule:
 
 
 def _finite(value: float | None) -> float | None:
-    """The value, or None if it is not finite: a NaN would fail every comparison, an infinity only some."""
+    """Return the value, or None if it is not finite: a NaN would fail every comparison, an infinity only some."""
     return value if value is not None and math.isfinite(value) else None
 
 

@@ -13,11 +13,11 @@ from components.evaluate.inputs import Inputs
 from components.evaluate.scoring import scores
 from components.evaluate.scoring.candidates import GRID_COUNT, Candidate
 
-_PICTURE_BYTES = 1_000_000  # of all sheets together, so that the page stays small
+_PICTURE_BYTES = 1_000_000  # for all sheets together, so that the page stays small
 
 
 def pictures(model: Candidate, champion: Candidate | None, test: np.ndarray) -> list[dict[str, Any]]:
-    """The sheets of images as `png`, each with its `caption`."""
+    """Return the sheets of images as `png`, each with its `caption`."""
     sheets = [("samples of this model", model.first, 0)]
     if model.rows is not None:
         sheets.append(
@@ -38,7 +38,7 @@ def pictures(model: Candidate, champion: Candidate | None, test: np.ndarray) -> 
 def metric_tables(
     reference: scores.Reference, model: Candidate, champion: Candidate | None, version: int
 ) -> list[dict[str, Any]]:
-    """The tables of `metric_labels`, each with a `note` on its space; `version` is the champion's."""
+    """Return the tables of `metric_labels`, each with a `note` on its space; `version` is the champion's."""
     columns = {"this model": model.scores.values}
     if champion:
         columns[f"champion, version {version}"] = champion.scores.values
@@ -50,13 +50,13 @@ def metric_tables(
 
 
 def group_chart(groups: dict[str, Any]) -> bytes:
-    """A chart of the shares of classes or bins, from the `groups` of `metrics.json`."""
+    """Return a chart of the shares of classes or bins, from the `groups` of `metrics.json`."""
     shares = {"test images": groups["real"], "samples": groups["model"], "champion's samples": groups["champion"]}
     return charts.bars(groups["names"], {name: np.array(found) for name, found in shares.items() if found is not None})
 
 
 def provenance(config: EvaluateConfig, inputs: Inputs, origin: lineage.Lineage) -> dict[str, Any]:
-    """The rows of the tables of settings and of the lineage, and the libraries of each stage."""
+    """Return the rows of the tables of settings and lineage, and the libraries of each stage."""
     given, trained = settings.values_in_key(config), inputs.checkpoint.settings
     return {
         "setting_rows": [

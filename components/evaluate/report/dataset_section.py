@@ -13,17 +13,17 @@ from components.core.reporting import grids
 Loaded = Mapping[str, tuple[np.ndarray, np.ndarray]]  # images and labels by the name of the split
 
 _CLASSES_SHOWN = 20  # as rows of a sheet
-_LOOKED_THROUGH = 2048  # records of a split that is not loaded
-_BYTES_LOOKED_THROUGH = 1 << 27  # of pixels
-_PICTURE_BYTES = 400_000  # of all sheets together, so that the page stays small
+_LOOKED_THROUGH = 2048  # records to read of a split that is not loaded
+_BYTES_LOOKED_THROUGH = 1 << 27  # of pixels to read
+_PICTURE_BYTES = 400_000  # for all sheets together, so that the page stays small
 _REASONS_SHOWN = 5
-_BLANK = 255  # as the ground of a sheet
+_BLANK = 255  # like the sheet's background
 
 
 def of(dataset: str, manifest: Manifest, loaded: Loaded) -> dict[str, Any]:
-    """The content of the section: `sheets`, `counts` by class and split, `rejected` images, `remarks`.
+    """Return the content of the section: `sheets`, `counts` by class and split, `rejected` images, `remarks`.
 
-    There is a sheet of each split that has images, and one of the leaks if any is known and loaded. Of splits that are
+    There is a sheet for each split with images, and one for the leaks if any is known and loaded. Of splits that are
     not loaded the first records are read.
     """
     image = manifest.image
@@ -51,7 +51,7 @@ def of(dataset: str, manifest: Manifest, loaded: Loaded) -> dict[str, Any]:
 
 
 def contact_sheet(images: np.ndarray, labels: np.ndarray, class_count: int) -> np.ndarray:
-    """The images of a sheet of 8 columns: a row of the first of each class, filled up with blanks.
+    """Return the images of a sheet of 8 columns: one row for each class with its first images, filled up with blanks.
 
     From images uint8 [n, height, width, channels] and labels int32 [n], of the first `class_count` classes; if 0, the
     first 64 images of any label.
@@ -66,7 +66,9 @@ def contact_sheet(images: np.ndarray, labels: np.ndarray, class_count: int) -> n
 
 
 def leaking_pairs(manifest: Manifest, loaded: Loaded) -> np.ndarray:
-    """The first leaks of loaded splits, each held-out image followed by its training image: uint8 [2 x leaks, ...]."""
+    """Return the first leaks of loaded splits, each held-out image followed by its training image: uint8 [2 x leaks,
+    ...].
+    """
     pairs = []
     for leak in manifest.source.get("leaks", {}).get("first", []):
         if leak["split"] in loaded and "train" in loaded:
@@ -77,7 +79,7 @@ def leaking_pairs(manifest: Manifest, loaded: Loaded) -> np.ndarray:
 
 
 def _image(manifest: Manifest, loaded: Loaded, split: str, file: str, record: int) -> np.ndarray:
-    """The image of a record of a shard."""
+    """Return the image of a record of a shard."""
     shards = manifest.splits[split].shards
     shard = [each.file for each in shards].index(file)
     image: np.ndarray = loaded[split][0][sum(each.records for each in shards[:shard]) + int(record)]
@@ -85,7 +87,7 @@ def _image(manifest: Manifest, loaded: Loaded, split: str, file: str, record: in
 
 
 def remarks(manifest: Manifest) -> list[dict[str, Any]]:
-    """Sentences on quarantined, repeated and leaking images: `text`, each with whether it is `serious`."""
+    """Return sentences on quarantined, repeated and leaking images: `text`, and whether it is `serious`."""
     source, found = manifest.source, []
 
     def add(text: str, serious: bool = False) -> None:

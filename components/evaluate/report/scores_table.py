@@ -27,7 +27,7 @@ class Comparison:
     compared: int  # images of the split, and as many samples: the bias of the distance depends on it
     embedding_digest: str
     samples: int
-    seed: int  # decides the samples, and which real images were taken
+    seed: int  # decides the samples and the real images
     distance: str  # name of the score that chooses the best: the Fréchet distance in the first space
     code: str  # digest of the evaluate stage's code
 
@@ -39,8 +39,8 @@ class Row:
     step: int
     checkpoint_digest: str
     comparison: Comparison
-    scores: dict[str, float | None]  # None for what could not be computed
-    settings: dict[str, Any]  # of the training: those that decide the result
+    scores: dict[str, float | None]  # None if it could not be computed
+    settings: dict[str, Any]  # of the training, as far as they decide the result
 
     @property
     def distance(self) -> float | None:
@@ -54,13 +54,13 @@ class Row:
 
 
 def read(training: LocationLike, comparison: Comparison | None = None) -> list[Row]:
-    """Read the rows of a training, by step: all, or those of one comparison. Skips lines that are no rows."""
+    """Read the rows of a training, by step: all, or those of one comparison. Skip invalid lines."""
     rows = [row for row in _rows(Path(training, FILE)) if comparison in (None, row.comparison)]
     return sorted(rows, key=lambda row: row.step)
 
 
 def append(training: LocationLike, row: Row) -> None:
-    """Add a row. The file is replaced as a whole, without lines that are no rows."""
+    """Add a row. The file is replaced as a whole, without invalid lines."""
     file = Location.of(training) / FILE
     lines = [json.dumps(each.to_json(), sort_keys=True, allow_nan=False) for each in (*_rows(file.path), row)]
     atomic_files.write_file(file.path, "".join(f"{line}\n" for line in lines).encode())

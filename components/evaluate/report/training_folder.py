@@ -24,15 +24,15 @@ _SHEETS = 8
 
 
 def read_log(folder: Path, last_step: int) -> list[dict[str, float]]:
-    """Rows of a training's log up to a step, at most 1,000 evenly spaced ones: the finite numbers by their names."""
+    """Return rows of a training's log up to a step, at most 1,000 evenly spaced ones: the finite numbers by name."""
     rows = [_numbers(row) for row in training_log.read(folder / training_log.METRICS, last_step)]
     return rows[:: len(rows) // _POINTS_AT_MOST + 1]
 
 
 def read_warnings(folder: Path, last_step: int) -> list[dict[str, Any]] | None:
-    """The warnings of a training up to a step, one for each signal; None if it was not monitored.
+    """Return the warnings of a training up to a step, one for each signal; None if it was not monitored.
 
-    Each has `warning` (the first of the signal), `first` and `last` (steps), and `windows` (how many).
+    Each has `warning` (the first of the signal), `first` and `last` (steps), and `windows` (their number).
     """
     if not (folder / training_log.HEALTH).is_file():
         return None
@@ -47,10 +47,10 @@ def read_warnings(folder: Path, last_step: int) -> list[dict[str, Any]] | None:
 
 
 def read_scores(folder: Path, last_step: int, same: dict[str, str]) -> dict[str, list[dict[str, float]]]:
-    """Scores of a training's checkpoints up to a step, by split, of rows whose comparison has the `same` fields.
+    """Return the scores of a training's checkpoints up to a step, by split, whose comparison has the `same` fields.
 
-    The rows are by step: the finite numbers by their names. Of a split that was scored in several ways, with other
-    seeds for instance, those of the way with most rows.
+    Rows are by step: the finite numbers by name. If a split was scored in several ways, with other seeds for instance,
+    those of the way with most rows.
     """
     ways: dict[str, dict[Comparison, list[dict[str, float]]]] = {}
     for row in scores_table.read(folder):
@@ -61,10 +61,10 @@ def read_scores(folder: Path, last_step: int, same: dict[str, str]) -> dict[str,
 
 
 def timeline(training: Location, last_step: int, size: int) -> list[dict[str, Any]]:
-    """Up to 8 sheets of samples as `png`, shrunk to `size` bytes together, each with its step as `caption`.
+    """Return up to 8 sheets of samples as `png`, shrunk to `size` bytes together, each with its step as `caption`.
 
-    Their steps grow by about the same factor, as most changes early; the first and last are in. Those in a bucket are
-    not mirrored: the mirror has those that a training on this machine has not sent yet.
+    Steps grow by about the same factor, because most changes early; the first and last are included. Sheets in a bucket
+    are read from the mirror if this machine has not uploaded them yet.
     """
     sheets = training / _SAMPLES
     found = {int(match[1]): sheets / name for name in sheets.file_names() if (match := _SHEET.fullmatch(name))}

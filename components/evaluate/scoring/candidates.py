@@ -1,4 +1,4 @@
-"""The models that an evaluation compares: drawn from and scored alike."""
+"""The models that an evaluation compares, drawn and scored alike."""
 
 import dataclasses
 import logging
@@ -27,9 +27,9 @@ class Candidate:
     """The scores of one model, and its images for the report: uint8 [n, height, width, channels]."""
 
     first: np.ndarray  # its first samples
-    rows: np.ndarray | None  # a row of samples for each class, if it takes labels
+    rows: np.ndarray | None  # one row of samples for each class, if it takes labels
     scores: Scores  # with `bad_samples`
-    copies: np.ndarray | None  # the samples closest to training images, each followed by that training image
+    copies: np.ndarray | None  # the samples closest to training images, each followed by that image
 
 
 def averaged(folder: LocationLike, checkpoint: checkpoints.Description) -> samples.Generator:
@@ -49,7 +49,7 @@ def averaged(folder: LocationLike, checkpoint: checkpoints.Description) -> sampl
 
 
 def published(folder: Path, model: models.Description) -> samples.Generator:
-    """Load a published generator, to be drawn from as in serving."""
+    """Load a published generator, and draw as in serving."""
     served = saved_models.load(folder, "model")
 
     def images(latents: tf.Tensor, labels: tf.Tensor | None) -> tf.Tensor:
@@ -85,7 +85,7 @@ def score(
 
     log.info("evaluate: drawing %d %s", sample_count, what)
     labels = samples.draw_labels(generator, sample_count, seed)
-    # The labels of a champion of other classes have another meaning.
+    # The labels of a champion with other classes have another meaning.
     asked = labels.numpy() if labels is not None and generator.classes == manifest.classes else None
     found = scores.score(reference, pixels(), what, asked)
     if bad:

@@ -19,7 +19,9 @@ class Groups:
     centers: np.ndarray | None = None  # of the bins, float64 [bins, k] in the first space; None for classes
 
     def of(self, features: np.ndarray, logits: np.ndarray | None) -> np.ndarray:
-        """The group of each image, int64 [n], by its features [n, k] in the first space or its logits [n, classes]."""
+        """Return the group of each image, int64 [n], from its features [n, k] in the first space or its logits [n,
+        classes].
+        """
         if self.centers is None:
             if logits is None:
                 raise AssertionError("classes need logits")
@@ -27,7 +29,7 @@ class Groups:
         return scipy.cluster.vq.vq(features, self.centers)[0].astype(np.int64)
 
     def shares(self, members: np.ndarray) -> np.ndarray:
-        """Share of each group among the groups of images: [n] to [count], summing to 1."""
+        """Return the share of each group among the groups of images: [n] to [count], summing to 1."""
         return np.bincount(members, minlength=self.count) / len(members)
 
 

@@ -1,4 +1,4 @@
-"""Samples to be scored: latents and labels from a seed, images from a generator, rounded to pixels."""
+"""Samples for scoring: latents and labels from a seed, images from a generator, rounded to pixels."""
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
@@ -21,15 +21,15 @@ class Generator:
     # [n, height, width, channels] in [-1, 1].
     images: Callable[[tf.Tensor, tf.Tensor | None], tf.Tensor]
     latent_size: int
-    classes: Sequence[str]  # that it was trained on
+    classes: Sequence[str]  # of its training
     class_counts: Sequence[int]  # training images of each, if it takes labels; else empty
 
 
 def draw(generator: Generator, image: ImageShape, count: int, seed: int) -> Iterator[tuple[np.ndarray, int]]:
     """Draw samples, rounded to pixels so that they are compared with real images on equal terms.
 
-    Two generators with latents of one size get the same latents from a seed. Yields batches uint8
-    [n, height, width, channels], each with how many of its samples have a pixel that is not finite; such are gray.
+    Two generators with latents of one size get the same latents from a seed. Yield batches uint8 [n, height, width,
+    channels], each with the number of samples that have a pixel that is not finite; such pixels are gray.
     """
     latents, labels = _latents(generator, count, seed), draw_labels(generator, count, seed)
     batch = min(_BATCH_AT_MOST, max(1, _BATCH_PIXELS // (image.height * image.width)))

@@ -1,6 +1,6 @@
-"""The numbers that samples are judged by, against real test images in the spaces of an embedding.
+"""Scores of samples against real test images in the spaces of an embedding.
 
-Where checkpoints are compared with each other, the test images are those of the validation split.
+To compare checkpoints, the test images are those of the validation split.
 """
 
 import dataclasses
@@ -23,17 +23,17 @@ log = logging.getLogger(__name__)
 
 LEAST = 2 * set_distances.KERNEL_BLOCKS  # images of each kind
 CROWDING = 3.0  # images that count as one in recall and coverage, because one sample may be near several
-ENOUGH = 1000  # images, below which distances are noisy (`low_n`)
-_COPIES_AMONG = 2000  # samples at least, so that the error of their share is small beside that of the test images
-_TRAIN_AT_MOST = 100_000  # training images that samples are compared with to find copies
-_GROUP_LEAST = 10  # real images, below which the coverage of a group says next to nothing
+ENOUGH = 1000  # images; with fewer, distances are noisy (`low_n`)
+_COPIES_AMONG = 2000  # fewest samples, so that the error of their share is small beside that of the test images
+_TRAIN_AT_MOST = 100_000  # training images that are searched for copies
+_GROUP_LEAST = 10  # real images; with fewer, the coverage of a group says little
 _CHUNK = 500
 _LOG_EVERY = 5000  # images
 _PAIRS = 16
 
 _OF_COPIES = ("copy_z", "copy_nearness", "copy_share")
 
-ByName = dict[str, float | None]  # scores; None for what could not be computed
+ByName = dict[str, float | None]  # scores; None if it could not be computed
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Seen:
 
     @property
     def pixels(self) -> tuple[Measured, Measured]:
-        """Mean and standard deviation of all pixels, each at half the level; the latter by the delta method."""
+        """Return mean and standard deviation of all pixels, each at half the level; the latter by the delta method."""
         mean = intervals.mean(self.brightness, intervals.LEVEL / 2)
         square = float(self.power.mean()) - mean.value**2
         variance = intervals.mean(self.power - 2 * mean.value * self.brightness, intervals.LEVEL / 2)
@@ -61,7 +61,7 @@ class Seen:
         return all(np.isfinite(array).all() for array in arrays)
 
     def rows(self, chosen: np.ndarray) -> "Seen":
-        """Some of the images, by their indices [m]."""
+        """Return some of the images, by their indices [m]."""
         return Seen(
             {name: features[chosen] for name, features in self.features.items()},
             None if self.logits is None else self.logits[chosen],
@@ -73,10 +73,10 @@ class Seen:
 
 @dataclasses.dataclass(frozen=True)
 class Reference:
-    """Real images and noise that samples are compared with."""
+    """Real images and noise to compare samples with."""
 
     embedding: feature_spaces.FeatureSpaces
-    seed: int  # decides the halves that standard errors are taken from
+    seed: int  # decides the halves for standard errors
     real: dict[str, neighbors.Balls]  # around the features of the test images, by the name of the space
     groups: groups.Groups  # classes, or bins without classes
     members: np.ndarray  # the group of each test image, as the embedding sees it
@@ -93,7 +93,7 @@ class Reference:
 
     @property
     def count(self) -> int:
-        """Number of images of each kind that are compared; the bias of the distance depends on it."""
+        """Number of compared images of each kind; the bias of the distance depends on it."""
         return len(self.members)
 
     @property
@@ -115,11 +115,11 @@ class Reference:
 
     @property
     def no_scores(self) -> ByName:
-        """Every score but `class_accuracy`, missing."""
+        """Every score but `class_accuracy`, as missing."""
         return dict.fromkeys(self.floor)
 
     def name(self, score: str, space: str = "") -> str:
-        """The name of a score of a space; of the first space if it is not given."""
+        """Return the name of a score in a space, by default the first."""
         return name_of(score, space or self.spaces[0], self.spaces)
 
 
@@ -190,10 +190,10 @@ def score(reference: Reference, samples: Iterable[np.ndarray], what: str, labels
 
 
 def score_seen(reference: Reference, seen: Seen, labels: np.ndarray | None = None) -> Scores:
-    """Score samples that were seen with the embedding of the reference.
+    """Score samples that the reference's embedding has seen.
 
-    The first samples, as many as there are real images, are compared by distance and neighbors. Copies are searched
-    for among at least 2,000; groups and duplicates are those of all.
+    The first samples, as many as there are real images, are compared by distance and neighbors. Copies are searched for
+    among at least 2,000; groups and duplicates are those of all.
     """
     if not seen.finite:
         log.error("evaluate: the embedding gives numbers that are not finite")
@@ -213,7 +213,7 @@ def score_seen(reference: Reference, seen: Seen, labels: np.ndarray | None = Non
 
 
 def differences(model: Scores, champion: Scores, reference: Reference) -> dict[str, Measured]:
-    """By how much a model exceeds the champion, both scored against the same test images; nothing without scores."""
+    """Return the model's scores minus the champion's, both against the same test images; nothing without scores."""
     if model.overlap is None or champion.overlap is None or model.shares is None or champion.shares is None:
         return {}
     effective = reference.count / CROWDING
@@ -277,9 +277,9 @@ def _measure(reference: Reference, seen: Seen) -> Scores:
 
 
 def _smallest_coverage(covered: np.ndarray, members: np.ndarray) -> Measured:
-    """The smallest coverage of a group, over that of all; 0 if nothing is covered.
+    """Return the smallest coverage of a group over that of all; 0 if nothing is covered.
 
-    Groups of few images are left out, unless all are such groups: then only the largest count.
+    Groups of few images are left out, unless all are: then only the largest count.
     """
     counts, of_group = np.bincount(members), np.bincount(members, covered)
     enough = counts >= min(_GROUP_LEAST, counts.max())
@@ -308,7 +308,7 @@ def see(embedding: feature_spaces.FeatureSpaces, batches: Iterable[np.ndarray], 
 
 
 def joined(parts: Sequence[Seen]) -> Seen:
-    """Join sets of images that one embedding saw."""
+    """Join sets of images that one embedding has seen."""
     logits = [part.logits for part in parts if part.logits is not None]
     return Seen(
         {name: np.concatenate([part.features[name] for part in parts]) for name in parts[0].features},

@@ -8,7 +8,7 @@ import math
 
 from components.train.config import TrainConfig
 
-FAILING_WINDOWS = 3  # in a row, after which a training will not recover
+FAILING_WINDOWS = 3  # consecutive, after which a training will not recover
 _WINDOW_UPDATES = 200  # of the critic
 _WARM_UP_STEPS, _WARM_UP_SHARE = 500, 0.02
 
@@ -19,13 +19,13 @@ class Diagnostics:
 
     gradient_norm: float  # mean norm of the critic's gradient at interpolates; 1 or slightly more in a good critic
     gradient_norm_deviation: float  # its standard deviation
-    # The norm less the best one for this gap, 1 + W / (2 penalty_weight), where W is the gap over the norm: for c times
-    # as steep a critic the penalized gap is c W - penalty_weight (c - 1)^2.
+    # The norm minus the best one for this gap, 1 + W / (2 penalty_weight), where W is the gap over the norm: for c
+    # times as steep a critic the penalized gap is c W - penalty_weight (c - 1)^2.
     excess_slope: float
     penalty_share: float  # the weighted penalty over the magnitude of the critic's gap
-    wasserstein_estimate: float  # mean score of real images less that of drawn ones
+    wasserstein_estimate: float  # mean score of real images minus that of samples
     score_offset: float  # magnitude of the mean score of real images over that of the gap
-    sample_spread: float  # mean distance between drawn images, in multiples of that between real ones
+    sample_spread: float  # mean distance between samples, in multiples of that between real images
     critic_overfit: float | None  # share of the gap by which training images score higher than others
 
 
@@ -37,7 +37,7 @@ class Limit:
     warn: tuple[float | None, float | None]
     fail: tuple[float | None, float | None]
     remedy: str  # what usually helps
-    penalty_only: bool = False  # whether it holds for the gradient penalty alone
+    penalty_only: bool = False  # whether it applies to the gradient penalty alone
 
 
 _STEEP = "lower critic_learning_rate, or raise penalty_weight"
@@ -58,7 +58,7 @@ class Finding:
     signal: str
     value: float
     expected: str
-    failing: bool  # beyond the limit for failing
+    failing: bool  # beyond the failure threshold
     remedy: str
 
     def __str__(self) -> str:
@@ -85,7 +85,7 @@ def window_steps(config: TrainConfig) -> int:
 
 
 def is_warm(step: int, config: TrainConfig) -> bool:
-    """Return whether a window that ends at a step is past the beginning, where every training has wild numbers."""
+    """Return whether a window that ends at a step is past the start, where every training has wild numbers."""
     return step - window_steps(config) >= max(_WARM_UP_STEPS, _WARM_UP_SHARE * config.steps)
 
 

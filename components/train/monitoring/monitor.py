@@ -21,13 +21,13 @@ log = logging.getLogger(__name__)
 
 _NAMES = ("gradient_norm", "penalty", "wasserstein_estimate", "real_score")
 _DOUBTS = "watch/doubts"
-_IMAGES = 512  # real ones, of each split, and drawn ones
+_IMAGES = 512  # real images of each split, and samples
 
 Labeled = tuple[np.ndarray, np.ndarray]  # images uint8 [n, height, width, channels], labels int32 [n]
 
 
 class Monitor:
-    """Writes a row of `health.jsonl` for each window; every worker has one, and all come to the same findings.
+    """Writes a row of `health.jsonl` for each window; every worker has a monitor, and all reach the same findings.
 
     Without a folder it writes nothing; without class counts the networks take no labels. There may be no validation
     images.
@@ -43,7 +43,7 @@ class Monitor:
         validation: tuple[Images | np.ndarray, np.ndarray],
     ) -> None:
         self._folder, self._config, self._wgan, self._classes = folder, config, wgan, len(class_counts)
-        self._failing = 0  # windows in a row
+        self._failing = 0  # consecutive windows
         self.last_good = 0  # the last step of the latest window that was not failing
         self._warned = set[str]()
         self._window = Window(_NAMES, "watch")
@@ -61,11 +61,11 @@ class Monitor:
         return self._failing > 0
 
     def state(self) -> dict[str, np.ndarray]:
-        """The arrays that a checkpoint keeps."""
+        """Return the arrays for a checkpoint."""
         return {**self._window.state(), _DOUBTS: np.array([self._failing, self.last_good], np.int64)}
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Go on from a checkpoint."""
+        """Resume from a checkpoint."""
         self._window.restore(arrays)
         self._failing, self.last_good = arrays[_DOUBTS].tolist()
 
@@ -76,7 +76,7 @@ class Monitor:
     def end_window(self, step: int, rollbacks: Sequence[str] = ()) -> list[limits.Finding]:
         """Check the window that ends at a step, warn of each signal beyond a limit, and note rollbacks in this window.
 
-        Returns why the training will not recover; empty if it may.
+        Return why the training will not recover; empty if it may.
         """
         signals = self._signals()
         found = limits.findings(signals, self._config.constraint) if limits.is_warm(step, self._config) else []
@@ -134,5 +134,5 @@ def _over(value: float, other: float) -> float:
 
 
 def _mean_distance(images: np.ndarray) -> float:
-    """Mean distance between an image and the next, [n, ...]."""
+    """Return the mean distance between an image and the next, [n, ...]."""
     return float(np.sqrt(np.square(images - np.roll(images, 1, axis=0)).sum(axis=(1, 2, 3))).mean())

@@ -1,4 +1,4 @@
-"""Progress of a training: every `log_every` steps a line on the screen, a row of the log, a point in TensorBoard."""
+"""Progress of a training: every `log_every` steps a log line, a row of the log file, a point in TensorBoard."""
 
 import logging
 from collections.abc import Mapping
@@ -36,7 +36,7 @@ class Progress:
             self._writer.close()
 
     def state(self) -> dict[str, np.ndarray]:
-        """The window's sums, for a checkpoint."""
+        """Return the window's sums, for a checkpoint."""
         return self._window.state()
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
@@ -44,7 +44,7 @@ class Progress:
         self._window.restore(arrays)
 
     def add(self, block: dict[str, np.ndarray], seconds: float | None) -> None:
-        """Add the values of a block, [steps] each, and the time that it took; None if that is not to count."""
+        """Add the values of a block, [steps] each, and its time; None if that is not counted."""
         self._window.add(block)
         if seconds is not None:
             self._timed_steps += len(block[MEANS[0]])

@@ -1,4 +1,4 @@
-"""The grid of samples that a training writes as it goes on."""
+"""The grid of samples that a training writes while it runs."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ _IMAGES = 64
 
 
 class SampleGrid:
-    """Draws from the same latents all through a training; a conditional generator draws one class a row."""
+    """Draws from the same latents throughout a training; a conditional generator draws one class per row."""
 
     def __init__(self, config: TrainConfig, network: gan.NetworkConfig) -> None:
         count = conditioning.GRID_COLUMNS if network.classes else _IMAGES

@@ -1,4 +1,4 @@
-"""Watchdog: ends a training that hangs where nothing else has a time limit: in a driver, a collective, a file system.
+"""Watchdog: ends a training that hangs in a driver, a collective or a file system, which have no time limit.
 
 Only another attempt helps; the exit code asks for one.
 """
@@ -20,7 +20,7 @@ class Watchdog:
     """Ends the process, with the traceback of each thread, 30 ticks after the last beat, or 20 times the longest wait.
 
     It counts its own ticks and not seconds: a paused process misses one tick, however long the pause. It does not wait
-    for the first beat, as compiling for a TPU may take any time.
+    for the first beat, because compiling for a TPU may take any time.
     """
 
     def __init__(self, tick_seconds: float = 60.0) -> None:
@@ -37,7 +37,7 @@ class Watchdog:
         self._ended.set()
 
     def beat(self) -> None:
-        """Report that training has gone on."""
+        """Report progress of the training."""
         self._longest = max(self._longest, self._missed or 0)
         self._missed = 0
 

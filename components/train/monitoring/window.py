@@ -1,4 +1,4 @@
-"""Means over a window of steps; checkpoints keep them, so that an interruption changes none."""
+"""Means over a window of steps; checkpoints keep the sums, so that an interruption changes none."""
 
 from collections.abc import Mapping, Sequence
 
@@ -24,10 +24,10 @@ class Window:
         return means
 
     def state(self) -> dict[str, np.ndarray]:
-        """The sums, for a checkpoint."""
+        """Return the sums, for a checkpoint."""
         return {f"{self._prefix}/sums": self._sums.copy(), f"{self._prefix}/count": self._count.copy()}
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Take the sums from a checkpoint."""
+        """Restore the sums from a checkpoint."""
         self._sums = arrays[f"{self._prefix}/sums"].copy()
         self._count = arrays[f"{self._prefix}/count"].copy()

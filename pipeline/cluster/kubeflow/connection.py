@@ -1,7 +1,7 @@
 """Connection to a Kubeflow server: address, credentials, and a client that gives up in seconds.
 
-`kfp.Client` retries for twenty seconds with tracebacks when it is refused, waits without end for a server that does not
-answer, and prefers the cluster around it to the host that was named. So we use the generated API beneath it.
+`kfp.Client` retries for twenty seconds with tracebacks when it is refused, waits forever for a server that does not
+answer, and prefers the cluster around it to the named host. So we use the generated API beneath it.
 """
 
 import argparse
@@ -21,12 +21,12 @@ from pipeline.cluster import answers
 if TYPE_CHECKING:
     from pipeline.cluster.kubeflow.client import Client
 
-# Where Kubeflow Pipelines is installed; its runs have their pods there too unless it serves many users.
+# Namespace of Kubeflow Pipelines, and of its pods unless it serves many users.
 INSTALLED_IN = "kubeflow"
 _IN_CLUSTER = f"http://ml-pipeline.{INSTALLED_IN}.svc.cluster.local:8888"
 _SERVICE_PROXY = f"/api/v1/namespaces/{INSTALLED_IN}/services/ml-pipeline:http/proxy"
 _TOKEN_VOLUME = "/var/run/secrets/kubeflow/pipelines/token"  # noqa: S105
-# By name: what stands for the value in the help, and the help.
+# By name: the placeholder of the value in the help, and the help.
 FLAGS = {
     "host": ("URL", "the server (default: KF_PIPELINES_ENDPOINT; in a pod of its cluster, that one)"),
     "namespace": ("NAME", "namespace of the runs on a multi-user server"),
@@ -41,14 +41,14 @@ FLAGS = {
 
 
 def from_flags(parsed: argparse.Namespace) -> "KubeflowConnection":
-    """Return the connection that flags and environment ask for; nothing is sent yet."""
+    """Return the connection of flags and environment; nothing is sent yet."""
     problems: list[str] = []
     host, token_file = parsed.host, parsed.token_file
     if not host and not parsed.kube_context:
         host = os.environ.get("KF_PIPELINES_ENDPOINT", "")
         volume = os.environ.get("KF_PIPELINES_SA_TOKEN_PATH", _TOKEN_VOLUME)
         if not host and Path(volume).exists():
-            # We are in a pod of the cluster.
+            # This is a pod of the cluster.
             host, token_file = _IN_CLUSTER, token_file or volume
         elif not host:
             problems.append("there is no server: give --host URL (or KF_PIPELINES_ENDPOINT), or --kube_context NAME")
@@ -82,7 +82,7 @@ def from_flags(parsed: argparse.Namespace) -> "KubeflowConnection":
 
 
 def _secret(name: str, path: str, variable: str = "") -> str:
-    """Return what a file, or without one a variable, holds; it is sent as a header and never shown."""
+    """Return the content of a file, or else of a variable; it is sent as a header and never shown."""
     if not path:
         name, found = variable, os.environ.get(variable, "").strip()
     else:
@@ -99,28 +99,28 @@ def _secret(name: str, path: str, variable: str = "") -> str:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class KubeflowConnection:
-    """A way to a server. Nothing is sent before `client` is asked for."""
+    """Connection to a server. Nothing is sent before `client` is used."""
 
-    host: str  # empty to reach the server through the API server of the context
-    namespace: str = ""  # whose runs, on a server of many users
-    kube_context: str = ""  # context of the kubeconfig: for pods, and where there is no host
+    host: str  # empty to reach the server through the context's API server
+    namespace: str = ""  # of the runs, on a multi-user server
+    kube_context: str = ""  # context of the kubeconfig: for pods, and if there is no host
     token: str = dataclasses.field(default="", repr=False)
-    token_file: str = ""  # read anew for each request, because such files are renewed
+    token_file: str = ""  # read again for each request, because such files are renewed
     cookie: str = dataclasses.field(default="", repr=False)
-    ca_cert: str = ""  # file with the CA bundle; empty for the usual one
-    ui: str = ""  # URL of the pages that people look at
-    seconds: tuple[float, float] = (5.0, 30.0)  # limits for a connection, and for an answer
+    ca_cert: str = ""  # file with the CA bundle; empty for the system's
+    ui: str = ""  # URL of the web pages
+    seconds: tuple[float, float] = (5.0, 30.0)  # time limits for a connection, and for an answer
 
     @functools.cached_property
     def client(self) -> "Client":
-        """The client, after the server has said that it is one and whom it serves."""
+        """The client, after the server has identified itself and its mode."""
         from pipeline.cluster.kubeflow.client import Client
 
         with self.explained("reach the server"):
             return Client(self._configuration(), self.namespace, self.cookie, self.seconds)
 
     def explained(self, doing: str) -> contextlib.AbstractContextManager[None]:
-        """Return where errors of this server become one line (see `answers.of_kubeflow`)."""
+        """Turn errors of this server within the block into one line (see `answers.of_kubeflow`)."""
         return answers.of_kubeflow(doing, self.host or f"context {self.kube_context}", self.namespace)
 
     @property
@@ -129,7 +129,7 @@ class KubeflowConnection:
         return self.namespace or INSTALLED_IN
 
     def run_link(self, run_id: str) -> str:
-        """Return the page of a run; empty if no address of pages is known."""
+        """Return the page of a run; empty if the address of pages is unknown."""
         return f"{self.ui.rstrip('/')}/#/runs/details/{run_id}" if self.ui else ""
 
     def _configuration(self) -> Any:
@@ -157,20 +157,20 @@ class KubeflowConnection:
 
 
 def load_kube_config(configuration: Any, context: str) -> None:
-    """Set up a generated client as a context of the kubeconfig says."""
+    """Configure a generated client by a context of the kubeconfig."""
     from kubernetes import config
 
     try:
-        # The library looks at the variable when it is imported, and never again.
+        # The library reads the variable only on import.
         file = os.environ.get("KUBECONFIG") or None
         config.load_kube_config(config_file=file, client_configuration=configuration, context=context)
     except Exception as error:
-        # A broken file, a context that is missing and a login program that fails raise what they like.
+        # A broken file, a missing context and a failing login program raise various errors.
         raise ConfigError(f"kube_context {context} cannot be used: {' '.join(str(error).split())}") from None
 
 
 def _keeping(hook: Callable[[Any], None] | None, host: str) -> Callable[[Any], None] | None:
-    """Wrap kubernetes' hook, which for each request writes the API server's own address back, and itself."""
+    """Wrap kubernetes' hook, which for each request restores the API server's own address, and itself."""
     if hook is None:
         return None
 

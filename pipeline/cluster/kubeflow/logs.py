@@ -69,7 +69,7 @@ def _configuration(connection: KubeflowConnection, run_id: str) -> Any:
 
 
 def _stage_of(pod: Any) -> str:
-    """The stage that a pod runs; empty for drivers and what else belongs to a run."""
+    """Return the stage of a pod; empty for drivers and other pods of a run."""
     node = _ATTEMPT.sub("", (pod.metadata.annotations or {}).get(_NODE_NAME, ""))
     names = node.split(".")
     return names[-2] if len(names) > 1 and names[-1] == "executor" else ""

@@ -1,7 +1,4 @@
-"""Runs on a Kubeflow server.
-
-Names identify only pipelines and their versions there: runs go by their ids.
-"""
+"""Runs on a Kubeflow server, identified by id, because names identify only pipelines and their versions."""
 
 import datetime
 import json
@@ -21,7 +18,7 @@ from pipeline.cluster.submission import ClusterPackage, Submission
 
 _STATES = (backend.PENDING, backend.RUNNING, backend.PAUSED, backend.CANCELING, *backend.ENDED)
 _CONFLICT = 409
-# A run that has not ended says that it ended in 1970.
+# An active run has an end in 1970.
 _NEVER = datetime.datetime(1971, 1, 1, tzinfo=datetime.UTC)
 
 
@@ -46,7 +43,7 @@ class KubeflowRuns:
         return self._status(run)
 
     def _started(self, experiment_id: str, mark: str, error: TransientError) -> Any:
-        """Return the run that was started although its answer was lost; else raise, with what is known of it."""
+        """Return the run that was started although its answer was lost; else raise, with the facts known so far."""
         try:
             newest = self._newest(50, experiment_id=experiment_id)
         except TransientError:
@@ -65,7 +62,7 @@ class KubeflowRuns:
         return found.runs or []
 
     def start_of(self, submission: Submission) -> dict[str, Any]:
-        """Return what a run and a schedule say alike; make the experiment and upload the package if needed."""
+        """Return the common fields of a run and a schedule; make the experiment and upload the package if needed."""
         import kfp_server_api
 
         pipeline_id, version_id = self.upload(submission.package)
@@ -94,14 +91,14 @@ class KubeflowRuns:
             )
 
     def upload(self, package: ClusterPackage) -> tuple[str, str]:
-        """Return the ids of a package's pipeline and version; upload what the server does not have.
+        """Return the ids of a package's pipeline and version; upload what the server lacks.
 
-        Versions are named by content, so that one package is uploaded once, by however many at once.
+        Versions are named by content, so that one package is uploaded once, also by concurrent processes.
         """
         client = self.connection.client
         api, uploads, namespace = client.pipelines, client.uploads, client.namespace or None
         with tempfile.TemporaryDirectory() as folder, self.connection.explained(f"upload {package.path}"):
-            # The bytes that were checked, under a name that servers take.
+            # The checked bytes, under a name that servers accept.
             path = Path(folder, "pipeline.yaml")
             path.write_bytes(package.text)
             pipeline_id = _find_or_make(
@@ -165,7 +162,7 @@ class KubeflowRuns:
 
 
 def _find_or_make(name: str, search: Callable[[str], list[Any] | None], make: Callable[[], Any], key: str) -> str:
-    """Return the id of what has a name, or else is made: by us or by another process."""
+    """Return the id of the object of a name, or of a new one, made by us or by another process."""
     import kfp_server_api
 
     named = json.dumps({"predicates": [{"operation": "EQUALS", "key": "display_name", "stringValue": name}]})
@@ -185,7 +182,7 @@ def _find_or_make(name: str, search: Callable[[str], list[Any] | None], make: Ca
 
 
 def _state(run: Any) -> str:
-    """State of a run; a run whose workflow has none yet is pending, and a canceled one FAILED at the server."""
+    """Return the state of a run; without a workflow it is pending, and a canceled one is FAILED at the server."""
     state: str = run.state if run.state in _STATES else backend.PENDING
     if state != backend.FAILED:
         return state
@@ -195,7 +192,7 @@ def _state(run: Any) -> str:
 
 
 def _stages(run: Any, state: str) -> tuple[StageStatus, ...]:
-    """The stages that the server knows of, in the pipeline's order, without the tasks around and between them."""
+    """Return the stages that the server knows, in the pipeline's order, without other tasks."""
     tasks = (run.run_details.task_details if run.run_details else None) or []
     latest: dict[str, Any] = {}
     for task in sorted(tasks, key=lambda task: task.start_time or task.create_time or _NEVER):
@@ -222,7 +219,7 @@ def _stages(run: Any, state: str) -> tuple[StageStatus, ...]:
 
 
 def _began(run: Any) -> str:
-    """Return when the run's present attempt began, as the server says; a retry resets it."""
+    """Return the start of the run's present attempt by the server's clock; a retry resets it."""
     history = run.state_history or []
     return history[0].update_time.isoformat() if history and history[0].update_time else ""
 

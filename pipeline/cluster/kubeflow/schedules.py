@@ -1,7 +1,7 @@
-"""Schedules on a Kubeflow server: its recurring runs.
+"""Schedules on a Kubeflow server: its recurring runs. They can be made, paused, resumed and deleted, not changed.
 
-They can be made, paused, resumed and deleted, not changed. Names do not identify them, and anybody may make some: ours
-say so in their description, with the digest of what they were made from.
+Names do not identify them, and anybody may make some: the description of ours has a mark, with the digest of their
+origin.
 """
 
 import re
@@ -18,7 +18,7 @@ from pipeline.cluster.kubeflow.runs import KubeflowRuns
 _MARK = re.compile(
     r"Made by wgan schedule apply, time zone (\S+)(, default account)?: content ([0-9a-f]{64}), name ([0-9a-f]{8})"
 )
-_SECONDS = "0 "  # come first in a cron
+_SECONDS = "0 "  # come first in Kubeflow's cron
 _PAGE = 100
 _GONE = 404
 
@@ -40,7 +40,7 @@ class KubeflowSchedules:
             return [self._live(each, mark, active.get(each.recurring_run_id, ())) for each, mark in found]
 
     def create(self, schedule: Schedule) -> str:
-        """Create a paused schedule of this version of the pipeline, which is uploaded unless the server has it."""
+        """Create a paused schedule of this version of the pipeline, and upload it unless the server has it."""
         import kfp_server_api
 
         body = kfp_server_api.V2beta1RecurringRun(
@@ -63,12 +63,12 @@ class KubeflowSchedules:
             self._connection.client.recurring_runs.recurring_run_service_disable_recurring_run(schedule_id)
 
     def resume(self, schedule_id: str) -> None:
-        """Let a schedule start runs: one at once if it missed any, and all that it missed if it is to catch up."""
+        """Let a schedule start runs: one at once if it missed any, and all missed ones if it is to catch up."""
         with self._connection.explained(f"resume schedule {schedule_id}"):
             self._connection.client.recurring_runs.recurring_run_service_enable_recurring_run(schedule_id)
 
     def delete(self, schedule_id: str) -> None:
-        """Delete a schedule. Its active runs would be ended: the caller has checked that there are none."""
+        """Delete a schedule. That would end its active runs: the caller has checked that there are none."""
         api = self._connection.client.recurring_runs
         with self._connection.explained(f"delete schedule {schedule_id}"):
             _unless_gone(api.recurring_run_service_delete_recurring_run, schedule_id)
@@ -86,7 +86,7 @@ class KubeflowSchedules:
         )
 
     def _is_whole(self, found: Any) -> bool:
-        """Return whether the server still has what the schedule starts, and its experiment."""
+        """Return whether the server still has the schedule's pipeline version and experiment."""
         reference = found.pipeline_version_reference
         version = ((reference.pipeline_id or ""), (reference.pipeline_version_id or "")) if reference else ("",)
         client = self._connection.client
@@ -95,14 +95,14 @@ class KubeflowSchedules:
         )
 
     def _has(self, get: Callable[..., Any], *ids: str) -> bool:
-        """Return whether the server has something; ask once each."""
+        """Return whether the server has an object; ask once for each."""
         if ids not in self._exists:
             self._exists[ids] = all(ids) and _unless_gone(get, *ids) is not None
         return self._exists[ids]
 
 
 def _unless_gone(ask: Callable[..., Any], *ids: str, **scope: Any) -> Any:
-    """Return an answer, or None where the server has no such thing."""
+    """Return an answer, or None if the server has no such object."""
     import kfp_server_api
 
     try:
@@ -114,7 +114,7 @@ def _unless_gone(ask: Callable[..., Any], *ids: str, **scope: Any) -> Any:
 
 
 def _all(ask: Callable[..., Any], what: str, **scope: Any) -> Iterator[Any]:
-    """Yield everything that a server lists, page by page."""
+    """Yield all items of a list, page by page."""
     token = ""
     while True:
         page = ask(page_token=token, page_size=_PAGE, **scope)
@@ -125,16 +125,16 @@ def _all(ask: Callable[..., Any], what: str, **scope: Any) -> Iterator[Any]:
 
 
 def _active_runs(client: Any, experiment_ids: set[str]) -> dict[str, tuple[str, ...]]:
-    """Runs that have not ended, by the id of the recurring run that started them.
+    """Return the active runs, by the id of the recurring run that started them.
 
-    All runs of the experiments are read, because a fresh run has no state that could be filtered by.
+    All runs of the experiments are read, because a fresh run has no state to filter by.
     """
     ask = client.runs.run_service_list_runs
     found: dict[str, tuple[str, ...]] = {}
     for experiment_id in sorted(experiment_ids):
         listed = _unless_gone(lambda **scope: list(_all(ask, "runs", **scope)), experiment_id=experiment_id)
         if listed is None:
-            # The experiment was deleted, which its runs outlive.
+            # The experiment was deleted; its runs remain.
             listed = list(_all(ask, "runs", namespace=client.namespace or None))
         for run in listed:
             if run.recurring_run_id and run.state not in backend.ENDED and run.experiment_id == experiment_id:
@@ -149,7 +149,7 @@ def _mark(schedule: Schedule) -> str:
 
 
 def _mark_of(found: Any) -> re.Match[str] | None:
-    """The mark of a schedule of ours; None for another one, such as a copy of ours under another name."""
+    """Return the mark of our schedule; None for another one, such as a copy of ours under another name."""
     mark = _MARK.fullmatch(found.description or "")
     return mark if mark and mark[4] == _check(found.display_name, mark[3]) else None
 

@@ -11,13 +11,13 @@ from typing import Any
 from components.core.errors import ConfigError
 from pipeline.cluster import answers
 
-# Where Google's programs look as well.
+# The variables of Google's own programs.
 _PROJECT_VARIABLE = "GOOGLE_CLOUD_PROJECT"
 _LOCATION_VARIABLES = ("GOOGLE_CLOUD_REGION", "CLOUD_ML_REGION")
 _SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 _TOKEN_SECONDS = 20
 _LOCATION = r"[a-z]+-[a-z]+[0-9]+"
-# What each setting must look like, and how to say so.
+# The pattern of each setting, and its description.
 _FORMS = {
     "project": (
         r"([a-z0-9.-]+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]|[0-9]+",
@@ -30,7 +30,7 @@ _FORMS = {
     ),
 }
 _PLAIN = "http://"
-# A run may start as long as its graph, of which Vertex reads every word, can be sent; the rest is quick.
+# Vertex reads the whole graph when a run starts, so that may take long; the rest is quick.
 REQUEST_SECONDS = 60.0
 
 
@@ -40,7 +40,7 @@ class VertexConnection:
 
     project: str
     location: str
-    api_endpoint: str = ""  # empty for the region's; with http://, a server here, which is sent no credentials
+    api_endpoint: str = ""  # empty for the region's; http:// is for a local server, which gets no credentials
 
     @property
     def parent(self) -> str:
@@ -62,7 +62,7 @@ class VertexConnection:
         if self.api_endpoint.startswith(_PLAIN):
             import grpc
 
-            # Neither a proxy nor a token is for a server of this machine.
+            # A local server gets neither a proxy nor a token.
             address = self.api_endpoint.removeprefix(_PLAIN)
             channel = grpc.insecure_channel(address, options=[("grpc.enable_http_proxy", 0)])
             return client_class(transport=client_class.get_transport_class("grpc")(channel=channel))
@@ -72,7 +72,7 @@ class VertexConnection:
 
 def library() -> Any:
     """Return Google's library for Vertex, which takes seconds to import."""
-    # It logs every connection that ends, in lines of its own; read once, when it is imported.
+    # It logs every connection that ends; its setting is read once, on import.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     try:
         from google.cloud import aiplatform_v1
@@ -94,24 +94,24 @@ def message(kind: str, content: dict[str, Any]) -> Any:
 
 
 def _credentials() -> Any:
-    """Return the application default credentials, with an access token: gRPC would ask for one again and again."""
+    """Return the application default credentials with an access token: gRPC would request one again and again."""
     import google.auth
     import google.auth.transport.requests
     from google.oauth2 import service_account
 
-    # It would warn that no project is named, which we check.
+    # It would warn about a missing project, which we check.
     logging.getLogger("google.auth._default").setLevel(logging.ERROR)
     with answers.of_vertex("log in to Google Cloud"):
         credentials, _ = google.auth.default(scopes=[_SCOPE])
         if isinstance(credentials, service_account.Credentials):
-            # As the clients do themselves: such a token needs nobody's answer. (google-auth types few functions.)
+            # As the clients do: such a token needs no server. (google-auth types few functions.)
             credentials = credentials.with_always_use_jwt_access(True)  # type: ignore[no-untyped-call]
         request = google.auth.transport.requests.Request()
         credentials.refresh(functools.partial(request, timeout=_TOKEN_SECONDS))  # type: ignore[no-untyped-call]
     return credentials
 
 
-# By name: what stands for the value in the help, and the help.
+# By name: the placeholder of the value in the help, and the help.
 FLAGS = {
     "project": ("ID", f"id of the Google Cloud project (default: {_PROJECT_VARIABLE})"),
     "location": ("REGION", f"its region, such as us-central1 (default: {_LOCATION_VARIABLES[0]})"),
@@ -123,7 +123,7 @@ FLAGS = {
 
 
 def from_flags(parsed: argparse.Namespace) -> VertexConnection:
-    """Return the connection that flags and environment ask for; nothing is sent yet."""
+    """Return the connection of flags and environment; nothing is sent yet."""
     location_of_environment = next(filter(None, map(os.environ.get, _LOCATION_VARIABLES)), None)
     given = {
         "project": parsed.project or os.environ.get(_PROJECT_VARIABLE) or "",

@@ -1,6 +1,6 @@
 """Runs on Vertex AI: pipeline jobs, through the clients of google-cloud-aiplatform.
 
-Its messages have no types here, as it takes seconds to import: only who asks Vertex for something does.
+Its messages have no types here, because it takes seconds to import, which only requests to Vertex should cost.
 """
 
 import copy
@@ -26,16 +26,16 @@ from pipeline.profiles.profiles import VERTEX
 
 log = logging.getLogger("pipeline")
 
-# Labels of what this program starts: the package's version, and the experiment. They hold lower-case letters, digits,
-# - and _; a scheduled run has those of its schedule.
+# Labels of our jobs: the package's version, and the experiment. They hold lower-case letters, digits, - and _; a
+# scheduled run has those of its schedule.
 PACKAGE_LABEL = "wgan_package"
 EXPERIMENT_LABEL = "wgan_experiment"
 _LONGEST_LABEL = 63
-# Seconds before each further attempt to start a run, which has its id already and so is started once.
+# Seconds before each further attempt to start a run. It has an id already, so it is started once.
 _WAITS = (2.0, 8.0)
 _CONSOLE = "https://console.cloud.google.com/vertex-ai/locations/{location}/pipelines/runs/{run_id}?project={project}"
-# States of Vertex that are another word here. Of a task, it says SKIPPED where it reused a result, and NOT_TRIGGERED
-# where a condition is false.
+# States that Vertex names differently. A task is SKIPPED if a result was reused, and NOT_TRIGGERED if a condition is
+# false.
 _WORDS = {
     "UNSPECIFIED": backend.PENDING,
     "QUEUED": backend.PENDING,
@@ -46,7 +46,7 @@ _WORDS = {
     "NOT_TRIGGERED": backend.SKIPPED,
 }
 _FROM_CACHE = "result of an earlier run"
-# What a list of runs asks for: neither graphs nor tasks.
+# The fields of runs in a list: neither graphs nor tasks.
 _OF_A_LIST = ("name", "display_name", "state", "create_time", "end_time", "labels")
 
 
@@ -78,7 +78,7 @@ class VertexRuns:
             return [self._status_of(job) for job in itertools.islice(jobs, count)]
 
     def logs(self, run_id: str, stage: str, follow: bool = False) -> Iterator[str]:
-        """Refuse, with the command that shows the lines: they are in Cloud Logging, another service."""
+        """Refuse, with the command for the lines: they are in Cloud Logging, another service."""
         jobs = [job for task in _stages(self._job(run_id)) if task.task_name == stage for job in _custom_jobs(task)]
         if not jobs:
             raise ConfigError(f"stage {stage} of run {run_id} has logged nothing: it has not begun to run")
@@ -97,7 +97,7 @@ class VertexRuns:
             self._connection.pipelines.cancel_pipeline_job(name=job.name, timeout=REQUEST_SECONDS)
 
     def retry(self, run_id: str) -> RunStatus:
-        """Start a run anew, as another run: Vertex goes on with none that has ended."""
+        """Start a run again as another run: Vertex cannot continue one that has ended."""
         from google.cloud.aiplatform_v1.types import PipelineJob
 
         job = self._job(run_id)
@@ -120,7 +120,7 @@ class VertexRuns:
         return started
 
     def _start(self, job: Any) -> RunStatus:
-        """Start a job under an id of its own, so that asking again after a lost answer starts no second one."""
+        """Start a job under a chosen id, so that a repeated request after a lost answer starts no second one."""
         from google.api_core.exceptions import AlreadyExists, DeadlineExceeded, ServiceUnavailable
 
         now = datetime.datetime.now(datetime.UTC)
@@ -150,7 +150,7 @@ class VertexRuns:
             return self._connection.pipelines.get_pipeline_job(name=name, timeout=REQUEST_SECONDS)
 
     def _status_of(self, job: Any) -> RunStatus:
-        """Return the state of a job in our words."""
+        """Return the state of a job in our terms."""
         run_id = job.name.rpartition("/")[2]
         connection = self._connection
         return RunStatus(
@@ -177,7 +177,7 @@ def job_content(submission: Submission) -> dict[str, Any]:
         "runtimeConfig": {
             "gcsOutputDirectory": submission.pipeline_root,
             "parameterValues": {name: value for name, value in submission.parameters.items() if value is not None},
-            # Not FAST, which would start no more tasks after a failure: an exit handler is one.
+            # Not FAST, which would start no more tasks after a failure, not even the exit handler.
             "failurePolicy": "PIPELINE_FAILURE_POLICY_FAIL_SLOW",
         },
     }
@@ -193,29 +193,29 @@ def job_content(submission: Submission) -> dict[str, Any]:
 
 @functools.lru_cache(maxsize=8)
 def _spec(text: bytes) -> dict[str, Any]:
-    """A package's one document; reading it takes longer than all else, and is asked for by each schedule of it."""
+    """Return a package's one document; parsing takes long, and several schedules need it."""
     found: dict[str, Any] = yaml.safe_load(text)
     return found
 
 
 def _as_label(text: str) -> str:
-    """Text as labels can hold it: in lower case, - for what they cannot, cut."""
+    """Return text as a label: in lower case, - for other characters, cut."""
     return re.sub(r"[^a-z0-9_-]", "-", text.lower())[:_LONGEST_LABEL]
 
 
 def state_of(theirs: Any) -> str:
-    """Return a state of a job or a task in our words."""
+    """Return a state of a job or a task in our terms."""
     name: str = theirs.name.removeprefix("PIPELINE_").removeprefix("STATE_")
     return _WORDS.get(name, name)
 
 
 def utc(time_or_none: datetime.datetime | None) -> datetime.datetime | None:
-    """Return a time of Google's as Python's, in UTC."""
+    """Return a timestamp of Google's as a datetime in UTC."""
     return datetime.datetime.fromtimestamp(time_or_none.timestamp(), datetime.UTC) if time_or_none is not None else None
 
 
 def _stages(job: Any) -> list[Any]:
-    """The stages among the tasks of a job, in the pipeline's order."""
+    """Return the stages among the tasks of a job, in the pipeline's order."""
     found = [detail for detail in job.job_detail.task_details if detail.task_name in stages.ALL]
     return sorted(found, key=lambda detail: stages.ALL.index(detail.task_name))
 
@@ -232,7 +232,7 @@ def _stage(detail: Any) -> StageStatus:
 
 
 def _custom_jobs(detail: Any) -> list[str]:
-    """Ids of the custom jobs that a task ran in: Vertex' own, and the one that it started if it is a launcher."""
+    """Return the ids of a task's custom jobs: Vertex' own, and the one that a launcher started."""
     container, custom = detail.executor_detail.container_detail, detail.executor_detail.custom_job_detail
     launched = (detail.execution.metadata or {}).get("output:gcp_resources", "")
     names = [*container.failed_main_jobs, container.main_job, *custom.failed_jobs, custom.job]

@@ -1,8 +1,9 @@
-"""Schedules on Vertex AI, each of which holds the pipeline job that it starts.
+"""Schedules on Vertex AI, each of which holds the pipeline job to start.
 
-Vertex makes no schedule paused. Ours is made with a start a year ahead, then paused; resuming it brings the start near
-first. So it starts nothing at any moment before it is resumed, even if nothing comes after the first request.
-A schedule has neither labels nor a description: what it was made from is noted in the description of its pipeline.
+Vertex cannot create a paused schedule. Ours is created with a start a year ahead, then paused; resuming it first brings
+the start near. So it starts nothing before it is resumed, even if nothing follows the first request.
+
+A schedule has neither labels nor a description, so its origin is noted in the description of its pipeline.
 """
 
 import contextlib
@@ -17,13 +18,13 @@ from pipeline.cluster.vertex.runs import job_content, state_of, utc
 
 # Ends the description of a pipeline that one of our schedules starts; JSON follows.
 _NOTE = "\nScheduled from "
-# The start of a schedule that is not to start anything yet, and of one that is, which may not lie in the past when it
-# arrives; what starts later than clocks can differ has never been resumed.
+# Start of a schedule that must not start anything yet; and of a resumed one, which must not be in the past on arrival.
+# A start further ahead than clocks differ means: never resumed.
 _FAR_AHEAD = datetime.timedelta(days=365)
 _AT_ONCE = datetime.timedelta(minutes=1)
 _NOT_YET = datetime.timedelta(hours=1)
 _DELETION_SECONDS = 120.0
-# Enough to find the runs that have not ended among: they are the newest.
+# Enough runs to find the active ones among: they are the newest.
 _RUNS_LOOKED_AT = 100
 
 
@@ -55,13 +56,13 @@ class VertexSchedules:
                 self._connection.schedules.pause_schedule(name=found.name, timeout=REQUEST_SECONDS)
 
     def resume(self, schedule_id: str) -> None:
-        """Let a schedule start runs; it makes up for those missed while it was paused if its file said so."""
+        """Let a schedule start runs; it makes up for runs missed while paused if its file asks for that."""
         from google.protobuf.field_mask_pb2 import FieldMask
 
         found = self._found(schedule_id)
         with answers.of_vertex(f"resume schedule {found.display_name}"):
             if _waits_for_its_start(found):
-                # Not before what Vertex' own clock has shown, if ours is slow.
+                # Not before the latest time of Vertex' own clock, if ours is slow.
                 shown = (found.create_time, found.update_time, found.last_pause_time)
                 now = datetime.datetime.now(datetime.UTC)
                 found.start_time = max(now, *filter(None, map(utc, shown))) + _AT_ONCE
@@ -74,7 +75,7 @@ class VertexSchedules:
                 )
 
     def delete(self, schedule_id: str) -> None:
-        """Delete a schedule; its runs stay, and active ones go on."""
+        """Delete a schedule; its runs stay, and active ones continue."""
         with answers.of_vertex(f"delete schedule {schedule_id}"):
             deletion = self._connection.schedules.delete_schedule(name=self._name(schedule_id), timeout=REQUEST_SECONDS)
             deletion.result(timeout=_DELETION_SECONDS)
@@ -126,7 +127,7 @@ def _content(schedule: Schedule, parent: str) -> dict[str, Any]:
         "displayName": schedule.name,
         "cron": f"TZ={schedule.time_zone} {schedule.cron}",
         "startTime": f"{datetime.datetime.now(datetime.UTC) + _FAR_AHEAD:%Y-%m-%dT%H:%M:%SZ}",
-        # The first is of runs that are being started, the second of those at work, which is what `concurrency` means.
+        # The first limits runs being started, the second active ones, which `concurrency` means.
         "maxConcurrentRunCount": str(schedule.concurrency),
         "maxConcurrentActiveRunCount": str(schedule.concurrency),
         "allowQueueing": schedule.catch_up,
@@ -135,7 +136,7 @@ def _content(schedule: Schedule, parent: str) -> dict[str, Any]:
 
 
 def _digest(schedule: Any) -> str:
-    """Digest of what a schedule was made from; empty if this program did not make it."""
+    """Return the digest of a schedule's origin; empty if this program did not make it."""
     spec = schedule.create_pipeline_job_request.pipeline_job.pipeline_spec
     description = str(spec["pipelineInfo"].get("description", "")) if spec and "pipelineInfo" in spec else ""
     with contextlib.suppress(ValueError):
@@ -145,6 +146,6 @@ def _digest(schedule: Any) -> str:
 
 
 def _waits_for_its_start(schedule: Any) -> bool:
-    """Return whether a schedule was made and never resumed: it starts nothing then, in any state."""
+    """Return whether a schedule was never resumed: it starts nothing then, in any state."""
     start = utc(schedule.start_time)
     return start is not None and start > datetime.datetime.now(datetime.UTC) + _NOT_YET
