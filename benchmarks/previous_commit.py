@@ -53,7 +53,7 @@ def _make_inputs(source: Path, files: Path, inputs: Path, code: Path) -> None:
 
 
 def main() -> None:
-    """Measures both and prints the table."""
+    """Measure both and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--base", required=True, metavar="COMMIT", help="the commit to compare with")
     parser.add_argument("--source", required=True, type=Path, help="folder of Fashion-MNIST's four files")

@@ -31,7 +31,7 @@ properties.register_profiles()
 def write_dataset(
     folder: Path, shape: datasets.ImageShape, counts: dict[str, int], classes: int, seed: int = 0
 ) -> Path:
-    """Writes a dataset of blobs whose place tells their class: learnable by eye and by network."""
+    """Write a dataset of blobs whose place tells their class: learnable by eye and by network."""
     generator = np.random.default_rng(seed)
     rows, columns = np.mgrid[: shape.height, : shape.width]
     examples = {}
@@ -127,7 +127,7 @@ def on_replicas() -> Callable[..., Any]:
 
 @pytest.fixture(scope="session")
 def two_workers() -> Callable[..., contextlib.AbstractContextManager[list[programs.Program]]]:
-    """Starts a command as two workers on loopback, with a `TF_CONFIG` each, and waits for both."""
+    """Start a command as two workers on loopback, with a `TF_CONFIG` each, and wait for both."""
     return _two_workers
 
 

@@ -79,7 +79,7 @@ class Program:
             os.kill(self.pid, number)
 
     def communicate(self, seconds: float | None = None) -> tuple[str, str]:
-        """Waits for the end, or for so long after the end of its output; returns what is left of stdout and stderr."""
+        """Wait for the end, or for so long after the end of its output; return what is left of stdout and stderr."""
         with ThreadPoolExecutor(2) as readers:
             out, err = readers.map(lambda text: text.read(), (self.stdout, self.stderr))
         self.stdout.close()
@@ -98,14 +98,14 @@ class Program:
 def start(
     words: Sequence[str], environment: Mapping[str, str] | None = None, folder: Path | None = None, label: str = ""
 ) -> Program:
-    """Starts `[python, "-m", module, *arguments]` or `[python, "-c", code, *arguments]`."""
+    """Start `[python, "-m", module, *arguments]` or `[python, "-c", code, *arguments]`."""
     python, kind, what, *arguments = words
     assert python == sys.executable
     return Program(_MAIN[kind], what, arguments, environment=environment, folder=folder, label=label)
 
 
 def run(words: Sequence[str], environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """Runs such a command to its end."""
+    """Run such a command to its end."""
     with start(words, environment) as program:
         out, err = program.communicate()
     assert program.returncode is not None
@@ -113,7 +113,7 @@ def run(words: Sequence[str], environment: Mapping[str, str] | None = None) -> s
 
 
 def on_replicas(file: str, function: str, replicas: int, *arguments: Any) -> Any:
-    """Calls `function(strategy, *arguments)` of a test file on so many virtual CPU devices; JSON in and out.
+    """Call `function(strategy, *arguments)` of a test file on so many virtual CPU devices; JSON in and out.
 
     Each call is a process of its own, because devices can be made only before TensorFlow begins.
     """

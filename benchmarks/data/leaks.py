@@ -82,7 +82,7 @@ def _is_near(one: np.ndarray, other: np.ndarray) -> bool:
 
 
 def main() -> None:
-    """Finds the leaks, compares them with those of all pairs, and counts which altered copies would be leaks."""
+    """Find the leaks, compare them with those of all pairs, and count which altered copies would be leaks."""
     fashion_mnist.prepare()
     manifest = datasets.Manifest.of(str(DATASET))
     train, test = (dataset_reader.load_split(str(DATASET), manifest, split)[0] for split in ("train", "test"))

@@ -55,7 +55,7 @@ def _read_files(source: Path, split: str) -> Iterator[tuple[bytes, int]]:
 
 
 def main() -> None:
-    """Writes a file for each split."""
+    """Write a file for each split."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("source", type=Path)
     parser.add_argument("folder", type=Path)

@@ -33,7 +33,7 @@ _OURS, _PLAIN, _BUILDER = "preprocess stage", "plain loop", "TensorFlow Datasets
 
 
 def write_files(folder: Path, count: int) -> None:
-    """Writes those images that are not there yet: PNG and JPEG in turns, in ten classes, of mixed sizes."""
+    """Write those images that are not there yet: PNG and JPEG in turns, in ten classes, of mixed sizes."""
 
     def drawn(number: int, generator: np.random.Generator) -> Image.Image:
         noise = generator.integers(0, 256, (_DETAIL, _DETAIL, 3), np.uint8)
@@ -45,7 +45,7 @@ def write_files(folder: Path, count: int) -> None:
 
 
 def write_photos(folder: Path, count: int) -> None:
-    """Writes those JPEG files that are not there yet: crops of scikit-learn's two photos, enlarged, with noise."""
+    """Write those JPEG files that are not there yet: crops of scikit-learn's two photos, enlarged, with noise."""
     photos = [Image.fromarray(photo) for photo in sklearn.datasets.load_sample_images().images]
 
     def drawn(number: int, generator: np.random.Generator) -> Image.Image:
@@ -65,7 +65,7 @@ def write_photos(folder: Path, count: int) -> None:
 def _write_once(
     folder: Path, number: int, suffix: str, drawn: Callable[[int, np.random.Generator], Image.Image], **options: Any
 ) -> None:
-    """Writes the image of a number, in one of ten classes, unless it is there."""
+    """Write the image of a number, in one of ten classes, unless it is there."""
     path = folder / f"class-{number % 10}" / f"{number}.{suffix}"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -75,7 +75,7 @@ def _write_once(
 
 
 def read_whole(source: Path) -> None:
-    """Reads all files of a source, so that the system has them in its cache."""
+    """Read all files of a source, so that the system has them in its cache."""
     for path in source.rglob("*"):
         if path.is_file():
             path.read_bytes()
@@ -91,7 +91,7 @@ def contenders(source: Path, location: Path) -> dict[str, list[str]]:
 
 
 def compare(what: str, source: Path, rounds: int) -> None:
-    """Measures each contender on a source, `rounds` times, and prints medians."""
+    """Measure each contender on a source, `rounds` times, and print medians."""
     turns: dict[str, list[Turn]] = {}
     for number in range(rounds):
         location = _FOLDER / "made"
@@ -121,7 +121,7 @@ def _ratio(others: Sequence[Turn] | None, made: Sequence[Turn]) -> str:
 
 
 def main() -> None:
-    """Compares all on each source."""
+    """Compare all on each source."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--files", type=int, default=50_000, help="PNG and JPEG files; 0 leaves them out")

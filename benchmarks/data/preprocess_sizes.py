@@ -77,7 +77,7 @@ def measure(kind: str, count: int) -> Turn:
 
 
 def plot(found: dict[str, dict[int, Turn]]) -> None:
-    """Draws memory and time against the number of images."""
+    """Draw memory and time against the number of images."""
     figure = Figure(figsize=(9, 3.2), layout="constrained")
     memory, seconds = figure.subplots(1, 2)
     for kind, turns in found.items():
@@ -92,7 +92,7 @@ def plot(found: dict[str, dict[int, Turn]]) -> None:
 
 
 def main() -> None:
-    """Measures each size of each kind once."""
+    """Measure each size of each kind once."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
     given = parser.parse_args()

@@ -47,7 +47,7 @@ class Images(tfds.core.GeneratorBasedBuilder):
 
 
 def main() -> None:
-    """Builds it."""
+    """Build it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("source", type=Path)
     parser.add_argument("folder", type=Path)

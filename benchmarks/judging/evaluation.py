@@ -38,7 +38,7 @@ def _mebibytes(usage: resource.struct_rusage) -> float:
 
 
 def main() -> None:
-    """Makes what is needed, unless it is there, evaluates twice, and prints a table."""
+    """Make what is needed, unless it is there, evaluate twice, and print a table."""
     argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     fashion_mnist.prepare()
     dataset, embedding, registry = fashion_mnist.DATASET, _FOLDER / "embedding", _FOLDER / "registry"

@@ -22,7 +22,7 @@ _NEIGHBOR = 5
 
 
 def write_features(path: Path, dataset: str, embedding: str, checkpoint: str) -> None:
-    """Writes the features of samples and of test images in each space, float64 [10000, components]."""
+    """Write the features of samples and of test images in each space, float64 [10000, components]."""
     from components.core.artifacts import checkpoints, datasets
     from components.core.data import dataset_reader
     from components.evaluate.scoring import candidates, samples

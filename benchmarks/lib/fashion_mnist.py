@@ -16,7 +16,7 @@ _IMAGES = BUILD / "train-images.npy"
 
 
 def prepare() -> None:
-    """Makes the dataset and the array, unless they are there."""
+    """Make the dataset and the array, unless they are there."""
     if _IMAGES.exists():
         return
     BUILD.mkdir(parents=True, exist_ok=True)

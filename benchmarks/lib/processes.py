@@ -17,7 +17,7 @@ class Turn(NamedTuple):
 
 
 def measured(words: Sequence[str], folder: Path | None = None) -> Turn:
-    """Runs a command in a folder, by default in this one; its output is not shown.
+    """Run a command in a folder, by default in this one; its output is not shown.
 
     Raises:
         SystemExit: It ends with another status than 0.

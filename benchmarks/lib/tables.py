@@ -8,7 +8,7 @@ from benchmarks.lib.fashion_mnist import BUILD
 
 
 def show(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], remarks: Sequence[str] = ()) -> None:
-    """Prints a table, first column to the left and the others to the right, and remarks below it."""
+    """Print a table, first column to the left and the others to the right, and remarks below it."""
     widths = [max(len(row[index]) for row in [columns, *rows]) for index in range(len(columns))]
 
     def line(cells: Sequence[str]) -> str:
@@ -28,6 +28,6 @@ def show(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], rema
 
 
 def keep(name: str, result: dict[str, Any]) -> None:
-    """Writes `build/bench/NAME.json`."""
+    """Write `build/bench/NAME.json`."""
     BUILD.mkdir(parents=True, exist_ok=True)
     (BUILD / f"{name}.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")

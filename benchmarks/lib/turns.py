@@ -42,16 +42,16 @@ class Contender:
         self._steps = 1
 
     def settle(self, seconds: float) -> None:
-        """Chooses how many steps make a turn of so many seconds."""
+        """Choose how many steps make a turn of so many seconds."""
         self._train(2)
         self._steps = max(1, round(seconds / self._train(2).seconds))
 
     def take_turn(self) -> None:
-        """Trains for a turn and keeps what it took."""
+        """Train for a turn and keep what it took."""
         self.turns.append(self._train(self._steps))
 
     def close(self) -> None:
-        """Ends the process."""
+        """End the process."""
         self._input.close()
         self._process.wait(timeout=60)
 
@@ -70,7 +70,7 @@ class Contender:
 
 
 def run_rounds(contenders: list[Contender], rounds: int, seconds: float) -> None:
-    """Gives each contender a turn in each round, every other round in reverse."""
+    """Give each contender a turn in each round, every other round in reverse."""
     for contender in contenders:
         contender.settle(seconds)
     for index in range(rounds):

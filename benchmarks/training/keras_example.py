@@ -156,7 +156,7 @@ class TakeTurns(keras.callbacks.Callback):
 
 
 def main() -> None:
-    """Serves turns."""
+    """Serve turns."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--networks", choices=("project", "example"), default="project")
     parser.add_argument("--critic_steps", type=int, default=1)

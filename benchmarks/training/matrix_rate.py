@@ -11,7 +11,7 @@ FLOPS = 2 * SIDE**3
 
 
 def main() -> None:
-    """Serves turns."""
+    """Serve turns."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32")
     given = parser.parse_args()

@@ -14,7 +14,7 @@ from components.train.batches import Batches
 
 
 def main() -> int:
-    """Runs the stage with the flags after the file's name."""
+    """Run the stage with the flags after the file's name."""
     location, arguments = Path(sys.argv[1]), sys.argv[2:]
     waited: list[float] = []  # seconds per step, of each block
     choose = Batches.block

@@ -59,7 +59,7 @@ def make_blocks(config: TrainConfig) -> list[np.ndarray]:
 
 
 def main() -> None:
-    """Serves turns."""
+    """Serve turns."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--critic_steps", type=int, default=1)
     parser.add_argument("--batch_size", type=int, default=64)

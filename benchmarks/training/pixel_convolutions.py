@@ -24,7 +24,7 @@ _CALLS, _BATCH, _SIDE = 20, 64, 14
 
 
 def main() -> None:
-    """Runs the turns and prints the table."""
+    """Run the turns and print the table."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--base_filters", type=int, default=TrainConfig.base_filters)

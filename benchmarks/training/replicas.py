@@ -22,7 +22,7 @@ _CONTENDERS = {
 
 
 def main() -> None:
-    """Runs the contenders and prints the table."""
+    """Run the contenders and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--batch_size", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=9)

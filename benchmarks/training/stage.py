@@ -61,7 +61,7 @@ class Memory:
 
 
 def main() -> None:
-    """Runs the stage twice and prints the table."""
+    """Run the stage twice and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=_COUNTED, help="steps of the stage that count")
     parser.add_argument("--memory_steps", type=int, default=10_000)
@@ -144,7 +144,7 @@ def _start_stage(folder: Path, flags: list[str], waits: Path | None = None) -> s
 
 
 def _run_until(stage: subprocess.Popen[bytes], folder: Path, step: int, at_most: float = float("inf")) -> float:
-    """Lets the stage run until its log reaches a step, or it ends, or time is up: the seconds that passed."""
+    """Let the stage run until its log reaches a step, or it ends, or time is up: the seconds that passed."""
     started = time.perf_counter()
     while stage.poll() is None and _reached(folder) < step and time.perf_counter() - started < at_most:
         time.sleep(_POLL)

@@ -23,7 +23,7 @@ _PRECISIONS = ("float32", "bfloat16")
 
 
 def main() -> None:
-    """Runs the contenders and prints the table."""
+    """Run the contenders and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--critic_steps", type=int, default=1, help="critic updates per generator update")
     parser.add_argument("--batch_size", type=int, default=64)

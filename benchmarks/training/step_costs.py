@@ -125,7 +125,7 @@ def time_by_operation(run_block: Any, block: np.ndarray) -> dict[str, float]:
 
 
 def main() -> None:
-    """Prints the costs as JSON."""
+    """Print the costs as JSON."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     parser = argparse.ArgumentParser()
     parser.add_argument("--critic_steps", type=int, default=1)

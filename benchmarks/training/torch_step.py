@@ -130,7 +130,7 @@ def _apply(adam: torch.optim.Adam, weights: Sequence[nn.Parameter], gradients: S
 
 
 def main() -> None:
-    """Serves turns."""
+    """Serve turns."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--critic_steps", type=int, default=1)
     parser.add_argument("--batch_size", type=int, default=64)

@@ -60,7 +60,7 @@ class Chromium:
         self.close()
 
     def close(self) -> None:
-        """Ends the browser."""
+        """End the browser."""
         self._process.terminate()
         self._process.wait(_SECONDS)
         os.close(self._out)
@@ -68,7 +68,7 @@ class Chromium:
         self._profile.cleanup()
 
     def open(self, page: Path, width: int = 1040, dark: bool = False) -> None:
-        """Opens a file in a window of a width, with light or dark colors, and waits until all of it is loaded."""
+        """Open a file in a window of a width, with light or dark colors, and wait until all of it is loaded."""
         self._call(
             "Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=width < 600
         )

@@ -17,7 +17,7 @@ CLASSES = ["dark", "left", "right"]
 
 @pytest.fixture(scope="session")
 def make_checkpoint() -> Callable[..., Path]:
-    """Writes a checkpoint of a generator with random weights, which differ with the seed.
+    """Write a checkpoint of a generator with random weights, which differ with the seed.
 
     It is conditional on `CLASSES` if it is said how many training images each had.
     """
@@ -57,7 +57,7 @@ def make_checkpoint() -> Callable[..., Path]:
 
 @pytest.fixture(scope="session")
 def make_dataset() -> Callable[..., str]:
-    """Writes a dataset of noisy images of three classes, or of none, and returns its folder."""
+    """Write a dataset of noisy images of three classes, or of none, and return its folder."""
 
     def make(folder: Path, counts: dict[str, int], image: ImageShape = SHAPE, classes: list[str] | None = None) -> str:
         classes = CLASSES if classes is None else classes
@@ -111,7 +111,7 @@ def make_model(make_checkpoint: Callable[..., Path]) -> Callable[..., Path]:
 
 @pytest.fixture(scope="session")
 def make_evaluation() -> Callable[..., Path]:
-    """Writes an evaluation of a model of `make_model` with the verdict asked for."""
+    """Write an evaluation of a model of `make_model` with the verdict asked for."""
 
     def make(folder: Path, model: Path, verdict: str = "PROMOTE", champion: tuple[str, int] = ("none", 0)) -> Path:
         (checkpoint,) = (model.parent / "checkpoints").iterdir()
@@ -125,7 +125,7 @@ def make_evaluation() -> Callable[..., Path]:
 
 @pytest.fixture(scope="session")
 def make_embedding() -> Callable[..., Path]:
-    """Writes an embedding whose features are fixed projections of the pixels and whose classes are the true ones."""
+    """Write an embedding whose features are fixed projections of the pixels and whose classes are the true ones."""
 
     def make(folder: Path, dataset: str, certificate: dict[str, Any] | None = None) -> Path:
         import tensorflow as tf

@@ -42,7 +42,7 @@ SCORES = (
 
 
 def train(dataset: Path, location: Path, **settings: Any) -> int:
-    """Trains as a user does and returns the exit code."""
+    """Train as a user does and return the exit code."""
     given = {"dataset": dataset, "checkpoints": location, "steps": STEPS, "keep_checkpoints": 0, **settings}
     return subprocess.run(command("train", **given), check=False, stdout=sys.stderr).returncode
 
@@ -87,7 +87,7 @@ def print_scores(found: dict[str, tuple[str, dict[str, Any]]]) -> None:
 
 
 def main() -> int:
-    """Trains, judges and prints; 1 if a healthy training fails or a sabotaged one passes, else 0."""
+    """Train, judge and print; 1 if a healthy training fails or a sabotaged one passes, else 0."""
     given = arguments(__doc__, "build/calibration")
     dataset = make_dataset(given)
     embedding = make_embedding(given, dataset)

@@ -18,7 +18,7 @@ LEAST = 0.91
 
 
 def accuracy_on(replicas: int, dataset: Path, embedding: Path) -> float:
-    """Trains anew on so many virtual CPU devices and returns the share of test images classified correctly."""
+    """Train anew on so many virtual CPU devices and return the share of test images classified correctly."""
     shutil.rmtree(embedding, ignore_errors=True)
     stage(
         "embed",
@@ -32,7 +32,7 @@ def accuracy_on(replicas: int, dataset: Path, embedding: Path) -> float:
 
 
 def main() -> int:
-    """Trains on each number of replicas and prints a table; 1 if an accuracy is too low, else 0."""
+    """Train on each number of replicas and print a table; 1 if an accuracy is too low, else 0."""
     given = arguments(__doc__, "build/proofs")
     dataset = make_dataset(given)
     rows = []

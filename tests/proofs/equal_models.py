@@ -46,7 +46,7 @@ def outcome(differences: list[Difference]) -> str:
 
 
 def main() -> int:
-    """Prints how often each outcome came; 1 if an equal model was called better too often, else 0."""
+    """Print how often each outcome came; 1 if an equal model was called better too often, else 0."""
     given = arguments(__doc__, "build/proofs")
     dataset = make_dataset(given)
     embedding = make_embedding(given, dataset)

@@ -71,7 +71,7 @@ def differences(one: dict[str, Entry], other: dict[str, Entry]) -> list[str]:
 
 
 def main(targets: tuple[str, ...]) -> int:
-    """Builds, compares, prints."""
+    """Build, compare, print."""
     engine = Engine(os.environ | {"BUILD_OPTIONS": f"--no-cache {os.environ.get('BUILD_OPTIONS', '')}"})
     base = os.environ.get("BASE") or build.LOCAL_BASE
     differing = 0

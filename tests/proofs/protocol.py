@@ -78,7 +78,7 @@ def ranked(
 
 
 def main() -> int:
-    """Prints what was found; 1 if a rule does not hold, else 0."""
+    """Print what was found; 1 if a rule does not hold, else 0."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "--root", type=Path, default=Path("build/calibration"), help="folder of `make prove NAME=calibration`"

@@ -42,7 +42,7 @@ def difference(one: dict[str, np.ndarray], many: dict[str, np.ndarray], case: st
 
 
 def main() -> int:
-    """Prints the table; 1 if anything differs by more than its case allows, else 0."""
+    """Print the table; 1 if anything differs by more than its case allows, else 0."""
     cases = test_step.CASES
     with tempfile.TemporaryDirectory() as folder:
         found = {count: arrays_on(count, list(cases), Path(folder)) for count in (1, *COUNTS)}

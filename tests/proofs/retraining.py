@@ -51,7 +51,7 @@ def read_split(official: Path, split: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def fill(folder: Path, split: str, images: np.ndarray, labels: np.ndarray) -> None:
-    """Makes these the images of a split, `train` or `t10k`: uint8 [n, 28, 28], and [n]."""
+    """Make these the images of a split, `train` or `t10k`: uint8 [n, 28, 28], and [n]."""
     folder.mkdir(parents=True, exist_ok=True)
     count = len(images)
     held = {
@@ -63,7 +63,7 @@ def fill(folder: Path, split: str, images: np.ndarray, labels: np.ndarray) -> No
 
 
 def run(source: Path, root: Path, number: int) -> dict[str, Any]:
-    """Runs the pipeline and returns its final record."""
+    """Run the pipeline and return its final record."""
     flags = [f"--{name}={value}" for name, value in SETTINGS.items()]
     command = [sys.executable, "-m", "pipeline", "run", f"--source={source}", f"--root={root}", *flags]
     subprocess.run(command, check=True)
@@ -71,7 +71,7 @@ def run(source: Path, root: Path, number: int) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Runs the four and prints a table; 1 if one ended otherwise than it should, else 0."""
+    """Run the four and print a table; 1 if one ended otherwise than it should, else 0."""
     given = arguments(__doc__, "build/proofs/retraining")
     source, root = given.root / "source", given.root / "runs"
     official = Path(given.source)

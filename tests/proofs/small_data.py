@@ -77,7 +77,7 @@ def images_of_pools(
 
 
 def all_of(pool: str, count: int = SAMPLES) -> Draw:
-    """Draws from a whole pool."""
+    """Draw from a whole pool."""
 
     def draw(pools: Pools, labels: np.ndarray, free: np.ndarray, random: np.random.Generator) -> Seen:
         return pools[pool].rows(random.permutation(len(pools[pool].digests))[:count])
@@ -86,7 +86,7 @@ def all_of(pool: str, count: int = SAMPLES) -> Draw:
 
 
 def free_of(pool: str, count: int = SAMPLES) -> Draw:
-    """Draws the images of a pool that are not test images."""
+    """Draw the images of a pool that are not test images."""
 
     def draw(pools: Pools, labels: np.ndarray, free: np.ndarray, random: np.random.Generator) -> Seen:
         return pools[pool].rows(free[:count])
@@ -191,7 +191,7 @@ def make_pools(root: Path, embedding: feature_spaces.FeatureSpaces) -> tuple[Poo
 
 
 def run_trials(root: Path, embedding: feature_spaces.FeatureSpaces, pools: Pools, labels: np.ndarray) -> None:
-    """Makes the trials that are not in `results.jsonl` yet, and adds them to it."""
+    """Make the trials that are not in `results.jsonl` yet, and add them to it."""
     kept = root / "results.jsonl"
     known = {(row["seed"], row["images"], row["trial"], row["generator"]) for row in read_results(root)}
     for trial in range(max(TRIALS.values())):
@@ -215,7 +215,7 @@ def read_results(root: Path) -> list[dict[str, Any]]:
 
 
 def print_table(rows: list[dict[str, Any]]) -> list[str]:
-    """Prints how often each verdict came, and returns what is not as it should be."""
+    """Print how often each verdict came, and return what is not as it should be."""
     wrong = []
     found = Counter((row["generator"], row["images"], row["verdict"]) for row in rows)
     print(f"{'PROMOTE / HOLD / REJECT':36}" + "".join(f"{count:>14,}" for count in TRIALS))
@@ -242,7 +242,7 @@ def print_table(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def main() -> int:
-    """Makes the trials and prints the table; 1 if garbage is promoted or a healthy generator is not, else 0."""
+    """Make the trials and print the table; 1 if garbage is promoted or a healthy generator is not, else 0."""
     given = arguments(__doc__, "build/small-data")
     dataset, training = given.root / "dataset", given.root / "checkpoints"
     downloads = given.root / "downloads"

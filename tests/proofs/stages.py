@@ -12,12 +12,12 @@ def command(name: str, **settings: object) -> list[str]:
 
 
 def stage(name: str, **settings: object) -> None:
-    """Runs a stage, whose output goes to stderr beside its log; raises CalledProcessError if it fails."""
+    """Run a stage, whose output goes to stderr beside its log; raise CalledProcessError if it fails."""
     subprocess.run(command(name, **settings), check=True, stdout=sys.stderr)
 
 
 def arguments(description: str | None, root: str) -> argparse.Namespace:
-    """Reads the command line of a proof: `source`, and `root`, a Path, which is that one by default."""
+    """Read the command line of a proof: `source`, and `root`, a Path, which is that one by default."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--source", default="fashion-mnist", help="folder of the official files; downloads by default")
     parser.add_argument("--root", type=Path, default=Path(root), help="folder for all that is made")
@@ -25,14 +25,14 @@ def arguments(description: str | None, root: str) -> argparse.Namespace:
 
 
 def make_dataset(given: argparse.Namespace) -> Path:
-    """Makes the dataset under the root, unless it is there, and returns its folder."""
+    """Make the dataset under the root, unless it is there, and return its folder."""
     dataset: Path = given.root / "dataset"
     stage("preprocess", source=given.source, dataset=dataset, downloads=given.root / "downloads")
     return dataset
 
 
 def make_embedding(given: argparse.Namespace, dataset: Path) -> Path:
-    """Makes the embedding of the dataset under the root, unless it is there, and returns its folder."""
+    """Make the embedding of the dataset under the root, unless it is there, and return its folder."""
     embedding: Path = given.root / "embedding"
     stage("embed", dataset=dataset, embedding=embedding)
     return embedding

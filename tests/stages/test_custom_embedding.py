@@ -40,7 +40,7 @@ def weights(seed: int = 0) -> np.ndarray:
 
 
 def save(folder: Path, features: Any = None, spec: tf.TensorSpec = COLORED, signed: bool = True, seed: int = 0) -> str:
-    """Saves a projection of the pixels, bent by an operation that has a gradient of its own; or what else is given."""
+    """Save a projection of the pixels, bent by an operation that has a gradient of its own; or what else is given."""
     module = tf.Module()
     module.weights = tf.Variable(weights(seed))
 

@@ -200,7 +200,7 @@ def test_folders_that_contradict_themselves(tmp_path: Path, names: list[str], me
 
 
 def program(source: Path, dataset: Path, *words: str, limit: str = "unlimited") -> subprocess.CompletedProcess[str]:
-    """Runs the stage as a program, with a limit to the size of a file in KiB."""
+    """Run the stage as a program, with a limit to the size of a file in KiB."""
     stage = [sys.executable, "-m", "components.preprocess", "--source", str(source), "--dataset", str(dataset), *words]
     command = ["bash", "-c", f'ulimit -f {limit}; exec "$@"', "bash", *stage]
     return subprocess.run(command, capture_output=True, text=True, check=False)

@@ -34,7 +34,7 @@ Judged = Callable[..., PublishConfig]
 
 @pytest.fixture
 def judged(two_models: list[Path], make_evaluation: Callable[..., Path], tmp_path: Path, folder: Path) -> Judged:
-    """Makes an evaluation of a model, by its number, and returns what publishes the model with it."""
+    """Make an evaluation of a model, by its number, and return what publishes the model with it."""
 
     def config(of: int, *given: str, model: int | None = None, **champion: tuple[str, int]) -> PublishConfig:
         location = tmp_path / f"evaluation {len(list(tmp_path.glob('evaluation *')))}"

@@ -23,7 +23,7 @@ from tests.fakes.gcs.server import Server
 def champion_of(
     tmp_path_factory: pytest.TempPathFactory, make_model: Callable[..., Path], make_evaluation: Callable[..., Path]
 ) -> Callable[..., tuple[Path, Path]]:
-    """Makes a model and the registry whose champion it is."""
+    """Make a model and the registry whose champion it is."""
 
     def make(**changes: Any) -> tuple[Path, Path]:
         root = tmp_path_factory.mktemp("published")

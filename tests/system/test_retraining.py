@@ -22,7 +22,7 @@ def discs(count: int, seed: int) -> list[np.ndarray]:
 
 
 def fill(folder: Path, pictures: list[np.ndarray]) -> None:
-    """Makes a folder hold these pictures and no others."""
+    """Make a folder hold these pictures and no others."""
     folder.mkdir(parents=True, exist_ok=True)
     for path in folder.iterdir():
         path.unlink()
@@ -31,7 +31,7 @@ def fill(folder: Path, pictures: list[np.ndarray]) -> None:
 
 
 def retrain(source: Path, root: Path, number: int) -> dict[str, Any]:
-    """Runs the pipeline; returns its record, whose state it also printed."""
+    """Run the pipeline; return its record, whose state it also printed."""
     # What is tested is who wins, not how good anybody is.
     printed = run(root, source=source, color="gray", latent_size=8, sample_count=400)
     record = record_of(root, number)

@@ -22,7 +22,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def finish(runs: list[subprocess.Popen[str]]) -> None:
-    """Waits until both have ended: one of them well, and the other well, or as second."""
+    """Wait until both have ended: one of them well, and the other well, or as second."""
     said = [each.communicate() for each in runs]
     codes = sorted(each.returncode for each in runs)
     assert codes in ([errors.OK, errors.OK], [errors.OK, errors.SUPERSEDED]), said

@@ -29,7 +29,7 @@ _DIGESTS = ("dataset_digest", "embedding_digest", "checkpoint_digest", "evaluati
 
 
 def start(root: str | Path, environment: dict[str, str] | None = None, /, **changes: object) -> subprocess.Popen[str]:
-    """Starts such a run, with some settings changed; what it says is kept for `communicate`."""
+    """Start such a run, with some settings changed; what it says is kept for `communicate`."""
     flags = [f"--{name}={value}" for name, value in {**SMALL, **changes}.items()]
     return subprocess.Popen(
         [sys.executable, "-m", "pipeline", "run", f"--root={root}", *flags],
@@ -41,7 +41,7 @@ def start(root: str | Path, environment: dict[str, str] | None = None, /, **chan
 
 
 def run(root: str | Path, **changes: object) -> str:
-    """Runs it to a good end; returns its log and what it printed."""
+    """Run it to a good end; return its log and what it printed."""
     with start(root, **changes) as process:
         printed, log = process.communicate()
     assert process.returncode == 0, log

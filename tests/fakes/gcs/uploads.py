@@ -28,7 +28,7 @@ class Session:
     lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
 
     def receive(self, store: Store, headers: Message, body: bytes) -> Stored | None:
-        """Takes a chunk, or a question how far it is; the object if it is complete now, or was before."""
+        """Take a chunk, or a question how far it is; the object if it is complete now, or was before."""
         with self.lock:
             if self.made:
                 return self.made

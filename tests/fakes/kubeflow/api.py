@@ -36,7 +36,7 @@ class Access:
     multi_user: bool  # whether namespaces are kept apart
 
     def require_entry(self, headers: Message) -> None:
-        """Refuses whom the proxy in front of a cluster, or the server itself, does not let in."""
+        """Refuse whom the proxy in front of a cluster, or the server itself, does not let in."""
         given = headers.get("Authorization", "")
         if self.token and given != f"Bearer {self.token}":
             raise Refusal(401, 16, "Unauthenticated: the request has no valid bearer token")
@@ -47,7 +47,7 @@ class Access:
             raise Refusal(401, 16, "Request header error: there is no user identity header.")
 
     def namespace(self, given: str | None) -> str:
-        """Returns the namespace of what is asked for; empty for a single user, who has but one."""
+        """Return the namespace of what is asked for; empty for a single user, who has but one."""
         if not self.multi_user:
             return ""
         if not given:

@@ -44,12 +44,12 @@ class Server(http.Server):
     def set_run(
         self, run_id: str, state: str, stages: Mapping[str, str | tuple[str, str]] | None = None, message: str = ""
     ) -> None:
-        """Reports a run, as the persistence agent would: its state, and of stages theirs, or that and a message."""
+        """Report a run, as the persistence agent would: its state, and of stages theirs, or that and a message."""
         with self.lock:
             self.store.report(run_id, state, stages or {}, message)
 
     def tick(self) -> list[str]:
-        """Starts a run of every enabled recurring run that may have another; returns their ids."""
+        """Start a run of every enabled recurring run that may have another; return their ids."""
         with self.lock:
             return self.store.tick()
 

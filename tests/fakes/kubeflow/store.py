@@ -40,14 +40,14 @@ class Store:
         return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
     def add(self, kind: str, fields: Item) -> Item:
-        """Keeps a new item of a kind: `pipeline`, `version`, `experiment` or `recurring_run`."""
+        """Keep a new item of a kind: `pipeline`, `version`, `experiment` or `recurring_run`."""
         key = "pipeline_version_id" if kind == "version" else f"{kind}_id"
         item = {key: self.new_id(), **fields, "created_at": self.now()}
         getattr(self, f"{kind}s")[item[key]] = item
         return item
 
     def add_run(self, fields: Item, state: str) -> Item:
-        """Starts a run; `state` is empty for one that nobody has reported yet."""
+        """Start a run; `state` is empty for one that nobody has reported yet."""
         now = self.now()
         run = {
             **fields,
@@ -102,7 +102,7 @@ class Store:
         }
 
     def retry(self, run_id: str) -> None:
-        """Has a failed run go on; what it was before is forgotten."""
+        """Have a failed run go on; what it was before is forgotten."""
         run = self.runs[run_id]
         run["state"], run["state_history"], run["finished_at"] = RUNNING, [], NEVER
         run.pop("error", None)
@@ -117,14 +117,14 @@ class Store:
         ]
 
     def delete_recurring_run(self, recurring_run_id: str) -> None:
-        """Removes one; what owns the workflows of its runs is gone then, and Kubernetes collects them."""
+        """Remove one; what owns the workflows of its runs is gone then, and Kubernetes collects them."""
         for run in self.active_runs_of(recurring_run_id):
             self.killed_runs.append(run["run_id"])
             self.report(run["run_id"], FAILED, {}, "workflow was deleted with the recurring run that owned it")
         del self.recurring_runs[recurring_run_id]
 
     def tick(self) -> list[str]:
-        """Has the controller start one run of every enabled recurring run that may have another; returns their ids."""
+        """Have the controller start one run of every enabled recurring run that may have another; return their ids."""
         started = []
         for recurring_run_id, recurring in list(self.recurring_runs.items()):
             busy = len(self.active_runs_of(recurring_run_id)) >= int(recurring["max_concurrency"])

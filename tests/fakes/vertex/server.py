@@ -86,7 +86,7 @@ class VertexServer:
         job.job_detail = {"task_details": details}
 
     def tick(self) -> list[str]:
-        """Starts a run of each schedule that may start one now; their ids."""
+        """Start a run of each schedule that may start one now; their ids."""
         started = []
         for schedule in self.schedules.values():
             active = [job for job in self.jobs.values() if job.schedule_name == schedule.name and _at_work(job)]
@@ -197,7 +197,7 @@ class VertexServer:
         _check_job(request.pipeline_job)
 
     def _plan(self, schedule: schedules.Schedule) -> None:
-        """Sets the time of the next run, by the wall clock of the schedule's zone."""
+        """Set the time of the next run, by the wall clock of the schedule's zone."""
         zone, fields = _zone_and_fields(schedule)
         start = max(self.clock, schedule.start_time or self.clock).astimezone(zoneinfo.ZoneInfo(zone))
         schedule.next_run_time = croniter.croniter(fields, start).get_next(datetime.datetime)

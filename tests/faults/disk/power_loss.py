@@ -69,7 +69,7 @@ class Disk:
                 yield tree
 
     def apply(self, line: str) -> bool:
-        """Does what a line of the log says; tells whether that changed anything or made it certain."""
+        """Do what a line of the log says; tell whether that changed anything or made it certain."""
         found = _CALL.match(line)
         if found is None:
             return False  # it failed, or is the end of the process

@@ -254,7 +254,7 @@ class Bench:
             return Tried(killed, [*observer.violations, *problems])
 
     def _killed(self, location: str, at: int, acted: bool, observer: Observer) -> bool:
-        """Publishes the second in a process that is killed at a request; whether it came so far."""
+        """Publish the second in a process that is killed at a request; whether it came so far."""
         count, started, child = itertools.count(), threading.Event(), [0]
         killed = threading.Event()
 

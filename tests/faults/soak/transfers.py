@@ -76,7 +76,7 @@ def train_to(step: int, location: Path, weight: float = 0.5) -> Path:
 
 
 def save(step: int, location: Path, weight: float) -> None:
-    """Writes a checkpoint of three weights."""
+    """Write a checkpoint of three weights."""
     checkpoints.save(location, artifacts.checkpoint(step), {"weight": np.full(3, weight * step)})
 
 

@@ -87,7 +87,7 @@ def _wrong_clock(clock: str, faketime: Path) -> Iterator[dict[str, str]]:
 
 
 def run_under_wrong_clocks(faketime: Path) -> Counts:
-    """Compares what stages make under each clock with what they make under the true one."""
+    """Compare what stages make under each clock with what they make under the true one."""
     counts = Counts()
     wanted, _ = digests_under("", faketime)
     for clock in CLOCKS:
@@ -108,7 +108,7 @@ def _jump(logged: Path, done: threading.Event) -> None:
 
 
 def main(folder: Path) -> None:
-    """Runs stages in a folder; prints the digest of each file that they made, and what the clock showed before each."""
+    """Run stages in a folder; print the digest of each file that they made, and what the clock showed before each."""
     candidates.prepare(folder / "inputs", 1, 0)
     stages = light_stages(folder / "inputs")
     given = {"dataset": folder / "preprocess/dataset", "checkpoints": OUTPUT, **TRAINING, "steps": 10}

@@ -36,7 +36,7 @@ _ROOM_OF_A_TRAINING = "76k"  # for two of its checkpoints, and not for the third
 
 
 def main(what: str) -> None:
-    """Prints for each case the exit code, what was said, and what is found then."""
+    """Print for each case the exit code, what was said, and what is found then."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o755)

@@ -70,7 +70,7 @@ def run(dataset: str, embedding: Path) -> Run:
 
 @pytest.fixture(scope="session")
 def copy_as() -> Callable[..., Path]:
-    """Saves the weights of a checkpoint as a step of another training; with `nan` they draw NaN."""
+    """Save the weights of a checkpoint as a step of another training; with `nan` they draw NaN."""
 
     def copy(checkpoint: Path, training: Path, step: int, nan: bool = False, **settings: Any) -> Path:
         described, state = checkpoints.Description.of(checkpoint), checkpoints.load_state(checkpoint)

@@ -32,7 +32,7 @@ def said(folder: Path) -> list[str]:
 
 
 def wait_until(folder: Path, text: str, processes: list[programs.Program]) -> None:
-    """Waits until the chief says so, or has ended."""
+    """Wait until the chief says so, or has ended."""
     while text not in said(folder)[0] and processes[0].returncode is None:
         time.sleep(0.02)
 

@@ -60,7 +60,7 @@ def require_image(client: str, target: str) -> str:
 
 @pytest.fixture(scope="session")
 def run(client: str) -> Run:
-    """Runs a hardened container to its end: `run(image, *words, module="components.embed", options=(...))`.
+    """Run a hardened container to its end: `run(image, *words, module="components.embed", options=(...))`.
 
     `module` takes the place of the image's own entry point.
     """

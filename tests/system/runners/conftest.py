@@ -105,7 +105,7 @@ class Stage:
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Iterator[Callable[[dict[str, Any], str], Stage]]:
-    """Starts the stage in the folder of the test; ended with the test."""
+    """Start the stage in the folder of the test; ended with the test."""
     started: list[Stage] = []
 
     def start(settings: dict[str, Any], beam_options: str) -> Stage:

@@ -82,7 +82,7 @@ class FlinkCluster(Processes):
         self.wait()
 
     def add_task_manager(self) -> None:
-        """Starts one more."""
+        """Start one more."""
         name = f"task-manager-{len(self.task_managers)}"
         flags, settings = memory_of_task_managers(self._distribution, self.folder)
         command = [*self._java(*flags), TASK_MANAGER, "--configDir", str(self.folder), *settings]
@@ -90,7 +90,7 @@ class FlinkCluster(Processes):
         self.task_managers[name] = self.start(name, [*command, *own])
 
     def wait(self) -> None:
-        """Waits until the job manager has the slots of all task managers that live."""
+        """Wait until the job manager has the slots of all task managers that live."""
         slots = SLOTS * sum(process.poll() is None for process in self.task_managers.values())
         until(lambda: (self.ask("overview") or {}).get("slots-available") == slots)
 

@@ -95,20 +95,20 @@ class JobServer(beam_job_api_pb2_grpc.JobServiceServicer):
     def DescribePipelineOptions(
         self, request: beam_job_api_pb2.DescribePipelineOptionsRequest, context: grpc.ServicerContext
     ) -> beam_job_api_pb2.DescribePipelineOptionsResponse:
-        """Tells of no option besides those that Beam knows."""
+        """Tell of no option besides those that Beam knows."""
         return beam_job_api_pb2.DescribePipelineOptionsResponse()
 
     def Prepare(
         self, request: beam_job_api_pb2.PrepareJobRequest, context: grpc.ServicerContext
     ) -> beam_job_api_pb2.PrepareJobResponse:
-        """Keeps what was sent."""
+        """Keep what was sent."""
         self.prepared.append(request)
         return beam_job_api_pb2.PrepareJobResponse(preparation_id="job")
 
     def Run(
         self, request: beam_job_api_pb2.RunJobRequest, context: grpc.ServicerContext
     ) -> beam_job_api_pb2.RunJobResponse:
-        """Refuses."""
+        """Refuse."""
         context.abort(grpc.StatusCode.UNAVAILABLE, "no Spark is here")
         raise AssertionError("abort raises")
 

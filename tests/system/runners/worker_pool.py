@@ -17,7 +17,7 @@ class SharedPool(BeamFnExternalWorkerPoolServicer):
     def StopWorker(
         self, stop_worker_request: beam_fn_api_pb2.StopWorkerRequest, unused_context: object
     ) -> beam_fn_api_pb2.StopWorkerResponse:
-        """Lets the worker be."""
+        """Let the worker be."""
         return beam_fn_api_pb2.StopWorkerResponse()
 
 

@@ -27,7 +27,7 @@ properties.register_profiles()  # make test-kfp216 loads no conftest above this 
 
 @dsl.container_component
 def shell(script: str, out: dsl.OutputPath(str), text: str = "") -> dsl.ContainerSpec:
-    """Runs a script; `$1` is the text, `$2` the file for the output parameter `out`."""
+    """Run a script; `$1` is the text, `$2` the file for the output parameter `out`."""
     return dsl.ContainerSpec(image="none", command=["sh", "-ec", script, "shell", text, out])
 
 
@@ -38,7 +38,7 @@ def number(value: int, out: dsl.OutputPath(int)) -> dsl.ContainerSpec:
 
 @dsl.container_component
 def final(script: str, text: str, status: dsl.PipelineTaskFinalStatus) -> dsl.ContainerSpec:
-    """Runs a script; `$1` is the text, `$2` the final status as JSON."""
+    """Run a script; `$1` is the text, `$2` the final status as JSON."""
     return dsl.ContainerSpec(image="none", command=["sh", "-ec", script, "final", text, status])
 
 
@@ -50,7 +50,7 @@ class Desk:
         self.environment = {**os.environ, "NO_COLOR": "1"}
 
     def compile(self, function: Callable[..., Any], name: str = "pipeline") -> Path:
-        """Compiles a pipeline function to a package."""
+        """Compile a pipeline function to a package."""
         path = self.folder / f"{name}.yaml"
         compiler.Compiler().compile(dsl.pipeline(name=name)(function), str(path))
         return path
@@ -59,12 +59,12 @@ class Desk:
         return [sys.executable, "-m", "pipeline", verb, "--package", str(package), "--root", str(self.root), *flags]
 
     def run(self, package: Path, *flags: str, verb: str = "run") -> subprocess.CompletedProcess[str]:
-        """Runs a package to its end."""
+        """Run a package to its end."""
         command = self.command(verb, package, *flags)
         return programs.run(command, self.environment)
 
     def start(self, package: Path, *flags: str) -> "subprocess.Popen[str]":
-        """Starts a run and returns at once; its stderr goes to `stderr.txt`."""
+        """Start a run and return at once; its stderr goes to `stderr.txt`."""
         with open(self.folder / "stderr.txt", "w") as file:
             command = self.command("run", package, *flags)
             return subprocess.Popen(command, env=self.environment, stdout=subprocess.PIPE, stderr=file, text=True)
@@ -75,7 +75,7 @@ class Desk:
         return path.read_text() if path.exists() else ""
 
     def wait_for(self, process: "subprocess.Popen[str]", word: str, task: str = "shell") -> None:
-        """Waits until a task of the first run has logged a word."""
+        """Wait until a task of the first run has logged a word."""
         while word not in self.log(task):
             assert process.poll() is None
             time.sleep(0.02)

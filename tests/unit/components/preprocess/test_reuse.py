@@ -35,7 +35,7 @@ SIZE = {"height": 8, "width": 8}
 
 
 def write(folder: Path, numbers: range | list[int]) -> None:
-    """Puts pictures into class folders, by their numbers."""
+    """Put pictures into class folders, by their numbers."""
     for number in numbers:
         path = folder / "abc"[number % 3] / f"{number}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -75,7 +75,7 @@ def kept(first: Path, tmp_path: Path) -> Path:
 
 
 def change(source: Path, chance: random.Random) -> None:
-    """Adds, removes, renames, labels anew, doubles and damages some files."""
+    """Add, remove, rename, relabel, double and damage some files."""
     files = sorted(source.rglob("*.png"))
     for path in chance.sample(files, min(12, len(files) // 2)):
         what = chance.choice(["remove", "rename", "label", "double", "replace", "damage"])

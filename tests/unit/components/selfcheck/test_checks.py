@@ -35,7 +35,7 @@ def _replicas() -> int:
 
 
 def _plant(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Breaks the step as people break it."""
+    """Break the step as people break it."""
     context, here, build = tf.distribute.ReplicaContext, BatchPartition.here, gan.build_generator
     all_reduce, of_share = context.all_reduce, BatchShard.of
 

@@ -39,7 +39,7 @@ def labels_of(pixels: np.ndarray) -> np.ndarray:
 
 
 def set_float(name: str) -> None:
-    """Makes `float32` or `float64` the type of what Keras builds next."""
+    """Make `float32` or `float64` the type of what Keras builds next."""
     keras.config.set_floatx(name)
     keras.config.set_dtype_policy(name)
 
@@ -92,7 +92,7 @@ CASES = {
 
 
 def trajectories(strategy: tf.distribute.Strategy, cases: list[str], file: str) -> None:
-    """Writes what each training gives: every variable, what was reported, and samples."""
+    """Write what each training gives: every variable, what was reported, and samples."""
     found: dict[str, np.ndarray] = {}
     for name in cases:
         case = CASES[name]

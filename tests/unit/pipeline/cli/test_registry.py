@@ -34,7 +34,7 @@ def publish_version(
     initial: str = "",
     **changes: Any,
 ) -> None:
-    """Publishes a model of a few bytes, which is judged as good beside whoever is champion now.
+    """Publish a model of a few bytes, which is judged as good beside whoever is champion now.
 
     `code` is the digest of the code that trained it (empty: that of here), `distance` what it was judged by, `without`
     a key that metrics.json lacks, `initial` the digest of the checkpoint that its training began with, `changes` other

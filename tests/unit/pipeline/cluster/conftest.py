@@ -80,7 +80,7 @@ def logged(caplog: pytest.LogCaptureFixture) -> None:
 
 @pytest.fixture
 def kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Names a server as the context `here` of the kubeconfig, which is not the current one."""
+    """Name a server as the context `here` of the kubeconfig, which is not the current one."""
 
     def write(url: str) -> None:
         content = {
@@ -127,7 +127,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def write(path: Path, packages: Path) -> Write:
-    """Writes schedules by name, each with what it says besides, or otherwise."""
+    """Write schedules by name, each with what it says besides, or otherwise."""
     return lambda **schedules: schedule_files.write(path, packages / "kfp.yaml", "kfp", **schedules)
 
 

@@ -7,7 +7,7 @@ import yaml
 
 
 def write(path: Path, package: Path, target: str, **schedules: dict[str, Any]) -> None:
-    """Writes a file of schedules by name, each with what it says besides, or otherwise."""
+    """Write a file of schedules by name, each with what it says besides, or otherwise."""
     usual = {
         "cron": "0 9 * * 1",
         "package": str(package),

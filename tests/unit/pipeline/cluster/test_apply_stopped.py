@@ -26,7 +26,7 @@ def retraining(source: str) -> None:
 
 
 def applied(world: World, wanted: list[Schedule]) -> list[Any]:
-    """Applies to the end; what there is then, without ids."""
+    """Apply to the end; what there is then, without ids."""
     location = world.connected()
     apply.apply(location, wanted, True, lambda line: None)
     return sorted((each.name, each.enabled, each.digest, len(each.active_runs)) for each in location.live())

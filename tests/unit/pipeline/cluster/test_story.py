@@ -142,7 +142,7 @@ def test_a_schedule(
     file = tmp_path / "schedules.yaml"
 
     def wgan(*words: str) -> tuple[int, list[str]]:
-        """Runs `wgan schedule ...`; its exit code and what it printed, without ids."""
+        """Run `wgan schedule ...`; its exit code and what it printed, without ids."""
         ids = {each.schedule_id for each in world.connected().live()}
         capsys.readouterr()
         code = main(["schedule", *words, "--target", world.target, "--file", str(file), *world.flags])

@@ -216,7 +216,7 @@ class Vertex(World):
 
 @contextlib.contextmanager
 def world(target: str) -> Iterator[World]:
-    """Serves as Kubeflow or as Vertex until the block ends."""
+    """Serve as Kubeflow or as Vertex until the block ends."""
     if target == "kfp":
         with kubeflow.serving() as server:
             yield Kubeflow(server)

@@ -30,7 +30,7 @@ IMAGE = "wgan-test/python:1.0.0"
 
 @dsl.container_component
 def shell(script: str, out: dsl.OutputPath(str), text: str = "") -> dsl.ContainerSpec:
-    """Runs a script; `$1` is the text, `$2` the file for the output parameter `out`."""
+    """Run a script; `$1` is the text, `$2` the file for the output parameter `out`."""
     return dsl.ContainerSpec(image=IMAGE, command=["sh", "-ec", script, "shell", text, out])
 
 

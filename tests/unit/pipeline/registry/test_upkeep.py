@@ -62,7 +62,7 @@ def ask(location: str, wgan_models: Ask) -> Ask:
 
 
 def write(location: str, name: str, content: bytes | None) -> None:
-    """Changes a file of the registry, or deletes it, past everything that looks after it."""
+    """Change a file of the registry, or delete it, past everything that looks after it."""
     if not buckets.is_uri(location):
         path = Path(location, name)
         path.unlink() if content is None else path.write_bytes(content)

@@ -76,7 +76,7 @@ def state(location: str) -> str:
 
 
 def same(bench: Bench, root: Path, operations: list[Operation], faults: list[tuple[str, int]]) -> None:
-    """Does it all in a folder and in a bucket, where each operation meets a fault, and compares after each."""
+    """Do it all in a folder and in a bucket, where each operation meets a fault, and compare after each."""
     bucket = bench.fresh()
     folder = str(root / bucket.split("/")[2])
     Path(folder).mkdir()

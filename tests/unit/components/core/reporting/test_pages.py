@@ -132,7 +132,7 @@ def evaluation(
 
 
 def _spoil(dataset: str, hostile: list[str]) -> None:
-    """Lets a dataset tell of images quarantined, whose names are hostile, and of one that leaks."""
+    """Let a dataset tell of images quarantined, whose names are hostile, and of one that leaks."""
     manifest = datasets.Manifest.of(dataset)
     entries = [{"name": text, "sha256": "0" * 64, "reason": text} for text in hostile[3:]]
     (train,), (test,) = (manifest.splits[split].shards for split in ("train", "test"))

@@ -31,7 +31,7 @@ def fingerprint(source: str, index: str = "") -> str:
 
 
 def settle(folder: Path) -> None:
-    """Makes files look as if they had been written long ago, which is what lets an index trust them."""
+    """Make files look as if they had been written long ago, which is what lets an index trust them."""
     for path in folder.rglob("*.png"):
         os.utime(path, (_LONG_AGO, _LONG_AGO))
     time.sleep(_TICK)
@@ -64,7 +64,7 @@ def files_read(caplog: pytest.LogCaptureFixture) -> Callable[[Path, Path], str]:
 
 
 def edited(index: Path, statement: str) -> list[Any]:
-    """Runs SQL on the only index in a folder."""
+    """Run SQL on the only index in a folder."""
     (path,) = index.iterdir()
     with contextlib.closing(sqlite3.connect(path)) as database, database:
         return database.execute(statement).fetchall()

@@ -40,7 +40,7 @@ def attempt(of_run: RunOf, source: str) -> Note:
 
 
 def record(of_run: RunOf, **given: Any) -> dict[str, Any]:
-    """Runs the real record stage and returns what it wrote."""
+    """Run the real record stage and return what it wrote."""
     values = {"records": of_run.records, "run": of_run.run, **given}
     words = [word for name, value in values.items() for word in (f"--{name}", value)]
     assert cli.main("record", words) == 0

@@ -59,7 +59,7 @@ def _json(status: int, body: object) -> http.Answer:
 
 @pytest.fixture
 def cluster(kubeconfig: Callable[[str], None], monkeypatch: pytest.MonkeyPatch) -> Iterator[Kubernetes]:
-    """Serves pods on loopback, and names the server in the kubeconfig as context `here`."""
+    """Serve pods on loopback, and name the server in the kubeconfig as context `here`."""
     # A proxy of the machine is not for loopback.
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")

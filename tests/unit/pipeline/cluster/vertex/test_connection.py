@@ -87,7 +87,7 @@ class Tokens(http.Server):
 
 @pytest.fixture
 def log_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[dict[str, str]], None]:
-    """Makes something the application default credentials."""
+    """Make something the application default credentials."""
 
     def write(credentials: dict[str, str]) -> None:
         file = tmp_path / "credentials.json"
