@@ -31,7 +31,7 @@ _PREFIX = "attempt-"  # of folders of attempts in a bucket; nothing else is swep
 _LARGE_PART = 1 << 20  # bytes; reading several at once would take memory and save no time
 
 # A part of a file: name, offset, bytes, their crc32c; a plain tuple, which Beam encodes without pickle.
-LocationLike = tuple[str, int, int, int]
+FilePart = tuple[str, int, int, int]
 
 
 class Folder:
@@ -55,7 +55,7 @@ class Folder:
         """Return a file's content."""
         return (self.path / name).read_bytes()
 
-    def blocks(self, locations: Iterable[LocationLike], at_once: int) -> Iterator[bytes]:
+    def blocks(self, locations: Iterable[FilePart], at_once: int) -> Iterator[bytes]:
         """Yield parts of files in blocks of `at_once` bytes; the last block of each part may be shorter.
 
         `OSError` if a file is cut short. Damage by the disk is not detected here.
@@ -137,7 +137,7 @@ class BucketFolder:
         """Do as a folder does."""
         return Location.of(f"{self.uri}/{name}").read_file()
 
-    def blocks(self, locations: Iterable[LocationLike], at_once: int) -> Iterator[bytes]:
+    def blocks(self, locations: Iterable[FilePart], at_once: int) -> Iterator[bytes]:
         """Do as a folder does, with one request for each part; `DataError` if its checksum differs."""
         locations = list(locations)
         is_small = all(size <= _LARGE_PART for _, _, size, _ in locations)
@@ -145,7 +145,7 @@ class BucketFolder:
             for begin in range(0, len(content), at_once):
                 yield content[begin : begin + at_once]
 
-    def _read_part(self, location: LocationLike) -> bytes:
+    def _read_part(self, location: FilePart) -> bytes:
         name, start, size, crc32c = location
         return buckets.read_range(f"{self.uri}/{name}", start, size, crc32c)
 

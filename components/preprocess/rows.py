@@ -24,7 +24,7 @@ from components.core.artifacts import datasets
 from components.core.artifacts.datasets import ImageShape
 from components.core.errors import DataError
 from components.preprocess import plan, reuse
-from components.preprocess.attempt_files import AttemptFiles, LocationLike
+from components.preprocess.attempt_files import AttemptFiles, FilePart
 from components.preprocess.decode import pixels, pool
 from components.preprocess.formats import survey
 from components.preprocess.formats.stacks import Original
@@ -54,7 +54,7 @@ class Quarantined(NamedTuple):
 class Outcome:
     """Outcome of the images of a chunk."""
 
-    locations: dict[str, list[LocationLike]] = dataclasses.field(
+    locations: dict[str, list[FilePart]] = dataclasses.field(
         default_factory=dict
     )  # of rows, by the name of their shard
     quarantined: list[Quarantined] = dataclasses.field(default_factory=list)  # the first by name, see `_Writer`
@@ -90,7 +90,7 @@ def make(parts: Iterable[Part], decided: Plan, rows_at: AttemptFiles, decoders: 
 
 
 def blocks_in_order(
-    locations: Iterable[LocationLike], rows_at: AttemptFiles, kind: np.dtype, at_once: int
+    locations: Iterable[FilePart], rows_at: AttemptFiles, kind: np.dtype, at_once: int
 ) -> Iterator[np.ndarray]:
     """Yield the rows of one shard in order, some at a time; only their sort keys are held in memory.
 

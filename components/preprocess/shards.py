@@ -15,7 +15,7 @@ from components.core.errors import TransientError
 from components.core.sources import concurrent
 from components.core.storage import tfrecord
 from components.preprocess import leaks, reuse, rows
-from components.preprocess.attempt_files import AttemptFiles, LocationLike
+from components.preprocess.attempt_files import AttemptFiles, FilePart
 from components.preprocess.beam import attempt
 from components.preprocess.beam.attempt import Written
 from components.preprocess.leaks import Leak, ShardSignatures
@@ -56,7 +56,7 @@ class BuildResult:
 
 
 def write_shard(
-    name: str, locations: Iterable[LocationLike], plan: Plan, rows_at: AttemptFiles, files: AttemptFiles
+    name: str, locations: Iterable[FilePart], plan: Plan, rows_at: AttemptFiles, files: AttemptFiles
 ) -> str:
     """Write a shard, the files beside it, and last its facts; return its name."""
     if files.exists(f"{name}{_FACTS}"):  # a worker did this before

@@ -13,7 +13,7 @@ from pathlib import Path
 import apache_beam as beam
 
 from components.preprocess import attempt_files, leaks, rows, shards
-from components.preprocess.attempt_files import AttemptFiles, LocationLike
+from components.preprocess.attempt_files import AttemptFiles, FilePart
 from components.preprocess.beam import attempt, progress, runners
 from components.preprocess.formats.stacks import Stack
 from components.preprocess.formats.survey import Part
@@ -64,11 +64,11 @@ def wire(
     )
 
 
-def make_rows(chunk: Chunk, plan: Plan, rows_at: str, location: str, decoders: int) -> list[tuple[str, LocationLike]]:
+def make_rows(chunk: Chunk, plan: Plan, rows_at: str, location: str, decoders: int) -> list[tuple[str, FilePart]]:
     """Make the rows of a chunk, once: a retry finds their locations in the chunk's index."""
     index = f"{Path(chunk).stem}{rows.INDEX}"
 
-    def work(files: AttemptFiles) -> list[tuple[str, LocationLike]]:
+    def work(files: AttemptFiles) -> list[tuple[str, FilePart]]:
         beside = _rows(rows_at, location, files)
         if not beside.exists(index):
             attempt.leave(beside, index, rows.make(_read_parts(chunk, beside), plan, beside, decoders))
@@ -78,7 +78,7 @@ def make_rows(chunk: Chunk, plan: Plan, rows_at: str, location: str, decoders: i
     return attempt.results(location, work)
 
 
-def write_shard(shard: tuple[str, Iterable[LocationLike]], plan: Plan, rows_at: str, location: str) -> list[str]:
+def write_shard(shard: tuple[str, Iterable[FilePart]], plan: Plan, rows_at: str, location: str) -> list[str]:
     """Write a shard; return its name."""
     name, locations = shard
     return attempt.results(

@@ -19,7 +19,7 @@ from components.preprocess.decode import pixels
 from components.preprocess.formats import survey
 from components.preprocess.formats.survey import ImagesPart
 from components.preprocess.plan import Plan
-from components.preprocess.rows import LocationLike, Quarantined
+from components.preprocess.rows import FilePart, Quarantined
 from tests.inputs.sources import picture, plan
 
 SHAPE = ImageShape(8, 8, 3)
@@ -70,7 +70,7 @@ def by_rule(given: list[tuple[int, int]], decided: Plan) -> tuple[dict[str, list
     return {key: sorted(found) for key, found in expected.items()}, sorted(quarantined)
 
 
-def in_order(locations: dict[str, list[LocationLike]], folder: Path, kind: np.dtype = KIND) -> dict[str, list[Row]]:
+def in_order(locations: dict[str, list[FilePart]], folder: Path, kind: np.dtype = KIND) -> dict[str, list[Row]]:
     found = {}
     for key, some in locations.items():
         blocks = [*rows.blocks_in_order(some, Folder(folder), kind, at_once=3)]

@@ -1,4 +1,4 @@
-"""Schedules in memory, as a place that can be stopped at every request."""
+"""Schedules in memory, on a server that can fail at every request."""
 
 import contextlib
 import dataclasses
@@ -12,8 +12,8 @@ class Killed(BaseException):
     """This process ends here."""
 
 
-class LocationLike:
-    """Schedules in memory, which can kill whoever asks, or lose the answer, at any request."""
+class MemorySchedules:
+    """Schedules in memory; any request can kill the client, or lose its answer."""
 
     def __init__(self) -> None:
         self.held: dict[str, LiveSchedule] = {}

@@ -1,4 +1,4 @@
-"""Apply on a place in memory: from any state and stopped anywhere, it does no harm and ends well."""
+"""Apply on a server in memory: from any state and stopped anywhere, it does no harm and ends well."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from pipeline.cluster.backend import Schedule
 from pipeline.cluster.submission import ClusterPackage, Submission
 from pipeline.package.package_origin import Origin
 from pipeline.package.reader import Package
-from tests.unit.pipeline.cluster.memory import Killed, LocationLike
+from tests.unit.pipeline.cluster.memory import Killed, MemorySchedules
 
 NAMES = ("nightly", "weekly")
 _PACKAGE = ClusterPackage(
@@ -36,43 +36,43 @@ def schedule(name: str, hour: int = 9, enabled: bool = True) -> Schedule:
     )
 
 
-def run(location: LocationLike, wanted: list[Schedule], prune: bool = False) -> list[str]:
+def run(server: MemorySchedules, wanted: list[Schedule], prune: bool = False) -> list[str]:
     lines: list[str] = []
-    apply.apply(location, wanted, prune, lines.append)
+    apply.apply(server, wanted, prune, lines.append)
     return lines
 
 
 @pytest.fixture
-def location() -> LocationLike:
-    return LocationLike()
+def server() -> MemorySchedules:
+    return MemorySchedules()
 
 
-def test_back_to_what_was_replaced_is_made_anew(location: LocationLike) -> None:
+def test_back_to_what_was_replaced_is_made_anew(server: MemorySchedules) -> None:
     """What was paused while another ran in its place may start at once what it missed."""
-    run(location, [schedule("weekly")])
-    location.tick()
-    run(location, [schedule("weekly", 10)])
-    assert run(location, [schedule("weekly")])[0] == "weekly: replaced"
-    assert [(each.schedule_id, each.enabled) for each in location.held.values()] == [("id-1", False), ("id-3", True)]
+    run(server, [schedule("weekly")])
+    server.tick()
+    run(server, [schedule("weekly", 10)])
+    assert run(server, [schedule("weekly")])[0] == "weekly: replaced"
+    assert [(each.schedule_id, each.enabled) for each in server.held.values()] == [("id-1", False), ("id-3", True)]
 
 
-def test_two_of_one_name_become_one(location: LocationLike) -> None:
+def test_two_of_one_name_become_one(server: MemorySchedules) -> None:
     for _ in range(2):
-        location.resume(location.create(schedule("weekly")))
-    assert location.enabled() == ["weekly", "weekly"]
-    run(location, [schedule("weekly")])
-    assert [each.schedule_id for each in location.held.values()] == ["id-1"]
-    assert location.enabled() == ["weekly"]
+        server.resume(server.create(schedule("weekly")))
+    assert server.enabled() == ["weekly", "weekly"]
+    run(server, [schedule("weekly")])
+    assert [each.schedule_id for each in server.held.values()] == ["id-1"]
+    assert server.enabled() == ["weekly"]
 
 
-def test_what_cannot_be_replaced_goes_on(location: LocationLike) -> None:
-    run(location, [schedule("weekly")])
+def test_what_cannot_be_replaced_goes_on(server: MemorySchedules) -> None:
+    run(server, [schedule("weekly")])
     # After the list and the pause.
-    location.fault = (location.requests + 3, False, TransientError)
+    server.fault = (server.requests + 3, False, TransientError)
     with pytest.raises(TransientError):
-        run(location, [schedule("weekly", 10)])
-    assert location.enabled() == ["weekly"]
-    assert [each.schedule_id for each in location.held.values()] == ["id-1"]
+        run(server, [schedule("weekly", 10)])
+    assert server.enabled() == ["weekly"]
+    assert [each.schedule_id for each in server.held.values()] == ["id-1"]
 
 
 _HOURS = st.dictionaries(st.sampled_from(NAMES), st.tuples(st.integers(1, 3), st.booleans()))
@@ -87,61 +87,61 @@ class Applying(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
-        self.location = LocationLike()
+        self.server = MemorySchedules()
 
     @rule(drawn=_HOURS, prune=st.booleans())
     def apply_to_the_end(self, drawn: dict[str, tuple[int, bool]], prune: bool) -> None:
         wanted = wanted_of(drawn)
-        others = {each.schedule_id for each in self.location.held.values() if each.name not in drawn}
-        run(self.location, wanted, prune)
+        others = {each.schedule_id for each in self.server.held.values() if each.name not in drawn}
+        run(self.server, wanted, prune)
         self.is_as_wanted(wanted, prune, others)
-        self.location.writes = 0
-        run(self.location, wanted, prune)
-        assert self.location.writes == 0
+        self.server.writes = 0
+        run(self.server, wanted, prune)
+        assert self.server.writes == 0
 
     @rule(drawn=_HOURS, prune=st.booleans(), at=st.integers(1, 12), after=st.booleans(), is_kill=st.booleans())
     def apply_stopped(
         self, drawn: dict[str, tuple[int, bool]], prune: bool, at: int, after: bool, is_kill: bool
     ) -> None:
         wanted = wanted_of(drawn)
-        live_before = set(self.location.enabled())
-        self.location.fault = (self.location.requests + at, after, Killed if is_kill else TransientError)
+        live_before = set(self.server.enabled())
+        self.server.fault = (self.server.requests + at, after, Killed if is_kill else TransientError)
         stopped = False
         try:
-            run(self.location, wanted, prune)
+            run(self.server, wanted, prune)
         except (Killed, TransientError):
             stopped = True
-        self.location.fault = None
+        self.server.fault = None
         if stopped and not is_kill:
             # What was refused or lost leaves nothing without a schedule that starts runs, but for a lost resume.
-            lost = live_before & {each.name for each in wanted if each.enabled} - set(self.location.enabled())
+            lost = live_before & {each.name for each in wanted if each.enabled} - set(self.server.enabled())
             assert len(lost) <= 1
-        run(self.location, wanted, prune)
+        run(self.server, wanted, prune)
         self.is_as_wanted(wanted, prune, None)
 
     @rule()
     def tick(self) -> None:
-        self.location.tick()
+        self.server.tick()
 
     @rule()
     def runs_end(self) -> None:
-        self.location.end_runs()
+        self.server.end_runs()
 
     @rule(name=st.sampled_from(NAMES))
     def somebody_pauses(self, name: str) -> None:
-        for each in list(self.location.held.values()):
+        for each in list(self.server.held.values()):
             if each.name == name and each.enabled:
-                self.location.pause(each.schedule_id)
+                self.server.pause(each.schedule_id)
 
     def is_as_wanted(self, wanted: list[Schedule], prune: bool, others: set[str] | None) -> None:
         for each in wanted:
-            of_name = [live for live in self.location.held.values() if live.name == each.name]
+            of_name = [live for live in self.server.held.values() if live.name == each.name]
             kept = [live for live in of_name if live.digest == each.digest() and live.enabled == each.enabled]
             assert kept
             # What is there besides waits for its runs.
             assert all(not live.enabled and live.active_runs for live in of_name if live is not kept[0])
         names = {each.name for each in wanted}
-        left = [live for live in self.location.held.values() if live.name not in names]
+        left = [live for live in self.server.held.values() if live.name not in names]
         if prune:
             assert all(not live.enabled and live.active_runs for live in left)
         elif others is not None:
@@ -149,9 +149,9 @@ class Applying(RuleBasedStateMachine):
 
     @invariant()
     def no_harm(self) -> None:
-        enabled = self.location.enabled()
+        enabled = self.server.enabled()
         assert len(enabled) == len(set(enabled))
-        assert self.location.ended_at_work == []
+        assert self.server.ended_at_work == []
 
 
 TestApplying = Applying.TestCase

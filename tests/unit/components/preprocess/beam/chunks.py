@@ -7,7 +7,7 @@ from components.preprocess.attempt_files import Folder
 from components.preprocess.beam import pipeline
 from components.preprocess.formats import survey
 from components.preprocess.plan import Plan
-from components.preprocess.rows import LocationLike
+from components.preprocess.rows import FilePart
 from tests.inputs.sources import plan
 
 DIGITS: Plan = plan(
@@ -29,8 +29,8 @@ def chunks_of_digits(folder: Path) -> tuple[list[pipeline.Chunk], str, str]:
     return pipeline._write_chunks([survey.DIGITS], Folder(folder / "rows")), str(folder / "rows"), str(folder)
 
 
-def write_all(made: list[tuple[str, LocationLike]], rows_at: str, location: str) -> list[str]:
-    groups: dict[str, list[LocationLike]] = {}
+def write_all(made: list[tuple[str, FilePart]], rows_at: str, location: str) -> list[str]:
+    groups: dict[str, list[FilePart]] = {}
     for shard, of_rows in made:
         groups.setdefault(shard, []).append(of_rows)
     return [name for group in groups.items() for name in pipeline.write_shard(group, DIGITS, rows_at, location)]
