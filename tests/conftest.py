@@ -31,7 +31,7 @@ properties.register_profiles()
 def write_dataset(
     folder: Path, shape: datasets.ImageShape, counts: dict[str, int], classes: int, seed: int = 0
 ) -> Path:
-    """Write a dataset of blobs whose place tells their class: learnable by eye and by network."""
+    """Write a dataset of blobs whose position shows their class: learnable by eye and by network."""
     generator = np.random.default_rng(seed)
     rows, columns = np.mgrid[: shape.height, : shape.width]
     examples = {}
@@ -105,7 +105,7 @@ def tiny_dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def unlabeled_dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The like in color, without classes."""
+    """Such images in color, without classes."""
     counts = {"train": 200, "validation": 20, "test": 60}
     return write_dataset(tmp_path_factory.mktemp("data") / "unlabeled", datasets.ImageShape(9, 16, 3), counts, 0)
 
@@ -133,7 +133,7 @@ def two_workers() -> Callable[..., contextlib.AbstractContextManager[list[progra
 
 @contextlib.contextmanager
 def _two_workers(folder: Path, command: list[str]) -> Iterator[list[programs.Program]]:
-    """The same command as workers 0 and 1, their output in `folder` as out0, err0, ...; always ended."""
+    """Run the same command as workers 0 and 1, their output in `folder` as out0, err0, ...; always ended."""
     with contextlib.ExitStack() as stack:
         doors = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(2)]
         addresses = [f"127.0.0.1:{door.getsockname()[1]}" for door in doors]
@@ -152,7 +152,7 @@ def _two_workers(folder: Path, command: list[str]) -> Iterator[list[programs.Pro
 
 
 def classes_seen(pixels: np.ndarray) -> np.ndarray:
-    """The class whose place is nearest to the middle of each image's light: as `write_dataset` places blobs."""
+    """Return the class whose position is nearest to the center of each image's light; see `write_dataset`."""
     columns = pixels.sum(axis=(1, 3), dtype=np.float64)
     middle = columns @ np.arange(10) / columns.sum(axis=1)
     return np.abs(middle[:, None] - np.arange(1, 4) * 10 / 4).argmin(axis=1)

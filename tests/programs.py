@@ -1,8 +1,8 @@
 """Our programs as processes that begin with TensorFlow and kfp already imported, which takes seconds.
 
-They are forks of one server for each test process (`multiprocessing`'s): it has imported what they import, and used it
-for nothing. A fork differs from `python -m` in that alone: it has arguments, environment, output, signals and an exit
-code of its own. Tests of what a program imports, or of a replaced module, start an interpreter instead.
+They are forks of one server for each test process (`multiprocessing`'s), which has imported these libraries and used
+none of them. That is the only difference from `python -m`: a fork has its own arguments, environment, output, signals
+and exit code. Tests of a program's imports, or of a replaced module, start an interpreter instead.
 """
 
 import atexit
@@ -79,7 +79,7 @@ class Program:
             os.kill(self.pid, number)
 
     def communicate(self, seconds: float | None = None) -> tuple[str, str]:
-        """Wait for the end, or for so long after the end of its output; return what is left of stdout and stderr."""
+        """Wait for the end, or for so long after the end of its output; return the rest of stdout and stderr."""
         with ThreadPoolExecutor(2) as readers:
             out, err = readers.map(lambda text: text.read(), (self.stdout, self.stderr))
         self.stdout.close()
@@ -115,7 +115,7 @@ def run(words: Sequence[str], environment: Mapping[str, str] | None = None) -> s
 def on_replicas(file: str, function: str, replicas: int, *arguments: Any) -> Any:
     """Call `function(strategy, *arguments)` of a test file on so many virtual CPU devices; JSON in and out.
 
-    Each call is a process of its own, because devices can be made only before TensorFlow begins.
+    Each call is a process, because devices can be made only before TensorFlow begins.
     """
     with Program(_on_replicas, file, function, replicas, json.dumps(arguments)) as program:
         out, err = program.communicate()
@@ -140,7 +140,7 @@ def _on_replicas(file: str, function: str, replicas: int, arguments: str) -> Non
 
 
 def _umask() -> int:
-    """This process's umask, which can only be read by setting it."""
+    """Return this process's umask, which can only be read by setting it."""
     umask = os.umask(0o077)
     os.umask(umask)
     return umask
@@ -153,7 +153,7 @@ def _begin(
     call: Callable[..., Any],
     *arguments: Any,
 ) -> None:
-    """What an interpreter would begin and end with, around a call."""
+    """Do an interpreter's work at the beginning and end of a call."""
     if context := sys.modules.get("tensorflow.python.eager.context"):
         assert context._context is None, "the server has used TensorFlow, not just imported it"
     os.environ.clear()

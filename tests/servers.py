@@ -1,4 +1,4 @@
-"""Servers of others that tests start on loopback: a port, and a program of the right version."""
+"""Third-party servers that tests start on loopback: a port, and a program of the right version."""
 
 import os
 import re
@@ -12,7 +12,7 @@ _ROOT = Path(__file__).parents[1]
 
 
 def free_port() -> int:
-    """A port of the loopback that nobody has."""
+    """Return a free port of the loopback."""
     with socket.create_server(("127.0.0.1", 0)) as door:
         return int(door.getsockname()[1])
 

@@ -1,7 +1,7 @@
-"""What google-cloud-storage and Cloud Storage promise each other, as far as this project builds on it.
+"""The contract between google-cloud-storage and Cloud Storage, as far as this project relies on it.
 
-One suite for three servers: the one in tests/fakes/gcs; fake-gcs-server, which others wrote, as far as it is right;
-and the service itself, below `WGAN_TEST_BUCKET=gs://BUCKET/FOLDER`, if that is set.
+One suite for three servers: ours in tests/fakes/gcs; fake-gcs-server, a public emulator, as far as it is right; and the
+service itself, below `WGAN_TEST_BUCKET=gs://BUCKET/FOLDER`, if that is set.
 """
 
 import contextlib
@@ -29,19 +29,19 @@ from tests.fakes.gcs.server import Server, serving
 from tests.fakes.gcs.store import crc32c
 
 ROOT = Path(__file__).parents[2]
-# Clients send at most so much in one request.
+# The most that clients send in one request.
 MULTIPART_MOST = 8 << 20
 FIRST, SECOND, THIRD = b"the first content", b"a second", b"and a third, longer content"
 
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """Where a case may do as it likes."""
+    """A bucket that a case may change freely."""
 
     server: str  # `ours`, `emulator` or `service`
     client: Client
     bucket: Bucket
-    prefix: str  # of the names that are the case's own
+    prefix: str  # of the case's own names
     retry: Retry
 
     def blob(self, name: str = "object", content: bytes | None = None, generation: int | None = None) -> Blob:
@@ -52,7 +52,7 @@ class Place:
         return blob
 
     def content(self, name: str = "object") -> bytes | None:
-        """What an object holds; None if absent."""
+        """The content of an object; None if absent."""
         try:
             return bytes(self.blob(name).download_as_bytes(retry=self.retry))
         except exceptions.NotFound:
@@ -128,7 +128,7 @@ def place(request: pytest.FixtureRequest) -> Iterator[Place]:
                     blob.delete()
 
 
-# Cases that the emulator gets wrong. Each runs and has to fail: as soon as the emulator is right, its line goes.
+# Cases that the emulator gets wrong. Each runs and must fail: when the emulator is fixed, its line goes.
 WRONG_IN_EMULATOR = {
     "test_delete_needs_the_generation_that_is_there": "deleting obeys no precondition",
     "test_listing_of_some_fields": "the listing has all fields",
@@ -139,12 +139,12 @@ WRONG_IN_EMULATOR = {
 
 
 def upload_in_one(blob: Blob, content: bytes, **conditions: Any) -> None:
-    """A multipart upload: what the client sends where it knows that the content is small."""
+    """Upload at once (multipart), as the client does for small content."""
     blob.upload_from_string(content, **conditions)
 
 
 def upload_in_chunks(blob: Blob, content: bytes, **conditions: Any) -> None:
-    """A resumable upload: what the client sends where it does not know the size, or it is large."""
+    """Upload in chunks (resumable), as the client does for large content or unknown sizes."""
     blob.upload_from_file(io.BytesIO(content), **conditions)
 
 
@@ -193,7 +193,7 @@ def test_replacement_of_what_is_not_there_is_refused(place: Place, upload: str) 
 
 def test_resumable_upload_is_refused_if_the_object_comes_to_be_in_between(place: Place) -> None:
     class Slow(io.BytesIO):
-        """A file of two chunks; before the second another object is there."""
+        """A file of two chunks; another object appears before the second."""
 
         def read(self, size: int | None = -1) -> bytes:
             if self.tell():

@@ -12,7 +12,7 @@ from tests.fakes.kubeflow.server import serving
 from tests.fakes.kubeflow.store import Store
 
 PROBE = Path(os.environ.get("KFP_PROBE_DIR", "none"))
-# Recorded questions that this server answers otherwise, because our client never asks them.
+# Recorded requests that this server answers differently, because our client never sends them.
 _OTHER = {
     *("archive_run", "archive_run again", "unarchive_run", "delete_run", "archive_experiment", "unarchive_experiment"),
     *("get recurring run raw", "get recurring after disable", "get recurring after enable", "wrong method"),

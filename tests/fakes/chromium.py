@@ -1,4 +1,4 @@
-"""A real Chromium without a window, driven through a pipe by its DevTools protocol: what pages do and look like."""
+"""A headless Chromium, driven through a pipe by its DevTools protocol: behavior and appearance of pages."""
 
 import base64
 import io
@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-_SECONDS = 60  # without a word, and the browser hangs
+_SECONDS = 60  # without a message, after which the browser counts as hung
 _PROGRAMS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 
 
 def find() -> str | None:
-    """The program, if this machine has it."""
+    """Return the program, if this machine has it."""
     return next((path for name in _PROGRAMS if (path := shutil.which(name))), None)
 
 
@@ -81,7 +81,7 @@ class Chromium:
             self._read()
 
     def evaluate(self, expression: str, in_frame: bool = False) -> Any:
-        """The JSON value of an expression of JavaScript in the page, or in its first frame, in a world of its own."""
+        """Return the JSON value of a JavaScript expression in the page, or in its first frame, in an isolated world."""
         frames = self._call("Page.getFrameTree")["frameTree"]
         frame = frames["childFrames"][0]["frame"] if in_frame else frames["frame"]
         world = self._call("Page.createIsolatedWorld", frameId=frame["id"])["executionContextId"]
@@ -91,7 +91,7 @@ class Chromium:
         return found["result"].get("value")
 
     def screenshot(self) -> np.ndarray:
-        """The whole page as it looks, uint8 [height, width, 3]."""
+        """Return an image of the whole page, uint8 [height, width, 3]."""
         png = self._call("Page.captureScreenshot", captureBeyondViewport=True)["data"]
         with Image.open(io.BytesIO(base64.b64decode(png))) as image:
             return np.asarray(image.convert("RGB"))
@@ -110,7 +110,7 @@ class Chromium:
         return answer["result"]
 
     def _read(self) -> dict[str, Any]:
-        """The next message; if it is an event it is kept too."""
+        """Return the next message; keep it if it is an event."""
         while b"\0" not in self._buffer:
             ready, _, _ = select.select([self._in], [], [], _SECONDS)
             some = os.read(self._in, 1 << 20) if ready else b""

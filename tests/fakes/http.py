@@ -1,4 +1,4 @@
-"""An HTTP server on loopback whose answers a subclass gives: it notes each request, and a test may step in."""
+"""An HTTP server on loopback whose answers a subclass gives; it records requests and calls a test's hooks."""
 
 import contextlib
 import dataclasses
@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 
 class HangUp(Exception):
-    """Raised instead of an answer: the connection ends, or is reset."""
+    """Raised instead of an answer: the connection is closed or reset."""
 
     def __init__(self, reset: bool = False) -> None:
         super().__init__()
@@ -25,7 +25,7 @@ class HangUp(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """One request; numbers count from 0, and the path is as it came, quoted and without the query."""
+    """One request; numbers count from 0, and the path is quoted and without the query."""
 
     number: int
     method: str
@@ -41,35 +41,35 @@ class Request:
 
 @dataclasses.dataclass(eq=False)
 class Answer(Exception):
-    """What goes back; a hook raises one to answer in the server's place."""
+    """An answer; a hook may raise one instead of the server's."""
 
     status: int
     body: bytes = b""
     headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
     cut: bool = False  # whether the connection ends in the middle of the body
-    parts: Iterable[bytes] | None = None  # sent one after another in place of the body
+    parts: Iterable[bytes] | None = None  # sent one after another instead of the body
 
 
 class Server:
-    """One server, and what a test sees of it; `serving` starts it."""
+    """One server, as tests see it; `serving` starts it."""
 
     def __init__(self) -> None:
         self.requests: list[Request] = []  # in the order of arrival
-        # Called before a request is acted upon, and when it has been, before it is answered.
+        # Called before a request is executed, and afterwards before it is answered.
         self.before: Callable[[Request], None] | None = None
         self.after: Callable[[Request], None] | None = None
-        self.broken: list[Exception] = []  # mistakes of a server or of a hook; the first is raised at the end
+        self.broken: list[Exception] = []  # errors of a server or a hook; the first is raised at the end
         self.lock = threading.RLock()
         self._http = _Http(self)
         self._thread: threading.Thread | None = None
         self.url = f"http://127.0.0.1:{self._http.server_address[1]}"
 
     def answer(self, request: Request) -> Answer:
-        """Act upon a request."""
+        """Execute a request."""
         raise NotImplementedError
 
     def act(self, request: Request) -> Answer:
-        """Let the hooks in before and after the answer is made."""
+        """Call the hooks before and after the answer is made."""
         try:
             if self.before:
                 self.before(request)
@@ -81,7 +81,7 @@ class Server:
         return answer
 
     def receive(self, method: str, target: str, headers: Message, body: bytes) -> Answer:
-        """Note a request and answer it."""
+        """Record a request and answer it."""
         url = urllib.parse.urlsplit(target)
         query = dict(urllib.parse.parse_qsl(url.query, keep_blank_values=True))
         with self.lock:
@@ -103,7 +103,7 @@ class Server:
             self._thread.start()
 
     def refuse(self) -> None:
-        """Refuse connections and end those there are; the port stays bound, so nobody else gets it."""
+        """Refuse and close connections; the port stays bound, so that nobody else gets it."""
         if self._thread is not None:
             self._http.shutdown()
             self._thread.join()
@@ -112,7 +112,7 @@ class Server:
             self._http.rebind()
 
     def close(self) -> None:
-        """Refuse connections and wait for what is being acted upon."""
+        """Refuse connections and wait for running requests."""
         self.refuse()
         self._http.server_close()
 
@@ -130,7 +130,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         length = int(self.headers.get("Content-Length") or 0)
         body = self.rfile.read(length)
-        if len(body) < length:  # the client died while it sent
+        if len(body) < length:  # the client died while sending
             self.close_connection = True
             return
         try:
@@ -138,7 +138,7 @@ class _Handler(BaseHTTPRequestHandler):
         except HangUp as hung_up:
             self.close_connection = True
             if hung_up.reset:
-                # A socket that lingers for no time is not closed but reset.
+                # A socket with no linger time is reset instead of closed.
                 self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 self.rfile.close()
                 self.connection.close()
@@ -146,7 +146,7 @@ class _Handler(BaseHTTPRequestHandler):
     do_POST = do_PUT = do_PATCH = do_DELETE = do_GET
 
     def _send(self, answer: Answer) -> None:
-        """Send an answer, or the first half of it; of one without a body, nothing."""
+        """Send an answer, or its first half; nothing of one without a body."""
         if answer.cut:
             self.close_connection = True
             if not answer.body:
@@ -166,7 +166,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(answer.body[: len(answer.body) // 2] if answer.cut else answer.body)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing: a test sees `Server.requests`."""
+        """Print nothing: a test reads `Server.requests`."""
 
 
 class _Http(ThreadingHTTPServer):
@@ -194,13 +194,13 @@ class _Http(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of clients that did not wait for their answer; what else goes wrong is a mistake of ours."""
+        """Ignore clients that did not wait for their answer; anything else is a defect of ours."""
         error = sys.exception()
         if not isinstance(error, OSError):
             self.tested.broken.append(error if isinstance(error, Exception) else RuntimeError(repr(error)))
 
     def hang_up(self) -> None:
-        """End every connection: clients keep theirs, and closing waits for all."""
+        """Close every connection: clients keep them open, and closing waits for all."""
         for connection in list(self._open):
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)

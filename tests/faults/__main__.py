@@ -29,7 +29,7 @@ from tests.faults.stages.zombies import wake_late
 
 
 def main() -> None:
-    """Do as often as asked for what the arguments name."""
+    """Run as many trials as the arguments request."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trainings", type=int, default=0, help="Kills of trainings.")
     parser.add_argument("--light", type=int, default=0, help="Kills of each stage without TensorFlow.")
@@ -44,7 +44,7 @@ def main() -> None:
         counts = {"train": 60, "validation": 10, "test": 40}
         dataset = write_dataset(folder / "dataset", ImageShape(8, 8, 1), counts, 2)
         training = Stage("train", {"dataset": dataset, "checkpoints": OUTPUT, **TRAINING})
-        # For what is not about how far a training comes.
+        # Parts that do not depend on the progress of a training.
         short = Stage("train", {**training.settings, "steps": 20})
         importlib.import_module("components.preprocess.beam.pipeline")
         candidates.prepare(folder / "candidates", 2, 0)
@@ -61,11 +61,11 @@ def main() -> None:
         if given.light:
             kill(light, given.light)
         if given.zombies:
-            # Decide is left out: it keeps nothing that another process of it would read.
+            # Decide is left out: it keeps nothing that another of its processes would read.
             for stage in light[1:]:
                 wake(stage.name, stage)
             wake("publish, then the next version", first, second)
-        # Only now, so that forks of what needs no TensorFlow are quicker.
+        # Imported now, so that earlier forks, which need no TensorFlow, are quicker.
         for module in ("train.loop", *(("embed.artifact", "evaluate.make", "export.make") if given.heavy else ())):
             importlib.import_module(f"components.{module}")
         if given.trainings:

@@ -1,4 +1,4 @@
-"""Models with their evaluations, to publish: real manifests around a few bytes, which no TensorFlow could load."""
+"""Models with evaluations for publication: real manifests around a few bytes, which TensorFlow cannot load."""
 
 import dataclasses
 from pathlib import Path
@@ -28,7 +28,7 @@ class Candidate:
         )
 
     def outcome(self, location: str | Path) -> Outcome:
-        """Publish it; return the version, or the failure that it ended in."""
+        """Publish it; return the version, or the failure."""
         try:
             return int(self.publish(location).parameters["version"])
         except StageError as error:

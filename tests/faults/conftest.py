@@ -1,4 +1,4 @@
-"""A folder to work in that is in memory where there is such a place: nothing here is about the speed of disks."""
+"""A temporary folder, in memory if possible, because nothing here concerns the speed of disks."""
 
 import tempfile
 from collections.abc import Iterator

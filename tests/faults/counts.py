@@ -1,4 +1,4 @@
-"""What a part of the fault tests found: how often it tried, how often its fault happened, and what was wrong."""
+"""Results of a part of the fault tests: trials, faults that fired, and violations."""
 
 import contextlib
 import dataclasses
@@ -9,27 +9,27 @@ from typing import Any
 
 @dataclasses.dataclass
 class Counts:
-    """Counts of one kind of fault: cases, those in which it did happen, and a line for each violation."""
+    """Counts of one kind of fault: trials, those in which it fired, and a line for each violation."""
 
     tried: int = 0
     fired: int = 0
     violations: list[str] = dataclasses.field(default_factory=list)
 
     def add(self, fired: bool, violation: str = "") -> None:
-        """Add a case; its violation is empty if all was well."""
+        """Add a trial; its violation is empty if all was well."""
         self.tried += 1
         self.fired += fired
         if violation:
             self.violations.append(violation)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what the soak keeps."""
+        """Return the JSON value for the soak."""
         return dataclasses.asdict(self)
 
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Log nothing: thousands of cases warn of what was done to them."""
+    """Silence the log: thousands of trials would log their faults."""
     logging.disable(logging.CRITICAL)
     try:
         yield

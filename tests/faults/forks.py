@@ -1,4 +1,4 @@
-"""Functions in processes of their own: forks of this one, which begin in milliseconds with all that it has imported."""
+"""Functions in their own processes: forks of this one, which start in milliseconds with its imports."""
 
 import os
 import signal
@@ -48,7 +48,7 @@ def wait(pid: int) -> int:
 
 
 def wait_until(pid: int, due: Callable[[], bool]) -> int | None:
-    """Wait for a child until something is due; return its exit code if it ended before, else None."""
+    """Wait for a child until a condition holds; return its exit code if it ended before, else None."""
     began = time.monotonic()
     while not due():
         code = ended(pid)
@@ -60,7 +60,7 @@ def wait_until(pid: int, due: Callable[[], bool]) -> int | None:
 
 
 def strike(pid: int, due: Callable[[], bool], number: int = signal.SIGKILL) -> int:
-    """Send a child a signal as soon as that is due; return how it ended, which may have been before."""
+    """Send a child a signal when a condition holds; return how it ended, perhaps before."""
     code = wait_until(pid, due)
     if code is not None:
         return code
@@ -69,6 +69,6 @@ def strike(pid: int, due: Callable[[], bool], number: int = signal.SIGKILL) -> i
 
 
 def passed(seconds: float) -> Callable[[], bool]:
-    """Return what says whether so many seconds have passed from now on."""
+    """Return a condition: so many seconds have passed from now."""
     began = time.monotonic()
     return lambda: time.monotonic() - began > seconds

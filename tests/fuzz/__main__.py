@@ -12,7 +12,7 @@ from pathlib import Path
 
 import atheris
 
-# JSON is read in Python, so that coverage shows how far into it something got; C shows nothing.
+# JSON is parsed in Python, so that coverage shows progress; the C parser shows none.
 for _name in [name for name in sys.modules if name.split(".")[0] == "json"]:
     del sys.modules[_name]
 sys.modules["_json"] = None  # type: ignore[assignment]
@@ -25,8 +25,8 @@ _LONGEST = 4096  # bytes
 
 
 def main() -> None:
-    """Fuzz one target for so many seconds, from its seeds and from what earlier runs found."""
-    sys.setrecursionlimit(400)  # JSON nested too deep is reached within the longest input
+    """Fuzz one target for so many seconds, from its seeds and the findings of earlier runs."""
+    sys.setrecursionlimit(400)  # so that deep nesting of JSON is reached within the longest input
     if len(sys.argv) not in (2, 3) or sys.argv[1] not in READERS:
         raise SystemExit(f"usage: python -m tests.fuzz {'|'.join(READERS)} [seconds]")
     name, seconds = sys.argv[1], int(sys.argv[2]) if len(sys.argv) == 3 else _SECONDS

@@ -1,6 +1,6 @@
-"""Readers of bytes that strangers wrote: each ends in a result, or in its one error with a printable line.
+"""Readers of untrusted bytes: each ends in a result, or in its one error with a printable line.
 
-test_readers.py damages their seeds and writes any bytes; `python -m tests.fuzz` lets coverage guide the bytes.
+test_readers.py damages their seeds and writes arbitrary bytes; `python -m tests.fuzz` lets coverage guide the bytes.
 """
 
 import bz2
@@ -38,17 +38,17 @@ _SHAPE = ImageShape(8, 8, 3)
 
 
 class Reader(NamedTuple):
-    """How one kind of file is read."""
+    """The reader of one kind of file."""
 
-    read: Callable[[Path, bytes], Any]  # may write below the folder; asserts what holds of every result
-    error: type[Exception]  # raised for what is no such file
+    read: Callable[[Path, bytes], Any]  # may write below the folder; asserts the invariants of every result
+    error: type[Exception]  # raised for an invalid file
     seeds: Callable[[], Iterable[bytes]]  # whole files
     # Whether a damaged file may be read as the second value, if the whole one was the first.
     faithful: Callable[[Any, Any], bool] = lambda whole, found: True
 
 
 def outcome(reader: Reader, folder: Path, content: bytes) -> Any:
-    """Return what is read, or None if the reader refuses the content in words."""
+    """Return the result, or None if the reader refuses the content with a message."""
     try:
         return reader.read(folder, content)
     except reader.error as error:
@@ -68,7 +68,7 @@ def _sizes(found: list[bytes]) -> list[int]:
 
 
 def _examples(stacks: Iterable[Stack]) -> list[Example]:
-    """As many images as were listed, of the shape that the header says, with the labels that were listed."""
+    """Return as many images as were listed, of the header's shape, with the listed labels."""
     found = []
     for stack in stacks:
         pairs = list(stack.examples())
@@ -80,7 +80,7 @@ def _examples(stacks: Iterable[Stack]) -> list[Example]:
 
 
 def read_idx(folder: Path, content: bytes) -> Any:
-    """Images, or three labels."""
+    """Return images, or three labels."""
     file = _file(folder, "x-images-idx3-ubyte", content)
     try:
         return [image for image, _ in _examples(idx.list_stacks([file]))]
@@ -89,12 +89,12 @@ def read_idx(folder: Path, content: bytes) -> Any:
 
 
 def read_npz(folder: Path, content: bytes) -> Any:
-    """Images alone: a damaged name may leave out their labels."""
+    """Return images alone: a damaged name may leave out their labels."""
     return [image for image, _ in _examples(npz.list_stacks([_file(folder, "x.npz", content)]))]
 
 
 def read_archive(folder: Path, content: bytes) -> Any:
-    """As many bytes of each image as its member has."""
+    """Return as many bytes of each image as its member has."""
     file = _file(folder, "x", content)
     members, _ = archives.list_members(file)
     found = list(archives.read_members(file, members))
@@ -103,17 +103,17 @@ def read_archive(folder: Path, content: bytes) -> Any:
 
 
 def read_tfrecord(folder: Path, content: bytes) -> Any:
-    """Images with their labels."""
+    """Return images with their labels."""
     return _examples(tfrecords.list_stacks([_file(folder, "x.tfrecord", content)]))
 
 
 def read_example(folder: Path, content: bytes) -> Any:
-    """A `tf.train.Example` in a file whose checksums are right, which no mutation gets right."""
+    """Read a `tf.train.Example` in a file with right checksums, which no mutation achieves."""
     return read_tfrecord(folder, b"".join(tfrecord.frame([content])))
 
 
 def read_labels(parse: Callable[[bytes], labels.Table | None], folder: Path, content: bytes) -> Any:
-    """A table of printable names, or of none."""
+    """Read a table of printable names, or of none."""
     table = parse(content)
     rows = (table.rows if table else None) or {}
     assert all(name.isprintable() and row.label.isprintable() for name, row in rows.items())
@@ -121,20 +121,20 @@ def read_labels(parse: Callable[[bytes], labels.Table | None], folder: Path, con
 
 
 def read_parquet(folder: Path, content: bytes) -> Any:
-    """The images."""
+    """Return the images."""
     stacks = parquet.list_stacks([_file(folder, "x.parquet", content)])
     return [original.content for stack in stacks for original in stack.originals()]
 
 
 def read_image(folder: Path, content: bytes) -> Any:
-    """Pixels of the shape asked for."""
+    """Return pixels of the requested shape."""
     found = pixels.from_file(content, _SHAPE, "fill")
     assert len(found) == 8 * 8 * 3
     return found
 
 
 def read_manifest(folder: Path, content: bytes) -> Any:
-    """A manifest that has a digest and is found by it."""
+    """Read a manifest that has a digest and is found by it."""
     (folder / datasets.MANIFEST).write_bytes(content)
     manifest = datasets.Manifest.of(str(folder))
     assert datasets.Manifest.of(str(folder), manifest.digest) == manifest
@@ -142,19 +142,19 @@ def read_manifest(folder: Path, content: bytes) -> Any:
 
 
 def read_executor_input(folder: Path, content: bytes) -> Any:
-    """Parameters that can be written."""
+    """Read parameters that can be written."""
     return json.dumps(ExecutorInput(content.decode("utf-8", "surrogateescape")).parameters)
 
 
 def seeds_of_idx() -> Iterator[bytes]:
-    """Images, labels, packed and not."""
+    """Yield images and labels, compressed and not."""
     images = b"\0\0\x08\3" + struct.pack(">III", 2, 2, 2) + bytes(8)
     labels = b"\0\0\x08\1" + struct.pack(">I", 3) + bytes(3)
     yield from (images, labels, gzip.compress(images, mtime=0), gzip.compress(labels, mtime=0))
 
 
 def seeds_of_npz() -> Iterator[bytes]:
-    """Images with labels, stored and packed, of 8 and of 16 bit."""
+    """Yield images with labels, stored and compressed, of 8 and 16 bits."""
     for save, kind in ((np.savez, np.uint8), (np.savez_compressed, np.uint16)):
         file = io.BytesIO()
         save(file, x_train=np.zeros((2, 2, 2), kind), y_train=np.arange(2))
@@ -165,7 +165,7 @@ _MEMBERS = {"a/1.png": b"one", "b/2.png": b"two" * 9, "labels.csv": b"file,label
 
 
 def seeds_of_zip() -> Iterator[bytes]:
-    """Two images and a table, stored and deflated."""
+    """Yield two images and a table, stored and deflated."""
     for method in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         file = io.BytesIO()
         with zipfile.ZipFile(file, "w", method) as archive:
@@ -175,24 +175,24 @@ def seeds_of_zip() -> Iterator[bytes]:
 
 
 def seeds_of_tar() -> Iterator[bytes]:
-    """Two images and a table, with headers of pax."""
+    """Yield two images and a table, with pax headers."""
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for name, content in _MEMBERS.items():
             entry = tarfile.TarInfo(name)
-            entry.size, entry.mtime = len(content), 0.5  # which needs a header of pax
+            entry.size, entry.mtime = len(content), 0.5  # a fraction needs a pax header
             archive.addfile(entry, io.BytesIO(content))
-    yield file.getvalue()[:-2048]  # less padding
+    yield file.getvalue()[:-2048]  # without padding
 
 
 def seeds_of_packed_tar() -> Iterator[bytes]:
-    """The same, packed by gzip and bzip2."""
+    """Yield the same, compressed by gzip and bzip2."""
     for content in seeds_of_tar():
         yield from (gzip.compress(content, mtime=0), bz2.compress(content))
 
 
 def seeds_of_parquet() -> Iterator[bytes]:
-    """Files of two rows: bytes and numbers, plain; structs and text, packed."""
+    """Yield files of two rows: bytes and numbers, uncompressed; structs and text, compressed."""
     for images, values, packing in (
         ([b"\xff\xd8\xff", b"\xff\xd8\xffb"], [0, 1], "none"),
         ([{"bytes": b"\xff\xd8\xff", "path": None}, {"bytes": b"", "path": "a"}], ["a", "b"], "snappy"),
@@ -204,13 +204,13 @@ def seeds_of_parquet() -> Iterator[bytes]:
 
 
 def seeds_of_tfrecord() -> Iterator[bytes]:
-    """A file of two records, packed and not."""
+    """Yield a file of two records, compressed and not."""
     content = b"".join(tfrecord.frame(tfrecord.encode_example(b"\xff\xd8\xff", label) for label in (0, 1)))
     yield from (content, gzip.compress(content, mtime=0))
 
 
 def seeds_of_image() -> Iterator[bytes]:
-    """PNG, JPEG and WebP files of every mode, and what they may carry beside pixels."""
+    """Yield PNG, JPEG and WebP files of every mode, with various metadata."""
     chance = random.Random(0)
     words = PngImagePlugin.PngInfo()
     words.add_text("key", "text", zip=True)
@@ -229,21 +229,21 @@ def seeds_of_image() -> Iterator[bytes]:
 
 
 def seeds_of_png() -> Iterator[bytes]:
-    """PNG files without any chunk that a decoder may ignore."""
+    """Yield PNG files without chunks that a decoder may ignore."""
     for name, case in CASES.items():
         if name.startswith(("PNG, 8 bit", "PNG, 16 bit", "PNG, 1 bit")):
             yield case.make()
 
 
 def seeds_of_manifest() -> Iterator[bytes]:
-    """The description of a small dataset, with a seal and without."""
+    """Yield the description of a small dataset, sealed and unsealed."""
     manifest = artifacts.dataset(preprocessing={"seed": 1})
     yield json.dumps(manifest.to_json()).encode()
     yield atomic_files.sealed_json(manifest.to_json())
 
 
 def seeds_of_executor_input() -> Iterator[bytes]:
-    """A message as Kubeflow's launcher passes it."""
+    """Yield a message of Kubeflow's launcher."""
     parameters = {"steps": 3.0, "source": "digits", "held": [1, {"a": None}], "pipelinechannel--x": "y"}
     outputs = {
         "parameters": {"summary": {"outputFile": "/tmp/summary"}},  # noqa: S108 - nothing is written
@@ -256,7 +256,7 @@ def seeds_of_executor_input() -> Iterator[bytes]:
 READERS = {
     "idx": Reader(read_idx, DataError, seeds_of_idx, faithful=lambda whole, found: _sizes(found) == _sizes(whole)),
     "npz": Reader(read_npz, DataError, seeds_of_npz, faithful=operator.eq),
-    # A flip in a zip file's directory may leave out a member. One in the content of a plain tar file is not noticed.
+    # A flip in a zip file's directory may hide a member. One in the content of a plain tar file is not noticed.
     "zip": Reader(read_archive, DataError, seeds_of_zip, faithful=lambda whole, found: set(found) <= set(whole)),
     "tar": Reader(read_archive, DataError, seeds_of_tar, faithful=lambda whole, found: _sizes(found) == _sizes(whole)),
     "packed_tar": Reader(read_archive, DataError, seeds_of_packed_tar, faithful=operator.eq),

@@ -1,4 +1,4 @@
-"""Every reader in tests/fuzz/readers.py, given damaged files and any bytes."""
+"""Every reader in tests/fuzz/readers.py, with damaged files and arbitrary bytes."""
 
 import tempfile
 from pathlib import Path

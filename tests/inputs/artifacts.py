@@ -87,7 +87,7 @@ def origin(data: datasets.Manifest, trained: Mapping[str, Any], **embedding: Any
 
 
 def write_model(folder: Path, of: lineage.Lineage, files: Mapping[str, bytes], **changes: Any) -> models.Description:
-    """Write a model of the checkpoint in a lineage; its files are of any bytes, so TensorFlow cannot load them."""
+    """Write a model of the checkpoint in a lineage; its files are arbitrary bytes that TensorFlow cannot load."""
     for name, content in files.items():
         atomic_files.write_file(folder / name, content)
     given: dict[str, Any] = {
@@ -157,7 +157,7 @@ def write_evaluation(
 
 
 def crown(location: Path, model: Path, version: int) -> None:
-    """Make a model a version of a registry and its champion, past the gate."""
+    """Make a model a version of a registry and its champion, without a verdict."""
     shutil.copytree(model, registry.version_folder(location, version))
     described = models.Description.of(model)
     registry.Champion(

@@ -1,4 +1,4 @@
-"""Limits that nothing breaks, for tests of the way to a verdict with models that are no good."""
+"""Limits that every model meets, for tests with bad models."""
 
 from typing import Any
 

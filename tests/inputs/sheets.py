@@ -1,4 +1,4 @@
-"""The images of a contact sheet, to compare with those that were laid out on it."""
+"""The images of a contact sheet, to compare with the originals."""
 
 import io
 import math
@@ -10,7 +10,7 @@ from components.core.reporting.grids import GAP, SMALLEST_CELL
 
 
 def images_of(png: bytes, height: int, width: int) -> np.ndarray:
-    """The images of a sheet of `png_grid`, uint8 [rows, columns, height, width, 1 or 3], blanks and all."""
+    """Return the images of a sheet of `png_grid`, uint8 [rows, columns, height, width, 1 or 3], blanks included."""
     with Image.open(io.BytesIO(png), formats=["PNG"]) as sheet:
         pixels = np.asarray(sheet)
     factor = max(1, math.ceil(SMALLEST_CELL / max(height, width)))

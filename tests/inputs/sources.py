@@ -31,7 +31,7 @@ def stored(path: Path, content: bytes) -> SourceFile:
 
 
 def held(source: Path | str, content: bytes | None = None) -> tuple[Survey, list[tuple[str, str, int, bytes]]]:
-    """What a source is surveyed as, and its images in order, each part read by itself as a worker gets it.
+    """Return the survey of a source, and its images in order, each part read as a worker reads it.
 
     With content, it is first written to the source, which is a file.
     """
@@ -43,12 +43,12 @@ def held(source: Path | str, content: bytes | None = None) -> tuple[Survey, list
 
 
 def sizes(found: Survey) -> list[list[int]]:
-    """How many images of each part are read at a time."""
+    """Return how many images of each part are read at a time."""
     return [[len(some) for some in read(part)] for part in found.parts]
 
 
 def plan(**changes: object) -> Plan:
-    """A plan for images of 2x2, one shard for each split, with some changes."""
+    """Return a plan for images of 2x2, one shard for each split, with some changes."""
     decided = {
         "stored": ImageShape(2, 2, 1),
         "image": ImageShape(2, 2, 1),
@@ -63,7 +63,7 @@ def plan(**changes: object) -> Plan:
 
 @functools.cache
 def picture(number: int) -> bytes:
-    """A PNG or JPEG file that is always the same for a number; every seventh cannot be decoded."""
+    """Return a PNG or JPEG file that depends on a number alone; every seventh cannot be decoded."""
     if number % 7 == 6:
         return b"no image %d" % number
     generator = np.random.default_rng(number)
@@ -74,7 +74,7 @@ def picture(number: int) -> bytes:
 
 
 def write_images(folder: Path, count: int, classes: tuple[str, ...] = ("cats", "dogs"), seed: int = 0) -> None:
-    """PNG and JPEG images of noise, of sizes between 10 and 40; flat when there are no classes."""
+    """Write PNG and JPEG images of noise, of sizes between 10 and 40; in one folder without classes."""
     generator = np.random.default_rng(seed)
     for number in range(count):
         location = folder / classes[number % len(classes)] if classes else folder
@@ -85,14 +85,14 @@ def write_images(folder: Path, count: int, classes: tuple[str, ...] = ("cats", "
 
 @pytest.fixture(scope="session")
 def numbers() -> tuple[np.ndarray, np.ndarray]:
-    """400 images of 6x5 and their labels, which are 2, 3 or 7."""
+    """Return 400 images of 6x5 and their labels, which are 2, 3 or 7."""
     generator = np.random.default_rng(0)
     return generator.integers(0, 256, (400, 6, 5), np.uint8), generator.choice([2, 3, 7], 400).astype(np.uint8)
 
 
 @pytest.fixture
 def idx_folder(tmp_path: Path, numbers: tuple[np.ndarray, np.ndarray]) -> Path:
-    """The 400 images: 300 to train on, gzipped, and 100 to test on."""
+    """Write the 400 images: 300 to train on, gzipped, and 100 to test on."""
     images, labels = numbers
     folder = tmp_path / "idx"
     folder.mkdir()

@@ -17,9 +17,9 @@ CLASSES = ["dark", "left", "right"]
 
 @pytest.fixture(scope="session")
 def make_checkpoint() -> Callable[..., Path]:
-    """Write a checkpoint of a generator with random weights, which differ with the seed.
+    """Write a checkpoint of a generator with random weights, which depend on the seed.
 
-    It is conditional on `CLASSES` if it is said how many training images each had.
+    It is conditional on `CLASSES` if the number of training images of each is given.
     """
 
     def make(
@@ -80,7 +80,7 @@ def make_dataset() -> Callable[..., str]:
 
 @pytest.fixture(scope="session")
 def make_model(make_checkpoint: Callable[..., Path]) -> Callable[..., Path]:
-    """Exports a generator with random weights, without the drawing in a new process, and returns the model's folder."""
+    """Export a generator with random weights, without the check in a new process, and return the model's folder."""
 
     def make(folder: Path, seed: int = 0, image: ImageShape = SHAPE, class_counts: Sequence[int] = ()) -> Path:
         from components.core.artifacts import models
@@ -111,7 +111,7 @@ def make_model(make_checkpoint: Callable[..., Path]) -> Callable[..., Path]:
 
 @pytest.fixture(scope="session")
 def make_evaluation() -> Callable[..., Path]:
-    """Write an evaluation of a model of `make_model` with the verdict asked for."""
+    """Write an evaluation of a model of `make_model` with the given verdict."""
 
     def make(folder: Path, model: Path, verdict: str = "PROMOTE", champion: tuple[str, int] = ("none", 0)) -> Path:
         (checkpoint,) = (model.parent / "checkpoints").iterdir()

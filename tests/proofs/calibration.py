@@ -1,7 +1,7 @@
 """Healthy and sabotaged trainings on Fashion-MNIST: the numbers between which the default limits lie.
 
-`make prove NAME=calibration` runs it, by the stages as a user runs them: too long for the tests.
-docs/evaluation.md keeps what it showed. What is there already is not made again.
+`make prove NAME=calibration` runs it, by the stages as a user runs them: too long for the tests. docs/evaluation.md has
+the results. Existing results are reused.
 """
 
 import dataclasses
@@ -48,7 +48,7 @@ def train(dataset: Path, location: Path, **settings: Any) -> int:
 
 
 def judged(dataset: Path, embedding: Path, training: Path, steps: int, location: Path) -> tuple[str, dict[str, Any]]:
-    """The verdict on the last checkpoint and its metrics."""
+    """Return the verdict on the last checkpoint and its metrics."""
     checkpoint = training / f"step-{steps:010d}"
     stage("evaluate", dataset=dataset, embedding=embedding, checkpoint=checkpoint, evaluation=location)
     verdict = json.loads((location / "verdict.json").read_text())["verdict"]
@@ -56,14 +56,14 @@ def judged(dataset: Path, embedding: Path, training: Path, steps: int, location:
 
 
 def windows(training: Path, steps: int) -> list[dict[str, Any]]:
-    """The rows of health.jsonl that are past the beginning."""
+    """Return the rows of health.jsonl after the warm-up."""
     config = TrainConfig(dataset="-", checkpoints="-", steps=steps)
     rows = training_log.read(training / training_log.HEALTH)
     return [row for row in rows if limits.is_warm(row["step"], config)]
 
 
 def print_signals(trainings: dict[str, Path]) -> None:
-    """The lowest and the highest value of each signal in each training."""
+    """Print the lowest and the highest value of each signal in each training."""
     print(f"{'signal':26}" + "".join(f"{name:>22}" for name in trainings))
     for field in dataclasses.fields(limits.Diagnostics):
         cells = []
@@ -77,7 +77,7 @@ def print_signals(trainings: dict[str, Path]) -> None:
 
 
 def print_scores(found: dict[str, tuple[str, dict[str, Any]]]) -> None:
-    """The scores that a limit is on, of each training and of real images."""
+    """Print the scores with limits, of each training and of real images."""
     real = next(iter(found.values()))[1]["real"]
     print(f"{'score':22}{'real':>10}" + "".join(f"{name:>10}" for name in found))
     for score in SCORES:
@@ -97,7 +97,7 @@ def main() -> int:
         if train(dataset, given.root / name, **settings) != expected:
             wrong.append(f"{name} did not end with {expected}")
     for name, settings in SABOTAGED.items():
-        # The watch ends them before there is much to judge.
+        # The monitor ends them before there is much to judge.
         alone = {"steps": SABOTAGED_STEPS, "learning_rate_decay": "none", "when_unhealthy": "warn"}
         train(dataset, given.root / f"{name}-unwatched", **settings, **alone)
     for name in [*HEALTHY, *SABOTAGED]:

@@ -1,7 +1,7 @@
 """The classifier on Fashion-MNIST: at least 0.91 test accuracy in 10 epochs on 1 replica and on 4.
 
-`make prove NAME=classifier` runs it, by the stages as a user runs them: too long for the tests.
-docs/verification.md keeps what it showed.
+`make prove NAME=classifier` runs it, by the stages as a user runs them: too long for the tests. docs/verification.md
+has the results.
 """
 
 import json

@@ -27,7 +27,7 @@ STEPS = 2000
 
 
 def features_of(dataset: Path, embedding: Path, checkpoint: Path) -> list[dict[str, np.ndarray]]:
-    """Features of the pool, of test images and of training images in random order, by the name of the space."""
+    """Return features of the pool, of test images and of training images in random order, by the name of the space."""
     manifest, loaded = datasets.Manifest.of(str(dataset), ""), feature_spaces.load(embedding)
     generator = candidates.averaged(checkpoint, checkpoints.Description.of(checkpoint))
     batches = [loaded.embed(batch)[0] for batch, _ in samples.draw(generator, manifest.image, POOL, seed=0)]
@@ -40,7 +40,7 @@ def features_of(dataset: Path, embedding: Path, checkpoint: Path) -> list[dict[s
 
 
 def outcome(differences: list[Difference]) -> str:
-    """What the rules of the kernel distance come to."""
+    """Return the outcome of the rules of the kernel distance."""
     found = follows([difference.outcome for difference in differences])
     return HOLD if found == PROMOTE and not any(difference.better for difference in differences) else found
 

@@ -1,4 +1,4 @@
-"""Builds each image twice without what is cached, and compares all files: bytes, modes, owners, links, times.
+"""Build each image twice without cache, and compare all files: bytes, modes, owners, links, times.
 
     make prove NAME=images IMAGES="preprocess train-cpu"
 
@@ -17,12 +17,12 @@ from components.core.storage import digests
 from docker import build
 from docker.build import ROOT, Engine
 
-# What Docker itself puts into a container that is made only to be exported.
+# Files that Docker adds to a container that exists only for the export.
 _DOCKERS = (".dockerenv", "dev", "etc/hostname", "etc/hosts", "etc/mtab", "etc/resolv.conf", "proc", "sys")
 
 
 class Entry(NamedTuple):
-    """What must be the same of a file, a folder or a link."""
+    """Everything that must be equal of a file, a folder or a link."""
 
     kind: str
     mode: str
@@ -33,7 +33,7 @@ class Entry(NamedTuple):
 
 
 def listing(engine: Engine, image: str) -> dict[str, Entry]:
-    """Every entry of an image's file system, by its path."""
+    """Return every entry of an image's file system, by its path."""
     container = engine.read("create", image)
     try:
         found = {}
@@ -48,7 +48,7 @@ def listing(engine: Engine, image: str) -> dict[str, Entry]:
                 sha256 = hashlib.file_digest(file, "sha256").hexdigest() if file else ""  # type: ignore[arg-type]
                 owner = f"{member.uid}:{member.gid}"
                 kind = member.type.decode()
-                # COPY gives the folders that it makes the hour of the build.
+                # COPY gives new folders the time of the build.
                 time = 0 if member.isdir() else int(member.mtime)
                 found[member.name] = Entry(kind, f"{member.mode:o}", owner, member.linkname, sha256, time)
         return found
@@ -57,7 +57,7 @@ def listing(engine: Engine, image: str) -> dict[str, Entry]:
 
 
 def differences(one: dict[str, Entry], other: dict[str, Entry]) -> list[str]:
-    """A line for each path at which two listings differ: `PATH field: one, other`."""
+    """Return a line for each path at which two listings differ: `PATH field: one, other`."""
     lines = []
     for path in sorted(one.keys() | other.keys()):
         first, second = one.get(path), other.get(path)

@@ -29,7 +29,7 @@ _MODELS = {"Deployment": "V1Deployment", "Service": "V1Service"}
 
 
 def main(folder: Path) -> int:
-    """Print what is wrong; return how many resources are."""
+    """Print what is wrong; return the number of resources."""
     schemas = {}
     for path in folder.glob("*.y*ml"):
         for definition in yaml.safe_load_all(path.read_text()):
@@ -54,7 +54,7 @@ def main(folder: Path) -> int:
 
 
 def against_schema(value: Any, schema: dict[str, Any], where: str) -> Iterator[str]:
-    """Yield what of a value a definition does not allow; unknown fields are, as Kubernetes would drop them."""
+    """Yield the violations of a definition; unknown fields are violations, because Kubernetes would drop them."""
     if schema.get("x-kubernetes-int-or-string"):
         if not isinstance(value, int | str):
             yield f"{where} is {value!r}, expected a number or text"

@@ -1,7 +1,7 @@
-"""What a certificate cannot say by itself, on Fashion-MNIST: a second classifier, precision blinded, real trainings.
+"""Limits of a certificate, on Fashion-MNIST: a second classifier, blind spots of precision, real trainings.
 
-`make prove NAME=protocol` runs it after `make prove NAME=calibration`, whose trainings it ranks;
-docs/evaluation.md says what it showed.
+`make prove NAME=protocol` runs it after `make prove NAME=calibration`, whose trainings it ranks; docs/evaluation.md has
+the results.
 """
 
 import argparse
@@ -24,7 +24,7 @@ TRAINING = "seed0"
 
 
 def fcd(features: dict[str, np.ndarray], reference: dict[str, np.ndarray]) -> dict[str, float]:
-    """The Fréchet distance in each space."""
+    """Return the Fréchet distance in each space."""
     return {space: set_distances.frechet_distance(features[space], reference[space]) for space in reference}
 
 
@@ -34,7 +34,7 @@ def disturbed(
     dataset: Path,
     manifest: datasets.Manifest,
 ) -> tuple[list[dict[str, float]], dict[str, neighbors.Overlap]]:
-    """Distances of every disturbed set, those of a second classifier beside them; neighbors of some, by name."""
+    """Return distances of every disturbed set, those of a second classifier beside them; neighbors of some, by name."""
     test, _ = dataset_reader.load_split(str(dataset), manifest, "test")
     pool, labels = dataset_reader.load_split(str(dataset), manifest, "train")
     random = np.random.default_rng(0)
@@ -54,14 +54,14 @@ def disturbed(
 
 
 def overlap(features: dict[str, np.ndarray], reference: neighbors.Balls) -> neighbors.Overlap:
-    """Precision and the like in the classifier's space."""
+    """Return precision and the other overlaps in the classifier's space."""
     return neighbors.overlap(neighbors.make_balls(features[embeddings.CLASSIFIER]), reference)
 
 
 def ranked(
     embedding: feature_spaces.FeatureSpaces, dataset: Path, manifest: datasets.Manifest, training: Path
 ) -> dict[str, dict[str, float]]:
-    """Distances to test images of what is better and worse beyond doubt, from the best to the worst."""
+    """Return distances to test images of sets in a certain order, from the best to the worst."""
     test, _ = dataset_reader.load_split(str(dataset), manifest, "test")
     train, _ = dataset_reader.load_split(str(dataset), manifest, "train")
     random = np.random.default_rng(0)

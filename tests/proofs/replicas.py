@@ -1,7 +1,7 @@
-"""The same training on 1, 2, 4 and 8 replicas, as a table: by how much each kind of result differs from one replica's.
+"""The same training on 1, 2, 4 and 8 replicas: the largest difference of each kind of result from one replica's.
 
-`make prove NAME=replicas` runs it. The cases are those of tests/unit/components/train/test_step.py, here each
-on every count. docs/verification.md keeps what it showed.
+`make prove NAME=replicas` runs it. The cases are those of tests/unit/components/train/test_step.py, here each on every
+count. docs/verification.md has the results.
 """
 
 import sys
@@ -24,7 +24,7 @@ KINDS = {
 
 
 def arrays_on(count: int, cases: list[str], folder: Path) -> dict[str, np.ndarray]:
-    """Every case on so many virtual CPU devices, in a process of its own."""
+    """Run every case on so many virtual CPU devices, in its own process."""
     print(f"{len(cases)} trainings on {count} replicas", file=sys.stderr, flush=True)
     file = folder / f"{count}.npz"
     programs.on_replicas(test_step.__file__, "trajectories", count, cases, str(file))
@@ -33,7 +33,7 @@ def arrays_on(count: int, cases: list[str], folder: Path) -> dict[str, np.ndarra
 
 
 def difference(one: dict[str, np.ndarray], many: dict[str, np.ndarray], case: str, prefixes: tuple[str, ...]) -> float:
-    """The largest difference of any variable of a kind, relative to that variable's largest value."""
+    """Return the largest difference of any variable of a kind, relative to that variable's largest value."""
     return max(
         float(np.abs(value - many[name]).max() / max(np.abs(value).max(), 1e-3))
         for name, value in one.items()

@@ -22,7 +22,7 @@ from tests.proofs.stages import arguments
 from tests.system import whole_runs
 
 FIRST, MORE, TEST = 3_000, 12_000, 1_500
-# Each run trains for 40 seconds or so; what is tested is who wins, not how good a model of so few updates is.
+# Each run trains for 40 seconds or so; the test is who wins, not how good a model of so few updates is.
 SETTINGS = {
     "steps": 1200,
     "classifier_epochs": 3,
@@ -44,7 +44,7 @@ EXPECTED = [
 
 
 def read_split(official: Path, split: str) -> tuple[np.ndarray, np.ndarray]:
-    """The official images of a split, `train` or `t10k`, uint8 [n, 28, 28], and their labels, uint8 [n]."""
+    """Return the official images of a split, `train` or `t10k`, uint8 [n, 28, 28], and their labels, uint8 [n]."""
     images = gzip.decompress((official / f"{split}-images-idx3-ubyte.gz").read_bytes())[16:]
     labels = gzip.decompress((official / f"{split}-labels-idx1-ubyte.gz").read_bytes())[8:]
     return np.frombuffer(images, np.uint8).reshape(-1, 28, 28), np.frombuffer(labels, np.uint8)
@@ -81,7 +81,7 @@ def main() -> int:
     images, labels = read_split(official, "train")
     test_images, test_labels = read_split(official, "t10k")
     fill(source, "t10k", test_images[:TEST], test_labels[:TEST])
-    # What a camera out of order might send: the same garments behind noise.
+    # Images that a broken camera might send: the same garments behind noise.
     noise = np.random.default_rng(0).integers(0, 256, (MORE, 28, 28), np.uint8)
     noisy = np.where(noise < 128, noise, images[:MORE])
     weeks = [

@@ -33,15 +33,15 @@ from tests.proofs.stages import arguments, make_embedding, stage
 TRIALS = {20: 100, 34: 100, 100: 100, 221: 100, 1000: 100, 2000: 100, 10_000: 50}  # by the number of test images
 SEED = 1
 SAMPLES = EvaluateConfig.sample_count
-CERTIFIED = embeddings.CERTIFIABLE  # test images, from which on a healthy generator must be promoted
-STEPS = 5000  # of the training, of 20,000 by default, on half of the images
-UNSEEN = 0.45  # share of the official training images that no network is trained on
+CERTIFIED = embeddings.CERTIFIABLE  # test images; from here on a healthy generator must be promoted
+STEPS = 5000  # of the training, 20,000 by default, on half of the images
+UNSEEN = 0.45  # share of the official training images that no network trains on
 COLUMNS = (PROMOTE, HOLD, REJECT)
 _SHIRT, _T_SHIRT = 6, 0
-_GRAY = 127.5  # levels to a standard deviation of 1, as networks see pixels
+_GRAY = 127.5  # levels in a standard deviation of 1, in the networks' scale
 _REPEATED = 3  # images that are repeated
-_AVERAGED = 30  # images of one class to a mean
-_DIRECTIONS, _IMAGES_PER_DIRECTION = 64, 10  # as the embed stage has them
+_AVERAGED = 30  # images of one class in a mean
+_DIRECTIONS, _IMAGES_PER_DIRECTION = 64, 10  # as in the embed stage
 
 Pools = dict[str, Seen]
 Draw = Callable[
@@ -103,7 +103,7 @@ def _one_class_missing(pools: Pools, labels: np.ndarray, free: np.ndarray, rando
 
 
 def _shirts_replaced(pools: Pools, labels: np.ndarray, free: np.ndarray, random: np.random.Generator) -> Seen:
-    """The pool of noisy T-shirts has them in the order in which they are in the pool of real images."""
+    """Return the pool of noisy T-shirts in the order of the real images' pool."""
     drawn, t_shirts = free[:SAMPLES], random.permutation(len(pools["noisy T-shirts"].digests))
     shirts = np.flatnonzero(labels[drawn] == _SHIRT)
     kept, replaced = pools["real"].rows(np.delete(drawn, shirts)), pools["noisy T-shirts"].rows(t_shirts[: len(shirts)])
@@ -130,13 +130,13 @@ HEALTHY: dict[str, Draw] = {
     "other real images with noise": free_of("noisy"),
     "trained generator, 4 in 10 real": _four_in_ten_real,
 }
-# Further from real images than a training with the defaults: nothing is asked of it.
+# Further from real images than a default training: nothing is required of it.
 WEAKER: dict[str, Draw] = {"trained generator, 5,000 steps": all_of("trained")}
 GENERATORS = {**GARBAGE, **HEALTHY, **WEAKER}
 
 
 def narrowed(seen: Seen, directions: int) -> Seen:
-    """What a whitening of fewer directions would have made: its directions are the first of a larger one's."""
+    """Return the whitening of fewer directions: its directions are the first of a larger one's."""
     return dataclasses.replace(seen, features={name: values[:, :directions] for name, values in seen.features.items()})
 
 
@@ -148,7 +148,7 @@ def verdicts(
     count: int,
     seed: tuple[int, ...],
 ) -> dict[str, Verdict]:
-    """One trial: the verdict on each generator against `count` test images that are drawn anew."""
+    """Run one trial: the verdict on each generator against `count` newly drawn test images."""
     random = np.random.default_rng(seed)
     order = random.permutation(len(labels))
     test, free = order[:count], order[count:]
@@ -176,7 +176,7 @@ def verdicts(
 
 
 def make_pools(root: Path, embedding: feature_spaces.FeatureSpaces) -> tuple[Pools, np.ndarray]:
-    """Every pool, and the classes of the real images."""
+    """Return every pool, and the classes of the real images."""
     manifest = datasets.Manifest.of(str(root / "dataset"))
     real, labels = dataset_reader.load_split(str(root / "dataset"), manifest, "validation")
     train, train_labels = dataset_reader.load_split(str(root / "dataset"), manifest, "train")
@@ -209,13 +209,13 @@ def run_trials(root: Path, embedding: feature_spaces.FeatureSpaces, pools: Pools
 
 
 def read_results(root: Path) -> list[dict[str, Any]]:
-    """The rows of `results.jsonl`."""
+    """Return the rows of `results.jsonl`."""
     kept = root / "results.jsonl"
     return [json.loads(line) for line in kept.read_text().splitlines()] if kept.is_file() else []
 
 
 def print_table(rows: list[dict[str, Any]]) -> list[str]:
-    """Print how often each verdict came, and return what is not as it should be."""
+    """Print how often each verdict came, and return the violations."""
     wrong = []
     found = Counter((row["generator"], row["images"], row["verdict"]) for row in rows)
     print(f"{'PROMOTE / HOLD / REJECT':36}" + "".join(f"{count:>14,}" for count in TRIALS))

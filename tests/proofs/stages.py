@@ -1,4 +1,4 @@
-"""The stages as a user runs them, each a process, on Fashion-MNIST: what every proof starts with."""
+"""The stages as a user runs them, each a process, on Fashion-MNIST: the start of every proof."""
 
 import argparse
 import subprocess
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def command(name: str, **settings: object) -> list[str]:
-    """The command line of a stage."""
+    """Return the command line of a stage."""
     return [sys.executable, "-m", f"components.{name}", *(f"--{key}={value}" for key, value in settings.items())]
 
 

@@ -28,11 +28,11 @@ def make_dataset(folder: Path) -> Path:
 def train(
     dataset: Path, location: Path, mode: str, threads: int = 0, steps: int = STEPS, cores: set[int] | None = None
 ) -> str:
-    """Train on in `place` up to a step in a process with so many threads (0: the default); return its stderr."""
+    """Train in `place` up to a step in a process with so many threads (0: the default); return its stderr."""
     settings = {
         "dataset": dataset, "checkpoints": location, "reproducibility": mode, "steps": steps, "accelerator": "cpu",
         "batch_size": 16, "critic_steps": 2, "latent_size": 16, "base_filters": 16, "learning_rate_decay": "none",
-        # A row of the log ends at the first half's last step either way, or the second one's means would begin there.
+        # A row of the log ends at the first half's last step, so that the second half's means begin there.
         "log_every": STEPS // 2,
     }  # fmt: skip
     environment = {name: value for name, value in os.environ.items() if name != "TF_NUM_INTRAOP_THREADS"}
@@ -55,7 +55,7 @@ def bits(location: Path) -> str:
 
 
 def resumed(dataset: Path, half: Path, location: Path, mode: str, threads: int) -> str:
-    """Train on in `place` from a copy of the training in `half`; return standard error."""
+    """Resume in `place` from a copy of the training in `half`; return standard error."""
     shutil.copytree(half, location)
     return train(dataset, location, mode, threads)
 

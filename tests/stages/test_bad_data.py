@@ -1,4 +1,4 @@
-"""Bad input as docs/sources-and-datasets.md says: pixels of image files, memory of bombs, whole sources."""
+"""Bad input, as in docs/sources-and-datasets.md: pixels of image files, memory of bombs, whole sources."""
 
 import json
 import os
@@ -70,7 +70,7 @@ def test_no_image_file_takes_512_mebibytes_to_decode(tmp_path: Path) -> None:
     lines = done.stdout.splitlines()
     assert [line.rsplit(" ", 1)[1] == "used" for line in lines] == [False] * len(bombs) + [True] * len(largest)
     most = [int(line.split()[0]) for line in lines]
-    assert most[len(bombs) - 1] < 200  # mebibytes: a header is all that is read, and 64 MiB of a file
+    assert most[len(bombs) - 1] < 200  # MiB: only headers are read, and 64 MiB of a file
     assert 200 < most[-1] < 512
 
 
@@ -92,7 +92,7 @@ def write(path: Path, seed: int) -> bytes:
 
 @pytest.fixture
 def pets(tmp_path: Path) -> Path:
-    """A folder of 40 images that are good."""
+    """A folder of 40 good images."""
     for number in range(40):
         write(tmp_path / "pets" / f"{number}.png", number)
     return tmp_path / "pets"
@@ -148,7 +148,7 @@ def test_identical_images_and_contradicting_labels_are_counted_and_stay(
         write(source / "ab"[number % 2] / f"{number}.png", number)
     assert run(source, tmp_path / "clean").source.items() >= {"duplicates": 0, "contradictions": 0}.items()
     for copy in range(3):
-        write(source / "a" / f"copy-{copy}.png", 0)  # of a, as 0 is
+        write(source / "a" / f"copy-{copy}.png", 0)  # of a, like 0
     write(source / "b" / "contradiction.png", 2)
     manifest = run(source, tmp_path / "dataset")
     assert manifest.source.items() >= {"images": 64, "duplicates": 4, "contradictions": 1}.items()
@@ -177,7 +177,7 @@ def test_one_image_and_classes_without_images(pets: Path, tmp_path: Path, caplog
 
 
 def bytes_read() -> int:
-    """How many bytes this process has read so far, by any system call."""
+    """Return how many bytes this process has read so far, by any system call."""
     fields = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
     return int(fields["rchar"])
 
@@ -185,7 +185,7 @@ def bytes_read() -> int:
 def test_a_file_too_large_is_quarantined_and_never_read(pets: Path, tmp_path: Path) -> None:
     huge = pets / "huge.png"
     huge.write_bytes(png(NOISE, 2))
-    os.truncate(huge, 40 << 30)  # sparse: it takes no room
+    os.truncate(huge, 40 << 30)  # sparse: it takes no space
     before = bytes_read()
     found = sources.contents(str(pets)).fingerprint
     manifest = run(pets, tmp_path / "dataset", bad_images_limit=0.5)

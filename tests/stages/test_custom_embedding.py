@@ -40,7 +40,7 @@ def weights(seed: int = 0) -> np.ndarray:
 
 
 def save(folder: Path, features: Any = None, spec: tf.TensorSpec = COLORED, signed: bool = True, seed: int = 0) -> str:
-    """Save a projection of the pixels, bent by an operation that has a gradient of its own; or what else is given."""
+    """Save a projection of the pixels, bent by an operation with its own gradient; or the given function."""
     module = tf.Module()
     module.weights = tf.Variable(weights(seed))
 
@@ -55,7 +55,7 @@ def save(folder: Path, features: Any = None, spec: tf.TensorSpec = COLORED, sign
 
 
 def in_numpy(images: np.ndarray) -> np.ndarray:
-    """What that projection makes of gray images of its own size: float64 [n, 24]."""
+    """Compute that projection of gray images of its own size: float64 [n, 24]."""
     pixels = np.repeat(images.astype(np.float64) / 127.5 - 1, 3, axis=3).reshape(len(images), -1)
     projected = pixels @ weights().astype(np.float64)
     return projected / (1 + np.exp(-projected))
@@ -73,7 +73,7 @@ def dataset(root: Path, make_dataset: Callable[..., str]) -> str:
 
 @pytest.fixture(scope="module")
 def embedding(root: Path, dataset: str) -> Path:
-    """Made of a SavedModel that is gone afterwards."""
+    """An embedding of a SavedModel that is deleted afterwards."""
     location, made = save(root / "given once"), root / "embedding"
     embed.run(
         EmbedConfig(
@@ -106,7 +106,7 @@ def test_its_space_is_the_first_and_the_classifier_tells_the_classes(embedding: 
     assert features.keys() == {"mine", "untrained"}
     assert logits is not None
     assert logits.shape == (700, 3)
-    # Both are white, so that their inner products do not depend on the choice of axes.
+    # Both are white, so that inner products do not depend on the choice of axes.
     expected = fit_whitening(in_numpy(images), 40)(in_numpy(images))
     np.testing.assert_allclose(features["mine"] @ features["mine"].T, expected @ expected.T, rtol=0, atol=0.02)
 
@@ -114,7 +114,7 @@ def test_its_space_is_the_first_and_the_classifier_tells_the_classes(embedding: 
 def test_scores_and_rules_go_by_its_name_and_are_those_of_its_features(
     two_checkpoints: list[Path], dataset: str, embedding: Path, make_model: Callable[..., Path], tmp_path: Path
 ) -> None:
-    """Those of a model and of the champion, which is the first checkpoint's."""
+    """Those of a model and of the champion, the first checkpoint's."""
     artifacts.crown(tmp_path / "registry", make_model(tmp_path, 0, ImageShape(SIDE, SIDE, 1)), 1)
     found = evaluate.run(
         EvaluateConfig(
@@ -152,7 +152,7 @@ def test_scores_and_rules_go_by_its_name_and_are_those_of_its_features(
 
 
 def test_one_that_tells_faults_badly_fails_its_certificate(make_dataset: Callable[..., str], tmp_path: Path) -> None:
-    """Of four strips of an image it tells only whether each is bright, so that most images are alike to it."""
+    """It only sees whether each of four strips of an image is bright, so most images look alike to it."""
     dataset = make_dataset(tmp_path / "dataset", {"train": 2000, "test": 2000}, classes=[])
 
     def bright(pixels: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -170,7 +170,7 @@ def test_one_that_tells_faults_badly_fails_its_certificate(make_dataset: Callabl
 
 @pytest.fixture(scope="module")
 def colored(unlabeled_dataset: Path, root: Path) -> Callable[..., EmbedConfig]:
-    """Settings for images of 9x16x3 without classes, which have to be resized."""
+    """Settings for images of 9x16x3 without classes, which must be resized."""
 
     def config(location: str, embedding: str = "{key}", **changes: Any) -> EmbedConfig:
         return EmbedConfig(
@@ -190,7 +190,7 @@ def test_what_it_holds_is_in_the_key_and_where_it_lies_is_not(colored: Callable[
     assert str(made.parameters["summary"]).startswith("mine, custom; ")
     assert embed.run(colored(str(there))) == dataclasses.replace(made, reused=True)
 
-    # Elsewhere, of the copy, by a new process: the same artifact.
+    # A new process elsewhere, with a copy, makes the same artifact.
     config = colored(str(there), "again")
     flags = [f"--{name}={getattr(config, name)}" for name in ("dataset", "embedding", "custom_embedding")]
     command = [sys.executable, "-m", "components.embed", "--custom_embedding_name=mine", *flags]

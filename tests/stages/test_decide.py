@@ -1,4 +1,4 @@
-"""When a run goes on and when it is skipped; where a training starts: on real registries."""
+"""When a run continues and when it is skipped; where a training starts: on real registries."""
 
 import dataclasses
 import json
@@ -33,7 +33,7 @@ def judged(
 
 @pytest.fixture
 def location(tmp_path: Path, judged: tuple[Path, Path]) -> Path:
-    """A registry with one version, of the recipe that `config` asks for."""
+    """A registry with one version, of the recipe of `config`."""
     model, evaluation = judged
     checkpoint = tmp_path / "checkpoints" / "step-0000000020"
     checkpoint.mkdir(parents=True)
@@ -111,7 +111,7 @@ def test_a_training_starts_from_the_champions_checkpoint(location: Path) -> None
     assert champion is not None
     assert found["initial_checkpoint_digest"] == champion.checkpoint_digest
     assert "starts from version 1; " in str(found["summary"])
-    # A run that is skipped trains nothing.
+    # A skipped run trains nothing.
     assert decide.run(config(location, start_from="champion")).parameters["initial_checkpoint"] == ""
 
     (checkpoint / checkpoints.MANIFEST).unlink()

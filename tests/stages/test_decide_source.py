@@ -1,4 +1,4 @@
-"""What decide says of the source and of a custom embedding, and how light it is."""
+"""Decide's fingerprints of source and custom embedding, and its few imports."""
 
 import os
 import subprocess
@@ -53,7 +53,7 @@ def test_an_index_tells_what_need_not_be_read(tmp_path: Path) -> None:
     os.utime(tmp_path / "pets" / "old.png", (1e9, 1e9))
     found = []
     ahead = time.time() + 600
-    os.utime(tmp_path / "pets" / "new.png", (ahead, ahead))  # not older than the run that reads it
+    os.utime(tmp_path / "pets" / "new.png", (ahead, ahead))  # newer than the run that reads it
     for read in ("2 of 2", "1 of 2"):
         done = program(tmp_path, str(tmp_path / "pets"), "--source_index", str(tmp_path / "index"))
         assert f"read {read} files" in done.stderr

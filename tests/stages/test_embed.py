@@ -1,4 +1,4 @@
-"""Tests for the embed stage: real trainings on small data, and of Fashion-MNIST."""
+"""Tests for the embed stage: real trainings on small data and Fashion-MNIST."""
 
 import dataclasses
 import shutil
@@ -90,7 +90,7 @@ def test_data_without_classes_gets_an_untrained_network(unlabeled_dataset: Path,
 
 
 def test_a_classifier_that_is_no_better_than_chance_is_dropped(tiny_dataset: Path, tmp_path: Path) -> None:
-    """As where labels say nothing of the images."""
+    """As when labels have nothing to do with the images."""
     dataset = tmp_path / "dataset"
     shutil.copytree(tiny_dataset, dataset)
     manifest, random = datasets.Manifest.of(str(tiny_dataset)), np.random.default_rng(0)
@@ -113,7 +113,7 @@ def test_a_classifier_that_is_no_better_than_chance_is_dropped(tiny_dataset: Pat
 def test_two_workers_make_the_embedding_that_one_makes(
     embedding: Path, tiny_dataset: Path, two_workers: Any, tmp_path: Path
 ) -> None:
-    """Both tell of the one that the chief wrote; its features are those of one process, up to rounding."""
+    """Both report the chief's; its features are those of one process, up to rounding."""
     with two_workers(tmp_path / "said", command(tiny_dataset, tmp_path / "together")) as processes:
         pass
     assert [process.returncode for process in processes] == [0, 0], (tmp_path / "said" / "err0").read_text()

@@ -25,7 +25,7 @@ from components.export.config import ExportConfig
 
 pytestmark = pytest.mark.slow
 
-Exported = tuple[Path, Path, StageResult]  # the checkpoint, the model made of it, and what the stage said
+Exported = tuple[Path, Path, StageResult]  # the checkpoint, its model, and the stage's result
 
 
 def _run(checkpoint: Path, model: Path) -> StageResult:
@@ -74,7 +74,7 @@ def test_the_seed_decides_sample_and_png_and_latents_the_served_images(exported:
 
 @pytest.fixture(scope="module")
 def conditional(tmp_path_factory: pytest.TempPathFactory, make_checkpoint: Callable[..., Path]) -> tuple[Path, Path]:
-    """A conditional checkpoint whose second class has no images, and the model made of it."""
+    """A conditional checkpoint whose second class has no images, and its model."""
     root = tmp_path_factory.mktemp("conditional")
     checkpoint = make_checkpoint(root / "checkpoints", class_counts=[10, 0, 30])
     _run(checkpoint, root / "model")

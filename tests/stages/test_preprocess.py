@@ -1,4 +1,4 @@
-"""The stage as a whole, with real sources, read back through TensorFlow's own reader and against NumPy."""
+"""The whole stage, with real sources, read back by TensorFlow's own reader and compared with NumPy."""
 
 import shutil
 import subprocess
@@ -93,7 +93,7 @@ def test_folders_of_images_with_and_without_classes(tmp_path: Path) -> None:
 
 
 def shards_and_members(folder: Path) -> dict[str, str]:
-    """Every file of a dataset but its description, which names the kind of the source."""
+    """Return every file of a dataset but its description, which has the kind of the source."""
     return {name: sha256 for name, sha256 in content(folder).items() if name != datasets.MANIFEST}
 
 
@@ -136,7 +136,7 @@ def test_one_set_of_image_files_in_every_packing_makes_the_same_shards(tmp_path:
     for name, kind in (("a.zip", "archives"), ("b.tar.gz", "archives"), ("records", "tfrecord"), ("flat", "images")):
         made = tmp_path / f"from-{name}"
         run(tmp_path / name, made, height=8, width=8, bad_images_limit=0.1)
-        aside = preprocess.QUARANTINE  # names of images are others
+        aside = preprocess.QUARANTINE  # names of images differ
         expected = {**shards_and_members(tmp_path / "from-folder"), aside: content(made)[aside]}
         assert shards_and_members(made) == expected
         manifest = datasets.Manifest.of(str(made))
@@ -200,7 +200,7 @@ def test_folders_that_contradict_themselves(tmp_path: Path, names: list[str], me
 
 
 def program(source: Path, dataset: Path, *words: str, limit: str = "unlimited") -> subprocess.CompletedProcess[str]:
-    """Run the stage as a program, with a limit to the size of a file in KiB."""
+    """Run the stage as a program, with a limit on file sizes in KiB."""
     stage = [sys.executable, "-m", "components.preprocess", "--source", str(source), "--dataset", str(dataset), *words]
     command = ["bash", "-c", f'ulimit -f {limit}; exec "$@"', "bash", *stage]
     return subprocess.run(command, capture_output=True, text=True, check=False)

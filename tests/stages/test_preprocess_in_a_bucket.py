@@ -33,7 +33,7 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def settings(images: Path, gcs: Server) -> Settings:
-    """Settings for images, one of which cannot be decoded; the bucket is there."""
+    """Settings for images, one of which cannot be decoded; makes the bucket."""
     gcs.create_bucket("b")
     return {"source": str(images), **SMALL}
 
@@ -47,7 +47,7 @@ def expected(images: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str
 
 
 def in_bucket(gcs: Server) -> dict[str, bytes]:
-    """The files of the dataset in the bucket, from which nothing else may be left."""
+    """Return the files of the dataset in the bucket, which must hold nothing else."""
     held = {name: stored.content for name, stored in gcs.objects["b"].items()}
     if not held:
         return {}
@@ -134,7 +134,7 @@ def test_what_an_attempt_leaves_that_lost_its_connection_goes_with_the_next(
 def test_a_faulty_request_leaves_a_whole_dataset_or_none(
     gcs: Server, settings: Settings, expected: dict[str, bytes], kind: str
 ) -> None:
-    """One request after the other meets the fault, three times in a row; the next run finds or makes the dataset."""
+    """Each request in turn meets the fault, three times in a row; the next run finds or makes the dataset."""
     for at in range(0, 60, 15):
         gcs.objects["b"].clear()
         gcs.inject(kind, at, times=3)

@@ -112,7 +112,7 @@ def test_a_damaged_model_or_evaluation_is_not_published(judged: Judged, tmp_path
 
 
 def test_an_evaluation_that_was_changed_is_not_published(judged: Judged, folder: Path) -> None:
-    """Of a changed verdict.json the digest that evaluate gave differs, or it contradicts its own rules."""
+    """A changed verdict.json has another digest than evaluate's, or contradicts its rules."""
     config = judged(0, evaluations.HOLD)
     digest = evaluations.Description.of(config.evaluation).digest
     path = Path(config.evaluation, evaluations.MANIFEST)

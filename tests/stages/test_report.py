@@ -19,7 +19,7 @@ SPACES = [{"name": "classifier", "components": 24}, {"name": "untrained", "compo
 
 
 def write_evaluation(folder: Path, fcd: float, **changes: Any) -> Path:
-    """An evaluation as the stage leaves it, of a training whose only curve is its losses."""
+    """Write an evaluation like the stage's, of a training whose only curve is its losses."""
     given = {"real_fcd": 1.25, "dataset": "d" * 64, "compared": 500, "settings": {"seed": 0, "steps": 100}, **changes}
     numbers = {
         "compared": given["compared"],
@@ -40,7 +40,7 @@ def write_evaluation(folder: Path, fcd: float, **changes: Any) -> Path:
 
 
 class Page(html.parser.HTMLParser):
-    """Rows of each table, text of each cell; how many pictures; all the text."""
+    """Rows of each table, text of each cell; number of pictures; all the text."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -112,7 +112,7 @@ def test_a_run_is_named_by_its_root_and_a_version_by_its_folder_or_by_uri(tmp_pa
     run = write_evaluation(tmp_path / "runs" / "evaluations" / "a", 1.0)
     Location.of("gs://b/runs/evaluations/a").commit(run, evaluations.MANIFEST)
     version = write_evaluation(tmp_path / "registry" / "versions" / "1" / "evaluation", 3.0)
-    for name in atomic_files.files_in(version):  # as they lie in the registry
+    for name in atomic_files.files_in(version):  # as in a registry
         buckets.create(f"gs://b/registry/versions/1/evaluation/{name}", version / name)
     for root in (str(tmp_path), "gs://b"):
         page = compare(tmp_path, f"{root}/runs", f"{root}/registry/versions/1")

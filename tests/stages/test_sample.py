@@ -91,7 +91,7 @@ def test_a_conditional_champion_draws_the_class_asked_for_or_every_class_a_row(
     model, registry = conditional
     out = tmp_path / "grid.png"
     assert _sample("--registry", registry, "--count", 10, "--seed", 4, "--out", out, *flags) == 0
-    # The latents of a column are those of its place in `sample`.
+    # The latents of a column are those of its number in `sample`.
     seed = tf.constant(4, tf.int64)
     latents = tf.random.stateless_normal([64, 16], tf.stack([seed, 0]), alg="philox").numpy()
     latents = np.tile(latents[:columns], (3, 1)) if columns else latents[: len(labels)]

@@ -14,7 +14,7 @@ from tests.fakes.gcs.refusals import Refusal, not_served
 from tests.fakes.gcs.store import Store, Stored
 from tests.fakes.http import Answer, Request
 
-# What any request may have beside its own parameters, and nothing here depends on.
+# Parameters that any request may have, and that change nothing here.
 _EVERYWHERE = {"alt", "prettyPrint", "projection", "key", "quotaUser", "userProject", "fields"}
 
 
@@ -24,7 +24,7 @@ class Content(Answer):
 
 
 def _number(request: Request, name: str) -> int | None:
-    """A parameter that is an integer; None if it is not given."""
+    """Return an integer parameter; None if absent."""
     value = request.query.get(name)
     if value is not None and not re.fullmatch(r"-?\d+", value):
         raise Refusal(400, f"Invalid value for {name}: {value}")
@@ -32,7 +32,7 @@ def _number(request: Request, name: str) -> int | None:
 
 
 def _allow(request: Request, *names: str) -> None:
-    """Refuse parameters and headers that nothing would be done about."""
+    """Refuse parameters and headers that this server would ignore."""
     for name in request.query.keys() - _EVERYWHERE - set(names):
         raise not_served(f"parameter {name}")
     for name in ("If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since"):
@@ -50,7 +50,7 @@ class Api:
         self._session_numbers = itertools.count(1)
 
     def answer(self, request: Request) -> Answer:
-        """Act upon a request."""
+        """Execute a request."""
         try:
             for method, pattern, operation in _OPERATIONS:
                 found = pattern.fullmatch(request.path)
@@ -150,7 +150,7 @@ def _rendered(request: Request, found: dict[str, Any]) -> Answer:
 
 
 def _time(count: int) -> str:
-    """A count of changes as a time: no clock is read."""
+    """Return a count of changes as a timestamp: no clock is read."""
     return (datetime.datetime(2000, 1, 1) + datetime.timedelta(seconds=count)).strftime("%Y-%m-%dT%H:%M:%S.000Z")
 
 

@@ -1,4 +1,4 @@
-"""How the service refuses: a status and a body of JSON that names the reason."""
+"""Refusals of the service: a status and a JSON body with the reason."""
 
 import json
 
@@ -17,7 +17,7 @@ _REASONS = {
 
 
 class Refusal(Exception):
-    """What a request is answered with instead of a result: HTTP's status and a line."""
+    """An answer instead of a result: an HTTP status and a line."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -36,5 +36,5 @@ class Refusal(Exception):
 
 
 def not_served(what: str) -> Refusal:
-    """Refuse what the service may know and this server does not."""
+    """Refuse features of the service that this server lacks."""
     return Refusal(501, f"{what} is not served by this server for tests")

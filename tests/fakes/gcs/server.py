@@ -18,19 +18,19 @@ from tests.fakes.http import Answer, HangUp, Request
 
 __all__ = ["FAULTS", "LEAK", "HangUp", "Request", "Server", "Stored", "serving"]
 FAULTS = (
-    # One of these is answered instead of acting upon the request.
+    # Faults: each happens to one request.
     *(f"status-{status}" for status in (408, 429, 500, 502, 503, 504)),
-    "reset",  # the connection is reset; nothing is done
-    "stall",  # nothing happens for a while; then it is done, whether or not anyone waits any more
-    "flip-upload",  # one byte of content is another when it arrives
-    "lost-ack",  # it is done, and the connection closed without an answer
-    "503-after-commit",  # it is done, and answered 503
-    "truncated-body",  # it is done; the answer ends in its middle
-    "flip-download",  # one byte of content is another in the answer
+    "reset",  # the connection is reset before anything is done
+    "stall",  # nothing happens for a while; then the request is executed, even if nobody waits any more
+    "flip-upload",  # one byte of the content changes on its way here
+    "lost-ack",  # the request is executed, and the connection closed without an answer
+    "503-after-commit",  # the request is executed, and answered 503
+    "truncated-body",  # the request is executed; the answer ends in the middle
+    "flip-download",  # one byte of the content changes in the answer
 )
 _MESSAGES = {408: "Request Timeout", 429: "The rate of requests is too high."}
 _NO_BACKGROUND_REQUESTS = "DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA"
-# How Python reports a connection that nobody closed. Tests in which downloads fail do not take it for an error.
+# Python's warning about an unclosed connection. Tests with failing downloads ignore it.
 LEAK = "unclosed <socket"
 
 
@@ -39,7 +39,7 @@ class Server(http.Server):
 
     def __init__(self, page_size: int) -> None:
         super().__init__()
-        # The faults that happened: kind, and number of the request; an outage is one of "outage" at each request.
+        # The faults that happened: kind and number of the request; an outage counts at each request.
         self.fired: list[tuple[str, int]] = []
         self._store = Store()
         self._api = Api(self._store, page_size)
@@ -49,12 +49,12 @@ class Server(http.Server):
 
     @property
     def objects(self) -> dict[str, dict[str, Stored]]:
-        """What is held now: objects by bucket and name."""
+        """Objects by bucket and name."""
         return self._store.buckets
 
     @property
     def denied(self) -> set[tuple[str, str]]:
-        """Permissions that are denied, each with its prefix; a test may take one out again."""
+        """Denied permissions, each with its prefix; a test may remove one."""
         return self._store.denied
 
     def create_bucket(self, name: str) -> None:
@@ -62,7 +62,7 @@ class Server(http.Server):
         self._store.buckets[name] = {}
 
     def deny(self, permission: str, prefix: str = "") -> None:
-        """Answer 403 to what needs a permission, such as `storage.objects.delete`, on names with a prefix."""
+        """Answer 403 to requests that need a permission, such as `storage.objects.delete`, on names with a prefix."""
         self._store.denied.add((permission, prefix))
 
     def inject(self, kind: str, at: int = 0, times: int = 1, seconds: float = 1.0) -> None:
@@ -74,12 +74,12 @@ class Server(http.Server):
             self._faults.update(dict.fromkeys(range(first, first + times), (kind, seconds)))
 
     def disarm(self) -> None:
-        """Drop the faults that no request has reached."""
+        """Drop faults that no request has reached."""
         with self.lock:
             self._faults.clear()
 
     def outage(self, on: bool, refused: bool = False) -> None:
-        """Answer 503 to everything, or refuse connections and end those there are, until switched off."""
+        """Answer 503 to everything, or refuse and close connections, until switched off."""
         if not on:
             self.listen()
         elif refused:
@@ -87,16 +87,16 @@ class Server(http.Server):
         self._out = on and not refused
 
     def close(self) -> None:
-        """End without waiting for a stall to pass."""
+        """Close without waiting for stalled requests."""
         self._ending.set()
         super().close()
 
     def answer(self, request: Request) -> Answer:
-        """Act upon a request as the service does."""
+        """Execute a request as the service does."""
         return self._api.answer(request)
 
     def act(self, request: Request) -> Answer:
-        """Do the same with the fault planned for the request, if there is one."""
+        """Execute a request, with the fault planned for it, if any."""
         with self.lock:
             kind, seconds = self._faults.pop(request.number, ("", 0.0))
         if self._out:
@@ -135,7 +135,7 @@ class Server(http.Server):
 
 
 def _flipped(content: bytes) -> bytes:
-    """Content with one bit of the byte in its middle the other way."""
+    """Return content with one bit of its middle byte flipped."""
     middle = len(content) // 2
     return content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
 
@@ -146,10 +146,11 @@ def _failed(status: int) -> Answer:
 
 @contextlib.contextmanager
 def serving(page_size: int = 10) -> Iterator[Server]:
-    """Serve on loopback, in threads, until the block ends; so few objects to a page that every client turns pages.
+    """Serve on loopback, in threads, until the block ends; pages of listings are small, so that every client turns
+    pages.
 
-    Meanwhile this process and those it starts have clients that ask nothing by themselves: google-cloud-storage would
-    ask for the metadata of each bucket, in a thread of its own, and what is the n-th request would be chance.
+    Meanwhile clients of this process and its children send no requests on their own: google-cloud-storage would request
+    the metadata of each bucket in another thread, and the number of a request would be random.
     """
     with http.serving(Server(page_size)) as server:
         try:
@@ -157,7 +158,9 @@ def serving(page_size: int = 10) -> Iterator[Server]:
                 yield server
         finally:
             server.close()
-            if server.fired:  # connections of failed downloads: google-cloud-storage leaves them to the collector
+            if (
+                server.fired
+            ):  # connections of failed downloads, which google-cloud-storage leaves to the garbage collector
                 with warnings.catch_warnings():
                     warnings.filterwarnings("ignore", LEAK, ResourceWarning)
                     gc.collect(1)

@@ -10,12 +10,12 @@ import google_crc32c
 
 from tests.fakes.gcs.refusals import Refusal
 
-# Generations of the service are microseconds, so large that 32 bits do not hold them; these only count.
+# The service's generations are microseconds, beyond 32 bits; these only count.
 _FIRST_GENERATION = 1_700_000_000_000_000
 
 
 def crc32c(content: bytes) -> str:
-    """CRC32C of some content as the service writes it: base64 of four bytes, the highest first."""
+    """Return the CRC32C of some content in the service's form: base64 of four bytes, the highest first."""
     return base64.b64encode(google_crc32c.value(content).to_bytes(4, "big")).decode()
 
 
@@ -24,9 +24,9 @@ class Stored:
     """One object as it is now."""
 
     content: bytes
-    generation: int  # a new and higher one for every content, over the whole server
-    properties: Mapping[str, Any]  # what the client chose, such as `contentType`
-    created: int  # as a count of all changes on the server
+    generation: int  # higher for every new content on the server
+    properties: Mapping[str, Any]  # chosen by the client, such as `contentType`
+    created: int  # a count of all changes on the server
     crc32c: str
 
 
@@ -37,7 +37,7 @@ def require_generation(expected: int | None, live: Stored | None) -> None:
 
 
 class Store:
-    """All that the server holds."""
+    """The state of the server."""
 
     def __init__(self) -> None:
         self.buckets: dict[str, dict[str, Stored]] = {}  # objects by bucket and name
@@ -58,7 +58,7 @@ class Store:
         with self._lock:
             live = self.may_insert(bucket, name, expected)
             made = self._made(content, properties or {}, checksums)
-            if live:  # to replace is to delete
+            if live:  # replacing deletes
                 self._require("storage.objects.delete", name)
             self.buckets[bucket][name] = made
             return made
@@ -87,7 +87,7 @@ class Store:
             del self.buckets[bucket][name]
 
     def listed(self, bucket: str, prefix: str) -> dict[str, Stored]:
-        """The objects whose names begin with a prefix, in the order of their names' bytes."""
+        """Return the objects whose names begin with a prefix, sorted by the names' bytes."""
         with self._lock:
             held = self.bucket(bucket)
             self._require("storage.objects.list", prefix)
@@ -95,7 +95,7 @@ class Store:
             return {name: held[name] for name in names}
 
     def bucket(self, name: str) -> dict[str, Stored]:
-        """The objects of a bucket."""
+        """Return the objects of a bucket."""
         if name not in self.buckets:
             raise Refusal(404, "The specified bucket does not exist.")
         return self.buckets[name]

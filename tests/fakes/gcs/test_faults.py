@@ -1,6 +1,6 @@
-"""What each fault of the bucket server does to a request of google-cloud-storage.
+"""The effect of each fault of the bucket server on a request of google-cloud-storage.
 
-tests/unit/components/core/storage/test_buckets.py lets every fault happen at every request of ours.
+tests/unit/components/core/storage/test_buckets.py applies every fault to every request of ours.
 """
 
 import threading
@@ -15,7 +15,7 @@ from google.cloud.storage.exceptions import DataCorruption
 from tests.contracts.test_gcs import FIRST, SECOND, Place, place_on, upload_in_chunks, upload_in_one
 from tests.fakes.gcs.server import FAULTS, LEAK, Request, Server, serving
 
-# A client's patience, in seconds, and a stall that it does not sit out.
+# Seconds until a client gives up, and of a stall that outlasts them.
 PATIENCE, STALL = 0.2, 0.6
 pytestmark = pytest.mark.filterwarnings(f"ignore:{LEAK}:ResourceWarning")
 every_fault = pytest.mark.parametrize("kind", FAULTS)
@@ -34,12 +34,12 @@ def place(server: Server) -> Iterator[Place]:
 
 
 def patient(place: Place) -> dict[str, Any]:
-    """How long to wait, and how to try again."""
+    """Return timeout and retry policy."""
     return {"timeout": PATIENCE, "retry": place.retry}
 
 
 def outcome(place: Place, upload: Any, **conditions: Any) -> str:
-    """What a client takes a first upload for."""
+    """Return how a first upload ends for the client."""
     try:
         upload(place.blob(), FIRST, **conditions, **patient(place))
     except exceptions.GoogleAPICallError as error:
@@ -47,7 +47,7 @@ def outcome(place: Place, upload: Any, **conditions: Any) -> str:
     return "made"
 
 
-# What a client makes of a fault, where it differs from nothing having happened.
+# The outcome of a fault for the client, if it differs from that of no fault.
 IN_ONE = {
     "flip-upload": "BadRequest",
     # It was made, and the client takes its own object for another's.

@@ -1,4 +1,4 @@
-"""Bucket servers that are wrong in one thing: a case of the contract suite catches each."""
+"""Bucket servers with one defect each: a case of the contract suite catches it."""
 
 import contextlib
 import dataclasses
@@ -100,7 +100,7 @@ CAUGHT_BY: list[tuple[Callable[[Patch], None], Callable[..., None], dict[str, An
 
 
 def passes(case: Callable[..., None], parameters: dict[str, Any]) -> bool:
-    """Return whether a case finds nothing wrong with the server; a server that breaks is an error."""
+    """Return whether a case finds no defect in the server; a crashing server is an error."""
     with serving() as server, contract.place_on(server) as place:
         try:
             case(place, **parameters)

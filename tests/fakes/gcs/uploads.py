@@ -1,4 +1,4 @@
-"""The two ways in which content arrives: after its metadata (multipart), or in chunks (resumable)."""
+"""The two kinds of uploads: content after its metadata (multipart), or in chunks (resumable)."""
 
 import dataclasses
 import json
@@ -11,7 +11,7 @@ from typing import Any
 from tests.fakes.gcs.refusals import Refusal
 from tests.fakes.gcs.store import Store, Stored
 
-# Settings of an object that a client may choose; the service sets the rest of a resource.
+# Properties of an object that a client may choose; the service sets the rest.
 PROPERTIES = ("contentType", "storageClass")
 _CHUNK = 256 * 1024
 
@@ -21,14 +21,14 @@ class Session:
     """A resumable upload."""
 
     bucket: str
-    expected: int | None  # generation to replace: checked at the beginning and at the end
+    expected: int | None  # generation to replace, checked at the beginning and at the end
     resource: dict[str, Any]  # as the client gave it
     arrived: bytearray = dataclasses.field(default_factory=bytearray)
     made: Stored | None = None
     lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
 
     def receive(self, store: Store, headers: Message, body: bytes) -> Stored | None:
-        """Take a chunk, or a question how far it is; the object if it is complete now, or was before."""
+        """Take a chunk or a status request; return the object if it is complete."""
         with self.lock:
             if self.made:
                 return self.made
@@ -55,7 +55,7 @@ class Session:
             raise Refusal(400, f"Invalid request: {content_range} after {len(self.arrived)} bytes, with {len(body)}.")
         if last + 1 != total and (last + 1) % _CHUNK:
             raise Refusal(400, "Invalid request: every chunk but the last is a multiple of 256 KiB.")
-        self.arrived += body[len(self.arrived) - first :]  # what was sent again is passed over
+        self.arrived += body[len(self.arrived) - first :]  # repeated content is skipped
         return total
 
 
@@ -73,7 +73,7 @@ def insert(
 
 
 def parts(headers: Message, body: bytes) -> tuple[dict[str, Any], slice]:
-    """The resource in a multipart body, and where its content lies."""
+    """Return the resource in a multipart body, and the span of its content."""
     boundary = headers.get_param("boundary")
     if not isinstance(boundary, str):
         raise Refusal(400, "Invalid multipart request: no boundary.")
@@ -92,14 +92,14 @@ def parts(headers: Message, body: bytes) -> tuple[dict[str, Any], slice]:
 
 
 def content_span(headers: Message, query: Mapping[str, str], body: bytes) -> slice:
-    """Where the content of an object lies in the body of an upload; empty if there is none."""
+    """Return the span of an object's content in the body of an upload; empty if absent."""
     if query.get("uploadType") == "multipart":
         return parts(headers, body)[1]
     return slice(0, len(body)) if "upload_id" in query else slice(0, 0)
 
 
 def read_resource(body: bytes) -> dict[str, Any]:
-    """The resource of an object as a client sends it."""
+    """Parse the resource that a client sends."""
     try:
         resource = json.loads(body or b"{}")
     except ValueError as error:
@@ -110,6 +110,6 @@ def read_resource(body: bytes) -> dict[str, Any]:
 
 
 def claimed(resource: Mapping[str, Any], headers: Message) -> set[str]:
-    """The checksums that a client gave: in the resource, and as `X-Goog-Hash: crc32c=...,md5=...`."""
+    """Return the client's checksums: in the resource, and in `X-Goog-Hash: crc32c=...,md5=...`."""
     pairs = (pair.strip().partition("=") for pair in headers.get("X-Goog-Hash", "").split(","))
     return {resource.get("crc32c", "")} - {""} | {value for kind, _, value in pairs if kind == "crc32c"}

@@ -19,7 +19,7 @@ _MOST_CONCURRENT = 10
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """One request: what its path names, its query, headers and body."""
+    """One request: names in its path, query, headers and body."""
 
     ids: tuple[str, ...]
     query: Mapping[str, str]
@@ -29,14 +29,14 @@ class Call:
 
 @dataclasses.dataclass
 class Access:
-    """What is asked of a request."""
+    """Access rules for requests."""
 
-    token: str  # bearer token that every request must have; empty to ask none
-    cookie: str  # likewise the cookie, as `name=value`
-    multi_user: bool  # whether namespaces are kept apart
+    token: str  # required bearer token; empty for none
+    cookie: str  # required cookie, as `name=value`; empty for none
+    multi_user: bool  # whether namespaces are separate
 
     def require_entry(self, headers: Message) -> None:
-        """Refuse whom the proxy in front of a cluster, or the server itself, does not let in."""
+        """Refuse requests that the proxy before a cluster, or the server itself, rejects."""
         given = headers.get("Authorization", "")
         if self.token and given != f"Bearer {self.token}":
             raise Refusal(401, 16, "Unauthenticated: the request has no valid bearer token")
@@ -47,7 +47,7 @@ class Access:
             raise Refusal(401, 16, "Request header error: there is no user identity header.")
 
     def namespace(self, given: str | None) -> str:
-        """Return the namespace of what is asked for; empty for a single user, who has but one."""
+        """Return the namespace of a request; empty for a single user."""
         if not self.multi_user:
             return ""
         if not given:
@@ -60,11 +60,11 @@ class Access:
 
 @dataclasses.dataclass
 class Api:
-    """The operations on what a server holds."""
+    """The operations on the server's state."""
 
     store: Store
     access: Access
-    version: tuple[int, int]  # of the server that it stands for
+    version: tuple[int, int]  # the emulated server's
     hangs: list[str]  # requests that the real server would never answer
 
     def _held(self, kind: str, item_id: str) -> Item:
@@ -95,7 +95,7 @@ class Api:
         return self._add_version(pipeline_id, name, spec)
 
     def _uploaded(self, call: Call) -> tuple[str, pipelines.Spec]:
-        """The name of what is uploaded, and the pipeline in it."""
+        """Return the name of an upload, and its pipeline."""
         head = f"Content-Type: {call.headers.get('Content-Type', '')}\r\n\r\n".encode()
         form = email.parser.BytesParser(policy=email.policy.HTTP).parsebytes(head + call.body)
         parts = {str(part.get_param("name", header="content-disposition")): part for part in form.iter_parts()}
@@ -159,7 +159,7 @@ class Api:
         return self.store.add_run(fields, store.PENDING)
 
     def _started(self, body: Item) -> Item:
-        """What a run and a recurring run keep of what was sent, after it was checked."""
+        """Return the fields that a run and a recurring run keep of a checked request."""
         if not body.get("display_name"):
             raise requests.internal("Run name cannot be empty")
         experiment = self._held("experiment", body.get("experiment_id", ""))
@@ -184,7 +184,7 @@ class Api:
         return self._held("run", call.ids[0])
 
     def list_runs(self, call: Call) -> Item:
-        # A list has no tasks: one asks for a run to see them.
+        # A list has no tasks; clients request the run to see them.
         found = [
             {key: value for key, value in run.items() if key != "run_details"}
             for run in self._chosen(self.store.runs, call)
@@ -192,13 +192,13 @@ class Api:
         return _listed("runs", "run_id", found, call)
 
     def _chosen(self, items: dict[str, Item], call: Call) -> list[Item]:
-        """Runs or recurring runs of the experiment or of the namespace that is asked for."""
+        """Return runs or recurring runs of the requested experiment or namespace."""
         experiment_id = call.query.get("experiment_id", "")
         if experiment_id:
             chosen = {self._held("experiment", experiment_id)["experiment_id"]}
         elif self.access.multi_user:
             chosen = {item["experiment_id"] for item in self._visible(self.store.experiments, call)}
-        else:  # those of experiments that were deleted as well
+        else:  # those of deleted experiments, too
             return list(items.values())
         return [item for item in items.values() if item["experiment_id"] in chosen]
 

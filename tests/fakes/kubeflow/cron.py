@@ -1,19 +1,19 @@
-"""Cron as our client sends it, read as Kubeflow's controller does: six fields, seconds first, Sunday is 0.
+"""Cron of our client, read as Kubeflow's controller does: six fields, seconds first, Sunday is 0.
 
-The real server (robfig/cron 1) takes more: names, `@daily`, and five fields, which it reads one too early each.
+The real server (robfig/cron 1) accepts more: names, `@daily`, and five fields, which it reads one position too early.
 """
 
 import re
 
 from tests.fakes.kubeflow.requests import invalid
 
-# Second, minute, hour, day of month, month, day of week: the least and the most.
+# Second, minute, hour, day of month, month, day of week: least and most.
 _BOUNDS = ((0, 59), (0, 59), (0, 23), (1, 31), (1, 12), (0, 6))
 _PART = re.compile(r"([0-9]+)|(?:[*?]|([0-9]+)-([0-9]+))(?:/([0-9]+))?")
 
 
 def fields(text: str) -> list[set[int]]:
-    """Return the values that each field allows; refuse what is no cron, or none that our client sends."""
+    """Return the values that each field allows; refuse invalid cron, and forms that our client never sends."""
     words = text.split()
     if len(words) != len(_BOUNDS):
         raise invalid(f"Schedule cron is not a supported format: Expected {len(_BOUNDS)} fields, found {len(words)}")

@@ -1,4 +1,4 @@
-"""Pipelines as Kubeflow takes them: read from an upload, checked by its protos, and for a run by its parameters."""
+"""Pipelines on Kubeflow: parsed from an upload, checked by its protos, and for a run by its parameters."""
 
 import re
 from typing import Any
@@ -11,7 +11,7 @@ from kfp.pipeline_spec import pipeline_spec_pb2
 from tests.fakes.kubeflow.requests import internal, invalid
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,127}")
-# Since which version of the server a setting for Kubernetes is known.
+# The server version that introduced each setting for Kubernetes.
 _SINCE = {"emptyDirMounts": (2, 3), "securityContext": (2, 16)}
 _NUMBER = (int, float)
 _TYPES: dict[str, tuple[type, ...]] = {
@@ -23,11 +23,11 @@ Spec = dict[str, Any]
 
 
 class SyntaxNeverAnsweredError(Exception):
-    """The real server would read this file for ever."""
+    """The real server would parse this file forever."""
 
 
 def read(name: str, text: bytes) -> Spec:
-    """Read an uploaded file: the pipeline, or the pipeline and its settings for a platform under a key each."""
+    """Parse an uploaded file: the pipeline, or pipeline and platform settings under a key each."""
     if not name.endswith((".yaml", ".yml", ".json")):
         raise invalid("Unexpected pipeline file format. Support .zip, .tar.gz, .json or YAML")
     try:
@@ -54,7 +54,7 @@ def _check(pipeline: Spec, platform: Spec) -> None:
 
 
 def check_run(spec: Spec, values: dict[str, Any], version: tuple[int, int]) -> None:
-    """Refuse parameters that a pipeline cannot be run with, and settings that a server's version does not know."""
+    """Refuse parameters that the pipeline cannot run with, and settings that the server's version lacks."""
     pipeline = spec.get("pipeline_spec", spec)
     defined = pipeline["root"].get("inputDefinitions", {}).get("parameters", {})
     for name, parameter in defined.items():

@@ -1,4 +1,4 @@
-"""What a request holds, and what the server refuses it with."""
+"""Content of a request, and the server's refusals."""
 
 import json
 import re
@@ -9,13 +9,13 @@ import kfp_server_api.models
 
 Item = dict[str, Any]
 
-# The specification calls these `string`, as JSON carries them; they are int64.
+# The specification calls these `string`, because JSON carries them so; they are int64.
 _LONG = {"max_concurrency", "interval_second"}
 _LARGEST_PAGE, _PAGE = 200, 20
 
 
 class Refusal(Exception):
-    """An answer that is an error: HTTP's status, gRPC's code, the chain of what failed, and its innermost reason."""
+    """An error: HTTP status, gRPC code, the chain of failures, and the innermost reason."""
 
     def __init__(self, status: int, code: int, message: str, innermost: str = "") -> None:
         super().__init__(message)
@@ -31,7 +31,7 @@ def not_found(kind: str, name: str) -> Refusal:
 
 
 def conflict(code: int, message: str) -> Refusal:
-    """What exists already (6), or cannot be done in this state (10)."""
+    """Return the refusal of an object that exists already (6), or of a wrong state (10)."""
     return Refusal(409, code, message)
 
 
@@ -40,7 +40,7 @@ def internal(message: str) -> Refusal:
 
 
 def body(text: bytes, model: str) -> Item:
-    """Decode a request's body, and refuse what the models of the installed kfp_server_api do not say."""
+    """Decode a request's body, and refuse fields that the models of the installed kfp_server_api lack."""
     try:
         return _message(json.loads(text or b"{}"), model)
     except ValueError as error:
@@ -78,9 +78,9 @@ def _field(value: Any, kind: str, name: str) -> Any:
 
 
 def page(items: list[Item], key: str, query: Mapping[str, str]) -> tuple[list[Item], str]:
-    """Return a page of all that could be listed, oldest first unless `sort_by` says otherwise, and the next token.
+    """Return a page of a list, oldest first unless `sort_by` says otherwise, and the next token.
 
-    `key` is the field with the id: many are made in one second, and then it is random ids that decide.
+    `key` is the field with the id: many objects are made in one second, and then random ids decide.
     """
     order = query.get("sort_by", "")
     if order not in ("", "created_at desc"):

@@ -1,6 +1,7 @@
-"""A server that answers as Kubeflow Pipelines does, for tests, over real HTTP on loopback. It is no Kubeflow server.
+"""A server that answers as Kubeflow Pipelines does, for tests, over real HTTP on loopback.
 
-Nothing runs here: a test says how far runs are (`Server.set_run`) and when schedules fire (`Server.tick`).
+It is no Kubeflow server. Nothing runs here: a test sets the state of runs (`Server.set_run`) and fires schedules
+(`Server.tick`).
 """
 
 import contextlib
@@ -22,15 +23,15 @@ _API = "/apis/v2beta1"
 
 
 class Answer(http.Answer):
-    """What goes back; raised in `before` or `after`, it goes instead of the server's own (as a proxy would do)."""
+    """An answer; raised in `before` or `after`, it replaces the server's own (as a proxy would do)."""
 
     def __init__(self, status: int, body: str, content_type: str = "application/json") -> None:
-        # No client keeps a connection that a test's end would have to wait for.
+        # No client keeps a connection that would delay a test's end.
         super().__init__(status, body.encode(), {"Content-Type": content_type, "Connection": "close"})
 
 
 class Server(http.Server):
-    """A server below a prefix of its `url`: all that it holds, and what the real one would never have answered."""
+    """A server below a prefix of its `url`: its state, and requests that the real one would never answer."""
 
     def __init__(self, access: Access, version: str, prefix: str) -> None:
         super().__init__()
@@ -44,7 +45,7 @@ class Server(http.Server):
     def set_run(
         self, run_id: str, state: str, stages: Mapping[str, str | tuple[str, str]] | None = None, message: str = ""
     ) -> None:
-        """Report a run, as the persistence agent would: its state, and of stages theirs, or that and a message."""
+        """Report a run, as the persistence agent would: its state, and those of stages, optionally with a message."""
         with self.lock:
             self.store.report(run_id, state, stages or {}, message)
 
@@ -54,19 +55,19 @@ class Server(http.Server):
             return self.store.tick()
 
     def act(self, request: Request) -> http.Answer:
-        """Answer a request below the prefix, whose path is what follows that."""
+        """Answer a request below the prefix, by the rest of its path."""
         if not request.path.startswith(f"{self._prefix}/"):
             return Answer(404, "404 page not found\n", "text/plain")
         return super().act(dataclasses.replace(request, path=request.path.removeprefix(self._prefix)))
 
     def answer(self, request: Request) -> http.Answer:
-        """Act upon a request, one at a time."""
+        """Execute a request, one at a time."""
         try:
             with self.lock:
                 return Answer(200, json.dumps(_without_unset(self._act(request))))
         except Refusal as refusal:
             if request.path.startswith(f"{_API}/pipelines/upload"):
-                # Uploads have an error of their own, whose reason only the server's log would have.
+                # Uploads have their own error, whose reason only the server's log would have.
                 return Answer(refusal.status, json.dumps({"error_message": refusal.message, "error_details": ""}))
             details = [{"@type": "google.rpc.Status", "code": refusal.code, "message": refusal.innermost}]
             found = {"code": refusal.code, "message": refusal.message, "details": details}
@@ -93,7 +94,7 @@ class Server(http.Server):
 
 
 def _without_unset(found: dict[str, Any]) -> dict[str, Any]:
-    """Leaves out what the gateway leaves out: empty texts and lists, at the top and of the items of a list."""
+    """Leave out unset fields as the gateway does: empty texts and lists, at the top and in items of a list."""
     kept: dict[str, Any] = {}
     for key, value in found.items():
         if value not in ("", None, []):
@@ -110,9 +111,9 @@ def serving(
     version: str = "2.16.1",
     prefix: str = "",
 ) -> Iterator[Server]:
-    """Serve on loopback, below a prefix such as that of a proxy, until the block ends; see `Access` for the others.
+    """Serve on loopback, below a prefix such as a proxy's, until the block ends; see `Access` for the other arguments.
 
-    A version of Kubeflow before 2.16 refuses settings that came later.
+    A version of Kubeflow before 2.16 refuses later settings.
     """
     with http.serving(Server(Access(token, cookie, multi_user), version, prefix)) as server:
         yield server

@@ -1,4 +1,4 @@
-"""What the server holds, and what happens to it without being asked: runs are reported, and scheduled ones start."""
+"""The server's state, and changes without requests: reported runs, and scheduled ones."""
 
 import dataclasses
 import datetime
@@ -17,26 +17,26 @@ NEVER = "1970-01-01T00:00:00Z"
 
 @dataclasses.dataclass
 class Store:
-    """All that the server holds, each kind by its ids, as it answers it."""
+    """The server's objects, each kind by id, as it answers them."""
 
     pipelines: dict[str, Item] = dataclasses.field(default_factory=dict)
     versions: dict[str, Item] = dataclasses.field(default_factory=dict)
     experiments: dict[str, Item] = dataclasses.field(default_factory=dict)
     runs: dict[str, Item] = dataclasses.field(default_factory=dict)
     recurring_runs: dict[str, Item] = dataclasses.field(default_factory=dict)
-    killed_runs: list[str] = dataclasses.field(default_factory=list)  # were active when their schedule was deleted
-    terminated: set[str] = dataclasses.field(default_factory=set)  # runs that were asked to end
+    killed_runs: list[str] = dataclasses.field(default_factory=list)  # active when their schedule was deleted
+    terminated: set[str] = dataclasses.field(default_factory=set)  # runs with a request to terminate
     _ids: int = 0
     _ticks: dict[str, int] = dataclasses.field(default_factory=dict)
 
     def new_id(self) -> str:
-        """The next id: in no order, as the real ones, but the same each time."""
+        """Return the next id: unordered like real ones, but the same each time."""
         self._ids += 1
         digest = hashlib.md5(str(self._ids).encode(), usedforsecurity=False).digest()
         return str(uuid.UUID(bytes=digest, version=4))
 
     def now(self) -> str:
-        """The time in whole seconds, as the server keeps it."""
+        """Return the time in whole seconds, as the server stores it."""
         return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
     def add(self, kind: str, fields: Item) -> Item:
@@ -47,7 +47,7 @@ class Store:
         return item
 
     def add_run(self, fields: Item, state: str) -> Item:
-        """Start a run; `state` is empty for one that nobody has reported yet."""
+        """Start a run; `state` is empty if nobody has reported it yet."""
         now = self.now()
         run = {
             **fields,
@@ -62,9 +62,9 @@ class Store:
         return run
 
     def report(self, run_id: str, state: str, stages: Mapping[str, Any], message: str = "") -> None:
-        """Have the persistence agent report a run's workflow; one that was asked to end fails, unless it had ended.
+        """Report a run's workflow as the persistence agent does; a terminated one fails, unless it had ended.
 
-        `stages` holds the state of each task that has one by now, or that and a message.
+        `stages` holds the state of each task that has one, optionally with a message.
         """
         run, now = self.runs[run_id], self.now()
         if run_id in self.terminated and state not in (SUCCEEDED, FAILED):
@@ -78,7 +78,7 @@ class Store:
             run["run_details"] = {"task_details": self._tasks(run, stages)}
 
     def _tasks(self, run: Item, stages: Mapping[str, Any]) -> list[Item]:
-        """Tasks as Argo's nodes become them: each stage is a node, with a driver beside it and a pod within it."""
+        """Return tasks as Argo's nodes become them: each stage is a node, with a driver beside it and a pod within."""
         before = {task["display_name"]: task for task in run.get("run_details", {}).get("task_details", [])}
         tasks = [self._task(before, "root", run["state"]), self._task(before, "root-driver", SUCCEEDED)]
         for name, expected in stages.items():
@@ -102,14 +102,14 @@ class Store:
         }
 
     def retry(self, run_id: str) -> None:
-        """Have a failed run go on; what it was before is forgotten."""
+        """Resume a failed run; its earlier state is forgotten."""
         run = self.runs[run_id]
         run["state"], run["state_history"], run["finished_at"] = RUNNING, [], NEVER
         run.pop("error", None)
         self.terminated.discard(run_id)
 
     def active_runs_of(self, recurring_run_id: str) -> list[Item]:
-        """Runs that a recurring run has started and that have not ended."""
+        """Return the active runs of a recurring run."""
         return [
             run
             for run in self.runs.values()
@@ -117,14 +117,14 @@ class Store:
         ]
 
     def delete_recurring_run(self, recurring_run_id: str) -> None:
-        """Remove one; what owns the workflows of its runs is gone then, and Kubernetes collects them."""
+        """Remove a recurring run with the owner of its runs' workflows, so that Kubernetes collects them."""
         for run in self.active_runs_of(recurring_run_id):
             self.killed_runs.append(run["run_id"])
             self.report(run["run_id"], FAILED, {}, "workflow was deleted with the recurring run that owned it")
         del self.recurring_runs[recurring_run_id]
 
     def tick(self) -> list[str]:
-        """Have the controller start one run of every enabled recurring run that may have another; return their ids."""
+        """Start one run of every enabled recurring run that may have another, like the controller; return their ids."""
         started = []
         for recurring_run_id, recurring in list(self.recurring_runs.items()):
             busy = len(self.active_runs_of(recurring_run_id)) >= int(recurring["max_concurrency"])
@@ -133,7 +133,7 @@ class Store:
             count = self._ticks[recurring_run_id] = self._ticks.get(recurring_run_id, 0) + 1
             names = ("experiment_id", "pipeline_version_reference", "runtime_config", "service_account")
             fields = {name: recurring[name] for name in names}
-            # Kubernetes makes the name, from that of the recurring run, random letters and a number.
+            # Kubernetes makes the name of the recurring run's, random letters and a number.
             fields["display_name"] = f"{recurring['display_name'].lower()}{recurring_run_id[:5]}-{count}"
             run = self.add_run(fields | {"recurring_run_id": recurring_run_id}, state="")
             started.append(run["run_id"])

@@ -1,9 +1,9 @@
 """A server for tests with the two services of Vertex AI that we use. It is no Vertex, and knows no project.
 
-It speaks gRPC with Google's own messages on loopback, holds what it is sent in memory, and refuses what the comments of
-those messages, or Kubeflow's message of a pipeline, say cannot be: names, labels, parameters, states, filters. Where
-they leave something open it refuses: a start in the past, resuming what is not paused. It runs nothing: tests set the
-states of runs, and the clock.
+It speaks gRPC with Google's own messages on loopback, keeps its state in memory, and refuses what the comments of those
+messages, or Kubeflow's message of a pipeline, rule out: names, labels, parameters, states, filters. In doubt it
+refuses: a start in the past, resuming a schedule that is not paused. It runs nothing: tests set the states of runs, and
+the clock.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from google.protobuf import any_pb2, empty_pb2, field_mask_pb2, json_format
 from google.rpc import code_pb2
 from kfp.pipeline_spec import pipeline_spec_pb2
 
-# Vertex names things by the number of a project, however it is asked.
+# Vertex names resources by the project's number, for any form of request.
 PROJECT_NUMBER = "123456789012"
 _PACKAGE = "google.cloud.aiplatform.v1"
 _RUNNING = ("PIPELINE_STATE_PENDING", "PIPELINE_STATE_RUNNING", "PIPELINE_STATE_PAUSED")
@@ -34,7 +34,7 @@ _TYPES = {"STRING": str, "NUMBER_INTEGER": float, "NUMBER_DOUBLE": float, "BOOLE
 
 
 class Refused(Exception):
-    """What a request is answered with, instead of a message; raised by `before` and `after` as well."""
+    """An error instead of an answer; `before` and `after` may raise it."""
 
     def __init__(self, status: grpc.StatusCode, message: str) -> None:
         super().__init__(message)
@@ -47,17 +47,17 @@ def _require(holds: object, message: str) -> None:
 
 
 class VertexServer:
-    """What the server holds, and what it was asked."""
+    """The server's state, and its requests."""
 
     def __init__(self) -> None:
-        self.url = ""  # as `--api_endpoint` takes it
-        self.requests: list[tuple[str, Any]] = []  # the method and the message of each, in order
-        # Called with both before a request is acted upon, and after that before it is answered; may raise `Refused`.
+        self.url = ""  # for `--api_endpoint`
+        self.requests: list[tuple[str, Any]] = []  # method and message of each, in order
+        # Called with both before a request is executed, and afterwards before it is answered; may raise `Refused`.
         self.before: Callable[[str, Any], None] | None = None
         self.after: Callable[[str, Any], None] | None = None
         self.jobs: dict[str, pipeline_job.PipelineJob] = {}  # by resource name
         self.schedules: dict[str, schedules.Schedule] = {}
-        self.clock = datetime.datetime.now(datetime.UTC)  # what it takes for the time
+        self.clock = datetime.datetime.now(datetime.UTC)  # the server's time
         self._made = 0
 
     def asked(self) -> list[str]:
@@ -65,12 +65,12 @@ class VertexServer:
         return [method for method, _ in self.requests]
 
     def set_run(self, run_id: str, state: str, stages: dict[str, tuple[str, str]] | None = None) -> None:
-        """Says how far a run is: its state, and that of tasks, each with the message of its error."""
+        """Set the state of a run, and of tasks, each with an error message."""
         job = next(job for name, job in self.jobs.items() if name.endswith(f"/{run_id}"))
         job.state = pipeline_job.pipeline_state.PipelineState[f"PIPELINE_STATE_{state}"]
         if job.state.name in _ENDED:
             job.end_time = self.clock
-        # As Vertex does, it lists the run itself as a task, and tasks that hold others.
+        # Like Vertex, list the run itself as a task, and tasks that contain others.
         details: list[dict[str, Any]] = [{"task_id": 1, "task_name": run_id, "state": "RUNNING"}]
         for number, (name, (task_state, message)) in enumerate((stages or {}).items(), 2):
             detail: dict[str, Any] = {"task_id": number, "parent_task_id": 1, "task_name": name, "state": task_state}
@@ -86,7 +86,7 @@ class VertexServer:
         job.job_detail = {"task_details": details}
 
     def tick(self) -> list[str]:
-        """Start a run of each schedule that may start one now; their ids."""
+        """Start a run of each schedule that may start one now; return their ids."""
         started = []
         for schedule in self.schedules.values():
             active = [job for job in self.jobs.values() if job.schedule_name == schedule.name and _at_work(job)]
@@ -99,7 +99,7 @@ class VertexServer:
             started.append(job.name.rpartition("/")[2])
         return started
 
-    # The methods of PipelineService and ScheduleService, as far as we use them.
+    # The methods of PipelineService and ScheduleService that we use.
 
     def CreatePipelineJob(self, request: Any) -> Any:
         _check_parent(request.parent)
@@ -215,7 +215,7 @@ class VertexServer:
         return 5_000_000_000 + self._made
 
     def answer(self, method: str, request: Any, context: grpc.ServicerContext) -> Any:
-        """Acts upon a request, and notes it."""
+        """Execute a request and record it."""
         self.requests.append((method, request))
         try:
             if self.before:
@@ -314,13 +314,13 @@ _SERVICES = {
 
 
 def _bytes_of(answer: Any) -> bytes:
-    """An answer as it travels; Google's newer messages wrap those of protobuf."""
+    """Serialize an answer; Google's newer messages wrap those of protobuf."""
     return bytes(type(answer).serialize(answer) if hasattr(type(answer), "serialize") else answer.SerializeToString())
 
 
 @contextlib.contextmanager
 def serving() -> Iterator[VertexServer]:
-    """A server on loopback, on any port that is free; one request at a time."""
+    """Serve on loopback, on a free port; one request at a time."""
     held = VertexServer()
     server = grpc.server(futures.ThreadPoolExecutor(1), options=[("grpc.so_reuseport", 0)])
     for service, (messages, methods) in _SERVICES.items():

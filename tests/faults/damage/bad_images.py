@@ -1,6 +1,6 @@
-"""Image files that are damaged, hostile or odd: by themselves, in a source, and decoded by what crashes.
+"""Image files that are damaged, hostile or odd: alone, in a source, and decoded by crashing decoders.
 
-What cannot be used is quarantined for the reason that docs/sources-and-datasets.md gives, and costs no other image.
+Undecodable ones are quarantined for the reason in docs/sources-and-datasets.md, and cost no other image.
 """
 
 import json
@@ -20,12 +20,12 @@ from tests.faults.damage import broken_decoder
 from tests.faults.damage.corruption import damages
 from tests.faults.damage.image_cases import CASES, NOISE, SHAPE, png
 
-_GOOD = 60  # images beside the bad ones of a source
+_GOOD = 60  # beside the bad images of a source
 _WHOLE = [name for name, case in CASES.items() if not isinstance(case.expected, str) and case.expected is not None]
 
 
 def decode_everything(folder: Path) -> dict[str, Counts]:
-    """Try each kind of image, each damage to those that can be used, and each way in which a decoder fails."""
+    """Try each kind of image, each damage to usable ones, and each failure of a decoder."""
     return {
         "each kind": decode_each_kind(),
         "each kind, in one source": _in_one_source(folder),
@@ -37,7 +37,7 @@ def decode_everything(folder: Path) -> dict[str, Counts]:
 
 
 def decode_each_kind() -> Counts:
-    """Each kind by itself, in a decoder's process."""
+    """Try each kind alone, in a decoder's process."""
     counts = Counts()
     for name, case in CASES.items():
         (found,) = pool.decode([case.make()], SHAPE, "fill")
@@ -47,12 +47,12 @@ def decode_each_kind() -> Counts:
 
 
 def _in_one_source(folder: Path) -> Counts:
-    """All kinds among good images, through the stage: its list of what is quarantined, and the pixels of the others."""
+    """Run the stage on all kinds among good images; check its quarantine and the other pixels."""
     source, counts = folder / "source", Counts()
     source.mkdir()
     for number in range(_GOOD):
         (source / f"good-{number:02}.png").write_bytes(png(np.roll(NOISE, number, axis=0), 2))
-    # Under names that are no good to a decoder, and in the order of the table.
+    # Under misleading names, and in the order of the table.
     files = {f"case-{number:02}.png": case for number, case in enumerate(CASES.values())}
     for name, case in files.items():
         (source / name).write_bytes(case.make())
@@ -81,7 +81,7 @@ def _in_one_source(folder: Path) -> Counts:
 
 
 def _damaged(names: list[str], kind: str = "") -> Counts:
-    """Damage to whole files, of which none may be used; `kind` is what a damage's description begins with."""
+    """Try damage to whole files, none of which may be used; `kind` is the prefix of the damage's description."""
     counts = Counts()
     for name in names:
         content = CASES[name].make()
@@ -93,7 +93,7 @@ def _damaged(names: list[str], kind: str = "") -> Counts:
 
 
 def crash_decoders(folder: Path) -> Counts:
-    """Each failure among images that are as good as without it."""
+    """Try each failure among good images, which must be unaffected."""
     counts = Counts()
     with broken_decoder.broken_decoder(folder):
         good = [broken_decoder.png(number) for number in range(4)]

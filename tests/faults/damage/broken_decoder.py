@@ -1,6 +1,4 @@
-"""A decoder that crashes, hangs or takes all memory, for real: a module that Python loads at the start of the decoding
-process makes Pillow do it to images that say so in a chunk of text.
-"""
+"""A decoder that really crashes, hangs or takes all memory."""
 
 import contextlib
 import io
@@ -57,7 +55,7 @@ def load_prepare(self):
 
 PngImagePlugin.PngImageFile.load_prepare = load_prepare
 """
-# What the reason says of an image that does each.
+# The reason for an image that causes each fault.
 REASONS = {
     "segfault": "SIGSEGV",
     "kill": "SIGKILL",
@@ -72,7 +70,7 @@ REASONS = {
 
 @contextlib.contextmanager
 def broken_decoder(folder: Path) -> Iterator[None]:
-    """Have decoders do what images say; the file `folder/once` says that one did, and ends waiting."""
+    """Break decoders for images that request it; the file `folder/once` records that one did, and ends waiting."""
     pool.end_processes()
     (folder / "faulty").mkdir()
     (folder / "faulty" / "sitecustomize.py").write_text(FAULTS)
@@ -85,7 +83,7 @@ def broken_decoder(folder: Path) -> Iterator[None]:
 
 
 def png(seed: int, fault: str = "", shape: ImageShape = SHAPE) -> bytes:
-    """A PNG file of noise that brings about a fault, or none."""
+    """Return a PNG file of noise that causes a fault, or none."""
     values = np.random.default_rng(seed).integers(0, 256, (shape.height, shape.width, 3), np.uint8)
     words = PngImagePlugin.PngInfo()
     if fault:

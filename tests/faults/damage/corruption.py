@@ -28,9 +28,9 @@ class Artifact:
     """One kind of artifact."""
 
     make: Callable[[Path], object]  # makes one in an empty folder
-    part: str  # which of the files there are looked at, as for `Path.glob`
-    read: Callable[[Path], Any]  # reads it as a stage does: raises `DataError` if it is damaged
-    optional: bool = False  # whether the reader makes do without it instead
+    part: str  # the files to damage, as for `Path.glob`
+    read: Callable[[Path], Any]  # reads it as a stage does; raises `DataError` if it is damaged
+    optional: bool = False  # whether the reader can do without it
 
 
 def _make_dataset(folder: Path) -> None:
@@ -122,7 +122,7 @@ ARTIFACTS = {
 
 
 def damages(content: bytes, every: int = 1, bits: Sequence[int] = ()) -> Iterator[tuple[str, bytes]]:
-    """Yield each damage and what it leaves: `bits` of every so many-th byte flipped (one if empty), and a cut there."""
+    """Yield each damage and its result: `bits` of every so many-th byte flipped (one if empty), and a cut there."""
     for at in range(0, len(content), every):
         for bit in bits or (at % 8,):
             yield f"bit {bit} of byte {at} flipped", content[:at] + bytes([content[at] ^ 1 << bit]) + content[at + 1 :]

@@ -1,4 +1,4 @@
-"""Image files of every kind, whole and damaged, with what must become of each: docs/sources-and-datasets.md."""
+"""Image files of every kind, whole and damaged, with the expected result: docs/sources-and-datasets.md."""
 
 import functools
 import io
@@ -21,16 +21,16 @@ NOISE = np.random.default_rng(0).integers(0, 256, (16, 16, 3), np.uint8)
 
 
 class Case(NamedTuple):
-    """An image file and its verdict."""
+    """An image file and its expected result."""
 
     make: Callable[[], bytes]
-    # The pixels that must come of it, [16, 16, 3], or the one of all; the beginning of the reason to set it aside;
-    # or None for a JPEG that was damaged and decodes to something else, which nothing tells (D4).
+    # The expected pixels, [16, 16, 3] or one color; the beginning of the reason for quarantine; or None for a damaged
+    # JPEG that decodes to something else unnoticed (D4).
     expected: Any
-    tolerance: int = 0  # levels by which pixels may be off, before they are rounded
+    tolerance: int = 0  # levels by which pixels may differ, before rounding
 
     def problem(self, found: np.ndarray | UndecodableImage) -> str:
-        """What is wrong with the pixels, uint8 [16, 16, 3], or the reason, that came of the file; empty if nothing."""
+        """Return what is wrong with the pixels, uint8 [16, 16, 3], or the reason; empty if nothing."""
         if isinstance(self.expected, str) or isinstance(found, UndecodableImage):
             wrong = not isinstance(self.expected, str) or not str(found).startswith(self.expected)
             return f"expected {self.expected!r}, found {found!r}" if wrong else ""
@@ -46,7 +46,7 @@ def chunk(kind: bytes, content: bytes) -> bytes:
 
 
 def png_of(width: int, height: int, bits: int, color: int, data: bytes, *extra: bytes, interlace: int = 0) -> bytes:
-    """A PNG file by the specification, of rows that are compressed; Pillow does not write all kinds."""
+    """Return a PNG file by the specification, from compressed rows; Pillow cannot write all kinds."""
     head = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, bits, color, 0, 0, interlace))
     return b"\x89PNG\r\n\x1a\n" + head + b"".join(extra) + chunk(b"IDAT", data) + chunk(b"IEND", b"")
 
@@ -58,7 +58,7 @@ def png(values: np.ndarray, color: int, *extra: bytes, interlace: int = 0) -> by
 
 
 def blank_png(side: int, color: int, bits: int, *extra: bytes) -> bytes:
-    """A large PNG file of zeros, made a row at a time."""
+    """Return a large PNG file of zeros, made row by row."""
     channels = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}[color]
     packer, row = zlib.compressobj(1), bytes(1 + side * channels * bits // 8)
     data = b"".join(packer.compress(row) for _ in range(side)) + packer.flush()
@@ -66,7 +66,7 @@ def blank_png(side: int, color: int, bits: int, *extra: bytes) -> bytes:
 
 
 def sized(width: int, height: int) -> bytes:
-    """A PNG file that says a size and has no pixels to speak of."""
+    """Return a PNG file that declares a size and has almost no pixels."""
     return png_of(width, height, 8, 2, zlib.compress(NOISE.tobytes()))
 
 
@@ -94,13 +94,13 @@ def on_white(values: np.ndarray, alpha: np.ndarray) -> np.ndarray:
 
 
 def ycck(file: bytes) -> bytes:
-    """The CMYK JPEG file said to be YCCK: the transform in its Adobe marker is 2."""
+    """Return the CMYK JPEG file marked as YCCK: the transform in its Adobe marker is 2."""
     at = file.index(b"Adobe") + 11
     return file[:at] + b"\2" + file[at + 1 :]
 
 
 def rgb_of_ycck(y: int, cb: int, cr: int, k: int) -> np.ndarray:
-    """By Adobe's Technical Note 5116: YCbCr is made of 255 minus each of C, M, Y, which like K are stored inverted."""
+    """Return RGB by Adobe's Technical Note 5116: YCbCr is made of 255 minus each of C, M, Y, stored inverted like K."""
     colors = [y + 1.402 * (cr - 128), y - 0.344136 * (cb - 128) - 0.714136 * (cr - 128), y + 1.772 * (cb - 128)]
     return (255 - np.clip(colors, 0, 255)) * k / 255
 
@@ -117,7 +117,7 @@ def flipped(content: bytes, at: int) -> bytes:
 
 
 def riff(chunks: bytes) -> bytes:
-    """A WebP file of these chunks."""
+    """Return a WebP file of these chunks."""
     return b"RIFF" + struct.pack("<I", 4 + len(chunks)) + b"WEBP" + chunks
 
 
@@ -158,7 +158,7 @@ CASES: dict[str, Case] = {
         lambda: one_color("CMYK", (51, 102, 0, 51), "JPEG"), [204 * 0.8, 153 * 0.8, 204], 3
     ),
     "JPEG, YCCK": Case(
-        # Pillow writes 255 minus each value, so that these are Y 180, Cb 100, Cr 150, K 204 in the file.
+        # Pillow writes 255 minus each value, so these are Y 180, Cb 100, Cr 150, K 204 in the file.
         lambda: ycck(one_color("CMYK", (75, 155, 105, 51), "JPEG")),
         rgb_of_ycck(180, 100, 150, 204),
         4,

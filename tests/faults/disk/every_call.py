@@ -1,7 +1,7 @@
-"""A writer run once for each of its system calls, with SIGKILL in the call's place or with the call failing.
+"""A writer run once for each of its system calls, with SIGKILL instead of the call or with the call failing.
 
-Readers find exactly the old state or the new one then, and the same command again makes the new one. A writer whose
-call fails ends with the exit code of that error and one line that names path and reason, or does without the call.
+Afterwards readers find exactly the old state or the new one, and the same command again makes the new one. A writer
+whose call fails ends with the exit code of that error and one line with path and reason, or does without the call.
 """
 
 import errno
@@ -38,19 +38,19 @@ ERRORS = {
 
 def kill_everywhere(writer: Writer, folder: Path, every: int = 1) -> Counts:
     """Kill a writer at each of its system calls, or at every third and so on, in an empty folder."""
-    # To read changes nothing: killed there is killed at the call after.
+    # Reading changes nothing: a kill there is a kill at the next call.
     return _everywhere(writer, folder, every, lambda call: [] if call in ("read", "lseek") else [KILL])
 
 
 def fail_everywhere(writer: Writer, folder: Path, every: int = 1) -> Counts:
-    """Let each system call of a writer fail, with each error that it may have."""
+    """Let each system call of a writer fail, with each of its possible errors."""
     return _everywhere(
         writer, folder, every, lambda call: [f"error={errno.errorcode[each]}" for each in ERRORS.get(call, ())]
     )
 
 
 def states_of(writer: Writer, folder: Path) -> tuple[Any, Any]:
-    """Return what readers find before and after the writer."""
+    """Return a reader's results before and after the writer."""
     folder.mkdir(parents=True)
     writer.prepare(folder)
     old = writer.read(folder)
@@ -61,7 +61,7 @@ def states_of(writer: Writer, folder: Path) -> tuple[Any, Any]:
 
 
 def exit_code_of(writer: Writer, work: Path) -> int:
-    """Run a writer and end as `components.core.stage.cli` does; the reason is printed."""
+    """Run a writer and exit like `components.core.stage.cli`; print the reason."""
     try:
         writer.write(work)
     except errors.StageError as error:
@@ -113,10 +113,12 @@ def _everywhere(writer: Writer, folder: Path, every: int, faults_of: Callable[[s
             else:
                 fired = "(INJECTED)" in (scratch / "strace.log").read_text(errors="replace")
                 problem = _problem_of_ending(code, (scratch / "said.txt").read_text(), fault, work)
-            # A writer that fails or dies may leave the old state; one that reports success must leave the new one.
+            # A failing or killed writer may leave the old state; one that reports success must leave the new one.
             allowed = (old, new) if code or writer.tolerant else (new,)
             problem = problem or problem_of(writer, work, allowed, new)
-            if fired or code or problem:  # else there was no such call: what the garbage collector closes varies
+            if (
+                fired or code or problem
+            ):  # otherwise there was no such call: the number of closes by the garbage collector varies
                 counts.add(fired, f"{writer.name}, {inject}: {problem}" if problem else "")
     return counts
 

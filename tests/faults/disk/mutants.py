@@ -1,4 +1,4 @@
-"""Broken variants of how artifacts are written, for tests of the tests: each must be caught."""
+"""Broken variants of the writers of artifacts, for tests of the tests: each must be caught."""
 
 import contextlib
 import dataclasses
@@ -75,7 +75,7 @@ MUTANTS: dict[str, Callable[[], Any]] = {
 }
 
 
-# The faults that must find each one out, and the writer that they are tried on.
+# The faults that must catch each, and the writer to try them on.
 CATCHES: dict[str, list[tuple[Callable[[Writer, Path], Counts], str]]] = {
     "no sync": [(lose_power_everywhere, "file"), (lose_power_everywhere, "checkpoint")],
     "overwrites in place": [(kill_everywhere, "file"), (lose_power_everywhere, "file")],
@@ -86,7 +86,7 @@ CATCHES: dict[str, list[tuple[Callable[[Writer, Path], Counts], str]]] = {
 
 
 def mutated(writer: Writer, mutant: str) -> Writer:
-    """Return the writer in a broken variant; what is prepared and read is as ever."""
+    """Return the writer in a broken variant; preparation and reader are unchanged."""
 
     def write(folder: Path) -> object:
         with MUTANTS[mutant]():

@@ -1,8 +1,8 @@
-"""Power is lost after each system call of a writer: what disks may then hold is built from strace's log, and read.
+"""Power is lost after each system call of a writer: possible disk contents are built from strace's log, and read.
 
-The model is the weakest that POSIX allows: what is written to a file is there for certain only after fsync of the file,
-and an entry of a folder (a new file, a rename, a removal) only after fsync of the folder. Before that, each may be
-there or not, in any order, and of what was written all, half or nothing.
+The model is the weakest that POSIX allows: written content is certain only after fsync of the file, and an entry of a
+folder (a new file, a rename, a removal) only after fsync of the folder. Before that, each may be there or not, in any
+order, and written content wholly, half or not.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ from tests.faults.disk.writers import Writer
 _CALL = re.compile(r"^\d+ +(\w+)\((.*)\) += (\d+)(?:<.*>)?$")
 _STRING = re.compile(r'"((?:\\x[0-9a-f]{2})*)"')
 _FOLDER = re.compile(r"(?:AT_FDCWD|\d+)<([^>]*)>")
-_STATES_OF_A_POINT = 64  # of the subsets of what is not synced; more are drawn by chance
+_STATES_OF_A_POINT = 64  # of the subsets of unsynced changes; beyond, a random choice
 _SHARES = ("nothing", "half", "all")
 
 
@@ -36,7 +36,7 @@ class _File:
 class _Folder:
     entries: "dict[str, _File | _Folder]"
     synced: "dict[str, _File | _Folder]"
-    # Changes since: the entries of one call are changed together; None is a removal.
+    # Changes since: the entries of one call change together; None is a removal.
     pending: "list[dict[str, _File | _Folder | None]]" = dataclasses.field(default_factory=list)
 
 
@@ -44,7 +44,7 @@ Tree = dict[str, bytes | None]  # content by path; None is a folder
 
 
 class Disk:
-    """What is on disk below a folder, as the writer found it, and what of it is certain: all of that."""
+    """The disk below a folder: its certain state, at first as the writer found it, and unsynced changes."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -52,7 +52,7 @@ class Disk:
         self._open: dict[int, tuple[_File | _Folder, int]] = {}
 
     def trees(self, seed: int) -> Iterator[Tree]:
-        """What may be there if power is lost now."""
+        """Yield the possible states if power is lost now."""
         folders = [folder for folder in _folders(self._top) if folder.pending]
         changes = [(id(folder), number) for folder in folders for number in range(len(folder.pending))]
         subsets: list[tuple[tuple[int, int], ...]]
@@ -69,16 +69,16 @@ class Disk:
                 yield tree
 
     def apply(self, line: str) -> bool:
-        """Do what a line of the log says; tell whether that changed anything or made it certain."""
+        """Apply a line of the log; return whether it changed anything or made it certain."""
         found = _CALL.match(line)
         if found is None:
-            return False  # it failed, or is the end of the process
+            return False  # it failed, or the process ended
         call, arguments, result = found[1], found[2], int(found[3])
         method = getattr(self, f"_{call}", None)
         return bool(method and method(arguments, result))
 
     def _locate(self, arguments: str, which: int = 0) -> tuple[_Folder, str] | None:
-        """The folder of a path among the arguments, and its name in it; None if it is not below the root."""
+        """Return the folder of a path among the arguments, and its name there; None outside the root."""
         name = _text(_STRING.findall(arguments)[which])
         within = _FOLDER.findall(arguments)
         path = Path(os.path.normpath(Path(_text(within[min(which, len(within) - 1)]) if within else "/", name)))
@@ -241,7 +241,7 @@ def _text(text: str) -> str:
 
 @quiet()
 def lose_power_everywhere(writer: Writer, folder: Path) -> Counts:
-    """Lose power after each system call of a writer, and after it returned, in an empty folder."""
+    """Lose power after each system call of a writer, and after its end, in an empty folder."""
     counts, work, scratch = Counts(), folder / "work", folder / "scratch"
     old, new = states_of(writer, folder / "states")
     for location in (work, scratch):
@@ -259,7 +259,7 @@ def lose_power_everywhere(writer: Writer, folder: Path) -> Counts:
 
 
 def _trees(disk: Disk, lines: list[str]) -> list[tuple[Tree, bool]]:
-    """What may be on the disk after each call, and separately after the last; each once."""
+    """Return the possible disks after each call, and separately after the last; each once."""
     found: dict[tuple[bool, frozenset[tuple[str, bytes | None]]], Tree] = {}
     for number, line in enumerate(lines):
         if disk.apply(line):

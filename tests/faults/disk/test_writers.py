@@ -1,7 +1,7 @@
 """Every writer killed at every system call, without power after every one, and with every one failing.
 
-`make test` computes what is left without power; `make test-slow` kills, fails, and plants mistakes. Changes of a
-registry take longer still; `make soak` looks at every call of theirs.
+`make test` checks power loss; `make test-slow` kills, fails, and plants defects. Registry changes take longer still;
+`make soak` tries each of their calls.
 """
 
 import re
@@ -19,7 +19,7 @@ from tests.faults.disk.writers import BY_NAME
 ROOT = Path(__file__).parents[3]
 REGISTRIES = ("first version", "second version", "rollback", "versions removed")
 QUICK = [name for name in BY_NAME if name not in REGISTRIES]
-# Every other write to a disk goes through atomic_files, whose functions are among the writers.
+# All other writes go through atomic_files, whose functions are among the writers.
 WRITES = re.compile(
     r"""\bopen\([^)\n]*["'][wax]b?\+?["']|\.open\(["'][wax]"""
     r"|\b(write_text|write_bytes|mkstemp|copyfile|copytree|np\.savez|sqlite3\.connect)\(|O_CREAT"
@@ -98,7 +98,7 @@ def test_a_publication_again_writes_nothing(folder: Path) -> None:
     calls = traced.calls(scratch)
     changing = ("write", "sendfile", "rename", "unlink", "mkdir", "rmdir", "fsync", "chmod", "fchmod")
     assert {call: calls[call] for call in changing} == dict.fromkeys(changing, 0)
-    assert calls["openat"] > 0  # it was there, and looked
+    assert calls["openat"] > 0  # it existed, and was read
     assert {path: path.stat().st_ino for path in folder.rglob("*")} == before
 
 

@@ -1,7 +1,7 @@
-"""A function in a process of its own under strace: which system calls it makes, and the same with one of them hit.
+"""A function in its own process under strace: record its system calls, and hit one of them.
 
-The process is a fork of this one and strace is attached before the function begins, so that calls are counted from the
-function's first on, and an attempt takes some hundredths of a second.
+The process is a fork of this one and strace is attached before the function begins, so that calls are counted from its
+first on, and an attempt takes some hundredths of a second.
 """
 
 import ctypes
@@ -18,7 +18,7 @@ import pytest
 
 from tests.faults import forks
 
-# What changes a file system, and what may report that it failed to.
+# Calls that change a file system, or may report that a change failed.
 CALLS = (
     *("openat", "read", "lseek", "write", "pwrite64", "sendfile", "copy_file_range", "ftruncate", "close"),
     *("chmod", "fchmod", "fchmodat", "fsync", "fdatasync", "flock"),
@@ -29,23 +29,23 @@ _CALL = re.compile(r"^\d+ +(\w+)\(")
 
 
 def require_strace() -> None:
-    """Skip the test where processes cannot be traced."""
+    """Skip the test if processes cannot be traced."""
     if shutil.which("strace") is None:
         pytest.skip("no strace: apt-get install strace")
 
 
 def run(action: Callable[[], object], folder: Path, inject: str = "", hexadecimal: bool = False) -> int:
-    """Run a function in a process of its own; return its exit code: negative for a signal, 1 if it raised.
+    """Run a function in its own process; return its exit code: negative for a signal, 1 if it raised.
 
-    Its calls go to `folder/strace.log`, with all that is written if `hexadecimal`; its output to `folder/said.txt`.
-    `inject` says what happens to which call, in strace's words: `rename:signal=KILL:when=2`.
+    Its calls go to `folder/strace.log`, with written content if `hexadecimal`; its output to `folder/said.txt`.
+    `inject` hits a call, in strace's syntax: `rename:signal=KILL:when=2`.
     """
     ready, started = os.pipe()
 
     def wait_for_tracer() -> object:
         ctypes.CDLL(None).prctl(*_ANY_TRACER)
         os.write(started, b"+")
-        signal.sigwait({signal.SIGUSR1})  # no call that is traced, until strace is there
+        signal.sigwait({signal.SIGUSR1})  # no traced call before strace is attached
         return action()
 
     masked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
@@ -68,6 +68,6 @@ def run(action: Callable[[], object], folder: Path, inject: str = "", hexadecima
 
 
 def calls(folder: Path) -> Counter[str]:
-    """Count the calls of the last run, one that was cut short included."""
+    """Count the calls of the last run, also of a killed one."""
     lines = (folder / "strace.log").read_text(errors="replace").splitlines()
     return Counter(found[1] for line in lines if (found := _CALL.match(line)))

@@ -1,7 +1,7 @@
-"""What writes artifacts without TensorFlow: for each, an old state, the code that makes the new one, and a reader.
+"""Writers of artifacts that need no TensorFlow: for each, an old state, the code that makes the new one, and a reader.
 
-Writers and readers are the project's own, one for each way in which something comes to a disk; test_writers.py
-lists who else writes. Whole stages are killed by tests/faults/stages/kills.py.
+Writers and readers are the project's own, one for each way of writing to a disk; test_writers.py lists the other
+writers. Whole stages are killed by tests/faults/stages/kills.py.
 """
 
 import contextlib
@@ -30,10 +30,10 @@ class Writer:
     """One writer."""
 
     name: str
-    prepare: Callable[[Path], None]  # makes the old state in an empty folder, and what the writer reads
-    write: Callable[[Path], object]  # makes the new one; the same again changes nothing
-    read: Callable[[Path], Any]  # what a reader finds there; raises if it finds what it must not
-    tolerant: bool = False  # whether it only warns of what it cannot write, as nothing but time is lost
+    prepare: Callable[[Path], None]  # makes the old state in an empty folder, and the writer's inputs
+    write: Callable[[Path], object]  # makes the new state; repeating it changes nothing
+    read: Callable[[Path], Any]  # returns the state for a reader; raises if it is invalid
+    tolerant: bool = False  # whether it only warns when it cannot write, because that only costs time
 
 
 def _nothing(folder: Path) -> None:
@@ -98,7 +98,7 @@ def _go_on_with_rows(folder: Path) -> None:
 
 
 def _read_rows(folder: Path) -> Any:
-    """The rows as far as a checkpoint vouches for them; those beyond may be there or not, one of them cut short."""
+    """Return the rows up to the last checkpoint; later ones may be missing or cut short."""
     rows = []
     for line in (folder / training_log.METRICS).read_text().splitlines():
         try:
@@ -142,7 +142,7 @@ def _remove_versions(folder: Path) -> None:
 
 
 def read_registry(folder: Path) -> Any:
-    """The champion, its model, evaluation and card checked; every other version is whole as well."""
+    """Check the champion, its model, evaluation and card, and every other version."""
     champion = registry.read_champion(folder / "registry")
     for number in registry.versions(folder / "registry", champion):
         registry.read_version(folder / "registry", number, champion)

@@ -1,9 +1,9 @@
-"""Run every kind of fault for as long as it takes, print what was counted, and write docs/evidence/reliability.md.
+"""Run every kind of fault, print the counts, and write docs/evidence/reliability.md.
 
     python -m tests.faults.soak --kills 200 --seed 0
 
-Each part's counts, with every violation, go to build/soak/ as JSON as soon as it ends; docs/evidence/reliability.md
-is made of what lies there.
+Each part's counts, with every violation, go to build/soak/ as JSON as soon as it ends; docs/evidence/reliability.md is
+made of these files.
 """
 
 import argparse
@@ -28,7 +28,7 @@ _MUTANTS = BUILD / "mutants.json"
 
 
 def main() -> int:
-    """Exit code 1 if anything was violated, a fault never fired, or a broken variant was not caught."""
+    """Return exit code 1 if anything was violated, a fault never fired, or a broken variant was not caught."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=200, help="Kills of stages.")
     parser.add_argument("--seed", type=int, default=0)
@@ -49,7 +49,7 @@ def main() -> int:
         lineage.library_versions(),
     )
     atomic_files.write_json(DOCS / "reliability.json", numbers)
-    numbers = atomic_files.read_json(DOCS / "reliability.json", "soak's result")  # in the order that it is kept in
+    numbers = atomic_files.read_json(DOCS / "reliability.json", "soak's result")  # in its stored order
     text = report.as_markdown(numbers)
     atomic_files.write_file(DOCS / "reliability.md", text.encode())
     print(text)
@@ -66,7 +66,7 @@ def _counted(part: Callable[[Path], dict[str, Counts]]) -> dict[str, dict[str, A
 
 
 def _complain(numbers: dict[str, Any]) -> int:
-    """Says what is wrong with the counts; returns the exit code."""
+    """Print what is wrong with the counts; return the exit code."""
     wrong = [
         f"{name}: {kind}: {count['violations']} violations, of {count['fired']} that happened; see {BUILD}"
         for name, part in numbers["parts"].items()

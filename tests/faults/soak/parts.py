@@ -1,4 +1,4 @@
-"""What the soak is made of: for each part a function that returns counts by kind. Another part is another line here."""
+"""The parts of the soak: functions that return counts by kind. Another part is another line here."""
 
 import dataclasses
 import json
@@ -24,7 +24,7 @@ _LIGHT, _HEAVY = 3, 3  # stages of each kind in tests/faults/stages/kills.py
 
 @dataclasses.dataclass(frozen=True)
 class Amount:
-    """How much is done of what could go on for ever: kills over all stages, and the seed of every instant."""
+    """The size of a soak: kills over all stages, and the seed of every instant."""
 
     kills: int
     seed: int
@@ -35,7 +35,7 @@ def _writers(fault: Callable[[Writer, Path], Counts]) -> Callable[[Amount, Path]
 
 
 def _kills(amount: Amount, folder: Path) -> dict[str, Counts]:
-    """SIGKILL at seeded instants of real stages; two of five kills are of trainings."""
+    """Kill real stages at seeded instants; two of five kills are of trainings."""
     trainings = amount.kills * 2 // 5
     heavy = (amount.kills - trainings) // 4 // _HEAVY
     light = -(-(amount.kills - trainings - heavy * _HEAVY) // _LIGHT)
@@ -43,7 +43,7 @@ def _kills(amount: Amount, folder: Path) -> dict[str, Counts]:
 
 
 def _wrong_clocks(amount: Amount, folder: Path) -> dict[str, Counts]:
-    """Nothing where libfaketime is not installed."""
+    """Run stages under wrong clocks, if libfaketime is installed."""
     faketime = clocks.library()
     return {"stages": clocks.run_under_wrong_clocks(faketime)} if faketime else {}
 
@@ -59,7 +59,7 @@ PARTS: dict[str, Callable[[Amount, Path], dict[str, Counts]]] = {
     "Pods ended by Kubeflow": lambda amount, folder: _stages("pods", amount, pods=max(1, amount.kills // 20)),
     "network faults of transfers": lambda amount, folder: transfers.exhaust(folder),
     "network faults of publications": lambda amount, folder: publication.exhaust(folder),
-    # Retries, zombies and races, at seeded instants, each looked at after every write.
+    # Retries, zombies and races, at seeded instants, checked after every write.
     "publications beside each other": lambda amount, folder: publication.soak(
         folder, max(1, amount.kills // 2), amount.seed
     ),
@@ -85,7 +85,7 @@ def mutants(folder: Path) -> dict[str, Counts]:
 
 
 def _stages(part: str, amount: Amount, **often: int) -> dict[str, Counts]:
-    """Return what a process of `tests.faults` counts."""
+    """Return the counts of a process of `tests.faults`."""
     words = [f"--{name}={count}" for name, count in often.items()]
     command = [sys.executable, "-m", "tests.faults", f"--seed={amount.seed}", *words]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""Publications to a registry in a bucket, over HTTP, with everything going wrong; what must hold is watched throughout.
+"""Publications to a registry in a bucket, over HTTP, with all kinds of faults; the guarantees are watched throughout.
 
 `soak` and `exhaust` count faults, kills and races, and the violations, which must be none.
 """
@@ -33,25 +33,25 @@ from tests.faults.soak.served import quick_server
 NAME = "runs/registry"
 KINDS = ("fault", "kill", "abandon", "zombie", "race", "interference")
 _TIMES = {"REQUEST_SECONDS": 60.0, "RETRY_SECONDS": 2.0, "FIRST_DELAY_SECONDS": 0.002}
-# A request that is stalled for so long is given up after half that time.
+# A stall lasts twice as long as a client waits.
 _STALL_SECONDS = 0.4
 
 
 class Observer:
-    """Looks at a registry in a bucket after every request, on the server itself, and notes what must never be."""
+    """Checks a registry in a bucket after every request, on the server itself, and records violations."""
 
     def __init__(self, server: Server, bucket: str) -> None:
         self.violations: list[str] = []
         self.going_back = False  # whether a version may follow a higher one, because a user rolls back
         self.tampered = False  # whether objects are deleted meanwhile; then only the champion must be whole
-        self.then: Callable[[Request], None] = lambda request: None  # called after each look
+        self.then: Callable[[Request], None] = lambda request: None  # called after each check
         self._server, self._bucket = server, bucket
         self._lock = threading.Lock()
         self._last: dict[str, Any] = {"version": 0, "revision": 0}
         self._known: dict[str, str] = {}
 
     def __call__(self, request: Request) -> None:
-        """Look, unless the request only reads."""
+        """Check, unless the request only reads."""
         if request.method != "GET":
             with self._lock:
                 self.violations += self._seen()
@@ -81,7 +81,7 @@ class Observer:
 
 
 def below(server: Server, bucket: str) -> dict[str, Stored]:
-    """The objects of a bucket's registry by their names in it."""
+    """Return the objects of a bucket's registry by their names in it."""
     return {
         name.removeprefix(f"{NAME}/"): stored
         for name, stored in dict(server.objects[bucket]).items()
@@ -90,12 +90,12 @@ def below(server: Server, bucket: str) -> dict[str, Stored]:
 
 
 def contents(server: Server, bucket: str) -> dict[str, bytes]:
-    """What is in a bucket's registry, by name."""
+    """Return the contents of a bucket's registry, by name."""
     return {name: stored.content for name, stored in below(server, bucket).items()}
 
 
 def _half(objects: dict[str, Stored], version: str) -> list[str]:
-    """A version whose manifest, or what TensorFlow Serving takes it by, is there without the rest."""
+    """Return a version with a manifest, or the file that TensorFlow Serving looks for, without the rest."""
     needed = ["fingerprint.pb", "variables/variables.index", "variables/variables.data", "assets/a"]
     problems = []
     if f"{version}/saved_model.pb" in objects:
@@ -107,7 +107,7 @@ def _half(objects: dict[str, Stored], version: str) -> list[str]:
 
 
 def _incomplete(objects: dict[str, Stored], version: int) -> list[str]:
-    """What of the champion is missing or is not what its manifest says."""
+    """Return the missing or wrong files of the champion."""
     manifest = objects.get(f"versions/{version}/{models.MANIFEST}")
     if manifest is None:
         return [f"the champion, version {version}, has no manifest"]
@@ -120,19 +120,19 @@ def _incomplete(objects: dict[str, Stored], version: int) -> list[str]:
 
 
 class _Meeting:
-    """Where as many come together as there are: all wait for the last that neither came nor left."""
+    """A barrier for several threads that some may leave."""
 
     def __init__(self, parties: int) -> None:
         self._missing, self._changed = parties, threading.Condition()
 
     def arrive(self) -> None:
-        """Wait for the others; who comes again waits for nobody who has come."""
+        """Wait for the others; a thread that comes again does not wait."""
         self.leave()
         with self._changed:
             assert self._changed.wait_for(lambda: self._missing <= 0, _TIMES["REQUEST_SECONDS"] / 2), "nobody comes"
 
     def leave(self) -> None:
-        """Have nobody wait for this one."""
+        """Leave: nobody waits for this thread any more."""
         with self._changed:
             self._missing -= 1
             self._changed.notify_all()
@@ -140,22 +140,22 @@ class _Meeting:
 
 @dataclasses.dataclass(frozen=True)
 class Tried:
-    """One trial: whether what was to go wrong did, and what must not be and was."""
+    """One trial: whether the fault fired, and the violation."""
 
     fired: bool
     violations: list[str]
 
 
 class Bench:
-    """A server, three candidates, and trials of what can go wrong with their publication, each in a bucket of its own.
+    """A server, three candidates, and trials of faults in their publication, each in its own bucket.
 
-    The first is published as version 1; the second and the third were compared with it. Times are short, mirrors lie
-    in the folder. One at a time in a process.
+    The first is published as version 1; the second and the third were compared with it. Timeouts are short, mirrors are
+    in the folder. One bench at a time in a process.
     """
 
     def __init__(self, server: Server, folder: Path) -> None:
         self.server = server
-        self.requests = 0  # of a publication that nothing goes wrong with; which of them upload, and which download
+        self.requests = 0  # of a publication without faults, and which of them upload or download
         self.writes: list[int] = []
         self.downloads: list[int] = []
         self._numbers = itertools.count()
@@ -184,18 +184,18 @@ class Bench:
         }
 
     def contents(self, location: str) -> dict[str, bytes]:
-        """What is in a registry, by name."""
+        """Return the contents of a registry, by name."""
         return contents(self.server, location.split("/")[2])
 
     def fresh(self) -> str:
-        """An empty registry; faults that an earlier trial did not reach are dropped."""
+        """Return an empty registry; drop faults that an earlier trial did not reach."""
         self.server.disarm()
         bucket = f"bucket-{next(self._numbers)}"
         self.server.create_bucket(bucket)
         return f"gs://{bucket}/{NAME}"
 
     def started(self) -> str:
-        """A registry in which the first is version 1."""
+        """Return a registry in which the first is version 1."""
         location = self.fresh()
         self.server.objects[location.split("/")[2]].update(self._first)
         return location
@@ -209,14 +209,14 @@ class Bench:
             self.server.before = self.server.after = None
 
     def _strike(self, observer: Observer, acted: bool, hook: Callable[[Request], None]) -> None:
-        """Call a hook at each request from now on, after it was acted upon, or before."""
+        """Call a hook at each request from now on, before or after it is executed."""
         if acted:
             observer.then = hook
         else:
             self.server.before = hook
 
     def fault(self, kind: str, at: int) -> Tried:
-        """A fault at one request: the result is that without it, or a failure after which the same command gives it."""
+        """Inject a fault at one request: the result must be the same, or a failure after which a retry gives it."""
         location, fired = self.started(), len(self.server.fired)
         patience = _STALL_SECONDS / 2 if kind == "stall" else buckets.REQUEST_SECONDS
         with self._watched(location) as observer:
@@ -229,14 +229,14 @@ class Bench:
             return Tried(happened, [*observer.violations, *self._not_published(location, outcome)])
 
     def kill(self, at: int, acted: bool) -> Tried:
-        """A process killed at a request, before or after it is acted upon; the same command goes on."""
+        """Kill a process at a request, before or after it is executed; a retry must finish."""
         location = self.started()
         with self._watched(location) as observer:
             killed = self._killed(location, at, acted, observer)
             return Tried(killed, [*self._not_published(location, self.second.outcome(location)), *observer.violations])
 
     def abandon(self, at: int, acted: bool) -> Tried:
-        """As `kill`, but what comes then is another publication, and only then the same command again."""
+        """Do as `kill`, but another publication comes before the retry."""
         location = self.started()
         with self._watched(location) as observer:
             killed = self._killed(location, at, acted, observer)
@@ -244,7 +244,7 @@ class Bench:
             other = self.third.outcome(location)
             again = self.second.outcome(location)
             problems = []
-            if was_champion is not None and was_champion.version == 2:  # it was killed when all was done
+            if was_champion is not None and was_champion.version == 2:  # it was killed when everything was done
                 if not _lost(other) or again != 2:
                     problems.append(f"after the champion, another ended with {other!r}, the same with {again!r}")
             else:
@@ -254,7 +254,7 @@ class Bench:
             return Tried(killed, [*observer.violations, *problems])
 
     def _killed(self, location: str, at: int, acted: bool, observer: Observer) -> bool:
-        """Publish the second in a process that is killed at a request; whether it came so far."""
+        """Publish the second in a process that is killed at a request; return whether it got that far."""
         count, started, child = itertools.count(), threading.Event(), [0]
         killed = threading.Event()
 
@@ -266,7 +266,7 @@ class Bench:
                 if not acted:
                     raise HangUp
             elif killed.is_set() and not acted:
-                raise HangUp  # what the dead asked for beside it
+                raise HangUp  # other requests of the dead process
 
         self._strike(observer, acted, strike)
         child[0] = forks.start(lambda: self.second.outcome(location), self._folder / "log")
@@ -276,7 +276,7 @@ class Bench:
         return killed.is_set()
 
     def zombie(self, at: int, acted: bool, then: str) -> Tried:
-        """An attempt pauses at a request, and wakes up after its retry and then a "successor" or a "rollback"."""
+        """Pause an attempt at a request, and wake it after its retry and then a "successor" or a "rollback"."""
         location, count = self.started(), itertools.count()
         asleep, awake = threading.Event(), threading.Event()
 
@@ -306,7 +306,7 @@ class Bench:
             return Tried(asleep.is_set(), [*observer.violations, *problems])
 
     def race(self, seed: int) -> Tried:
-        """Two attempts at one publication and one at another, all at once, with faults and delays."""
+        """Run two attempts at one publication and one at another at once, with faults and delays."""
         chance = random.Random(seed)
         location, fired = self.started(), len(self.server.fired)
         delays = [chance.choice((0.0, 0.0, 0.002, 0.01)) for _ in range(1000)]
@@ -339,7 +339,7 @@ class Bench:
             return Tried(len(self.server.fired) > fired, [*observer.violations, *problems])
 
     def interference(self, at: int, name: str) -> Tried:
-        """Delete an object of the version at one request: the version never becomes champion."""
+        """Delete an object of the version at one request: the version must never become champion."""
         location, count = self.started(), itertools.count()
         done: list[Stored] = []
         bucket = self.server.objects[location.split("/")[2]]
@@ -359,7 +359,7 @@ class Bench:
             return Tried(bool(done), [*observer.violations, *problems])
 
     def _not_published(self, location: str, outcome: Outcome) -> list[str]:
-        """What is otherwise than after a publication of the second candidate that nothing went wrong with."""
+        """Return the differences from an undisturbed publication of the second candidate."""
         if outcome != 2:
             return [f"the publication ended with {outcome!r}"]
         if self.contents(location) != self.published_second:
@@ -367,7 +367,7 @@ class Bench:
         return []
 
     def _not_as_by_one(self, location: str, publishers: list[Candidate], outcomes: list[Outcome]) -> list[str]:
-        """What is otherwise than if the winner had been alone."""
+        """Return the differences from a publication by the winner alone."""
         found = self.contents(location)
         champion = json.loads(found[registry.CHAMPION])
         problems = []
@@ -387,7 +387,7 @@ class Bench:
         return problems
 
     def trial(self, kind: str, chance: random.Random) -> Tried:
-        """A trial of one of KINDS, as chance has it."""
+        """Run a random trial of one of KINDS."""
         at = chance.randrange(self.requests)
         if kind == "fault":
             return self.fault(chance.choice(FAULTS), at)
@@ -410,19 +410,19 @@ def bench(folder: Path) -> Iterator[Bench]:
 
 
 def soak(folder: Path, times: int, seed: int) -> dict[str, Counts]:
-    """Try so many seeded trials of each of KINDS, and count them by kind."""
+    """Run so many seeded trials of each of KINDS, and count them by kind."""
     chance = random.Random(seed)
     with bench(folder) as found:
         return {kind: _counted(found.trial(kind, chance) for _ in range(times)) for kind in KINDS}
 
 
 def _lost(outcome: Outcome) -> bool:
-    """Whether it says that another became champion, at the end or at the beginning."""
+    """Return whether a failure says that another became champion, at the end or at the beginning."""
     return isinstance(outcome, Superseded) or (isinstance(outcome, DataError) and "evaluate it again" in str(outcome))
 
 
 def exhaust(folder: Path) -> dict[str, Counts]:
-    """Try every kind of fault, and a death before and after it is acted upon, at every request of a publication."""
+    """Try every kind of fault, and a kill before and after, at every request of a publication."""
     counts = {}
     with bench(folder) as found:
         for kind in FAULTS:

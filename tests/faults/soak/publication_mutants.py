@@ -1,4 +1,4 @@
-"""Publication to a bucket, broken on purpose: what the trials must notice, lest they notice nothing at all."""
+"""Broken variants of publication to a bucket, which the trials must notice."""
 
 import contextlib
 import random
@@ -19,7 +19,7 @@ Trial = Callable[[Bench, int], Tried]
 
 
 def _manifest_first() -> AbstractContextManager[Any]:
-    """The manifest is uploaded before what it describes."""
+    """Upload the manifest before the files that it describes."""
 
     def upload(prepared: Path, location: str) -> None:
         names = sorted(path.relative_to(prepared).as_posix() for path in prepared.rglob("*") if path.is_file())
@@ -30,7 +30,7 @@ def _manifest_first() -> AbstractContextManager[Any]:
 
 
 def _servable_first() -> AbstractContextManager[Any]:
-    """What TensorFlow Serving knows a model by is uploaded before its variables."""
+    """Upload the file that TensorFlow Serving looks for before the variables."""
 
     def upload(prepared: Path, location: str) -> None:
         names = sorted(path.relative_to(prepared).as_posix() for path in prepared.rglob("*") if path.is_file())
@@ -42,7 +42,7 @@ def _servable_first() -> AbstractContextManager[Any]:
 
 
 def _blind_pointer() -> AbstractContextManager[Any]:
-    """The champion is written without a precondition."""
+    """Write the champion without a precondition."""
 
     def replace(uri: str, content: bytes, generation: int) -> None:
         while True:
@@ -54,7 +54,7 @@ def _blind_pointer() -> AbstractContextManager[Any]:
 
 
 def _refusal_is_failure() -> AbstractContextManager[Any]:
-    """412 is a failure, even where our own upload is what is there."""
+    """Treat 412 as a failure, even if our own upload is there."""
 
     def create(uri: str, source: Path | bytes) -> None:
         if not buckets._upload(uri, source, generation=0):
@@ -64,7 +64,7 @@ def _refusal_is_failure() -> AbstractContextManager[Any]:
 
 
 def _refusal_is_success() -> AbstractContextManager[Any]:
-    """412 is success, even over another object."""
+    """Treat 412 as success, even over another object."""
 
     def create(uri: str, source: Path | bytes) -> None:
         buckets._upload(uri, source, generation=0)
@@ -73,7 +73,7 @@ def _refusal_is_success() -> AbstractContextManager[Any]:
 
 
 def _unverified() -> AbstractContextManager[Any]:
-    """Nothing is looked at again: neither what was uploaded, nor the version before it becomes champion."""
+    """Verify nothing: neither uploads, nor the version before it becomes champion."""
 
     def compared(location: str, expected: dict[str, tuple[int, str]]) -> set[str]:
         there = set(files_below(location))
@@ -96,7 +96,7 @@ def _unverified() -> AbstractContextManager[Any]:
 
 
 def _no_claim() -> AbstractContextManager[Any]:
-    """A version's number is one more than the highest that is listed."""
+    """Take as a version's number one more than the highest listed one."""
 
     def claimed(location: str, claim: bytes, taken: int, removed: Collection[int]) -> int:
         return max([0, *registry_bucket.committed(location)]) + 1
@@ -105,7 +105,7 @@ def _no_claim() -> AbstractContextManager[Any]:
 
 
 def _rollback_undone() -> AbstractContextManager[Any]:
-    """A publication does not ask whether its version was champion before."""
+    """Publish without checking whether the version was champion before."""
     return mock.patch.object(publish, "_published_before", return_value=None)
 
 
@@ -129,7 +129,7 @@ def _zombie(then: str) -> Trial:
     return trial
 
 
-# By name: how it is broken, and what is tried to notice it.
+# By name: the broken part, and the trials that must notice it.
 MUTANTS: dict[str, tuple[Callable[[], AbstractContextManager[Any]], Trial]] = {
     "manifest first": (_manifest_first, Bench.race),
     "servable first": (_servable_first, Bench.race),
@@ -143,7 +143,7 @@ MUTANTS: dict[str, tuple[Callable[[], AbstractContextManager[Any]], Trial]] = {
 
 
 def caught(bench: Bench, name: str, seeds: Collection[int]) -> int:
-    """In how many trials a mutant was noticed."""
+    """Return in how many trials a mutant was noticed."""
     broken, trial = MUTANTS[name]
     with broken():
         return sum(bool(trial(bench, seed).violations) for seed in seeds)

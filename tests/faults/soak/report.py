@@ -1,4 +1,4 @@
-"""The counts of a soak as tables, and as docs/evidence/reliability.md, which is written by nothing else."""
+"""The counts of a soak as tables, and as docs/evidence/reliability.md, which only this writes."""
 
 import textwrap
 from collections.abc import Mapping
@@ -22,9 +22,9 @@ The same faults under code that is broken on purpose. *Caught* counts the cases 
 
 
 def numbers(parts: dict[str, Any], mutants: dict[str, Any], libraries: Mapping[str, str]) -> dict[str, Any]:
-    """Return what docs/evidence/reliability.json keeps of build/soak/: of violations and catches their number.
+    """Return the content of docs/evidence/reliability.json from build/soak/: of violations and catches their number.
 
-    What they were has places of one machine.
+    Their texts have paths of one machine.
     """
     return {
         "parts": {
@@ -44,10 +44,10 @@ def numbers(parts: dict[str, Any], mutants: dict[str, Any], libraries: Mapping[s
 
 
 def as_markdown(found: dict[str, Any]) -> str:
-    """Return docs/evidence/reliability.md, made of what `numbers` made."""
+    """Return docs/evidence/reliability.md, made of the result of `numbers`."""
     parts = found["parts"]
     libraries = ", ".join(f"{name} {version}" for name, version in found["libraries"].items())
-    # A note is written by hand beside figures that are out of date; the next soak drops it.
+    # A note is written by hand beside outdated figures; the next soak drops it.
     note = [*textwrap.wrap(found["note"], 120), ""] if "note" in found else []
     lines = [HEAD, *note, f"Made with {libraries}.", "", "| fault | tried | fired | violations |", _RULE]
     lines += [_row(name, part["kinds"]) for name, part in parts.items()]

@@ -1,4 +1,4 @@
-"""A server of buckets for this process, with little patience and mirrors of its own."""
+"""A server of buckets for this process, with short timeouts and its own mirrors."""
 
 import contextlib
 import gc
@@ -15,7 +15,7 @@ from tests.fakes.gcs.server import Server, serving
 
 @contextlib.contextmanager
 def quick_server(folder: Path, **seconds: float) -> Iterator[Server]:
-    """Serve until the block ends; mirrors lie in the folder, and these constants of `buckets` have other values."""
+    """Serve until the block ends; mirrors are in the folder, and the given constants of `buckets` are replaced."""
     (folder / "scratch").mkdir(parents=True)
     with contextlib.ExitStack() as stack:
         for name, value in seconds.items():
@@ -27,6 +27,6 @@ def quick_server(folder: Path, **seconds: float) -> Iterator[Server]:
             yield server
         finally:
             server.outage(True, refused=True)  # threads of pools keep their connections
-            with warnings.catch_warnings():  # what was cut in its middle is left to the garbage collector
+            with warnings.catch_warnings():  # cut transfers are left to the garbage collector
                 warnings.simplefilter("ignore", ResourceWarning)
                 gc.collect()

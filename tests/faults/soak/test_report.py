@@ -1,4 +1,4 @@
-"""docs/evidence/reliability.md is what the soak's report makes of the numbers beside it, and nothing that was typed."""
+"""docs/evidence/reliability.md is generated from the numbers beside it, not typed."""
 
 from pathlib import Path
 

@@ -1,6 +1,6 @@
-"""Artifacts and checkpoints on their way to a bucket, with everything going wrong at every request.
+"""Artifacts and checkpoints on their way to a bucket, with all kinds of faults at every request.
 
-The result must be that of a transfer that nothing goes wrong with.
+The result must be that of an undisturbed transfer.
 """
 
 import functools
@@ -31,7 +31,7 @@ _WITH_CONTENT = ("flip-upload", "flip-download")  # they can only fire where con
 
 
 def exhaust(folder: Path) -> dict[str, Counts]:
-    """Try every kind of fault at every request, by what is transferred."""
+    """Try every kind of fault at every request, for each kind of transfer."""
     return {"artifact": commits(folder / "artifacts"), "checkpoints": trainings(folder / "trainings")}
 
 
@@ -66,7 +66,7 @@ def trainings(folder: Path, kinds: Collection[str] = FAULTS) -> Counts:
 
 
 def train_to(step: int, location: Path, weight: float = 0.5) -> Path:
-    """What a training does at a step: a row of the log, a sample, a checkpoint, retention."""
+    """Do a training's work at a step: a row of the log, a sample, a checkpoint, retention."""
     (location / "samples").mkdir(parents=True, exist_ok=True)
     training_log.append(location / training_log.METRICS, {"step": step})
     (location / "samples" / f"step-{step:010d}.png").write_bytes(b"picture of %d" % step)
@@ -86,7 +86,7 @@ def _everywhere(
     transfer: Callable[[Location], None],
     kinds: Collection[str] = FAULTS,
 ) -> Counts:
-    """Transfers to a place of its own for each fault, as a request that stalled may be acted upon late."""
+    """Transfer to a new location for each fault, because a stalled request may be executed late."""
     counts = Counts()
     with quick_server(folder, **_TIMES) as server, mock.patch.object(location_module, "_AT_ONCE", 1):
         server.create_bucket(BUCKET)

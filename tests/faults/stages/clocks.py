@@ -29,14 +29,14 @@ _PATIENCE_SECONDS = 900
 
 
 def library() -> Path | None:
-    """Where libfaketime is; None if it is not installed."""
+    """Return the path of libfaketime; None if it is not installed."""
     installed = sorted((ROOT / ".venv-soak").glob("lib/python*/site-packages/libfaketime/**/libfaketime.so.1"))
     named = [Path(os.environ["LIBFAKETIME"])] if "LIBFAKETIME" in os.environ else installed
     return named[0] if named and named[0].exists() else None
 
 
 def digests_under(clock: str, faketime: Path) -> tuple[dict[str, str], float]:
-    """What stages make under a clock (the true one if empty): the digest of each file, and by how much it was wrong."""
+    """Return the digest of each file that stages make under a clock (the true one if empty), and the clock's error."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "tests.faults.stages.clocks", f"{folder}/work"]
         found = json.loads(output_under(clock, faketime, command, _PATIENCE_SECONDS).splitlines()[-1])
@@ -44,7 +44,7 @@ def digests_under(clock: str, faketime: Path) -> tuple[dict[str, str], float]:
 
 
 def output_under(clock: str, faketime: Path, command: list[str], seconds: float) -> str:
-    """What a process prints that ends well, and in time, under a clock (the true one if empty)."""
+    """Return the output of a process that ends well, and in time, under a clock (the true one if empty)."""
     with _wrong_clock(clock, faketime) as environment:
         process = subprocess.Popen(
             command,
@@ -67,7 +67,7 @@ def output_under(clock: str, faketime: Path, command: list[str], seconds: float)
 
 @contextlib.contextmanager
 def _wrong_clock(clock: str, faketime: Path) -> Iterator[dict[str, str]]:
-    """The environment of a process with such a clock, which jumps, if it does, as long as the block lasts."""
+    """Yield the environment of a process with such a clock; a jumping one jumps as long as the block lasts."""
     if not clock:
         yield dict(os.environ)
         return
@@ -87,13 +87,13 @@ def _wrong_clock(clock: str, faketime: Path) -> Iterator[dict[str, str]]:
 
 
 def run_under_wrong_clocks(faketime: Path) -> Counts:
-    """Compare what stages make under each clock with what they make under the true one."""
+    """Compare the files of stages under each clock with those under the true one."""
     counts = Counts()
     wanted, _ = digests_under("", faketime)
     for clock in CLOCKS:
         found, wrong_by = digests_under(clock, faketime)
         other = sorted(name for name in wanted.keys() | found.keys() if found.get(name) != wanted.get(name))
-        # What shows that it fired: a clock in the process was wrong by hours.
+        # Proof that it fired: a clock in the process was wrong by hours.
         counts.add(wrong_by > 3600, f"clock {clock}: other bytes in {other}" if other else "")
     return counts
 
@@ -108,7 +108,7 @@ def _jump(logged: Path, done: threading.Event) -> None:
 
 
 def main(folder: Path) -> None:
-    """Run stages in a folder; print the digest of each file that they made, and what the clock showed before each."""
+    """Run stages in a folder; print the digest of each file, and the clock's time before each."""
     candidates.prepare(folder / "inputs", 1, 0)
     stages = light_stages(folder / "inputs")
     given = {"dataset": folder / "preprocess/dataset", "checkpoints": OUTPUT, **TRAINING, "steps": 10}

@@ -1,8 +1,8 @@
-"""How Kubeflow ends a Pod: SIGTERM to all, of whom the launcher dies at once, and SIGKILL half a second later.
+"""How Kubeflow ends a Pod: SIGTERM to all processes, at which the launcher dies, and SIGKILL half a second later.
 
-The emissary is process 1 of a namespace of its own. It hands SIGTERM on to the group of its child, Kubeflow's launcher,
-which knows no signals and dies; the emissary sees that at its next look and ends, and with it the kernel kills all that
-is left: the stage. Components of Kubeflow are modeled by forks of this process, the stage is real.
+The emissary is process 1 of its own namespace. It forwards SIGTERM to the group of its child, Kubeflow's launcher,
+which handles no signals and dies; the emissary notices at its next check and ends, and with it the kernel kills
+everything left: the stage. Components of Kubeflow are modeled by forks of this process, the stage is real.
 """
 
 import ctypes
@@ -18,7 +18,7 @@ from tests.faults.stages.kills import Reference, Stage
 
 _NEW_USER, _NEW_PROCESSES = 0x10000000, 0x20000000  # CLONE_NEWUSER, CLONE_NEWPID
 _SECONDS_LEFT = 0.5
-_NO_NAMESPACE, _ENDED_SO = 3, 4  # how the emissary's parent ends
+_NO_NAMESPACE, _ENDED_SO = 3, 4  # exit codes of the emissary's parent
 _NOWHERE = Path(os.devnull)
 
 
@@ -37,7 +37,7 @@ def end_trainings(training: Stage, trials: int, chance: random.Random, folder: P
 
 
 def _pod(stage: Stage, log: Path, seconds: float) -> int:
-    """Run a stage as a Pod's and end the Pod after so many seconds; return how it ended."""
+    """Run a stage as in a Pod and end the Pod after so many seconds; return how it ended."""
     libc = ctypes.CDLL(None)
     if libc.unshare(_NEW_PROCESSES) and libc.unshare(_NEW_USER | _NEW_PROCESSES):
         return _NO_NAMESPACE
@@ -57,7 +57,7 @@ def _emissary(stage: Stage, log: Path) -> int:
     signal.signal(signal.SIGTERM, hand_on)
     forks.wait(launcher)
     if logged:
-        time.sleep(_SECONDS_LEFT)  # and then all that is left is killed, as process 1 is gone
+        time.sleep(_SECONDS_LEFT)  # then everything left is killed, because process 1 is gone
     return _ENDED_SO if logged else 0
 
 

@@ -1,7 +1,7 @@
 """Whole stages hit by a fault at seeded instants, and run until done; in the end every byte is as without a fault.
 
-TensorFlow is imported once and never used here: each attempt is a fork of this process, which takes milliseconds to
-start, and is a process of its own. `python -m tests.faults` is such a process.
+TensorFlow is imported once and never used here: each attempt is a fork of this process, which starts in milliseconds.
+`python -m tests.faults` is such a process.
 """
 
 import dataclasses
@@ -19,10 +19,10 @@ from tests.faults import candidates, forks
 from tests.faults.counts import Counts
 from tests.inputs.limits import NO_LIMITS
 
-# Small enough that most of an attempt is what all have in common: building and compiling.
+# Small enough that building and compiling dominate an attempt.
 TRAINING: dict[str, Any] = {
     "steps": 60,
-    "critic_steps": 10,  # so that the log of health has rows as well, one every 20 steps
+    "critic_steps": 10,  # so that health.jsonl has rows as well, one every 20 steps
     "batch_size": 8,
     "base_filters": 2,
     "latent_size": 4,
@@ -31,7 +31,7 @@ TRAINING: dict[str, Any] = {
     "checkpoint_every": 5,
     "keep_checkpoints": 3,
 }
-# When an attempt is killed: at any time of its life, or as soon as it is seen to do something.
+# When an attempt is killed: at any time of its life, or as soon as it does a certain thing.
 MOMENTS = ("any time", "compiling", "saving", "sampling", "after a checkpoint")
 OUTPUT = "OUTPUT"
 _KILLS_OF_A_TRAINING = 4
@@ -45,12 +45,12 @@ class Stage:
     settings: dict[str, Any]
 
     def into(self, location: Path) -> "Stage":
-        """Return the same with another place for its result."""
+        """Return the same with another location for its result."""
         given = {name: str(value).replace(OUTPUT, str(location)) for name, value in self.settings.items()}
         return dataclasses.replace(self, settings=given)
 
     def start(self, log: Path, before: Callable[[], None] = lambda: None) -> int:
-        """Start it in a process of its own, after a call there, and return its process id."""
+        """Start it in its own process, after calling a function there, and return its process id."""
         words = [f"--{name}={value}" for name, value in self.settings.items()]
 
         def act() -> int:
@@ -68,7 +68,7 @@ class Stage:
 
 
 class Reference:
-    """Stages run without a fault, each with the setting OUTPUT: what every trial of the first must end with."""
+    """Stages run without a fault, each with the setting OUTPUT: the expected end of every trial of the first."""
 
     def __init__(self, folder: Path, *stages: Stage) -> None:
         self._folder, self.log = folder, folder / "log"
@@ -78,19 +78,19 @@ class Reference:
         self._trials = 0
 
     def location(self) -> Path:
-        """Return a place for the next trial."""
+        """Return a location for the next trial."""
         self._trials += 1
         assert self._trials < 1000, "stages end before their fault happens"
         return self._folder / str(self._trials)
 
     def problem(self, location: Path) -> str:
-        """Return what is otherwise at the end of a trial; empty if nothing."""
+        """Return the differences at the end of a trial; empty if none."""
         wrong = differences(content(location), self._wanted)
         return f"{location}: other bytes in {wrong}" if wrong else ""
 
 
 def content(location: Path) -> dict[str, bytes]:
-    """What a training or an artifact consists of, by path, but for how fast it was made."""
+    """Return the content of a training or an artifact, by path, without its speed."""
     found = {}
     for path in sorted(location.rglob("*")):
         name = path.relative_to(location).as_posix()
@@ -105,12 +105,12 @@ def _without_speed(path: Path) -> bytes:
 
 
 def differences(found: dict[str, bytes], wanted: dict[str, bytes]) -> list[str]:
-    """The paths whose bytes differ, or that only one has."""
+    """Return the paths whose bytes differ, or that only one has."""
     return sorted(name for name in found.keys() | wanted.keys() if found.get(name) != wanted.get(name))
 
 
 def _moment(name: str, location: Path, log: Path, seconds: float) -> Callable[[], bool]:
-    """Return what says whether an attempt has come to a moment; "any time" is so many seconds from now on."""
+    """Return a condition for a moment of an attempt; "any time" is so many seconds from now."""
     before = checkpoints.steps(location)
     compiled_long: list[Callable[[], bool]] = []
 
@@ -129,7 +129,7 @@ def _moment(name: str, location: Path, log: Path, seconds: float) -> Callable[[]
 
 
 def kill_training(kills: int, chance: random.Random, training: Stage, folder: Path) -> dict[str, Counts]:
-    """Kill trainings until so many kills hit, each run on until it is done; count by moment."""
+    """Kill trainings until so many kills hit, and run each until it is done; count by moment."""
     counts = {name: Counts() for name in (*MOMENTS, "trainings ended")}
     reference = Reference(folder, training)
     while (left := kills - sum(counts[moment].fired for moment in MOMENTS)) > 0:
@@ -148,13 +148,13 @@ def kill_training(kills: int, chance: random.Random, training: Stage, folder: Pa
 
 
 def _killed(stage: Stage, log: Path, due: Callable[[], bool]) -> tuple[bool, str]:
-    """Kill a stage when that is due; return whether it was alive then, and what is wrong with its end."""
+    """Kill a stage at a moment; return whether it was alive then, and what is wrong with its end."""
     code = forks.strike(stage.start(log), due)
     return code == -signal.SIGKILL, "" if code in (0, -signal.SIGKILL) else f"it ended with {code}: {log.read_text()}"
 
 
 def _lack_of_progress(location: Path, before: int) -> str:
-    """What is wrong if an attempt lived two intervals of checkpoints and left none."""
+    """Return what is wrong if an attempt lived two intervals of checkpoints and left none."""
     rows = location / "metrics.jsonl"
     lines = rows.read_text().splitlines(keepends=True) if rows.exists() else []
     steps = [json.loads(line)["step"] for line in lines if line.endswith("\n")]
@@ -165,7 +165,7 @@ def _lack_of_progress(location: Path, before: int) -> str:
 
 
 def kill_stage(kills: int, chance: random.Random, stage: Stage, folder: Path) -> Counts:
-    """Kill a stage at any time of its life until so many kills hit, each time run again until it is done."""
+    """Kill a stage at any time of its life until so many kills hit, and run it each time until it is done."""
     counts, reference = Counts(), Reference(folder, stage)
     while counts.fired < kills:
         location = reference.location()

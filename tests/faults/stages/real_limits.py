@@ -1,6 +1,6 @@
 """Real stages where nothing can be written: a full disk, a read-only one, a limit on a file's size, another's folder.
 
-Disks are tmpfs in a mount namespace of this process's own, so that nothing is left of them:
+Disks are tmpfs in this process's own mount namespace, so that nothing is left of them:
 
     unshare --mount python -m tests.faults.stages.real_limits stages
     unshare --mount python -m tests.faults.stages.real_limits trainings
@@ -32,11 +32,11 @@ from tests.faults.stages.kills import TRAINING, Stage, content, differences
 
 _NOBODY = 65534
 _SIZE = 300_000  # bytes of a model that does not fit
-_ROOM_OF_A_TRAINING = "76k"  # for two of its checkpoints, and not for the third
+_ROOM_OF_A_TRAINING = "76k"  # for two of its checkpoints, not three
 
 
 def main(what: str) -> None:
-    """Print for each case the exit code, what was said, and what is found then."""
+    """Print for each case the exit code, the messages, and the state afterwards."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o755)
@@ -45,7 +45,7 @@ def main(what: str) -> None:
 
 
 def stages(folder: Path) -> dict[str, Any]:
-    """Publications and datasets."""
+    """Run publications and datasets."""
     first = candidates.candidate(folder / "1", 1)
     first.publish(folder / "registry")
     candidates.candidate(folder / "2", 2, (first.digest, 1), _SIZE)
@@ -112,7 +112,7 @@ def _fetch(folder: Path, mirrors: Path) -> dict[str, Any]:
 
 
 def trainings(folder: Path) -> dict[str, Any]:
-    """A training whose disk is full after one checkpoint or two, once more, and then with room."""
+    """Run a training whose disk is full after one or two checkpoints, again, and then with space."""
     importlib.import_module("components.train.loop")  # once, for all the processes
     disk, counts = folder / "disk", {"train": 60, "validation": 10, "test": 40}
     dataset = write_dataset(folder / "dataset", ImageShape(8, 8, 1), counts, 2)
@@ -149,7 +149,7 @@ def _left(location: Path) -> dict[str, Any]:
 
 
 def _ended(stage: Stage, before: Callable[[], None] = lambda: None) -> dict[str, Any]:
-    """Run a stage; return how it ended, and what it said but for what was done."""
+    """Run a stage; return how it ended, and its messages without log lines of progress."""
     with tempfile.NamedTemporaryFile("r") as said:
         code = forks.wait(stage.start(Path(said.name), before))
         return {"code": code, "said": [line for line in said.read().splitlines() if " I " not in line]}

@@ -1,4 +1,4 @@
-"""Nothing is decided by the wall clock: where the code looks at it, and what stages make under a wrong one."""
+"""Nothing is decided by the wall clock: where the code reads it, and the files of stages under a wrong one."""
 
 import ast
 import sys
@@ -11,7 +11,7 @@ from tests.faults.stages.clocks import CLOCKS, library, output_under, run_under_
 ROOT = Path(__file__).parents[3]
 _CLOCKS = {"time", "time_ns", "now", "utcnow", "today", "getmtime", "getctime", "localtime", "gmtime", "strftime"}
 _STAMPS = {"st_mtime", "st_mtime_ns", "st_ctime", "st_ctime_ns"}
-# Every file that looks at a clock or at a file's times, and what for.
+# Every file that reads a clock or a file's times, and its reason.
 ALLOWED = {
     "components/preprocess/reuse.py": "which earlier dataset is looked through first; any order gives the same",
     "components/core/stage/run_notes.py": "when a stage began, for people",
@@ -56,7 +56,7 @@ print("read")
 
 @pytest.mark.slow
 def test_reading_a_dataset_waits_for_no_clock(tiny_dataset: Path) -> None:
-    """TensorFlow's tuning of datasets did: 300 readings hung for the day that the clock went back."""
+    """TensorFlow's tuning of datasets did: 300 readings hung for the day by which the clock went back."""
     faketime = library()
     if faketime is None:
         pytest.skip("no libfaketime: make .venv-soak/installed")

@@ -18,7 +18,7 @@ _NO_MOUNTS = "no small disk can be mounted: run as root, with unshare"
 
 
 def ended(what: str) -> dict[str, Any]:
-    """What `tests.faults.stages.real_limits` prints."""
+    """Return the output of `tests.faults.stages.real_limits`."""
     if os.getuid() != 0 or shutil.which("unshare") is None:
         pytest.skip(_NO_MOUNTS)
     if subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode:

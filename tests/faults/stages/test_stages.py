@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture(scope="module")
 def counted() -> dict[str, dict[str, Any]]:
-    """What `python -m tests.faults` counts; one process, as it takes long to import TensorFlow."""
+    """Return the counts of `python -m tests.faults`; one process, because importing TensorFlow takes long."""
     often = {"trainings": 5, "light": 5, "zombies": 1, "pods": 1, "seed": 8}
     words = [f"--{name}={count}" for name, count in often.items()]
     done = subprocess.run([sys.executable, "-m", "tests.faults", *words], cwd=ROOT, capture_output=True, text=True)

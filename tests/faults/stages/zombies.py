@@ -17,12 +17,12 @@ from tests.faults.stages.kills import Reference, Stage
 def wake_late(trials: int, chance: random.Random, folder: Path, stage: Stage, *later: Stage) -> Counts:
     """Stop a process at any time of its life, and wake it when its retry and the later stages have ended.
 
-    It wakes earlier if one of them waits for it. A process that had ended before it was to be stopped, or that woke
-    before the last of the later stages had ended, is tried and not fired.
+    It wakes earlier if one of them waits for it. A trial did not fire if the process had ended before, or woke before
+    the last of the later stages had ended.
     """
     counts, reference = Counts(), Reference(folder, stage, *later)
     log = folder / "first"
-    # Who wakes after a later version became champion may say so.
+    # A process that wakes after a later version became champion may say so.
     allowed = {errors.OK, errors.SUPERSEDED} if later else {errors.OK}
     while counts.fired < trials:
         location = reference.location()

@@ -45,14 +45,14 @@ def embedding(root: Path) -> Path:
 def two_checkpoints(
     tmp_path_factory: pytest.TempPathFactory, dataset: str, make_checkpoint: Callable[..., Path]
 ) -> list[Path]:
-    """Two generators with random weights, the second by luck better than the first in both spaces."""
+    """Two generators with random weights; the second happens to be better in both spaces."""
     folder, digest = tmp_path_factory.mktemp("checkpoints"), datasets.Manifest.of(dataset).digest
     return [make_checkpoint(folder, seed, dataset_digest=digest) for seed in (9, 1)]
 
 
 @pytest.fixture(scope="session")
 def run(dataset: str, embedding: Path) -> Run:
-    """Evaluates a checkpoint without limits that matter, unless others are given."""
+    """Evaluate a checkpoint, with limits that everything meets unless others are given."""
 
     def run_with(checkpoint: Path, location: Path, **settings: Any) -> StageResult:
         given = {
@@ -87,7 +87,7 @@ def copy_as() -> Callable[..., Path]:
 
 
 def metrics(result: StageResult) -> dict[str, Any]:
-    """The content of `metrics.json`."""
+    """Return the content of `metrics.json`."""
     found: dict[str, Any] = json.loads((folder_of(result) / evaluations.METRICS).read_text())
     return found
 
@@ -101,7 +101,7 @@ def folder_of(result: StageResult) -> Path:
 
 
 def score_row(step: int, fcd: float | None = 1.0, **comparison: Any) -> Row:
-    """A row of `scores.jsonl`."""
+    """Return a row of `scores.jsonl`."""
     alike = {"dataset_digest": "d", "split": "validation", "compared": 90, "embedding_digest": "e", "samples": 100}
     return Row(
         step=step,

@@ -34,7 +34,7 @@ SAMPLES = 200
 
 @pytest.fixture(scope="module")
 def one(root: Path, two_checkpoints: list[Path], copy_as: Callable[..., Path]) -> Path:
-    """A training that grew worse after step 20."""
+    """A training that became worse after step 20."""
     training = root / "checkpoints" / "one"
     for step, index in ((10, 0), (20, 1), (30, 0)):
         copy_as(two_checkpoints[index], training, step, rate=0.1)
@@ -68,7 +68,7 @@ def score(training: Path | str, **changes: Any) -> str:
 def test_a_row_holds_what_is_scored_of_the_checkpoint_by_itself(
     dataset: str, embedding: Path, one: Path, scored: list[scores_table.Row]
 ) -> None:
-    """Against samples drawn anew, and a reference of its own."""
+    """Against newly drawn samples, and an independent reference."""
     manifest, loaded = datasets.Manifest.of(dataset), feature_spaces.load(embedding)
     train, validation = (dataset_reader.load_split(dataset, manifest, split)[0] for split in ("train", "validation"))
     reference = scores.make_reference(loaded, train, validation, len(validation), 0)
@@ -125,7 +125,7 @@ def test_a_training_in_a_bucket(
     lines = capsys.readouterr().out.splitlines()
     kept = gcs.objects["b"]["runs/checkpoints/one/scores.jsonl"].content
     assert kept == (one / scores_table.FILE).read_bytes()
-    # From another machine nothing is scored again.
+    # On another machine nothing is scored again.
     shutil.rmtree(Location.of("gs://b").path.parent.parent)
     before = {name: stored.generation for name, stored in gcs.objects["b"].items()}
     score("gs://b/runs/checkpoints/one")
@@ -136,7 +136,7 @@ def test_a_training_in_a_bucket(
 
 
 def test_killed_between_rows_and_the_same_command_again(scored: list[scores_table.Row], copied: Path) -> None:
-    """A real process, killed as soon as there is a row, and a line that is cut short besides."""
+    """A real process, killed as soon as there is a row, and a line that is cut short."""
     table = copied / scores_table.FILE
     table.unlink()
     command = [sys.executable, "-m", "components.evaluate", "--all-checkpoints"]
@@ -217,7 +217,7 @@ def test_the_embedding_must_be_there_and_unambiguous(embedding: Path, copied: Pa
 def best(
     one: Path, scored: list[scores_table.Row], run: Run, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Any]:
-    """The stage's outputs on a training whose checkpoint before the last is the better one."""
+    """The stage's outputs on a training whose second last checkpoint is better than the last."""
     training = tmp_path_factory.mktemp("best") / "training"
     shutil.copytree(one, training, ignore=shutil.ignore_patterns(scores_table.FILE))
     return chosen(run, training / "step-0000000030", training.parent / "{key}")
@@ -230,7 +230,7 @@ def chosen(run: Run, last: Path, location: Path) -> dict[str, Any]:
 def test_the_best_is_judged_in_place_of_the_last(
     run: Run, scored: list[scores_table.Row], best: dict[str, Any], tmp_path: Path
 ) -> None:
-    """What is said of it is what is said of it alone."""
+    """Its scores are the same as when it is evaluated alone."""
     middle, location = Path(best["judged_checkpoint_uri"]), Path(best["evaluation_uri"])
     assert middle.name == "step-0000000020"
     assert scores_table.read(middle.parent) == scored
@@ -258,7 +258,7 @@ def test_the_key_follows_the_checkpoints_that_there_were(run: Run, best: dict[st
     last, location = training / "step-0000000030", Path(best["evaluation_uri"])
     again = chosen(run, last, location.parent / "{key}")
     assert again == {**best, "judged_checkpoint_uri": str(training / "step-0000000020")}
-    # Checkpoints after the one that was given do not count.
+    # Checkpoints after the given one do not count.
     with pytest.raises(ConfigError, match="candidates_digest"):
         chosen(run, training / "step-0000000020", location)
     shutil.rmtree(training / "step-0000000010")

@@ -101,7 +101,7 @@ def test_the_first_good_model_is_promoted_with_every_number_in_place(
 
 
 def test_every_score_has_words_and_is_documented(first: StageResult) -> None:
-    """Fails for what was forgotten when a score was added."""
+    """Fails if a step was forgotten when a score was added."""
     names = {name for name, _ in metrics(first)["names"]}
     assert metrics(first)["model"].keys() - names == {"bad_samples"}, "core/reporting/metric_labels.py lacks one"
     assert [name for name in names if f"`{name.removeprefix('untrained_')}`" not in DOCUMENT] == [], (
@@ -112,7 +112,7 @@ def test_every_score_has_words_and_is_documented(first: StageResult) -> None:
 def test_numbers_are_those_of_the_definitions(
     first: StageResult, two_checkpoints: list[Path], dataset: str, embedding: Path
 ) -> None:
-    """The scores of both spaces, from samples drawn anew."""
+    """The scores of both spaces, from newly drawn samples."""
     manifest = datasets.Manifest.of(dataset)
     train, _ = dataset_reader.load_split(dataset, manifest, "train")
     test, _ = dataset_reader.load_split(dataset, manifest, "test")
@@ -195,7 +195,7 @@ def test_conditional_against_unconditional_both_ways_round(
         assert sheet.size == (8 * 58 - 2, 3 * 58 - 2)
 
     reverse = run(two_checkpoints[1], tmp_path / "reverse", registry=champion_of(conditional, tmp_path))
-    # Published, it draws the same labels from the same proportions.
+    # The published model draws the same labels from the same proportions.
     assert reverse.metrics["champion_fcd"] == pytest.approx(challenger.metrics["fcd"], rel=1e-3)
     verdicts = {result.parameters["verdict"] for result in (challenger, reverse)}
     assert verdicts <= {evaluations.PROMOTE, evaluations.HOLD, evaluations.REJECT}
@@ -239,7 +239,7 @@ def test_a_champion_that_is_not_scored(
 
 @pytest.mark.usefixtures("no_retries")
 def test_the_champion_of_a_registry_in_a_bucket(champions: Path, gcs: Server) -> None:
-    """It is found as in a folder, damaged ones too; that the bucket is away is no reason to reject."""
+    """It is found as in a folder, also if damaged; an unreachable bucket is no reason to reject."""
     gcs.create_bucket("b")
     location = "gs://b/runs/registry"
     assert inputs.read_champion(location) == (evaluations.NO_CHAMPION, None)

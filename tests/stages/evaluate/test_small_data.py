@@ -14,7 +14,7 @@ from components.evaluate.scoring import scores
 from components.evaluate.scoring.scores import Seen
 from tests.proofs import small_data
 
-SAMPLES = 7000  # as few as `distinct_share` can be decided with
+SAMPLES = 7000  # the fewest with which `distinct_share` can be decided
 TRIALS = 2
 
 Judged = Callable[[Mapping[str, small_data.Draw], int], list[dict[str, str]]]
@@ -24,14 +24,14 @@ Judged = Callable[[Mapping[str, small_data.Draw], int], list[dict[str, str]]]
 def judged(
     tmp_path_factory: pytest.TempPathFactory, make_dataset: Callable[..., str], make_embedding: Callable[..., Path]
 ) -> Judged:
-    """Judges images of each kind against so many test images, and returns the verdicts of two trials."""
+    """Judge images of each kind against so many test images, and return the verdicts of two trials."""
     root, random = tmp_path_factory.mktemp("small_data"), np.random.default_rng(0)
     dataset = make_dataset(root / "dataset", {"train": 4000, "validation": SAMPLES + 5000, "test": 40})
     manifest, embedding = datasets.Manifest.of(dataset), feature_spaces.load(make_embedding(root / "e", dataset))
     real, labels = dataset_reader.load_split(dataset, manifest, "validation")
     train, _ = dataset_reader.load_split(dataset, manifest, "train")
     means = np.stack([real[labels == label].mean(axis=0) for label in random.integers(0, 3, SAMPLES)])
-    speckles = random.integers(0, 2, (SAMPLES, *real.shape[1:]), np.uint8)  # so that no two images are the same
+    speckles = random.integers(0, 2, (SAMPLES, *real.shape[1:]), np.uint8)  # so that no two images are equal
     images = {
         "real": real,
         "train": train,

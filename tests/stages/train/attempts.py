@@ -1,7 +1,7 @@
-"""Attempts at trainings, each in a fork of `tests.programs`, and what they leave.
+"""Attempts at trainings, each in a fork of `tests.programs`, and their results.
 
-Faults are planted where the test says, at the n-th call of a function of the train stage: a signal to the process
-itself, or infinity in a variable. What was planted and came to pass is on the last line of what an attempt says.
+Tests plant faults at the n-th call of a function of the train stage: a signal to the process itself, or infinity in a
+variable. The last line of an attempt's output lists the faults that fired.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ from components.core.artifacts import checkpoints, training_log
 from components.core.storage import digests
 from tests import programs
 
-# Where a fault may be planted: module, class (or none), function.
+# Where a fault can be planted: module, class (or none), function.
 PHASES = {
     "load": ("components.core.data.dataset_reader", "", "open_split"),
     "compile": ("components.train.step", "WganStep", "_one_step"),
@@ -29,7 +29,7 @@ PHASES = {
 
 
 def made(attempts: list[dict[str, Any]]) -> list[tuple[int, str]]:
-    """Make attempts one after another; return the exit code of each, below 0 for a signal, and what it said.
+    """Make attempts one after another; return the exit code of each, below 0 for a signal, and its output.
 
     Each has the `flags` of the train stage; maybe a `plan`, a list of [phase, call, signals...], and `poison`, a list
     of [variable that becomes infinite, before which step, up to how many rollbacks].
@@ -45,12 +45,12 @@ def made(attempts: list[dict[str, Any]]) -> list[tuple[int, str]]:
 
 
 def flags(dataset: Path | str, folder: Path | str, **settings: object) -> list[str]:
-    """The flags of a training."""
+    """Return the flags of a training."""
     return [f"--{name}={value}" for name, value in {"dataset": dataset, "checkpoints": folder, **settings}.items()]
 
 
 def left_by(folder: Path) -> dict[str, Any]:
-    """All that a training leaves but for speed and TensorBoard, which no two share; of arrays and files a digest."""
+    """Return everything that a training leaves but speed and TensorBoard, which vary; digests of arrays and files."""
     found = checkpoints.newest(folder)
     assert found is not None
     metrics = training_log.read(folder / training_log.METRICS)

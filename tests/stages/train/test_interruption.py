@@ -1,4 +1,4 @@
-"""SIGTERM in every phase of a training: honored within one block and a save; twice: at once; and always on the way."""
+"""SIGTERM in every phase of a training: honored within one block and a save; a second one acts at once."""
 
 import re
 import signal
@@ -19,7 +19,7 @@ BLOCK = 10
 
 @pytest.mark.long
 def test_sigterm_in_every_phase_is_honored_and_shows_nowhere(tiny_dataset: Path, tmp_path: Path) -> None:
-    """One after another in one folder, each where the training has come to; the last attempt ends it."""
+    """One after another in one folder, each at another phase; the last attempt finishes."""
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
     phases = ["load", "compile", "block", "window", "row", "samples", "save", "saved"]
     undisturbed, flags = (attempts.flags(tiny_dataset, folder, **SMALL) for folder in (whole, stopped))
@@ -34,10 +34,10 @@ def test_sigterm_in_every_phase_is_honored_and_shows_nowhere(tiny_dataset: Path,
         assert "bits may differ" not in said
         assert "train: terminated; " in said.splitlines()[-1]
         found = re.search(r"stopped at step (\d+) of 200,", said)
-        assert (found is None) == (phase == "load")  # where there is nothing to keep
+        assert (found is None) == (phase == "load")  # nothing to keep yet
         after = said[said.index("planted") :]
         assert len(re.findall(r"step \d+ of 200  critic", after)) <= 1, said  # at most the row of that block
-        assert found is None or int(found[1]) > step  # each has made progress
+        assert found is None or int(found[1]) > step  # each makes progress
         step = int(found[1]) if found else step
     assert 6 * BLOCK <= step < 200
     assert attempts.left_by(whole) == attempts.left_by(stopped)
@@ -45,7 +45,7 @@ def test_sigterm_in_every_phase_is_honored_and_shows_nowhere(tiny_dataset: Path,
 
 @pytest.mark.slow
 def test_a_second_sigterm_acts_at_once_and_half_a_checkpoint_is_none(tiny_dataset: Path, tmp_path: Path) -> None:
-    """During the first save: nothing is kept of it, and nothing is left lying about."""
+    """During the first save: nothing of it is kept, and nothing is left behind."""
     flags = attempts.flags(tiny_dataset, tmp_path / "t", **SMALL)
     ((code, said),) = attempts.made([{"flags": flags, "plan": [["save", 1, signal.SIGTERM, signal.SIGTERM]]}])
     assert code == errors.TERMINATED, said
@@ -59,9 +59,9 @@ def test_a_second_sigterm_acts_at_once_and_half_a_checkpoint_is_none(tiny_datase
 def test_every_attempt_that_lives_two_intervals_makes_progress_also_while_in_doubt(
     tiny_dataset: Path, tmp_path: Path
 ) -> None:
-    """Killed by SIGKILL before the third save of each: through windows that fail, to the end of the training.
+    """Killed by SIGKILL before the third save of each: through failing windows, to the end of the training.
 
-    Then what the failing windows kept is gone, and the checkpoints from before are there, as if it was never killed.
+    Then checkpoints of the failing windows are gone, and earlier ones are there, as without kills.
     """
     sick = {
         "penalty_weight": 0,

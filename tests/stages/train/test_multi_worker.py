@@ -1,4 +1,4 @@
-"""Several workers: two real processes on loopback train as one does, stop as one, and none waits for ever."""
+"""Several workers: two real processes on loopback train as one does, stop together, and none waits forever."""
 
 import json
 import os
@@ -27,12 +27,12 @@ SMALL = {"batch_size": 16, "latent_size": 8, "base_filters": 4, "steps": 60, "lo
 
 
 def said(folder: Path) -> list[str]:
-    """What each worker wrote to stderr."""
+    """Return what each worker wrote to stderr."""
     return [(folder / f"err{index}").read_text() for index in range(2)]
 
 
 def wait_until(folder: Path, text: str, processes: list[programs.Program]) -> None:
-    """Wait until the chief says so, or has ended."""
+    """Wait until the chief's output has a text, or it has ended."""
     while text not in said(folder)[0] and processes[0].returncode is None:
         time.sleep(0.02)
 

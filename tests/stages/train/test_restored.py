@@ -1,4 +1,4 @@
-"""A checkpoint made on any number of replicas goes on on any other."""
+"""A checkpoint made on any number of replicas resumes on any other."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -22,8 +22,8 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "standard": ("float64", {}),
     "exact": ("float32", {"reproducibility": "exact", "constraint": "weight_clipping"}),
 }
-# By how much a sum of some thousand numbers in float64 may change with their order, relative to the sum of their sizes:
-# 2^13 roundings of 2^-53 each.
+# How much a sum of some thousand float64 numbers may change with their order, relative to the sum of their sizes: 2^13
+# roundings of 2^-53 each.
 ROUNDING = 2.0**-40
 
 
@@ -45,7 +45,7 @@ def keep(wgan: WganStep, folder: Path, step: int) -> None:
 
 
 def leg(strategy: tf.distribute.Strategy, number: int, folder: str) -> None:
-    """A leg of each training, from the checkpoint of the leg before to one of its own."""
+    """Run a leg of each training, from the previous leg's checkpoint to its own."""
     for name in CASES:
         location, first = Path(folder, name), number * LEG_STEPS
         wgan = make(strategy, name)
@@ -56,7 +56,7 @@ def leg(strategy: tf.distribute.Strategy, number: int, folder: str) -> None:
 
 
 def at_once(strategy: tf.distribute.Strategy, folder: str) -> None:
-    """Each training on one replica from start to end; and one whose weights differ at the start as rounding might."""
+    """Run each training on one replica from start to end; and one whose initial weights differ as by rounding."""
     steps = len(LEGS) * LEG_STEPS
     for name in CASES:
         wgan = make(strategy, name)
@@ -78,7 +78,7 @@ def at_once(strategy: tf.distribute.Strategy, folder: str) -> None:
 
 @pytest.mark.long
 def test_a_training_over_1_2_4_8_and_1_replicas_is_that_on_one(on_replicas: Callable[..., Any], tmp_path: Path) -> None:
-    """Exactly, or up to as much as rounding of the weights at every step makes of it."""
+    """Exactly, or up to the effect of rounding the weights at every step."""
     on_replicas(__file__, "at_once", 1, str(tmp_path / "whole"))
     for number, replicas in enumerate(LEGS):
         on_replicas(__file__, "leg", replicas, number, str(tmp_path / "legs"))
@@ -93,5 +93,7 @@ def test_a_training_over_1_2_4_8_and_1_replicas_is_that_on_one(on_replicas: Call
     for name, array in whole.items():
         allowed = len(LEGS) * LEG_STEPS * np.abs(rounded[name] - array).max()
         assert np.abs(legs[name] - array).max() <= allowed, name
-        assert allowed <= 1e-6 * max(np.abs(array).max(), 1e-3), name  # or it would say nothing
-    assert any(not np.array_equal(legs[name], array) for name, array in whole.items())  # as replicas round otherwise
+        assert allowed <= 1e-6 * max(np.abs(array).max(), 1e-3), name  # otherwise it would show nothing
+    assert any(
+        not np.array_equal(legs[name], array) for name, array in whole.items()
+    )  # because replicas round differently

@@ -37,7 +37,7 @@ def command(dataset: Path | str, folder: Path | str, **changes: object) -> list[
 
 
 def slow_command(dataset: Path, folder: Path, **changes: object) -> list[str]:
-    """The like, kept busy with checkpoints, so that a signal finds it in the middle also on a loaded machine."""
+    """Return such a command that writes many checkpoints, so that a signal finds it running even on a busy machine."""
     return command(dataset, folder, checkpoint_every=1, **changes)
 
 
@@ -157,7 +157,7 @@ def test_two_at_once_in_one_folder_end_as_one(tiny_dataset: Path, uninterrupted:
 def test_a_training_that_will_not_recover_is_ended_and_its_last_good_checkpoint_stays(
     tiny_dataset: Path, tmp_path: Path
 ) -> None:
-    """Without a penalty: exit code, term and step, and no checkpoint in bad windows."""
+    """Without a penalty: exit code, signal and step, and no checkpoint of bad windows."""
     sick = {
         "penalty_weight": 0,
         "critic_learning_rate": 0.05,
@@ -179,7 +179,7 @@ def test_a_training_that_will_not_recover_is_ended_and_its_last_good_checkpoint_
 
 @pytest.fixture(scope="module")
 def conditional(tiny_dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A training that learns which class has its blob where."""
+    """A training that learns the position of each class' blob."""
     folder = tmp_path_factory.mktemp("training") / "conditional"
     changes = {"steps": 300, "base_filters": 8, "ema_decay": 0.98}
     changes |= {"critic_learning_rate": 2.4e-3, "generator_learning_rate": 1.2e-3}  # fast, for so few steps
@@ -227,7 +227,7 @@ def test_conditional_training_without_labels_is_refused(unlabeled_dataset: Path,
     ("changes", "code", "message"),
     [
         ({"seed": 5}, errors.BAD_CONFIGURATION, "seed was 0 there and is 5 now"),
-        # Rates that decay would have been others from the first step on.
+        # Decaying rates would differ from the first step on.
         ({"steps": 40}, errors.BAD_CONFIGURATION, "steps was 30 there and is 40 now"),
         ({"dataset": "nowhere"}, errors.BAD_DATA, "no dataset at nowhere"),
         ({"dataset_digest": "0" * 64}, errors.BAD_DATA, "expected 0000"),
@@ -266,7 +266,7 @@ def test_too_little_memory_is_reported_with_the_settings_to_lower(error: Excepti
 
 
 def test_a_checkpoint_from_elsewhere_is_refused(tiny_dataset: Path, uninterrupted: Path, tmp_path: Path) -> None:
-    """Copied into a training with other settings, or under another name; reported without TensorFlow."""
+    """Copied into a training with other settings, or under another name; refused without TensorFlow."""
     (tmp_path / "tensorflow.py").write_text("raise SystemExit('TensorFlow was imported')")
     without = {**os.environ, "PYTHONPATH": str(tmp_path)}
     other, renamed, stray = (tmp_path / name for name in ("other", "renamed", "stray"))
@@ -290,15 +290,15 @@ def test_a_checkpoint_from_elsewhere_is_refused(tiny_dataset: Path, uninterrupte
 
 @pytest.mark.long
 def test_exact_keeps_the_same_bytes_from_one_replica_and_from_four(tiny_dataset: Path, tmp_path: Path) -> None:
-    """Also the samples and the log; and two thirds of it on four, the rest on one."""
+    """Also samples and log; and two thirds of it on four, the rest on one."""
     whole, spread = tmp_path / "one", tmp_path / "four then one"
     exact = {"reproducibility": "exact", "learning_rate_decay": "none"}
     assert train(tiny_dataset, whole, **exact).returncode == 0
-    # It ends where a row of the log does: a last step always has one, and the next row is the mean since then.
+    # It ends at a row of the log: a last step always has one, and the next row is the mean since then.
     begun = train(tiny_dataset, spread, **exact, steps=21, accelerator="cpu", replicas=4)
     assert begun.returncode == 0, begun.stderr
     assert train(tiny_dataset, spread, **exact).returncode == 0
-    # One began with fewer steps, at whose end there is a sheet of samples too.
+    # One began with fewer steps, and has a sheet of samples at their end too.
     found = left_by(spread)
     found["samples"].pop("step-0000000021.png")
     assert left_by(whole) == found

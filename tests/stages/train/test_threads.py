@@ -36,7 +36,7 @@ def test_exact_gives_the_same_bits_for_any_number_of_threads_and_cores(dataset: 
 
 @pytest.mark.slow
 def test_standard_training_records_its_threads_and_warns_where_they_change(dataset: Path, tmp_path: Path) -> None:
-    """The third training shows that threads do change bits here, or the test of `exact` would prove nothing."""
+    """The third training shows that threads do change bits here; otherwise the test of `exact` would prove nothing."""
     straight, half, resumed, moved = (tmp_path / name for name in ("straight", "half", "resumed", "moved"))
     threads.train(dataset, straight, "standard", threads=4)
     threads.train(dataset, half, "standard", threads=4, steps=threads.STEPS // 2)
