@@ -1,4 +1,4 @@
-"""The import contracts of pyproject.toml hold, and what they cannot see holds too."""
+"""The import contracts of pyproject.toml hold, and rules that they cannot express."""
 
 import ast
 import re
@@ -29,14 +29,14 @@ def test_importing_does_nothing() -> None:
     for path in SOURCES:
         for node in ast.parse(path.read_text()).body:
             docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-            # What is imported for type checkers alone is not imported when the module is.
+            # Imports for type checkers alone do not happen at run time.
             known_if = isinstance(node, ast.If) and ast.unparse(node.test) in (
                 "__name__ == '__main__'",
                 "TYPE_CHECKING",
             )
             if not (isinstance(node, definitions) or docstring or known_if):
                 found.append(f"{path.relative_to(ROOT)}:{node.lineno}")
-    # A script that export starts by its path, where nothing of ours can be imported.
+    # A script that export starts by its path, where our packages cannot be imported.
     assert [location for location in found if not location.startswith("components/export/draw.py")] == []
 
 

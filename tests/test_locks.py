@@ -17,7 +17,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
 def commands() -> Iterator[argparse.Namespace]:
-    """Yield what `make lock` gives to uv for each lock."""
+    """Yield the arguments of `make lock` to uv for each lock."""
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("-o", type=Path, dest="lock")
     parser.add_argument("--python-platform")
@@ -32,7 +32,7 @@ def commands() -> Iterator[argparse.Namespace]:
 
 
 def required(command: argparse.Namespace) -> Iterator[Requirement]:
-    """Yield the direct dependencies that a lock must hold."""
+    """Yield the direct dependencies that a lock must have."""
 
     def of_group(name: str) -> Iterator[str]:
         for entry in PROJECT["dependency-groups"][name]:
@@ -67,7 +67,7 @@ def names_in(excludes: Path | None) -> list[str]:
 
 
 def locked(text: str) -> dict[str, set[str]]:
-    """Return the versions that a lock holds of each package: of some, one for each platform."""
+    """Return the versions of each package in a lock: several for some, one per platform."""
     found: dict[str, set[str]] = {}
     for line in text.splitlines():
         if "==" in line and not line.startswith((" ", "#")):
@@ -78,7 +78,7 @@ def locked(text: str) -> dict[str, set[str]]:
 
 
 def missing(command: argparse.Namespace, text: str) -> list[str]:
-    """Return the direct dependencies that a lock holds in no version that they allow."""
+    """Return the direct dependencies without an allowed version in a lock."""
     held = locked(text)
     return [
         str(each)

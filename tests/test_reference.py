@@ -44,7 +44,7 @@ def _table(program: str) -> list[str]:
 
 
 def written() -> str:
-    """Return what the page should hold."""
+    """Return the expected content of the page."""
     lines = [_HEAD + "\n".join(f"| `{verb}` | {text} |" for verb, text in HELP.items())]
     for program in (*stages.ALL, *_COMMANDS):
         lines += _table(program)

@@ -1,7 +1,7 @@
-"""Every sentence that the code can print, in one file, where a reviewer reads what users will read.
+"""Every sentence that the code can print, in one file, where reviewers read it as users do.
 
-Other tests compare types, exit codes, settings and values, and quote no sentence. After a change that is meant:
-`make goldens`.
+Other tests compare types, exit codes, settings and values, and quote no sentence. After an intended change: `make
+goldens`.
 """
 
 import ast
@@ -12,7 +12,7 @@ from pathlib import Path
 _PROJECT = Path(__file__).parents[1]
 _SENTENCES = Path(__file__).with_name("sentences.txt")
 _WORDS = 4  # fewer are names, formats or parts of a table
-# What other programs say, which tests say in their place.
+# Sentences of other programs, which tests imitate.
 _OF_OTHERS = (
     "no space left on device",
     "permission denied while trying to connect",
@@ -24,7 +24,7 @@ _OF_OTHERS = (
 
 
 def _text(node: ast.expr) -> str | None:
-    """Return a string as it is written, with the expressions of an f-string in braces; None for anything else."""
+    """Return a string as written, with the expressions of an f-string in braces; None for anything else."""
     match node:
         case ast.Constant(value=str(text)):
             return text
@@ -52,7 +52,7 @@ def _sentences(node: ast.AST) -> Iterator[str]:
 
 
 def written() -> str:
-    """Return what the file should hold: each module, and its sentences."""
+    """Return the expected content of the file: each module, and its sentences."""
     lines = []
     for path in sorted(path for folder in ("components", "pipeline") for path in (_PROJECT / folder).rglob("*.py")):
         if found := list(_sentences(ast.parse(path.read_text()))):
@@ -61,7 +61,7 @@ def written() -> str:
 
 
 def _phrases(text: str) -> set[tuple[str, ...]]:
-    """Return every so many plain words in a row."""
+    """Yield every so many consecutive plain words."""
     words = [word.strip("\"'`()[]{}^$.,:;").lower() for word in text.replace("\\", "").split()]
     rows = {tuple(words[first : first + _WORDS]) for first in range(len(words) - _WORDS + 1)}
     return {row for row in rows if all(re.fullmatch("[a-z][a-z'’-]*", word) for word in row)}

@@ -1,4 +1,4 @@
-"""From a folder of colored pictures of mixed sizes, without classes, to a published generator: the real command."""
+"""From a folder of color pictures of mixed sizes, without classes, to a published generator: the real command."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from components.core.artifacts import models
 from tests.inputs.limits import NO_LIMITS
 from tests.system.whole_runs import against_umask, record_of
 
-# So few steps draw nothing good; what is tested is the way, so the limits are ignored.
+# So few steps draw nothing good, so limits are ignored; the test is about running.
 SETTINGS = {
     "height": 16,
     "width": 12,
@@ -28,7 +28,7 @@ SETTINGS = {
     **NO_LIMITS,
 }
 pytestmark = pytest.mark.slow
-UMASK = 0o002  # nothing gets the modes that it allows by chance
+UMASK = 0o002  # another one than usual, so that modes are not right by chance
 
 
 def wgan(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -42,7 +42,7 @@ def flags(**changes: object) -> list[str]:
 
 def states(done: subprocess.CompletedProcess[str]) -> dict[str, str]:
     """The table at the end: the state of each stage."""
-    table = done.stdout.split("\n\n")[0]  # below it is where everything lies
+    table = done.stdout.split("\n\n")[0]  # below are the locations
     lines = [line.split() for line in table.splitlines()]
     return {words[0]: words[1] for words in lines if words and words[0] in stages.ALL}
 

@@ -27,7 +27,10 @@ def test_a_root_in_a_bucket_and_one_in_a_folder(gcs: Server, tmp_path: Path) -> 
     assert "since version 1: " in run("gs://b/runs")
     changed = {name for name in held if before.get(name) != held[name]}
     assert changed
-    assert {name.split("/")[1] for name in changed} <= {"records", "history"}  # what tells of the run, and nothing else
+    assert {name.split("/")[1] for name in changed} <= {
+        "records",
+        "history",
+    }  # informative files of the run, and nothing else
     assert before.keys() <= held.keys()
 
 
@@ -35,16 +38,14 @@ def test_a_root_in_a_bucket_and_one_in_a_folder(gcs: Server, tmp_path: Path) -> 
 def test_every_stage_once_more_writes_nothing(gcs: Server) -> None:
     gcs.create_bucket("b")
     run("gs://b/runs")
-    shutil.rmtree(
-        Location.of("gs://b").path.parent.parent
-    )  # and with it what the run noted of stages that need not run
+    shutil.rmtree(Location.of("gs://b").path.parent.parent)  # with the run's notes of stages that need not run
     held = gcs.objects["b"]
     before, asked = dict(held), len(gcs.requests)
     log = run("gs://b/runs", refresh="yes")
     for stage in ("preprocess", "embed", "train", "export"):
         assert f"{stage}: done" in log
     changed = {name for name in held if before.get(name) != held[name]}
-    assert {name.split("/")[1] for name in changed} == {"records", "history", "evaluations"}  # by the champion
+    assert {name.split("/")[1] for name in changed} == {"records", "history", "evaluations"}  # because of the champion
     writes = [request for request in gcs.requests[asked:] if request.method != "GET"]
     assert writes
     for request in writes:

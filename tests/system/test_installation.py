@@ -51,7 +51,7 @@ def tracked() -> list[str]:
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tracked files, and what work leaves beside them."""
+    """The tracked files, and files that work leaves beside them."""
     folder = tmp_path_factory.mktemp("checkout")
     for name in [*tracked(), "components/__pycache__/cli.cpython-311.pyc"]:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -81,7 +81,7 @@ def sdist(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def wgan(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The command of an environment that holds the wheel and the packages that it needs without extras."""
+    """The command of an environment with the wheel and the packages that it needs without extras."""
     folder = tmp_path_factory.mktemp("environment")
     venv.create(folder, symlinks=True)
     (libraries,) = folder.glob("lib/python*/site-packages")
@@ -93,7 +93,7 @@ def wgan(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert done.returncode == 0, done.stderr
     (found,) = metadata.distributions(name="wgan-gp-pipeline", path=[str(libraries)])
     wanted, copied = _needed_by(found), set()
-    while wanted:  # from the environment of the tests, as the index may be out of reach
+    while wanted:  # from the tests' environment, because the index may be out of reach
         name = wanted.pop()
         if name not in copied:
             copied.add(name)

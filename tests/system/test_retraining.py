@@ -1,4 +1,4 @@
-"""Retraining of itself, as a schedule would start it: new data, nothing new, worse data. The real command each time."""
+"""Scheduled retraining: new data, nothing new, worse data. The real command each time."""
 
 import re
 from pathlib import Path
@@ -32,7 +32,7 @@ def fill(folder: Path, pictures: list[np.ndarray]) -> None:
 
 def retrain(source: Path, root: Path, number: int) -> dict[str, Any]:
     """Run the pipeline; return its record, whose state it also printed."""
-    # What is tested is who wins, not how good anybody is.
+    # The test is who wins, not how good the models are.
     printed = run(root, source=source, color="gray", latent_size=8, sample_count=400)
     record = record_of(root, number)
     assert f"{record['state']}: " in re.sub(r"\s+", " ", printed)
@@ -44,7 +44,7 @@ def test_new_data_promotes_no_new_data_skips_and_worse_data_is_rejected(tmp_path
     source, root = tmp_path / "pictures", tmp_path / "runs"
     champion = root / "registry" / "champion.json"
     fill(source / "test", discs(IMAGES, seed=1))
-    # What a bucket held in its first week: pictures whose halves are swapped.
+    # Content of a bucket in its first week: pictures whose halves are swapped.
     fill(source / "train", [np.roll(picture, 6, axis=1) for picture in discs(IMAGES, seed=2)])
     first = retrain(source, root, 1)
     assert (first["state"], first["verdict"], first["version"]) == ("SUCCEEDED", "PROMOTE", 1)

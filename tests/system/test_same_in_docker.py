@@ -59,7 +59,7 @@ def digests_of(root: Path) -> dict[str, str]:
 
 
 def published(root: Path) -> dict[str, bytes]:
-    """The SavedModel of the first version, by file."""
+    """Return the SavedModel of the first version, by file."""
     folder = root / "registry" / "versions" / "1"
     files = [folder / "saved_model.pb", *(folder / "variables").iterdir()]
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
@@ -110,7 +110,7 @@ def test_the_same_command_again_makes_nothing_again(in_containers: Path) -> None
 
 
 def test_a_folder_and_an_edit_reach_the_containers(in_containers: Path, tmp_path: Path) -> None:
-    # Another folder of code than the image's, of which one line is another.
+    # Another code folder than the image's, with one line changed.
     subprocess.run(["cp", "-r", "components", "pipeline", str(tmp_path)], check=True)
     edited = tmp_path / "components" / "decide" / "run.py"
     text = edited.read_text()
@@ -120,7 +120,7 @@ def test_a_folder_and_an_edit_reach_the_containers(in_containers: Path, tmp_path
     words = command(tmp_path / "runs", "--runner", "docker", "--dev", source="more")
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600)
-    # The empty folder is seen in the container, by its relative name, and refused.
+    # The container sees the empty folder, by its relative name, and refuses it.
     assert done.returncode == 65, done.stderr
     assert "decide | " in done.stderr
     assert "this line was edited" in done.stderr

@@ -15,14 +15,14 @@ pytestmark = pytest.mark.long
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The root of a run that nothing ran beside."""
+    """The root of an undisturbed run."""
     root = tmp_path_factory.mktemp("alone") / "runs"
     run(root)
     return root
 
 
 def finish(runs: list[subprocess.Popen[str]]) -> None:
-    """Wait until both have ended: one of them well, and the other well, or as second."""
+    """Wait until both have ended: one successfully, the other successfully or superseded."""
     said = [each.communicate() for each in runs]
     codes = sorted(each.returncode for each in runs)
     assert codes in ([errors.OK, errors.OK], [errors.OK, errors.SUPERSEDED]), said

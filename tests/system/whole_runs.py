@@ -1,4 +1,4 @@
-"""Runs of the whole pipeline that are small enough for a test, and what came of them."""
+"""Runs of the whole pipeline that are small enough for a test, and their results."""
 
 import json
 import os
@@ -23,13 +23,13 @@ SMALL: dict[str, object] = {
     "log_every": 100,
     "classifier_epochs": 6,
     "sample_count": 300,
-    **NO_LIMITS,  # so few steps draw nothing good; what is tested is the way
+    **NO_LIMITS,  # so few steps draw nothing good; the test is about running
 }
 _DIGESTS = ("dataset_digest", "embedding_digest", "checkpoint_digest", "evaluation_digest", "model_digest")
 
 
 def start(root: str | Path, environment: dict[str, str] | None = None, /, **changes: object) -> subprocess.Popen[str]:
-    """Start such a run, with some settings changed; what it says is kept for `communicate`."""
+    """Start such a run, with some settings changed; its output is kept for `communicate`."""
     flags = [f"--{name}={value}" for name, value in {**SMALL, **changes}.items()]
     return subprocess.Popen(
         [sys.executable, "-m", "pipeline", "run", f"--root={root}", *flags],
@@ -41,7 +41,7 @@ def start(root: str | Path, environment: dict[str, str] | None = None, /, **chan
 
 
 def run(root: str | Path, **changes: object) -> str:
-    """Run it to a good end; return its log and what it printed."""
+    """Run it to success; return its log and its output."""
     with start(root, **changes) as process:
         printed, log = process.communicate()
     assert process.returncode == 0, log
@@ -49,13 +49,13 @@ def run(root: str | Path, **changes: object) -> str:
 
 
 def record_of(root: Path, number: int = 1) -> dict[str, Any]:
-    """The record of a run."""
+    """Return the record of a run."""
     record: dict[str, Any] = json.loads((root / "records" / f"wgan-gp-{number:04d}" / "record.json").read_bytes())
     return record
 
 
 def outputs(record: dict[str, Any]) -> dict[str, Any]:
-    """What a run made, by its record: digests, verdict and version."""
+    """Return a run's results from its record: digests, verdict and version."""
     found: dict[str, Any] = {}
     for stage in record["stages"].values():
         found |= stage["outputs"]
@@ -63,7 +63,7 @@ def outputs(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def against_umask(root: Path, umask: int) -> dict[str, str]:
-    """Every file and folder that has not the mode that an umask allows: 0666 or 0777 without its bits."""
+    """Return every file and folder without the mode that an umask gives: 0666 or 0777 without its bits."""
     modes = {path: path.lstat().st_mode for path in [root, *root.rglob("*")]}
     return {
         str(path): oct(mode)

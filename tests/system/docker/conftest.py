@@ -1,4 +1,4 @@
-"""Containers as hardened as a cluster makes them: what the tests of the images run everything in."""
+"""Containers hardened like a cluster's, in which the tests of the images run everything."""
 
 import os
 import subprocess
@@ -10,7 +10,7 @@ import pytest
 from docker import build
 from docker.build import Engine
 
-# No network, nothing to write but /tmp and what is mounted, no privileges, a user that nobody has heard of.
+# No network, only /tmp and mounts writable, no privileges, an unknown user.
 HARDENED = ("--read-only", "--tmpfs", "/tmp", "--cap-drop", "ALL", "--network", "none", "--user", "12345:0")  # noqa: S108
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -18,7 +18,7 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture(scope="session")
 def client() -> str:
-    """The Docker client; skips where there is no engine that it can talk to."""
+    """The Docker client; skip without a reachable engine."""
     name = os.environ.get("DOCKER") or "docker"
     try:
         answer = subprocess.run([name, "info"], capture_output=True, text=True, timeout=30, check=False)
@@ -37,7 +37,7 @@ def engine(client: str) -> Engine:
 
 @pytest.fixture(scope="session", params=["preprocess", "train-cpu"])
 def image(request: pytest.FixtureRequest, client: str) -> str:
-    """Each of the two images that every machine can run; skips one that is not here."""
+    """Each of the two images that every machine can run; skip a missing one."""
     return require_image(client, request.param)
 
 
@@ -62,7 +62,7 @@ def require_image(client: str, target: str) -> str:
 def run(client: str) -> Run:
     """Run a hardened container to its end: `run(image, *words, module="components.embed", options=(...))`.
 
-    `module` takes the place of the image's own entry point.
+    `module` replaces the image's own entry point.
     """
 
     def run_container(
@@ -77,7 +77,7 @@ def run(client: str) -> Run:
 
 @pytest.fixture(scope="session")
 def python(engine: Engine) -> Callable[[str, str], str]:
-    """What a Python program prints that is run in a hardened container of an image."""
+    """Return the output of a Python program in a hardened container of an image."""
     hardened = ("run", "--rm", *HARDENED, "--entrypoint", "python")
     return lambda image, program: engine.read(*hardened, image, "-c", program)
 

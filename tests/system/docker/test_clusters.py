@@ -23,7 +23,7 @@ pytestmark = pytest.mark.timeout(900)
 SETTINGS: dict[str, Any] = {"images_per_shard": 1500}
 WORKER = "apache_beam.runners.worker.sdk_worker_main"
 _SECONDS_OF_LATE_WORK = 20
-# Ends a process of a container, or one like it: the first whose command has some words.
+# Kill the first process of a container whose command has some words.
 KILL = """
 import os, pathlib, signal
 for path in sorted(pathlib.Path("/proc").glob("[0-9]*"), key=lambda path: int(path.name)):
@@ -49,7 +49,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def expected(source: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The files that one machine makes, but for the description, which names the source."""
+    """The files that one machine makes, without the description, which names the source."""
     dataset = tmp_path_factory.mktemp("direct") / "dataset"
     preprocess.run(PreprocessConfig(source=str(source), dataset=str(dataset), **SETTINGS))
     return {name: sha256 for name, sha256 in content(dataset).items() if name != "dataset.json"}
@@ -103,7 +103,7 @@ class Run:
 
 @pytest.fixture
 def run(cluster: Containers, source: Path, request: pytest.FixtureRequest) -> Iterator[Run]:
-    """The bucket server is started; `faults` says what goes wrong in it."""
+    """Start the bucket server with these `faults`."""
     cluster.serve(source, getattr(request, "param", []))
     found = Run(cluster)
     yield found
@@ -111,7 +111,7 @@ def run(cluster: Containers, source: Path, request: pytest.FixtureRequest) -> It
 
 
 def assert_made(run: Run, expected: dict[str, str]) -> dict[str, Any]:
-    """The dataset is what one machine makes, and the bucket has nothing else; return what the server says."""
+    """Check that the dataset is what one machine makes, and the bucket has nothing else; return the server's report."""
     answer = run.cluster.stop_serving()
     made = {name: sha256 for name, sha256 in answer["held"].items() if name.startswith("dataset/")}
     assert made.pop("dataset/committed.json", "")
@@ -132,7 +132,7 @@ def test_same_bytes_on_two_machines(run: Run, expected: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("moment", [".pickle", ".rows", ".tfrecord"])
 def test_a_python_worker_that_is_killed(run: Run, expected: dict[str, str], moment: str) -> None:
-    """Boot starts it again, and the runner does its work again."""
+    """Boot starts it again, and the runner repeats its work."""
     stage = run.start()
     run.until_there(moment)
     run.signal("machine-0", "SIGKILL")
@@ -156,14 +156,14 @@ def test_two_stages_at_once(run: Run, expected: dict[str, str]) -> None:
 
 
 def test_a_worker_that_wakes_late(run: Run) -> None:
-    """The stage is stopped while a worker stands still; what that one writes later does not stay."""
+    """The stage is stopped while a worker is paused; files that the worker writes later do not stay."""
     stage = run.start()
     run.until_there(".pickle")
     pid = run.signal("machine-0", "SIGSTOP")
     run.cluster.docker("stop", "--time=60", run.cluster.full_name(stage))
     assert run.cluster.wait(stage) == errors.TERMINATED, run.cluster.log_of(stage)
     run.cluster.execute("pool-of-machine-0", f"import os, signal; os.kill({pid}, signal.SIGCONT)")
-    time.sleep(_SECONDS_OF_LATE_WORK)  # nothing tells when it is done: Spark keeps it for other work
+    time.sleep(_SECONDS_OF_LATE_WORK)  # nothing shows when it is done: Spark keeps it for other work
     assert not [name for name in run.cluster.stop_serving()["held"] if name.startswith("dataset/")]
 
 

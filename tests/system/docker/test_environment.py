@@ -1,4 +1,4 @@
-"""What is done to an environment while an image is built: files dropped, symbols cut, everything settled."""
+"""Changes to an environment while an image is built: dropped files, stripped symbols, compiled modules."""
 
 import os
 import shutil
@@ -31,7 +31,7 @@ def test_files_are_dropped_and_records_tell_what_is_left(tmp_path: Path) -> None
 
 
 def test_libraries_without_symbols_do_the_same(tmp_path: Path) -> None:
-    """google_crc32c, really cut: it is loaded, and computes what it did."""
+    """google_crc32c, really stripped: it is loaded, and computes the same."""
     for name in ("google_crc32c", "google_crc32c.libs"):
         shutil.copytree(Path(sysconfig.get_path("purelib"), name), tmp_path / name)
     libraries = list(tmp_path.rglob("*.so*"))

@@ -1,4 +1,4 @@
-"""What is in the images, who may write it, and what they do not hold."""
+"""Contents of the images, permissions, and what they must not contain."""
 
 import json
 import re
@@ -23,7 +23,7 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def test_the_code_is_that_of_this_checkout(python: Python, image: str) -> None:
-    """Keys and lineage go by the digest of the code, so that a container's must be the desk's."""
+    """Keys and lineage follow from the digest of the code, so a container's must equal the desk's."""
     stages = sorted(path.parent.name for path in (ROOT / "components").glob("*/config.py"))
     program = (
         "from components.core.stage.cache_key import source_digest\n"
@@ -34,7 +34,7 @@ def test_the_code_is_that_of_this_checkout(python: Python, image: str) -> None:
 
 
 def test_nothing_in_it_may_be_written(python: Python, image: str) -> None:
-    """Even by the user's group, which is root's, on clusters that give each container a user of its own."""
+    """Even by the user's group, which is root's, on clusters that give each container its own user."""
     program = (
         "import os\n"
         "found = []\n"
@@ -68,7 +68,7 @@ def test_the_environment_holds_no_installer_no_tests_and_no_kfp(python: Python, 
 
 
 def seen_by_root(engine: Engine, image: str, program: str) -> str:
-    """What a Python program prints that may look everywhere, /root included."""
+    """Return the output of a Python program that may look everywhere, /root included."""
     return engine.read(
         *("run", "--rm", "--network", "none", "--user", "0:0", "--entrypoint", "python", image, "-c", program)
     )
@@ -85,7 +85,7 @@ def test_there_is_no_compiler_and_nothing_that_a_package_manager_kept(engine: En
 
 
 def test_modules_are_compiled_and_the_same_whenever_they_were(python: Python, image: str) -> None:
-    """unchecked hashes: Python takes them without a look at the source's time."""
+    """Unchecked hashes: Python ignores the source's time."""
     program = (
         "import importlib.util, struct\n"
         "for name in ('components.core.stage.cli', 'numpy', 'google.protobuf.message'):\n"
@@ -117,7 +117,7 @@ def test_labels(engine: Engine, image: str) -> None:
 
 
 def test_nothing_of_this_network_is_in_it(engine: Engine, image: str) -> None:
-    """Neither certificates, nor settings of pip, nor an index in what tells how the image was built."""
+    """Neither certificates, nor settings of pip, nor an index in the metadata."""
     history = engine.read("history", "--no-trunc", "--format", "{{.CreatedBy}}", image)
     assert "COPY" in history
     for word in ("BEGIN CERTIFICATE", "index-url", "index_url", "://", "ca-certificates"):
@@ -132,7 +132,7 @@ def test_nothing_of_this_network_is_in_it(engine: Engine, image: str) -> None:
 
 
 def test_the_bill_of_materials_lists_what_is_there(engine: Engine, python: Python, image: str) -> None:
-    """By another way than it was made: what Python finds to import, what dpkg-query lists."""
+    """In another way than it was made: by the modules that Python finds, and by dpkg-query."""
     name = image.split(":")[0].removeprefix("wgan/")
     text = (build.SBOMS / f"{name}.cdx.json").read_text(encoding="utf-8")
     bill = json.loads(text)

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.docker
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 TRAINING = ("--steps", 400, "--batch_size", 16, "--base_filters", 8, "--latent_size", 16, "--seed", 3)
-# So few steps draw nothing good; what is tested is the way, so the limits are ignored.
+# So few steps draw nothing good, so limits are ignored; the test is about running.
 LIMITS = tuple(word for name, value in NO_LIMITS.items() for word in (f"--{name}", value))
 
 
@@ -35,7 +35,7 @@ def test_from_digits_to_a_champion(run: Run, preprocess_image: str, train_image:
 
     def stage(name: str, *words: object) -> dict[str, str]:
         image = preprocess_image if name in ("decide", "preprocess", "record") else train_image
-        own = name in ("preprocess", "train")  # what the images start by themselves
+        own = name in ("preprocess", "train")  # the entry points of the images
         return outputs(run(image, *words, module="" if own else f"components.{name}", options=mount))
 
     source = ("--source", "digits")

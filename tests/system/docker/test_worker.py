@@ -77,7 +77,7 @@ def test_a_job_runs_in_workers_of_the_image(
     log = log_of(client, worker_pool)
     assert done.returncode == errors.OK, done.stderr + log
     assert "1,412 train, 164 validation, 221 test images" in done.stdout
-    assert "'/opt/apache/beam/boot', '--id=" in log  # who did the work
+    assert "'/opt/apache/beam/boot', '--id=" in log  # proof of who did the work
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def bucket_server(client: str, engine: Engine, worker_image: str, shared_folder:
 def test_workers_that_share_nothing_but_a_bucket(
     client: str, engine: Engine, run: Run, worker_image: str, bucket_server: tuple[str, str], shared_folder: Path
 ) -> None:
-    """Stage and workers see no folder of each other's, and the stage has no room for images."""
+    """Stage and workers see no folder of each other's, and the stage has no space for images."""
     settings = ["--height", "24", "--width", "24", "--images_per_shard", "60"]
     local = ["--source", "/data/pets", "--dataset", "/data/expected"]
     done = run(worker_image, *settings, *local, options=("--volume", f"{shared_folder}:/data"))
@@ -121,7 +121,7 @@ def test_workers_that_share_nothing_but_a_bucket(
             check=False,
         )
         assert done.returncode == errors.OK, done.stderr + log_of(client, pool)
-        assert "'/opt/apache/beam/boot', '--id=" in log_of(client, pool)  # who did the work
+        assert "'/opt/apache/beam/boot', '--id=" in log_of(client, pool)  # proof of who did the work
     finally:
         engine.read("rm", "--force", pool)
     engine.read("stop", server)
@@ -138,7 +138,7 @@ def test_workers_that_share_nothing_but_a_bucket(
 def test_buckets_dataflow_and_flink_can_be_reached_from_it(
     python: Callable[[str, str], str], preprocess_image: str
 ) -> None:
-    """As far as it goes without a network: what submits jobs and what opens gs:// finds its libraries."""
+    """As far as possible without a network: job submission and gs:// find their libraries."""
     program = (
         "import apache_beam.runners.dataflow.internal.apiclient, apache_beam.runners.worker.sdk_worker_main\n"
         "from apache_beam.runners.runner import create_runner\n"

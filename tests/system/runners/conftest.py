@@ -34,14 +34,14 @@ def write_idx(folder: Path, images: int) -> Path:
 
 
 def image_settings(folder: Path) -> dict[str, Any]:
-    """Settings for several shards of a folder of images, which is made; one of them cannot be decoded."""
+    """Make a folder of images, one of which cannot be decoded; return settings for several shards of it."""
     write_images(folder, 200)
     (folder / "cats" / "page.png").write_bytes(b"<html>")
     return {"source": str(folder), "height": 12, "width": 10, "images_per_shard": 30}
 
 
 def content(folder: Path) -> dict[str, str]:
-    """The sha256 of each file of a dataset, by name."""
+    """Return the sha256 of each file of a dataset, by name."""
     return {path.name: digests.sha256_of_file(path) for path in folder.iterdir()}
 
 
@@ -63,7 +63,7 @@ def of_direct_runner(settings: dict[str, Any], tmp_path_factory: pytest.TempPath
 
 
 class Stage:
-    """The preprocess stage as a program that goes on beside the test."""
+    """The preprocess stage as a program that runs beside the test."""
 
     def __init__(self, folder: Path, settings: dict[str, Any], beam_options: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -82,7 +82,7 @@ class Stage:
 
     @property
     def stderr(self) -> str:
-        """What it has said up to now."""
+        """Its log so far."""
         return self._stderr.read_text(encoding="utf-8")
 
     def wait(self, timeout: float = 300) -> int:
@@ -90,16 +90,16 @@ class Stage:
         return self.process.wait(timeout)
 
     def processes(self) -> dict[int, str]:
-        """Programs that it has started, itself among them, by process: what is there of them, whoever their parent."""
+        """Return its process and all descendants, by id: their commands, whoever their parent is."""
         found = {}
         for path in Path("/proc").glob("[0-9]*"):
             try:
                 if f"{_MARK}={self._mark}".encode() in (path / "environ").read_bytes().split(b"\0"):
                     command = (path / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-                    if command:  # a process that has ended, and waits for its parent, has none
+                    if command:  # an ended process that waits for its parent has none
                         found[int(path.name)] = command
             except OSError:
-                continue  # it has ended, or is another's
+                continue  # it has ended, or is another user's
         return found
 
 

@@ -19,7 +19,7 @@ TASK_MANAGER = "org.apache.flink.runtime.taskexecutor.TaskManagerRunner"
 _MEMORY = "org.apache.flink.runtime.util.bash.BashJavaUtils"
 _LOOPBACK = "127.0.0.1"
 _MARK_OF_RESULT = "BASH_JAVA_UTILS_EXEC_RESULT:"
-# A lost task manager is noticed after 8 s, and not after Flink's 50 s; nothing else differs from what a cluster has.
+# A lost task manager is noticed after 8 s instead of Flink's 50 s; everything else is as on a cluster.
 CONFIGURATION = """\
 jobmanager.rpc.address: {host}
 jobmanager.bind-host: {bind}
@@ -43,7 +43,7 @@ io.tmp.dirs: {folder}
 
 
 def memory_of_task_managers(distribution: Path, folder: Path) -> tuple[list[str], list[str]]:
-    """Return the flags of Java and the settings of Flink that the configuration in a folder means."""
+    """Return Java's flags and Flink's settings for the configuration in a folder."""
     jars = f"{distribution}/pyflink/bin/bash-java-utils.jar:{distribution}/pyflink/lib/*"
     command = ["java", "-cp", jars, _MEMORY, "GET_TM_RESOURCE_PARAMS", "--configDir", str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder)
@@ -62,7 +62,7 @@ class FlinkCluster(Processes):
 
     def __init__(self, distribution: Path, job_server: Path, folder: Path) -> None:
         super().__init__(folder)
-        # Beam lies among Flink's own jars, where alone it keeps its workers from one step to the next.
+        # Beam is among Flink's own jars; only there it keeps its workers between steps.
         self._jars = f"{distribution}/pyflink/lib/*:{job_server}"
         self._distribution = distribution
         self.task_managers: dict[str, subprocess.Popen[bytes]] = {}
@@ -95,7 +95,7 @@ class FlinkCluster(Processes):
         until(lambda: (self.ask("overview") or {}).get("slots-available") == slots)
 
     def ask(self, path: str) -> dict[str, Any] | None:
-        """What Flink's REST API says; None if it does not answer."""
+        """Return the answer of Flink's REST API; None if it does not answer."""
         try:
             with urllib.request.urlopen(f"http://{self.rest}/{path}", timeout=10) as answer:
                 return dict(json.load(answer))
@@ -111,7 +111,7 @@ class FlinkCluster(Processes):
         return {task["taskmanager-id"] for task in self._tasks(job) if task["status"] == "RUNNING"}
 
     def attempts(self, job: str) -> int:
-        """How often, at most, a task of a job was started again."""
+        """Return the largest number of restarts of a task of a job."""
         return max((task["attempt"] for task in self._tasks(job)), default=0)
 
     def _tasks(self, job: str) -> list[dict[str, Any]]:

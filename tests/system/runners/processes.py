@@ -1,4 +1,4 @@
-"""Programs of a cluster on loopback, each with a log in a folder, which end with it."""
+"""Programs of a cluster on loopback, each with a log in a folder, which end with the cluster."""
 
 import contextlib
 import os
@@ -17,7 +17,7 @@ import pytest
 from tests import servers
 
 ROOT = Path(__file__).parents[3]
-# What the scripts of Flink and Spark open of Java 17 for them, and Beam's job servers need too.
+# Flags by which the scripts of Flink and Spark open Java 17, needed by Beam's job servers, too.
 OPENED = " ".join(
     f"--add-opens=java.base/{package}=ALL-UNNAMED"
     for package in (
@@ -38,7 +38,7 @@ OPENED = " ".join(
 
 
 def until(true: Callable[[], Any], seconds: float = 120) -> Any:
-    """Ask until the answer is true, and return it."""
+    """Repeat a question until the answer is true, and return it."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         found = true()
@@ -49,7 +49,7 @@ def until(true: Callable[[], Any], seconds: float = 120) -> Any:
 
 
 def programs(name: str) -> tuple[Path, Path]:
-    """Return the folder of a runner's jars and Beam's job server for it; the test is skipped without them."""
+    """Return the folder of a runner's jars and Beam's job server; skip the test without them."""
     distribution, job_server = (ROOT / "build" / name / each for each in ("distribution", "job-server/job-server.jar"))
     if not (distribution.is_dir() and job_server.is_file() and shutil.which("java")):
         pytest.skip(
@@ -60,7 +60,7 @@ def programs(name: str) -> tuple[Path, Path]:
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:
-    """End a program that `Processes` started, and all that it has started: it is the first of a session of its own."""
+    """Kill a program that `Processes` started, with its children: it leads its own session."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
@@ -104,8 +104,8 @@ class Processes:
     def start(
         self, name: str, command: list[str], environment: Mapping[str, str] | None = None
     ) -> subprocess.Popen[bytes]:
-        """Start a program, whose log is called as it is."""
-        # A worker pool starts its workers as `python`, which has to be this one.
+        """Start a program; its log has its name."""
+        # A worker pool starts its workers as `python`, which must be this one.
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         with open(self.folder / f"{name}.log", "ab") as log:
             process = subprocess.Popen(

@@ -29,7 +29,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlinkCluster]:
 
 @pytest.fixture(autouse=True)
 def java_options(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What Beam's job server needs of Java 17, and Beam does not give it."""
+    """Java flags that Beam's job server needs on Java 17, and Beam omits."""
     monkeypatch.setenv("JDK_JAVA_OPTIONS", OPENED)
 
 
@@ -54,7 +54,7 @@ def expected(
 
 
 def options(cluster: FlinkCluster, kept: bool = True) -> str:
-    """Beam's options; workers are kept from one step to the next, or are new in each, and after each failure."""
+    """Beam's options; workers are kept between steps, or are new in each, and after each failure."""
     runner = f"--runner=FlinkRunner --flink_master={cluster.rest} --flink_version=1.19 --parallelism=2"
     workers = f"--environment_type=EXTERNAL --environment_config={cluster.pool}"
     workers += " --environment_cache_millis=60000" if kept else ""
@@ -99,7 +99,7 @@ def test_a_task_manager_that_is_killed_costs_time_and_no_data(
     started = stage(settings_of["idx"], options(cluster, kept=False))
     job = started_on_both(cluster, started, before)
     kill(cluster.task_managers["task-manager-1"])
-    until(lambda: cluster.jobs()[job] == "RESTARTING")  # the fault fired
+    until(lambda: cluster.jobs()[job] == "RESTARTING")  # proof that the fault fired
     cluster.add_task_manager()
     assert started.wait() == errors.OK, started.stderr
     assert cluster.attempts(job) > 0
@@ -111,7 +111,7 @@ def test_a_task_manager_that_is_killed_costs_time_and_no_data(
 def test_a_stage_that_is_stopped_leaves_no_dataset(
     cluster: FlinkCluster, stage: Callable[[dict[str, Any], str], Stage], settings_of: dict[str, dict[str, Any]]
 ) -> None:
-    """Beam's job server does not end a batch job that is cancelled; what its workers still write, nobody takes."""
+    """Beam's job server does not end a canceled batch job; nobody uses the files that its workers still write."""
     before = cluster.jobs()
     started = stage(settings_of["idx"], options(cluster))
     job = started_on_both(cluster, started, before)

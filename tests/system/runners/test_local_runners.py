@@ -30,7 +30,7 @@ def prism() -> Path:
 
 @contextlib.contextmanager
 def serving(prism: Path, log: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """Prism at a free port, as a job server that was there before; its address and its process."""
+    """Start Prism at a free port, as an existing job server; yield its address and its process."""
     port = servers.free_port()
     with log.open("wb") as output:
         process = subprocess.Popen(
@@ -55,7 +55,7 @@ def test_prism_that_was_there(
         options = f"--runner=PortableRunner --job_endpoint={address} --environment_type=LOOPBACK"
         preprocess.run(PreprocessConfig(dataset=str(tmp_path / "dataset"), beam_options=options, **settings))
         assert process.poll() is None
-        assert "job-001" in (tmp_path / "log").read_text()  # who ran it
+        assert "job-001" in (tmp_path / "log").read_text()  # proof of who ran it
     assert content(tmp_path / "dataset") == of_direct_runner
 
 

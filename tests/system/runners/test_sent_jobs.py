@@ -1,4 +1,4 @@
-"""What is sent to runners that were not run here: Dataflow and Spark are given the options, the image and the graph."""
+"""Jobs for runners that are not run here, Dataflow and Spark: their options, image and graph."""
 
 import base64
 import bz2
@@ -39,7 +39,7 @@ def require_graph_in_image(pipeline: beam_runner_api_pb2.Pipeline) -> None:
 
 
 def require_no_path_of_this_machine(pipeline: beam_runner_api_pb2.Pipeline) -> None:
-    """What a worker unpickles for a step names the bucket alone."""
+    """Check that what a worker unpickles for a step names the bucket alone."""
     payloads = [each.spec for each in pipeline.components.transforms.values()]
     given = [
         bz2.decompress(base64.b64decode(beam_runner_api_pb2.ParDoPayload.FromString(spec.payload).do_fn.payload))
@@ -48,7 +48,7 @@ def require_no_path_of_this_machine(pipeline: beam_runner_api_pb2.Pipeline) -> N
     ]
     assert sum(b"gs://b/d/attempt-" in pickled for pickled in given) == 3  # rows, shards, leaks
     paths = {path for pickled in given for path in re.findall(rb"(?:/[\w.+-]+){3,}", pickled)}
-    # Where Beam's own lambdas were written down, which nobody opens.
+    # Paths of Beam's own lambdas, which nobody opens.
     assert not {path for path in paths if b"/site-packages/apache_beam/" not in path and not path.startswith(b"/b/d/")}
 
 
@@ -68,16 +68,16 @@ def test_dataflow_is_given_options_image_and_graph(gcs: Server, monkeypatch: pyt
         " --staging_location=gs://bucket/staging --machine_type=n2-standard-4 --num_workers=3 --max_num_workers=9"
     )
     options += f" --sdk_container_image={IMAGE} --service_account_email=runner@example.com --no_use_public_ips"
-    # Beam makes the job, and does not send it; what pip has installed here does not belong to it.
+    # Beam makes the job, and does not send it; packages installed here do not belong to it.
     options += " --dry_run=True --experiments=disable_logging_submission_environment"
-    with pytest.raises(TransientError, match="gs://b/d"):  # as nothing has run
+    with pytest.raises(TransientError, match="gs://b/d"):  # because nothing has run
         preprocess.run(PreprocessConfig(source="digits", dataset="gs://b/d", beam_options=options))
     assert not gcs.objects["b"]
     (job,) = jobs
     cloud, workers = job.options.view_as(GoogleCloudOptions), job.options.view_as(WorkerOptions)
     assert (cloud.project, cloud.region) == ("some-project", "europe-west1")
     assert cloud.service_account_email == "runner@example.com"
-    # Beam gives each job a folder of its own below these.
+    # Beam gives each job a folder below these.
     assert cloud.temp_location.startswith("gs://bucket/tmp/")
     assert cloud.staging_location.startswith("gs://bucket/staging/")
     assert (workers.machine_type, workers.num_workers, workers.max_num_workers) == ("n2-standard-4", 3, 9)
@@ -87,7 +87,7 @@ def test_dataflow_is_given_options_image_and_graph(gcs: Server, monkeypatch: pyt
 
 
 class JobServer(beam_job_api_pb2_grpc.JobServiceServicer):
-    """Takes a job as a job server of Beam does, and has nothing to run it."""
+    """Accepts a job as Beam's job servers do, and cannot run it."""
 
     def __init__(self) -> None:
         self.prepared: list[beam_job_api_pb2.PrepareJobRequest] = []
@@ -95,7 +95,7 @@ class JobServer(beam_job_api_pb2_grpc.JobServiceServicer):
     def DescribePipelineOptions(
         self, request: beam_job_api_pb2.DescribePipelineOptionsRequest, context: grpc.ServicerContext
     ) -> beam_job_api_pb2.DescribePipelineOptionsResponse:
-        """Tell of no option besides those that Beam knows."""
+        """Describe no option besides Beam's own."""
         return beam_job_api_pb2.DescribePipelineOptionsResponse()
 
     def Prepare(
@@ -108,7 +108,7 @@ class JobServer(beam_job_api_pb2_grpc.JobServiceServicer):
     def Run(
         self, request: beam_job_api_pb2.RunJobRequest, context: grpc.ServicerContext
     ) -> beam_job_api_pb2.RunJobResponse:
-        """Refuse."""
+        """Refuse to run."""
         context.abort(grpc.StatusCode.UNAVAILABLE, "no Spark is here")
         raise AssertionError("abort raises")
 

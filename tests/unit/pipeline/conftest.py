@@ -92,7 +92,7 @@ class Desk:
 
 @dataclasses.dataclass(frozen=True)
 class Parts:
-    """The components that test pipelines are made of; each call makes a task of the pipeline around it."""
+    """The components of test pipelines; each call makes a task."""
 
     shell: Callable[..., dsl.PipelineTask]
     number: Callable[..., dsl.PipelineTask]
@@ -128,7 +128,7 @@ def wgan(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[st
 
 
 class Answer(NamedTuple):
-    """What a command ended with, printed, and complained of."""
+    """How a command ended: its exit code, output and errors."""
 
     code: int
     out: str

@@ -37,7 +37,7 @@ def profile(request: pytest.FixtureRequest) -> Profile:
 
 @pytest.fixture(scope="module")
 def found(profile: Profile) -> list[Any]:
-    """The documents of a package for each profile that ships."""
+    """The documents of a package for each shipped profile."""
     return documents(package_of(profile.name, profile.target))
 
 
@@ -64,7 +64,7 @@ def test_is_what_kubeflow_calls_a_pipeline(first: Any) -> None:
 
 
 def test_can_be_read(profile: Profile) -> None:
-    """Every input of a task, at each level of the graph, comes from something that is there."""
+    """Every input of a task, at each level of the graph, has an existing source."""
     found = reader.read(package_of(profile.name, profile.target), "the package", to_execute=False)
     assert {task.name for task in found.tasks} == set(stages.ALL)
 
@@ -198,7 +198,7 @@ for path in sys.argv[1:]:
     for name in ("gpu-l4", "gpu-l4-4", "tpu-v5e-4-spot"):
         paths.append(tmp_path / f"{name}.yaml")
         paths[-1].write_bytes(package_of(name, VERTEX))
-    # Nobody is asked who we are.
+    # No credentials are looked up.
     environment = {**os.environ, "NO_GCE_CHECK": "true"}
     command = [sys.executable, "-c", program, *map(str, paths)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: real signals to a real `wgan run`; no stage is left behind, the same command goes on."""
+"""Ctrl-C and SIGTERM: real signals to a real `wgan run`; no stage is left behind, the same command continues."""
 
 import ctypes
 import signal
@@ -11,12 +11,12 @@ import pytest
 from tests.programs import ignoring
 from tests.unit.pipeline.conftest import Desk, Parts, is_running, wait_until
 
-# Writes its process number and its child's, then works until it is asked to end, which it does with the code given.
+# Writes its process id and its child's, then works until SIGTERM, and ends with the given code.
 STAGE = (
     'sleep 300 & echo $$ $! > "$1/pids.tmp"; trap "{on_term}" TERM; mv "$1/pids.tmp" "$1/pids"; wait || wait; exit 1'
 )
 OBEDIENT = STAGE.format(on_term="echo ending; exit 143")
-STUBBORN = 'trap "" TERM; ' + STAGE.format(on_term="echo not yet")  # what it starts inherits that
+STUBBORN = 'trap "" TERM; ' + STAGE.format(on_term="echo not yet")  # its children inherit that
 
 
 def interrupted_pipeline(parts: Parts, script: str) -> Callable[[str], None]:
@@ -63,7 +63,7 @@ def test_signals_ignored_at_the_start_do_not_interrupt_and_sigterm_does(desk: De
 
 
 def test_signal_that_another_thread_takes_interrupts(desk: Desk, parts: Parts) -> None:
-    """The main thread's wait goes on then, as it does if a signal arrives just before the wait."""
+    """The main thread keeps waiting then, as it does if a signal arrives just before the wait."""
     package = desk.compile(interrupted_pipeline(parts, OBEDIENT))
     process = desk.start(package, "--location", str(desk.folder))
     wait_until((desk.folder / "pids").exists)

@@ -1,4 +1,4 @@
-"""The `wgan` command: mistakes, all at once and at once; help; what a run shows at its end."""
+"""The `wgan` command: all mistakes at once, without delay; help; the output at the end of a run."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""Tests for certificate.py: embeddings that see everything, and others that are blind to something."""
+"""Tests for certificate.py: embeddings that see everything, and others with blind spots."""
 
 import dataclasses
 import json
@@ -16,7 +16,7 @@ Features = Callable[[np.ndarray], np.ndarray]
 
 
 def _projection(seed: int) -> Features:
-    """Random features of all pixels, some of them bent."""
+    """Return random features of all pixels, some of them bent."""
     weights = np.random.default_rng(seed).normal(size=(144, 24)) / 12
     return lambda images: np.arcsinh((images.reshape(len(images), -1) / 127.5 - 1) @ weights)
 
@@ -36,12 +36,12 @@ def test_features_of_all_pixels_pass(train: tuple[np.ndarray, np.ndarray], test_
 
 
 def _moments(_: np.ndarray) -> Features:
-    """Mean and spread of the pixels: they do not know where the spot is, and so which class."""
+    """Return mean and spread of the pixels, which do not know where the spot is, and so the class."""
     return lambda images: np.stack([images.mean((1, 2, 3)), images.std((1, 2, 3))], axis=1)
 
 
 def _by_heart(train: np.ndarray) -> Features:
-    """Features that are shifted for training images."""
+    """Return features that are shifted for training images."""
     known, inner = {image.tobytes() for image in train}, _projection(1)
     return lambda images: inner(images) + 0.5 * np.array([image.tobytes() in known for image in images])[:, None]
 

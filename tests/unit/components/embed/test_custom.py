@@ -1,4 +1,4 @@
-"""What the SavedModel of a custom embedding is given."""
+"""The input of a custom embedding's SavedModel."""
 
 from pathlib import Path
 

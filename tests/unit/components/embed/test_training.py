@@ -1,4 +1,4 @@
-"""Tests for training.py: the classifier is trained as exactly as the networks of the WGAN."""
+"""Tests for training.py: the classifier is trained as exactly as the GAN."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -37,7 +37,9 @@ def arrays_of(trained: training.ClassifierStep) -> dict[str, np.ndarray]:
 
 
 def trajectory(strategy: tf.distribute.Strategy, dataset: str, batch: int) -> dict[str, Any]:
-    """What 50 updates in float64 give: every variable, and what each block of 10 reported; as lists, for JSON."""
+    """Return the result of 50 updates in float64: every variable, and the report of each block of 10; as lists, for
+    JSON.
+    """
     with in_float64():
         trained = make(strategy, dataset, batch)
         pixels, labels = batches(dataset, 50, batch)

@@ -1,4 +1,4 @@
-"""Files of an attempt: the same in a folder and in a bucket; and in a bucket what late workers and sweeps leave."""
+"""Files of an attempt: the same in a folder and in a bucket; and in a bucket the effects of late workers and sweeps."""
 
 import hashlib
 import itertools
@@ -99,7 +99,7 @@ def test_a_failure_ends_the_attempt_for_all(files: AttemptFiles) -> None:
 
 
 def work(files: AttemptFiles) -> list[int]:
-    """What a worker does, on each attempt at it."""
+    """Do a worker's work, on each attempt at it."""
     files.write("run-0.rows", [b"rows"])
     files.write("train.tfrecord", [b"shard"])
     files.leave("train.facts", b"facts")
@@ -107,7 +107,7 @@ def work(files: AttemptFiles) -> list[int]:
 
 
 def commit(files: BucketFolder) -> None:
-    """What the driver does once the job has ended."""
+    """Do the driver's work after the end of the job."""
     listed = {
         name: {"bytes": size, "sha256": hashlib.sha256(files.read(name)).hexdigest()}
         for name, size in {**files.sizes(), datasets.MANIFEST: 2}.items()
@@ -117,7 +117,7 @@ def commit(files: BucketFolder) -> None:
 
 
 def interrupting(monkeypatch: pytest.MonkeyPatch, at: int, act: Callable[[], None]) -> Callable[[], int]:
-    """Act once, between the requests of whoever works: before number `at`. Returns how to ask for their number."""
+    """Act once between a worker's requests: before number `at`. Return a function for their number."""
     numbers = itertools.count()
     before = buckets._request
 
@@ -176,7 +176,7 @@ def test_a_later_run_removes_what_attempts_left_and_nothing_else(held: dict[str,
     work(won)
     won.write(datasets.MANIFEST, [b"{}"])
     buckets.create("gs://b/d/mine/attempt.json", b"a user's")
-    attempt_files.sweep(DATASET)  # before the commit any of them may go on
+    attempt_files.sweep(DATASET)  # before the commit any of them may still be active
     assert left.is_open()
     assert won.is_open()
     commit(won)

@@ -74,7 +74,7 @@ ALTERED: tuple[Callable[[np.ndarray], np.ndarray], ...] = (
 def all_pairs(
     held: list[ShardSignatures], held_images: list[np.ndarray], train: list[ShardSignatures], images: list[np.ndarray]
 ) -> list[Leak]:
-    """The first leak of each held-out image, of every pair there is, by the definition at the head of the module."""
+    """Return the first leak of each held-out image, from all pairs, by the definition in the module's docstring."""
     expected = []
     training = [(theirs, some, fields_of(some)) for theirs, some in zip(train, images, strict=True)]
     for ours, our_images in zip(held, held_images, strict=True):

@@ -1,4 +1,4 @@
-"""How many shards each split has; the rule that gives an image its place is proved by `test_rows`."""
+"""The number of shards of each split; `test_rows` proves the rule that gives an image its position."""
 
 import pytest
 

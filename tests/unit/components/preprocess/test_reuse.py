@@ -1,4 +1,4 @@
-"""Taking over from earlier datasets: the dataset is the one that would have been made from scratch, to the byte."""
+"""Reusing earlier datasets: the dataset equals one made from scratch, to the byte."""
 
 import itertools
 import logging
@@ -153,7 +153,7 @@ def test_what_is_known_is_not_read_and_what_was_decoded_is_not_decoded(
     opened.clear()
     decoded.clear()
     run(source, kept / "3", previous_datasets=str(kept), seed=1)
-    assert len(opened) == 62 + len(undecodable)  # hashed; what nobody has is read again
+    assert len(opened) == 62 + len(undecodable)  # hashed; unknown images are read again
     assert len(decoded) == len(undecodable)
     assert datasets.Manifest.of(str(kept / "3")).made_with["reused"] == {"images": 54, "datasets": ["2"]}
 
@@ -213,7 +213,7 @@ def test_datasets_that_have_nothing_to_offer(
 def test_sources_and_datasets_in_a_bucket(
     kept: Path, tmp_path: Path, gcs: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """On another machine each time; the dataset is the one that is made of a folder, in a folder."""
+    """On another machine each time; the dataset equals that of a folder."""
     gcs.create_bucket("b")
     write(tmp_path / "pets", range(60, 66))
     for path in (tmp_path / "pets").rglob("*.png"):

@@ -1,4 +1,4 @@
-"""Rows of images, in files by shard, against the rule brute force."""
+"""Rows of images, in files by shard, against brute force."""
 
 import hashlib
 import random
@@ -34,7 +34,8 @@ def of_files(**changes: object) -> Plan:
 
 
 def parts_of(folder: Path, given: list[tuple[int, int]], known: bool) -> list[ImagesPart]:
-    """Files of pictures, each by its number and label, a few in a part; with their sha256 if it is known.
+    """Return parts of a source of pictures, given by number and label, a few in a part; with their sha256 if it is
+    known.
 
     The source has every third of them in its validation split.
     """
@@ -50,7 +51,7 @@ def parts_of(folder: Path, given: list[tuple[int, int]], known: bool) -> list[Im
 
 
 def by_rule(given: list[tuple[int, int]], decided: Plan) -> tuple[dict[str, list[Row]], list[Quarantined]]:
-    """The rows of each shard in order, and what is quarantined, by the rule as docs tell it."""
+    """Return the rows of each shard in order, and the quarantined images, by the documented rule."""
     expected: dict[str, list[Row]] = {}
     quarantined = []
     for index, (number, label) in enumerate(given):

@@ -1,4 +1,4 @@
-"""Shards are gathered from what workers left, or something is missing."""
+"""Shards are gathered from workers' files, or something is missing."""
 
 from pathlib import Path
 

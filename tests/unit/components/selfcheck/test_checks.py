@@ -1,4 +1,4 @@
-"""Tests for the selfcheck: it passes on the step as it is, and catches every fault that people make."""
+"""Tests for the selfcheck: it passes on the real step, and catches every common mistake."""
 
 import shutil
 import subprocess
@@ -35,7 +35,7 @@ def _replicas() -> int:
 
 
 def _plant(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Break the step as people break it."""
+    """Plant a common mistake in the step."""
     context, here, build = tf.distribute.ReplicaContext, BatchPartition.here, gan.build_generator
     all_reduce, of_share = context.all_reduce, BatchShard.of
 
@@ -79,7 +79,7 @@ def _subject(strategy: tf.distribute.Strategy | None = None) -> checks.Subject:
 
 
 def outcomes(strategy: tf.distribute.Strategy, faults: list[str]) -> dict[str, str]:
-    """How the checks of the step end on a sound build and on each faulty one, up to the first that fails."""
+    """Return how the checks end on a sound build and on each faulty one, up to the first failure."""
     found = {}
     for fault in ["none", *faults]:
         subject = _subject(strategy)
@@ -135,7 +135,7 @@ def test_settings_that_cannot_work_are_refused(flags: tuple[str, ...], named: st
 
 
 def test_a_tensorflow_without_xla_for_the_device_is_not_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As `tensorflow-tpu` 2.20 answers on a CPU, which cannot be had beside `tensorflow-cpu`."""
+    """Like `tensorflow-tpu` 2.20 on a CPU, which cannot be installed beside `tensorflow-cpu`."""
     function = tf.function
 
     def without_xla(called: Any, jit_compile: bool | None = None, **given: Any) -> Any:
@@ -163,7 +163,7 @@ def test_a_step_that_xla_cannot_compile_is_a_failure(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.slow
 def test_a_build_with_a_penalty_that_has_no_gradient_ends_with_70(tmp_path: Path) -> None:
-    """One line as people get it wrong; `FAULTS` are the mistakes in the update."""
+    """One common mistake in a line; `FAULTS` are the mistakes in the update."""
     shutil.copytree(Path(checks.__file__).parents[1], tmp_path / "components")
     file, right = tmp_path / "components" / "train" / "losses.py", "tf.square(gradients), axis=[1, 2, 3]"
     text = file.read_text()

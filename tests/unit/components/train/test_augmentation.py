@@ -38,7 +38,7 @@ def test_images_are_shifted_and_cut_as_the_numbers_say() -> None:
     expected = np.stack([augmented(*each) for each in zip(images, numbers, strict=True)])
     np.testing.assert_array_equal(found, expected)
     untouched = (found == images).all(axis=(1, 2, 3))
-    assert 0.1 < untouched.mean() < 0.5  # neither is always there, so that the generator need not draw them
+    assert 0.1 < untouched.mean() < 0.5  # neither is always there, so the generator need not draw them
 
 
 def test_the_gradient_goes_back_to_the_pixel_that_was_moved() -> None:

@@ -1,4 +1,4 @@
-"""Tests for training in bfloat16: what stays float32, and how far the rest is from it."""
+"""Tests for training in bfloat16: what stays float32, and how far the rest deviates."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ def penalty_and_gradient(precision: str) -> tuple[float, np.ndarray]:
     """The mean penalty of a critic, and its gradient by all weights as one vector."""
     random = np.random.default_rng(0)
     critic = gan.build_critic(gan.NetworkConfig(IMAGE, 16, 32), seed=1, precision=precision)
-    # Weights of a size at which the penalty has something to say.
+    # Weights large enough for the penalty to matter.
     for variable in critic.trainable_variables:
         variable.assign(random.normal(size=variable.shape) * 0.06)
     points = tf.constant(random.uniform(-1, 1, (32, 28, 28, 1)), tf.float32)

@@ -1,4 +1,4 @@
-"""Tests for config.py: what a training does by the labels and the number of its images."""
+"""Tests for config.py: choices by the labels and the number of images."""
 
 import dataclasses
 

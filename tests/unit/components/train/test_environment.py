@@ -36,7 +36,7 @@ MADE: dict[str, Any] = {
             {"libraries": {"tensorflow": "2.21.0", "keras": "3.15.1"}},
             ["tensorflow was None and is 2.21.0", "tensorflow-cpu was 2.21.0 and is None"],
         ),
-        ({"libraries": {**MADE["libraries"], "python": "3.11.7", "pillow": "13"}}, []),  # which train nothing
+        ({"libraries": {**MADE["libraries"], "python": "3.11.7", "pillow": "13"}}, []),  # they take no part in training
         ({"log_every": 3, "image": "other"}, []),
     ],
 )

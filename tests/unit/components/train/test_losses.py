@@ -20,7 +20,7 @@ def test_interpolation_has_one_weight_per_example() -> None:
 
 
 def test_the_norm_is_that_of_the_gradient_of_each_example() -> None:
-    """A critic of half the squares has the points themselves as gradients."""
+    """For a critic of half the squares, points are their own gradients."""
     points = np.random.default_rng(0).normal(size=(4, 3, 2, 2))
     norms = losses.gradient_norms(lambda x: tf.reduce_sum(x**2, axis=[1, 2, 3]) / 2, tf.constant(points))
     np.testing.assert_allclose(norms, np.linalg.norm(points.reshape(4, -1), axis=1))

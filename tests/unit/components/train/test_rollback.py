@@ -1,4 +1,4 @@
-"""Numbers that go bad: found before they are applied, never kept, gone back from in one way, and an end to it."""
+"""NaN and infinity: found before they are applied, never stored, rolled back in one way, and ended in time."""
 
 import re
 import signal
@@ -66,7 +66,7 @@ CASES: dict[str, tuple[int, str, dict[str, Any]]] = {
 
 
 def poisonings(strategy: tf.distribute.Strategy, name: str) -> list[list[Any]]:
-    """For each variable, made NaN or infinite before a step: what was reported, and what was not finite afterwards.
+    """Return for each variable, made NaN or infinite before a step: the report, and the bad values afterwards.
 
     On several replicas it is in turn the copy of the first and that of the last.
     """
@@ -112,7 +112,7 @@ def test_every_nonfinite_value_is_found_before_an_update_of_its_network(
     for variable, healthy, logged, not_finite, changed in found:
         assert healthy == 0.0, variable
         assert re.search("in a (critic|generator) update$", logged), (variable, logged)
-        # Of another replica's copy nothing is kept. The variable alone is not finite, and its network has not moved.
+        # Nothing is kept of another replica's copy. The variable alone is bad, and its network has not moved.
         assert not_finite in ([], [variable]), (variable, logged)
         assert changed == [] or not_finite == [], (variable, changed)
 
@@ -160,7 +160,7 @@ def test_a_training_is_rolled_back_in_one_way_after_any_kill(tiny_dataset: Path,
     assert [len(logged) for logged in warned] == [0, 1, 1]  # of steps 1 to 200, 201 to 400, 401 to 600
     assert warned[1][0]["signal"] == "rollback"
     assert re.findall(r"\d+", warned[1][0]["message"])[:2] == ["561", "200"]
-    # What there was before the change is that of the training without a fault, and nothing after it.
+    # Before the change it equals the training without a fault, and nowhere after it.
     rows, sound_rows = (attempts.left_by(location)["metrics"] for location in (whole, sound))
     assert rows[:2] == sound_rows[:2]
     assert rows[2] != sound_rows[2]

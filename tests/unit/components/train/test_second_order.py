@@ -1,4 +1,4 @@
-"""Tests for second_order.py: every critic that we ship, and every layer that it speaks of."""
+"""Tests for second_order.py: every critic that we ship, and every layer that it names."""
 
 from collections.abc import Callable
 
@@ -15,9 +15,10 @@ NORMALIZATIONS = ("none", "layer")
 
 
 def critic_with(make: Callable[[], keras.layers.Layer]) -> keras.Model:
-    """A small critic with one layer of the kind in question between two convolutions, always with the same weights.
+    """Make a small critic with one layer of the kind in question between two convolutions, always with the same
+    weights.
 
-    By chance an activation lies at the kink of a LeakyReLU, across which no finite difference says anything.
+    An activation may happen to lie at the kink of a LeakyReLU, across which no finite difference is meaningful.
     """
     keras.utils.set_random_seed(0)
     images = keras.Input((8, 8, 2))
@@ -34,7 +35,7 @@ RIGHT = {
     "depthwise convolution": lambda: keras.layers.DepthwiseConv2D(3),
     "nearest upsampling": lambda: keras.layers.UpSampling2D(2, interpolation="nearest"),
 }
-# Refused because they are wrong, which is shown here, not taken on trust.
+# Refused because they are wrong, which is shown here.
 WRONG = {
     "BatchNormalization": keras.layers.BatchNormalization,
     "GroupNormalization": lambda: keras.layers.GroupNormalization(2),

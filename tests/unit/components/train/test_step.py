@@ -52,7 +52,7 @@ class Case:
     tolerance: float  # of each variable, relative to its largest value; 0 for the same bits
     number: str  # to compute in
     steps: int  # generator updates
-    settings: dict[str, Any] = dataclasses.field(default_factory=dict)  # that differ from those of `make`
+    settings: dict[str, Any] = dataclasses.field(default_factory=dict)  # those that differ from `make`
 
 
 CASES = {
@@ -92,7 +92,7 @@ CASES = {
 
 
 def trajectories(strategy: tf.distribute.Strategy, cases: list[str], file: str) -> None:
-    """Write what each training gives: every variable, what was reported, and samples."""
+    """Write the result of each training: every variable, reported value, and samples."""
     found: dict[str, np.ndarray] = {}
     for name in cases:
         case = CASES[name]
@@ -116,7 +116,7 @@ def trajectories(strategy: tf.distribute.Strategy, cases: list[str], file: str) 
 def trajectory(
     on_replicas: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[[str, int], dict[str, np.ndarray]]:
-    """The arrays of a case on so many replicas; one process per count computes all of its cases."""
+    """Return the arrays of a case on so many replicas; one process per count computes all of its cases."""
 
     @functools.cache
     def computed(replicas: int) -> dict[str, np.ndarray]:
@@ -171,7 +171,7 @@ def plain(here: tf.distribute.Strategy) -> tuple[WganStep, dict[str, np.ndarray]
 
 @pytest.fixture
 def fresh(plain: tuple[WganStep, dict[str, np.ndarray]]) -> WganStep:
-    """`make` without changes, traced once for all tests: set to what it began with."""
+    """`make` without changes, traced once for all tests and reset for each."""
     wgan, start = plain
     wgan.restore(start)
     return wgan
@@ -268,7 +268,7 @@ def test_conditional_losses_are_those_of_the_labels_as_documented(
     last = labels[0, 1]
     fake = augmented(drawn(2, last), 0, 2)
     assert float(reported["generator_loss"][0]) == pytest.approx(-np.mean(scores(fake, last)), rel=1e-4)
-    # The same with other labels is something else, or this would have shown nothing.
+    # Other labels give another result; otherwise this would show nothing.
     mixed = np.mean(scores(fake, labels[0, 0]))
     assert abs(float(reported["generator_loss"][0]) + mixed) > 1e-2 * abs(mixed)
 

@@ -1,4 +1,4 @@
-"""Checkpoints on their way into a bucket: in which order, through outages, and what another machine finds there."""
+"""Checkpoints on their way into a bucket: their order, outages, and the view of another machine."""
 
 import functools
 import itertools
@@ -41,7 +41,7 @@ def make_folder(location: Path) -> Path:
 
 
 def forget() -> None:
-    """As on another machine."""
+    """Delete the mirror, as on another machine."""
     shutil.rmtree(Location.of("gs://b").path)
 
 
@@ -137,7 +137,7 @@ def test_an_outage_that_lasts_to_the_end_is_reported_and_nothing_is_lost(bucket:
 
 
 def test_a_training_that_goes_back_takes_back_what_it_had_sent(bucket: Server) -> None:
-    """A rollback: of later steps neither checkpoints nor rows of the first way stay."""
+    """A rollback: neither checkpoints nor rows of later steps stay."""
     location = Location.of(URI).path
     sending = Uploads(Location.of(URI))
     with sending.running():
@@ -179,7 +179,7 @@ def test_a_checkpoint_that_retention_has_removed_meanwhile_is_not_sent(bucket: S
 
 
 def test_another_training_of_the_same_step_stands(bucket: Server) -> None:
-    """A retry beside the zombie that it replaces, on hardware that rounds otherwise."""
+    """A retry beside the zombie that it replaces, on hardware that rounds differently."""
     train_to(1)
     uploads.send_all(Location.of(URI), KEEP)
     forget()
@@ -292,7 +292,7 @@ def test_every_fault_at_every_request_of_an_upload(tmp_path: Path) -> None:
 
 
 def test_death_at_every_request_of_an_upload(bucket: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What another machine finds is a whole checkpoint with a log that reaches it; it sends the rest."""
+    """Another machine finds a whole checkpoint with a log that reaches it, and sends the rest."""
     monkeypatch.setattr(buckets, "RETRY_SECONDS", 0.0)
     monkeypatch.setattr(location_module, "_AT_ONCE", 1)
     train_to(1)

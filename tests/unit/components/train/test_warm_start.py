@@ -1,4 +1,4 @@
-"""A training that begins with the networks of an earlier one: what it takes, what it says, when it goes on without."""
+"""Warm starts: what a training inherits, what it logs, and when it does without."""
 
 import dataclasses
 import json
@@ -27,7 +27,7 @@ LEARNING_RATE = TrainConfig.generator_learning_rate
 
 
 def write_champion(folder: Path, dataset: Path, **changes: Any) -> Path:
-    """A checkpoint of step 500 whose weights, slots and counters are all unlike those that a training begins with."""
+    """Write a checkpoint of step 500 whose weights, slots and counters all differ from those of a new training."""
     config = TrainConfig(dataset=str(dataset), checkpoints="unused", **{**SMALL, "seed": 7, **changes})
     manifest = datasets.Manifest.of(str(dataset))
     network = network_of(config, manifest.image, manifest.class_count)
@@ -100,7 +100,7 @@ def test_its_checkpoints_and_its_folder_say_what_it_began_with(champion: Path, w
     digest = checkpoints.Description.of(champion).digest
     assert checkpoints.Description.of(whole / "step-0000000010").settings["initial_checkpoint_digest"] == digest
     assert json.loads((whole / "training.json").read_text())["initial_checkpoint_digest"] == digest
-    assert "initial_checkpoint" not in json.loads((whole / "training.json").read_text())  # its place may change
+    assert "initial_checkpoint" not in json.loads((whole / "training.json").read_text())  # its location may change
 
 
 @pytest.mark.long
@@ -130,7 +130,7 @@ def test_begun_on_two_replicas_it_goes_on_without_the_initial_one_and_ends_in_th
 
 
 def test_one_worker_may_not_begin_with_another_checkpoint_than_the_others(tiny_dataset: Path) -> None:
-    """Its content is compared between workers; the place may differ."""
+    """Workers compare its content; the location may differ."""
     manifest = datasets.Manifest.of(str(tiny_dataset))
     common = [
         loop.common_settings(config_of(tiny_dataset, location, initial_checkpoint_digest=digest), manifest)
@@ -165,7 +165,7 @@ def test_the_folder_is_named_by_what_the_initial_checkpoint_holds_not_by_where_i
 
 
 def refusal(dataset: Path, folder: Path, champion: Path | str, **changes: Any) -> str:
-    """Why a training is not begun; nothing is left of the attempt."""
+    """Return why a training is refused; nothing is left of the attempt."""
     with pytest.raises(errors.StageError) as found:
         run.run(config_of(dataset, champion, checkpoints=str(folder), **changes))
     assert not folder.exists()

@@ -1,4 +1,4 @@
-"""`wgan compile` and `wgan profiles`: what is written for a profile, and what is refused before anything is."""
+"""`wgan compile` and `wgan profiles`: packages of profiles, and refusals before anything is written."""
 
 from pathlib import Path
 from typing import Any

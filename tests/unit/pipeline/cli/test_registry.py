@@ -1,4 +1,4 @@
-"""`wgan registry`: what it tells of a registry that `publish` made, and what it says where it cannot."""
+"""`wgan registry`: its output on a registry made by `publish`, and its errors."""
 
 import re
 import shlex
@@ -101,7 +101,7 @@ def own_registry(location: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def ask(wgan_models: Callable[..., Answer]) -> Callable[..., str]:
-    """What `wgan registry ...` prints when all is well."""
+    """Return the output of a successful `wgan registry ...`."""
 
     def found(*words: object) -> str:
         code, out, _ = wgan_models(*words)
@@ -113,7 +113,7 @@ def ask(wgan_models: Callable[..., Answer]) -> Callable[..., str]:
 
 @pytest.fixture
 def refused(wgan_models: Callable[..., Answer]) -> Callable[..., str]:
-    """What `wgan registry ...` complains of."""
+    """Return the error of a failing `wgan registry ...`."""
 
     def found(*words: object) -> str:
         code, _, logged = wgan_models(*words)

@@ -1,4 +1,4 @@
-"""What a run shows at its end."""
+"""The output at the end of a run."""
 # mypy: disable-error-code="valid-type"
 
 from tests.unit.pipeline.conftest import Desk

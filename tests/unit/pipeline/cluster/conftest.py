@@ -1,4 +1,4 @@
-"""Real packages, compiled and read once, and a desk without credentials or a home of its own."""
+"""Real packages, compiled and read once, and an environment without credentials or a home folder."""
 
 import functools
 import re
@@ -44,7 +44,7 @@ def kfp_run(packages: Path) -> Submission:
 
 @pytest.fixture(scope="session", autouse=True)
 def packages_read_once() -> Iterator[None]:
-    """Packages stay as they are here, and take most of the time to read."""
+    """Packages do not change here, and reading them takes most of the time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(submission, "read_package", functools.cache(submission.read_package))
         yield
@@ -52,7 +52,7 @@ def packages_read_once() -> Iterator[None]:
 
 @pytest.fixture
 def bare_desk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No variables that name a server or hold a secret, a state folder of its own, and waits that do not wait."""
+    """No variables that name a server or hold a secret, an empty state folder, and waits without waiting."""
     for name in (
         *("KF_PIPELINES_ENDPOINT", "KF_PIPELINES_UI_ENDPOINT", "KF_PIPELINES_SA_TOKEN_PATH"),
         *("KFP_TOKEN", "KFP_COOKIE", "KUBECONFIG"),
@@ -65,7 +65,7 @@ def bare_desk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture
 def server(bare_desk: None) -> Iterator[Server]:
-    """A fake of Kubeflow, on which nothing was ended by mistake, and which was sent nothing that hangs the real one."""
+    """A fake of Kubeflow, on which nothing was ended by mistake, and which got no request that hangs the real one."""
     with serving() as found:
         yield found
     assert found.store.killed_runs == []
@@ -107,7 +107,7 @@ def submit(server: Server, package: Path, *words: str) -> int:
 
 
 def complaints(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """The lines that tell of something wrong; clears what was logged."""
+    """Return the warnings and errors; clear the log."""
     found = [each.getMessage() for each in caplog.records if each.levelname in ("ERROR", "WARNING")]
     caplog.clear()
     assert not any("\n" in line for line in found), found
@@ -127,13 +127,13 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def write(path: Path, packages: Path) -> Write:
-    """Write schedules by name, each with what it says besides, or otherwise."""
+    """Write schedules by name, each with additional or changed settings."""
     return lambda **schedules: schedule_files.write(path, packages / "kfp.yaml", "kfp", **schedules)
 
 
 @pytest.fixture
 def wgan(path: Path, server: Server, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> Wgan:
-    """`wgan schedule ...` there; its exit code, what it printed and what it logged."""
+    """Run `wgan schedule ...`; return its exit code, output and log."""
 
     def run(*words: str) -> tuple[int, list[str], list[str]]:
         capsys.readouterr()

@@ -1,4 +1,4 @@
-"""What servers were seen to answer, each reported as one line with the exit code that fits."""
+"""Recorded answers of servers, each reported as one line with the right exit code."""
 
 import json
 import os
@@ -62,7 +62,7 @@ def test_each_recorded_error_is_one_clear_line() -> None:
 @pytest.mark.parametrize(
     ("status", "body", "shown"),
     [
-        # Of a chain the innermost cause counts, unless it says nothing.
+        # Of a chain the innermost cause counts, unless it is empty.
         (400, {"code": 3, "message": "A: B: C", "details": [{"code": 3, "message": "C"}]}, ": C (400)"),
         (500, {"message": "A: B", "details": [{"message": "Internal Server Error"}]}, ": A: B (500)"),
         (400, {"code": 3, "message": "proto:\xa0syntax\n  error"}, ": proto: syntax error (400)"),

@@ -48,7 +48,7 @@ def server() -> MemorySchedules:
 
 
 def test_back_to_what_was_replaced_is_made_anew(server: MemorySchedules) -> None:
-    """What was paused while another ran in its place may start at once what it missed."""
+    """A schedule that was paused while another replaced it may start missed runs at once."""
     run(server, [schedule("weekly")])
     server.tick()
     run(server, [schedule("weekly", 10)])
@@ -113,7 +113,7 @@ class Applying(RuleBasedStateMachine):
             stopped = True
         self.server.fault = None
         if stopped and not is_kill:
-            # What was refused or lost leaves nothing without a schedule that starts runs, but for a lost resume.
+            # A refused or lost request leaves no name without a schedule that starts runs, but for a lost resume.
             lost = live_before & {each.name for each in wanted if each.enabled} - set(self.server.enabled())
             assert len(lost) <= 1
         run(self.server, wanted, prune)
@@ -138,7 +138,7 @@ class Applying(RuleBasedStateMachine):
             of_name = [live for live in self.server.held.values() if live.name == each.name]
             kept = [live for live in of_name if live.digest == each.digest() and live.enabled == each.enabled]
             assert kept
-            # What is there besides waits for its runs.
+            # Other schedules wait for their runs.
             assert all(not live.enabled and live.active_runs for live in of_name if live is not kept[0])
         names = {each.name for each in wanted}
         left = [live for live in self.server.held.values() if live.name not in names]

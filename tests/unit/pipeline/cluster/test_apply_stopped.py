@@ -26,7 +26,7 @@ def retraining(source: str) -> None:
 
 
 def applied(world: World, wanted: list[Schedule]) -> list[Any]:
-    """Apply to the end; what there is then, without ids."""
+    """Apply to the end; return the resulting schedules, without ids."""
     location = world.connected()
     apply.apply(location, wanted, True, lambda line: None)
     return sorted((each.name, each.enabled, each.digest, len(each.active_runs)) for each in location.live())
@@ -63,7 +63,7 @@ def test_stopped_at_every_request_and_applied_again(world: World, tmp_path: Path
     for after in (False, True):
         for at, changes in enumerate(changing, 1):
             if after and not changes:
-                continue  # What there is then is what there is before the next request.
+                continue  # the state is that before the next request
             world.restore(prepared)
             world.stop(at, after)
             with pytest.raises(TransientError):

@@ -1,4 +1,4 @@
-"""Cron: what is refused, and that what Kubeflow and Vertex get means what was written."""
+"""Cron: refusals, and that Kubeflow and Vertex get the meaning of what was written."""
 
 import re
 from collections.abc import Sequence
@@ -61,7 +61,7 @@ def test_what_targets_get_means_what_was_written(
         meant = [_DAYS, _WEEK]  # a day in either counts
     # The test server reads it as Kubeflow does.
     assert kubeflow.fields(f"0 {five}") == [{0}, minutes[1], hours[1], meant[0], months[1], meant[1]]
-    # A star stands alone, so that a day is in both or in either to every program.
+    # A star is alone, so that for every program a day is in both or in either.
     assert re.fullmatch(r"((^| )(\*|[0-9][-,0-9]*(/[0-9]+)?)){5}", five)
     # The database of servers has room for it.
     assert len(five) <= 250
@@ -81,7 +81,7 @@ def test_any_text_is_read_or_reported_in_one_line(text: str) -> None:
         assert re.match(r"must (be|have|not) ", expected)
         assert expected.isprintable()
         return
-    # What is written is read as the same, and stays as it is.
+    # A written field is read as the same, and stays as it is.
     assert cron.parse(found) == found
 
 
@@ -103,7 +103,7 @@ def test_one_form(text: str, form: str) -> None:
     assert cron.parse(text) == form
 
 
-# Each with what the refusal shows of it.
+# Each with the value that the refusal shows.
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
@@ -117,7 +117,7 @@ def test_one_form(text: str, form: str) -> None:
         *((f"0 9 * * {day}", repr(day)) for day in ("8", "fri-mon", "3-3", "1#2")),
         # A star where both fields of days say which: to some programs a day must be in both, to others in either.
         *((text, repr(text)) for text in ("0 9 */2 * 1", "0 9 1 * */2", "0 9 1,*/3 * mon")),
-        # No month that is named is that long.
+        # None of the named months is that long.
         *((text, repr(text)) for text in ("0 9 31 2 *", "0 9 30-31 feb *")),
     ],
 )

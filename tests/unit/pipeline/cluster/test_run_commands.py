@@ -1,4 +1,4 @@
-"""`wgan submit`, `status`, `logs`, `cancel` and `retry`: words, mistakes and signals; see `test_story.py`."""
+"""`wgan submit`, `status`, `logs`, `cancel` and `retry`: arguments, mistakes and signals; see `test_story.py`."""
 
 import json
 import signal

@@ -1,4 +1,4 @@
-"""schedules.yaml: what is read, and every mistake with its path, reported before anything is sent."""
+"""schedules.yaml: its settings, and every mistake with its path, reported before anything is sent."""
 
 import re
 from collections.abc import Callable
@@ -45,7 +45,7 @@ def refusal(read: Reads, packages: Path) -> Refusal:
 
 
 def weekly(**settings: Any) -> dict[str, Any]:
-    """A schedule that is right, with other settings; None leaves one out."""
+    """Return a valid schedule, with other settings; None omits one."""
     found = {
         "cron": "0 9 * * 1",
         "package": "kfp.yaml",
@@ -115,7 +115,7 @@ def parameters(**settings: Any) -> dict[str, Any]:
     return {"parameters": {"source": "digits", "root": "/r", **settings}}
 
 
-# Each with what the line names first, and a value or name that it shows.
+# Each with the name that the line begins with, and a value or name that it shows.
 @pytest.mark.parametrize(
     ("settings", "setting", "shown_there"),
     [

@@ -1,4 +1,4 @@
-"""What is no package of this pipeline is never sent."""
+"""A file that is no package of this pipeline is never sent."""
 
 from pathlib import Path
 

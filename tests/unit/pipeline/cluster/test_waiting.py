@@ -1,4 +1,4 @@
-"""Waiting for the end of a run: what is logged, and when it is given up."""
+"""Waiting for the end of a run: its log, and when it gives up."""
 
 from collections.abc import Iterator
 from typing import cast

@@ -24,7 +24,7 @@ Stages = dict[str, tuple[str, str]]  # name: state and message
 
 
 class World(Protocol):
-    """What tests ask of either server."""
+    """The tests' view of either server."""
 
     target: str
     flags: list[str]
@@ -34,13 +34,13 @@ class World(Protocol):
     first: int = 0
 
     def connected(self) -> Schedules:
-        """Its schedules, as a new process has them."""
+        """Return its schedules, through a new connection."""
 
     def run_ids(self) -> list[str]:
         """Ids of all runs, oldest first."""
 
     def set_run(self, run_id: str, state: str, stages: Stages | None = None) -> None:
-        """Report a run, in Kubeflow's words."""
+        """Report a run, in Kubeflow's terms."""
 
     def asks_for_a_run(self, *request: Any) -> bool:
         """Whether a request, as `server.before` gets it, is for the state of one run."""
@@ -58,13 +58,13 @@ class World(Protocol):
         """Runs that did not end by themselves."""
 
     def requests(self) -> list[bool]:
-        """Of each request since `stop` was called: whether it could change anything."""
+        """Return for each request since `stop` was called whether it could change anything."""
 
     def held(self) -> list[dict[str, Any]]:
-        """All that the server holds."""
+        """Return the server's state."""
 
     def hang_up(self) -> None:
-        """Raise what ends a connection."""
+        """Raise an error that ends a connection."""
 
     def play(self, *states: tuple[str, Stages]) -> None:
         """Have the newest run be in these states, each at the next request for it."""
@@ -77,17 +77,17 @@ class World(Protocol):
         self.server.before = report
 
     def start_run(self, name: str) -> None:
-        """Let schedules start runs, of which only that of one name goes on."""
+        """Let schedules start runs, of which only that of one name continues."""
         for run_id, of in self.fire().items():
             if of != name:
                 self.set_run(run_id, "SUCCEEDED")
 
     def saved(self) -> list[dict[str, Any]]:
-        """A copy of all that the server holds."""
+        """Return a copy of the server's state."""
         return copy.deepcopy(self.held())
 
     def restore(self, saved: list[dict[str, Any]]) -> None:
-        """Put it back."""
+        """Restore a state."""
         for held, kept in zip(self.held(), copy.deepcopy(saved), strict=True):
             held.clear()
             held.update(kept)
@@ -132,7 +132,7 @@ class Kubeflow(World):
         return list(self.server.store.runs)
 
     def set_run(self, run_id: str, state: str, stages: Stages | None = None) -> None:
-        # The real server ends a canceled run as failed.
+        # the real server ends a canceled run as failed
         self.server.set_run(run_id, "FAILED" if state == "CANCELED" else state, stages)
 
     def asks_for_a_run(self, *request: Any) -> bool:
@@ -189,7 +189,7 @@ class Vertex(World):
         return request[0] == "CreatePipelineJob"
 
     def fire(self) -> dict[str, str]:
-        # Later than the start that resuming sets; nothing but the schedules looks at this clock.
+        # later than the start that resuming sets; only the schedules look at this clock
         self.server.clock += datetime.timedelta(minutes=2)
         started = self.server.tick()
         self.server.clock -= datetime.timedelta(minutes=2)

@@ -27,7 +27,7 @@ PIPELINE = shipped_package.read()
 TASKS = {task.name: task for task in PIPELINE.tasks}
 FIELDS = PIPELINE.parameters
 DEFAULTS = {name: field.default for name, field in FIELDS.items()}
-# What each stage whose results are kept makes: the setting of its folder, the outputs that say where and what it is.
+# The result of each cached stage: the setting of its folder, and the outputs with its location and digest.
 MADE = {
     "preprocess": ("dataset", "dataset_uri", "dataset_digest"),
     "train": ("checkpoints", "checkpoint_uri", "checkpoint_digest"),
@@ -39,7 +39,7 @@ DOWNSTREAM = {"preprocess": {"train", "embed", "export"}, "train": {"export"}}
 
 @dataclasses.dataclass
 class World:
-    """All that a run depends on."""
+    """Everything that a run depends on."""
 
     parameters: dict[str, Any] = dataclasses.field(default_factory=dict)
     source: str = "a"
@@ -52,7 +52,7 @@ class World:
 
 
 class Stages:
-    """Stages that make an empty folder at the place of their key, and whose content follows from all but the code."""
+    """Stages that make an empty folder at their key's location; their content follows from everything but the code."""
 
     def __init__(self, world: World, folder: Path) -> None:
         self.world, self.stopping, self.ran = world, threading.Event(), set[str]()
@@ -90,7 +90,7 @@ class Stages:
         return {uri: str(folder), digest: digests.digest_of({**parts, "code": ""})}
 
     def _answer(self, given: dict[str, Any]) -> dict[str, Any]:
-        """What the stages say that are run each time."""
+        """Return the outputs of the stages that run each time."""
         return {
             "source_fingerprint": self.world.source,
             "custom_embedding_digest": self.world.custom_embedding,
@@ -130,7 +130,7 @@ class Home:
         return found
 
     def run_as_planned(self, world: World) -> dict[str, str]:
-        """Plans, runs, and compares; returns the state of each stage."""
+        """Plan, run, and compare; return the state of each stage."""
         planned, found = self.plan(world), self.run(world)
         agreed = {
             plan.RUNS: (DONE,),
@@ -167,7 +167,7 @@ def other_value(field: Field) -> Any:
     return next(value for value in typed if not settings.field_problems(field, value))
 
 
-# What a parameter needs beside it.
+# Other parameters that a parameter needs.
 BESIDE: dict[str, dict[str, Any]] = {
     "custom_embedding": {"custom_embedding_name": "mine"},
     "custom_embedding_name": {"custom_embedding": "there", "custom_embedding_name": "yours"},

@@ -1,4 +1,4 @@
-"""Kept results: when a stage is not started again, when it is, and that `wgan plan` says so beforehand."""
+"""Cached results: when a stage is not started again, when it is, and that `wgan plan` predicts it."""
 
 import json
 from typing import Any
@@ -9,7 +9,7 @@ from tests.unit.pipeline.local.conftest import CHANGES, DOWNSTREAM, MADE, Home, 
 
 
 def stages_that_a_change_reaches(changed: dict[str, Any]) -> set[str]:
-    """Read off the configurations: whose deciding settings change, and what uses what those make."""
+    """Return the stages that a change affects, from the configurations: by deciding settings and dependencies."""
     direct = set()
     for stage in MADE:
         deciding = {field.name for field in settings.fields_of(stages.config_of(stage)) if field.setting.in_key}

@@ -1,4 +1,4 @@
-"""Stages in containers of a real Docker engine: exit status, logs, what they see and may do, signals, mistakes."""
+"""Stages in containers of a real Docker engine: exit status, logs, mounts, permissions, signals, mistakes."""
 # mypy: disable-error-code="valid-type"
 
 import dataclasses
@@ -42,7 +42,7 @@ def docker(*words: str) -> str:
 
 @pytest.fixture(scope="module")
 def engine() -> str:
-    """A Docker engine with a small image under a name of our own."""
+    """A Docker engine with a small image under our own name."""
     try:
         Docker().platform()
     except (ConfigError, TransientError):
@@ -108,7 +108,7 @@ def test_every_line_of_a_container_that_ends_at_once_is_kept(engine: str, desk: 
 @pytest.mark.docker
 def test_lines_are_kept_when_docker_stops_following_early(engine: str, desk: Desk) -> None:
     client, fired = desk.folder / "docker", desk.folder / "fired"
-    # The real client, but what follows a log ends in the middle of a line.
+    # The real client, but following a log ends in the middle of a line.
     client.write_text(
         f"""#!/bin/sh
         if [ "$1 $2" = "logs --follow" ]; then

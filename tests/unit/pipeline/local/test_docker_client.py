@@ -1,4 +1,4 @@
-"""Asking Docker: an engine that never answers, and complaints in one line."""
+"""Requests to Docker: an engine that never answers, and errors in one line."""
 
 import shutil
 import socket

@@ -1,4 +1,4 @@
-"""How long a plan says that stages will take."""
+"""A plan's estimates of how long stages take."""
 
 import json
 from pathlib import Path
@@ -27,7 +27,7 @@ def estimate(root: Path, source: str = "fashion-mnist", shape: Any = None, **cha
 
 
 def train_once(root: Path, run: int, images_per_second: float, **settings: Any) -> None:
-    """Leave what a training on Fashion-MNIST leaves."""
+    """Leave the files of a training on Fashion-MNIST."""
     checkpoint = root / f"step-{run}"
     checkpoint.mkdir(parents=True)
     rates = (None, images_per_second, images_per_second, 2 * images_per_second)

@@ -1,4 +1,4 @@
-"""Each run has a numbered folder of its own."""
+"""Each run has its own numbered folder."""
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What `wgan plan` says is what the run then does, and why."""
+"""`wgan plan` predicts what the run does, and why."""
 
 import dataclasses
 import re

@@ -1,4 +1,4 @@
-"""Stage processes: the Python that is running, our own packages wherever the command is given, exit codes in words."""
+"""Stage processes: the running Python, our packages in any working folder, exit codes in words."""
 
 import sys
 from collections.abc import Callable

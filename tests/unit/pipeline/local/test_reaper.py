@@ -1,4 +1,4 @@
-"""A runner that is killed leaves no stage."""
+"""A killed runner leaves no stage."""
 
 import signal
 import subprocess

@@ -1,4 +1,4 @@
-"""Values of inputs, words of a command and outputs, beside what Kubeflow's launcher makes of the same message."""
+"""Values of inputs, words of a command and outputs, compared with Kubeflow's launcher."""
 
 from pathlib import Path
 from typing import Any

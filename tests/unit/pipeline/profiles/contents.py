@@ -1,4 +1,4 @@
-"""What a file of profiles may hold, what is said of it, and that kfp can write it."""
+"""Possible contents of a file of profiles, their errors, and that kfp can write them."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -41,7 +41,7 @@ def gpus(count: int, name: str = "nvidia.com/gpu", **more: Any) -> dict[str, Any
     return {"accelerator": name, "accelerator_count": count, **more}
 
 
-# What a container gets on either target.
+# Settings of a container on either target.
 CONTAINERS = st.fixed_dictionaries(
     {
         "cpu_limit": st.from_regex(r"(?:[0-9]{0,4}\.)?[0-9]{1,4}m?", fullmatch=True)
@@ -65,7 +65,7 @@ def nothing() -> dsl.ContainerSpec:
 
 
 def require_writable(target: str, settings: dict[str, Any], apply: Callable[[Any, Any], None]) -> None:
-    """Give what a train stage gets to a task of kfp, which complains of what it cannot write."""
+    """Pass a train stage's settings to a task of kfp, which refuses what it cannot write."""
     refused = ""
     try:
         (profile,) = parse(of_train(target, settings)).values()

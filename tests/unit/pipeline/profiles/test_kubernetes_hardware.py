@@ -1,4 +1,4 @@
-"""Settings of a stage on Kubernetes: what is read, and each mistake."""
+"""Settings of a stage on Kubernetes: what is accepted, and each mistake."""
 
 from typing import Any
 

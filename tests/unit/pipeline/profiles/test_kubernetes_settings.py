@@ -1,4 +1,4 @@
-"""What is read of a profile for Kubernetes, kfp can write."""
+"""kfp can write every setting of a profile for Kubernetes."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Settings of a stage on Vertex: which machines there are is Vertex' to say, and each mistake."""
+"""Settings of a stage on Vertex: Vertex knows its machines; and each mistake."""
 
 from typing import Any
 

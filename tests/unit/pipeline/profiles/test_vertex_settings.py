@@ -1,4 +1,4 @@
-"""What is read of a profile for Vertex, kfp can write."""
+"""kfp can write every setting of a profile for Vertex."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Files that would take all memory or never end are refused at once, wherever people give YAML."""
+"""YAML files that would take all memory or never end are refused at once."""
 
 from collections.abc import Callable
 from pathlib import Path

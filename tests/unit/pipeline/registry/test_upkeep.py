@@ -62,7 +62,7 @@ def ask(location: str, wgan_models: Ask) -> Ask:
 
 
 def write(location: str, name: str, content: bytes | None) -> None:
-    """Change a file of the registry, or delete it, past everything that looks after it."""
+    """Change a file of the registry, or delete it, without its checks."""
     if not buckets.is_uri(location):
         path = Path(location, name)
         path.unlink() if content is None else path.write_bytes(content)
@@ -205,7 +205,7 @@ def test_a_registry_without_a_champion(location: str, tmp_path: Path, gcs: Serve
 
 
 def test_of_two_changes_at_once_one_fails(candidates: list[Candidate], gcs: Server, wgan_models: Ask) -> None:
-    """A rollback between what another command reads and what it writes; a removal and a promotion among them."""
+    """A rollback between another command's read and write; a removal and a promotion among them."""
     gcs.create_bucket("b")
     location = "gs://b/registry"
     for each in candidates[:3]:
@@ -234,7 +234,7 @@ def test_of_two_changes_at_once_one_fails(candidates: list[Candidate], gcs: Serv
 def test_an_unfinished_publication_is_removed_and_can_begin_anew(
     location: str, ask: Ask, candidates: list[Candidate], gcs: Server
 ) -> None:
-    """Of a folder: what a killed process leaves. Of a bucket: a version that is claimed and uploaded in part."""
+    """In a folder: the remains of a killed process. In a bucket: a claimed version with some of its files."""
     if buckets.is_uri(location):
 
         def fail(request: Request) -> None:

@@ -97,7 +97,7 @@ def whole(tmp_path: Path) -> Path:
 def test_a_checkpoint_of_another_version_is_refused_not_passed_over(
     whole: Path, change: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Neither for an older one, nor as damaged, nor is it written over."""
+    """Neither an older one is used, nor is it treated as damaged or overwritten."""
     checkpoints.save(whole.parent, describe(4), STATE)
     value = {**describe(5).to_json(), **change}
     atomic_files.write_file(whole / checkpoints.MANIFEST, atomic_files.sealed_json(value))
@@ -116,7 +116,7 @@ def test_a_checkpoint_of_another_version_is_refused_not_passed_over(
 def test_a_damaged_checkpoint_gives_way_to_the_next_of_its_step_and_a_whole_one_does_not(
     whole: Path, damage: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Else a training that comes by again would keep the damaged one for ever, and never end."""
+    """Otherwise a training that reaches this step again would keep the damaged one forever."""
     other: dict[str, Any] = {**STATE, "a": np.float64(0.2)}
     checkpoints.save(whole.parent, describe(5), other)
     assert checkpoints.load_state(whole)["a"] == STATE["a"]

@@ -22,7 +22,7 @@ RECORDS = {"train": 4, "validation": 1, "test": 2}
 
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Seven images of 2x3, with everything that a manifest may say."""
+    """Seven images of 2x3, with every optional field of a manifest."""
     folder = tmp_path_factory.mktemp("dataset")
     generator = np.random.default_rng(0)
     examples = {
@@ -58,7 +58,7 @@ def test_the_message_names_record_and_offset(dataset: Path, tmp_path: Path) -> N
     (tmp_path / shard.file).write_bytes(content[: 2 * size + 30])
     with pytest.raises(DataError, match=rf"record 2 at byte {2 * size}\)"):
         dataset_reader.require_shard(tmp_path / shard.file, shard)
-    # A whole record too many or too few is well formed: nothing but the manifest tells.
+    # A missing or extra whole record is well formed: only the manifest shows it.
     for cut in (content[:-size], content + content[:size]):
         (tmp_path / shard.file).write_bytes(cut)
         with pytest.raises(DataError, match=r"bytes instead of \d+\)"):
@@ -106,7 +106,7 @@ JSON = st.recursive(
 
 @given(data=st.data())
 def test_any_json_is_a_manifest_or_a_data_error(dataset: Path, data: st.DataObject) -> None:
-    """Any value at any place of a real manifest, or instead of all of it."""
+    """Any value anywhere in a real manifest, or instead of all of it."""
     value: object = datasets.Manifest.of(str(dataset)).to_json()
     path: list[str | int] = []
     holder: object = value

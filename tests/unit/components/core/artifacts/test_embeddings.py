@@ -1,4 +1,4 @@
-"""What an embedding says of itself: whether it is certified, and why it is not."""
+"""Whether an embedding is certified, and why it is not."""
 
 from typing import Any
 

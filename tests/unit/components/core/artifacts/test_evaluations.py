@@ -1,4 +1,4 @@
-"""What the digest of an evaluation names: its content, not where and by whom it was made."""
+"""The digest of an evaluation covers its content, not where and by whom it was made."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""Tests for lineage.py: digests computed again, what is no part of them, and what is refused."""
+"""Tests for lineage.py: recomputed digests, fields outside them, and refusals."""
 
 import dataclasses
 import json
@@ -18,7 +18,7 @@ from tests.inputs import artifacts
 
 @pytest.fixture(scope="module")
 def parents() -> tuple[datasets.Manifest, checkpoints.Description, embeddings.Description]:
-    """Descriptions of a dataset, and of a checkpoint and an embedding made of it."""
+    """Descriptions of a dataset, and of its checkpoint and embedding."""
     reused = {"images": 3, "datasets": ["an-earlier-one"]}
     maker = lineage.made_with("preprocess", source="/home/user/pictures", reused=reused)
     manifest = artifacts.dataset(made_with=maker)
@@ -51,7 +51,7 @@ def evaluation(parents: tuple[Any, ...], tmp_path: Path) -> Path:
 
 
 def describe(folder: Path, **changes: Any) -> Path:
-    """Describes the files of an evaluation as they are now."""
+    """Describe the present files of an evaluation."""
     described = evaluations.Description.read(folder)
     files = {name: digest for name, digest in atomic_files.files_in(folder).items() if name != evaluations.MANIFEST}
     dataclasses.replace(described, files=files, **changes).write(folder)

@@ -1,4 +1,4 @@
-"""An artifact is made once; what is there already is found, or refused if it is another."""
+"""An artifact is made once; an existing one is found, or refused if it differs."""
 
 from pathlib import Path
 

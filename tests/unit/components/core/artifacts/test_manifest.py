@@ -1,4 +1,4 @@
-"""One artifact of each kind: its bytes and digests stay, unless its schema version grows."""
+"""One artifact of each kind: bytes and digests never change unless the schema version grows."""
 
 import hashlib
 from collections.abc import Callable

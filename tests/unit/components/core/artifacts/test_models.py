@@ -1,4 +1,4 @@
-"""What a model says of itself: its files, and the card that people read."""
+"""A model's description: its files, and the card."""
 
 from pathlib import Path
 

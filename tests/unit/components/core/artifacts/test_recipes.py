@@ -1,4 +1,4 @@
-"""What counts as another recipe, and what does not."""
+"""Which changes make another recipe, and which do not."""
 
 import contextlib
 import json
@@ -22,7 +22,7 @@ RECIPES = st.builds(
 
 
 def _number(text: str) -> float | str:
-    """The oracle's way to see that 1e-4 is 0.0001."""
+    """Parse a number for the oracle, so that 1e-4 is 0.0001."""
     with contextlib.suppress(ValueError):
         value = float(text)
         return text if value != value else value

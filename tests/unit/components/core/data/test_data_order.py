@@ -19,7 +19,7 @@ def test_epochs_and_seeds_differ() -> None:
 
 
 def test_the_order_is_pinned() -> None:
-    """Changing it would make every kept training impossible to repeat; do so only with a new schema version."""
+    """Changing it would make old trainings impossible to repeat; do so only with a new schema version."""
     assert permutation(8, 0, 0).tolist() == [4, 0, 1, 7, 6, 2, 5, 3]
 
 

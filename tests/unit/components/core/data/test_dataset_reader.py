@@ -1,4 +1,4 @@
-"""Reading a dataset back: every damage is found before anything is used."""
+"""Reading a dataset: every damage is found before any use."""
 
 import dataclasses
 from pathlib import Path

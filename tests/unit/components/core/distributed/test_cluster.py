@@ -1,4 +1,4 @@
-"""Tests for cluster.py: TF_CONFIG is understood or refused in words, and workers wait for each other."""
+"""Tests for cluster.py: TF_CONFIG is parsed or refused with a message, and workers wait for each other."""
 
 import json
 import socket

@@ -26,12 +26,12 @@ module = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(module)
 print(json.dumps(getattr(module, function)(strategy, *arguments)))
 """
-# Cases of test_step.py, and the relative difference that is allowed: none where the same bits are promised.
+# Cases of test_step.py, and the allowed relative difference: none if the same bits are promised.
 ON_WORKERS = {"penalty": 1e-9, "exact": 0.0}
 
 
 def trajectories_and_agreement(strategy: tf.distribute.Strategy, cases: list[str], folder: str) -> dict[str, Any]:
-    """The bare step's trajectories, in a file for each worker, and what this worker and the others agree on."""
+    """Write the step's trajectories, in a file for each worker, and the result of their agreement."""
     import importlib.util
 
     spec = importlib.util.spec_from_file_location("step_tests", STEP_TESTS)

@@ -39,7 +39,7 @@ def test_shares_in_words(batch_size: int, replicas: int, words: str) -> None:
     ],
 )
 def test_a_tpu_that_does_not_answer_is_reported_at_once(address: str, reason: str) -> None:
-    """TensorFlow itself tried such an address for more than a quarter of an hour, deaf to signals."""
+    """TensorFlow itself retries such an address for more than a quarter of an hour, and ignores signals."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         ports = {"open": silent.getsockname()[1]}
         with socket.create_server(("127.0.0.1", 0)) as other:
@@ -68,7 +68,7 @@ def test_tpu_name_is_what_an_empty_setting_means(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_worker_that_answers_and_never_joins_is_not_waited_for_for_ever() -> None:
-    """Something else has its port: TensorFlow would wait for it without end, so the process is ended."""
+    """Something else uses its port: TensorFlow would wait forever, so the process is ended."""
     program = (
         "from components.core.distributed import strategies, cluster; from components.core.stage import cli; "
         "cli.log_to_stderr(); strategies._PATIENCE_SECONDS = 2; "

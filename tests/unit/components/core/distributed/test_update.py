@@ -40,7 +40,7 @@ def test_adam_is_keras_adam() -> None:
 def mean_step(
     strategy: tf.distribute.Strategy, values: list[float], virtual_shards: int = 0
 ) -> tuple[dict[str, float], float]:
-    """One step down the mean of w * v over a global batch: what it reports, and the gradient that reached Adam."""
+    """Make a step down the mean of w * v over a global batch; return its report, and the gradient that reached Adam."""
     with strategy.scope():
         weight = tf.Variable(1.0)
         adam = Adam([weight], 0.1, 0.0, 0.0, name="adam")
@@ -72,7 +72,7 @@ def test_reported_losses_are_global_means_on_one_replica(virtual_shards: int) ->
 
 
 def asked(strategy: tf.distribute.Strategy) -> dict[str, Any]:
-    """All that the tests of several replicas ask for on so many."""
+    """Compute everything that the tests need on so many replicas."""
     return {
         "step": mean_step(strategy, VALUES),
         "step of 4 virtual shards": mean_step(strategy, VALUES, 4) if 4 % strategy.num_replicas_in_sync == 0 else None,
@@ -84,7 +84,7 @@ def asked(strategy: tf.distribute.Strategy) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def on(on_replicas: Callable[..., Any]) -> Callable[[int], dict[str, Any]]:
-    """What was asked for on so many replicas; one process per count."""
+    """Return the results for so many replicas; one process per count."""
     return functools.cache(lambda replicas: on_replicas(__file__, "asked", replicas))
 
 
@@ -116,7 +116,7 @@ def test_what_a_fixed_point_cannot_hold_stops_the_update(wrong: float) -> None:
 
 
 def shares(strategy: tf.distribute.Strategy, batch: int, virtual_shards: int) -> list[list[int]]:
-    """Which examples each share of each replica holds, in order of replicas."""
+    """Return the examples of each share of each replica, in order of replicas."""
     given = strategy.run(
         lambda: tuple(share.of(tf.range(batch)) for share in BatchPartition(batch, virtual_shards).here())
     )
@@ -146,7 +146,7 @@ def test_one_bad_example_stops_the_update_on_every_replica(on: Callable[[int], d
 
 
 def test_a_share_has_a_size_that_xla_knows() -> None:
-    """On a TPU all replicas run one program, which learns only there which share is its own."""
+    """On a TPU all replicas run one program, which learns its share only at run time."""
     of_global, start = tf.reshape(tf.range(24.0), [8, 3]), tf.Variable(4)
 
     def cut() -> tf.Tensor:

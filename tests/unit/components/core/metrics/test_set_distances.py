@@ -36,7 +36,7 @@ def test_frechet_distance_with_fewer_rows_than_dimensions_or_constant_features()
 
 
 def test_the_standard_error_of_the_frechet_distance_is_honest_or_on_the_safe_side() -> None:
-    """Against the spread over fresh samples; facts of theory say 1 to 2 times that."""
+    """Against the spread over fresh samples; theory says 1 to 2 times that."""
     generator = np.random.default_rng(0)
 
     def pair() -> tuple[np.ndarray, np.ndarray]:

@@ -12,7 +12,7 @@ FILTERS = 5
 
 
 def alike(dtype: str, channels: int) -> tuple[keras.layers.Layer, keras.layers.Layer]:
-    """Keras' layer and ours with the same weights."""
+    """Make Keras' layer and ours with the same weights."""
     oracle = keras.layers.Conv2D(FILTERS, 4, 2, "same", dtype=dtype)
     own = PixelsToFeatures(FILTERS, dtype=dtype)
     for layer in (oracle, own):
@@ -30,7 +30,7 @@ def pixel_gradient(layer: keras.layers.Layer, images: tf.Tensor, upstream: tf.Te
 
 
 def derivatives(layer: keras.layers.Layer, inputs: tf.Tensor, other: tf.Tensor) -> list[np.ndarray]:
-    """Outputs; first derivatives to inputs and weights; and those of the squared gradient, as a penalty takes them."""
+    """Return outputs; first derivatives to inputs and weights; and those of the squared gradient, as in a penalty."""
     variables = [inputs, layer.kernel.value]
     with tf.GradientTape() as outer:
         outer.watch(variables)

@@ -1,4 +1,4 @@
-"""The multiplications of a network, against a count over the layers that Keras made."""
+"""The multiplications of a network, against a count over Keras' layers."""
 
 import keras
 import numpy as np
@@ -9,7 +9,7 @@ from components.core.networks import cost, gan
 
 
 def counted(model: keras.Model) -> int:
-    """The weights of each layer that multiplies, times the positions at which it uses them."""
+    """Count each layer's weights times the positions at which it uses them."""
     found = 0
     for layer in model.layers:
         kernel = next((weight for weight in layer.weights if weight.name == "kernel"), None)

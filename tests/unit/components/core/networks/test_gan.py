@@ -23,7 +23,7 @@ def test_both_networks_fit_any_shape(shape: tuple[int, int, int]) -> None:
 
 @pytest.mark.parametrize("normalization", ["batch", "none"])
 def test_conditional_networks_depend_on_the_class(normalization: str) -> None:
-    """Each image on its own label alone; the score as the projection is defined, from the features."""
+    """Each image on its own label alone; the score follows the definition of the projection."""
     config = gan.NetworkConfig(ImageShape(9, 12, 3), 5, 4, generator_normalization=normalization, classes=3)
     latents = tf.random.stateless_normal([4, 5], [0, 0])
     generator, critic = gan.build_generator(config), gan.build_critic(config)
@@ -53,7 +53,7 @@ def test_networks_without_classes_have_the_weights_that_they_always_had() -> Non
 
 
 def test_the_generator_uses_its_whole_image() -> None:
-    """Cropping takes what is beyond the image, not a part of it: every pixel depends on the latents."""
+    """Cropping removes padding beyond the image: every pixel depends on the latents."""
     config = gan.NetworkConfig(ImageShape(33, 17, 3), latent_size=5, base_filters=4)
     latents = tf.random.stateless_normal([64, 5], [0, 0])
     spread = np.std(gan.build_generator(config)(latents, training=True), axis=0)

@@ -12,7 +12,7 @@ from components.core.networks.normalization import BatchNormalization, recorded_
 
 
 def normalize(layer: BatchNormalization, inputs: tf.Tensor, other: tf.Tensor) -> list[tf.Tensor]:
-    """Outputs, batch mean and variance, and the gradients to inputs, scale and shift."""
+    """Return outputs, batch mean and variance, and the gradients to inputs, scale and shift."""
     points = tf.convert_to_tensor(inputs)
     variables = [points, layer.gamma.value, layer.beta.value]
     with tf.GradientTape() as tape, recorded_statistics() as found:
@@ -24,7 +24,7 @@ def normalize(layer: BatchNormalization, inputs: tf.Tensor, other: tf.Tensor) ->
 
 
 def test_xla_computes_the_same() -> None:
-    """What a TPU of one core would run."""
+    """As on a TPU of one core."""
     layer = BatchNormalization()
     layer.build((None, 3, 3, 2))
     inputs, other = tf.random.stateless_normal([2, 4, 3, 3, 2], [0, 0])
@@ -38,7 +38,7 @@ def test_xla_computes_the_same() -> None:
 
 @pytest.mark.parametrize("shape", [(8, 5, 3, 4), (1, 1, 1, 2), (3, 2, 1, 3)])
 def test_one_replica_in_float32_computes_what_float64_does(shape: tuple[int, ...]) -> None:
-    """TensorFlow's kernel against sums of our own, which any number of replicas use; and those against NumPy."""
+    """TensorFlow's kernel against our own sums, which any number of replicas use; and those against NumPy."""
     random = np.random.default_rng(0)
     inputs, other = random.normal(2.0, 3.0, shape), random.normal(size=shape)
     gamma, beta = random.normal(size=(2, shape[-1]))
@@ -59,13 +59,13 @@ def test_one_replica_in_float32_computes_what_float64_does(shape: tuple[int, ...
     np.testing.assert_allclose(exact[2], variance, atol=1e-12)
 
 
-# Mean and standard deviation of the inputs: where a variance as E[x^2] - E[x]^2 in float32 is off by 4%, and by 100%.
+# Mean and standard deviation of inputs for which E[x^2] - E[x]^2 in float32 is off by 4%, and by 100%.
 FAR_FROM_ZERO = ((10.0, 0.1), (30.0, 0.05))
 REPLICAS = (1, 2, 4, 8)
 
 
 def far_inputs(mean: float, deviation: float) -> tuple[np.ndarray, np.ndarray]:
-    """Inputs [10, 4, 4, 3] in float32, which 4 and 8 replicas share unevenly, and weights of the outputs."""
+    """Return inputs [10, 4, 4, 3] in float32, which 4 and 8 replicas share unevenly, and weights of the outputs."""
     random = np.random.default_rng(0)
     inputs = random.normal(mean, deviation, (10, 4, 4, 3))
     # The examples differ, and so do the means of the replicas.
@@ -74,7 +74,7 @@ def far_inputs(mean: float, deviation: float) -> tuple[np.ndarray, np.ndarray]:
 
 
 def normalized_on_replicas(strategy: tf.distribute.Strategy) -> dict[str, list[Any]]:
-    """What `normalize` returns in float32 by case and number of replicas, put together again over the replicas."""
+    """Return the results of `normalize` in float32 by case and number of replicas, reassembled over the replicas."""
     found = {}
     for replicas in REPLICAS:
         # TensorFlow numbers the groups of each strategy from this on; two groups of one number must not meet.

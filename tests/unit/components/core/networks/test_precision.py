@@ -1,4 +1,4 @@
-"""Which precision networks multiply in, by what was asked for and what the processor is fast at."""
+"""The precision of networks, by setting and processor."""
 
 import logging
 
@@ -21,7 +21,7 @@ HERE = tf.distribute.OneDeviceStrategy("/cpu:0")
 def test_auto_takes_bfloat16_only_where_the_processor_is_fast_at_it(
     flags: str, auto: str, warned: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The processor's flags are given, as a test has only one processor."""
+    """The processor's flags are given, because a test has only one processor."""
     monkeypatch.setattr("components.core.networks.precision.cpu_flags", lambda: flags.split())
     with caplog.at_level(logging.WARNING):
         assert choose_precision("auto", HERE) == auto

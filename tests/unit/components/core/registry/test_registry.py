@@ -1,4 +1,4 @@
-"""Whatever is done to a registry in a folder and to one in a bucket, with faults, comes to the same."""
+"""The same operations on a registry in a folder and in a bucket, with faults, give the same results."""
 
 import contextlib
 import dataclasses
@@ -20,7 +20,7 @@ from tests.faults.candidates import Candidate, candidate
 from tests.faults.soak import publication
 from tests.faults.soak.publication import Bench
 
-# A connection that a fault cuts in its middle, or that a thread leaves open, is left to the garbage collector.
+# A connection that a fault cuts, or a thread leaves open, is left to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 
 Operation = tuple[str, int]
@@ -45,7 +45,7 @@ def made(folder: Path, step: int, digest: str, version: int) -> Candidate:
 
 
 def done(folder: Path, location: str, operation: Operation, rival: registry.Champion | None) -> str:
-    """What comes of an operation: what it returns or the kind of its failure."""
+    """Return the result of an operation, or the kind of its failure."""
     name, number = operation
     try:
         if name in ("publish", "late"):
@@ -67,7 +67,7 @@ def done(folder: Path, location: str, operation: Operation, rival: registry.Cham
 
 
 def state(location: str) -> str:
-    """All that a reader finds."""
+    """Return everything that a reader finds."""
     champion = registry.read_champion(location)
     numbers = registry.versions(location, champion)
     described = [models.Description.read(registry._fetched(location, number)).digest for number in numbers]
@@ -76,7 +76,7 @@ def state(location: str) -> str:
 
 
 def same(bench: Bench, root: Path, operations: list[Operation], faults: list[tuple[str, int]]) -> None:
-    """Do it all in a folder and in a bucket, where each operation meets a fault, and compare after each."""
+    """Run operations in a folder and in a bucket, each with a fault, and compare after each."""
     bucket = bench.fresh()
     folder = str(root / bucket.split("/")[2])
     Path(folder).mkdir()

@@ -1,4 +1,4 @@
-"""Registries in buckets, over HTTP: what is written and when, and that nothing that goes wrong changes the result."""
+"""Registries in buckets, over HTTP: the order of writes, and that no fault changes the result."""
 
 import json
 import re
@@ -16,7 +16,7 @@ from tests.faults.candidates import candidate
 from tests.faults.soak import publication, publication_mutants
 from tests.faults.soak.publication import NAME, Bench
 
-# A connection that a fault cuts in its middle, or that a thread leaves open, is left to the garbage collector.
+# A connection that a fault cuts, or a thread leaves open, is left to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 
 WRITES = ("POST", "PUT", "PATCH", "DELETE")
@@ -147,7 +147,7 @@ def test_the_loser_says_so_in_a_line(bench: Bench) -> None:
 
 
 def test_two_first_publications(bench: Bench, tmp_path: Path) -> None:
-    """Both have claimed and uploaded, neither is champion: neither is taken for a champion that was lost."""
+    """Both have claimed and uploaded, and neither is champion: no champion counts as lost."""
     location = bench.fresh()
     other = candidate(tmp_path, 500)
     for each in (bench.first, other):

@@ -1,4 +1,4 @@
-"""A registry in a folder: its lock, and what comes of interruptions and of several processes."""
+"""A registry in a folder: its lock, interruptions, and several processes."""
 
 import functools
 import shutil
@@ -65,7 +65,7 @@ def test_a_registry_that_is_a_file_is_refused(made: list[Candidate], folder: Pat
 
 
 def test_who_waits_for_a_folder_and_then_finds_another_champion_has_lost(made: list[Candidate], folder: Path) -> None:
-    """As in a bucket: what began with a verdict that counted ends with an exit code of its own, and adds nothing."""
+    """As in a bucket: a publication with an outdated verdict ends with its own exit code, and adds nothing."""
     first, late = made
     with ThreadPoolExecutor() as pool:
         with registry.held(folder):
@@ -83,7 +83,7 @@ def test_who_waits_for_a_folder_and_then_finds_another_champion_has_lost(made: l
 
 
 def _waits_for(path: Path) -> bool:
-    """Whether anybody waits for a lock, as the kernel lists it."""
+    """Return whether anybody waits for a lock, from the kernel's list."""
     inode = f":{path.stat().st_ino} "
     return any("->" in line and inode in line for line in Path("/proc/locks").read_text().splitlines())
 
@@ -91,7 +91,7 @@ def _waits_for(path: Path) -> bool:
 def test_where_the_lock_holds_nobody_off_no_version_is_lost(
     made: list[Candidate], folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On some shared volumes: another process takes the number between the look and the rename."""
+    """On some shared volumes: another process takes the number between the check and the rename."""
     made[0].publish(folder)
     prepared = Path(shutil.copytree(registry.version_folder(folder, 1), tmp_path / "prepared"))
     fill = functools.partial(shutil.copytree, made[1].model, dirs_exist_ok=True)

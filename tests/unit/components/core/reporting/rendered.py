@@ -1,4 +1,4 @@
-"""Markdown as a reader sees it: a parser is the oracle."""
+"""Markdown as readers see it: a parser is the oracle."""
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
@@ -9,7 +9,7 @@ def parse(text: str) -> list[Token]:
 
 
 def tables(text: str) -> dict[str, list[list[str]]]:
-    """The rows of the table below each heading, cells as a reader sees them."""
+    """Return the rows of the table below each heading, with cells as readers see them."""
     found: dict[str, list[list[str]]] = {}
     heading, before = "", ""
     for token in parse(text):

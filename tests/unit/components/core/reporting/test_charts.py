@@ -1,4 +1,4 @@
-"""Charts take any name as it is."""
+"""Charts show any name literally."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Any text keeps its place in Markdown and is shown as it is."""
+"""Any text stays in place in Markdown and is shown literally."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Tests for model_card.py, with a Markdown parser as the oracle of what a reader sees."""
+"""Tests for model_card.py, with a Markdown parser as the oracle."""
 
 import dataclasses
 from typing import Any

@@ -34,7 +34,7 @@ IMAGES = {"report": 19, "large report": 18, "comparison": 6}
 PHONE = 390  # pixels
 CONTRAST = 4.5  # of text, as WCAG 2.2 AA asks for
 
-# What can be seen of a page: that nothing in it acts, that all of it is there, and what it looks like.
+# Visible facts of a page: that nothing in it runs, that all of it is there, and its looks.
 PROBE = """(() => {
   const all = [...document.querySelectorAll('*')], images = [...document.images];
   const light = (color) => {
@@ -103,7 +103,7 @@ def evaluation(
     make_embedding: Callable[..., Path],
     make_checkpoint: Callable[..., Path],
 ) -> Path:
-    """A real evaluation of small gray images in three classes, everything about which is hostile."""
+    """A real evaluation of small gray images in three classes, with hostile text everywhere."""
     root = tmp_path_factory.mktemp("hostile")
     dataset = make_dataset(root / "dataset", {"train": 300, "test": 60}, classes=[*hostile[:2], hostile[6]])
     _spoil(dataset, hostile)
@@ -132,7 +132,7 @@ def evaluation(
 
 
 def _spoil(dataset: str, hostile: list[str]) -> None:
-    """Let a dataset tell of images quarantined, whose names are hostile, and of one that leaks."""
+    """Let a dataset report quarantined images with hostile names, and a leak."""
     manifest = datasets.Manifest.of(dataset)
     entries = [{"name": text, "sha256": "0" * 64, "reason": text} for text in hostile[3:]]
     (train,), (test,) = (manifest.splits[split].shards for split in ("train", "test"))
@@ -176,7 +176,7 @@ def evaluated(checkpoint: Path, dataset: str, embedding: Path, location: Path, c
 
 
 def write_log(training: Path, rows: int) -> None:
-    """Rows up to step 100, as noisy as can be."""
+    """Write rows up to step 100, as noisy as possible."""
     names = ("critic_loss", "generator_loss", "penalty", "gradient_norm", "images_per_second")
     values = np.random.default_rng(0).normal(size=(rows, len(names))).tolist()
     lines = [
@@ -187,7 +187,7 @@ def write_log(training: Path, rows: int) -> None:
 
 
 def write_samples(training: Path, image: ImageShape, last_step: int) -> None:
-    """Sheets of noise, the worst there is to compress."""
+    """Write sheets of noise, the worst case for compression."""
     (training / "samples").mkdir()
     pixels = np.random.default_rng(0).integers(0, 256, (64, image.height, image.width, image.channels), dtype=np.uint8)
     sheet = grids.png_grid(pixels)
@@ -197,7 +197,7 @@ def write_samples(training: Path, image: ImageShape, last_step: int) -> None:
 
 @pytest.fixture(scope="module")
 def comparison(evaluation: Path, large_evaluation: Path) -> Path:
-    """The page that sets the two side by side."""
+    """The page that compares the two."""
     page = evaluation.parent / "compare.html"
     report.run(ReportConfig(action="compare", first=str(evaluation), second=str(large_evaluation), output=str(page)))
     return page
@@ -265,7 +265,7 @@ def test_nothing_acts_nothing_is_fetched_and_everything_is_shown(
 
 
 def framed_as_kubeflow_does(text: str, folder: Path) -> Path:
-    """A page that shows another as Kubeflow does: whole, in a frame without an origin, in which scripts may run."""
+    """Return a page that shows another as Kubeflow does: whole, in a frame without an origin where scripts may run."""
     frame = f'<iframe sandbox="allow-scripts" srcdoc="{html.escape(text)}" style="width: 100%; height: 800px">'
     host = folder / "host.html"
     host.write_text(f"<!doctype html><title>host</title>{frame}</iframe>")
@@ -275,7 +275,7 @@ def framed_as_kubeflow_does(text: str, folder: Path) -> Path:
 def test_the_policy_holds_even_where_text_is_not_escaped(
     page_of: dict[str, Path], browser: Chromium, outside: http.Server, tmp_path: Path
 ) -> None:
-    """And without it the same text would act: the tests above look at something that can happen."""
+    """And without it the same text would run: the tests above check something that can happen."""
     text = html.unescape(page_of["report"].read_text())
     broken = tmp_path / "broken.html"
     broken.write_text(text)
@@ -310,7 +310,7 @@ def test_a_page_is_readable(page_of: dict[str, Path], browser: Chromium, name: s
 
 
 def luminance(pixels: np.ndarray) -> np.ndarray:
-    """Relative luminance [...] of sRGB pixels uint8 [..., 3], as WCAG defines it."""
+    """Return the relative luminance [...] of sRGB pixels uint8 [..., 3], as WCAG defines it."""
     shares = pixels / 255
     linear = np.where(shares <= 0.04045, shares / 12.92, ((shares + 0.055) / 1.055) ** 2.4)
     return linear @ np.array([0.2126, 0.7152, 0.0722])

@@ -1,4 +1,4 @@
-"""Work in threads and processes, against a plain loop; and processes that must not outlive anybody."""
+"""Work in threads and processes, against a plain loop; and processes that end with their parent."""
 
 import multiprocessing
 import os

@@ -1,4 +1,4 @@
-"""Files of a source: hostile names, what is no file, files that change while they are read."""
+"""Files of a source: hostile names, special files, files that change while they are read."""
 
 import hashlib
 import logging
@@ -22,7 +22,7 @@ def test_what_is_no_file_is_reported_and_never_opened(pets: Path, caplog: pytest
         assert names(pets) == ["cats/1.png", "cats/2.JPG", "dogs/3.jpeg"]
     assert all(name in caplog.text for name in ("pipe.png", "linked.png", "socket.png"))
     sources.contents(str(pets))
-    # One that came in a file's place after the listing is not waited for either.
+    # Nor is a pipe waited for that replaced a file after the listing.
     with pytest.raises(DataError, match=r"pipe\.png is gone"):
         open_file(str(pets / "cats" / "pipe.png"))
 

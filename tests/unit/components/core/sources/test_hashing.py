@@ -20,14 +20,14 @@ FEW = 5
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processes after five files rather than thousands, and three files in a request."""
+    """Start processes after five files rather than thousands, with three files in a request."""
     monkeypatch.setattr(hashing, "_FEW", FEW)
     monkeypatch.setattr(hashing, "_AT_ONCE", 3)
 
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[ProcessPoolExecutor]:
-    """The executors of processes that are made meanwhile."""
+    """Collect the executors of processes made meanwhile."""
     found: list[ProcessPoolExecutor] = []
     processes = concurrent.processes
 
@@ -42,7 +42,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[ProcessPoolExecutor]:
 
 
 def written(folder: Path, count: int) -> list[SourceFile]:
-    """Files of all lengths, one of them with a name that is no UTF-8."""
+    """Files of all lengths, one of them with a name that is not UTF-8."""
     folder.mkdir()
     found = []
     for number in range(count):

@@ -1,4 +1,4 @@
-"""The index of a source: what is not read again, and that no answer depends on it."""
+"""The index of a source: which files are not read again, and that it never changes an answer."""
 
 import contextlib
 import logging
@@ -31,7 +31,7 @@ def fingerprint(source: str, index: str = "") -> str:
 
 
 def settle(folder: Path) -> None:
-    """Make files look as if they had been written long ago, which is what lets an index trust them."""
+    """Make files look old, so that an index trusts them."""
     for path in folder.rglob("*.png"):
         os.utime(path, (_LONG_AGO, _LONG_AGO))
     time.sleep(_TICK)
@@ -50,7 +50,7 @@ def pets(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def files_read(caplog: pytest.LogCaptureFixture) -> Callable[[Path, Path], str]:
-    """Fingerprints with an index, compares with a fingerprint without, and returns how many files were read."""
+    """Fingerprint with an index, compare with one without, and return how many files were read."""
 
     def count(source: Path, index: Path) -> str:
         caplog.clear()
@@ -96,7 +96,7 @@ def test_times_that_were_set_back_hide_nothing(
     victim.write_bytes(b"x")
     os.utime(victim, (_LONG_AGO, _LONG_AGO))
     assert files_read(pets, index) == "1 of 6"
-    aside = tmp_path / "aside.png"  # what a copying tool does: another file, of the same size and time
+    aside = tmp_path / "aside.png"  # like a copying tool: another file, of the same size and time
     aside.write_bytes(b"y")
     os.utime(aside, (_LONG_AGO, _LONG_AGO))
     aside.rename(victim)
@@ -108,7 +108,7 @@ def test_what_was_written_about_when_it_was_read_is_read_again(
 ) -> None:
     index, fresh = tmp_path / "index", pets / "cats" / "1.png"
     fresh.write_bytes(b"a")
-    ahead = time.time() + 600  # as if this were a slow tick of the clock, or another one
+    ahead = time.time() + 600  # as with a slow or different clock
     os.utime(fresh, (ahead, ahead))
     time.sleep(_TICK)
     assert files_read(pets, index) == "6 of 6"
@@ -117,7 +117,7 @@ def test_what_was_written_about_when_it_was_read_is_read_again(
 
 
 def test_the_index_is_what_is_believed(pets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Were every file read in spite of the index, this would go unnoticed.
+    # If every file were read despite the index, this would go unnoticed.
     index = tmp_path / "index"
     before = fingerprint(str(pets), str(index))
     monkeypatch.setattr(SourceIndex, "_seal", lambda self, *row: b"sealed")
@@ -149,7 +149,7 @@ def test_a_damaged_index_is_reported_and_made_again(
     (path,) = index.iterdir()
     if isinstance(damage, str):
         edited(index, f"UPDATE files SET {damage} WHERE name = 'dogs/2.png'")  # noqa: S608
-        assert files_read(pets, index) == "2 of 6"  # rows before the damage are believed
+        assert files_read(pets, index) == "2 of 6"  # rows before the damage are trusted
     else:
         path.write_bytes(damage)
         assert files_read(pets, index) == "6 of 6"

@@ -1,4 +1,4 @@
-"""Keys: the files, settings and inputs that change them, and what must not."""
+"""Keys: the files, settings and inputs that change them, and those that must not."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +12,7 @@ from components.core.stage import cache_key
 
 COMPONENTS = Path(cache_key.__file__).parents[2]
 STAGES = sorted(path.parent.name for path in COMPONENTS.glob("*/config.py"))
-# What `{% extends %}` and `{% from %}` name in evaluate/report.html.j2 and report/compare.html.j2, and model_card.py.
+# The templates that evaluate/report.html.j2, report/compare.html.j2 and model_card.py extend or import.
 TEMPLATES = {
     "core/reporting/page.html.j2": {"evaluate", "report"},
     "core/reporting/page_parts.html.j2": {"evaluate", "report"},
@@ -28,14 +28,14 @@ class Config:
 
 
 def file_of(module: str) -> str:
-    """Where a module lies in `components`."""
+    """Return the file of a module in `components`."""
     path = COMPONENTS.joinpath(*module.split(".")[1:])
     found = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
     return found.relative_to(COMPONENTS).as_posix()
 
 
 def reachable_files() -> dict[str, set[str]]:
-    """The files that each stage can reach, as grimp reads the imports."""
+    """Return the files that each stage can reach, by grimp's import graph."""
     graph = grimp.build_graph("components", cache_dir=None)
     found = {}
     for stage in STAGES:

@@ -1,4 +1,4 @@
-"""A stage as a program: flags and executor input in, exit codes and plain words out."""
+"""A stage as a program: flags and executor input in, exit codes and messages out."""
 
 import json
 import os
@@ -74,12 +74,12 @@ def test_every_mistake_is_reported_at_once_before_anything_heavy() -> None:
 def test_without_a_tpu_libtpu_does_not_ask_the_metadata_server(
     monkeypatch: pytest.MonkeyPatch, given: str, tpu: bool, expected: str | None
 ) -> None:
-    """It would for many minutes away from Google Cloud, as soon as TensorFlow for TPUs is imported."""
+    """Away from Google Cloud it would retry for minutes, as soon as TensorFlow for TPUs is imported."""
     monkeypatch.setattr(cli, "log_to_stderr", lambda: None)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     monkeypatch.setattr(hardware, "has_tpu", lambda: tpu)
     monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "2")
-    monkeypatch.setenv("TPU_SKIP_MDS_QUERY", given)  # so that it is put back
+    monkeypatch.setenv("TPU_SKIP_MDS_QUERY", given)  # so that it is restored
     if not given:
         monkeypatch.delenv("TPU_SKIP_MDS_QUERY")
     assert cli.main("train", []) == errors.BAD_CONFIGURATION

@@ -1,4 +1,4 @@
-"""Every Kubeflow spec says the same as its stage's configuration, and its one argument reaches the stage whole."""
+"""Every Kubeflow spec agrees with its stage's configuration, and its one argument reaches the stage whole."""
 
 import dataclasses
 import importlib
@@ -62,9 +62,9 @@ def test_inputs_are_the_fields(spec: Any, config_class: type) -> None:
         for name, found in spec.inputs.items()
     }
     fields = {field.name: (field.type, field.default) for field in settings.fields_of(config_class)}
-    # Every stage receives its run, and none makes anything else of it but the record.
+    # Every stage receives its run, and only the record depends on it.
     of_run = dict.fromkeys(executor.OF_THE_RUN, (str, dataclasses.MISSING))
-    # Kubeflow gives the final status by itself: it has no default there.
+    # Kubeflow provides the final status, so it has no default there.
     status = {"status": from_spec["status"]} if "status" in from_spec else {}
     assert from_spec == fields | of_run | status
 
@@ -83,7 +83,7 @@ def test_container_runs_the_stage_with_the_executor_input_alone(stage: str, spec
 
 
 def test_executor_input_becomes_the_configuration(stage: str, spec: Any, config_class: type, tmp_path: Path) -> None:
-    """Values as Kubeflow's JSON hands them over: whole numbers may come as 3.0."""
+    """Values as in Kubeflow's JSON: whole numbers may come as 3.0."""
     given = {
         field.name: "x" if field.required else float(field.default) if field.type is int else field.default
         for field in settings.fields_of(config_class)

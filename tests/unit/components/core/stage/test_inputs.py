@@ -1,4 +1,4 @@
-"""An embedding of the user's own goes by the content of its files."""
+"""A custom embedding is identified by the content of its files."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What stages note of themselves, by real processes that end well, badly, and without a word; and the final record."""
+"""Notes of stages, from real processes that succeed, fail, and die; and the final record."""
 
 import json
 import os
@@ -120,7 +120,7 @@ def test_the_record_says_what_was_trained_and_on_what(of_run: RunOf) -> None:
     found = record(of_run, created="2026-11-02T03:00:00Z", scheduled="{{$.pipeline_job_schedule_time_utc}}", source="s")
     assert (found["state"], found["verdict"], found["version"]) == ("SUCCEEDED", "PROMOTE", 3)
     assert found["reason"] == "version 3 is the champion"
-    # The date is the run's; a server that is too old to tell one leaves the placeholder.
+    # The date is the run's; an older server leaves the placeholder.
     assert (found["created"], found["scheduled"]) == ("2026-11-02T03:00:00Z", None)
     assert found["data"] == {
         "source": "s",

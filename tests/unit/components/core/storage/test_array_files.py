@@ -33,7 +33,7 @@ def test_numpy_reads_what_was_written(tmp_path_factory: pytest.TempPathFactory, 
 
 
 def test_the_bytes_are_those_of_any_python(tmp_path: Path) -> None:
-    # Written down once; CPython 3.11.2 and 3.11.7, whose frames of np.savez differ, both gave it.
+    # Recorded once; CPython 3.11.2 and 3.11.7, whose frames of np.savez differ, both gave it.
     written: dict[str, np.ndarray] = {
         "b/kernel": np.arange(6, dtype=np.float32).reshape(2, 3),
         "a": np.array(7, dtype=np.int64),

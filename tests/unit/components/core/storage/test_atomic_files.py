@@ -1,4 +1,4 @@
-"""Whole or not at all: also when the process is killed, the disk takes no more, or two do the same at once."""
+"""Whole or not at all: also with a killed process, a full disk, or two writers at once."""
 
 import errno
 import os
@@ -89,12 +89,12 @@ with atomic_files.new_folder(folder / "folder", "done") as aside:
 
 def test_what_killed_processes_left_is_swept_by_the_next_of_the_same_name(tmp_path: Path) -> None:
     for kind in ("file", "folder"):
-        for _ in range(2):  # of two that were killed one after the other, no more is left than of one
+        for _ in range(2):  # two killed one after the other leave no more than one
             done = subprocess.run([sys.executable, "-c", _KILLED_ASIDE, str(tmp_path), kind], check=False)
             assert done.returncode == -signal.SIGKILL
         assert len(list(tmp_path.glob(f".tmp-{kind}-*"))) == 1
         assert not (tmp_path / kind).exists()
-    (tmp_path / ".tmp-other").touch()  # nobody's here
+    (tmp_path / ".tmp-other").touch()  # another target's
     atomic_files.write_file(tmp_path / "file", b"content")
     assert len(list(tmp_path.glob(".tmp-f*"))) == 1
     with atomic_files.new_folder(tmp_path / "folder", "done") as folder:

@@ -1,4 +1,4 @@
-"""Objects in buckets: preconditions, our own success distinguished from a refusal, and every fault on the way."""
+"""Objects in buckets: preconditions, own success told apart from a refusal, and every network fault."""
 
 import gzip
 import re
@@ -37,7 +37,7 @@ def test_an_object_is_created_once(bucket: Server) -> None:
 
 def test_a_file_larger_than_one_request_takes(bucket: Server, tmp_path: Path) -> None:
     path = tmp_path / "large"
-    path.write_bytes(bytes(range(256)) * (9 << 12))  # more than the 8 MB from which on the client sends pieces
+    path.write_bytes(bytes(range(256)) * (9 << 12))  # more than 8 MB, from which on the client uploads in chunks
     buckets.create("gs://b/large", path)
     buckets.create("gs://b/large", path)
     buckets.download("gs://b/large", tmp_path / "again")
@@ -55,7 +55,7 @@ def test_what_was_read_is_replaced_and_nothing_else(bucket: Server) -> None:
     buckets.replace("gs://b/x", b"2", read[1].generation)
     with pytest.raises(Conflict):
         buckets.replace("gs://b/x", b"3", read[1].generation)
-    buckets.replace("gs://b/x", b"2", read[1].generation)  # the same: an answer that was lost
+    buckets.replace("gs://b/x", b"2", read[1].generation)  # the same: a lost answer
     assert content(bucket) == {"x": b"2"}
 
 
@@ -117,7 +117,7 @@ def test_what_is_no_place(uri: str) -> None:
 
 
 def script(location: str, path: Path) -> None:
-    """Every function that travels, on small objects and one that is sent in pieces."""
+    """Call every function with traffic, on small objects and one that is sent in chunks."""
     large = path / "large"
     if not large.exists():
         large.write_bytes(b"large" * (2 << 16))
@@ -140,10 +140,10 @@ AFTER = {"one": b"one", "large": b"large" * (2 << 16), "note": b"note", "pointer
 
 
 def test_every_fault_at_every_request(bucket: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(google.cloud.storage.blob, "_MAX_MULTIPART_SIZE", 1 << 18)  # smaller ones go in pieces too
+    monkeypatch.setattr(google.cloud.storage.blob, "_MAX_MULTIPART_SIZE", 1 << 18)  # smaller ones go in chunks too
 
     def result(name: str) -> dict[str, bytes]:
-        """What the script leaves at a place of its own, as a request that was stalled may be acted upon late."""
+        """Return what the script leaves at a location of its own, because a stalled request may be executed late."""
         script(f"gs://b/{name}", tmp_path)
         found = content(bucket)
         return {
@@ -196,7 +196,7 @@ def test_damage_that_stays_is_reported(
 
 
 def test_an_answer_that_is_cut_and_gone_on_with_is_compared_as_a_whole(bucket: Server, tmp_path: Path) -> None:
-    """The library compares nothing then: of an answer in two parts, the second can be damaged."""
+    """The library compares nothing then: the second part of an answer may be damaged."""
     content = bytes(range(256)) * 256
     buckets.create("gs://b/x", content)
     bucket.inject("truncated-body")

@@ -1,4 +1,4 @@
-"""Places in buckets: mirrors, artifacts that appear whole, whoever commits first."""
+"""Locations in buckets: mirrors, artifacts that appear whole, and the first commit wins."""
 
 import collections
 import itertools
@@ -49,7 +49,7 @@ def names(server: Server) -> list[str]:
 
 
 def forget(folder: Path) -> None:
-    """As on another machine."""
+    """Delete the mirrors, as on another machine."""
     import shutil
 
     shutil.rmtree(folder, ignore_errors=True)
@@ -135,7 +135,7 @@ def test_the_first_to_commit_is_kept(bucket: Server) -> None:
 
 
 def test_two_that_make_different_bytes_at_once(bucket: Server, tmp_path: Path) -> None:
-    """Both have sent their files when one commits: the other's are never mixed with them."""
+    """Both have uploaded when one commits: the other's files are never mixed in."""
     folders = []
     for text in ("first", "second"):
         folder = tmp_path / text
@@ -183,7 +183,7 @@ def test_damage_in_the_bucket_is_noticed(bucket: Server, damage: str) -> None:
 
 
 def downloads(bucket: Server) -> list[str]:
-    """The names of the objects whose content was asked for, by the last part, in order."""
+    """Return the names of the downloaded objects, by the last part, in order."""
     paths = (request.path for request in bucket.requests if request.query.get("alt") == "media")
     return [urllib.parse.unquote(path).rpartition("/")[2] for path in paths]
 
@@ -265,7 +265,7 @@ def test_files_of_a_mounted_bucket_are_not_downloaded(
     assert downloads(bucket) == ["committed.json"]
     made = files(there)
     assert {made["one"], made["sub/two"]} == {b"1", b"2"}
-    Path(there / "one").resolve().write_bytes(b"0")  # what is mounted is not believed
+    Path(there / "one").resolve().write_bytes(b"0")  # mounted content is not trusted
     assert files(Location.of("gs://b/x").require(MANIFEST, "thing").path) == made
     assert downloads(bucket)[1:] == ["committed.json", "one"]
 
@@ -316,7 +316,7 @@ def test_every_fault_at_every_request_of_a_commit(tmp_path: Path) -> None:
 
 
 def test_death_at_every_request_of_a_commit(bucket: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever dies before or after any request leaves nothing, or the whole; the next attempt makes it the whole."""
+    """A process that dies before or after any request leaves nothing, or the whole; the next attempt makes it whole."""
     monkeypatch.setattr(location_module, "_AT_ONCE", 1)
     monkeypatch.setattr(buckets, "RETRY_SECONDS", 0.0)
     make("gs://b/x")

@@ -1,4 +1,4 @@
-"""Tests for intervals.py: how often each end misses the truth, on data whose truth is known."""
+"""Tests for intervals.py: how often each end misses the truth, on data with a known truth."""
 
 import math
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from components.evaluate.judging import intervals
 from components.evaluate.judging.intervals import Measured
 
 LEVEL, TRIALS = 0.05, 400
-# Misses of one end that a right interval exceeds once in 1,000 such tests.
+# Number of misses of one end that a right interval exceeds once in 1,000 such tests.
 AT_MOST = int(scipy.stats.binom.isf(0.001, TRIALS, LEVEL))
 P = np.array([0.3, 0.25, 0.2, 0.15, 0.06, 0.04])
 Q = np.array([0.2, 0.25, 0.2, 0.15, 0.12, 0.08])
@@ -44,7 +44,7 @@ def _smallest_ratio(random: np.random.Generator) -> Measured:
 
 
 def _smallest_of_equals(random: np.random.Generator) -> Measured:
-    """Where chance alone says which is smallest."""
+    """Where chance alone decides which is smallest."""
     return intervals.smallest_ratio(_shares(random, P, 400), 400, _shares(random, P, 100), 100)
 
 

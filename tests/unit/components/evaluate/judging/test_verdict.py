@@ -18,7 +18,7 @@ from tests.inputs.limits import NO_LIMITS
 from tests.stages.evaluate.conftest import DOCUMENT
 
 SHAPE = ImageShape(8, 8, 1)
-# What there are limits on.
+# The quantities with limits.
 GOOD = {
     "pixel_mean_ratio": around(1.1, 0.1),
     "pixel_deviation_ratio": around(0.9, 0.1),
@@ -48,7 +48,7 @@ CONFIG = EvaluateConfig(
     copy_share_limit=0.03,
     copy_nearness_limit=0.55,
 )
-# A value that is beyond the limit, and half the width of an interval that is too.
+# A value beyond the limit, and half the width of an interval that is beyond it, too.
 BEYOND: list[tuple[str, float, float]] = [
     ("pixel_mean_ratio", 2.2, 0.1),
     ("pixel_mean_ratio", 0.4, 0.05),
@@ -72,7 +72,7 @@ CHAMPION = Champion(version=3, checkpoint_digest="old", image=SHAPE, blocks=BLOC
 
 
 def _moved(by: float, *spaces: str) -> dict[str, list[float]]:
-    """The champion's blocks, with those of some spaces, or of all, moved by nearly the same."""
+    """Return the champion's blocks, with those of some spaces, or of all, moved by nearly the same."""
     return {
         space: [value + by + 1e-5 * (index % 2) for index, value in enumerate(values)]
         if space in spaces or not spaces
@@ -102,7 +102,7 @@ def _outcomes(found: Verdict) -> dict[str, str]:
 
 
 def test_the_report_has_words_for_every_rule() -> None:
-    """Fails for what was forgotten when a rule was added."""
+    """Fails if a step was forgotten when a rule was added."""
     unlike = [
         dataclasses.replace(CHAMPION, **change)
         for change in ({}, {"problem": "gone"}, {"checkpoint_digest": "new"}, {"blocks": None})
@@ -127,7 +127,7 @@ def test_the_first_good_model_is_promoted() -> None:
 
 @pytest.mark.parametrize("limit", LIMITS)
 def test_a_limit_is_used_wherever_it_must_be(limit: str) -> None:
-    """Fails for what was forgotten when a limit was added."""
+    """Fails if a step was forgotten when a limit was added."""
     changed = _judge(config=dataclasses.replace(CONFIG, **{limit: getattr(CONFIG, limit) / 2}))
     assert changed.rules != _judge().rules, "no rule in judging/verdict.py has it"
     assert limit in NO_LIMITS, "tests/inputs/limits.py lacks it"
@@ -149,7 +149,7 @@ def test_an_interval_beyond_a_limit_alone_rejects(name: str, value: float, half_
 @pytest.mark.parametrize(("name", "value", "half_width"), BEYOND)
 @pytest.mark.parametrize("good", [True, False])
 def test_an_interval_with_the_limit_inside_alone_holds(name: str, value: float, half_width: float, good: bool) -> None:
-    """Whichever side of the limit the value is on."""
+    """On either side of the limit."""
     middle = GOOD[name].value if good else value
     found = _judge({name: around(middle, abs(value - GOOD[name].value))})
     assert found.verdict == HOLD
@@ -250,7 +250,7 @@ def test_one_space_is_enough_to_be_better_unless_the_other_is_worse_or_undecided
 
 @pytest.mark.parametrize("spread", [2e-4, 4e-3])
 def test_a_difference_within_the_spread_of_the_blocks_holds(spread: float) -> None:
-    """Whether it is small enough to be within the margin, or too large to tell."""
+    """Small enough to be within the margin, or too large to tell."""
     apart = {space: [value + (-1) ** index * spread for index, value in enumerate(BLOCKS[space])] for space in BLOCKS}
     assert _judge(champion=CHAMPION, blocks=apart).verdict == HOLD
 

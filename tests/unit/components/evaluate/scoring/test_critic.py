@@ -30,7 +30,7 @@ def test_gaps_against_a_plain_loop() -> None:
 
 
 def test_a_critic_that_knows_its_images_by_heart_shows() -> None:
-    """One that scores an image by its resemblance to training images, and nothing else."""
+    """A critic that scores an image by its resemblance to training images alone."""
     train, test, drawn = _images(30, 1), _images(30, 2), _images(30, 3)
     inputs = keras.Input((8, 8, 1))
     layer = keras.layers.Dense(30, use_bias=False)
@@ -43,7 +43,7 @@ def test_a_critic_that_knows_its_images_by_heart_shows() -> None:
 
 
 def test_a_conditional_critic_is_asked_about_the_class_of_each_image() -> None:
-    """The scores of one class are another's, so that the labels decide the gap."""
+    """The scores of one class are another's, so the labels decide the gap."""
     model = gan.build_critic(gan.NetworkConfig(ImageShape(8, 8, 1), 16, 8, classes=2))
     images, labels = _images(40, 0), np.repeat([0, 1], 20).astype(np.int32)
     inputs = gan.with_labels(gan.to_unit_range(tf.constant(images)), tf.constant(labels), 2)

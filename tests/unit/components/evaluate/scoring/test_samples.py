@@ -1,4 +1,4 @@
-"""Samples of the classes asked for."""
+"""Samples of requested classes."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from components.evaluate.scoring import samples, scores
 
 
 def test_the_classes_asked_for_are_those_that_the_classifier_should_see(dataset: str, embedding: Path) -> None:
-    """A generator that draws real images of the classes asked for, and one that draws them of the next class."""
+    """A generator that draws real images of the requested classes, and one that draws the next class."""
     manifest = datasets.Manifest.of(dataset)
     images, labels = dataset_reader.load_split(dataset, manifest, "train")
     test, _ = dataset_reader.load_split(dataset, manifest, "test")

@@ -1,4 +1,4 @@
-"""Tests for scores.py: images whose faults are known, in the spaces of a fixed embedding."""
+"""Tests for scores.py: images with known faults, in the spaces of a fixed embedding."""
 
 import math
 from pathlib import Path
@@ -137,7 +137,7 @@ def test_batches_do_not_matter(reference: scores.Reference, splits: Splits) -> N
     whole, single = _score(reference, images).values, scores.score(reference, one_by_one, "images").values
     assert whole.keys() == single.keys()
     for name, value in whole.items():
-        # A difference of distances over their spread: what is rounded otherwise weighs more there.
+        # A difference of distances over their spread, where rounding matters more.
         tolerance = 1e-3 if name == "copy_z" else 1e-4
         expected = value if value is None else pytest.approx(value, rel=tolerance, abs=tolerance)
         assert single[name] == expected, name

@@ -1,4 +1,4 @@
-"""The steps of the pipeline as plain functions: chunks, retries, and what is missing in the end."""
+"""The steps of the pipeline as plain functions: chunks, retries, and missing results."""
 
 from pathlib import Path
 
@@ -34,7 +34,7 @@ def test_work_that_is_done_again_makes_the_same_and_is_done_once(
     names = write_all(made, rows_at, location)
     before = content(tmp_path)
     assert sorted(before) == sorted(names)
-    next(tmp_path.glob("rows/parts-*.pickle")).unlink()  # whoever reads it again fails
+    next(tmp_path.glob("rows/parts-*.pickle")).unlink()  # so that reading it again fails
     assert pipeline.make_rows(chunk, DIGITS, rows_at, location, 1) == made
     forget_facts(tmp_path)
     write_all(made, rows_at, location)
@@ -46,7 +46,7 @@ def test_work_that_is_done_again_makes_the_same_and_is_done_once(
 
 
 def test_two_workers_that_make_one_chunk_disturb_nobody(tmp_path: Path) -> None:
-    """As when a runner takes one for dead that is not: the rows of both stay readable."""
+    """As when a runner takes a live worker for dead: the rows of both stay readable."""
     (chunk,), rows_at, location = chunks_of_digits(tmp_path)
     first = pipeline.make_rows(chunk, DIGITS, rows_at, location, 1)
     next(tmp_path.joinpath("rows").glob("*.index")).unlink()

@@ -1,4 +1,4 @@
-"""How far a job is, by the files that workers leave."""
+"""The progress of a job, from its workers' files."""
 
 import logging
 import time

@@ -1,4 +1,4 @@
-"""What the preprocess image starts: the stage, or a worker of Beam."""
+"""The entry point of the preprocess image: the stage, or a worker of Beam."""
 
 import dataclasses
 import subprocess
@@ -43,7 +43,7 @@ def test_no_setting_of_the_stage_is_taken_for_beams() -> None:
 
 
 def test_boot_is_given_every_word_and_the_bases_pip(tmp_path: Path) -> None:
-    """A script stands in boot's place."""
+    """A script replaces boot."""
     boot = tmp_path / "boot"
     boot.write_text('#!/bin/sh\necho "$@" "$PYTHONPATH"\n')
     boot.chmod(0o755)

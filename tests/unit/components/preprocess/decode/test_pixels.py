@@ -53,7 +53,7 @@ def test_palettes() -> None:
 
 
 def photo(width: int, height: int, orientation: int) -> bytes:
-    """A JPEG file of that size with the noise of a camera."""
+    """Return a JPEG file of that size with camera noise."""
     enlarged = Image.fromarray(sklearn.datasets.load_sample_image("china.jpg")).resize((width, height))
     noisy = np.asarray(enlarged) + np.random.default_rng(0).normal(0, 8, (height, width, 1))
     exif = Image.Exif()
@@ -69,7 +69,7 @@ def photo(width: int, height: int, orientation: int) -> bytes:
 def test_a_photo_decoded_at_a_smaller_scale_is_near_that_of_all_its_pixels(
     width: int, height: int, orientation: int, resize: str
 ) -> None:
-    """Beside Pillow's filter on the whole photo. Where all pixels are needed the bytes are the same."""
+    """Compared with Pillow's filter on the whole photo. If all pixels are needed the bytes are the same."""
     content = photo(width, height, orientation)
     whole = ImageOps.exif_transpose(Image.open(io.BytesIO(content)))
     for side in (24, 64, 200):
@@ -114,7 +114,7 @@ def test_exif_orientation_is_applied(orientation: int) -> None:
 
 
 def exif_after_pixels(image: Image.Image, exif: Image.Exif) -> bytes:
-    """A PNG file that says its orientation at the end, as the format allows."""
+    """Return a PNG file with its orientation at the end, as the format allows."""
     content = encoded(image, exif=exif)
     start = content.index(b"eXIf") - 4
     end = start + 12 + struct.unpack_from(">I", content, start)[0]

@@ -25,7 +25,7 @@ from tests.faults.damage.broken_decoder import SHAPE, broken_decoder, png
 
 @pytest.fixture(autouse=True)
 def faulty(tmp_path: Path) -> Iterator[None]:
-    """Processes that do what images say, and end with the test."""
+    """Decoders that obey the images, and end with the test."""
     with broken_decoder(tmp_path):
         yield
 
@@ -35,7 +35,7 @@ def decoded_here(content: bytes, shape: ImageShape = SHAPE) -> bytes:
 
 
 def process_id() -> int:
-    """The process that waits for work."""
+    """Return the id of the idle process."""
     (found,) = pool._idle
     return found.process.pid
 

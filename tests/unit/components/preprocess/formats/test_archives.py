@@ -1,4 +1,4 @@
-"""Archives: what is read of them is what a folder of the same files gives, and every way in which they can be wrong."""
+"""Archives: they give what a folder of the same files gives, and every way in which they can be wrong."""
 
 import bz2
 import gzip
@@ -65,7 +65,7 @@ PACKERS = {
 
 
 def described(source: Path) -> tuple[list[str], dict[str, int], list[tuple[str, int, bytes]]]:
-    """Classes, counts and images of a source, wherever in it they lie."""
+    """Return classes, counts and images of a source, at any depth."""
     found, images = held(source)
     return found.classes, found.counts, sorted(image[1:] for image in images)
 
@@ -169,7 +169,7 @@ def test_labels_lie_in_an_archive_or_beside_all(tmp_path: Path) -> None:
 
 
 def overlapping() -> bytes:
-    """A zip file whose second member lies within the first, as bombs do that do not nest."""
+    """Return a zip file whose second member is within the first, like bombs that do not nest."""
     inner = zipped({"b.png": bytes(9)}, zipfile.ZIP_STORED)
     content = bytearray(zipped({"a.png": inner, "b.png": bytes(9)}, zipfile.ZIP_STORED))
     directory = content.rindex(b"PK\1\2")
@@ -178,7 +178,7 @@ def overlapping() -> bytes:
 
 
 def encrypted() -> bytes:
-    """A zip file whose directory says so."""
+    """Return a zip file marked as encrypted."""
     content = bytearray(zipped({"a.png": b"x"}))
     struct.pack_into("<H", content, content.rindex(b"PK\1\2") + 8, 1)
     return bytes(content)
@@ -197,7 +197,7 @@ HOSTILE: list[tuple[str, bytes, str]] = [
     ("x.zip", zipped({"a.png": b"x"}, zipfile.ZIP_LZMA), "a.png packed by method 14"),
     ("x.tar", tarred({"a.png": b"x"}) + bytes(2 << 20), "after its end"),
     ("x.zip", zipped({"notes.txt": b"x"}), "without images"),
-    # A name that is said to have a gigabyte, in a file that would unpack to it; a size below nothing.
+    # A declared size of a gigabyte, in a file that would unpack to it; a negative size.
     ("x.tar", entry("././@LongLink", 1 << 30, tarfile.GNUTYPE_LONGNAME).tobuf(tarfile.GNU_FORMAT), "1,073,741,824"),
     ("x.tar", entry("a.png", -1024).tobuf(tarfile.GNU_FORMAT) + bytes(1024), "damaged"),
 ]
@@ -235,7 +235,7 @@ def test_of_a_member_too_large_no_more_is_unpacked_than_tells(tmp_path: Path, mo
         _, images = held(tmp_path / packer, PACKERS[packer]({"a.png": bomb, "b.png": b"x"}))
         assert [image[3] for image in images] == [bytes(1001), b"x"]
     lying = bytearray(zipped({"a.png": bomb}))
-    struct.pack_into("<I", lying, lying.rindex(b"PK\1\2") + 24, 10)  # says that it has 10 bytes
+    struct.pack_into("<I", lying, lying.rindex(b"PK\1\2") + 24, 10)  # declares 10 bytes
     with pytest.raises(DataError, match=r"x\.zip .*a\.png"):
         held(tmp_path / "x.zip", bytes(lying))
 

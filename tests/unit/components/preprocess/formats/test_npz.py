@@ -1,4 +1,4 @@
-"""NPZ files: what NumPy writes is what is read, and every way in which they can be wrong."""
+"""NPZ files: NumPy's files are read, and every way in which they can be wrong."""
 
 import io
 import re
@@ -84,14 +84,14 @@ def test_splits_are_recognized_by_the_names_of_arrays_or_of_files(tmp_path: Path
 
 
 class Unpickled:
-    """Would end the test, were it unpickled."""
+    """Ends the test if it is unpickled."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (exec, ("raise SystemExit('unpickled')",))
 
 
 def lying(**arrays: Any) -> bytes:
-    """A file whose first array says in its header that it has nine images."""
+    """Return a file whose first array declares nine images."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
         for name, values in arrays.items():
@@ -139,7 +139,7 @@ def test_some_files_with_labels_and_some_without(tmp_path: Path) -> None:
 
 
 def test_an_array_of_many_images_is_read_without_holding_it(tmp_path: Path) -> None:
-    """Two hundred megabytes, of which there is never more than a chunk."""
+    """Two hundred megabytes, with never more than a chunk in memory."""
     file = stored(tmp_path / "x.npz", saved(x=np.zeros((50_000, 64, 64), np.uint8)))
     tracemalloc.start()
     (stack,) = npz.list_stacks([file])

@@ -1,4 +1,4 @@
-"""What formats of many images share: splits by name, pairs of images and labels, shapes."""
+"""Common parts of stack formats: splits by name, pairs of images and labels, shapes."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Every format in a bucket is what it is in a folder: fetched, compared with its checksum, and read from its start."""
+"""Every format in a bucket is as in a folder: fetched, compared with its checksum, and read from its start."""
 
 import shutil
 from pathlib import Path

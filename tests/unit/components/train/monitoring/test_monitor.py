@@ -1,4 +1,4 @@
-"""Tests for monitor.py: signals against NumPy on a small training, and what becomes of bad windows."""
+"""Tests for monitor.py: signals against NumPy on a small training, and failing windows."""
 
 import logging
 from pathlib import Path
@@ -94,7 +94,7 @@ def test_without_held_out_images_nothing_is_said_of_them(wgan: WganStep, tmp_pat
 def test_three_bad_windows_one_after_another_end_it(wgan: WganStep, tmp_path: Path) -> None:
     found = watch(wgan, tmp_path)
     outcome = [bool(end(found, step, STEEP)) for step in (200, 400, 600, 800, 1000)]
-    assert outcome == [False] * 5  # the first three are its beginning
+    assert outcome == [False] * 5  # the first three are the warm-up
     assert (found.in_doubt, found.last_good) == (True, 600)
     (finding,) = end(found, 1200, STEEP)
     assert finding.signal == "excess_slope"
@@ -144,7 +144,7 @@ def test_a_warning_is_logged_once_while_it_lasts(wgan: WganStep, caplog: pytest.
 def test_a_critic_that_tells_nothing_apart_is_no_defect(
     wgan: WganStep, tmp_path: Path, norm: float, warned: list[str]
 ) -> None:
-    """Quotients by a gap of 0 are infinite, which the row has as null, and not an error."""
+    """Quotients by a gap of 0 are infinite, which the row has as null, without an error."""
     found = watch(wgan, tmp_path)
     assert end(found, 800, {**GOOD, "gradient_norm": norm, "wasserstein_estimate": 0.0}) == []
     (row,) = rows(tmp_path)

@@ -21,7 +21,7 @@ with Watchdog(tick_seconds=0.001) as watchdog:
 
 
 def hangs_after(watchdog: Watchdog, ticks: int) -> bool:
-    """Whether the next tick, and none of so many before it, finds a hang."""
+    """Return whether the next tick, and none of so many before it, finds a hang."""
     return not any(watchdog.tick() for _ in range(ticks)) and watchdog.tick()
 
 
@@ -54,4 +54,4 @@ def test_after_its_block_it_watches_no_longer() -> None:
     watchdog.beat()
     for thread in threading.enumerate():
         if thread.name == "watchdog":
-            thread.join()  # it has ended by itself, or ends this process
+            thread.join()  # it has ended, or it ends this process

@@ -10,14 +10,14 @@ from tests.fakes.kubeflow.server import Server
 pytestmark = pytest.mark.usefixtures("bare_desk")
 
 
-# Each a story of what happens to a run, and the state that is shown at its end: the server says FAILED.
+# Each is a sequence of events of a run, and the state shown at its end: the server says FAILED.
 @pytest.mark.parametrize(
     ("events", "state"),
     [
         (["RUNNING", "FAILED"], backend.FAILED),
         (["RUNNING", "cancel", "FAILED"], backend.CANCELED),
         (["cancel", "cancel", "FAILED"], backend.CANCELED),
-        (["RUNNING", "CANCELING", "FAILED"], backend.CANCELED),  # canceled elsewhere, where the history says so
+        (["RUNNING", "CANCELING", "FAILED"], backend.CANCELED),  # canceled elsewhere, and the history says so
         (["RUNNING", "cancel", "FAILED", "retry", "FAILED"], backend.FAILED),
         (["RUNNING", "cancel", "FAILED", "retry", "cancel", "FAILED"], backend.CANCELED),
         (["RUNNING", "FAILED", "retry", "SUCCEEDED"], backend.SUCCEEDED),

@@ -1,4 +1,4 @@
-"""Ways to a Kubeflow server: who we are there, how soon we give up, and what is refused before anything is sent."""
+"""Connections to a Kubeflow server: credentials, time limits, and refusals before anything is sent."""
 
 import argparse
 import dataclasses
@@ -36,7 +36,7 @@ def refused(*words: str) -> tuple[str, ...]:
 
 
 def refused_client(connection: KubeflowConnection, kind: type[StageError] = ConfigError) -> str:
-    """The one line that asking for a client raises."""
+    """Return the one line of a refused client."""
     with pytest.raises(kind) as raised:
         _ = connection.client
     assert "\n" not in str(raised.value)

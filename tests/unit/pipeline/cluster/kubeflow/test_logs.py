@@ -30,7 +30,7 @@ class Kubernetes(http.Server):
         self.run_id = _RUN
         self.pods: list[dict[str, object]] = []  # as the API lists them
         self.logs: dict[str, Iterable[bytes]] = {}  # by pod
-        self.refusal: tuple[int, str] | None = None  # status and message in place of any answer
+        self.refusal: tuple[int, str] | None = None  # status and message instead of any answer
 
     def add(self, pod: str, node: str, at: int, *logged: bytes, phase: str = "Succeeded") -> None:
         metadata = {
@@ -84,7 +84,7 @@ def test_the_newest_pod_of_the_stage_is_read(cluster: Kubernetes) -> None:
 
 
 def test_lines_are_had_as_they_come(cluster: Kubernetes) -> None:
-    """With `follow` a line is there before the stage has ended."""
+    """With `follow` a line appears before the stage has ended."""
     go_on = threading.Event()
 
     def slow() -> Iterator[bytes]:

@@ -24,7 +24,7 @@ GOOD = {"project": "my-project-1", "location": "us-central1"}
 def _nothing_in_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_REGION", "CLOUD_ML_REGION", "GOOGLE_APPLICATION_CREDENTIALS"):
         monkeypatch.delenv(name, raising=False)
-    # Neither a login of whoever runs this nor a machine of Google's that this may be.
+    # Neither the user's own login nor Google's metadata server.
     monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path / "no-login"))
     monkeypatch.setenv("NO_GCE_CHECK", "true")
 

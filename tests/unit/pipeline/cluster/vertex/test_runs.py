@@ -67,7 +67,7 @@ def test_states_and_stages(vertex: VertexRuns, server: VertexServer, wanted: Sub
     }
     server.set_run(started.run_id, "RUNNING", tasks)
     found = vertex.status(started.run_id)
-    # In the pipeline's order, whatever Vertex' is.
+    # in the pipeline's order, not Vertex'
     assert [(stage.name, stage.state, stage.message) for stage in found.stages] == [
         ("decide", backend.SUCCEEDED, vertex_runs._FROM_CACHE),
         ("train", backend.RUNNING, ""),
@@ -180,7 +180,7 @@ def test_retry_starts_the_same_job_as_another_run(vertex: VertexRuns, server: Ve
     vertex.cancel(run_id)
     assert vertex.status(run_id).state == backend.CANCELING
     server.set_run(run_id, "CANCELLED")
-    # What Vertex adds to jobs is its own affair.
+    # Vertex may add other fields to jobs.
     next(iter(server.jobs.values())).labels["vertex-ai-pipelines-run-billing-id"] = "123"
     again = vertex.retry(run_id)
     assert (again.run_id != run_id, again.state) == (True, backend.PENDING)
@@ -201,7 +201,7 @@ def test_logs_are_said_to_be_elsewhere(vertex: VertexRuns, server: VertexServer,
         vertex.logs(run_id, "embed")
     detail = next(iter(server.jobs.values())).job_detail.task_details[1]
     detail.executor_detail.container_detail.failed_main_jobs = ["projects/1/locations/x/customJobs/77"]
-    # What the launcher of a custom job notes.
+    # The note of a custom job's launcher.
     uri = "https://us-central1-aiplatform.googleapis.com/v1/projects/1/locations/us-central1/customJobs/88"
     resources = {"resources": [{"resourceType": "CustomJob", "resourceUri": uri}]}
     detail.execution = {"metadata": {"output:gcp_resources": json.dumps(resources)}}

@@ -1,4 +1,4 @@
-"""Schedules on Vertex: what is asked of a server in which order. What is sent is compared in `test_sdk.py`."""
+"""Schedules on Vertex: the requests and their order. `test_sdk.py` compares their content."""
 
 import datetime
 import functools
@@ -157,7 +157,7 @@ def test_if_a_request_is_lost_nothing_starts_before_it_is_resumed(
             assert server.tick() == []
             assert not any(schedule.started_run_count for schedule in server.schedules.values())
     server.clock -= datetime.timedelta(days=300)
-    # Whatever was left, what apply does next brings it to life: once.
+    # From any remains, the next apply enables it: once.
     found = vertex.live()
     assert len(found) == (0 if (method, acted) == ("CreateSchedule", False) else 1)
     assert [each.enabled for each in found] == [resumed] * len(found)

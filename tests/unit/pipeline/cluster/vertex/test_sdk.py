@@ -1,4 +1,4 @@
-"""Our requests to Vertex beside those that Google's own SDK makes of the same package and arguments.
+"""Our requests to Vertex compared with those of Google's own SDK for the same package and arguments.
 
 The SDK takes long to import, and is used nowhere else.
 """
@@ -77,7 +77,7 @@ def test_a_schedule(wanted: Submission, profile: Profile, connection: VertexConn
 
 
 def _comparable(request: CreateScheduleRequest) -> dict[str, Any]:
-    """A request without the time of asking, our labels and note, and the run's name, which the SDK leaves out."""
+    """Return a request without times, our labels and note, and the run's name, which the SDK leaves out."""
     found = as_json(request)
     assert found["schedule"].pop("startTime")
     job = found["schedule"]["createPipelineJobRequest"]["pipelineJob"]
