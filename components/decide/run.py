@@ -55,13 +55,13 @@ def _decide(config: DecideConfig, champion: Champion | None, published: Recipe |
     if champion is None:
         return RUN, "runs: nothing has been published yet"
     if published is None:
-        return RUN, f"runs: version {champion.version} does not say what it was made from"
+        return RUN, f"runs: version {champion.version} has no recipe"
     changed = recipes.differences(published, now)
     if changed:
         more = f" and {len(changed) - _CHANGES_SHOWN} more" if len(changed) > _CHANGES_SHOWN else ""
         return RUN, f"runs: since version {champion.version}, {'; '.join(changed[:_CHANGES_SHOWN])}{more}"
     if config.refresh == "yes":
-        return RUN, f"runs: asked for by refresh; nothing is new since version {champion.version}"
+        return RUN, f"runs: refresh is yes; nothing is new since version {champion.version}"
     return SKIP, (
         f"nothing is new since version {champion.version}: the same source, settings and code; "
         "give refresh yes to run anyway"
@@ -72,7 +72,7 @@ def _checkpoint_of(champion: Champion, published: Recipe | None) -> str:
     checkpoint = published.checkpoint_uri if published else ""
     if not checkpoint:
         raise ConfigError(
-            f"start_from is champion, but version {champion.version} does not say where its checkpoint is; "
+            f"start_from is champion, but version {champion.version} has no recorded checkpoint; "
             "give start_from scratch"
         )
     from components.core.artifacts import checkpoints  # here, because it imports numpy

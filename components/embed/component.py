@@ -5,7 +5,7 @@ from components.core.stage.component import component_of
 
 embed = component_of(
     "embed",
-    "Makes the spaces of the metrics: trains the classifier, takes in a custom embedding.",
+    "Makes the feature spaces of the metrics: trains the classifier, or adds a custom embedding.",
     {"embedding_uri": str, "embedding_digest": str},
     runs_in=container_images.TRAIN,
 )

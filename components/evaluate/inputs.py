@@ -50,7 +50,7 @@ def read_inputs(config: EvaluateConfig) -> Inputs:
     manifest = datasets.Manifest.fetch(config.dataset, config.dataset_digest, whole=False)
     embedding = embeddings.Description.fetch(config.embedding, config.embedding_digest)
     strangers = [
-        f"{name} was made of dataset {digest}, but {config.dataset} is {manifest.digest}; give what was made of it"
+        f"{name} was made of dataset {digest}, but {config.dataset} is {manifest.digest}; give one made of it"
         for name, digest in (
             (f"checkpoint {config.checkpoint}", checkpoint.dataset_digest),
             (f"embedding {config.embedding}", embedding.dataset_digest),

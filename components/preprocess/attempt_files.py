@@ -164,7 +164,7 @@ class BucketFolder:
                     self._created.append(name)
             except Conflict:
                 raise ConfigError(
-                    f"two workers made different bytes of {name}; give all workers of Beam one image"
+                    f"two workers made different bytes of {name}; give all Beam workers the same image"
                 ) from None
             return buckets.checksum_of_file(Path(file.name))
 
@@ -237,7 +237,7 @@ def sweep(location: Location, own: BucketFolder | None = None) -> None:
             for stored in buckets.below(own.uri):
                 buckets.delete(stored)
     except StageError as error:
-        log.warning("what is no longer needed below %s stays, until this runs again: %s", location, error)
+        log.warning("files that are no longer needed stay below %s until this runs again: %s", location, error)
 
 
 def _sweep_attempts(location: Location, kept: set[str]) -> None:

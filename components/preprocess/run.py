@@ -57,7 +57,7 @@ def run(config: PreprocessConfig) -> StageResult:
     if config.source_fingerprint not in ("", held.fingerprint):
         raise DataError(
             f"source {config.source} changed since it was fingerprinted: it was {config.source_fingerprint} "
-            f"and is {held.fingerprint} now; fingerprint it again, by starting the pipeline anew"
+            f"and is {held.fingerprint} now; fingerprint it again, by starting the pipeline again"
         )
     parts = cache_key.key_parts("preprocess", config, source_fingerprint=held.fingerprint)
     location = Location.of(cache_key.fill_key(config.dataset, parts))

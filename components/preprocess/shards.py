@@ -101,7 +101,7 @@ def gather(rows_at: AttemptFiles, files: AttemptFiles, chunk_count: int, plan: P
         lost = ", ".join(f"{count:,} {what}" for what, count in missing.items() if count)
         raise TransientError(
             f"the job ended without the results of {lost}: Beam's workers do not see {files}, or its disk is full, "
-            "or two worker pools share a port, or the runner lost them; mend that, or try again"
+            "or two worker pools share a port, or the runner lost them; fix that, or try again"
         )
     return BuildResult(facts, total, list(itertools.chain.from_iterable(found.values())))
 

@@ -142,7 +142,7 @@ def _judged_card(
         return model_card.render(model, origin.checkpoint["settings"], judgment)
     except (jinja2.TemplateError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataError(
-            f"evaluation {config.evaluation} lacks what a card tells ({error!r}): an earlier version of this program "
+            f"evaluation {config.evaluation} lacks a value of the card ({error!r}): an earlier version of this program "
             "made it, or it was changed; evaluate the model again"
         ) from None
 

@@ -124,7 +124,7 @@ def check_input_order(subject: Subject) -> Finding:
     again = np.concatenate([cut.at(start, min(97, 3 * count - start)) for start in starts])
     complete = all(len(set(epoch)) == count for epoch in whole.reshape(3, count).tolist())
     outcome = PASSED if complete and np.array_equal(whole, again) else FAILED
-    return Finding("order of images, whole and cut", outcome, f"{3 * count} positions, 3 epochs")
+    return Finding("order of images, for any block length", outcome, f"{3 * count} positions, 3 epochs")
 
 
 def check_xla(subject: Subject) -> Finding:
@@ -188,7 +188,7 @@ def _check_round_trip(subject: Subject, spread: WganStep, batches: tuple[np.ndar
     spread.run_block(*batches)
     error = _difference(alone.state_arrays(), spread.state_arrays(), "")
     count = subject.many.num_replicas_in_sync
-    return _judged(f"a checkpoint of {count} replicas goes on, on one", error, subject.replica_tolerance * 100)
+    return _judged(f"a checkpoint of {count} replicas resumes on one", error, subject.replica_tolerance * 100)
 
 
 def _difference(left: dict[str, np.ndarray], right: dict[str, np.ndarray], prefix: str) -> float:

@@ -37,7 +37,7 @@ def run(config: SelfcheckConfig) -> StageResult:
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
     many = choose_strategy(kind, replicas, config.batch_size, reproducibility=config.reproducibility)
     if kind == "cpu" and many.num_replicas_in_sync == 1:
-        raise ConfigError("replicas must be at least 2 on a CPU, got 1: one replica has nothing to agree with")
+        raise ConfigError("replicas must be at least 2 on a CPU, got 1: one replica has no other to compare with")
     found, started = [], time.monotonic()
     for finding in _findings(_subject(config, kind, many), kind):
         found.append(finding)

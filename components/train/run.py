@@ -55,7 +55,7 @@ def run(config: TrainConfig) -> StageResult:
             config = with_kept_steps(config, found[1].settings)
         if found is not None and found[1].step > config.steps:
             raise ConfigError(
-                f"steps must be at least {found[1].step}, what {location} has been trained for, got {config.steps}; "
+                f"steps must be at least {found[1].step}, those already trained in {location}, got {config.steps}; "
                 "give another folder for a shorter training"
             )
         complete = found is not None and found[1].step == config.steps

@@ -16,7 +16,9 @@ def digest(config: TrainConfig) -> str:
     """
     if config.initial_checkpoint_digest or not config.initial_checkpoint:
         return config.initial_checkpoint_digest
-    return _describe(config, "; where it is gone, what it began goes on if initial_checkpoint_digest is given").digest
+    return _describe(
+        config, "; if it is gone, a training that it started resumes with initial_checkpoint_digest"
+    ).digest
 
 
 def require_fitting(config: TrainConfig, manifest: datasets.Manifest) -> None:

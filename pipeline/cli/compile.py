@@ -52,7 +52,7 @@ def main(verb: str, words: list[str]) -> int:
     atomic_files.write_file(parsed.output, compiled_package(image_of, profile, defaults))
     log.info("wrote %s for %s, profile %s", parsed.output, profile.target, profile.name)
     if profile.service_account:
-        log.info("start its runs as service account %s, which no package can say", profile.service_account)
+        log.info("start its runs as service account %s: a package cannot name it", profile.service_account)
     return errors.OK
 
 

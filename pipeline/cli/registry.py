@@ -117,7 +117,7 @@ def _described(location: str, number: int) -> Iterator[tuple[Version, Lineage, C
         yield version, found, champion, folder
     except (KeyError, TypeError, IndexError, AttributeError) as error:
         raise DataError(
-            f"{folder} lacks values that describe a version ({error!r}): restore it, or evaluate and publish anew"
+            f"{folder} lacks values that describe a version ({error!r}): restore it, or evaluate and publish again"
         ) from None
 
 

@@ -36,11 +36,11 @@ _OF_KUBEFLOW = {
     **dict.fromkeys(_PASSING, _LATER),
 }
 _OF_VERTEX = {
-    "NOT_FOUND": "look at its id, at project and location",
+    "NOT_FOUND": "check the id, project and location",
     "PERMISSION_DENIED": "the role Vertex AI User (roles/aiplatform.user) in the project is needed",
     "RESOURCE_EXHAUSTED": "a quota is used up: try again later, or ask for more",
     "UNAUTHENTICATED": _LOG_IN,
-    "UNIMPLEMENTED": "this is not the address of Vertex AI: look at api_endpoint",
+    "UNIMPLEMENTED": "this is not the address of Vertex AI: check api_endpoint",
 }
 # HTTP statuses; other ones from 500 on are INTERNAL. Kubeflow uses 409 for permanent conflicts.
 _CODES = {

@@ -45,7 +45,7 @@ def main(verb: str, words: list[str]) -> int:
         parser.add_argument(
             "stage", metavar="STAGE", nargs="?", choices=stages.ALL, help="one stage (default: all that have begun)"
         )
-        parser.add_argument("--follow", action="store_true", help="go on until the stage ends")
+        parser.add_argument("--follow", action="store_true", help="keep printing until the stage ends")
     if verb == "status":
         parser.add_argument("--json", action="store_true", help="print JSON")
     if verb in ("status", "retry"):
@@ -94,7 +94,7 @@ def _add_waiting(parser: argparse.ArgumentParser) -> None:
         "--timeout",
         type=float,
         metavar="SECONDS",
-        help="with --wait: wait this long at most; the run goes on (default: no limit)",
+        help="with --wait: wait this long at most; the run continues (default: no limit)",
     )
 
 

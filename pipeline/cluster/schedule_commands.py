@@ -116,7 +116,7 @@ def _diff(servers: list[_Server], exit_code: bool) -> int:
             print(f"{change.action} {change.name} ({server.target}{paused}){prune}")
             for each in change.superseded:
                 waits = f"; it waits for {', '.join(each.active_runs)} to end" if each.active_runs else ""
-                print(f"  {each.schedule_id} is to be deleted{waits}")
+                print(f"  {each.schedule_id} will be deleted{waits}")
     return DIFFERENT if needed and exit_code else errors.OK
 
 
@@ -202,5 +202,5 @@ def _steer(servers: list[_Server], name: str, enable: bool) -> int:
     if not steered:
         print(f"{name}: is {'enabled' if enable else 'paused'} already")
     if wanted and wanted.enabled != enable:
-        log.warning("the file says that %s is %s, which applying it restores", name, _state(wanted))
+        log.warning("in the file %s is %s; applying the file restores that", name, _state(wanted))
     return errors.OK

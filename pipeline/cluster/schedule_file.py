@@ -114,7 +114,7 @@ def _schedule(
     if backend.has_one_clock and len(zones) > 1 and not zones <= _NAMES_OF_UTC:
         problems.append(
             f"time_zone must be {controller_time_zone}, the one clock of Kubeflow's controller, "
-            f"got {settings.time_zone!r}: write the cron in {controller_time_zone}, or say controller_time_zone at "
+            f"got {settings.time_zone!r}: write the cron in {controller_time_zone}, or set controller_time_zone at "
             "the top of the file if the controller has another (its CRON_SCHEDULE_TIMEZONE)"
         )
     if backend.needs_pipeline_root:

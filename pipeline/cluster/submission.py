@@ -74,7 +74,7 @@ def read_package(path: Path, target: str = "") -> ClusterPackage:
     found = reader.read(text, f"package {path}", to_execute=False)
     origin = package_origin.read(found.description)
     if origin is None:
-        raise ConfigError(f"package {path} does not say what it was compiled for: compile it with `wgan compile`")
+        raise ConfigError(f"package {path} does not name its target: compile it with `wgan compile`")
     if target and origin.target != target:
         raise ConfigError(
             f"package {path} was compiled for {origin.target}, and this is {target}: "

@@ -43,7 +43,7 @@ def wait(server: Runs, run_id: str, timeout: float | None) -> RunStatus | None:
             if time.monotonic() - answered > PATIENCE_SECONDS:
                 raise
             if not away:
-                log.warning("%s; the run goes on, and is asked for again", error)
+                log.warning("%s; the run continues, and the request is repeated", error)
             away = True
         else:
             if away:

@@ -254,7 +254,7 @@ def _image(docker: Docker, reference: str) -> Image | None:
             subprocess.run([docker.program, "pull", reference], stdout=2, check=False)
         found = docker.image(reference)
         if found is None:
-            raise TransientError(f"image {reference} could not be pulled; Docker's own words are above")
+            raise TransientError(f"image {reference} could not be pulled; Docker's output is above")
     return found
 
 
@@ -268,7 +268,7 @@ def _image_problems(image: Image, platform: str, tasks: list[Task]) -> list[str]
     if any(task.stage for task in tasks) and image.version != container_images.VERSION:
         problems.append(
             f"image {image.reference} is of version {image.version or '(none given)'}, "
-            f"expected {container_images.VERSION}: build it anew with `make images`, "
+            f"expected {container_images.VERSION}: build it again with `make images`, "
             "or compile the package with images of this version"
         )
     kept = [task.name for task in tasks if task.cached]

@@ -33,8 +33,8 @@ _COMPLAINTS: tuple[tuple[str, type[StageError], str], ...] = (
     (
         NO_SPACE,
         TransientError,
-        "no space is left where Docker keeps images and containers: `docker system df` tells what takes it, `docker "
-        "system prune` frees what is not used",
+        "no space is left where Docker keeps images and containers: `docker system df` shows its use, `docker "
+        "system prune` frees unused data",
     ),
     (
         "could not select device driver",

@@ -146,7 +146,7 @@ class Run:
         if inputs.keys() >= set(OF_THE_RUN):  # a stage that is not run cannot write its note
             note = Note(stage=task.stage, state=run_notes.REUSED, outputs=found.outputs, exit_code=errors.OK)
             run_notes.write(RunOf(*(str(inputs[name]) for name in OF_THE_RUN)), note)
-        log.info("%s: not run again: %s", task.name, unchanged(found.reason))
+        log.info("%s: reused: %s", task.name, unchanged(found.reason))
         return True
 
     def _settle(self, task: Task, state: str, reason: str = "") -> None:
@@ -286,7 +286,7 @@ class Run:
         self._interrupted_by = signum
         self._deadline = time.monotonic() + processes.GRACE_SECONDS
         names = ", ".join(task.name for task in self._running())
-        log.warning("%s: waiting for %s to end; once more kills", signal.Signals(signum).name, names)
+        log.warning("%s: waiting for %s to end; interrupt again to kill", signal.Signals(signum).name, names)
         self._executor.stop(signal.SIGTERM)
 
     def _write_state(self) -> None:

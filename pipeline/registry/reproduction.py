@@ -98,25 +98,23 @@ def _comments(version: Version, found: Lineage, known_source: bool, initial_vers
     """Return the artifacts that the script makes, and how code and libraries here differ."""
     lines = [
         f"version {version.number}: model {version.model.digest}",
-        "The same bits come of the same source, code, libraries and kind of processor.",
+        "The same bits come from the same source, code, libraries and kind of processor.",
     ]
     records = {name: getattr(found, name).get(digests.MADE_WITH, {}) for name in lineage.PARENTS}
     makers = {**records, "evaluation": found.made_with, "model": version.model.made_with}
     for what, maker in makers.items():
         stage = STAGES[what]
         if maker.get("code") != cache_key.source_digest(stage):
-            lines.append(f"WARNING: the code of {stage} here is another than made it ({maker.get('code')}).")
+            lines.append(f"WARNING: the code of {stage} here differs from that of the model ({maker.get('code')}).")
     lines += _other_libraries(makers)
     if found.checkpoint.get(digests.MADE_WITH, {}).get("accelerator") == _SEVERAL_WORKERS:
         lines.append("It was trained by several workers: start train on each, with its TF_CONFIG.")
     if not known_source:
-        lines.append(f"Where the source lay is not on record: put its place where {_UNKNOWN_SOURCE} stands.")
+        lines.append(f"The location of the source is not recorded: replace {_UNKNOWN_SOURCE} by it.")
     initial = initial_digest(found)
     if initial:
         made = f" (`wgan registry reproduce {initial_version}` makes it)" if initial_version else ""
-        lines.append(
-            f"Put the folder of checkpoint {initial}{made}, which it began with, where {_INITIAL_CHECKPOINT} stands."
-        )
+        lines.append(f"Replace {_INITIAL_CHECKPOINT} by the folder of its initial checkpoint, {initial}{made}.")
     if found.embedding.get("custom_embedding_digest"):
         lines.append(f"Replace {_CUSTOM_EMBEDDING} by the location of the custom embedding.")
     return [f"# {plain(line)}" for line in lines]

@@ -34,7 +34,7 @@ def verify(location: str, number: int | None) -> None:
         rows.append((str(version), "champion" if is_champion else "", "damaged" if damage else "whole"))
     tables.print_rows(("version", "state", "files"), rows)
     if problems:
-        raise DataError("\n".join([*problems, "restore what is damaged, and do not serve it"]))
+        raise DataError("\n".join([*problems, "restore it, and do not serve it"]))
 
 
 def promote(location: str, number: int) -> None:
@@ -68,7 +68,7 @@ def rollback(location: str) -> None:
         _move(
             location, pointer, dataclasses.replace(previous, previous=champion.previous[:-1], rolled_back=rolled_back)
         )
-    print(f"version {number} is the champion again, version {champion.version} no more")
+    print(f"version {number} is the champion again, instead of version {champion.version}")
 
 
 def gc(location: str, keep: int, uncommitted: bool, yes: bool) -> None:
@@ -85,7 +85,7 @@ def gc(location: str, keep: int, uncommitted: bool, yes: bool) -> None:
         kept = {champion.version, *champion.previous[-1:], *there[-keep:]}
         rows: list[tuple[str, ...]] = [(str(number), "not needed") for number in there if number not in kept]
         rows += [(name, "never finished") for name in registry.uncommitted(location, champion) if uncommitted]
-        rows += [(str(number), "removed before, not wholly") for number in registry.left_over(location, champion)]
+        rows += [(str(number), "removed before, with files left") for number in registry.left_over(location, champion)]
         if not rows:
             print("nothing to remove")
             return

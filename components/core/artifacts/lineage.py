@@ -126,7 +126,7 @@ def read(evaluation: LocationLike, described: evaluations.Description) -> Lineag
     folder = Location.of(evaluation)
     if evaluations.LINEAGE not in described.files:
         raise DataError(
-            f"evaluation {folder} has no lineage: an earlier version of this program made it; train and evaluate anew "
+            f"evaluation {folder} has no lineage: an earlier version of this program made it; train and evaluate again "
             "to have one"
         )
     found = Lineage.read(folder)

@@ -77,7 +77,7 @@ class Manifest:
             if version != cls.VERSION:
                 raise Incompatible(
                     f"{where} has schema version {reprlib.repr(version)}, expected {cls.VERSION}: make the {cls.WHAT} "
-                    "again, or go on with the version of this program that made it"
+                    "again, or use the version of this program that made it"
                 )
             found: Self = _typed(cls, value, "")
             _ = found.digest, found.listed  # raise for values that our files never hold, such as NaN

@@ -79,7 +79,7 @@ def load_split(dataset: LocationLike, manifest: datasets.Manifest, split: str) -
     try:
         return images[:], images.labels
     except MemoryError as error:
-        raise DataError(f"the {split} split does not fit into memory ({error}); take a larger machine") from None
+        raise DataError(f"the {split} split does not fit into memory ({error}); use a larger machine") from None
 
 
 def load_first(

@@ -147,7 +147,7 @@ def list_source(source: str) -> Listing:
         names = catalog.names_without()
         held = f"only {_some(names)}" if len(names) else "nothing"
         packed = any(name.lower().endswith(_UNREADABLE_SUFFIXES) for name in names)
-        remedy = "; unpack what is packed" if packed else ""
+        remedy = "; unpack archives first" if packed else ""
         raise DataError(f"source {source} holds {held}, expected {_expected()}{remedy}")
     return Listing(catalog, number)
 

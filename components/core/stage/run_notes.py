@@ -79,7 +79,7 @@ def write(of_run: RunOf, note: Note) -> None:
         file.put_file()
     except (OSError, StageError) as error:
         reason = errors.describe_os_error(error) if isinstance(error, OSError) else error
-        log.warning("%s: not noted in the run's record: %s", note.stage, reason)
+        log.warning("%s: missing in the run's record: %s", note.stage, reason)
 
 
 def read(of_run: RunOf) -> list[Note]:

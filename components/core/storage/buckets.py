@@ -66,7 +66,9 @@ def split(uri: str) -> tuple[str, str]:
     """Return bucket and name of a URI; `ConfigError` if it has no bucket, or empty parts, . or .. in its name."""
     bucket, _, name = uri.removeprefix(SCHEME).rstrip("/").partition("/")
     if not bucket or any(part in ("", ".", "..") for part in name.split("/") if name):
-        raise ConfigError(f"{uri} is no place in a bucket; expected {SCHEME}BUCKET/FOLDER without empty parts, . or ..")
+        raise ConfigError(
+            f"{uri} is no location in a bucket; expected {SCHEME}BUCKET/FOLDER without empty parts, . or .."
+        )
     return bucket, name
 
 
@@ -386,7 +388,7 @@ def _refusal(uri: str, done: str, error: Any) -> Exception:
             f"{uri} cannot be {done}: there is no bucket {bucket}; create it, or give another ({reason})"
         )
     if code in (401, 403):
-        return ConfigError(f"{uri} cannot be {done}: permission is missing ({reason}); grant it, or log in anew")
+        return ConfigError(f"{uri} cannot be {done}: permission is missing ({reason}); grant it, or log in again")
     if code in (408, 429) or code >= 500:
         return _transient(uri, done, error)
     return ConfigError(f"{uri} cannot be {done}: {reason}")

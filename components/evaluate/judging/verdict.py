@@ -90,7 +90,7 @@ def judge(
     if config.distance_limit:
         rules += _within(config, model.measured, list(floor_errors), labeled)
     else:
-        rules.append(_fact("limits", "are not set", "limits to keep to"))
+        rules.append(_fact("limits", "are not set", "limits to judge by"))
     if uncertified:
         expected = "a certified feature space, unless uncertified is judge"
         outcome = PASSED if config.uncertified == JUDGE else HELD
@@ -111,7 +111,7 @@ def judge(
 def incomparable(champion: Champion, checkpoint_digest: str, image: datasets.ImageShape) -> Rule | None:
     """Return the rule on a champion that cannot be compared with; None if it can."""
     if champion.problem:
-        return _fact("champion", f"cannot be read: {champion.problem}", "to be compared with")
+        return _fact("champion", f"cannot be read: {champion.problem}", "a readable one")
     if champion.image != image:
         return _fact("champion", f"draws images of {champion.image}", f"images of {image}")
     if champion.checkpoint_digest == checkpoint_digest:
@@ -131,7 +131,7 @@ def _integrity(model: Scores) -> list[Rule]:
     bad = _finite(model.values.get("bad_samples"))
     return [
         _at_most("bad_samples", {} if bad is None else {"bad_samples": around(bad, 0.0)}, 0),
-        _fact("scores", value, "finite, every one", FAILED if missing else PASSED),
+        _fact("scores", value, "all finite", FAILED if missing else PASSED),
         _between("pixel_mean_ratio", model.measured, *_PIXEL_RANGE),
         _between("pixel_deviation_ratio", model.measured, *_PIXEL_RANGE),
     ]
@@ -159,7 +159,7 @@ def _within(config: EvaluateConfig, measured: Mapping[str, Measured], spaces: li
 def _against(champion: Champion, model: Scores, floor_errors: Mapping[str, float | None], labeled: bool) -> list[Rule]:
     """Return the rules against the champion: not worse in any space, not less diverse, better in at least one space."""
     if champion.blocks is None:
-        return [_fact("champion", "has no score", "to be compared with")]
+        return [_fact("champion", "has no score", "one to compare with")]
     rules, best, spaces = [], around(math.inf, 0.0), list(floor_errors)
     for space, error in floor_errors.items():
         name = f"excess over the champion's kernel distance ({space})"

@@ -109,7 +109,7 @@ def results(location: str, work: Callable[[AttemptFiles], Iterable[Result]]) -> 
     except OSError as error:  # some kinds cannot be pickled
         failure = OSError(error.errno or 0, error.strerror or str(error), error.filename or location.rpartition("/")[0])
     except MemoryError:
-        failure = TransientError("out of memory; give fewer images_per_shard, or take a larger machine")
+        failure = TransientError("out of memory; give fewer images_per_shard, or use a larger machine")
     with contextlib.suppress(OSError, StageError):  # the driver notices missing files
         files.fail(pickle.dumps(failure))
     return []

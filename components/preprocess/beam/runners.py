@@ -73,7 +73,7 @@ def pipeline(beam_options: str) -> Iterator[beam.Pipeline]:
     except OSError:
         raise
     except Exception as error:
-        raise TransientError(f"{name} failed: {_reason(error)}; its own log and its workers' tell more") from None
+        raise TransientError(f"{name} failed: {_reason(error)}; see its log and those of its workers") from None
 
 
 def _require_service(options: PipelineOptions) -> None:

@@ -40,8 +40,8 @@ def become_worker(arguments: list[str]) -> None:
         message = f"this image is no Beam worker: it was built without {BOOT}; build it with BEAM_WORKER=boot"
     elif "worker_pool" in _flags(arguments) and not _is_free(POOL_PORT):
         message = (
-            f"port {POOL_PORT} is taken, by another worker pool perhaps: two would take each other's jobs; stop that "
-            "one, or give each a network namespace of its own"
+            f"port {POOL_PORT} is in use, perhaps by another worker pool, and two would take each other's jobs; stop "
+            "that one, or give each its own network namespace"
         )
     else:
         os.execve(BOOT, [str(BOOT), *arguments], os.environ | {"PYTHONPATH": str(PIP)})  # noqa: S606

@@ -169,7 +169,7 @@ class _Process:
         if not self._ready:
             raise TransientError(
                 f"the process that decodes images does not start: it ended with {_name(self.end(_SECONDS_TO_END))}; "
-                "what it said is above, and a machine with more memory may help"
+                "its output is above, and a machine with more memory may help"
             )
 
     def answer(self, count: int, size: int) -> list[bytes | UndecodableImage]:

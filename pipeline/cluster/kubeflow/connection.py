@@ -91,7 +91,7 @@ def _secret(name: str, path: str, variable: str = "") -> str:
         except OSError as error:
             raise ConfigError(f"{name} cannot be read: {errors.describe_os_error(error)}") from None
         if not found:
-            raise ConfigError(f"{name} must hold something, and {path} is empty")
+            raise ConfigError(f"{name} must not be empty, and {path} is")
     if not found.isascii() or not found.isprintable():
         raise ConfigError(f"{name} must hold one line of plain ASCII")
     return found

@@ -47,7 +47,7 @@ class KubeflowRuns:
         try:
             newest = self._newest(50, experiment_id=experiment_id)
         except TransientError:
-            raise TransientError(f"{error}; whether it was started is not known: `wgan status` tells") from None
+            raise TransientError(f"{error}; it may have started: check with `wgan status`") from None
         for run in newest:
             if run.description == mark:
                 return run

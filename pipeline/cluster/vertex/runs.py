@@ -113,7 +113,7 @@ class VertexRuns:
             again.encryption_spec = job.encryption_spec
         started = self._start(again)
         log.info(
-            "%s is run %s anew: Vertex goes on with no run that has ended, but stages take up what they kept",
+            "%s repeats run %s: Vertex cannot continue a run that has ended, but stages reuse their results",
             started.run_id,
             run_id,
         )
@@ -127,7 +127,7 @@ class VertexRuns:
         name = re.sub(r"[^a-z0-9]+", "-", str(job.pipeline_spec["pipelineInfo"]["name"]).lower()).strip("-")[:80]
         run_id = f"{name}-{now:%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"
         request = {"parent": self._connection.parent, "pipeline_job": job, "pipeline_job_id": run_id}
-        perhaps = f"`wgan status {run_id} --target vertex` tells whether it was started"
+        perhaps = f"`wgan status {run_id} --target vertex` shows whether it was started"
         with answers.of_vertex(f"start run {run_id}", perhaps):
             for attempt, seconds in enumerate((*_WAITS, None)):
                 try:

@@ -167,7 +167,7 @@ def test_a_schedule(
     write(weekly={"cron": "0 7 * * 1", "concurrency": 2}, nightly={"cron": "30 2 * * *"})
     code, lines = wgan("diff", "--exit_code")
     assert (code, lines[0], lines[2]) == (1, f"replace weekly ({world.target})", f"resume nightly ({world.target})")
-    assert "is to be deleted" in lines[1]
+    assert "will be deleted" in lines[1]
     code, lines = wgan("apply")
     assert (code, lines[:2]) == (0, ["weekly: replaced", "nightly: resumed"])
     assert lines[3].startswith(f"{world.target}: apply again")
