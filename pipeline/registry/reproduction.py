@@ -114,7 +114,7 @@ def _comments(version: Version, found: Lineage, known_source: bool, initial_vers
     initial = initial_digest(found)
     if initial:
         made = f" (`wgan registry reproduce {initial_version}` makes it)" if initial_version else ""
-        lines.append(f"Replace {_INITIAL_CHECKPOINT} by the folder of its initial checkpoint, {initial}{made}.")
+        lines.append(f"Replace {_INITIAL_CHECKPOINT} by its initial checkpoint (a step-... folder), {initial}{made}.")
     if found.embedding.get("custom_embedding_digest"):
         lines.append(f"Replace {_CUSTOM_EMBEDDING} by the location of the custom embedding.")
     return [f"# {plain(line)}" for line in lines]
