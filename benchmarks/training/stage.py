@@ -2,8 +2,8 @@
 
     python -m benchmarks.training.stage
 
-The stage is `python -m components.train` with its defaults on Fashion-MNIST, with log, samples and checkpoints. It is
-held and let go on (SIGSTOP, SIGCONT) in turns with the bare step; only the time in which it runs counts.
+The stage is `python -m components.train` on Fashion-MNIST, without classes, with log, samples and checkpoints. It is
+paused and resumed (SIGSTOP, SIGCONT) in turns with the bare step; only the time in which it runs counts.
 """
 
 import argparse
@@ -31,7 +31,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 # The stage draws samples and keeps a checkpoint every 1000 steps, so that many hold one of each; not counted before.
 _COUNTED = 1000
 _WARM_UP = 200
-# So that the stage is still there when the steps that count are over.
+# The stage must outlive the steps that count.
 _AFTER = 50
 _POLL = 0.005
 # Small networks, so that many steps take little time; everything else as it is by default.
@@ -40,7 +40,7 @@ _SMALL = ["--base_filters", "8", "--latent_size", "16", "--batch_size", "8"]
 
 @dataclass(frozen=True)
 class Speed:
-    """The stage against the bare step; seconds per step, the mean over the turns."""
+    """The stage against the bare step, in seconds per step, the mean over the turns."""
 
     stage_seconds: float
     bare_seconds: float
@@ -96,7 +96,8 @@ def _measure_speed(steps: int, seconds: float) -> Speed:
     bare.settle(seconds)
     folder = _FOLDER / "default"
     waits = _FOLDER / "waits.json"
-    stage = _start_stage(folder, ["--steps", str(_WARM_UP + steps + _AFTER)], waits)
+    # The bare step has no classes either.
+    stage = _start_stage(folder, ["--steps", str(_WARM_UP + steps + _AFTER), "--conditioning", "none"], waits)
     try:
         _run_until(stage, folder, _WARM_UP)
         active, cpu_before = 0.0, _cpu_seconds(stage)
@@ -112,7 +113,7 @@ def _measure_speed(steps: int, seconds: float) -> Speed:
         raise
     bare.close()
     first = [bare.facts["first_call_seconds"], *(_first_block_seconds() for _ in range(2))]
-    # Of all blocks the median: within some the stage was held, for the bare step's turn.
+    # The median of all blocks, as the stage was paused within some for the bare step's turn.
     waited = statistics.median(json.loads(waits.read_text()))
     return Speed(
         stage_seconds=active / steps,
@@ -125,7 +126,7 @@ def _measure_speed(steps: int, seconds: float) -> Speed:
 
 
 def _cpu_seconds(process: subprocess.Popen[bytes]) -> float:
-    """Processor time of a running process over all threads (proc(5): fields 14 and 15, in ticks)."""
+    """Return the processor time of a running process over all threads (proc(5): fields 14 and 15, in ticks)."""
     fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -144,7 +145,7 @@ def _start_stage(folder: Path, flags: list[str], waits: Path | None = None) -> s
 
 
 def _run_until(stage: subprocess.Popen[bytes], folder: Path, step: int, at_most: float = float("inf")) -> float:
-    """Let the stage run until its log reaches a step, or it ends, or time is up: the seconds that passed."""
+    """Let the stage run until its log reaches a step, it ends, or time is up; return the seconds that passed."""
     started = time.perf_counter()
     while stage.poll() is None and _reached(folder) < step and time.perf_counter() - started < at_most:
         time.sleep(_POLL)
@@ -152,7 +153,7 @@ def _run_until(stage: subprocess.Popen[bytes], folder: Path, step: int, at_most:
 
 
 def _reached(folder: Path) -> int:
-    """The last step in the stage's log; 0 before there is one."""
+    """Return the last step in the stage's log; 0 if there is none yet."""
     rows = training_log.read(folder / training_log.METRICS)
     return int(rows[-1]["step"]) if rows else 0
 
