@@ -1,4 +1,4 @@
-"""Checks what `make demo` made: a champion that passed real limits and draws without this project, and its messages.
+"""Checks the result of `make demo`: a champion that passed real limits and draws without this project, and the log.
 
 python .ci/check_demo.py runs/demo build/demo.log
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from components.core import stages
 
-# In a process of its own, where nothing of this project can be imported.
+# In a separate process that cannot import this project.
 DRAW = """
 import sys, tensorflow as tf
 model = tf.saved_model.load(sys.argv[1])

@@ -26,12 +26,12 @@ from tests.fakes.kubeflow import server as kubeflow
 ROOT = Path(__file__).parents[1]
 HOST = "https://kubeflow.example.com"
 COVERED = ("make demo", ". .venv/bin/activate", "make images && wgan run --runner docker --source digits")
-ENDS_WITH = {"wgan registry rollback": BAD_DATA}  # nothing was published yet by runs that are so short
+ENDS_WITH = {"wgan registry rollback": BAD_DATA}  # such short runs have published nothing yet
 SHORT = "--steps 20 --sample_count 100 --classifier_epochs 1 --base_filters 8"
 
 
 def prepare(home: Path) -> None:
-    """Make what a reader has: the demo, pictures, and what `make push` and docs/schedules.md give."""
+    """Make what a reader has by then: the demo, pictures, and the results of `make push` and docs/schedules.md."""
     for folder in ("build", "pictures", "runs"):
         (home / folder).mkdir()
     (home / "runs" / "demo").symlink_to(ROOT / "runs" / "demo")

@@ -1,1 +1,1 @@
-"""What the README says of speed and memory, measured: `make bench` runs all of it."""
+"""Measures speed and memory: `make bench` runs most of it, README.md lists all."""

@@ -79,7 +79,7 @@ def main() -> None:
 
 
 def _measure(source: Path, files: Path, sides: dict[str, Path], rounds: int) -> dict[str, dict[str, list[Turn]]]:
-    """The turns of each stage and side."""
+    """Return the turns of each stage and side."""
     turns: dict[str, dict[str, list[Turn]]] = {}
     with tempfile.TemporaryDirectory() as temporary:
         for side, code in sides.items():

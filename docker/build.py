@@ -67,7 +67,7 @@ class Engine(Docker):
         self.shown(*command, *self._build_options, ".")
 
     def shown(self, *words: str) -> None:
-        """Run a command of the client's, and show what it prints; raise if it fails."""
+        """Run a command of the client and show its output; raise if it fails."""
         full = ""
         with subprocess.Popen(
             [self.program, *words],
@@ -87,7 +87,7 @@ class Engine(Docker):
             raise StageError(f"docker {words[0]} ended with exit code {process.returncode}; its last lines say why")
 
     def read(self, *words: str, given: str = "") -> str:
-        """Return what a command of the client's prints, however long that takes; `given` is its standard input."""
+        """Return the output of a command of the client, without a time limit; `given` is its standard input."""
         return self.ask(*words, seconds=None, given=given).strip()
 
 
@@ -110,7 +110,7 @@ def _git(*words: str) -> str:
 
 
 def build_arguments(base: str, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the arguments of docker/Dockerfile, by name."""
+    """Return the build arguments of docker/Dockerfile by name."""
     arguments = {"BASE": base, "VERSION": container_images.VERSION, "REVISION": revision()}
     return arguments | {name: environment[name] for name in _PASSED_ON if environment.get(name)}
 

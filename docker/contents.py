@@ -24,7 +24,7 @@ def python_packages() -> list[dict[str, Any]]:
         about = distribution.metadata
         classified = [line.split(" :: ")[-1] for line in about.get_all("Classifier") or [] if "License ::" in line]
         expression, stated = about.get_all("License-Expression"), (about.get_all("License") or [""])[0]
-        # Some packages give the whole text of their license for its name.
+        # Some packages give the whole text of their license in place of its name.
         license = (
             expression[0]
             if expression
@@ -35,7 +35,7 @@ def python_packages() -> list[dict[str, Any]]:
 
 
 def debian_packages() -> list[dict[str, Any]]:
-    """Return name, version, architecture and licenses of each package that dpkg says is installed."""
+    """Return name, version, architecture and licenses of each package that dpkg lists as installed."""
     found = []
     for paragraph in DPKG.read_text(encoding="utf-8").split("\n\n") if DPKG.exists() else []:
         fields = dict(re.findall(r"^(\S+): (.*)$", paragraph, re.MULTILINE))
@@ -52,7 +52,7 @@ def debian_packages() -> list[dict[str, Any]]:
 
 
 def _debian_license(package: str) -> str:
-    """Return the short names in a copyright file that machines can read; nothing of one that only people can."""
+    """Return the short names in a machine-readable copyright file; nothing for any other."""
     try:
         text = Path("/usr/share/doc", package, "copyright").read_text(encoding="utf-8", errors="replace")
     except OSError:

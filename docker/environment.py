@@ -1,4 +1,4 @@
-"""Make the virtual environment of an image from a lock, less what no stage uses. Runs while the image is built.
+"""Makes the virtual environment of an image from a lock, without files that no stage uses. Runs during the build.
 
     python3 environment.py preprocess|train LOCK
 
@@ -19,11 +19,11 @@ from pathlib import Path
 ENVIRONMENT = Path("/opt/venv")
 CODE = "/app"
 
-# Files that a wheel holds and no stage uses, as patterns below site-packages. Whole packages that are not needed never
-# get here: requirements/*-excludes.txt. tests/system/docker runs every stage on what is left.
+# Files of wheels that no stage uses, as patterns below site-packages. requirements/*-excludes.txt leaves out whole
+# packages. tests/system/docker runs every stage on what is left.
 DROPPED = {
     "every": (
-        # For those who compile against a package, or check types.
+        # For compiling against a package, and for type checks.
         "**/*.a",
         "**/*.h",
         "**/*.pxd",
@@ -35,16 +35,16 @@ DROPPED = {
     "preprocess": (
         "apache_beam/**/*_test.py",
         "apache_beam/examples/**/*",
-        # Arrow's protocol for networks, and copies of a library under names that nothing loads.
+        # Arrow Flight, and copies of a library under names that nothing loads.
         "pyarrow/*_flight*",
         "pyarrow/libarrow_python.so",
         "pyarrow/libarrow_python.so.*.*",
-        # The digits and the file beside which they are found are left of scikit-learn (see KEPT).
+        # KEPT keeps scikit-learn's digits and the file that locates them.
         "sklearn/**/*",
         "scikit_learn.libs/**/*",
     ),
     "train": (
-        # For those who compile against TensorFlow: 287 MB.
+        # For compiling against TensorFlow: 287 MB.
         "tensorflow/include/**/*",
         # For tools that rewrite StableHLO; XLA has its own inside libtensorflow_cc.
         "tensorflow/compiler/mlir/stablehlo/*",
@@ -52,7 +52,7 @@ DROPPED = {
         "matplotlib/mpl-data/sample_data/**/*",
     ),
 }
-# Libraries whose symbols for debuggers weigh 220 MB.
+# Libraries with 220 MB of debug symbols.
 WITHOUT_SYMBOLS = ("tensorflow/libtensorflow_cc.so.2", "tensorflow/libtensorflow_framework.so.2")
 KEPT = ("sklearn/__init__.py", "sklearn/datasets/data/digits.csv.gz")
 
@@ -66,7 +66,7 @@ def install(lock: Path) -> Path:
     venv.create(ENVIRONMENT, with_pip=False, symlinks=True)
     python = ENVIRONMENT / "bin" / "python"
     settings = {
-        "PIP_CACHE_DIR": "/var/cache/pip",  # which is mounted while building, and in no layer
+        "PIP_CACHE_DIR": "/var/cache/pip",  # mounted during the build, so in no layer
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
         "PIP_ROOT_USER_ACTION": "ignore",
     }
@@ -80,7 +80,7 @@ def install(lock: Path) -> Path:
 
 
 def drop(packages: Path, patterns: tuple[str, ...]) -> None:
-    """Remove what the patterns match, but for KEPT, from the folder."""
+    """Remove what the patterns match from the folder, except KEPT."""
     kept = {packages / name for name in KEPT}
     for pattern in patterns:
         for path in packages.glob(pattern):
@@ -92,7 +92,7 @@ def drop(packages: Path, patterns: tuple[str, ...]) -> None:
 
 
 def cut_symbols(library: Path) -> None:
-    """Cut a library off behind the last byte that is ever loaded, where symbols and the list of sections lie.
+    """Cut a library after the last byte that is ever loaded, where symbols and the section table lie.
 
     The loader reads program headers alone, so that the program is the same; a debugger sees exported names only. It is
     done here, as what `strip` writes depends on the version of binutils.
@@ -137,7 +137,7 @@ def main(kind: str, lock: Path) -> None:
         if (packages / name).exists():
             cut_symbols(packages / name)
     rewrite_records(packages)
-    # Last on Python's path, and safe from any PYTHONPATH that a container has.
+    # Last on Python's path, so that no PYTHONPATH of a container matters.
     (packages / "wgan.pth").write_text(f"{CODE}\n")
 
 

@@ -1,4 +1,4 @@
-"""The bill of materials of an image as CycloneDX: its packages of Python and of Debian. The same each time."""
+"""The bill of materials of an image as CycloneDX, with its packages of Python and of Debian. Reproducible."""
 
 import uuid
 from typing import Any
@@ -16,7 +16,7 @@ def bill_of_materials(image: str, version: str, contents: dict[str, Any]) -> str
     Args:
         image: The image's name, such as `wgan/train`.
         version: The image's version.
-        contents: What docker/contents.py printed in it.
+        contents: The output of docker/contents.py in the image.
     """
     components = [_python(package) for package in contents["python_packages"]]
     components += [_debian(package, contents["debian"]) for package in contents["debian_packages"]]
@@ -28,7 +28,7 @@ def bill_of_materials(image: str, version: str, contents: dict[str, Any]) -> str
         name=image, version=version, type=ComponentType.CONTAINER, bom_ref=f"{image}:{version}"
     )
     bom.register_dependency(bom.metadata.component, components)
-    # Reproducible: no timestamp, and a serial number of what it lists.
+    # Reproducible: no timestamp, and a serial number derived from the content.
     bom.metadata.timestamp = None  # type: ignore[assignment]
     purls = "\n".join(sorted(str(component.purl) for component in components))
     bom.serial_number = uuid.uuid5(uuid.NAMESPACE_URL, f"{image}:{version}\n{purls}")

@@ -1,4 +1,4 @@
-"""Make a folder of an image the same in every build: modes, times, and modules compiled ahead. Runs while building.
+"""Makes a folder of an image the same in every build: modes, times, and compiled modules. Runs during the build.
 
     python3 seal.py FOLDER
 
@@ -12,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-# Any time will do, as long as it is the same each time; ZIP files know none before 1980.
+# Any constant time will do; ZIP files have none before 1980.
 EPOCH = 315_532_800
 
 

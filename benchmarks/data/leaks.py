@@ -1,4 +1,4 @@
-"""What counts as near-identical, and what it takes to find it: all of Fashion-MNIST's test images against `train`.
+"""Leaks of Fashion-MNIST's test images into `train`: what is found, and the time and memory to find it.
 
     python -m benchmarks.data.leaks
 
@@ -59,7 +59,7 @@ def _signed(split: str, images: np.ndarray) -> ShardSignatures:
 
 
 def _all_pairs(test: ShardSignatures, train: ShardSignatures) -> list[tuple[float, int, int]]:
-    """The pairs whose thumbnails are within 12 levels, from the most alike on: levels, test and training image."""
+    """Return pairs whose thumbnails are within 12 levels, most alike first: levels, test and training image."""
     ours, theirs = (signed.thumbnails / 16 for signed in (test, train))
     ours -= ours.mean(axis=1, keepdims=True)
     theirs -= theirs.mean(axis=1, keepdims=True)
@@ -72,7 +72,7 @@ def _all_pairs(test: ShardSignatures, train: ShardSignatures) -> list[tuple[floa
 
 
 def _share_near(images: np.ndarray, changed: np.ndarray) -> float:
-    """How many images would be near copies of the changed ones."""
+    """Count the images that would be near copies of the changed ones."""
     return float(np.mean([_is_near(*pair) for pair in zip(*map(leaks.thumbnails, (images, changed)), strict=True)]))
 
 

@@ -22,7 +22,7 @@ _IDX_PREFIXES = {"train": "train", "test": "t10k"}
 
 
 class Reader(NamedTuple):
-    """How a kind of source is read: the shape of its images, its splits, and pixels and label of each image of one."""
+    """A kind of source: the shape of its images, its splits, and the pixels and label of each image of a split."""
 
     shape: tuple[int, int, int]
     splits: tuple[str, ...]
@@ -30,7 +30,7 @@ class Reader(NamedTuple):
 
 
 def reader_of(source: Path) -> Reader:
-    """How a source is read, by what is in it."""
+    """Choose how to read a source by its files."""
     if any(source.glob("*-idx3-ubyte.gz")):
         return Reader((_IDX_SIDE, _IDX_SIDE, 1), ("train", "test"), _read_idx)
     return Reader((_SIDE, _SIDE, 3), ("train",), _read_files)
@@ -55,7 +55,7 @@ def _read_files(source: Path, split: str) -> Iterator[tuple[bytes, int]]:
 
 
 def main() -> None:
-    """Write a file for each split."""
+    """Write one file per split."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("source", type=Path)
     parser.add_argument("folder", type=Path)

@@ -33,7 +33,7 @@ _OURS, _PLAIN, _BUILDER = "preprocess stage", "plain loop", "TensorFlow Datasets
 
 
 def write_files(folder: Path, count: int) -> None:
-    """Write those images that are not there yet: PNG and JPEG in turns, in ten classes, of mixed sizes."""
+    """Write the missing images: PNG and JPEG alternately, in ten classes, of mixed sizes."""
 
     def drawn(number: int, generator: np.random.Generator) -> Image.Image:
         noise = generator.integers(0, 256, (_DETAIL, _DETAIL, 3), np.uint8)
@@ -45,7 +45,7 @@ def write_files(folder: Path, count: int) -> None:
 
 
 def write_photos(folder: Path, count: int) -> None:
-    """Write those JPEG files that are not there yet: crops of scikit-learn's two photos, enlarged, with noise."""
+    """Write the missing JPEG files: crops of scikit-learn's two photos, enlarged, with noise."""
     photos = [Image.fromarray(photo) for photo in sklearn.datasets.load_sample_images().images]
 
     def drawn(number: int, generator: np.random.Generator) -> Image.Image:
@@ -65,7 +65,7 @@ def write_photos(folder: Path, count: int) -> None:
 def _write_once(
     folder: Path, number: int, suffix: str, drawn: Callable[[int, np.random.Generator], Image.Image], **options: Any
 ) -> None:
-    """Write the image of a number, in one of ten classes, unless it is there."""
+    """Write the image of an index, in one of ten classes, unless it exists."""
     path = folder / f"class-{number % 10}" / f"{number}.{suffix}"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -75,14 +75,14 @@ def _write_once(
 
 
 def read_whole(source: Path) -> None:
-    """Read all files of a source, so that the system has them in its cache."""
+    """Read all files of a source, so that the system caches them."""
     for path in source.rglob("*"):
         if path.is_file():
             path.read_bytes()
 
 
 def contenders(source: Path, location: Path) -> dict[str, list[str]]:
-    """The command of each that is here, by name."""
+    """Return the command of each available contender by name."""
     found = {_OURS: command("preprocess", source=source, dataset=location / "ours")}
     found[_PLAIN] = [sys.executable, "-m", "benchmarks.data.plain_preprocess", str(source), str(location / "plain")]
     if _TFDS.exists():

@@ -40,7 +40,7 @@ _LIST = "from components.core.sources import sources; print(len(sources.list_sou
 
 @dataclasses.dataclass
 class Cost:
-    """What one run of the stage took."""
+    """The cost of one run of the stage."""
 
     seconds: float
     cpu: float
@@ -52,7 +52,7 @@ class Cost:
 
 
 class Meter:
-    """Counts the bytes of content that a server sends and takes."""
+    """Counts the bytes of content that a server sends and receives."""
 
     def __init__(self, server: Server) -> None:
         self.sent = self.taken = 0
@@ -72,7 +72,7 @@ class Meter:
 
 
 def run(server: Server, words: list[str], answer: Callable[[Request], None] | None = None) -> Cost:
-    """Run a command against a bucket server, or against what answers in its place."""
+    """Run a command against a bucket server, or against another handler."""
     meter = Meter(server)
     server.requests.clear()
     server.before = answer or meter.note
@@ -99,7 +99,7 @@ def run(server: Server, words: list[str], answer: Callable[[Request], None] | No
 
 @dataclasses.dataclass
 class Peaks:
-    """The most that was seen."""
+    """The peaks of memory and of temporary files."""
 
     memory: int = 0  # KiB of one process
     files: int = 0  # bytes
@@ -130,7 +130,7 @@ def _peak_memory(process: Path) -> int:
 
 
 def _sizes(folder: Path, processes: list[Path]) -> Iterator[int]:
-    """Yield the sizes of the files below a folder, and of those removed from it that processes have open."""
+    """Yield the sizes of the files below a folder, and of removed ones that processes still have open."""
     seen = set()
     for location in [*folder.rglob("*"), *(each for process in processes for each in _open_files(process, folder))]:
         with contextlib.suppress(OSError):
@@ -168,7 +168,7 @@ def stage(server: Server, name: str, beam_options: str = "", **settings: object)
 
 
 def listing(server: Server, count: int) -> Cost:
-    """List objects that the server makes up, page by page."""
+    """List objects that the server invents, page by page."""
 
     def answer(request: Request) -> None:
         if request.query.get("prefix") != "many/":

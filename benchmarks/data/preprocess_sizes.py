@@ -31,14 +31,14 @@ _LIMIT = 700  # MiB
 
 
 def blocks(count: int, side: int) -> Iterator[np.ndarray]:
-    """Yield so many images, uint8 [n, side, side] at a time: the memory of this process counts as the stage's."""
+    """Yield images in parts, uint8 [n, side, side], as this process's memory counts as the stage's."""
     for start in range(0, count, _AT_ONCE):
         generator = np.random.default_rng(start)
         yield generator.integers(0, 256, (_AT_ONCE, side, side), np.uint8)[: count - start]
 
 
 def write_idx(folder: Path, count: int) -> None:
-    """Images and labels as IDX files."""
+    """Write images and labels as IDX files."""
     side = _SIDE["IDX files"]
     folder.mkdir(parents=True)
     labels = (np.arange(count) % 10).astype(np.uint8)
@@ -50,7 +50,7 @@ def write_idx(folder: Path, count: int) -> None:
 
 
 def write_png(folder: Path, count: int) -> None:
-    """Images as PNG files in ten folders."""
+    """Write images as PNG files in ten folders."""
     side = _SIDE["PNG files"]
     for label in range(10):
         (folder / f"class-{label}").mkdir(parents=True)
@@ -59,7 +59,7 @@ def write_png(folder: Path, count: int) -> None:
 
 
 def measure(kind: str, count: int) -> Turn:
-    """The stage on so many images of a kind, whole processes."""
+    """Run the stage on `count` images of a kind, and measure the whole process."""
     source = _FOLDER / f"{kind[:3].lower()}-{count}"
     if not source.exists():
         aside = source.with_name(f"{source.name}.tmp")

@@ -17,7 +17,7 @@ from benchmarks.data.plain_preprocess import reader_of
 
 
 class Images(tfds.core.GeneratorBasedBuilder):
-    """What the plain loop reads, as a dataset with a split for each of its own.
+    """Build what the plain loop reads as a dataset with the same splits.
 
     Args:
         source: IDX files or a folder of images.
@@ -47,7 +47,7 @@ class Images(tfds.core.GeneratorBasedBuilder):
 
 
 def main() -> None:
-    """Build it."""
+    """Build the dataset."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("source", type=Path)
     parser.add_argument("folder", type=Path)

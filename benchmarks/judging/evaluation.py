@@ -2,8 +2,8 @@
 
     python -m benchmarks.judging.evaluation
 
-The stages are run as a user runs them, on Fashion-MNIST: an embedding, two short trainings, the first made champion.
-What is measured is each `python -m components.evaluate` as a whole, start and imports included.
+Runs the stages as a user does, on Fashion-MNIST: an embedding and two short trainings, the first made champion.
+Measures each `python -m components.evaluate` as a whole, start and imports included.
 """
 
 import argparse
@@ -22,7 +22,7 @@ _STEPS = 500
 
 
 def measured(**settings: object) -> tuple[float, float]:
-    """Seconds of an evaluation, and the MiB that it took at most."""
+    """Return the seconds of an evaluation and its peak memory in MiB."""
     # So short a training is not good; what is measured does not depend on that.
     words = command("evaluate", **{**NO_LIMITS, **settings})
     started = time.monotonic()
@@ -38,7 +38,7 @@ def _mebibytes(usage: resource.struct_rusage) -> float:
 
 
 def main() -> None:
-    """Make what is needed, unless it is there, evaluate twice, and print a table."""
+    """Make missing inputs, evaluate twice, and print a table."""
     argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     fashion_mnist.prepare()
     dataset, embedding, registry = fashion_mnist.DATASET, _FOLDER / "embedding", _FOLDER / "registry"

@@ -37,7 +37,7 @@ _UPDATES = 100  # of one call of a program
 
 def lower(step: WganStep, config: TrainConfig, image: ImageShape, count: int, output: Path) -> None:
     """Write the program of a step, which is spoiled by it, for so many training images."""
-    step._halved = False  # that is for the threads of a CPU
+    step._halved = False  # it serves the threads of a CPU only
 
     def program(*given: tf.Tensor) -> dict[str, tf.Tensor]:
         *arrays, order, seed, steps, critic_rate, generator_rate = given

@@ -31,7 +31,7 @@ _FLOAT32 = "[#stablehlo<precision HIGHEST>, #stablehlo<precision HIGHEST>]"
 
 
 class Program:
-    """A program on the first device, compiled by the first process that needs it."""
+    """A program on the first device; the first process that needs it compiles it."""
 
     def __init__(self, folder: Path) -> None:
         self.about = json.loads((folder / "program.json").read_text("utf-8"))
@@ -58,7 +58,7 @@ class Program:
         return jax.device_put(array, self._device)
 
     def __call__(self, state: dict[str, jax.Array], *given: Any) -> dict[str, np.ndarray]:
-        """Make the updates of one call; replace what they change in the state, and return the rows."""
+        """Make the updates of one call; update the state in place, and return the rows."""
         names = self.about["state"]
         arguments = [*given, *(state[name] for name in names)]
         done = self._loaded.execute_sharded(arguments).disassemble_into_single_device_arrays()
@@ -69,7 +69,7 @@ class Program:
 
 
 def _prepare(module: Any) -> dict[int, int]:
-    """Ask for float32, and return of which argument each result is the new value."""
+    """Ask for float32, and return for each result the argument that it replaces."""
     copies: list[Any] = []
 
     def visit(op: Any) -> Any:
@@ -92,7 +92,7 @@ def _prepare(module: Any) -> dict[int, int]:
 
 
 def _claim(name: Path) -> bool:
-    """Return whether this is the first to ask for a name."""
+    """Claim a name; return whether no other process claimed it before."""
     try:
         name.mkdir(parents=True)
     except FileExistsError:

@@ -1,4 +1,4 @@
-"""A distance that no candidate was tuned by: Fréchet distance in the features of another classifier.
+"""A distance that is never used for tuning: the Fréchet distance in the features of another classifier.
 
 The classifier differs from the embed stage's in kernels, strides, activations, width, regularization and seed, and is
 trained on the same images. It scores only what goes into the final table.
@@ -16,7 +16,7 @@ _SEED, _EPOCHS, _BATCH, _FEATURES = 4711, 12, 100, 128
 
 
 class HeldOutDistance:
-    """Fréchet distance from the test images, and the share of samples that show the class that they should.
+    """Fréchet distance from the test images, and the share of samples that show the requested class.
 
     Args:
         train: Images uint8 [n, height, width, channels] and labels int32 [n] for the classifier and the whitening.
@@ -45,7 +45,7 @@ class HeldOutDistance:
         return set_distances.frechet_distance(self._whitening(self._embed(images)), self._real)
 
     def class_accuracy(self, images: np.ndarray, labels: np.ndarray) -> float:
-        """Return the share of images that the classifier takes for their labels, int32 [n]."""
+        """Return the share of images whose predicted class equals their label, int32 [n]."""
         logits = self._classifier.predict(_to_floats(images), batch_size=500, verbose=0)
         return float((logits.argmax(axis=1) == labels).mean())
 

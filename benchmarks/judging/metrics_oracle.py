@@ -1,4 +1,4 @@
-"""Our metrics against torch-fidelity's and prdc's on the same features; a one-off, its outcome in `metrics.md`.
+"""Our metrics against torch-fidelity's and prdc's on the same features. `metrics.md` has the results.
 
 The features are written in this project's environment, from samples of a checkpoint and the test images:
 
@@ -42,7 +42,7 @@ def write_features(path: Path, dataset: str, embedding: str, checkpoint: str) ->
 
 
 def of_ours(drawn: np.ndarray, real: np.ndarray) -> dict[str, float]:
-    """This project's numbers."""
+    """Compute this project's metrics."""
     shared = neighbors.overlap(neighbors.make_balls(drawn), neighbors.make_balls(real))
     return {
         "Fréchet distance": set_distances.frechet_distance(drawn, real),
@@ -55,7 +55,7 @@ def of_ours(drawn: np.ndarray, real: np.ndarray) -> dict[str, float]:
 
 
 def of_torch_fidelity(drawn: np.ndarray, real: np.ndarray) -> dict[str, float]:
-    """torch-fidelity's: its kernel distance is taken of our blocks, as it draws its own at random."""
+    """Compute torch-fidelity's metrics, the kernel distance on our blocks, as it draws its own at random."""
     import torch
     from torch_fidelity import metric_fid, metric_kid, metric_prc
 
@@ -78,7 +78,7 @@ def of_torch_fidelity(drawn: np.ndarray, real: np.ndarray) -> dict[str, float]:
 
 
 def of_prdc(drawn: np.ndarray, real: np.ndarray) -> dict[str, float]:
-    """Those of prdc, by the authors of density and coverage."""
+    """Compute the metrics of prdc, which is by the authors of density and coverage."""
     from prdc import compute_prdc
 
     return {name: float(value) for name, value in compute_prdc(real, drawn, _NEIGHBOR).items()}

@@ -1,4 +1,4 @@
-"""What other examples of WGAN make of Fashion-MNIST in the same time, with their own networks and settings.
+"""Trains other WGAN examples on Fashion-MNIST for the same time, with their own networks and settings.
 
 Each is trained for some minutes on all cores, so the machine must be idle, start-up included. It is scored as
 `quality.py` scores candidates, and its lines have the same names. Samples are drawn in evaluation mode, not selected.

@@ -54,7 +54,7 @@ _SCORES = ("fcd", "untrained_fcd", "precision", "recall", "copy_share", "class_a
 
 
 class Data:
-    """The images that candidates are trained on and compared with."""
+    """The images to train candidates on and to compare them with."""
 
     def __init__(self, dataset: str) -> None:
         self.manifest = datasets.Manifest.of(dataset, "")
@@ -65,7 +65,7 @@ class Data:
 
 
 class Judge:
-    """Scores generators against the test images; the same latents for each of one latent size."""
+    """Scores generators against the test images, with the same latents for each latent size."""
 
     def __init__(self, data: Data, embedding: str, held_out: Path | None, shapes: bool = False) -> None:
         self._data, self._shapes = data, shapes
@@ -77,7 +77,7 @@ class Judge:
             print(f"held-out classifier: {self._held_out.accuracy:.4f} of the test images right", flush=True)
 
     def search_copies_of(self, images: np.ndarray) -> None:
-        """Search for copies of these images from now on; they are those that a generator is trained on."""
+        """Search for copies of these training images from now on."""
         trained_on = self._features(images)
         held_out = neighbors.nearest(self._reference.real[self._reference.spaces[0]].features, trained_on)[0]
         self._reference = dataclasses.replace(
@@ -85,7 +85,7 @@ class Judge:
         )
 
     def __call__(self, generator: keras.Model, classes: int) -> dict[str, Any]:
-        """Score a generator that takes labels of so many classes; 0 for none."""
+        """Score a generator that takes labels of `classes` classes; 0 for none."""
         sampled = self._sampled(generator, classes)
         batches = samples.draw(sampled, self._data.manifest.image, self._data.sample_count, seed=0)
         drawn = np.concatenate([images for images, _ in batches])
@@ -93,7 +93,7 @@ class Judge:
         return self.score(drawn, None if labels is None else labels.numpy())
 
     def score(self, drawn: np.ndarray, known: np.ndarray | None = None) -> dict[str, Any]:
-        """Score samples, uint8 [n, height, width, channels], and the classes that they were asked for, if any."""
+        """Score samples, uint8 [n, height, width, channels], and their requested classes, if any."""
         seen = scores.see(self._spaces, [drawn], "samples")
         found = scores.score_seen(self._reference, seen, known)
         some = seen.features[self._reference.spaces[0]][: len(self._validation)]
@@ -128,7 +128,7 @@ class Judge:
 
 @dataclasses.dataclass
 class Candidate:
-    """A training: changes of the train stage's defaults, such as `base_filters=32 seed=1`, apart by spaces."""
+    """A training: changes of the train stage's defaults, such as `base_filters=32 seed=1`, separated by spaces."""
 
     line: str
     seed: int
@@ -155,7 +155,7 @@ class Candidate:
 def train_and_score(
     candidate: Candidate, data: Data, judge: Judge, marks: list[int], work: Path, results: Path
 ) -> None:
-    """Train a candidate to its last step, from where an earlier run left it, and score it at each mark."""
+    """Train a candidate to its last step, continuing an earlier run, and score it at each mark."""
     config, identity = candidate.config, candidate.identity
     network = network_of(config, data.manifest.image, label_count(config, data.manifest))
     strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
@@ -194,7 +194,7 @@ def train_and_score(
 
 
 def _write_grid(file: Path, generator: keras.Model, network: gan.NetworkConfig) -> None:
-    """Write samples of the same latents each time, not selected: by class, or 64 without classes."""
+    """Write samples of fixed latents, not selected: by class, or 64 without classes."""
     count = conditioning.GRID_COLUMNS if network.classes else 64
     latents, labels = tf.random.stateless_normal([count, network.latent_size], [0, 0], alg="philox"), None
     if network.classes:
@@ -208,7 +208,7 @@ def _rounded(value: float | None) -> float | None:
 
 
 def write_row(results: Path, row: dict[str, Any]) -> None:
-    """Append a line, unless the same was scored before."""
+    """Append a line, unless it is there already."""
     key = ("candidate", "train_images", "seed", "steps", "step")
     if any(all(old.get(name) == row.get(name) for name in key) for old in _read(results)):
         return
@@ -218,7 +218,7 @@ def write_row(results: Path, row: dict[str, Any]) -> None:
 
 
 def _read(results: Path) -> list[dict[str, Any]]:
-    """The lines of a file of results; none if it is not there."""
+    """Read the lines of a file of results; none if it does not exist."""
     return [json.loads(line) for line in results.read_text("utf-8").splitlines()] if results.exists() else []
 
 

@@ -48,7 +48,7 @@ def build_critic() -> keras.Model:
 
 
 class TfGanExample(keras.Model):
-    """The example's training, for `fit`."""
+    """The example's training step, for `fit`."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -42,7 +42,7 @@ def _penalty(critic: nn.Module, real: torch.Tensor, fake: torch.Tensor) -> torch
 
 
 def _batches(images: np.ndarray, seed: int) -> Iterator[torch.Tensor]:
-    """Yield batches for ever, each image once per epoch."""
+    """Yield batches endlessly, each image once per epoch."""
     random = np.random.default_rng(seed)
     while True:
         order = random.permutation(len(images))

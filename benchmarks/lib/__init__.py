@@ -1,1 +1,1 @@
-"""What the README says of speed and memory, measured: `make bench` runs all of it."""
+"""What the benchmarks share: the dataset, processes, turns and tables."""

@@ -16,7 +16,7 @@ _IMAGES = BUILD / "train-images.npy"
 
 
 def prepare() -> None:
-    """Make the dataset and the array, unless they are there."""
+    """Make the dataset and the array, unless they exist."""
     if _IMAGES.exists():
         return
     BUILD.mkdir(parents=True, exist_ok=True)
@@ -24,7 +24,7 @@ def prepare() -> None:
 
 
 def load_images() -> np.ndarray:
-    """The training images: uint8 [60000, 28, 28, 1]."""
+    """Return the training images, uint8 [n, 28, 28, 1]."""
     images: np.ndarray = np.load(_IMAGES)
     return images
 

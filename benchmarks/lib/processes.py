@@ -1,4 +1,4 @@
-"""What a whole process takes, start and imports included."""
+"""Time and memory of a whole process, start and imports included."""
 
 import os
 import subprocess
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class Turn(NamedTuple):
-    """Seconds that a process took by the clock and of processors, and the MiB that it, or one that it started, took."""
+    """Seconds by the clock, processor seconds, and the peak memory in MiB of a process or of one that it started."""
 
     seconds: float
     cpu: float
@@ -17,7 +17,7 @@ class Turn(NamedTuple):
 
 
 def measured(words: Sequence[str], folder: Path | None = None) -> Turn:
-    """Run a command in a folder, by default in this one; its output is not shown.
+    """Run a command in a folder, by default in this one, and hide its output.
 
     Raises:
         SystemExit: It ends with another status than 0.

@@ -1,4 +1,4 @@
-"""What a benchmark shows: a Markdown table on the screen, the same as JSON under `build/bench`."""
+"""Results as a Markdown table on the screen, and as JSON under `build/bench`."""
 
 import json
 from collections.abc import Sequence

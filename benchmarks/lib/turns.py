@@ -1,4 +1,4 @@
-"""Contenders take turns: each is a process that trains so many steps on request, and reports how long that took.
+"""Contenders take turns: each is a process that trains some steps on request and reports the time.
 
 A process each, because two thread pools in one would wait for each other's threads; turns of about a second, because
 the speed of a shared machine drifts. Standard library only: PyTorch's contender runs in an environment of its own.
@@ -20,38 +20,38 @@ _MARK = "bench: "
 
 @dataclass(frozen=True)
 class Turn:
-    """What one turn took: seconds on the clock, and of processor time over all threads, both per step."""
+    """The cost of one turn per step: seconds by the clock, and processor seconds over all threads."""
 
     seconds: float
     cpu_seconds: float
 
 
 class Contender:
-    """A contender's process, as the benchmark sees it; its command does what `serve` does, stderr goes to the log."""
+    """A contender's process, seen from the benchmark; its command calls `serve`, and stderr goes to the log."""
 
     def __init__(self, name: str, command: list[str], log: Path) -> None:
         self.name, self._log = name, log
-        self.turns: list[Turn] = []  # what it took, round by round
+        self.turns: list[Turn] = []  # the cost of each round
         log.parent.mkdir(parents=True, exist_ok=True)
         with open(log, "w", encoding="utf-8") as file:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=file, text=True
             )
         self._input, self._output = cast(IO[str], self._process.stdin), cast(IO[str], self._process.stdout)
-        self.facts = self._read()  # what it said of itself when it was ready
+        self.facts = self._read()  # what it reported when it was ready
         self._steps = 1
 
     def settle(self, seconds: float) -> None:
-        """Choose how many steps make a turn of so many seconds."""
+        """Choose the number of steps for a turn of `seconds` seconds."""
         self._train(2)
         self._steps = max(1, round(seconds / self._train(2).seconds))
 
     def take_turn(self) -> None:
-        """Train for a turn and keep what it took."""
+        """Train for a turn and record its cost."""
         self.turns.append(self._train(self._steps))
 
     def close(self) -> None:
-        """End the process."""
+        """Stop the process."""
         self._input.close()
         self._process.wait(timeout=60)
 
@@ -79,18 +79,18 @@ def run_rounds(contenders: list[Contender], rounds: int, seconds: float) -> None
 
 
 def median_seconds(contender: Contender) -> float:
-    """Seconds a step, the median over the rounds."""
+    """Return the seconds per step, the median over the rounds."""
     return statistics.median(turn.seconds for turn in contender.turns)
 
 
 def median_ratio(contender: Contender, other: Contender) -> float:
-    """How many times the speed of another contender, in steps: the median over the rounds of each round's ratio."""
+    """Return the speed in multiples of another contender's, in steps: the median of each round's ratio."""
     pairs = zip(contender.turns, other.turns, strict=True)
     return statistics.median(theirs.seconds / own.seconds for own, theirs in pairs)
 
 
 def wait_for_turns() -> Iterator[int]:
-    """In a contender's process: yields the steps of each turn; times from then until it is asked for the next."""
+    """In a contender's process: yield the steps of each turn, and time the caller until it asks for the next."""
     for line in sys.stdin:
         started, cpu_started = time.perf_counter(), time.process_time()
         yield int(line)
@@ -98,12 +98,12 @@ def wait_for_turns() -> Iterator[int]:
 
 
 def serve(train: Callable[[int], None], facts: dict[str, Any]) -> None:
-    """In a contender's process: say that it is ready, then train for so many generator updates until its input ends."""
+    """In a contender's process: report that it is ready, then train for each requested turn until its input ends."""
     say(facts)
     for steps in wait_for_turns():
         train(steps)
 
 
 def say(message: dict[str, Any]) -> None:
-    """In a contender's process: a line to the benchmark."""
+    """In a contender's process: send a line to the benchmark."""
     print(_MARK + json.dumps(message), flush=True)

@@ -1,4 +1,4 @@
-"""The WGAN-GP example of keras.io (examples/generative/wgan_gp.py), restated: what people copy.
+"""The WGAN-GP example of keras.io (examples/generative/wgan_gp.py), restated, as many people start from it.
 
 What it computes, and how, is the example's: a model whose `train_step` trains the critic several times on one real
 batch, scores real and fake images apart, records the generator's pass on the critic's tape, draws the interpolation
@@ -90,13 +90,13 @@ class ExampleWgan(keras.Model):
         self.critic, self.generator, self.critic_steps = critic, generator, critic_steps
 
     def compile(self) -> None:
-        """With the example's optimizers; whether XLA compiles the step is left to Keras, which says no on a CPU."""
+        """Use the example's optimizers. Keras decides whether XLA compiles the step, and on a CPU it does not."""
         super().compile()
         self.critic_adam = keras.optimizers.Adam(LEARNING_RATE, *BETAS)
         self.generator_adam = keras.optimizers.Adam(LEARNING_RATE, *BETAS)
 
     def train_step(self, real: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Critic updates on one real batch, float32 [n, 28, 28, 1], then a generator update: the two losses."""
+        """Update the critic on one real batch, float32 [n, 28, 28, 1], then the generator; return both losses."""
         count = tf.shape(real)[0]
         latent_size = self.generator.input_shape[-1]
         for _ in range(self.critic_steps):
@@ -127,15 +127,15 @@ class ExampleWgan(keras.Model):
 
 
 def to_floats(pixels: np.ndarray) -> np.ndarray:
-    """What `fit` is given: float32 in [-1, 1], as the example makes it from uint8."""
+    """The input of `fit`: float32 in [-1, 1], which the example makes from uint8."""
     return ((pixels.astype("float32") - 127.5) / 127.5).astype("float32")
 
 
 class TakeTurns(keras.callbacks.Callback):
-    """Makes one endless `fit` serve turns: after the steps of a turn it waits, within the callback, for the next.
+    """Makes one endless `fit` serve turns: after the steps of a turn the callback waits for the next.
 
     Args:
-        facts: Adds to what the contender says when it is ready, after its first steps.
+        facts: Reported when the contender is ready, after its first steps.
     """
 
     def __init__(self, facts: Callable[[float], dict[str, Any]]) -> None:
@@ -144,7 +144,7 @@ class TakeTurns(keras.callbacks.Callback):
         self._ready, self._started = False, time.perf_counter()
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        """One step is done."""
+        """Count a step; after the last of a turn, wait for the next turn."""
         self._left -= 1
         if not self._ready:
             self._ready = True

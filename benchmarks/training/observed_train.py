@@ -1,4 +1,4 @@
-"""The train stage as it is, and how long each block of steps waited for its batches, as JSON in the file named first.
+"""Runs the train stage, and writes how long each block of steps waited for its batches as JSON.
 
 python -m benchmarks.training.observed_train waits.json --dataset ... --checkpoints ...
 """
@@ -14,7 +14,7 @@ from components.train.batches import Batches
 
 
 def main() -> int:
-    """Run the stage with the flags after the file's name."""
+    """Run the stage with the flags that follow the name of the JSON file."""
     location, arguments = Path(sys.argv[1]), sys.argv[2:]
     waited: list[float] = []  # seconds per step, of each block
     choose = Batches.block
@@ -25,7 +25,7 @@ def main() -> int:
         waited.append((time.perf_counter() - started) / steps)
         return block
 
-    # In its place, as the stage offers no hook for a clock and needs none.
+    # Replaced from outside, as the stage needs no hook for a clock.
     Batches.block = timed  # type: ignore[method-assign, assignment]
     code = cli.main("train", arguments)
     location.write_text(json.dumps(waited), encoding="utf-8")

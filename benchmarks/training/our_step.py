@@ -1,4 +1,4 @@
-"""This project's step as a contender: `WganStep.run_block`, on blocks that lie ready."""
+"""This project's step as a contender: `WganStep.run_block`, on blocks prepared in advance."""
 
 import argparse
 import time
@@ -27,7 +27,7 @@ def make(
     replicas: int = 1,
     virtual_shards: int = 0,
 ) -> tuple[TrainConfig, WganStep]:
-    """The step with the default settings, on so many CPU replicas, set up as in training.
+    """Return the step with the default settings on `replicas` CPU replicas, set up as in training.
 
     With `virtual_shards` it is the exact one.
     """
@@ -50,7 +50,7 @@ def make(
 
 
 def make_blocks(config: TrainConfig) -> list[np.ndarray]:
-    """Some blocks of real images: uint8 [BLOCK_STEPS, critic_steps, batch_size, 28, 28, 1] each."""
+    """Return blocks of real images, each uint8 [BLOCK_STEPS, critic_steps, batch_size, 28, 28, 1]."""
     images = fashion_mnist.load_images()
     order = EndlessOrder(len(images), config.seed)
     count = BLOCK_STEPS * config.critic_steps * config.batch_size

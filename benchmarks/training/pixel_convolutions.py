@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def _times(channels: int, precision: str, filters: int, rounds: int) -> tuple[list[float], list[float]]:
-    """Seconds a call, of Keras' layer and of ours, round by round."""
+    """Return the seconds per call of Keras' layer and of ours, for each round."""
     images = tf.zeros([_BATCH, 2 * _SIDE, 2 * _SIDE, channels])
     upstream = tf.random.stateless_normal([_BATCH, _SIDE, _SIDE, filters], [0, 0])
     keras_layer = keras.layers.Conv2D(filters, KERNEL, STRIDE, "same", dtype=precision)

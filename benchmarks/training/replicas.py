@@ -1,4 +1,4 @@
-"""What virtual replicas cost, and the exact step: on the same cores at one global batch, in turns.
+"""The cost of virtual replicas and of the exact step, on the same cores at one global batch, in turns.
 
 python -m benchmarks.training.replicas
 """

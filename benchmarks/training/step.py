@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def _commands(given: argparse.Namespace) -> dict[str, list[str]]:
-    """The contenders: name to command."""
+    """Return the command of each contender by name."""
     shape = ["--critic_steps", str(given.critic_steps), "--batch_size", str(given.batch_size)]
     shape += ["--base_filters", str(given.base_filters)]
     published = ["--critic_steps", str(_PUBLISHED_CRITIC_STEPS), "--batch_size", str(given.batch_size)]

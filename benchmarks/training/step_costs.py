@@ -1,4 +1,4 @@
-"""What this project's step consists of: its floating-point operations, counted in two ways, and where its time goes.
+"""Our step's floating-point operations, counted in two ways, and the share of time of each type of operation.
 
 python -m benchmarks.training.step_costs --critic_steps 1
 """
@@ -32,7 +32,7 @@ _OPERATION = re.compile(r"[\w./>-]+:(_Mkl(Native)?)?(?P<type>\w+)")
 
 @dataclass(frozen=True)
 class Costs:
-    """What one step costs."""
+    """The cost of one step."""
 
     flops: int  # by `of_step`
     graph_flops: int  # by `by_profiler`
@@ -40,7 +40,7 @@ class Costs:
 
 
 def measure(critic_steps: int, batch_size: int, base_filters: int) -> Costs:
-    """The costs of the step in float32, found in a process of its own."""
+    """Return the costs of the step in float32, measured in a process of its own."""
     command = [sys.executable, "-m", "benchmarks.training.step_costs"]
     command += ["--critic_steps", str(critic_steps), "--batch_size", str(batch_size)]
     command += ["--base_filters", str(base_filters)]
@@ -49,7 +49,7 @@ def measure(critic_steps: int, batch_size: int, base_filters: int) -> Costs:
 
 
 def of_layer(layer: keras.layers.Layer) -> int:
-    """Multiplications and additions of a layer's forward pass on one example; 0 unless it is a product."""
+    """Count multiplications and additions of a layer's forward pass on one example; 0 unless it is a product."""
     if isinstance(layer, keras.layers.Conv2DTranspose):
         return 2 * int(np.prod(layer.kernel.shape)) * int(np.prod(layer.input.shape[1:3]))
     if isinstance(layer, keras.layers.Conv2D):
@@ -60,7 +60,7 @@ def of_layer(layer: keras.layers.Layer) -> int:
 
 
 def of_step(generator: keras.Model, critic: keras.Model, batch_size: int, critic_steps: int) -> int:
-    """Operations of the products and convolutions of a generator update and its critic updates.
+    """Count the operations of the products and convolutions of a generator update and its critic updates.
 
     A forward pass costs what the layers cost; a gradient to the inputs the same again, one to the weights the same
     again. Per critic update and image: a fake is drawn; real and fake are scored, with gradients to all weights, and
@@ -79,9 +79,9 @@ def of_step(generator: keras.Model, critic: keras.Model, batch_size: int, critic
 
 
 def by_profiler(concrete: Any) -> int:
-    """Operations that TensorFlow's profiler counts in every function that a concrete function calls.
+    """Count the operations that TensorFlow's profiler finds in every function that a concrete function calls.
 
-    Of what was traced only what something uses, as TensorFlow will run no more. The profiler knows the products and
+    Only operations whose results are used count, as TensorFlow runs no others. The profiler knows the products and
     convolutions and the commonest of the rest; it takes a gradient of a convolution at the size of the input, unpadded.
     The body of a loop counts once.
     """
@@ -108,7 +108,7 @@ def _count(graph: Any) -> int:
 
 
 def time_by_operation(run_block: Any, block: np.ndarray) -> dict[str, float]:
-    """Share of the time of all operations in one block, by type, largest first; the block has been run before."""
+    """Return each type's share of the time of all operations in one warm block, largest first."""
     spent: Counter[str] = Counter()
     with tempfile.TemporaryDirectory() as folder:
         tf.profiler.experimental.start(folder, tf.profiler.experimental.ProfilerOptions(python_tracer_level=0))

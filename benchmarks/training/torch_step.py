@@ -20,7 +20,7 @@ _BETAS = (0.0, 0.99)
 
 
 class Residual(nn.Module):
-    """Two normalized convolutions, added to what came in."""
+    """Two normalized convolutions, added to their input."""
 
     def __init__(self, filters: int) -> None:
         super().__init__()
@@ -87,7 +87,7 @@ class TorchWgan:
         self._generator_gradients = torch.compile(self._generator_terms) if compiled else self._generator_terms
 
     def critic_update(self, real: torch.Tensor) -> torch.Tensor:
-        """One critic update on real images, float32 [n, 1, 28, 28]: the loss."""
+        """Make one critic update on real images, float32 [n, 1, 28, 28]; return the loss."""
         count = len(real)
         latents, weights = torch.randn(count, _LATENT_SIZE), torch.rand(count, 1, 1, 1)
         loss, gradients = self._critic_gradients(real, latents, weights)
@@ -95,7 +95,7 @@ class TorchWgan:
         return loss
 
     def generator_update(self, count: int) -> torch.Tensor:
-        """One generator update on so many fakes: the loss."""
+        """Make one generator update on `count` fakes; return the loss."""
         loss, gradients = self._generator_gradients(torch.randn(count, _LATENT_SIZE))
         _apply(self._generator_adam, self._generator_weights, gradients)
         return loss
