@@ -24,29 +24,29 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from benchmarks.judging.quality import Candidate
+from benchmarks.judging.quality import add_flags, candidates_of
 from components.core.artifacts import datasets
-from components.core.artifacts.datasets import ImageShape
 from components.core.data import dataset_reader
-from components.core.networks.precision import choose_precision
-from components.train.config import TrainConfig, label_count
-from components.train.step import REPORTED, WganStep, network_of
+from components.core.networks.gan import NetworkConfig
+from components.train.config import TrainConfig
+from components.train.step import REPORTED, WganStep
 
 _UPDATES = 100  # of one call of a program
 
 
-def lower(step: WganStep, config: TrainConfig, image: ImageShape, count: int, output: Path) -> None:
-    """Write the program of a step, which is spoiled by it, for so many training images."""
+def lower(step: WganStep, config: TrainConfig, network: NetworkConfig, count: int, output: Path) -> None:
+    """Write the program of a step for `count` training images. The step cannot be used afterwards."""
     step._halved = False  # it serves the threads of a CPU only
 
     def program(*given: tf.Tensor) -> dict[str, tf.Tensor]:
         *arrays, order, seed, steps, critic_rate, generator_rate = given
+        # The step reads seed, steps and rates as numbers; here they are tensors, so that one program serves all.
         step._config = SimpleNamespace(**{**vars(config), "seed": seed, "steps": steps})  # type: ignore[assignment]
         step._critic_adam.learning_rate, step._generator_adam.learning_rate = critic_rate, generator_rate
         rows: dict[str, tf.Tensor] = step.run_block(*(tf.gather(array, order) for array in arrays))
         return rows
 
-    has_labels = step._classes > 0
+    image, has_labels = network.image, network.classes > 0
     specs = [tf.TensorSpec([count, image.height, image.width, image.channels], tf.uint8)]
     specs += [tf.TensorSpec([count], tf.int32)] if has_labels else []
     specs += [tf.TensorSpec([_UPDATES, config.critic_steps, config.batch_size], tf.int32), tf.TensorSpec([], tf.int64)]
@@ -65,11 +65,7 @@ def lower(step: WganStep, config: TrainConfig, image: ImageShape, count: int, ou
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", required=True, type=Path, help="Folder of programs, to which this adds.")
-    parser.add_argument("--dataset", required=True)
-    parser.add_argument("--steps", type=int, default=2000)
-    parser.add_argument("--seeds", default="0")
-    parser.add_argument("--candidate", action="append", default=[], help="As of `quality.py`.")
-    parser.add_argument("--images", type=int, default=0, help="Train on so many images only; 0: all.")
+    add_flags(parser)
     given = parser.parse_args()
     manifest = datasets.Manifest.of(given.dataset, "")
     data = given.output / "data" / f"{Path(given.dataset).name}.npz"
@@ -78,25 +74,18 @@ def main() -> None:
         images, labels = dataset_reader.load_split(given.dataset, manifest, "train")
         np.savez_compressed(data, allow_pickle=False, images=np.asarray(images), labels=np.asarray(labels))
     count = manifest.splits["train"].records
-    runs = [
-        Candidate(line, int(seed), given.steps, given.images or count)
-        for line in given.candidate
-        for seed in given.seeds.split(",")
-    ]
     (given.output / "initial").mkdir(exist_ok=True)
-    for run in runs:
+    for run in candidates_of(given, manifest):
         config = run.config
-        network = network_of(config, manifest.image, label_count(config, manifest))
-        strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
-        step = WganStep(config, network, strategy, choose_precision(config.precision, strategy))
+        network, step = run.make_step(manifest)
         state = step.state_arrays()
         initial = hashlib.sha256(b"".join(array.tobytes() for array in state.values())).hexdigest()[:12]
         np.savez_compressed(given.output / f"initial/{initial}.npz", allow_pickle=False, **state)
         rates = {"critic_rate": config.critic_learning_rate, "generator_rate": config.generator_learning_rate}
         alike = dataclasses.replace(config, seed=0, steps=1, critic_learning_rate=1.0, generator_learning_rate=1.0)
-        program = hashlib.sha256(f"{alike} {manifest.image} {count}".encode()).hexdigest()[:12]
+        program = hashlib.sha256(f"{alike} {network} {count}".encode()).hexdigest()[:12]
         if not (given.output / "programs" / program).exists():
-            lower(step, config, manifest.image, count, given.output / "programs" / program)
+            lower(step, config, network, count, given.output / "programs" / program)
         job = {"program": program, "initial": initial, "data": data.name, "images": run.train_images}
         job["state"] = f"{data.stem}/{run.file_stem}.npz"
         with (given.output / "jobs.jsonl").open("a", encoding="utf-8") as jobs:

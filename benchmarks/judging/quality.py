@@ -151,15 +151,37 @@ class Candidate:
     def file_stem(self) -> str:
         return "-".join(map(str, self.identity.values())).replace(" ", ",")
 
+    def make_step(self, manifest: datasets.Manifest) -> tuple[gan.NetworkConfig, WganStep]:
+        """Return the networks' description, and the step on one CPU before its first update."""
+        config = self.config
+        network = network_of(config, manifest.image, label_count(config, manifest))
+        strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
+        return network, WganStep(config, network, strategy, choose_precision(config.precision, strategy))
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that `candidates_of` reads, and --dataset."""
+    parser.add_argument("--dataset", required=True)
+    parser.add_argument("--steps", type=int, default=2000)
+    parser.add_argument("--seeds", default="0")
+    parser.add_argument("--candidate", action="append", default=[])
+    parser.add_argument("--images", type=int, default=0, help="Train on so many images only; 0: all.")
+
+
+def candidates_of(given: argparse.Namespace, manifest: datasets.Manifest) -> list[Candidate]:
+    """Return every candidate with every seed."""
+    count = given.images or manifest.splits["train"].records
+    return [
+        Candidate(line, int(seed), given.steps, count) for seed in given.seeds.split(",") for line in given.candidate
+    ]
+
 
 def train_and_score(
     candidate: Candidate, data: Data, judge: Judge, marks: list[int], work: Path, results: Path
 ) -> None:
     """Train a candidate to its last step, continuing an earlier run, and score it at each mark."""
     config, identity = candidate.config, candidate.identity
-    network = network_of(config, data.manifest.image, label_count(config, data.manifest))
-    strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
-    wgan = WganStep(config, network, strategy, choose_precision(config.precision, strategy))
+    network, wgan = candidate.make_step(data.manifest)
     kept = work / f"{candidate.file_stem}.npz"
     used = 0.0
     if kept.exists():
@@ -229,15 +251,11 @@ def _is_finished(candidate: Candidate, results: Path) -> bool:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--dataset", required=True)
+    add_flags(parser)
     parser.add_argument("--embedding", required=True)
     parser.add_argument("--work", required=True, type=Path, help="Folder for states and grids of samples.")
     parser.add_argument("--results", required=True, type=Path)
-    parser.add_argument("--steps", type=int, default=2000)
     parser.add_argument("--marks", default="500,1000", help="Steps at which to score, beside the last.")
-    parser.add_argument("--seeds", default="0")
-    parser.add_argument("--candidate", action="append", default=[])
-    parser.add_argument("--images", type=int, default=0, help="Train on so many images only; 0: all.")
     parser.add_argument("--held_out", action="store_true", help="Score in the held-out space too: for final tables.")
     parser.add_argument("--shapes", action="store_true", help="The dataset is of the shapes of `color.py`.")
     given = parser.parse_args()
@@ -246,10 +264,7 @@ def main() -> None:
     given.results.parent.mkdir(parents=True, exist_ok=True)
 
     data = Data(given.dataset)
-    count = given.images or len(data.train[0])
-    runs = [
-        Candidate(line, int(seed), given.steps, count) for seed in given.seeds.split(",") for line in given.candidate
-    ]
+    runs = candidates_of(given, data.manifest)
     left = [run for run in runs if not _is_finished(run, given.results)]
     print(f"{len(runs)} runs, {len(runs) - len(left)} of them finished before", flush=True)
     judge = Judge(data, given.embedding, given.work / "held_out.weights.h5" if given.held_out else None, given.shapes)
