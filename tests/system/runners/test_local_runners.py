@@ -122,7 +122,8 @@ def test_a_runner_that_ends_in_the_middle_is_reported_in_a_line(
             time.sleep(0.05)
         process.send_signal(signal.SIGKILL)
         assert started.wait() == errors.TRANSIENT, started.stderr
-    assert re.search(r" E preprocess: PortableRunner failed: UNAVAILABLE: .*workers$", started.stderr, re.MULTILINE)
+    failure = r" E preprocess: PortableRunner failed: UNAVAILABLE: .*; see its log .*workers$"
+    assert re.search(failure, started.stderr, re.MULTILINE)
     assert "Traceback" not in started.stderr
     assert len(started.stderr.splitlines()) < 10
     assert started.processes() == {}
