@@ -71,9 +71,7 @@ class DatasetCache:
 
 
 def decoding(image: ImageShape, resize: str) -> bytes:
-    """Return a digest (32 bytes) of everything that decides the pixels of an image file: shape, resizing, code,
-    decoder.
-    """
+    """Return a digest (32 bytes) of what decides the pixels of an image file: shape, resizing, code, decoder."""
     decided_by = {
         "image": dataclasses.asdict(image),
         "resize": resize,

@@ -213,9 +213,7 @@ def contents(source: str, index: str = "") -> Contents:
 
 
 def digits_file() -> Path:
-    """Return scikit-learn's file of handwritten digits: 65 columns of text, 64 pixels of 0 to 16 and the label;
-    gzipped.
-    """
+    """Return scikit-learn's file of handwritten digits: gzipped text, 64 pixels of 0 to 16 and the label a line."""
     spec = importlib.util.find_spec("sklearn")  # finds the package without importing it
     if spec is None or spec.origin is None:
         raise ConfigError("source digits needs scikit-learn, which is not installed: pip install scikit-learn")

@@ -115,7 +115,7 @@ class Location(os.PathLike[str]):
         # The description last, so that no other process takes the mirror for complete too early.
         self._download([each for each in missing if each[1] != self.path / manifest])
         at_once(_download, [each for each in missing if each[1] == self.path / manifest])
-        if wanted is None and not any(sha256 for _, sha256 in files.values()):  # a user's copy, which may change
+        if wanted is None and not any(sha256 for _, sha256 in files.values()):  # copied by a user, who may remove files
             for path in self.path.rglob("*"):
                 name = path.relative_to(self.path).as_posix()
                 if path.is_file() and name not in files and not path.name.startswith(".tmp-"):  # a current download

@@ -34,8 +34,8 @@ def around(value: float, half_width: float) -> Measured:
 
 
 def share(value: float, count: float, level: float = LEVEL) -> Measured:
-    """Return a share of `count` independent observations, also a fractional one (Clopper and Pearson, 1934): never too
-    narrow.
+    """Return a share of `count` independent observations, also a fractional one, with an interval that is never too
+    narrow (Clopper and Pearson, 1934).
     """
     return Measured(value, float(_lowest(value, count, level)), float(_highest(value, count, level)))
 

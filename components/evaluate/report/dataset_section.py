@@ -66,9 +66,7 @@ def contact_sheet(images: np.ndarray, labels: np.ndarray, class_count: int) -> n
 
 
 def leaking_pairs(manifest: Manifest, loaded: Loaded) -> np.ndarray:
-    """Return the first leaks of loaded splits, each held-out image followed by its training image: uint8 [2 x leaks,
-    ...].
-    """
+    """Return the first leaks as pairs of a held-out image and its training image, uint8 [2 x leaks, ...]."""
     pairs = []
     for leak in manifest.source.get("leaks", {}).get("first", []):
         if leak["split"] in loaded and "train" in loaded:

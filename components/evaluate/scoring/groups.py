@@ -19,9 +19,7 @@ class Groups:
     centers: np.ndarray | None = None  # of the bins, float64 [bins, k] in the first space; None for classes
 
     def of(self, features: np.ndarray, logits: np.ndarray | None) -> np.ndarray:
-        """Return the group of each image, int64 [n], from its features [n, k] in the first space or its logits [n,
-        classes].
-        """
+        """Return each image's group, int64 [n], from features [n, k] in the first space or logits [n, classes]."""
         if self.centers is None:
             if logits is None:
                 raise AssertionError("classes need logits")

@@ -173,9 +173,7 @@ class _Process:
             )
 
     def answer(self, count: int, size: int) -> list[bytes | UndecodableImage]:
-        """Receive the pixels of so many images, or the reason why one cannot be decoded; raises one of `_FAILED`
-        otherwise.
-        """
+        """Receive the pixels of `count` images, or why one cannot be decoded; raise one of `_FAILED` otherwise."""
         self.require_ready()
         if not self.connection.poll(self._limits.seconds):
             raise TimeoutError

@@ -26,7 +26,7 @@ INSTALLED_IN = "kubeflow"
 _IN_CLUSTER = f"http://ml-pipeline.{INSTALLED_IN}.svc.cluster.local:8888"
 _SERVICE_PROXY = f"/api/v1/namespaces/{INSTALLED_IN}/services/ml-pipeline:http/proxy"
 _TOKEN_VOLUME = "/var/run/secrets/kubeflow/pipelines/token"  # noqa: S105
-# By name: the placeholder of the value in the help, and the help.
+# Flag name: the `metavar` and `help` of argparse.
 FLAGS = {
     "host": ("URL", "the server (default: KF_PIPELINES_ENDPOINT; in a pod of its cluster, that one)"),
     "namespace": ("NAME", "namespace of the runs on a multi-user server"),

@@ -111,7 +111,7 @@ def _credentials() -> Any:
     return credentials
 
 
-# By name: the placeholder of the value in the help, and the help.
+# Flag name: the `metavar` and `help` of argparse.
 FLAGS = {
     "project": ("ID", f"id of the Google Cloud project (default: {_PROJECT_VARIABLE})"),
     "location": ("REGION", f"its region, such as us-central1 (default: {_LOCATION_VARIABLES[0]})"),

@@ -146,8 +146,7 @@ def _failed(status: int) -> Answer:
 
 @contextlib.contextmanager
 def serving(page_size: int = 10) -> Iterator[Server]:
-    """Serve on loopback, in threads, until the block ends; pages of listings are small, so that every client turns
-    pages.
+    """Serve on loopback, in threads, until the block ends; listings have small pages, so that clients turn pages.
 
     Meanwhile clients of this process and its children send no requests on their own: google-cloud-storage would request
     the metadata of each bucket in another thread, and the number of a request would be random.

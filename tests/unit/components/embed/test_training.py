@@ -37,9 +37,7 @@ def arrays_of(trained: training.ClassifierStep) -> dict[str, np.ndarray]:
 
 
 def trajectory(strategy: tf.distribute.Strategy, dataset: str, batch: int) -> dict[str, Any]:
-    """Return the result of 50 updates in float64: every variable, and the report of each block of 10; as lists, for
-    JSON.
-    """
+    """Return every variable after 50 updates in float64, and the report of each block of 10, as lists for JSON."""
     with in_float64():
         trained = make(strategy, dataset, batch)
         pixels, labels = batches(dataset, 50, batch)

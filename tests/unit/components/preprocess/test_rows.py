@@ -34,8 +34,7 @@ def of_files(**changes: object) -> Plan:
 
 
 def parts_of(folder: Path, given: list[tuple[int, int]], known: bool) -> list[ImagesPart]:
-    """Return parts of a source of pictures, given by number and label, a few in a part; with their sha256 if it is
-    known.
+    """Return parts of a source of pictures, given by number and label, a few in a part, with any known sha256.
 
     The source has every third of them in its validation split.
     """

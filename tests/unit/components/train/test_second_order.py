@@ -15,8 +15,7 @@ NORMALIZATIONS = ("none", "layer")
 
 
 def critic_with(make: Callable[[], keras.layers.Layer]) -> keras.Model:
-    """Make a small critic with one layer of the kind in question between two convolutions, always with the same
-    weights.
+    """Make a small critic with one layer of a kind between two convolutions, always with the same weights.
 
     An activation may happen to lie at the kink of a LeakyReLU, across which no finite difference is meaningful.
     """
