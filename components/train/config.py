@@ -12,6 +12,8 @@ from components.core.stage.hardware import Accelerator, Replicas, Tpu, exact_pro
 
 # From so many training images on, augmentation costs more than it gains: benchmarks/judging/quality.md, "Few images".
 FEW_IMAGES = 1000
+# Of images without labels, so many clusters at most, each of so many images on average at least.
+_CLUSTERS, _IMAGES_PER_CLUSTER = 30, 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,9 +96,10 @@ class TrainConfig:
         str,
         Setting(
             "`class`: the generator draws a requested class and the critic scores by class (projection); every "
-            "training image needs a label. `none`: ignore labels. `auto`: `class` if all have labels of at least "
-            "two classes.",
-            choices=("auto", "class", "none"),
+            "training image needs a label. `cluster`: the same with clusters of similar images in place of classes. "
+            "`none`: neither. `auto`: `class` if all have labels of at least two classes, else `cluster` if there are "
+            f"{2 * _IMAGES_PER_CLUSTER} images.",
+            choices=("auto", "class", "cluster", "none"),
         ),
     ] = "auto"
     augmentation: Annotated[
@@ -194,20 +197,43 @@ def with_augmentation(config: TrainConfig, images: int) -> TrainConfig:
     return dataclasses.replace(config, augmentation=chosen) if config.augmentation == "auto" else config
 
 
-def label_count(config: TrainConfig, manifest: datasets.Manifest) -> int:
-    """Return how many classes the networks of a training distinguish; 0 if they take no labels.
+def class_names(config: TrainConfig, manifest: datasets.Manifest) -> list[str]:
+    """Return the names of the classes or clusters that the networks of a training distinguish; empty if none.
 
     Raises:
-        ConfigError: `conditioning` is `class`, and not every training image has a label.
+        ConfigError: `conditioning` is `class`, and not every training image has a label; or it is `cluster`, and
+            there are too few images.
     """
-    split = manifest.splits["train"]
-    unlabeled = split.records - sum(split.class_counts)
+    images, unlabeled = manifest.splits["train"].records, unlabeled_count(manifest)
+    clusters = min(_CLUSTERS, images // _IMAGES_PER_CLUSTER)
     if config.conditioning == "class" and unlabeled:
         raise ConfigError(
-            f"conditioning is class, but {unlabeled:,} of the {split.records:,} training images of {config.dataset} "
+            f"conditioning is class, but {unlabeled:,} of the {images:,} training images of {config.dataset} "
             "have no label; set conditioning to none, or make the dataset of images with labels (a sub-folder per "
             "class, or IDX files of labels beside those of images)"
         )
-    if config.conditioning == "none" or (config.conditioning == "auto" and (unlabeled or manifest.class_count < 2)):
-        return 0
-    return manifest.class_count
+    if config.conditioning == "cluster" and clusters < 2:
+        raise ConfigError(
+            f"conditioning is cluster, which needs {2 * _IMAGES_PER_CLUSTER} training images, and {config.dataset} has "
+            f"{images:,}; set conditioning to none, or make the dataset of more images"
+        )
+    if config.conditioning == "class" or (config.conditioning == "auto" and not unlabeled and manifest.class_count > 1):
+        return manifest.classes
+    if config.conditioning == "none" or clusters < 2:
+        return []
+    return _cluster_names(clusters)
+
+
+def conditioning_of(names: list[str]) -> str:
+    """Return `class`, `cluster` or `none`, by what `class_names` returned."""
+    return "none" if not names else "cluster" if names == _cluster_names(len(names)) else "class"
+
+
+def _cluster_names(count: int) -> list[str]:
+    return [f"cluster {number}" for number in range(count)]
+
+
+def unlabeled_count(manifest: datasets.Manifest) -> int:
+    """Return how many training images have no label."""
+    split = manifest.splits["train"]
+    return split.records - sum(split.class_counts)

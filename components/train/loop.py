@@ -23,7 +23,8 @@ from components.core.stage.signals import deferred
 from components.core.storage.location import Location
 from components.train import budget, environment, rollback, uploads
 from components.train.batches import Batches
-from components.train.config import TrainConfig, deciding_settings, label_count, with_kept_steps
+from components.train.config import TrainConfig, deciding_settings, with_kept_steps
+from components.train.labels import Labels, choose
 from components.train.monitoring import limits
 from components.train.monitoring.monitor import Monitor
 from components.train.monitoring.progress import Progress
@@ -70,20 +71,22 @@ def train(
         common = {**common_settings(config, manifest), "precision": precision}
         workers.require_same(common, 0 if found is None else found[1].step)
         splits = tuple(dataset_reader.open_split(config.dataset, manifest, name) for name in ("train", "validation"))
-        network = network_of(config, manifest.image, label_count(config, manifest))
+        start = config.initial_checkpoint or None if found is None else found[0]
+        labels = choose(config, manifest, [(images, images.labels) for images in splits], start)
+        network = network_of(config, manifest.image, len(labels.names))
         if config.minutes and found is None:
             new_wgan = functools.partial(WganStep, config, network, strategy, precision)
-            steps = workers.largest(budget.measured_steps(new_wgan, batches_of(splits[0], network, config), config))
+            steps = workers.largest(budget.measured_steps(new_wgan, batches_of(splits[0], labels, config), config))
             config = dataclasses.replace(config, steps=steps)
-        session = Session(config, manifest, splits, network, folder, strategy, workers, precision)
+        session = Session(config, manifest, splits, labels, network, folder, strategy, workers, precision)
         session.begin(found)
         session.run()
     return config
 
 
-def batches_of(images: dataset_reader.Images, network: NetworkConfig, config: TrainConfig) -> Batches:
+def batches_of(images: dataset_reader.Images, labels: Labels, config: TrainConfig) -> Batches:
     """Return the batches for training: with labels if the networks take any."""
-    return Batches(images, images.labels if network.classes else None, config)
+    return Batches(images, labels.of_splits[0] if labels.names else None, config)
 
 
 class Session:
@@ -94,6 +97,7 @@ class Session:
         config: TrainConfig,
         manifest: datasets.Manifest,
         splits: tuple[dataset_reader.Images, ...],  # of training and validation
+        labels: Labels,
         network: NetworkConfig,
         folder: Location,
         strategy: tf.distribute.Strategy,
@@ -101,16 +105,15 @@ class Session:
         precision: str,
     ) -> None:
         self._config, self._manifest, self._folder, self._workers = config, manifest, folder, workers
-        self._images, self._network = splits[0], network
+        self._images, self._labels, self._network = splits[0], labels, network
         self._new_wgan = functools.partial(WganStep, config, self._network, strategy, precision)
         self._wgan = self._new_wgan()
-        self._class_counts = manifest.splits["train"].class_counts if self._network.classes else []
         written_folder = folder.path if workers.is_chief else None
         self._progress = Progress(written_folder, config)
-        labeled = [(images, images.labels) for images in splits]
-        self._monitor = Monitor(written_folder, config, self._wgan, self._class_counts, *labeled)
+        labeled = zip(splits, labels.of_splits, strict=True)
+        self._monitor = Monitor(written_folder, config, self._wgan, labels.counts, *labeled)
         self._rollbacks = Rollbacks(config)
-        self._batches = batches_of(self._images, network, config)
+        self._batches = batches_of(self._images, labels, config)
         self._samples = SampleGrid(config, self._network)
         self._uploads = uploads.Uploads(folder if workers.is_chief else None)
         self._at_start = {**self._progress.state(), **self._monitor.state()}
@@ -235,8 +238,8 @@ class Session:
             step=self.step,
             network=self._network.to_json(),
             settings=deciding_settings(self._config),
-            classes=self._manifest.classes,
-            class_counts=self._class_counts,
+            classes=self._labels.names or self._manifest.classes,
+            class_counts=self._labels.counts,
             dataset_digest=self._manifest.digest,
             state_sha256="",
             made_with=made_with,
@@ -300,7 +303,8 @@ class Session:
 
     def _state(self) -> dict[str, np.ndarray]:
         """Return the arrays of every checkpoint; those of rollbacks exist only after one."""
-        return {**self._wgan.state_arrays(), **self._progress.state(), **self._monitor.state()}
+        own = self._wgan.state_arrays() | self._labels.state()
+        return {**own, **self._progress.state(), **self._monitor.state()}
 
     def _take_initial_networks(self) -> None:
         take_networks(self._wgan, self._config.initial_checkpoint)

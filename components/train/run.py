@@ -14,7 +14,15 @@ from components.core.stage.executor import StageResult
 from components.core.storage import atomic_files
 from components.core.storage.location import Location
 from components.train import uploads, warm_start
-from components.train.config import TrainConfig, deciding_settings, label_count, with_augmentation, with_kept_steps
+from components.train.config import (
+    TrainConfig,
+    class_names,
+    conditioning_of,
+    deciding_settings,
+    unlabeled_count,
+    with_augmentation,
+    with_kept_steps,
+)
 
 log = logging.getLogger(__name__)
 
@@ -92,12 +100,19 @@ def location_of(config: TrainConfig, dataset_digest: str) -> Location:
 
 
 def _say_which_classes(config: TrainConfig, manifest: datasets.Manifest) -> None:
-    """Log whether the networks take classes, and why; refuse `class` without labels."""
-    count, split = label_count(config, manifest), manifest.splits["train"]
-    unlabeled = split.records - sum(split.class_counts)
-    why = f"{unlabeled:,} of {split.records:,} training images have no label" if unlabeled else "there is only one"
-    chosen = f"the generator draws each of {count} classes" if count else "the generator takes no class"
-    log.info("train: %s%s", chosen, "" if count or config.conditioning == "none" else f", as {why}")
+    """Log which classes the networks take, and why; refuse `class` without labels."""
+    names, unlabeled = class_names(config, manifest), unlabeled_count(manifest)
+    found = conditioning_of(names)
+    chosen = {
+        "class": f"the generator draws each of {len(names)} classes",
+        "cluster": f"the generator draws each of {len(names)} clusters of similar images",
+        "none": "the generator takes no class",
+    }[found]
+    why = ""
+    if config.conditioning == "auto" and found != "class":
+        images = f"{unlabeled:,} of {manifest.splits['train'].records:,} training images"
+        why = f", as {images} have no label" if unlabeled else ", as there is only one"
+    log.info("train: %s%s", chosen, why)
 
 
 def _choose_augmentation(config: TrainConfig, manifest: datasets.Manifest) -> TrainConfig:

@@ -6,7 +6,7 @@ from typing import Any
 from components.core.artifacts import checkpoints, datasets
 from components.core.artifacts.checkpoints import Description
 from components.core.errors import ConfigError, DataError
-from components.train.config import TrainConfig, label_count
+from components.train.config import TrainConfig, class_names, conditioning_of
 
 
 def digest(config: TrainConfig) -> str:
@@ -45,14 +45,15 @@ def _differences(described: Description, config: TrainConfig, manifest: datasets
     from components.train.step import network_of
 
     there = NetworkConfig.from_json(described.network)
-    here = network_of(config, manifest.image, label_count(config, manifest))
+    names = class_names(config, manifest)
+    here = network_of(config, manifest.image, len(names))
     values: dict[str, tuple[Any, Any]] = {
         field.name: (getattr(there, field.name), getattr(here, field.name))
         for field in dataclasses.fields(NetworkConfig)
     }
-    of_classes = values.pop("classes")
-    taken = ["class" if count else "none" for count in of_classes]
-    values["conditioning"] = taken[0], taken[1]
-    if all(of_classes):  # networks without labels can continue with any classes
-        values["classes"] = described.classes, manifest.classes
+    of_classes = described.classes if there.classes else [], names  # networks without labels can continue with any
+    del values["classes"]
+    values["conditioning"] = conditioning_of(of_classes[0]), conditioning_of(of_classes[1])
+    if all(of_classes):
+        values["classes"] = of_classes
     return [f"{name} is {old} there and {new} here" for name, (old, new) in values.items() if old != new]

@@ -9,6 +9,7 @@ import pytest
 
 from components.core.artifacts import checkpoints, datasets
 from components.core.artifacts.datasets import ImageShape
+from components.core.data import clusters
 from tests.inputs import artifacts
 
 SHAPE = ImageShape(8, 8, 1)
@@ -19,7 +20,7 @@ CLASSES = ["dark", "left", "right"]
 def make_checkpoint() -> Callable[..., Path]:
     """Write a checkpoint of a generator with random weights, which depend on the seed.
 
-    It is conditional on `CLASSES` if the number of training images of each is given.
+    It is conditional on `CLASSES` if the number of training images of each is given; on clusters with their centers.
     """
 
     def make(
@@ -28,6 +29,7 @@ def make_checkpoint() -> Callable[..., Path]:
         image: ImageShape = SHAPE,
         dataset_digest: str = "0" * 64,
         class_counts: Sequence[int] = (),
+        centers: np.ndarray | None = None,
     ) -> Path:
         from components.core.networks import checkpoint_networks, gan
 
@@ -41,6 +43,7 @@ def make_checkpoint() -> Callable[..., Path]:
             for prefix, model in ((checkpoint_networks.AVERAGE, generator), (checkpoint_networks.CRITIC, critic))
             for variable in model.variables
         }
+        state |= {} if centers is None else {clusters.CENTERS: centers}
         description = artifacts.checkpoint(
             100 + seed,
             network=network.to_json(),

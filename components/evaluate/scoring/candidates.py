@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from components.core.artifacts import checkpoints, datasets, models
+from components.core.data import clusters
 from components.core.networks import checkpoint_networks, gan, saved_models
 from components.core.storage.location import LocationLike
 from components.evaluate.config import EvaluateConfig
@@ -112,6 +113,7 @@ def wasserstein_estimates(
 ) -> scores.ByName:
     """Compare the critic's scores of training images, test images and samples of its checkpoint: `critic.gaps`."""
     classes = len(checkpoint.class_counts)
+    centers = checkpoints.load_state(config.checkpoint, clusters.CENTERS).get(clusters.CENTERS)
     count = min(config.sample_count, _CRITIC_SAMPLES)
     labels = samples.draw_labels(generator, count, config.seed)
 
@@ -123,7 +125,9 @@ def wasserstein_estimates(
 
     def some(split: tuple[np.ndarray, np.ndarray]) -> critic.Labeled:
         chosen = np.random.default_rng(config.seed).permutation(len(split[0]))[: config.sample_count]
-        return split[0][chosen], split[1][chosen] if classes else None
+        images = split[0][chosen]
+        of_classes = split[1][chosen] if classes else None
+        return images, of_classes if centers is None else clusters.assign(images, centers)
 
     found = critic.gaps(checkpoint_networks.load_critic(config.checkpoint), classes, drawn(), some(train), some(test))
     return {name: value if math.isfinite(value) else None for name, value in found.items()}

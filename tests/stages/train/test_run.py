@@ -17,6 +17,7 @@ from PIL import Image
 
 from components.core import errors
 from components.core.artifacts import checkpoints, datasets, training_log
+from components.core.data import clusters, dataset_reader
 from components.core.networks import checkpoint_networks, gan
 from components.core.networks.conditioning import GRID_COLUMNS
 from components.core.storage import buckets
@@ -213,6 +214,39 @@ def test_its_grid_has_a_class_in_each_row(conditional: Path) -> None:
         for column in range(GRID_COLUMNS)
     ]
     assert np.mean(classes_seen(np.stack(cells)) == np.repeat(np.arange(3), GRID_COLUMNS)) > 0.8
+
+
+def centers_of(checkpoint: Path) -> np.ndarray:
+    return checkpoints.load_state(checkpoint, clusters.CENTERS)[clusters.CENTERS]
+
+
+def test_images_without_labels_are_trained_on_by_clusters_that_later_trainings_keep(
+    unlabeled_dataset: Path, tmp_path: Path
+) -> None:
+    changes = {"steps": 4, "checkpoint_every": 2, "learning_rate_decay": "none", "keep_checkpoints": 0}
+    done = train(unlabeled_dataset, tmp_path / "whole", **changes)
+    assert done.returncode == 0, done.stderr
+    assert " 2 clusters " in done.stderr
+    whole, half = (checkpoints.step_folder(tmp_path / "whole", step) for step in (4, 2))
+    described = checkpoints.Description.of(whole)
+    images = dataset_reader.open_split(str(unlabeled_dataset), datasets.Manifest.of(str(unlabeled_dataset)), "train")
+    centers = clusters.find(images, 2, seed=0)
+    np.testing.assert_array_equal(centers_of(whole), centers)
+    assert described.classes == ["cluster 0", "cluster 1"]
+    assert described.class_counts == np.bincount(clusters.assign(images, centers)).tolist()
+
+    # As if they had been found in another order.
+    state = {**checkpoints.load_state(half), clusters.CENTERS: centers[::-1]}
+    shutil.copytree(tmp_path / "whole", tmp_path / "swapped", ignore=shutil.ignore_patterns("step-*"))
+    checkpoints.save(tmp_path / "swapped", checkpoints.Description.of(half), state)
+    done = train(unlabeled_dataset, tmp_path / "swapped", **changes)
+    assert done.returncode == 0, done.stderr
+    resumed = checkpoints.step_folder(tmp_path / "swapped", 4)
+    np.testing.assert_array_equal(centers_of(resumed), centers[::-1])
+    assert checkpoints.Description.of(resumed).class_counts == described.class_counts[::-1]
+    done = train(unlabeled_dataset, tmp_path / "warm", initial_checkpoint=resumed, **changes)
+    assert done.returncode == 0, done.stderr
+    np.testing.assert_array_equal(centers_of(checkpoints.step_folder(tmp_path / "warm", 4)), centers[::-1])
 
 
 def test_conditional_training_without_labels_is_refused(unlabeled_dataset: Path, tmp_path: Path) -> None:

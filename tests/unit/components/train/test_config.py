@@ -6,7 +6,7 @@ import pytest
 
 from components.core.artifacts import datasets
 from components.core.errors import ConfigError
-from components.train.config import FEW_IMAGES, TrainConfig, label_count, with_augmentation
+from components.train.config import FEW_IMAGES, TrainConfig, class_names, conditioning_of, with_augmentation
 from tests.inputs import artifacts
 
 
@@ -18,22 +18,28 @@ def dataset_of(classes: int, unlabeled: int = 0) -> datasets.Manifest:
 
 
 @pytest.mark.parametrize(
-    ("conditioning", "classes", "unlabeled", "expected"),
+    ("conditioning", "classes", "unlabeled", "kind", "count"),
     [
-        ("auto", 3, 0, 3),
-        ("auto", 3, 1, 0),
-        ("auto", 1, 0, 0),
-        ("auto", 0, 20, 0),
-        ("class", 3, 0, 3),
-        ("class", 1, 0, 1),
-        ("none", 3, 0, 0),
+        ("auto", 3, 0, "class", 3),
+        ("auto", 3, 1, "none", 0),
+        ("auto", 1, 0, "none", 0),
+        ("auto", 0, 199, "none", 0),
+        ("auto", 0, 200, "cluster", 2),
+        ("auto", 3, 2970, "cluster", 30),
+        ("auto", 0, 10_000, "cluster", 30),
+        ("cluster", 30, 0, "cluster", 3),
+        ("class", 3, 0, "class", 3),
+        ("class", 1, 0, "class", 1),
+        ("none", 3, 0, "none", 0),
+        ("none", 0, 10_000, "none", 0),
     ],
 )
-def test_networks_take_classes_where_every_image_has_a_label(
-    conditioning: str, classes: int, unlabeled: int, expected: int
+def test_networks_take_classes_where_every_image_has_a_label_and_else_clusters(
+    conditioning: str, classes: int, unlabeled: int, kind: str, count: int
 ) -> None:
     config = TrainConfig(dataset="-", checkpoints="-", conditioning=conditioning)
-    assert label_count(config, dataset_of(classes, unlabeled)) == expected
+    names = class_names(config, dataset_of(classes, unlabeled))
+    assert (conditioning_of(names), len(names)) == (kind, count)
 
 
 @pytest.mark.parametrize(
@@ -48,4 +54,10 @@ def test_few_images_are_augmented(augmentation: str, images: int, expected: str)
 def test_classes_that_some_images_lack_are_refused_with_their_number() -> None:
     config = TrainConfig(dataset="pictures", checkpoints="-", conditioning="class")
     with pytest.raises(ConfigError, match=r"^conditioning .* 1 of the 31 .* of pictures"):
-        label_count(config, dataset_of(3, 1))
+        class_names(config, dataset_of(3, 1))
+
+
+def test_clusters_of_too_few_images_are_refused_with_their_number() -> None:
+    config = TrainConfig(dataset="pictures", checkpoints="-", conditioning="cluster")
+    with pytest.raises(ConfigError, match=r"^conditioning .* 200 .* pictures .* 199"):
+        class_names(config, dataset_of(0, 199))

@@ -1,0 +1,68 @@
+"""Clusters of images without labels, which a conditional training uses in place of classes.
+
+K-means (Lloyd 1982) with k-means++ (Arthur & Vassilvitskii 2007) on images reduced to at most 16 pixels a side. Pixel
+sums and centers are integers, so float64 is exact: every machine finds the same clusters, and each worker its own.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from components.core.data.dataset_reader import Images
+
+CENTERS = "clusters/centers"  # in the state of a checkpoint
+_SIDE_AT_MOST = 16
+_SEARCHED = 50_000  # images, the first of the split, which is in random order
+_ROUNDS = 25
+_BLOCK = 4096
+
+
+def find(images: Images | np.ndarray, count: int, seed: int) -> np.ndarray:
+    """Find centers int64 [count, features] of images uint8 [n, height, width, channels]."""
+    points = np.concatenate([*_reduced(images[:_SEARCHED])])
+    centers = _first_centers(points, count, np.random.default_rng(seed))
+    for _ in range(_ROUNDS):
+        nearest = _distances(points, centers).argmin(axis=1)
+        sums = np.zeros_like(centers)
+        np.add.at(sums, nearest, points)
+        sizes = np.bincount(nearest, minlength=count)[:, np.newaxis]
+        moved = np.where(sizes > 0, np.rint(sums / np.maximum(sizes, 1)), centers)
+        if np.array_equal(moved, centers):
+            break
+        centers = moved
+    return centers.astype(np.int64)
+
+
+def assign(images: Images | np.ndarray, centers: np.ndarray) -> np.ndarray:
+    """Return the nearest center's number, int32 [n], for images uint8 [n, height, width, channels]."""
+    found = [_distances(block, centers.astype(np.float64)).argmin(axis=1) for block in _reduced(images)]
+    return np.concatenate([np.empty(0, np.int64), *found]).astype(np.int32)
+
+
+def _reduced(images: Images | np.ndarray) -> Iterator[np.ndarray]:
+    """Yield sums over squares of pixels, float64 [n, features], some images at a time."""
+    _, height, width, channels = images.shape
+    factor = -(-max(height, width) // _SIDE_AT_MOST)
+    rows, columns = max(1, height // factor), max(1, width // factor)
+    shape = (rows, min(factor, height), columns, min(factor, width), channels)
+    for at in range(0, len(images), _BLOCK):
+        some = images[at : at + _BLOCK][:, : rows * shape[1], : columns * shape[3]]
+        yield some.reshape(len(some), *shape).sum(axis=(2, 4), dtype=np.float64).reshape(len(some), -1)
+
+
+def _first_centers(points: np.ndarray, count: int, random: np.random.Generator) -> np.ndarray:
+    """Choose points with probabilities in proportion to their squared distances from those chosen before."""
+    chosen = [int(random.integers(len(points)))]
+    nearest = np.full(len(points), np.inf)
+    while len(chosen) < count:
+        nearest = np.minimum(nearest, _distances(points, points[chosen[-1:]])[:, 0])
+        ends = np.cumsum(nearest.astype(np.int64) if nearest.any() else np.ones(len(points), np.int64))
+        chosen.append(int(np.searchsorted(ends, random.integers(ends[-1]), side="right")))
+    return points[chosen]
+
+
+def _distances(points: np.ndarray, centers: np.ndarray) -> np.ndarray:
+    """Return squared distances, float64 [points, centers]."""
+    squares = [np.einsum("nf,nf->n", array, array) for array in (points, centers)]
+    found: np.ndarray = squares[0][:, np.newaxis] + squares[1] - 2.0 * points @ centers.T
+    return found

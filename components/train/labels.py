@@ -1,0 +1,53 @@
+"""Labels of the images of a training: their classes, or the clusters that it finds."""
+
+import dataclasses
+import logging
+from collections.abc import Sequence
+
+import numpy as np
+
+from components.core.artifacts import checkpoints, datasets
+from components.core.data import clusters
+from components.core.data.dataset_reader import Images
+from components.core.storage.location import LocationLike
+from components.train.config import TrainConfig, class_names, conditioning_of
+
+log = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True)
+class Labels:
+    """Names of the classes or clusters that the networks distinguish, none if they take no labels."""
+
+    names: list[str]
+    counts: list[int]  # training images of each
+    of_splits: list[np.ndarray]  # int32 [n] of each split, those of training first
+    centers: np.ndarray | None  # of clusters
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Return the arrays for a checkpoint."""
+        return {} if self.centers is None else {clusters.CENTERS: self.centers}
+
+
+def choose(
+    config: TrainConfig,
+    manifest: datasets.Manifest,
+    splits: Sequence[tuple[Images | np.ndarray, np.ndarray]],
+    start: LocationLike | None = None,
+) -> Labels:
+    """Return the labels of a training on splits, each of images and their classes, that of training first.
+
+    Its clusters are those of the checkpoint that it starts from, if any.
+    """
+    names = class_names(config, manifest)
+    if conditioning_of(names) != "cluster":
+        counts = manifest.splits["train"].class_counts if names else []
+        return Labels(names, counts, [classes for _, classes in splits], None)
+    if start is None:
+        images = splits[0][0]
+        log.info("train: grouping %d images into %d clusters", len(images), len(names))
+        centers = clusters.find(images, len(names), config.seed)
+    else:
+        centers = checkpoints.load_state(start, clusters.CENTERS)[clusters.CENTERS]
+    of_splits = [clusters.assign(images, centers) for images, _ in splits]
+    return Labels(names, np.bincount(of_splits[0], minlength=len(names)).tolist(), of_splits, centers)
