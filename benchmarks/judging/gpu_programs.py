@@ -4,7 +4,8 @@ A program makes some generator updates by `WganStep.run_block` as it is, lowered
 are its arguments, so that trainings which differ in nothing else share one. The folder written has:
 
     jobs.jsonl              a line per training: its program, arguments, and the name of its state
-    data/DATASET.npz        images and labels of a training split
+    data/DATASET.npz        images of a training split
+    labels/DIGEST.npz       labels of its images
     programs/DIGEST/        program.hlo.pb; program.json: what its arguments and results are
     initial/DIGEST.npz      states that trainings begin with
 
@@ -17,6 +18,7 @@ import argparse
 import dataclasses
 import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -29,6 +31,7 @@ from components.core.artifacts import datasets
 from components.core.data import dataset_reader
 from components.core.networks.gan import NetworkConfig
 from components.train.config import TrainConfig
+from components.train.labels import choose
 from components.train.step import REPORTED, WganStep
 
 _UPDATES = 100  # of one call of a program
@@ -68,29 +71,34 @@ def main() -> None:
     add_flags(parser)
     given = parser.parse_args()
     manifest = datasets.Manifest.of(given.dataset, "")
-    data = given.output / "data" / f"{Path(given.dataset).name}.npz"
-    if not data.exists():
-        data.parent.mkdir(parents=True, exist_ok=True)
-        images, labels = dataset_reader.load_split(given.dataset, manifest, "train")
-        np.savez_compressed(data, allow_pickle=False, images=np.asarray(images), labels=np.asarray(labels))
-    count = manifest.splits["train"].records
-    (given.output / "initial").mkdir(exist_ok=True)
+    images, classes = dataset_reader.load_split(given.dataset, manifest, "train")
+    data = _write(given.output / "data", {"images": images}, Path(given.dataset).name)
     for run in candidates_of(given, manifest):
         config = run.config
-        network, step = run.make_step(manifest)
-        state = step.state_arrays()
-        initial = hashlib.sha256(b"".join(array.tobytes() for array in state.values())).hexdigest()[:12]
-        np.savez_compressed(given.output / f"initial/{initial}.npz", allow_pickle=False, **state)
+        labels = choose(config, manifest, [(images, classes)])
+        network, step = run.make_step(manifest.image, labels)
+        initial = _write(given.output / "initial", step.state_arrays())
         rates = {"critic_rate": config.critic_learning_rate, "generator_rate": config.generator_learning_rate}
         alike = dataclasses.replace(config, seed=0, steps=1, critic_learning_rate=1.0, generator_learning_rate=1.0)
-        program = hashlib.sha256(f"{alike} {network} {count}".encode()).hexdigest()[:12]
+        program = hashlib.sha256(f"{alike} {network} {len(images)}".encode()).hexdigest()[:12]
         if not (given.output / "programs" / program).exists():
-            lower(step, config, network, count, given.output / "programs" / program)
-        job = {"program": program, "initial": initial, "data": data.name, "images": run.train_images}
-        job["state"] = f"{data.stem}/{run.file_stem}.npz"
+            lower(step, config, network, len(images), given.output / "programs" / program)
+        job = {"program": program, "initial": initial, "data": data, "images": run.train_images}
+        job["labels"] = _write(given.output / "labels", {"labels": labels.of_splits[0]})
+        job["state"] = f"{Path(given.dataset).name}/{run.file_stem}.npz"
         with (given.output / "jobs.jsonl").open("a", encoding="utf-8") as jobs:
             jobs.write(json.dumps({**job, "seed": run.seed, "steps": run.steps, **rates}) + "\n")
         print(f"{job['state']}: program {program}", flush=True)
+
+
+def _write(folder: Path, arrays: Mapping[str, np.ndarray], stem: str = "") -> str:
+    """Write arrays into a folder unless they are there, by default named by their content; return the file's name."""
+    stem = stem or hashlib.sha256(b"".join(array.tobytes() for array in arrays.values())).hexdigest()[:12]
+    file = folder / f"{stem}.npz"
+    if not file.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        np.savez_compressed(file, allow_pickle=False, **arrays)
+    return file.name
 
 
 if __name__ == "__main__":

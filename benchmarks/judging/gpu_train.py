@@ -103,10 +103,12 @@ def _claim(name: Path) -> bool:
 def train(job: dict[str, Any], program: Program, folder: Path, states: Path, ends: float) -> None:
     """Train a job to its last step, or until the time is up, and write its state."""
     about = program.about
-    with np.load(folder / "data" / job["data"]) as arrays:
-        data = [program.put(arrays[name]) for name in (("images", "labels") if about["labels"] else ("images",))]
+    data = []
+    for name, part in (("images", "data"), ("labels", "labels"))[: 2 if about["labels"] else 1]:
+        with np.load(folder / part / job[part]) as arrays:
+            data.append(program.put(arrays[name]))
     kept = states / job["state"]
-    with np.load(kept if kept.exists() else folder / "initial" / f"{job['initial']}.npz") as arrays:
+    with np.load(kept if kept.exists() else folder / "initial" / job["initial"]) as arrays:
         state = {name: program.put(array) for name, array in arrays.items() if name != "cpu_seconds"}
         step = int(arrays["step"])
     state[""] = program.put(np.zeros([], np.int64))  # rollbacks

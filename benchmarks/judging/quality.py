@@ -44,7 +44,8 @@ from components.core.reporting import grids
 from components.core.storage import atomic_files
 from components.evaluate.scoring import samples, scores
 from components.train.batches import Batches
-from components.train.config import TrainConfig, label_count, with_augmentation
+from components.train.config import TrainConfig, with_augmentation
+from components.train.labels import Labels, choose
 from components.train.step import WganStep, network_of
 
 _SAMPLES_AT_MOST = 10_000
@@ -84,13 +85,15 @@ class Judge:
             self._reference, searched=np.arange(len(images)), train=trained_on, held_out=held_out
         )
 
-    def __call__(self, generator: keras.Model, classes: int) -> dict[str, Any]:
-        """Score a generator that takes labels of `classes` classes; 0 for none."""
-        sampled = self._sampled(generator, classes)
+    def __call__(self, generator: keras.Model, labels: Labels) -> dict[str, Any]:
+        """Score a generator, of a training with these labels."""
+        sampled = self._sampled(generator, labels)
         batches = samples.draw(sampled, self._data.manifest.image, self._data.sample_count, seed=0)
         drawn = np.concatenate([images for images, _ in batches])
-        labels = samples.draw_labels(sampled, self._data.sample_count, seed=0)
-        return self.score(drawn, None if labels is None else labels.numpy())
+        asked = samples.draw_labels(sampled, self._data.sample_count, seed=0)
+        if asked is None or labels.names != self._data.manifest.classes:
+            return self.score(drawn)
+        return self.score(drawn, asked.numpy())
 
     def score(self, drawn: np.ndarray, known: np.ndarray | None = None) -> dict[str, Any]:
         """Score samples, uint8 [n, height, width, channels], and their requested classes, if any."""
@@ -115,15 +118,13 @@ class Judge:
     def _features(self, images: np.ndarray) -> np.ndarray:
         return scores.see(self._spaces, [images], "real images").features[self._reference.spaces[0]]
 
-    def _sampled(self, generator: keras.Model, classes: int) -> samples.Generator:
-        counts = self._data.manifest.splits["train"].class_counts if classes else ()
-
+    def _sampled(self, generator: keras.Model, labels: Labels) -> samples.Generator:
         @tf.function
-        def images(latents: tf.Tensor, labels: tf.Tensor | None) -> tf.Tensor:
-            return generator(gan.with_labels(latents, labels, classes), training=False)
+        def images(latents: tf.Tensor, asked: tf.Tensor | None) -> tf.Tensor:
+            return generator(gan.with_labels(latents, asked, len(labels.names)), training=False)
 
-        latent_size = (generator.input_shape[0] if classes else generator.input_shape)[-1]
-        return samples.Generator(images=images, latent_size=latent_size, classes=(), class_counts=counts)
+        latent_size = (generator.input_shape[0] if labels.names else generator.input_shape)[-1]
+        return samples.Generator(images=images, latent_size=latent_size, classes=(), class_counts=labels.counts)
 
 
 @dataclasses.dataclass
@@ -151,10 +152,10 @@ class Candidate:
     def file_stem(self) -> str:
         return "-".join(map(str, self.identity.values())).replace(" ", ",")
 
-    def make_step(self, manifest: datasets.Manifest) -> tuple[gan.NetworkConfig, WganStep]:
+    def make_step(self, image: datasets.ImageShape, labels: Labels) -> tuple[gan.NetworkConfig, WganStep]:
         """Return the networks' description, and the step on one CPU before its first update."""
         config = self.config
-        network = network_of(config, manifest.image, label_count(config, manifest))
+        network = network_of(config, image, len(labels.names))
         strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
         return network, WganStep(config, network, strategy, choose_precision(config.precision, strategy))
 
@@ -181,21 +182,22 @@ def train_and_score(
 ) -> None:
     """Train a candidate to its last step, continuing an earlier run, and score it at each mark."""
     config, identity = candidate.config, candidate.identity
-    network, wgan = candidate.make_step(data.manifest)
+    images, classes = (array[: candidate.train_images] for array in data.train)  # in random order
+    labels = choose(config, data.manifest, [(images, classes)])
+    network, wgan = candidate.make_step(data.manifest.image, labels)
     kept = work / f"{candidate.file_stem}.npz"
     used = 0.0
     if kept.exists():
         with np.load(kept) as arrays:
             wgan.restore(wgan.state_arrays() | dict(arrays))  # a GPU leaves the average alone of a finished training
             used = float(arrays["cpu_seconds"])
-    images, labels = (array[: candidate.train_images] for array in data.train)  # in random order
     judge.search_copies_of(images)
-    batches = Batches(images, labels if network.classes else None, config)
+    batches = Batches(images, labels.of_splits[0] if labels.names else None, config)
     step = int(wgan.step.numpy())
     while True:
         if step in marks or step == config.steps:
             row = {**identity, "step": step, "images": step * config.critic_steps * config.batch_size}
-            write_row(results, {**row, "cpu_seconds": round(used), **judge(wgan.average, network.classes)})
+            write_row(results, {**row, "cpu_seconds": round(used), **judge(wgan.average, labels)})
             _write_grid(kept.with_name(f"{kept.stem}-{step:06d}.png"), wgan.average, network)
         if step == config.steps:
             break
