@@ -21,7 +21,11 @@ def pictures(model: Candidate, champion: Candidate | None, test: np.ndarray) -> 
     sheets = [("samples of this model", model.first, 0)]
     if model.rows is not None:
         sheets.append(
-            ("samples of this model by class: a row each, all from the same latents", model.rows, GRID_COLUMNS)
+            (
+                "samples of this model by class or cluster: a row each, all from the same latents",
+                model.rows,
+                GRID_COLUMNS,
+            )
         )
     if champion:
         sheets.append(("samples of the champion, from the same latents", champion.first, 0))
