@@ -154,7 +154,7 @@ def _parameters(package: Package, given: dict[str, Any]) -> dict[str, Any]:
         if name not in known
     ]
     if isinstance(given.get("root"), str):
-        problems += submission.root_problems(given["root"])
+        problems += submission.root_problems(given["root"], package)
     try:
         values = parameters.parse(package, given, problems)
     except ConfigError as error:

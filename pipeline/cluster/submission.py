@@ -6,7 +6,8 @@ runs then fail.
 
 import dataclasses
 import hashlib
-from pathlib import Path
+import posixpath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from components.core import errors
@@ -17,6 +18,7 @@ from pipeline.package import package_origin, reader
 from pipeline.package.package_origin import Origin
 from pipeline.package.reader import Package
 from pipeline.profiles import yaml_files
+from pipeline.profiles.profiles import KFP
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -46,12 +48,27 @@ class Submission:
     service_account: str = ""  # account of the run; empty for the package's
 
 
-def root_problems(root: str) -> list[str]:
-    """Return what is wrong with `root` if stages run on other machines."""
+def root_problems(root: str, package: Package) -> list[str]:
+    """Return what is wrong with `root` if the package's stages run on other machines."""
     if root.startswith("/"):
-        return []
+        return _volume_problems(root, package)
     folder = ", or a folder that every stage sees by an absolute path, such as /data/runs on a volume"
     return bucket_problems("root", root, folder)
+
+
+def _volume_problems(root: str, package: Package) -> list[str]:
+    """Return what is wrong with a folder on Kubernetes: it must be on a volume of every stage."""
+    origin = package_origin.read(package.description)
+    if origin is None or origin.target != KFP:
+        return []
+    folder = PurePosixPath(posixpath.normpath(root))
+    without = [task.name for task in package.tasks if not any(folder.is_relative_to(volume) for volume in task.volumes)]
+    if not without:
+        return []
+    return [
+        f"root is {root}, and the package mounts no volume there in {', '.join(without)}: compile it with a profile "
+        "that has volume_claims for every stage, or give a root in a bucket, gs://BUCKET/FOLDER"
+    ]
 
 
 def bucket_problems(name: str, uri: str, otherwise: str = "") -> list[str]:

@@ -123,6 +123,7 @@ class Task:
     exit_handler: bool = False  # runs although something has failed
     cached: bool = False  # its result may be reused; never that of an exit handler
     retries: Retries = Retries()
+    volumes: tuple[str, ...] = ()  # folders at which Kubernetes mounts volume claims
 
     @property
     def stage(self) -> str:
@@ -155,7 +156,7 @@ def read(text: bytes, where: str, to_execute: bool = True) -> Package:
     documents = yaml_files.load_all(text, where)
     reader = _Reader()
     try:
-        found = reader.package(documents[0], text)
+        found = reader.package(documents[0], documents[1:], text)
         if to_execute:
             for task in found.tasks:
                 reader.check_container(task)
@@ -176,8 +177,9 @@ class _Reader:
     def __init__(self) -> None:
         self.problems: list[str] = []
 
-    def package(self, spec: dict[str, Any], text: bytes) -> Package:
+    def package(self, spec: dict[str, Any], platforms: list[Any], text: bytes) -> Package:
         info, root = spec["pipelineInfo"], spec["root"]
+        self._on_kubernetes = _on_kubernetes(platforms)
         given = root.get("inputDefinitions", {}).get("parameters", {})
         self._components, self._executors = spec.get("components", {}), spec["deploymentSpec"]["executors"]
         self._check_keys("the package", "package", spec)
@@ -254,6 +256,10 @@ class _Reader:
             exit_handler=exit_handler,
             cached=bool(spec.get("cachingOptions", {}).get("enableCache")) and not exit_handler,
             retries=_retries(spec["retryPolicy"]) if "retryPolicy" in spec else Retries(),
+            volumes=tuple(
+                mount["mountPath"]
+                for mount in self._on_kubernetes.get(component["executorLabel"], {}).get("pvcMount", [])
+            ),
             **edges,
         )
 
@@ -343,6 +349,14 @@ class _Reader:
 
     def _refuse(self, name: str, construct: str) -> None:
         self.problems.append(f"{name}: {construct} is not supported")
+
+
+def _on_kubernetes(platforms: list[Any]) -> dict[str, Any]:
+    """Return the settings of each executor that are for Kubernetes alone, from the documents after the first."""
+    found: dict[str, Any] = {}
+    for document in filter(None, platforms):
+        found |= document["platforms"].get("kubernetes", {}).get("deploymentSpec", {}).get("executors", {})
+    return found
 
 
 def typed(value: Any, kind: str) -> Any:

@@ -3,6 +3,7 @@
 Compiling takes a second under pytest: kfp looks at the whole stack, and all modules, for each setting of a stage.
 """
 
+import dataclasses
 import difflib
 import functools
 import re
@@ -26,6 +27,15 @@ DIGESTS = {name: f"host/{name}@sha256:{'0' * 64}" for name in container_images.N
 def package_of(name: str, target: str) -> bytes:
     """The package of a profile, by the profile's name."""
     return compiled_package(DIGESTS, PROFILES[name, target])
+
+
+@functools.cache
+def package_with_volume(folder: str) -> bytes:
+    """The package of the profile cpu for Kubernetes, with a volume in every stage."""
+    profile = PROFILES["cpu", profiles.KFP]
+    mounted = {"volume_claims": {"wgan-runs": folder}}
+    stages = {name: stage.model_copy(update=mounted) for name, stage in profile.stages.items()}
+    return compiled_package(DIGESTS, dataclasses.replace(profile, stages=stages))
 
 
 def goldens() -> dict[Path, str]:

@@ -16,15 +16,15 @@ from pipeline.profiles import profiles
 from tests.fakes.kubeflow.server import Server, serving
 from tests.unit.pipeline.cluster import schedule_files, worlds
 from tests.unit.pipeline.cluster.worlds import World
-from tests.unit.pipeline.packages import package_of
+from tests.unit.pipeline.packages import package_of, package_with_volume
 
 
 @pytest.fixture(scope="session")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a package for each target: `kfp.yaml`, `vertex.yaml`."""
+    """A folder with a package for each target: `kfp.yaml`, which mounts a volume at /data, and `vertex.yaml`."""
     folder = tmp_path_factory.mktemp("packages")
-    for target in profiles.TARGETS:
-        (folder / f"{target}.yaml").write_bytes(package_of("cpu", target))
+    (folder / "kfp.yaml").write_bytes(package_with_volume("/data"))
+    (folder / "vertex.yaml").write_bytes(package_of("cpu", profiles.VERTEX))
     return folder
 
 

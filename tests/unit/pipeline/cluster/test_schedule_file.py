@@ -82,7 +82,7 @@ def test_every_setting_is_read(read: Reads) -> None:
         "catch_up": True,
         "pipeline_root": "gs://bucket/artifacts",
         "service_account": "trainer",
-        "parameters": {"source": "digits", "root": "/r", "steps": 500, "critic_learning_rate": 0.001, "seed": 7},
+        "parameters": {"source": "digits", "root": "/data", "steps": 500, "critic_learning_rate": 0.001, "seed": 7},
     }
     content = weekly(**given, cron="30 2 * * Sun", enabled=False)
     content["schedules"]["weekly"]["parameters"] = given["parameters"] | {"seed": "7"}
@@ -112,7 +112,7 @@ VERTEX = {"target": "vertex", "package": "vertex.yaml"}
 
 
 def parameters(**settings: Any) -> dict[str, Any]:
-    return {"parameters": {"source": "digits", "root": "/r", **settings}}
+    return {"parameters": {"source": "digits", "root": "/data", **settings}}
 
 
 # Each with the name that the line begins with, and a value or name that it shows.
