@@ -24,6 +24,7 @@ def run(config: DecideConfig) -> StageResult:
     Raises:
         ConfigError: A training is to start from the champion, whose checkpoint is gone; or the source is a URI of
             another scheme than gs://.
+        OSError: A new run could not write its results.
         DataError: The source does not exist or holds no images, the embedding is no SavedModel, or the registry is
             damaged.
     """
@@ -33,6 +34,8 @@ def run(config: DecideConfig) -> StageResult:
     champion = registry.read_champion(config.registry)
     published = registry.read_recipe(config.registry, champion.version) if champion else None
     decision, reason = _decide(config, champion, published, now)
+    if decision == RUN:
+        Location.of(config.registry).require_writable()  # the folder around it, which holds all results
     initial = ""
     if decision == RUN and config.start_from == "champion" and champion is not None:
         initial = _checkpoint_of(champion, published)

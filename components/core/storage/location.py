@@ -326,9 +326,14 @@ class Location(os.PathLike[str]):
             buckets.delete(stored)
 
     def require_writable(self) -> None:
-        """Refuse a location in a bucket that cannot be written to, before the work to fill it."""
+        """Fail if the location cannot be written to, before the work to fill it; make the folder around it."""
         if self.in_bucket:
             buckets.require_writable(self.parent.uri)
+            return
+        folder = self.path.parent
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
 
     def _committed(self, manifest: str) -> dict[str, tuple[Stored, str]] | None:
         """Return the artifact's files in the bucket with their sha256, empty if unknown; None if it is incomplete."""

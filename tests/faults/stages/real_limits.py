@@ -45,7 +45,8 @@ def main(what: str) -> None:
 
 
 def stages(folder: Path) -> dict[str, Any]:
-    """Run publications and datasets."""
+    """Run publications and datasets, and decisions."""
+    importlib.import_module("components.decide.run")  # which another user may be unable to read
     first = candidates.candidate(folder / "1", 1)
     first.publish(folder / "registry")
     candidates.candidate(folder / "2", 2, (first.digest, 1), _SIZE)
@@ -59,6 +60,8 @@ def stages(folder: Path) -> dict[str, Any]:
         "full disk, a dataset in a bucket": _fetch(folder, disk / "mirrors"),
         "limited size of files": _publish(folder, folder / "registry", _limit_size),
         "another's folder": _publish(folder, folder / "registry", _become_nobody),
+        "another's root": _decide(folder / "runs", _become_nobody),
+        "another's root on Kubernetes": _decide(folder / "runs", _become_nobody_in_a_pod),
     }
     _mount(disk, "remount,ro")
     found["read-only disk"] = _publish(folder, disk / "registry")
@@ -82,6 +85,16 @@ def _become_nobody() -> None:
     os.setgroups([])
     os.setgid(_NOBODY)
     os.setuid(_NOBODY)
+
+
+def _become_nobody_in_a_pod() -> None:
+    os.environ["KUBERNETES_SERVICE_HOST"] = "10.0.0.1"
+    _become_nobody()
+
+
+def _decide(root: Path, before: Callable[[], None]) -> dict[str, Any]:
+    found = _ended(Stage("decide", {"source": "digits", "registry": root / "registry"}), before)
+    return {**found, "place": str(root), "made": root.exists(), "left": []}
 
 
 def _publish(folder: Path, location: Path, before: Callable[[], None] = lambda: None) -> dict[str, Any]:

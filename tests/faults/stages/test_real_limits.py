@@ -55,6 +55,17 @@ def test_what_cannot_be_written_is_reported_in_a_line_and_the_old_state_stays(
         assert stages[case]["champion"] == 1
 
 
+@pytest.mark.parametrize(
+    ("case", "remedy"), [("another's root", "--user UID:GID"), ("another's root on Kubernetes", "fsGroup")]
+)
+def test_a_root_that_cannot_be_written_is_refused_by_the_first_stage(
+    stages: dict[str, Any], case: str, remedy: str
+) -> None:
+    assert_told(stages[case], errors.BAD_CONFIGURATION, "Permission denied: ")
+    assert remedy in stages[case]["said"][0]
+    assert not stages[case]["made"]
+
+
 def test_shards_that_do_not_fit_are_not_downloaded(stages: dict[str, Any]) -> None:
     found = stages["full disk, a dataset in a bucket"]
     assert_told(found, errors.TRANSIENT, "0.4 MB")
