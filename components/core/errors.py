@@ -68,12 +68,17 @@ def describe_os_error(error: OSError) -> str:
     description = f"{reason}: {names}" if names else reason
     if error.errno in (errno.EACCES, errno.EPERM):
         who = f"{os.getuid()}:{os.getgid()}"
-        if os.environ.get("KUBERNETES_SERVICE_HOST"):  # set in every pod
+        if in_pod():
             remedy = f"let group {os.getgid()} write there: by chgrp and chmod g+rwX on the volume, or by its fsGroup"
         else:
             remedy = "run as its owner, in a container by --user UID:GID, or let that user write there"
         description += f" (for user {who}; {remedy})"
     return description
+
+
+def in_pod() -> bool:
+    """Return whether this process runs in a pod of Kubernetes."""
+    return bool(os.environ.get("KUBERNETES_SERVICE_HOST"))
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -108,3 +109,14 @@ def test_help_names_every_setting() -> None:
     assert "(required)" in done.stdout
     assert DecideConfig.__doc__ is not None
     assert " ".join(DecideConfig.__doc__.split()) in " ".join(done.stdout.split())
+
+
+@pytest.mark.parametrize(("pod", "umask", "mode"), [(True, 0, 0o750), (True, 0o077, 0o700), (False, 0o002, 0o775)])
+def test_a_pod_hides_results_from_other_users_and_elsewhere_the_umask_is_the_users(
+    pod: bool, umask: int, mode: int, tmp_path: Path
+) -> None:
+    """Kubeflow starts stages with a umask of 0."""
+    environment = {**os.environ, "KUBERNETES_SERVICE_HOST": "10.0.0.1"} if pod else {**os.environ}
+    words = [sys.executable, "-m", "components.decide", "--source=digits", f"--registry={tmp_path}/runs/registry"]
+    subprocess.run(words, check=True, capture_output=True, env=environment, umask=umask)
+    assert stat.S_IMODE((tmp_path / "runs").stat().st_mode) == mode
