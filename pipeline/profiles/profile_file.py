@@ -18,6 +18,9 @@ from pipeline.profiles.yaml_files import suggestion
 # Both lose little on a retry: train continues from its last checkpoint. Preprocess is not retried: its own runner
 # retries a worker's losses, and a download without a network should fail within seconds.
 _RETRIES = {TRAIN: Retries(count=2, first_wait=10), "embed": Retries(count=2, first_wait=10)}
+# The exit handler reads notes and writes one file. It must start where a stage waits for more than the cluster has, or
+# canceling such a run never ends.
+_EXIT_HANDLER, _LITTLE = "record", {"cpu_request": "100m", "memory_request": "128Mi"}
 _Stage = TypeVar("_Stage", KubernetesStage, VertexStage)
 STAGES: dict[str, type[KubernetesStage] | type[VertexStage]] = {KFP: KubernetesStage, VERTEX: VertexStage}
 _Name = Annotated[StrictStr, matching(r"[a-z0-9][a-z0-9.-]{0,62}", "small letters, digits, dots and dashes")]
@@ -78,6 +81,8 @@ def _profile(name: str, target: str, found: _OnTarget[KubernetesStage] | _OnVert
     found_stages = {}
     for stage in stages.ALL:
         given = found.stages.get(stage) or found.stages.get(OTHERS) or none
+        if target == KFP and stage == _EXIT_HANDLER and stage not in found.stages:
+            given = given.model_copy(update=_LITTLE)
         retries = given.retries or _RETRIES.get(stage, Retries(count=0))
         found_stages[stage] = given.model_copy(update={"retries": retries})
     train = found_stages[TRAIN]

@@ -26,6 +26,10 @@ def test_a_stage_gets_what_it_says_or_what_the_others_get() -> None:
     assert found.service_account == "trainer"
     assert found.stages["train"] == KubernetesStage(cpu_request="8", retries=twice)
     assert found.stages["embed"] == found.stages["publish"] == KubernetesStage(cpu_request="1", retries=once)
+    small = KubernetesStage(cpu_request="100m", memory_request="128Mi", retries=once)
+    assert found.stages["record"] == small  # it must start where a canceled stage did not fit
+    (found,) = parse({"mine": {KFP: {"stages": {"record": {"cpu_request": 2}}}}}).values()
+    assert found.stages["record"] == KubernetesStage(cpu_request="2", retries=Retries(count=0))
     (bare,) = parse({"mine": {VERTEX: {"stages": {}}}}).values()
     assert bare.stages["embed"] == VertexStage(retries=twice)
     assert bare.stages["evaluate"] == VertexStage(retries=Retries(count=0))
