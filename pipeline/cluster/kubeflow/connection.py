@@ -32,7 +32,7 @@ FLAGS = {
     "namespace": ("NAME", "namespace of the runs on a multi-user server"),
     "kube_context": (
         "NAME",
-        "context of the kubeconfig: logs are read there, and without --host its API server passes requests on",
+        "context of the kubeconfig: logs are read there, and without a host its API server passes requests on",
     ),
     "token_file": ("FILE", "bearer token, read again for each request (default: KFP_TOKEN holds the token)"),
     "cookie_file": ("FILE", "Cookie header, such as authservice_session=... (default: KFP_COOKIE holds it)"),
@@ -43,14 +43,13 @@ FLAGS = {
 def from_flags(parsed: argparse.Namespace) -> "KubeflowConnection":
     """Return the connection of flags and environment; nothing is sent yet."""
     problems: list[str] = []
-    host, token_file = parsed.host, parsed.token_file
+    host, token_file = parsed.host or os.environ.get("KF_PIPELINES_ENDPOINT", ""), parsed.token_file
     if not host and not parsed.kube_context:
-        host = os.environ.get("KF_PIPELINES_ENDPOINT", "")
         volume = os.environ.get("KF_PIPELINES_SA_TOKEN_PATH", _TOKEN_VOLUME)
-        if not host and Path(volume).exists():
+        if Path(volume).exists():
             # This is a pod of the cluster.
             host, token_file = _IN_CLUSTER, token_file or volume
-        elif not host:
+        else:
             problems.append("there is no server: give --host URL (or KF_PIPELINES_ENDPOINT), or --kube_context NAME")
     if host and not re.match(r"https?://[^/]", host):
         problems.append(f"host must begin with http:// or https:// and name a server, got {host}")

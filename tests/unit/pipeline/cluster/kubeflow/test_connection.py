@@ -219,12 +219,18 @@ def test_a_context_goes_through_its_api_server(
         # In a pod, the SDK's own client would take the cluster around it.
         monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
         monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "9")
-        monkeypatch.setenv("KF_PIPELINES_ENDPOINT", "http://127.0.0.1:9")
         connection = connected("--kube_context", "here")
         assert KubeflowRuns(connection).recent(1) == []
         assert connection.run_link("x") == ""
         assert {each.headers["Authorization"] for each in server.requests} == {"Bearer of-the-cluster"}
         assert "kube_context nowhere cannot be used" in refused_client(connected("--kube_context", "nowhere"))
+
+
+def test_the_host_of_the_environment_counts_beside_a_context(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KF_PIPELINES_ENDPOINT", "http://h")
+    found = connected("--kube_context", "here")
+    assert (found.host, found.kube_context) == ("http://h", "here")
+    assert connected("--kube_context", "here", "--host", "http://other").host == "http://other"
 
 
 def test_where_pages_are_may_be_another_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
