@@ -5,6 +5,7 @@ import dataclasses
 import json
 from typing import Any
 
+from components.core import errors
 from components.core.artifacts import evaluations
 from components.core.artifacts.recipes import SKIP
 from components.core.stage import run_notes
@@ -88,21 +89,45 @@ def _status(text: str) -> tuple[str, str]:
 
 
 def _state(notes: dict[str, Note], status: tuple[str, str]) -> str:
-    if any(note.state == FAILED for note in notes.values()) or status[0] == "FAILED":
+    """Return the state by the notes. Kubeflow 2.16.1 says RUNNING of most runs, however they ended."""
+    broken = [note.stage for note in notes.values() if note.state == FAILED]
+    if status[0] == "FAILED" or set(broken) - set(_stopped(notes)):
         return _FAILED
-    if status[0] in ("CANCELLED", "CANCELED"):
+    if broken or status[0] in ("CANCELLED", "CANCELED"):
         return CANCELED
-    decided = notes.get("decide")
-    return SKIPPED if decided and decided.outputs.get("decision") == SKIP else SUCCEEDED
+    if status[0] != SUCCEEDED and _missing(notes):
+        return _FAILED
+    return SKIPPED if _output(notes, "decide", "decision") == SKIP else SUCCEEDED
+
+
+def _stopped(notes: dict[str, Note]) -> list[str]:
+    """Return the stages that a signal ended."""
+    return [name for name, note in notes.items() if note.exit_code in (errors.TERMINATED, errors.INTERRUPTED)]
+
+
+def _missing(notes: dict[str, Note]) -> str:
+    """Return the first stage that had to run and left no note; empty if there is none."""
+    wanted = ["decide"]
+    if _output(notes, "decide", "decision") != SKIP:
+        wanted += ["preprocess", "embed", "train", "evaluate", "export"]
+        wanted += ["publish"] if _output(notes, "evaluate", "verdict") == evaluations.PROMOTE else []
+    return next((name for name in wanted if name not in notes), "")
+
+
+def _output(notes: dict[str, Note], stage: str, name: str) -> Any:
+    return notes[stage].outputs.get(name) if stage in notes else None
 
 
 def _reason(state: str, notes: dict[str, Note], status: tuple[str, str]) -> str:
     """Return one line: the failure, the reason to do nothing, or the verdict."""
     if state == _FAILED:
         broken = [f"{name}: {'; '.join(note.problems)}" for name, note in notes.items() if note.state == FAILED]
-        return "; ".join(broken) or status[1] or "a stage failed before it could report a reason"
+        if broken or status[0] == "FAILED":
+            return "; ".join(broken) or status[1] or "a stage failed before it could report a reason"
+        return f"{_missing(notes)} did not begin: the run was canceled, or no machine could start it"
     if state == CANCELED:
-        return status[1] or "the run was canceled"
+        where = ", ".join(_stopped(notes))
+        return status[1] or "the run was canceled" + (f" in {where}" if where else "")
     last = next((notes[name] for name in ("publish", "evaluate", "decide") if name in notes), None)
     summary = str(last.outputs.get("summary", "")) if last else "no stage has run"
     reused = "train" in notes and notes["train"].state == REUSED

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from components.core import errors
 from components.core.stage import cli, run_notes
 from components.core.stage.executor import RunOf
 from components.core.stage.run_notes import Note
@@ -40,9 +41,9 @@ def attempt(of_run: RunOf, source: str) -> Note:
     return note
 
 
-def record(of_run: RunOf, **given: Any) -> dict[str, Any]:
+def record(of_run: RunOf, status: str = '{"state": "SUCCEEDED"}', **given: Any) -> dict[str, Any]:
     """Run the real record stage and return what it wrote."""
-    values = {"records": of_run.records, "run": of_run.run, **given}
+    values = {"records": of_run.records, "run": of_run.run, "status": status, **given}
     words = [word for name, value in values.items() for word in (f"--{name}", value)]
     assert cli.main("record", words) == 0
     found: dict[str, Any] = atomic_files.read_json(run_notes.folder_of(of_run) / run_notes.RECORD, "record")
@@ -157,14 +158,59 @@ def test_a_training_that_was_only_kept_is_not_passed_over(of_run: RunOf) -> None
         ('{"state": "FAILED", "pipeline_task_name": "exit-handler-1"}', "FAILED", "a stage failed"),
         ('{"state": "CANCELLED"}', "CANCELED", "the run was"),
         ('{"state": "SUCCEEDED", "error": {}}', "SUCCEEDED", "no stage"),
-        ("no JSON", "SUCCEEDED", "no stage"),
-        ('["a"]', "SUCCEEDED", "no stage"),
+        ('{"state": "RUNNING"}', "FAILED", "decide did not begin"),
+        ("no JSON", "FAILED", "decide did not begin"),
+        ('["a"]', "FAILED", "decide did not begin"),
     ],
 )
 def test_what_the_server_says_counts_where_no_stage_could(of_run: RunOf, status: str, state: str, reason: str) -> None:
     found = record(of_run, status=status)
     assert found["state"] == state
     assert found["reason"].startswith(reason)
+
+
+WHOLE: dict[str, dict[str, Any]] = {
+    "decide": {"decision": "RUN"},
+    **{name: {} for name in ("preprocess", "embed", "train")},
+    "evaluate": {"verdict": "PROMOTE"},
+    "export": {},
+    "publish": {},
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "state"),
+    [
+        ({}, "SUCCEEDED"),
+        ({"evaluate": {"verdict": "REJECT"}, "publish": None}, "SUCCEEDED"),
+        ({"publish": None}, "FAILED"),
+        ({"train": None}, "FAILED"),
+        ({"export": None, "publish": None}, "FAILED"),
+        ({"decide": {"decision": "SKIP"}, **dict.fromkeys(list(WHOLE)[1:])}, "SKIPPED"),
+    ],
+)
+def test_on_kubeflow_the_notes_decide_how_a_run_ended(of_run: RunOf, changes: dict[str, Any], state: str) -> None:
+    """Kubeflow 2.16.1 passes RUNNING for runs that succeeded, were canceled, or failed after the first stage."""
+    given = {**WHOLE, **changes}
+    note_all(of_run, **{name: made for name, made in given.items() if made is not None})
+    found = record(of_run, status='{"state": "RUNNING"}')
+    assert found["state"] == state
+    missing = next((name for name, made in given.items() if made is None), "")
+    assert (f"{missing} did not begin" in found["reason"]) == (state == "FAILED")
+
+
+@pytest.mark.parametrize("status", ["RUNNING", "CANCELLED"])
+def test_a_stage_that_was_told_to_stop_makes_a_canceled_run(of_run: RunOf, status: str) -> None:
+    note_all(of_run, decide={"decision": "RUN"})
+    running = subprocess.Popen(command(of_run, "wait"), stdout=subprocess.PIPE, text=True)
+    assert running.stdout is not None
+    assert running.stdout.readline() == "ready\n"
+    running.terminate()
+    running.communicate()
+    assert running.returncode == errors.TERMINATED
+    found = record(of_run, status=json.dumps({"state": status}))
+    assert found["state"] == "CANCELED"
+    assert found["reason"].endswith("in stage")
 
 
 def test_a_damaged_note_is_left_out(of_run: RunOf, caplog: pytest.LogCaptureFixture) -> None:
