@@ -221,15 +221,16 @@ def class_names(config: TrainConfig, manifest: datasets.Manifest) -> list[str]:
         return manifest.classes
     if config.conditioning == "none" or clusters < 2:
         return []
-    return _cluster_names(clusters)
+    return cluster_names(clusters)
 
 
 def conditioning_of(names: list[str]) -> str:
     """Return `class`, `cluster` or `none`, by what `class_names` returned."""
-    return "none" if not names else "cluster" if names == _cluster_names(len(names)) else "class"
+    return "none" if not names else "cluster" if names == cluster_names(len(names)) else "class"
 
 
-def _cluster_names(count: int) -> list[str]:
+def cluster_names(count: int) -> list[str]:
+    """Return the names of so many clusters."""
     return [f"cluster {number}" for number in range(count)]
 
 

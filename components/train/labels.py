@@ -10,7 +10,7 @@ from components.core.artifacts import checkpoints, datasets
 from components.core.data import clusters
 from components.core.data.dataset_reader import Images
 from components.core.storage.location import LocationLike
-from components.train.config import TrainConfig, class_names, conditioning_of
+from components.train.config import TrainConfig, class_names, cluster_names, conditioning_of
 
 log = logging.getLogger(__name__)
 
@@ -49,5 +49,6 @@ def choose(
         centers = clusters.find(images, len(names), config.seed)
     else:
         centers = checkpoints.load_state(start, clusters.CENTERS)[clusters.CENTERS]
+    names = cluster_names(len(centers))  # of more images there would be more than in the checkpoint
     of_splits = [clusters.assign(images, centers) for images, _ in splits]
     return Labels(names, np.bincount(of_splits[0], minlength=len(names)).tolist(), of_splits, centers)

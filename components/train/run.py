@@ -105,7 +105,7 @@ def _say_which_classes(config: TrainConfig, manifest: datasets.Manifest) -> None
     found = conditioning_of(names)
     chosen = {
         "class": f"the generator draws each of {len(names)} classes",
-        "cluster": f"the generator draws each of {len(names)} clusters of similar images",
+        "cluster": "the generator draws clusters of similar images",
         "none": "the generator takes no class",
     }[found]
     why = ""

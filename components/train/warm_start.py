@@ -51,9 +51,9 @@ def _differences(described: Description, config: TrainConfig, manifest: datasets
         field.name: (getattr(there, field.name), getattr(here, field.name))
         for field in dataclasses.fields(NetworkConfig)
     }
-    of_classes = described.classes if there.classes else [], names  # networks without labels can continue with any
+    of_classes = described.classes if there.classes else [], names
     del values["classes"]
-    values["conditioning"] = conditioning_of(of_classes[0]), conditioning_of(of_classes[1])
-    if all(of_classes):
+    kinds = values["conditioning"] = conditioning_of(of_classes[0]), conditioning_of(of_classes[1])
+    if kinds == ("class", "class"):  # without labels any classes will do, and clusters are taken from there
         values["classes"] = of_classes
     return [f"{name} is {old} there and {new} here" for name, (old, new) in values.items() if old != new]

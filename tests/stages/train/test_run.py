@@ -226,7 +226,7 @@ def test_images_without_labels_are_trained_on_by_clusters_that_later_trainings_k
     changes = {"steps": 4, "checkpoint_every": 2, "learning_rate_decay": "none", "keep_checkpoints": 0}
     done = train(unlabeled_dataset, tmp_path / "whole", **changes)
     assert done.returncode == 0, done.stderr
-    assert " 2 clusters " in done.stderr
+    assert "into 2 clusters" in done.stderr
     whole, half = (checkpoints.step_folder(tmp_path / "whole", step) for step in (4, 2))
     described = checkpoints.Description.of(whole)
     images = dataset_reader.open_split(str(unlabeled_dataset), datasets.Manifest.of(str(unlabeled_dataset)), "train")

@@ -14,9 +14,10 @@ import tensorflow as tf
 
 from components.core import errors
 from components.core.artifacts import checkpoints, datasets
+from components.core.data import clusters, dataset_reader
 from components.core.errors import ConfigError, DataError
 from components.core.storage.location import Location
-from components.train import loop, run, warm_start
+from components.train import labels, loop, run, warm_start
 from components.train.config import TrainConfig, deciding_settings
 from components.train.step import WganStep, network_of
 from tests import programs
@@ -195,6 +196,23 @@ def test_a_conditional_training_begins_with_one_of_the_same_classes_alone(tiny_d
     assert r"classes is ['0', '1', 'ankle\nboot'] there and ['0', '1', '2'] here" in said
     (conditional / checkpoints.MANIFEST).write_text(json.dumps(description))
     warm_start.require_fitting(config_of(tiny_dataset, conditional), datasets.Manifest.of(str(tiny_dataset)))
+
+
+def test_a_training_on_more_images_keeps_the_clusters_that_it_begins_with(
+    unlabeled_dataset: Path, tmp_path: Path
+) -> None:
+    manifest = datasets.Manifest.of(str(unlabeled_dataset))
+    images = dataset_reader.load_split(str(unlabeled_dataset), manifest, "train")
+    centers = clusters.find(images[0], 3, seed=1)  # of its own 200 images a training would find two
+    config = config_of(unlabeled_dataset, tmp_path / "step-0000000500")
+    network = network_of(config, manifest.image, 3).to_json()
+    names = [f"cluster {number}" for number in range(3)]
+    described = artifacts.checkpoint(500, network=network, classes=names, class_counts=[100, 50, 50])
+    checkpoints.save(tmp_path, described, {clusters.CENTERS: centers})
+    warm_start.require_fitting(config, manifest)
+    found = labels.choose(config, manifest, [images], config.initial_checkpoint)
+    assert (found.names, len(found.counts)) == (names, 3)
+    np.testing.assert_array_equal(found.centers, centers)
 
 
 def test_a_checkpoint_that_is_missing_damaged_or_another_is_refused(
