@@ -40,14 +40,15 @@ def assign(images: Images | np.ndarray, centers: np.ndarray) -> np.ndarray:
 
 
 def _reduced(images: Images | np.ndarray) -> Iterator[np.ndarray]:
-    """Yield sums over squares of pixels, float64 [n, features], some images at a time."""
+    """Yield sums over squares of pixels, whole numbers up to 4080 in float64 [n, features], some images at a time."""
     _, height, width, channels = images.shape
     factor = -(-max(height, width) // _SIDE_AT_MOST)
     rows, columns = max(1, height // factor), max(1, width // factor)
     shape = (rows, min(factor, height), columns, min(factor, width), channels)
     for at in range(0, len(images), _BLOCK):
         some = images[at : at + _BLOCK][:, : rows * shape[1], : columns * shape[3]]
-        yield some.reshape(len(some), *shape).sum(axis=(2, 4), dtype=np.float64).reshape(len(some), -1)
+        sums = some.reshape(len(some), *shape).sum(axis=(2, 4), dtype=np.int64) // max(1, factor**2 // 16)
+        yield sums.reshape(len(some), -1).astype(np.float64)
 
 
 def _first_centers(points: np.ndarray, count: int, random: np.random.Generator) -> np.ndarray:

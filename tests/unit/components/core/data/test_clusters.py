@@ -59,3 +59,10 @@ def test_images_that_are_all_the_same_are_one_cluster() -> None:
     labels = clusters.assign(images, clusters.find(images, 3, seed=0))
     assert set(labels) == {0}
     assert clusters.assign(images[:0], np.zeros((3, 64), np.int64)).shape == (0,)
+
+
+def test_large_images_make_no_larger_numbers() -> None:
+    """Sums of squared distances of all images must fit into 63 bits."""
+    for side in (64, 1024):
+        images = np.full((2, side, side, 1), 255, np.uint8)
+        np.testing.assert_array_equal(clusters.find(images, 1, seed=0), np.full((1, 256), 4080))
