@@ -4,9 +4,11 @@ K-means (Lloyd 1982) with k-means++ (Arthur & Vassilvitskii 2007) on images redu
 sums and centers are integers, so float64 is exact: every machine finds the same clusters, and each worker its own.
 """
 
+import warnings
 from collections.abc import Iterator
 
 import numpy as np
+import scipy.cluster.vq
 
 from components.core.data.dataset_reader import Images
 
@@ -21,22 +23,21 @@ def find(images: Images | np.ndarray, count: int, seed: int) -> np.ndarray:
     """Find centers int64 [count, features] of images uint8 [n, height, width, channels]."""
     points = np.concatenate([*_reduced(images[:_SEARCHED])])
     centers = _first_centers(points, count, np.random.default_rng(seed))
-    for _ in range(_ROUNDS):
-        nearest = _distances(points, centers).argmin(axis=1)
-        sums = np.zeros_like(centers)
-        np.add.at(sums, nearest, points)
-        sizes = np.bincount(nearest, minlength=count)[:, np.newaxis]
-        moved = np.where(sizes > 0, np.rint(sums / np.maximum(sizes, 1)), centers)
-        if np.array_equal(moved, centers):
-            break
-        centers = moved
+    with warnings.catch_warnings():
+        # An empty cluster keeps its center, and is never drawn.
+        warnings.filterwarnings("ignore", "One of the clusters is empty", UserWarning)
+        for _ in range(_ROUNDS):
+            moved = np.rint(scipy.cluster.vq.kmeans2(points, centers, iter=1, minit="matrix")[0])
+            if np.array_equal(moved, centers):
+                break
+            centers = moved
     return centers.astype(np.int64)
 
 
 def assign(images: Images | np.ndarray, centers: np.ndarray) -> np.ndarray:
     """Return the nearest center's number, int32 [n], for images uint8 [n, height, width, channels]."""
-    found = [_distances(block, centers.astype(np.float64)).argmin(axis=1) for block in _reduced(images)]
-    return np.concatenate([np.empty(0, np.int64), *found]).astype(np.int32)
+    found = [scipy.cluster.vq.vq(block, centers.astype(np.float64))[0] for block in _reduced(images)]
+    return np.concatenate([np.empty(0, np.int32), *found]).astype(np.int32)
 
 
 def _reduced(images: Images | np.ndarray) -> Iterator[np.ndarray]:
@@ -56,14 +57,7 @@ def _first_centers(points: np.ndarray, count: int, random: np.random.Generator) 
     chosen = [int(random.integers(len(points)))]
     nearest = np.full(len(points), np.inf)
     while len(chosen) < count:
-        nearest = np.minimum(nearest, _distances(points, points[chosen[-1:]])[:, 0])
+        nearest = np.minimum(nearest, ((points - points[chosen[-1]]) ** 2).sum(axis=1))
         ends = np.cumsum(nearest.astype(np.int64) if nearest.any() else np.ones(len(points), np.int64))
         chosen.append(int(np.searchsorted(ends, random.integers(ends[-1]), side="right")))
     return points[chosen]
-
-
-def _distances(points: np.ndarray, centers: np.ndarray) -> np.ndarray:
-    """Return squared distances, float64 [points, centers]."""
-    squares = [np.einsum("nf,nf->n", array, array) for array in (points, centers)]
-    found: np.ndarray = squares[0][:, np.newaxis] + squares[1] - 2.0 * points @ centers.T
-    return found
