@@ -5,7 +5,7 @@ import dataclasses
 import json
 from typing import Any
 
-from components.core import errors
+from components.core import errors, stages
 from components.core.artifacts import evaluations
 from components.core.artifacts.recipes import SKIP
 from components.core.stage import run_notes
@@ -90,10 +90,11 @@ def _status(text: str) -> tuple[str, str]:
 
 def _state(notes: dict[str, Note], status: tuple[str, str]) -> str:
     """Return the state by the notes. Kubeflow 2.16.1 says RUNNING of most runs, however they ended."""
-    broken = [note.stage for note in notes.values() if note.state == FAILED]
-    if status[0] == "FAILED" or set(broken) - set(_stopped(notes)):
+    stopped = _stopped(notes)
+    failed = [name for name, note in notes.items() if note.state == FAILED and name not in stopped]
+    if failed or status[0] == "FAILED":
         return _FAILED
-    if broken or status[0] in ("CANCELLED", "CANCELED"):
+    if stopped or status[0] in ("CANCELLED", "CANCELED"):
         return CANCELED
     if status[0] != SUCCEEDED and _missing(notes):
         return _FAILED
@@ -109,7 +110,7 @@ def _missing(notes: dict[str, Note]) -> str:
     """Return the first stage that had to run and left no note; empty if there is none."""
     wanted = ["decide"]
     if _output(notes, "decide", "decision") != SKIP:
-        wanted += ["preprocess", "embed", "train", "evaluate", "export"]
+        wanted += stages.MAKERS
         wanted += ["publish"] if _output(notes, "evaluate", "verdict") == evaluations.PROMOTE else []
     return next((name for name in wanted if name not in notes), "")
 
