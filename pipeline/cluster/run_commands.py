@@ -149,7 +149,7 @@ def _checked(parsed: argparse.Namespace, package: ClusterPackage, problems: list
     given = parameters.given_in(parsed)
     if parsed.root is not None:
         given["root"] = parsed.root
-        problems += submission.root_problems(parsed.root, package.found)
+        problems += submission.root_problems(parsed.root, package)
     if backends.BACKENDS[package.origin.target].needs_pipeline_root:
         problems += submission.bucket_problems("pipeline_root", parsed.pipeline_root)
     for flag in ("experiment", "run_name"):

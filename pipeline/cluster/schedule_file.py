@@ -18,7 +18,6 @@ from pipeline.cluster import backends, cron, submission
 from pipeline.cluster.backend import Schedule
 from pipeline.cluster.submission import ClusterPackage, Submission
 from pipeline.package import parameters
-from pipeline.package.reader import Package
 from pipeline.profiles import validation, yaml_files
 from pipeline.profiles.profiles import TARGETS
 from pipeline.profiles.validation import Settings, Text, matching, one_line
@@ -121,7 +120,7 @@ def _schedule(
         problems += submission.bucket_problems("pipeline_root", settings.pipeline_root)
     try:
         package = read_package(folder / settings.package, settings.target)
-        given = _parameters(package.found, settings.parameters)
+        given = _parameters(package, settings.parameters)
     except ConfigError as error:
         problems += error.problems
     if problems:
@@ -145,9 +144,9 @@ def _schedule(
     )
 
 
-def _parameters(package: Package, given: dict[str, Any]) -> dict[str, Any]:
+def _parameters(package: ClusterPackage, given: dict[str, Any]) -> dict[str, Any]:
     """Return the parameters that a schedule sets, typed and checked together with the package's defaults."""
-    known = package.parameters
+    known = package.found.parameters
     problems = [
         parameters.unknown_parameter(name if name.isprintable() else shown(name), known)
         for name in given
@@ -156,7 +155,7 @@ def _parameters(package: Package, given: dict[str, Any]) -> dict[str, Any]:
     if isinstance(given.get("root"), str):
         problems += submission.root_problems(given["root"], package)
     try:
-        values = parameters.parse(package, given, problems)
+        values = parameters.parse(package.found, given, problems)
     except ConfigError as error:
         raise ConfigError(*(f"parameters: {problem.partition(': give --')[0]}" for problem in error.problems)) from None
     return {name: values[name] for name in given}

@@ -48,7 +48,7 @@ class Submission:
     service_account: str = ""  # account of the run; empty for the package's
 
 
-def root_problems(root: str, package: Package) -> list[str]:
+def root_problems(root: str, package: ClusterPackage) -> list[str]:
     """Return what is wrong with `root` if the package's stages run on other machines."""
     if root.startswith("/"):
         return _volume_problems(root, package)
@@ -56,14 +56,11 @@ def root_problems(root: str, package: Package) -> list[str]:
     return bucket_problems("root", root, folder)
 
 
-def _volume_problems(root: str, package: Package) -> list[str]:
+def _volume_problems(root: str, package: ClusterPackage) -> list[str]:
     """Return what is wrong with a folder on Kubernetes: it must be on a volume of every stage."""
-    origin = package_origin.read(package.description)
-    if origin is None or origin.target != KFP:
-        return []
-    folder = PurePosixPath(posixpath.normpath(root))
-    without = [task.name for task in package.tasks if not any(folder.is_relative_to(volume) for volume in task.volumes)]
-    if not without:
+    folder, tasks = PurePosixPath(posixpath.normpath(root)), package.found.tasks
+    without = [task.name for task in tasks if not any(folder.is_relative_to(volume) for volume in task.volumes)]
+    if package.origin.target != KFP or not without:
         return []
     return [
         f"root is {root}, and the package mounts no volume there in {', '.join(without)}: compile it with a profile "
