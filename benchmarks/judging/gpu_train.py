@@ -103,10 +103,9 @@ def _claim(name: Path) -> bool:
 def train(job: dict[str, Any], program: Program, folder: Path, states: Path, ends: float) -> None:
     """Train a job to its last step, or until the time is up, and write its state."""
     about = program.about
-    data = []
-    for name, part in (("images", "data"), ("labels", "labels"))[: 2 if about["labels"] else 1]:
-        with np.load(folder / part / job[part]) as arrays:
-            data.append(program.put(arrays[name]))
+    data = [program.put(np.load(folder / "data" / job["data"])["images"])]
+    if about["labels"]:
+        data.append(program.put(np.load(folder / "labels" / job["labels"])["labels"]))
     kept = states / job["state"]
     with np.load(kept if kept.exists() else folder / "initial" / job["initial"]) as arrays:
         state = {name: program.put(array) for name, array in arrays.items() if name != "cpu_seconds"}

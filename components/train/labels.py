@@ -33,22 +33,22 @@ def choose(
     config: TrainConfig,
     manifest: datasets.Manifest,
     splits: Sequence[tuple[Images | np.ndarray, np.ndarray]],
-    start: LocationLike | None = None,
+    start: LocationLike = "",
 ) -> Labels:
     """Return the labels of a training on splits, each of images and their classes, that of training first.
 
-    Its clusters are those of the checkpoint that it starts from, if any.
+    Its clusters are those of the checkpoint `start`, if it starts from one.
     """
     names = class_names(config, manifest)
     if conditioning_of(names) != "cluster":
         counts = manifest.splits["train"].class_counts if names else []
         return Labels(names, counts, [classes for _, classes in splits], None)
-    if start is None:
+    if start:
+        centers = checkpoints.load_state(start, clusters.CENTERS)[clusters.CENTERS]
+    else:
         images = splits[0][0]
         log.info("train: grouping %d images into %d clusters", len(images), len(names))
         centers = clusters.find(images, len(names), config.seed)
-    else:
-        centers = checkpoints.load_state(start, clusters.CENTERS)[clusters.CENTERS]
     names = cluster_names(len(centers))  # of more images there would be more than in the checkpoint
     of_splits = [clusters.assign(images, centers) for images, _ in splits]
     return Labels(names, np.bincount(of_splits[0], minlength=len(names)).tolist(), of_splits, centers)

@@ -71,7 +71,7 @@ def train(
         common = {**common_settings(config, manifest), "precision": precision}
         workers.require_same(common, 0 if found is None else found[1].step)
         splits = tuple(dataset_reader.open_split(config.dataset, manifest, name) for name in ("train", "validation"))
-        start = config.initial_checkpoint or None if found is None else found[0]
+        start = found[0] if found else config.initial_checkpoint
         labels = choose(config, manifest, [(images, images.labels) for images in splits], start)
         network = network_of(config, manifest.image, len(labels.names))
         if config.minutes and found is None:

@@ -330,9 +330,8 @@ class Location(os.PathLike[str]):
         if self.in_bucket:
             buckets.require_writable(self.parent.uri)
             return
-        folder = self.path.parent
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
+        atomic_files.make_folder(self.path.parent)
+        with tempfile.TemporaryFile(dir=self.path.parent):
             pass
 
     def _committed(self, manifest: str) -> dict[str, tuple[Stored, str]] | None:

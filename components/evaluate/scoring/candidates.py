@@ -126,8 +126,9 @@ def wasserstein_estimates(
     def some(split: tuple[np.ndarray, np.ndarray]) -> critic.Labeled:
         chosen = np.random.default_rng(config.seed).permutation(len(split[0]))[: config.sample_count]
         images = split[0][chosen]
-        of_classes = split[1][chosen] if classes else None
-        return images, of_classes if centers is None else clusters.assign(images, centers)
+        if centers is not None:
+            return images, clusters.assign(images, centers)
+        return images, split[1][chosen] if classes else None
 
     found = critic.gaps(checkpoint_networks.load_critic(config.checkpoint), classes, drawn(), some(train), some(test))
     return {name: value if math.isfinite(value) else None for name, value in found.items()}
