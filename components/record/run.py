@@ -8,6 +8,7 @@ from typing import Any
 from components.core import errors, stages
 from components.core.artifacts import evaluations
 from components.core.artifacts.recipes import SKIP
+from components.core.errors import DataError
 from components.core.stage import run_notes
 from components.core.stage.executor import RunOf, StageResult
 from components.core.stage.run_notes import DONE, FAILED, REUSED, RUNNING, Note
@@ -16,7 +17,7 @@ from components.core.storage.location import Location
 from components.record.config import RecordConfig
 
 SUCCEEDED, SKIPPED, CANCELED = "SUCCEEDED", "SKIPPED", "CANCELED"
-_FAILED = "FAILED"
+_FAILED, _RUNNING = "FAILED", "RUNNING"
 # Links by their name in the record: stage and output with the folder, and the file in it.
 _LINKS = {
     "dataset": ("preprocess", "dataset_uri", ""),
@@ -31,44 +32,82 @@ _LINKS = {
 
 def run(config: RecordConfig) -> StageResult:
     """Write `record.json` from the notes of the stages. Standard library only."""
-    of_run = RunOf(config.records, config.run)
-    notes = {note.stage: _as_it_ended(note) for note in run_notes.read(of_run)}
+    record = describe(config, run_notes.read(RunOf(config.records, config.run)))
+    write(config, record)
+    summary = f"{record['state']}: {record['reason']}"
+    return StageResult(parameters={"record_uri": _file(config).uri, "state": record["state"], "summary": summary})
+
+
+def update(of_run: RunOf) -> None:
+    """Write the record of a retried run anew: Kubeflow does not repeat an exit handler that has succeeded."""
+    config = RecordConfig(records=of_run.records, run=of_run.run)
+    if (old := _read(config)) is None:
+        return
+    known = {name: old[name] or "" for name in ("run_name", "created", "scheduled")}
+    known |= {"source": old["data"]["source"], "registry": old["links"].get("registry", "")}
+    notes = {note.stage: note for note in run_notes.read(of_run)}
+    state = _state(notes, ("", "")) or _RUNNING
+    write(config, _record(dataclasses.replace(config, **known), notes, state, ("", "")))
+
+
+def describe(config: RecordConfig, found: list[Note]) -> dict[str, Any]:
+    """Return the record of a run that has ended with these notes."""
+    notes = {note.stage: _as_it_ended(note) for note in found}
     status = _status(config.status)
-    state = _state(notes, status)
-    reason = _reason(state, notes, status)
+    return _record(config, notes, _state(notes, status) or _FAILED, status)
+
+
+def write(config: RecordConfig, record: dict[str, Any]) -> None:
+    """Write the record of a run unless it is there."""
+    if record != _read(config):
+        file = _file(config)
+        atomic_files.write_json(file.path, record)
+        file.put_file()
+
+
+def _record(config: RecordConfig, notes: dict[str, Note], state: str, status: tuple[str, str]) -> dict[str, Any]:
     outputs = {name: note.outputs for name, note in notes.items()}
     decided, evaluated = outputs.get("decide", {}), outputs.get("evaluate", {})
-    file = run_notes.folder_of(of_run) / run_notes.RECORD
-    atomic_files.write_json(
-        file.path,
-        {
-            "schema_version": run_notes.SCHEMA_VERSION,
-            "run": config.run,
-            "run_name": config.run_name,
-            "created": _resolved(config.created),
-            "scheduled": _resolved(config.scheduled),
-            "state": state,
-            "reason": reason,
-            "verdict": evaluated.get("verdict"),
-            "version": outputs.get("publish", {}).get("version"),
-            "data": {
-                "source": config.source,
-                "source_fingerprint": decided.get("source_fingerprint"),
-                **_made(notes.get("preprocess"), "dataset_digest"),
-            },
-            "training": {
-                **_made(notes.get("train"), "checkpoint_digest"),
-                "started_from": decided.get("initial_checkpoint_digest") or None,
-                "judged_checkpoint_digest": evaluated.get("judged_checkpoint_digest"),
-            },
-            "recipe": json.loads(decided.get("recipe", "null")),
-            "stages": {name: _of_stage(note) for name, note in notes.items()},
-            "seconds": round(sum(note.seconds for note in notes.values()), 3),
-            "links": _links(outputs, config.registry),
+    return {
+        "schema_version": run_notes.SCHEMA_VERSION,
+        "run": config.run,
+        "run_name": config.run_name,
+        "created": _resolved(config.created),
+        "scheduled": _resolved(config.scheduled),
+        "state": state,
+        "reason": _reason(state, notes, status),
+        "verdict": evaluated.get("verdict"),
+        "version": outputs.get("publish", {}).get("version"),
+        "data": {
+            "source": config.source,
+            "source_fingerprint": decided.get("source_fingerprint"),
+            **_made(notes.get("preprocess"), "dataset_digest"),
         },
-    )
-    file.put_file()
-    return StageResult(parameters={"record_uri": file.uri, "state": state, "summary": f"{state}: {reason}"})
+        "training": {
+            **_made(notes.get("train"), "checkpoint_digest"),
+            "started_from": decided.get("initial_checkpoint_digest") or None,
+            "judged_checkpoint_digest": evaluated.get("judged_checkpoint_digest"),
+        },
+        "recipe": json.loads(decided.get("recipe", "null")),
+        "stages": {name: _of_stage(note) for name, note in notes.items()},
+        "seconds": round(sum(note.seconds for note in notes.values()), 3),
+        "links": _links(outputs, config.registry),
+    }
+
+
+def _file(config: RecordConfig) -> Location:
+    return run_notes.folder_of(RunOf(config.records, config.run)) / run_notes.RECORD
+
+
+def _read(config: RecordConfig) -> dict[str, Any] | None:
+    """Return the record that is there; None if there is none, or if it is damaged."""
+    file = _file(config)
+    if not file.fetch_file():
+        return None
+    with contextlib.suppress(DataError):
+        found: dict[str, Any] = atomic_files.read_json(file.path, "record")
+        return found
+    return None
 
 
 def _as_it_ended(note: Note) -> Note:
@@ -80,7 +119,7 @@ def _as_it_ended(note: Note) -> Note:
 def _status(text: str) -> tuple[str, str]:
     """Return state and message of a `PipelineTaskFinalStatus`; both empty for another text."""
     with contextlib.suppress(json.JSONDecodeError):
-        match json.loads(text):
+        match json.loads(text.replace("CANCELLED", CANCELED)):
             case {"state": state, "error": {"message": message}}:
                 return str(state), str(message)
             case {"state": state}:
@@ -89,15 +128,19 @@ def _status(text: str) -> tuple[str, str]:
 
 
 def _state(notes: dict[str, Note], status: tuple[str, str]) -> str:
-    """Return the state by the notes. Kubeflow 2.16.1 says RUNNING of most runs, however they ended."""
+    """Return how a run ended, by the notes; empty if they do not say.
+
+    Kubeflow 2.16.1 says RUNNING of most runs, however they ended, so its word counts only where no note decides.
+    """
     stopped = _stopped(notes)
-    failed = [name for name, note in notes.items() if note.state == FAILED and name not in stopped]
-    if failed or status[0] == "FAILED":
+    if any(note.state == FAILED and name not in stopped for name, note in notes.items()):
         return _FAILED
-    if stopped or status[0] in ("CANCELLED", "CANCELED"):
+    if stopped:
         return CANCELED
-    if status[0] != SUCCEEDED and _missing(notes):
-        return _FAILED
+    if status[0] in (_FAILED, CANCELED):
+        return status[0]
+    if status[0] != SUCCEEDED and (_missing(notes) or any(note.state == RUNNING for note in notes.values())):
+        return ""
     return SKIPPED if _output(notes, "decide", "decision") == SKIP else SUCCEEDED
 
 
@@ -121,13 +164,17 @@ def _output(notes: dict[str, Note], stage: str, name: str) -> Any:
 
 def _reason(state: str, notes: dict[str, Note], status: tuple[str, str]) -> str:
     """Return one line: the failure, the reason to do nothing, or the verdict."""
+    if state == _RUNNING:
+        return "the run was retried and continues"
     if state == _FAILED:
         broken = [f"{name}: {'; '.join(note.problems)}" for name, note in notes.items() if note.state == FAILED]
-        if broken or status[0] == "FAILED":
+        if broken or status[0] == _FAILED:
             return "; ".join(broken) or status[1] or "a stage failed before it could report a reason"
         return f"{_missing(notes)} did not begin: the run was canceled, or no machine could start it"
     if state == CANCELED:
         where = ", ".join(_stopped(notes))
+        if where and status[0] != CANCELED:
+            return f"{where} was stopped: the run was canceled, the stage's timeout passed, or its node was taken away"
         return status[1] or "the run was canceled" + (f" in {where}" if where else "")
     last = next((notes[name] for name in ("publish", "evaluate", "decide") if name in notes), None)
     summary = str(last.outputs.get("summary", "")) if last else "no stage has run"

@@ -37,8 +37,10 @@ class RunStatus:
     state: str
     link: str = ""  # the run's page
     created: datetime.datetime | None = None
+    scheduled: datetime.datetime | None = None
     finished: datetime.datetime | None = None
     message: str = ""  # why it failed, if the backend reports it
+    parameters: dict[str, Any] = dataclasses.field(default_factory=dict)  # empty where its records cannot be found
     stages: tuple[StageStatus, ...] = ()  # known to the backend so far
 
 

@@ -12,7 +12,7 @@ from components.core import errors, stages
 from components.core.errors import ConfigError, StageError
 from components.core.stage import cli
 from pipeline.cli import tables
-from pipeline.cluster import backend, backends, submission, waiting
+from pipeline.cluster import backend, backends, run_records, submission, waiting
 from pipeline.cluster.backend import Runs, RunStatus
 from pipeline.cluster.submission import ClusterPackage, Submission
 from pipeline.package import parameters
@@ -78,7 +78,7 @@ def main(verb: str, words: list[str]) -> int:
     if parsed.wait:
         return _wait(server, run_id, parsed.timeout, getattr(parsed, "json", False))
     if verb == "status":
-        _print_run(server.status(run_id), parsed.json)
+        _print_run(run_records.with_notes(server.status(run_id)), parsed.json)
     return errors.OK
 
 
@@ -198,12 +198,14 @@ def _wait(server: Runs, run_id: str, timeout: float | None, as_json: bool) -> in
     if run is None:
         log.error("run %s has not ended within %g seconds and continues", run_id, timeout)
         return waiting.TIMED_OUT
+    run = run_records.with_notes(run)
     _print_run(run, as_json)
     code = waiting.EXIT_CODES[run.state]
     if run.state == backend.FAILED:
         failed = [stage.name for stage in run.stages if stage.state == backend.FAILED]
-        where = f" in {', '.join(failed)}: `{_command(server, 'logs', run_id, failed[0])}` tells why" if failed else ""
-        log.error("run %s failed%s%s", run_id, f": {run.message}" if run.message else "", where)
+        why = f": {run.message}" if run.message else f" in {', '.join(failed)}" if failed else ""
+        more = f"; `{_command(server, 'logs', run_id, failed[0])}` shows its log" if failed else ""
+        log.error("run %s failed%s%s", run_id, why, more)
     elif code:
         log.error("run %s was canceled", run_id)
     return code

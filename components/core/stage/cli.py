@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 from components.core import errors, settings, stages
 from components.core.errors import ConfigError, StageError, Terminated
 from components.core.stage import hardware, run_notes
-from components.core.stage.executor import ExecutorInput, StageResult
+from components.core.stage.executor import ExecutorInput, RunOf, StageResult
 
 log = logging.getLogger("components.core.stage.cli")
 
@@ -61,12 +61,17 @@ def main(stage: str, arguments: list[str] | None = None, variant: str = "") -> i
         config_class = stages.config_of(stage, variant)
         given, executor = _read_arguments(program, config_class, sys.argv[1:] if arguments is None else arguments)
         own = [field.name for field in settings.fields_of(config_class)]
-        with run_notes.noted(stage, executor.take_run(own) if executor else None) as results:
-            config = build(config_class, given)
-            result: StageResult = importlib.import_module(f"components.{stage}.{variant or 'run'}").run(config)
-            if executor is not None:
-                executor.write_output(result)
-            results.append(result)
+        of_run = executor.take_run(own) if executor else None
+        try:
+            with run_notes.noted(stage, of_run) as results:
+                config = build(config_class, given)
+                result: StageResult = importlib.import_module(f"components.{stage}.{variant or 'run'}").run(config)
+                if executor is not None:
+                    executor.write_output(result)
+                results.append(result)
+        finally:
+            if of_run is not None:
+                _update_record(stage, of_run)
         if executor is None:
             for name, value in result.parameters.items():
                 print(f"{name}: {value}")
@@ -74,6 +79,14 @@ def main(stage: str, arguments: list[str] | None = None, variant: str = "") -> i
     except (KeyboardInterrupt, Terminated, Exception) as error:
         _report(stage, error)
         return errors.exit_code_of(error)
+
+
+def _update_record(stage: str, of_run: RunOf) -> None:
+    try:
+        importlib.import_module("components.record.run").update(of_run)
+    except (OSError, StageError) as error:  # no stage may fail for its record
+        reason = errors.describe_os_error(error) if isinstance(error, OSError) else error
+        log.warning("%s: the run's record cannot be updated: %s", stage, reason)
 
 
 def _report(stage: str, error: BaseException) -> None:

@@ -156,8 +156,10 @@ class KubeflowRuns:
             stages=_stages(run, state),
             link=self.connection.run_link(run.run_id),
             created=_time(run.created_at),
+            scheduled=_time(run.scheduled_at),
             finished=_time(run.finished_at) if state in backend.ENDED else None,
             message=_message(run) if state == backend.FAILED else "",
+            parameters=dict((run.runtime_config.parameters if run.runtime_config else None) or {}),
         )
 
 
@@ -203,7 +205,9 @@ def _stages(run: Any, state: str) -> tuple[StageStatus, ...]:
         if task is None:
             continue
         at = task.state if task.state in _STATES else backend.PENDING
-        if state in backend.ENDED and at not in backend.ENDED:
+        if state == backend.SUCCEEDED and at in (backend.RUNNING, backend.CANCELED):
+            at = backend.SUCCEEDED  # right after the end a real server says so of the last stage
+        elif state in backend.ENDED and at not in backend.ENDED:
             # Nothing is reported after the end of the run.
             at = backend.SKIPPED if at == backend.PENDING else backend.CANCELED
         found.append(

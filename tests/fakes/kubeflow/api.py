@@ -181,7 +181,7 @@ class Api:
         }
 
     def get_run(self, call: Call) -> Item:
-        return self._held("run", call.ids[0])
+        return self.store.run_as_listed(self._held("run", call.ids[0])["run_id"])
 
     def list_runs(self, call: Call) -> Item:
         # A list has no tasks; clients request the run to see them.
@@ -203,7 +203,7 @@ class Api:
         return [item for item in items.values() if item["experiment_id"] in chosen]
 
     def terminate_run(self, call: Call) -> Item:
-        run = self.get_run(call)
+        run = self._held("run", call.ids[0])
         if run["state"] in store.ENDED or run["run_id"] in self.store.terminated:
             raise requests.invalid(f"Failed to terminate a run {run['run_id']}. Row not found")
         self.store.terminated.add(run["run_id"])
@@ -211,7 +211,7 @@ class Api:
         return {}
 
     def retry_run(self, call: Call) -> Item:
-        run = self.get_run(call)
+        run = self._held("run", call.ids[0])
         if run["state"] != store.FAILED:
             raise requests.conflict(10, "BadRequestError: Workflow must be Failed/Error to retry")
         self.store.retry(run["run_id"])

@@ -3,6 +3,7 @@
 import dataclasses
 import datetime
 import hashlib
+import json
 import uuid
 from collections.abc import Mapping
 from typing import Any
@@ -12,6 +13,7 @@ from tests.fakes.kubeflow.requests import Item
 PENDING, RUNNING, CANCELING = "PENDING", "RUNNING", "CANCELING"
 SUCCEEDED, FAILED, CANCELED, SKIPPED = "SUCCEEDED", "FAILED", "CANCELED", "SKIPPED"
 ENDED = (SUCCEEDED, FAILED, CANCELED, SKIPPED)
+EXIT_HANDLER = "record"
 NEVER = "1970-01-01T00:00:00Z"
 
 
@@ -26,6 +28,7 @@ class Store:
     recurring_runs: dict[str, Item] = dataclasses.field(default_factory=dict)
     killed_runs: list[str] = dataclasses.field(default_factory=list)  # active when their schedule was deleted
     terminated: set[str] = dataclasses.field(default_factory=set)  # runs with a request to terminate
+    unsettled: dict[str, str] = dataclasses.field(default_factory=dict)  # by run that just succeeded: its last task
     _ids: int = 0
     _ticks: dict[str, int] = dataclasses.field(default_factory=dict)
 
@@ -76,11 +79,33 @@ class Store:
             run["error"] = {"code": 13, "message": message}
         if stages or "run_details" not in run:
             run["run_details"] = {"task_details": self._tasks(run, stages)}
+        if state == SUCCEEDED and stages:
+            self.unsettled[run_id] = list(stages)[-1]
+
+    def run_as_listed(self, run_id: str) -> Item:
+        """Return a run; the first answer after it has succeeded has its last task as CANCELED."""
+        run, last = self.runs[run_id], self.unsettled.pop(run_id, "")
+        tasks = run.get("run_details", {}).get("task_details", [])
+        listed = [task | {"state": CANCELED} if task["display_name"] == last else task for task in tasks]
+        return run | {"run_details": {"task_details": listed}} if last else run
+
+    def inputs_of_exit_handler(self, run_id: str) -> Item | None:
+        """Return what the exit handler of an ended run gets; None if it has succeeded before, as it is not repeated."""
+        tasks = self.runs[run_id]["run_details"]["task_details"]
+        states = {task["display_name"]: task["state"] for task in tasks}
+        if states.get(EXIT_HANDLER) == SUCCEEDED:
+            return None
+        first = states.get("decide") == FAILED
+        status = {"state": FAILED if first else RUNNING, "error": {}, "pipeline_task_name": "exit-handler-1"}
+        workflow = f"wgan-gp-{run_id[:5]}"
+        return {"run": run_id, "run_name": workflow, "created": "", "scheduled": "", "status": json.dumps(status)}
 
     def _tasks(self, run: Item, stages: Mapping[str, Any]) -> list[Item]:
         """Return tasks as Argo's nodes become them: each stage is a node, with a driver beside it and a pod within."""
         before = {task["display_name"]: task for task in run.get("run_details", {}).get("task_details", [])}
         tasks = [self._task(before, "root", run["state"]), self._task(before, "root-driver", SUCCEEDED)]
+        if EXIT_HANDLER in before and EXIT_HANDLER not in stages:
+            tasks.append(before[EXIT_HANDLER])
         for name, expected in stages.items():
             state, message = (expected, "") if isinstance(expected, str) else expected
             tasks += [self._task(before, f"{name}-driver", SUCCEEDED), self._task(before, name, state, message)]
@@ -105,6 +130,8 @@ class Store:
         """Resume a failed run; its earlier state is forgotten."""
         run = self.runs[run_id]
         run["state"], run["state_history"], run["finished_at"] = RUNNING, [], NEVER
+        tasks = run.get("run_details", {}).get("task_details", [])
+        run["run_details"] = {"task_details": [task for task in tasks if task["state"] in (SUCCEEDED, SKIPPED)]}
         run.pop("error", None)
         self.terminated.discard(run_id)
 

@@ -46,6 +46,10 @@ def record(of_run: RunOf, status: str = '{"state": "SUCCEEDED"}', **given: Any) 
     values = {"records": of_run.records, "run": of_run.run, "status": status, **given}
     words = [word for name, value in values.items() for word in (f"--{name}", value)]
     assert cli.main("record", words) == 0
+    return written(of_run)
+
+
+def written(of_run: RunOf) -> dict[str, Any]:
     found: dict[str, Any] = atomic_files.read_json(run_notes.folder_of(of_run) / run_notes.RECORD, "record")
     return found
 
@@ -199,18 +203,48 @@ def test_on_kubeflow_the_notes_decide_how_a_run_ended(of_run: RunOf, changes: di
     assert (f"{missing} did not begin" in found["reason"]) == (state == "FAILED")
 
 
-@pytest.mark.parametrize("status", ["RUNNING", "CANCELLED"])
-def test_a_stage_that_was_told_to_stop_makes_a_canceled_run(of_run: RunOf, status: str) -> None:
-    note_all(of_run, decide={"decision": "RUN"})
+def stopped(of_run: RunOf) -> None:
+    """Run a stage, and stop it as Kubernetes does."""
     running = subprocess.Popen(command(of_run, "wait"), stdout=subprocess.PIPE, text=True)
     assert running.stdout is not None
     assert running.stdout.readline() == "ready\n"
     running.terminate()
     running.communicate()
     assert running.returncode == errors.TERMINATED
+
+
+@pytest.mark.parametrize(("status", "reason"), [("RUNNING", r"^stage was"), ("CANCELLED", r"canceled in stage$")])
+def test_a_stage_that_was_told_to_stop_makes_a_canceled_run(of_run: RunOf, status: str, reason: str) -> None:
+    """Kubeflow says the same when the stage's timeout has passed."""
+    note_all(of_run, decide={"decision": "RUN"})
+    stopped(of_run)
     found = record(of_run, status=json.dumps({"state": status}))
     assert found["state"] == "CANCELED"
-    assert found["reason"].endswith("in stage")
+    assert re.search(reason, found["reason"])
+
+
+def test_stages_of_a_retried_run_update_its_record(of_run: RunOf) -> None:
+    """Kubeflow keeps an exit handler that has succeeded, and does not run it again."""
+
+    def retried(source: str) -> dict[str, Any]:
+        subprocess.run(command(of_run, source), capture_output=True, check=False)
+        return written(of_run)
+
+    before = {name: made for name, made in WHOLE.items() if name not in ("export", "publish")}
+    note_all(of_run, **before)
+    subprocess.run(command(of_run, "errors.DataError('damaged')"), capture_output=True, check=False)
+    assert not (run_notes.folder_of(of_run) / run_notes.RECORD).path.exists()
+    first = record(of_run, '{"state": "RUNNING"}', run_name="w", source="s", registry="/r/registry")
+    assert (first["state"], first["reason"]) == ("FAILED", "stage: damaged")
+
+    assert retried("errors.DataError('still')")["reason"] == "stage: still"
+    assert retried("new")["state"] == "RUNNING"
+    stopped(of_run)
+    assert written(of_run)["state"] == "CANCELED"
+    note_all(of_run, export={}, publish={"summary": "version 1"})
+    last = retried("new")
+    assert (last["state"], last["reason"]) == ("SUCCEEDED", "version 1")
+    assert (last["run_name"], last["data"]["source"], last["links"]) == ("w", "s", first["links"])
 
 
 def test_a_damaged_note_is_left_out(of_run: RunOf, caplog: pytest.LogCaptureFixture) -> None:

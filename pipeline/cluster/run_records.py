@@ -1,0 +1,71 @@
+"""What the stages of a run noted under its root, and the record of a run that `wgan` completes."""
+
+import dataclasses
+import datetime
+import json
+import logging
+
+from components.core import errors
+from components.core.errors import StageError
+from components.core.stage import run_notes
+from components.core.stage.executor import RunOf
+from components.core.stage.run_notes import FAILED, Note
+from components.record import run as record
+from components.record.config import RecordConfig
+from pipeline.cluster import backend
+from pipeline.cluster.backend import RunStatus, StageStatus
+
+log = logging.getLogger("pipeline")
+
+
+def with_notes(run: RunStatus) -> RunStatus:
+    """Add what the stages noted, if this machine can reach the root; complete the record of a run that has ended.
+
+    The exit handler knows neither the run's name nor its times, and it may never have started.
+    """
+    root = run.parameters.get("root", "")
+    of_run = RunOf(f"{root}/records", run.run_id)
+    folder = run_notes.folder_of(of_run)
+    if not root or not (folder.in_bucket or folder.path.is_dir()):
+        return run
+    try:
+        notes = run_notes.read(of_run)
+    except (OSError, StageError) as error:
+        log.warning("the notes of the run cannot be read: %s", _line(error))
+        return run
+    noted = {note.stage: note for note in notes}
+    run = dataclasses.replace(run, stages=tuple(_with_note(stage, noted.get(stage.name)) for stage in run.stages))
+    if run.state not in backend.ENDED:
+        return run
+    config = RecordConfig(
+        records=of_run.records,
+        run=run.run_id,
+        run_name=run.name,
+        created=_time(run.created),
+        scheduled=_time(run.scheduled),
+        source=run.parameters.get("source", ""),
+        registry=f"{root}/registry",
+        status=json.dumps({"state": run.state, "error": {"message": run.message}}),
+    )
+    found = record.describe(config, notes)
+    try:
+        record.write(config, found)
+    except (OSError, StageError) as error:
+        log.warning("the record of the run cannot be completed: %s", _line(error))
+    return dataclasses.replace(run, state=found["state"], message=found["reason"])
+
+
+def _with_note(stage: StageStatus, note: Note | None) -> StageStatus:
+    """Add the stage's own reason or summary, and keep the server's for a stage that never began."""
+    if note is None:
+        return stage
+    said = "; ".join(note.problems) if note.state == FAILED else str(note.outputs.get("summary", ""))
+    return dataclasses.replace(stage, message=said or stage.message)
+
+
+def _time(found: datetime.datetime | None) -> str:
+    return f"{found:%Y-%m-%dT%H:%M:%SZ}" if found else ""
+
+
+def _line(error: OSError | StageError) -> str:
+    return errors.describe_os_error(error) if isinstance(error, OSError) else str(error)
