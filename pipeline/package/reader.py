@@ -33,7 +33,8 @@ _KNOWN_KEYS = {
     "task": "cachingOptions componentRef dependentTasks inputs retryPolicy taskInfo triggerPolicy",
     "inputs": "parameters",
     "executor": "container",
-    "container": "args command image resources",  # a process may use the whole machine, so `resources` is ignored
+    # Ignored here: `resources`, as a process may use the whole machine, and `env`, by which a stage knows of retries.
+    "container": "args command env image resources",
 }
 _NAMES = {
     "artifacts": "an artifact as input",

@@ -7,7 +7,17 @@ from pydantic import Field, model_validator
 
 from components.core.errors import ConfigError
 from pipeline.profiles import profile_values
-from pipeline.profiles.profile_values import Cpu, Devices, Labels, Memory, Retries, Seconds, Toleration, VolumeClaims
+from pipeline.profiles.profile_values import (
+    RETRIES,
+    Cpu,
+    Devices,
+    Labels,
+    Memory,
+    Retries,
+    Seconds,
+    Toleration,
+    VolumeClaims,
+)
 from pipeline.profiles.validation import Settings
 
 TPU = "google.com/tpu"
@@ -34,7 +44,7 @@ class KubernetesStage(Settings):
     shared_memory: Memory = ""  # size of /dev/shm, which counts against the pod's memory
     volume_claims: VolumeClaims = Field(default_factory=dict)  # each with its folder, which holds `root`
     timeout: Seconds = 0  # of an attempt
-    retries: Retries | None = None  # None for the stage's default
+    retries: Retries = RETRIES
 
     @property
     def hardware(self) -> str:

@@ -6,6 +6,7 @@ a second document in the package, so each is written only if the profile sets it
 
 from kfp import dsl, kubernetes
 
+from components.core.stage import run_notes
 from pipeline.profiles.kubernetes_hardware import SHARED_MEMORY, SPOT, KubernetesStage
 from pipeline.profiles.profile_values import Retries
 
@@ -36,7 +37,8 @@ def apply(task: dsl.PipelineTask, stage: KubernetesStage) -> None:
     set_retries(task, stage.retries)
 
 
-def set_retries(task: dsl.PipelineTask, retries: Retries | None) -> None:
-    """Set the number of retries of a task."""
-    if retries is not None and retries.count:
+def set_retries(task: dsl.PipelineTask, retries: Retries) -> None:
+    """Set the number of retries of a task, and tell the stage."""
+    if retries.count:
+        task.set_env_variable(run_notes.RETRIES, str(retries.count))
         task.set_retry(retries.count, f"{retries.first_wait:.0f}s", retries.factor, f"{retries.longest_wait:.0f}s")

@@ -9,15 +9,11 @@ from components.core.errors import ConfigError
 from components.train.config import TrainConfig
 from pipeline.profiles import validation
 from pipeline.profiles.kubernetes_hardware import KubernetesStage
-from pipeline.profiles.profile_values import Retries
 from pipeline.profiles.profiles import KFP, OTHERS, TARGETS, TRAIN, VERTEX, Profile
 from pipeline.profiles.validation import Settings, Text, matching
 from pipeline.profiles.vertex_hardware import VertexStage
 from pipeline.profiles.yaml_files import suggestion
 
-# Both lose little on a retry: train continues from its last checkpoint. Preprocess is not retried: its own runner
-# retries a worker's losses, and a download without a network should fail within seconds.
-_RETRIES = {TRAIN: Retries(count=2, first_wait=10), "embed": Retries(count=2, first_wait=10)}
 # The exit handler reads notes and writes one file. It must start where a stage waits for more than the cluster has, or
 # canceling such a run never ends.
 _EXIT_HANDLER, _LITTLE = "record", {"cpu_request": "100m", "memory_request": "128Mi"}
@@ -83,8 +79,7 @@ def _profile(name: str, target: str, found: _OnTarget[KubernetesStage] | _OnVert
         given = found.stages.get(stage) or found.stages.get(OTHERS) or none
         if target == KFP and stage == _EXIT_HANDLER and stage not in found.stages:
             given = given.model_copy(update=_LITTLE)
-        retries = given.retries or _RETRIES.get(stage, Retries(count=0))
-        found_stages[stage] = given.model_copy(update={"retries": retries})
+        found_stages[stage] = given
     train = found_stages[TRAIN]
     return Profile(
         name=name,

@@ -95,3 +95,7 @@ class Retries(Settings):
     first_wait: int = Field(default=0, ge=0, le=_LONGEST_WAIT)
     factor: float = Field(default=2.0, ge=1, le=100)
     longest_wait: int = Field(default=_LONGEST_WAIT, ge=0, le=_LONGEST_WAIT)
+
+
+# Machines, images and Kubeflow's launcher fail under any stage. One that fails for good ends its retries at once.
+RETRIES = Retries(count=2, first_wait=10)

@@ -10,7 +10,7 @@ from pydantic import model_validator
 
 from components.core.errors import ConfigError
 from pipeline.profiles.kubernetes_hardware import chips_of
-from pipeline.profiles.profile_values import Cpu, Devices, Memory, Retries, Seconds
+from pipeline.profiles.profile_values import RETRIES, Cpu, Devices, Memory, Retries, Seconds
 from pipeline.profiles.validation import Settings, Text
 
 _TOPOLOGIES = {"ct5lp-hightpu-1t": "1x1", "ct5lp-hightpu-4t": "2x2", "ct5lp-hightpu-8t": "2x4"}
@@ -28,7 +28,7 @@ class VertexStage(Settings):
     tpu_topology: Text = ""  # layout of a machine's chips: 2x4
     spot: bool = False
     timeout: Seconds = 0  # of the custom job
-    retries: Retries | None = None  # None for the stage's default
+    retries: Retries = RETRIES
 
     @property
     def hardware(self) -> str:

@@ -7,12 +7,13 @@ import contextlib
 import dataclasses
 import datetime
 import logging
+import os
 import time
 from collections.abc import Iterator
 from typing import Any
 
 from components.core import errors
-from components.core.errors import DataError, StageError
+from components.core.errors import ConfigError, DataError, StageError
 from components.core.stage.executor import RunOf, StageResult
 from components.core.storage import atomic_files
 from components.core.storage.location import Location
@@ -21,6 +22,9 @@ log = logging.getLogger(__name__)
 
 RECORD = "record.json"
 SCHEMA_VERSION = 1
+# Variable: how often the server repeats a failed stage, whatever its exit code: Kubeflow turns every code into 1.
+RETRIES = "WGAN_RETRIES"
+_REPEATED = {errors.BAD_CONFIGURATION: ConfigError, errors.BAD_DATA: DataError}
 # States of a stage. A note that says `running` after the run is of a stage that was killed.
 RUNNING, DONE, REUSED, FAILED = "running", "done", "reused", "failed"
 
@@ -37,6 +41,7 @@ class Note:
     outputs: dict[str, Any] = dataclasses.field(default_factory=dict)
     problems: list[str] = dataclasses.field(default_factory=list)  # lines of its error message
     exit_code: int | None = None
+    repeats: int = 0  # attempts of the server to come that would fail again, and so end at once
 
 
 def folder_of(of_run: RunOf) -> Location:
@@ -51,9 +56,13 @@ def noted(stage: str, of_run: RunOf | None) -> Iterator[list[StageResult]]:
     if of_run is None:
         yield results
         return
-    attempts = [note.attempt for note in read(of_run) if note.stage == stage]
+    before = next((note for note in read(of_run) if note.stage == stage), Note(stage=stage, state=FAILED, attempt=0))
+    if before.repeats:
+        write(of_run, dataclasses.replace(before, attempt=before.attempt + 1, repeats=before.repeats - 1))
+        log.info("%s: attempt %d failed for good; `wgan retry` tries again", stage, before.attempt)
+        raise _REPEATED[before.exit_code or errors.BAD_DATA]("\n".join(before.problems))
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
-    begun = Note(stage=stage, state=RUNNING, attempt=max(attempts, default=0) + 1, started=now)
+    begun = Note(stage=stage, state=RUNNING, attempt=before.attempt + 1, started=now)
     clock = time.monotonic()
     write(of_run, begun)
 
@@ -64,8 +73,10 @@ def noted(stage: str, of_run: RunOf | None) -> Iterator[list[StageResult]]:
     try:
         yield results
     except BaseException as error:
-        problems = (str(error) or type(error).__name__).splitlines()
-        ended(FAILED, problems=problems, exit_code=errors.exit_code_of(error))
+        text = errors.describe_os_error(error) if isinstance(error, OSError) else str(error)
+        code = errors.exit_code_of(error)
+        repeats = int(os.environ.get(RETRIES, 0)) if code in _REPEATED else 0
+        ended(FAILED, problems=(text or type(error).__name__).splitlines(), exit_code=code, repeats=repeats)
         raise
     result = results[0]
     ended(REUSED if result.reused else DONE, outputs=dict(result.parameters), exit_code=errors.OK)

@@ -76,6 +76,28 @@ def test_attempts_are_counted_and_the_last_one_tells(of_run: RunOf) -> None:
     assert (attempt(of_run, "new").attempt, record(of_run)["state"]) == (2, "SUCCEEDED")
 
 
+@pytest.mark.parametrize(("error", "code"), [("ConfigError('a', 'b')", 64), ("DataError('a')", 65)])
+def test_what_fails_for_good_is_not_tried_again_until_a_user_retries(
+    of_run: RunOf, error: str, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kubeflow repeats a stage for every exit code, here twice; a user who retries has changed something."""
+    monkeypatch.setenv(run_notes.RETRIES, "2")
+
+    def try_again(source: str) -> tuple[int, str]:
+        done = subprocess.run(command(of_run, source), capture_output=True, text=True, check=False)
+        return done.returncode, done.stderr
+
+    for _ in range(2):
+        assert try_again(f"errors.{error}")[0] == code
+        for number in (1, 2):  # "new" would succeed
+            again, said = try_again("new")
+            assert (again, "stage: a\n" in said) == (code, True), number
+    (note,) = run_notes.read(of_run)
+    assert (note.attempt, note.problems[0], note.exit_code, note.repeats) == (6, "a", code, 0)
+    assert try_again("errors.TransientError('later')")[0] == errors.TRANSIENT
+    assert try_again("new")[0] == errors.OK
+
+
 def test_a_stage_that_was_killed_is_reported_as_such(of_run: RunOf) -> None:
     running = subprocess.Popen(command(of_run, "wait"), stdout=subprocess.PIPE, text=True)
     assert running.stdout is not None
