@@ -105,6 +105,9 @@ class Runs(Protocol):
     def logs(self, run_id: str, stage: str, follow: bool = False) -> Iterator[str]:
         """Yield the log lines of a stage; with `follow`, until the stage ends."""
 
+    def hint_for_waiting(self, run_id: str) -> str:
+        """Return what to check if no stage has changed for a minute; empty if the states tell enough."""
+
     def cancel(self, run_id: str) -> None:
         """End an active run."""
 

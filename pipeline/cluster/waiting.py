@@ -34,8 +34,8 @@ def wait(server: Runs, run_id: str, timeout: float | None) -> RunStatus | None:
     Raise what the server raises: a `TransientError` only after nobody answered for ten minutes.
     """
     began = answered = logged = time.monotonic()
-    shown: dict[str, str] = {}
-    state, away = "", False
+    shown: dict[str, tuple[str, str]] = {}
+    state, away, hinted = "", False, False
     while True:
         try:
             found = server.status(run_id)
@@ -50,15 +50,18 @@ def wait(server: Runs, run_id: str, timeout: float | None) -> RunStatus | None:
                 log.info("the server answers again")
             answered, away = time.monotonic(), False
             for stage in found.stages:
-                if shown.get(stage.name) != stage.state:
+                if shown.get(stage.name) != (stage.state, stage.message):
                     log.info("%s", _line(stage))
-                    shown[stage.name], logged = stage.state, answered
+                    shown[stage.name], logged = (stage.state, stage.message), answered
             if found.state != state:
                 log.info("run %s is %s", run_id, found.state.lower())
                 state, logged = found.state, answered
             elif answered - logged >= HEARTBEAT_SECONDS:
                 log.info("still %s after %s%s", state.lower(), _span(answered - began), _active(found))
                 logged = answered
+                if not hinted and (hint := server.hint_for_waiting(run_id)):
+                    log.info("%s", hint)
+                hinted = True
             if found.state in backend.ENDED:
                 return found
         left = POLL_SECONDS if timeout is None else began + timeout - time.monotonic()

@@ -1,7 +1,9 @@
 """Runs on a Kubeflow server, identified by id, because names identify only pipelines and their versions."""
 
+import dataclasses
 import datetime
 import json
+import logging
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
@@ -9,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from components.core import stages
-from components.core.errors import TransientError
+from components.core.errors import StageError, TransientError
 from pipeline.cluster import backend
 from pipeline.cluster.backend import RunStatus, StageStatus
-from pipeline.cluster.kubeflow import canceled_runs, logs
+from pipeline.cluster.kubeflow import canceled_runs, pods
 from pipeline.cluster.kubeflow.connection import KubeflowConnection
 from pipeline.cluster.submission import ClusterPackage, Submission
+
+log = logging.getLogger("pipeline")
 
 _STATES = (backend.PENDING, backend.RUNNING, backend.PAUSED, backend.CANCELING, *backend.ENDED)
 _CONFLICT = 409
@@ -27,6 +31,7 @@ class KubeflowRuns:
 
     def __init__(self, connection: KubeflowConnection) -> None:
         self.connection = connection
+        self._warned = False  # of Kubernetes, which does not answer
 
     def submit(self, submission: Submission) -> RunStatus:
         """Start a run; upload the package unless the server has it."""
@@ -118,7 +123,33 @@ class KubeflowRuns:
         return pipeline_id, version_id
 
     def status(self, run_id: str) -> RunStatus:
-        return self._status(self._run(run_id))
+        """Return the state of a run; a stage that Kubeflow calls running may be pending on Kubernetes."""
+        found = self._status(self._run(run_id))
+        if found.state in backend.ENDED or not self.connection.kube_context:
+            return found
+        try:
+            reasons = pods.reasons_to_wait(self.connection, run_id)
+        except StageError as error:
+            if not self._warned:
+                log.warning("%s", error)
+            self._warned, reasons = True, {}
+        waiting = {stage.name for stage in found.stages if stage.state not in backend.ENDED} & reasons.keys()
+        stages_now = [
+            dataclasses.replace(stage, state=backend.PENDING, message=reasons[stage.name])
+            if stage.name in waiting
+            else stage
+            for stage in found.stages
+        ]
+        return dataclasses.replace(found, stages=tuple(stages_now))
+
+    def hint_for_waiting(self, run_id: str) -> str:
+        if self.connection.kube_context:
+            return ""
+        namespace = self.connection.pod_namespace
+        return (
+            "Kubeflow calls a stage running, too, whose pod has not started: give --kube_context NAME to see why, or "
+            f"run `kubectl get pods -n {namespace} -l {pods.RUN_LABEL}={run_id}`"
+        )
 
     def recent(self, count: int) -> list[RunStatus]:
         return [self._status(run) for run in self._newest(count)]
@@ -137,7 +168,7 @@ class KubeflowRuns:
         return self.status(run_id)
 
     def logs(self, run_id: str, stage: str, follow: bool = False) -> Iterator[str]:
-        return logs.from_pods(self.connection, run_id, stage, follow)
+        return pods.logs(self.connection, run_id, stage, follow)
 
     def flags(self, verb: str) -> tuple[str, ...]:
         """Return the words that `wgan VERB RUN_ID` needs: logs are read from Kubernetes."""

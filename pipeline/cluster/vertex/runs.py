@@ -91,6 +91,9 @@ class VertexRuns:
     def flags(self, verb: str) -> tuple[str, ...]:
         return ("--target", VERTEX)
 
+    def hint_for_waiting(self, run_id: str) -> str:
+        return ""
+
     def cancel(self, run_id: str) -> None:
         job = self._job(run_id)
         with answers.of_vertex(f"cancel run {run_id}"):

@@ -1,5 +1,6 @@
 """Waiting for the end of a run: its log, and when it gives up."""
 
+import dataclasses
 from collections.abc import Iterator
 from typing import cast
 
@@ -17,6 +18,9 @@ class Scripted:
 
     def __init__(self, *states: RunStatus | None) -> None:
         self.left = list(states)
+
+    def hint_for_waiting(self, run_id: str) -> str:
+        return f"look at {run_id}"
 
     def status(self, run_id: str) -> RunStatus:
         state = self.left.pop(0) if len(self.left) > 1 else self.left[0]
@@ -51,8 +55,20 @@ def test_a_stage_is_shown_when_its_state_changes(caplog: pytest.LogCaptureFixtur
 def test_silence_is_broken_by_a_heartbeat(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr(waiting, "HEARTBEAT_SECONDS", 0.0)
     working = run(backend.RUNNING, train=backend.RUNNING)
-    wait(working, working, run(backend.SUCCEEDED))
-    assert "still running after 0 s: train" in caplog.messages
+    wait(working, working, working, run(backend.SUCCEEDED))
+    still = "still running after 0 s: train"
+    assert caplog.messages[2:5] == [still, "look at 7", still]
+
+
+def test_a_changed_reason_to_wait_is_shown(caplog: pytest.LogCaptureFixture) -> None:
+    full, missing = (
+        dataclasses.replace(
+            run(backend.RUNNING), stages=(StageStatus(name="train", state=backend.PENDING, message=why),)
+        )
+        for why in ("full", "no image")
+    )
+    wait(full, full, missing, run(backend.SUCCEEDED))
+    assert caplog.messages[:3] == ["train: pending: full", "run 7 is running", "train: pending: no image"]
 
 
 def test_waiting_outlives_a_server_that_is_away_for_a_while(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,4 +1,4 @@
-"""Logs of stages, from pods: a small server answers as the Kubernetes API does."""
+"""Logs of stages and why stages wait, from pods: a small server answers as the Kubernetes API does."""
 
 import json
 import threading
@@ -9,17 +9,18 @@ import pytest
 from components.core import errors
 from components.core.errors import ConfigError, TransientError
 from pipeline.__main__ import main
-from pipeline.cluster.kubeflow import logs as kubeflow_logs
+from pipeline.cluster.kubeflow import pods
 from pipeline.cluster.kubeflow.connection import KubeflowConnection
 from pipeline.cluster.kubeflow.runs import KubeflowRuns
 from pipeline.cluster.submission import Submission
 from tests.fakes import http
 from tests.fakes.kubeflow.server import Server
+from tests.unit.pipeline.cluster.conftest import complaints
 
 pytestmark = pytest.mark.usefixtures("bare_desk")
 
 _RUN = "0a1b2c3d-0000-4000-8000-000000000000"
-_PODS = "/api/v1/namespaces/kubeflow/pods"
+_PODS, _EVENTS = "/api/v1/namespaces/kubeflow/pods", "/api/v1/namespaces/kubeflow/events"
 
 
 class Kubernetes(http.Server):
@@ -30,15 +31,16 @@ class Kubernetes(http.Server):
         self.run_id = _RUN
         self.pods: list[dict[str, object]] = []  # as the API lists them
         self.logs: dict[str, Iterable[bytes]] = {}  # by pod
+        self.events: dict[str, list[dict[str, object]]] = {}  # warnings, by pod
         self.refusal: tuple[int, str] | None = None  # status and message instead of any answer
 
-    def add(self, pod: str, node: str, at: int, *logged: bytes, phase: str = "Succeeded") -> None:
+    def add(self, pod: str, node: str, at: int, *logged: bytes, phase: str = "Succeeded", **status: object) -> None:
         metadata = {
             "name": pod,
             "annotations": {"workflows.argoproj.io/node-name": node},
             "creationTimestamp": f"2026-01-01T00:00:{at:02}Z",
         }
-        self.pods.append({"metadata": metadata, "spec": {"containers": []}, "status": {"phase": phase}})
+        self.pods.append({"metadata": metadata, "spec": {"containers": []}, "status": {"phase": phase, **status}})
         self.logs[pod] = logged
 
     def answer(self, request: http.Request) -> http.Answer:
@@ -48,6 +50,9 @@ class Kubernetes(http.Server):
         if request.path == _PODS:
             assert request.query["labelSelector"] == f"pipeline/runid={self.run_id}"
             return _json(200, {"kind": "PodList", "apiVersion": "v1", "items": self.pods})
+        if request.path == _EVENTS:
+            pod = request.query["fieldSelector"].removeprefix("involvedObject.name=").removesuffix(",type=Warning")
+            return _json(200, {"kind": "EventList", "apiVersion": "v1", "items": self.events.get(pod, [])})
         assert request.query["container"] == "main"
         pod = request.path.removeprefix(f"{_PODS}/").removesuffix("/log")
         return http.Answer(200, headers={"Content-Type": "text/plain"}, parts=self.logs[pod])
@@ -70,7 +75,7 @@ def cluster(kubeconfig: Callable[[str], None], monkeypatch: pytest.MonkeyPatch) 
 
 def read(stage: str, follow: bool = False, namespace: str = "") -> Iterator[str]:
     connection = KubeflowConnection(host="http://unused", kube_context="here", namespace=namespace)
-    return kubeflow_logs.from_pods(connection, _RUN, stage, follow)
+    return pods.logs(connection, _RUN, stage, follow)
 
 
 def test_the_newest_pod_of_the_stage_is_read(cluster: Kubernetes) -> None:
@@ -172,3 +177,72 @@ def test_without_a_way_to_kubernetes_another_command_is_named_once(
     assert "--kube_context NAME" in line
     assert f"`kubectl logs -n {namespace} -l pipeline/runid={started} -c main --prefix --tail=-1`" in line
     assert cluster.requests == []
+
+
+_FULL = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes: Insufficient cpu"}
+_NO_IMAGE = {"waiting": {"reason": "ImagePullBackOff", "message": "Back-off pulling image wgan/train"}}
+_CREATING = {"waiting": {"reason": "ContainerCreating"}}
+
+
+def container(state: dict[str, dict[str, str]]) -> dict[str, object]:
+    return {"name": "main", "state": state, "image": "i", "imageID": "", "ready": False, "restartCount": 0}
+
+
+@pytest.mark.parametrize(
+    ("node", "status", "reason"),
+    [
+        ("wf.root.train.executor(0)", {"conditions": [_FULL]}, "Unschedulable: 0/1 nodes: Insufficient cpu"),
+        ("wf.root.train-driver", {"conditions": [_FULL]}, "Unschedulable: 0/1 nodes: Insufficient cpu"),
+        (
+            "wf.root.train.executor",
+            {"containerStatuses": [container(_NO_IMAGE)]},
+            "ImagePullBackOff: Back-off pulling image wgan/train",
+        ),
+        (
+            "wf.root.train.executor",
+            {"initContainerStatuses": [container(_CREATING)]},
+            "FailedMount: no volume wgan-runs",
+        ),
+    ],
+)
+def test_a_stage_whose_pod_has_not_started_is_pending_and_the_reason_is_shown(
+    server: Server,
+    started: str,
+    cluster: Kubernetes,
+    capsys: pytest.CaptureFixture[str],
+    node: str,
+    status: dict[str, object],
+    reason: str,
+) -> None:
+    """Kubeflow says of such a stage that it runs."""
+    cluster.add("wf-impl-1", "wf.root.decide.executor", 1)
+    cluster.add("wf-impl-2", node, 2, phase="Pending", **status)
+    involved = {"kind": "Pod", "name": "wf-impl-2"}
+    cluster.events["wf-impl-2"] = [
+        {"metadata": {}, "involvedObject": involved, "reason": "FailedMount", "message": "no volume\n wgan-runs"}
+    ]
+    server.set_run(started, "RUNNING", {"decide": "SUCCEEDED", "train": "RUNNING"})
+    words = ["status", started, "--host", server.url]
+    assert main([*words, "--kube_context", "here"]) == errors.OK
+    rows = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line}
+    assert (rows["train"].split()[1], rows["train"].endswith(reason)) == ("pending", True)
+    assert rows["decide"].split()[1] == "succeeded"
+    assert main(words) == errors.OK
+    assert [line.split()[1] for line in capsys.readouterr().out.splitlines() if line.startswith("train")] == ["running"]
+
+
+def test_without_permission_for_pods_a_run_is_still_watched(
+    server: Server, started: str, cluster: Kubernetes, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.refusal = 403, 'User "me" cannot list "pods"'
+    states = ["RUNNING", "RUNNING", "SUCCEEDED"]
+
+    def report(request: http.Request) -> None:
+        if "/runs/" in request.path and states:
+            server.set_run(started, states.pop(0), {"train": "RUNNING"})
+
+    server.before = report
+    assert main(["status", started, "--wait", "--host", server.url, "--kube_context", "here"]) == errors.OK
+    assert len(cluster.requests) > 1
+    (line,) = complaints(caplog)
+    assert 'cannot list "pods" (403)' in line

@@ -1,0 +1,137 @@
+"""Pods of a Kubeflow run, which only Kubernetes shows: the logs of a stage, and why one has not started."""
+
+import contextlib
+import re
+import urllib.parse
+from collections.abc import Iterator
+from typing import Any
+
+from components.core.errors import ConfigError, TransientError
+from pipeline.cluster import answers
+from pipeline.cluster.kubeflow.connection import KubeflowConnection, load_kube_config
+
+RUN_LABEL = "pipeline/runid"
+_NODE_NAME = "workflows.argoproj.io/node-name"
+_CONTAINER = "main"
+_DRIVER = "-driver"
+_ATTEMPT = re.compile(r"\(\d+\)")
+_LONGEST_REASON = 300
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+def reasons_to_wait(connection: KubeflowConnection, run_id: str) -> dict[str, str]:
+    """Return Kubernetes' reason for each stage whose newest pod, or whose driver's, is pending."""
+    with _api(connection, run_id, "ask why stages wait") as api:
+        newest = {_stage_of(pod).removesuffix(_DRIVER): pod for pod in _pods(api, connection, run_id)}
+        return {stage: _reason(api, connection, pod) for stage, pod in newest.items() if stage and _is_pending(pod)}
+
+
+def logs(connection: KubeflowConnection, run_id: str, stage: str, follow: bool) -> Iterator[str]:
+    """Yield the lines of a stage's newest pod; with `follow`, until the stage ends."""
+    with _api(connection, run_id, f"read the logs of {stage}") as api:
+        pods = [pod for pod in _pods(api, connection, run_id) if _stage_of(pod) == stage]
+        if not pods:
+            raise ConfigError(
+                f"{stage} of run {run_id} has no pod in namespace {connection.pod_namespace}: "
+                "it has not begun, was not needed, or its pod was removed"
+            )
+        pod = pods[-1]
+        if _is_pending(pod):
+            raise TransientError(
+                f"{stage} of run {run_id} has no logs yet: its pod {pod.metadata.name} is pending: "
+                f"{_reason(api, connection, pod)}"
+            )
+        answer = api.read_namespaced_pod_log(
+            pod.metadata.name,
+            connection.pod_namespace,
+            container=_CONTAINER,
+            follow=follow,
+            # A stage may be silent for long.
+            _request_timeout=(connection.seconds[0], None) if follow else connection.seconds,
+            _preload_content=False,
+        )
+        yield from _lines(answer)
+
+
+@contextlib.contextmanager
+def _api(connection: KubeflowConnection, run_id: str, doing: str) -> Iterator[Any]:
+    """Yield the API of the core objects, and explain its errors within the block."""
+    from kubernetes import client
+
+    api = client.CoreV1Api(client.ApiClient(_configuration(connection, run_id)))
+    where = f"context {connection.kube_context}" if connection.kube_context else "the cluster"
+    with answers.of_kubeflow(doing, where, connection.pod_namespace):
+        yield api
+
+
+def _pods(api: Any, connection: KubeflowConnection, run_id: str) -> list[Any]:
+    """Return the pods of a run, oldest first."""
+    found = api.list_namespaced_pod(
+        connection.pod_namespace, label_selector=f"{RUN_LABEL}={run_id}", _request_timeout=connection.seconds
+    )
+    return sorted(found.items, key=lambda pod: pod.metadata.creation_timestamp)
+
+
+def _is_pending(pod: Any) -> bool:
+    return pod.status is not None and pod.status.phase == "Pending"
+
+
+def _reason(api: Any, connection: KubeflowConnection, pod: Any) -> str:
+    """Return why a pod is pending: it fits no node, its image is missing, or else its newest warning."""
+    found = [
+        f"{each.reason}: {each.message}"
+        for each in pod.status.conditions or []
+        if each.type == "PodScheduled" and each.status == "False"
+    ]
+    for container in (*(pod.status.init_container_statuses or []), *(pod.status.container_statuses or [])):
+        waiting = container.state.waiting if container.state else None
+        if waiting is not None and waiting.message:
+            found.append(f"{waiting.reason}: {waiting.message}")
+    if not found:
+        events = api.list_namespaced_event(
+            connection.pod_namespace,
+            field_selector=f"involvedObject.name={pod.metadata.name},type=Warning",
+            _request_timeout=connection.seconds,
+        )
+        found = [f"{each.reason}: {each.message}" for each in events.items[-1:]] or ["its containers are being made"]
+    return " ".join(found[0].split())[:_LONGEST_REASON]
+
+
+def _configuration(connection: KubeflowConnection, run_id: str) -> Any:
+    from kubernetes import client, config
+
+    found = client.Configuration()
+    found.retries = False
+    if connection.kube_context:
+        load_kube_config(found, connection.kube_context)
+    else:
+        try:
+            config.load_incluster_config(client_configuration=found)
+        except config.ConfigException:
+            raise ConfigError(
+                "logs are read from the pods of the run: give --kube_context NAME, or run "
+                f"`kubectl logs -n {connection.pod_namespace} -l {RUN_LABEL}={run_id} -c {_CONTAINER} "
+                "--prefix --tail=-1`"
+            ) from None
+    if urllib.parse.urlsplit(found.host).hostname in _LOOPBACK:
+        found.proxy = None
+    return found
+
+
+def _stage_of(pod: Any) -> str:
+    """Return the stage of a pod, `STAGE-driver` for that of its driver, and empty for other pods of a run."""
+    node = _ATTEMPT.sub("", (pod.metadata.annotations or {}).get(_NODE_NAME, ""))
+    names = node.split(".")
+    return names[-2] if len(names) > 1 and names[-1] == "executor" else names[-1] if node.endswith(_DRIVER) else ""
+
+
+def _lines(answer: Any) -> Iterator[str]:
+    rest = b""
+    try:
+        for part in answer.stream():
+            *lines, rest = (rest + part).split(b"\n")
+            yield from (line.decode(errors="replace") for line in lines)
+        if rest:
+            yield rest.decode(errors="replace")
+    finally:
+        answer.close()
