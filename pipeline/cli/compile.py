@@ -51,6 +51,13 @@ def main(verb: str, words: list[str]) -> int:
 
     atomic_files.write_file(parsed.output, compiled_package(image_of, profile, defaults))
     log.info("wrote %s for %s, profile %s", parsed.output, profile.target, profile.name)
+    large = [
+        f"{name} asks for {amount}"
+        for name, stage in profile.stages.items()
+        if (amount := getattr(stage, "for_large_nodes", ""))
+    ]
+    if large:
+        log.warning("a node of 2 cores and 8 GiB is too small, and the pod would stay pending: %s", "; ".join(large))
     if profile.service_account:
         log.info("start its runs as service account %s: a package cannot name it", profile.service_account)
     return errors.OK
