@@ -8,7 +8,7 @@ from components.core.stage.component import component_of
 record = component_of(
     "record",
     "Writes the final record of a run, however the run ended.",
-    {"record_uri": str, "state": str},
+    {"record_uri": str, "state": str, "page": dsl.Markdown},
     runs_in=container_images.PREPROCESS,
     inputs={"status": dsl.PipelineTaskFinalStatus},
 )

@@ -1,4 +1,4 @@
-"""The record stage: writes the final record of a run from the notes of its stages."""
+"""The record stage: writes the final record of a run from the notes of its stages, and a page for people."""
 
 import contextlib
 import dataclasses
@@ -9,6 +9,7 @@ from components.core import errors, stages
 from components.core.artifacts import evaluations
 from components.core.artifacts.recipes import SKIP
 from components.core.errors import DataError
+from components.core.reporting.markdown import escaped
 from components.core.stage import run_notes
 from components.core.stage.executor import RunOf, StageResult
 from components.core.stage.run_notes import DONE, FAILED, REUSED, RUNNING, Note
@@ -16,6 +17,7 @@ from components.core.storage import atomic_files
 from components.core.storage.location import Location
 from components.record.config import RecordConfig
 
+PAGE = "record.md"
 SUCCEEDED, SKIPPED, CANCELED = "SUCCEEDED", "SKIPPED", "CANCELED"
 _FAILED, _RUNNING = "FAILED", "RUNNING"
 # Links by their name in the record: stage and output with the folder, and the file in it.
@@ -35,7 +37,11 @@ def run(config: RecordConfig) -> StageResult:
     record = describe(config, run_notes.read(RunOf(config.records, config.run)))
     write(config, record)
     summary = f"{record['state']}: {record['reason']}"
-    return StageResult(parameters={"record_uri": _file(config).uri, "state": record["state"], "summary": summary})
+    file = _file(config)
+    return StageResult(
+        parameters={"record_uri": file.uri, "state": record["state"], "summary": summary},
+        files={"page": file.path.with_name(PAGE)},
+    )
 
 
 def update(of_run: RunOf) -> None:
@@ -58,11 +64,25 @@ def describe(config: RecordConfig, found: list[Note]) -> dict[str, Any]:
 
 
 def write(config: RecordConfig, record: dict[str, Any]) -> None:
-    """Write the record of a run unless it is there."""
-    if record != _read(config):
-        file = _file(config)
+    """Write the record of a run and its page unless they are there."""
+    file = _file(config)
+    page = file.parent / PAGE
+    if record != _read(config) or not page.fetch_file():
+        atomic_files.write_file(page.path, _page(record).encode())
+        page.put_file()
         atomic_files.write_json(file.path, record)
         file.put_file()
+
+
+def _page(record: dict[str, Any]) -> str:
+    """Return a record as Markdown: how the run ended and why, what each stage said, and where the results are."""
+    rows = ["| stage | state | took | |", "| --- | --- | ---: | --- |"]
+    for name, stage in record["stages"].items():
+        said = "; ".join(stage["problems"]) or stage["outputs"].get("summary", "")
+        rows.append(f"| {name} | {stage['state']} | {stage['seconds']:,.0f} s | {escaped(said)} |")
+    links = [f"- {name}: `{location}`" for name, location in record["links"].items()]
+    title = f"# {record['state']}: {escaped(record['reason'])}"
+    return "\n".join([title, "", *rows, "", *links, ""])
 
 
 def _record(config: RecordConfig, notes: dict[str, Note], state: str, status: tuple[str, str]) -> dict[str, Any]:

@@ -36,7 +36,7 @@ OUTPUTS = {
     },
     "export": {"model_uri": "String", "model_digest": "String", "summary": "String"},
     "publish": {"version": "Integer", "summary": "String"},
-    "record": {"record_uri": "String", "state": "String", "summary": "String"},
+    "record": {"record_uri": "String", "state": "String", "summary": "String", "page": "system.Markdown@0.0.1"},
 }
 TYPES = {"String": str, "Integer": int, "Float": float, "PipelineTaskFinalStatus": str}
 

@@ -167,6 +167,10 @@ def test_the_record_says_what_was_trained_and_on_what(of_run: RunOf) -> None:
     assert found["recipe"] == {"settings": {"steps": "5"}}
     assert found["seconds"] == 12.5
     assert found["links"]["report"] == "/r/e/report.html"
+    page = (run_notes.folder_of(of_run) / "record.md").path.read_text().splitlines()
+    assert page[0] == "# SUCCEEDED: version 3 is the champion"
+    assert "| train | done | 2 s | 5 steps |" in page
+    assert "- report: `/r/e/report.html`" in page
 
 
 def test_a_training_that_was_only_kept_is_not_passed_over(of_run: RunOf) -> None:
