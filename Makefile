@@ -69,7 +69,7 @@ demo: install ## Run the whole pipeline on handwritten digits and publish a firs
 	  --class_distance_limit 0.3 --class_ratio_limit 0.2 --class_coverage_limit 0
 
 test: install ## Run the tests
-	$(BIN)/$(PYTEST) -m "not docker and not slow and not long and not flink and not spark"
+	$(BIN)/$(PYTEST) -m "not docker and not slow and not long and not flink and not spark and not kubeflow"
 
 test-slow: install ## Run the tests that take long: retraining, and trainings of several processes or replica counts
 	$(BIN)/$(PYTEST) -m slow
@@ -90,6 +90,13 @@ soak: install .venv-soak/installed ## Kill, damage and starve everything: KILLS=
 test-docker: install ## Run the tests of the images: they need a Docker engine, and make images before
 	$(BIN)/python -m pytest -m docker tests/system/docker tests/system/test_same_in_docker.py \
 	  tests/unit/pipeline/local/test_containers.py
+
+test-kubeflow: install ## Run a pipeline's story on the server of KF_PIPELINES_ENDPOINT, or without one on ours: ROOT= CLAIM= IMAGES= KUBE_CONTEXT= (docs/kubeflow.md)
+	@mkdir -p build
+	@[ -n "$$KF_PIPELINES_ENDPOINT$(KUBE_CONTEXT)" ] || \
+	  echo "This is no Kubeflow: it runs on the contract server, whose worker starts the stages as processes here."
+	ROOT=$(ROOT) CLAIM=$(CLAIM) IMAGES=$(IMAGES) KUBE_CONTEXT=$(KUBE_CONTEXT) $(BIN)/python -m pytest -m kubeflow tests/system/kubeflow \
+	  -rA --show-capture=no --junitxml=build/kubeflow.xml
 
 test-flink: install build/flink/distribution/pyflink build/flink/job-server/job-server.jar ## Run the stage on a real Flink cluster on loopback, and in containers if there are images (docs/beam-runners.md)
 	$(BIN)/python -m pytest -m flink tests/system

@@ -23,7 +23,7 @@ from components.core.stage.executor import ExecutorInput, RunOf, StageResult
 log = logging.getLogger("components.core.stage.cli")
 
 UMASK = "WGAN_UMASK"  # variable: the umask of the user who started this container, in octal digits
-_UMASK_OF_PODS = 0o027  # at least: Kubeflow starts stages with 0
+UMASK_OF_PODS = 0o027  # at least: Kubeflow starts stages with 0
 
 
 class Parser(argparse.ArgumentParser):
@@ -46,7 +46,7 @@ def main(stage: str, arguments: list[str] | None = None, variant: str = "") -> i
     if UMASK in os.environ:
         os.umask(int(os.environ[UMASK], 8))
     elif errors.in_pod():
-        os.umask(os.umask(_UMASK_OF_PODS) | _UMASK_OF_PODS)
+        os.umask(os.umask(UMASK_OF_PODS) | UMASK_OF_PODS)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     if not hardware.has_tpu():
         # On import `tensorflow-tpu`'s libtpu asks Google Cloud's metadata server for the TPU's shape, and elsewhere

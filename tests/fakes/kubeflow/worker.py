@@ -1,0 +1,120 @@
+"""Runs what the contract server holds: each stage as a process of this machine, where a cluster would start a pod.
+
+One run at a time, one stage at a time. As on a real Kubeflow 2.16.1, stages start with a umask of 0, every exit code
+counts alike for retries, canceling sends SIGTERM, and a retried run keeps what has succeeded, the exit handler too.
+"""
+
+import os
+import signal
+import subprocess
+import threading
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from components.core.stage.run_notes import RETRIES
+from pipeline.local.processes import process_command
+from pipeline.local.runner import unmet_condition
+from pipeline.package import parameters, reader
+from pipeline.package.reader import Package, Task
+from pipeline.package.values import Resolver, executor_input, read_outputs
+from tests.fakes.kubeflow import store
+from tests.fakes.kubeflow.requests import Item
+from tests.fakes.kubeflow.server import Server
+
+_SECONDS_BETWEEN_LOOKS = 0.2
+
+
+class Worker:
+    """Executes the runs of a server until `stop`; the stages' logs are in a folder."""
+
+    def __init__(self, server: Server, folder: Path) -> None:
+        self._server, self._folder = server, folder
+        self._made: dict[str, dict[str, dict[str, Any]]] = {}  # by run and task, kept for retries
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._work)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._thread.join()
+
+    def _work(self) -> None:
+        while not self._stopping.wait(_SECONDS_BETWEEN_LOOKS):
+            self._server.tick()
+            active = [run for run in [*self._server.store.runs.values()] if run["state"] not in store.ENDED]
+            if active:
+                self._execute(active[0])
+
+    def _execute(self, run: Item) -> None:
+        """Execute a run, or what is left of it."""
+        run_id = run["run_id"]
+        package = self._package(run)
+        made = self._made.setdefault(run_id, {})
+        values = parameters.parse(package, run["runtime_config"]["parameters"], [])
+        tasks = {task.name: task for task in package.tasks}
+        by_task = {tasks[name]: outputs for name, outputs in made.items()}
+        resolver = Resolver(values, by_task, {"$.pipeline_job_uuid": run_id})
+        states: dict[str, str] = dict.fromkeys(made, store.SUCCEEDED)
+        for task in package.tasks:
+            if task.exit_handler or task.name in made:
+                continue
+            before = [states.get(need.name, store.SKIPPED) for need in task.needs]
+            if store.SKIPPED in before or unmet_condition(task, resolver):
+                states[task.name] = store.SKIPPED
+                continue
+            if store.FAILED in states.values() or run_id in self._server.store.terminated:
+                break
+            self._server.set_run(run_id, store.RUNNING, {**states, task.name: store.RUNNING})
+            outputs = self._run_task(run_id, task, resolver.inputs(task))
+            states[task.name] = store.FAILED if outputs is None else store.SUCCEEDED
+            if outputs is not None:
+                made[task.name] = by_task[task] = outputs
+        failed = store.FAILED in states.values() or run_id in self._server.store.terminated
+        if run_id not in self._server.store.terminated:
+            self._server.set_run(run_id, store.RUNNING, states)
+        inputs = self._server.store.inputs_of_exit_handler(run_id)
+        if inputs is not None:
+            handler = next(task for task in package.tasks if task.exit_handler)
+            given = {name: source for name, source in handler.inputs.items() if name not in inputs}
+            known = {name: resolver.value(source) for name, source in given.items()}
+            self._server.store.terminated.discard(run_id)
+            done = self._run_task(run_id, handler, known | inputs) is not None
+            states[handler.name] = store.SUCCEEDED if done else store.FAILED
+        self._server.set_run(run_id, store.FAILED if failed else store.SUCCEEDED, states)
+
+    def _package(self, run: Item) -> Package:
+        version = self._server.store.versions[run["pipeline_version_reference"]["pipeline_version_id"]]
+        spec = version["pipeline_spec"]
+        documents = [spec["pipeline_spec"], spec["platform_spec"]] if "pipeline_spec" in spec else [spec]
+        return reader.read(yaml.safe_dump_all(documents).encode(), "the package", to_execute=False)
+
+    def _run_task(self, run_id: str, task: Task, inputs: dict[str, Any]) -> dict[str, Any] | None:
+        """Run a task, again if it fails; return its outputs, or None if it failed or was canceled."""
+        folder = self._folder / run_id / task.name
+        for _ in range(task.retries.count + 1):
+            message = executor_input(task, inputs, folder)
+            words = process_command(Resolver({}, {}, {}).command(task, message))
+            variables = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", RETRIES: str(task.retries.count)}
+            folder.mkdir(parents=True, exist_ok=True)
+            with open(folder / "log", "ab") as log:
+                process = subprocess.Popen(
+                    words, env={**os.environ, **variables}, umask=0, stdout=log, stderr=subprocess.STDOUT
+                )
+                if self._wait(run_id, process) == 0:
+                    return read_outputs(task, folder)
+            if run_id in self._server.store.terminated or self._stopping.is_set():
+                break
+        return None
+
+    def _wait(self, run_id: str, process: subprocess.Popen[bytes]) -> int:
+        """Wait for a process, which gets SIGTERM when its run is canceled."""
+        signaled = False
+        while True:
+            try:
+                return process.wait(_SECONDS_BETWEEN_LOOKS)
+            except subprocess.TimeoutExpired:
+                if not signaled and (run_id in self._server.store.terminated or self._stopping.is_set()):
+                    process.send_signal(signal.SIGTERM)
+                    signaled = True

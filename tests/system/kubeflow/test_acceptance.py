@@ -1,0 +1,214 @@
+"""The story of a pipeline on a Kubeflow: compile, submit, fail, cancel, retry, schedule, and what is recorded of it.
+
+`make test-kubeflow` runs it on the server that KF_PIPELINES_ENDPOINT names (docs/kubeflow.md), with these variables:
+
+    KUBE_CONTEXT   a context of the kubeconfig, for logs and reasons
+    ROOT, CLAIM    the folder of all results: in a bucket, or where the volume claim is mounted
+    IMAGES         the file that `make push` wrote; without it, images go by their tags
+
+Without a server it runs on the contract server, whose worker starts the stages as processes of this machine.
+"""
+
+import dataclasses
+import io
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import PIL.Image
+import pytest
+import yaml
+
+from components.core.storage.location import Location
+from pipeline.cluster import waiting
+from tests.fakes.kubeflow import server as contract_server
+from tests.fakes.kubeflow.worker import Worker
+from tests.system.whole_runs import SMALL, against_umask
+
+pytestmark = pytest.mark.kubeflow
+
+_LIMIT_SECONDS = 1200.0
+
+
+@dataclasses.dataclass
+class Cluster:
+    """A Kubeflow, and the words that name it, the package and the root."""
+
+    connection: list[str]
+    root: str
+    folder: Path  # for the package and the schedules
+    environment: dict[str, str]
+
+    @property
+    def records_can_be_read(self) -> bool:
+        root = Location.of(self.root)
+        return root.in_bucket or root.path.is_dir()
+
+    def wgan(self, *words: str, code: int = 0) -> str:
+        """Run a command, which must end with this exit code, and return what it printed."""
+        command = [sys.executable, "-m", "pipeline", *words]
+        done = subprocess.run(
+            command, cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=_LIMIT_SECONDS
+        )
+        print(f"$ wgan {' '.join(words)}\n{done.stdout}{done.stderr}")
+        assert done.returncode == code, f"exit code {done.returncode}, not {code}:\n{done.stdout}{done.stderr}"
+        return done.stdout
+
+    def submit(self, *more: str, code: int = 0, wait: bool = True, **changes: object) -> str:
+        """Submit a run, wait for its end, and return its id."""
+        flags = [f"--{name}={value}" for name, value in {**SMALL, "root": self.root, **changes}.items()]
+        printed = self.wgan("submit", *flags, *self.connection, *(["--wait"] if wait else []), *more, code=code)
+        return printed.split()[0].rpartition("/")[2]
+
+    def status(self, run_id: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.wgan("status", run_id, "--json", *self.connection))
+        return found
+
+    def stages(self, run_id: str) -> dict[str, str]:
+        return {stage["name"]: stage["state"] for stage in self.status(run_id)["stages"]}
+
+    def record(self, run_id: str) -> dict[str, Any]:
+        """Return the record of a run, or skip the test if this machine cannot reach the root."""
+        if not self.records_can_be_read:
+            pytest.skip(f"records are not compared: {self.root} cannot be reached from this machine")
+        found: dict[str, Any] = json.loads((Location.of(self.root) / "records" / run_id / "record.json").read_file())
+        return found
+
+    def checkpoints(self) -> int:
+        trainings = (Location.of(self.root) / "checkpoints").children() if self.records_can_be_read else []
+        return sum(each.name.startswith("step-") for training in trainings for each in training.children())
+
+    def until(self, what: str, holds: Callable[[], bool]) -> None:
+        """Wait until something holds."""
+        ends = time.monotonic() + _LIMIT_SECONDS
+        while not holds():
+            assert time.monotonic() < ends, f"{what}: not within {_LIMIT_SECONDS:.0f} s"
+            time.sleep(1)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    folder = tmp_path_factory.mktemp("kubeflow")
+    host, context = os.environ.get("KF_PIPELINES_ENDPOINT", ""), os.environ.get("KUBE_CONTEXT", "")
+    if host or context:
+        connection = [*(["--host", host] if host else []), *(["--kube_context", context] if context else [])]
+        root, claim, images = (os.environ.get(name, "") for name in ("ROOT", "CLAIM", "IMAGES"))
+        assert root, "ROOT is required: a folder in a bucket, or where the volume of CLAIM is mounted"
+        found = Cluster(connection, root, folder, {**os.environ})
+        compile_for(found, claim, ["--images", str(Path(images).resolve())] if images else ["--allow_tags"])
+        yield found
+        return
+    environment = {**os.environ, "XDG_STATE_HOME": str(folder / "state")}
+    with contract_server.serving() as server:
+        found = Cluster(["--host", server.url], str(folder / "root"), folder, environment)
+        (folder / "root").mkdir(mode=0o750)
+        compile_for(found, "runs", ["--allow_tags"])
+        worker = Worker(server, folder / "pods")
+        try:
+            yield found
+        finally:
+            worker.stop()
+
+
+def compile_for(cluster: Cluster, claim: str, flags: list[str]) -> None:
+    stage = {"cpu_request": 1, "memory_request": "2Gi"} | ({"volume_claims": {claim: cluster.root}} if claim else {})
+    profiles = {"acceptance": {"kfp": {"stages": {"others": stage}}}}
+    (cluster.folder / "profiles.yaml").write_text(yaml.safe_dump(profiles))
+    cluster.wgan("compile", "--profiles", "profiles.yaml", "--profile", "acceptance", *flags)
+
+
+def test_a_bad_model_is_rejected(cluster: Cluster) -> None:
+    run_id = cluster.submit(distance_limit=1e-6, run_name="a bad model")
+    stages = cluster.stages(run_id)
+    assert (stages["evaluate"], stages["publish"]) == ("SUCCEEDED", "SKIPPED")
+    record = cluster.record(run_id)
+    assert (record["state"], record["verdict"], record["version"]) == ("SUCCEEDED", "REJECT", None)
+    assert (record["run_name"], record["reason"][:6]) == ("a bad model", "REJECT")
+
+
+def test_a_good_one_is_published(cluster: Cluster) -> None:
+    run_id = cluster.submit()
+    assert cluster.stages(run_id)["publish"] == "SUCCEEDED"
+    record = cluster.record(run_id)
+    assert (record["state"], record["verdict"], record["version"]) == ("SUCCEEDED", "PROMOTE", 1)
+    assert not record["training"]["made"]  # the rejected run had trained it
+    assert record["created"]
+
+
+def test_unchanged_data_is_skipped(cluster: Cluster) -> None:
+    run_id = cluster.submit()
+    assert cluster.stages(run_id)["decide"] == "SUCCEEDED"
+    assert cluster.status(run_id)["state"] == ("SKIPPED" if cluster.records_can_be_read else "SUCCEEDED")
+    assert cluster.record(run_id)["state"] == "SKIPPED"
+
+
+def test_a_schedule_starts_runs_until_it_is_deleted(cluster: Cluster) -> None:
+    before = json.loads(cluster.wgan("status", "--json", *cluster.connection))
+    values = {**SMALL, "root": cluster.root}
+    of = {"package": "pipeline.yaml", "target": "kfp", "experiment": "acceptance", "parameters": values}
+    file = cluster.folder / "schedules.yaml"
+    file.write_text(yaml.safe_dump({"schedules": {"acceptance": {"cron": "* * * * *", **of}}}))
+    cluster.wgan("schedule", "apply", *cluster.connection)
+
+    def new() -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = json.loads(cluster.wgan("status", "--json", *cluster.connection))
+        return [run for run in found if run["run_id"] not in {old["run_id"] for old in before}]
+
+    cluster.until("a scheduled run", lambda: bool(new()))
+    cluster.wgan("schedule", "pause", "acceptance", *cluster.connection)
+    scheduled = new()[-1]["run_id"]
+    cluster.wgan("status", scheduled, "--wait", *cluster.connection)
+    file.write_text(yaml.safe_dump({"schedules": {}}))
+    cluster.until("the end of its runs", lambda: all(run["finished"] for run in new()))
+    cluster.wgan("schedule", "apply", "--prune", "--target", "kfp", *cluster.connection)
+    assert cluster.record(scheduled)["state"] == "SKIPPED"
+
+
+def test_a_run_that_failed_is_fixed_and_retried(cluster: Cluster) -> None:
+    pictures = f"{cluster.root}/pictures"
+    run_id = cluster.submit(source=pictures, code=waiting.FAILED)
+    assert cluster.stages(run_id)["decide"] == "FAILED"
+    record = cluster.record(run_id)
+    assert (record["state"], pictures in record["reason"]) == ("FAILED", True)
+    for number, pixels in enumerate(np.random.default_rng(0).integers(0, 256, [300, 16, 16, 3], np.uint8)):
+        file = Location.of(pictures) / f"{number}.png"
+        with io.BytesIO() as encoded:
+            PIL.Image.fromarray(pixels).save(encoded, "PNG")
+            file.path.parent.mkdir(parents=True, exist_ok=True)
+            file.path.write_bytes(encoded.getvalue())
+        file.put_file()
+    cluster.wgan("retry", run_id, "--wait", *cluster.connection)
+    record = cluster.record(run_id)
+    assert (record["state"], record["stages"]["decide"]["attempt"]) == ("SUCCEEDED", 4)  # three before the retry
+
+
+def test_a_canceled_training_goes_on_when_it_is_retried(cluster: Cluster) -> None:
+    before = cluster.checkpoints()
+    run_id = cluster.submit(steps=6000, seed=5, wait=False)
+    cluster.until("training", lambda: cluster.stages(run_id).get("train") == "RUNNING")
+    if cluster.records_can_be_read:
+        cluster.until("a checkpoint", lambda: cluster.checkpoints() > before)
+    else:
+        time.sleep(30)
+    cluster.wgan("cancel", run_id, *cluster.connection)
+    cluster.wgan("status", run_id, "--wait", *cluster.connection, code=waiting.CANCELED)
+    assert cluster.record(run_id)["state"] == "CANCELED"
+    cluster.wgan("retry", run_id, "--wait", *cluster.connection)
+    record = cluster.record(run_id)
+    assert (record["state"], record["stages"]["train"]["attempt"]) == ("SUCCEEDED", 2)
+    assert record["training"]["made"]
+
+
+def test_other_users_cannot_read_the_results(cluster: Cluster) -> None:
+    root = Location.of(cluster.root)
+    if root.in_bucket or not root.path.is_dir():
+        pytest.skip(f"{cluster.root} is elsewhere")
+    pictures = root.path / "pictures"
+    wrong = against_umask(root.path, 0o027)
+    assert [path for path in wrong if not Path(path).is_relative_to(pictures)] == []
