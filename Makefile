@@ -95,7 +95,7 @@ test-kubeflow: install ## Run a pipeline's story on the server of KF_PIPELINES_E
 	@mkdir -p build
 	@[ -n "$$KF_PIPELINES_ENDPOINT$(KUBE_CONTEXT)" ] || \
 	  echo "This is no Kubeflow: it runs on the contract server, whose worker starts the stages as processes here."
-	ROOT=$(ROOT) CLAIM=$(CLAIM) IMAGES=$(IMAGES) KUBE_CONTEXT=$(KUBE_CONTEXT) $(BIN)/python -m pytest -m kubeflow tests/system/kubeflow \
+	ROOT=$(ROOT) CLAIM=$(CLAIM) IMAGES=$(IMAGES) KUBE_CONTEXT=$(KUBE_CONTEXT) $(BIN)/python -m pytest -m "$(or $(MARKS),kubeflow)" tests/system/kubeflow \
 	  -rA --show-capture=no --junitxml=build/kubeflow.xml
 
 test-flink: install build/flink/distribution/pyflink build/flink/job-server/job-server.jar ## Run the stage on a real Flink cluster on loopback, and in containers if there are images (docs/beam-runners.md)

@@ -7,6 +7,7 @@ counts alike for retries, canceling sends SIGTERM, and a retried run keeps what 
 import os
 import signal
 import subprocess
+import tempfile
 import threading
 from pathlib import Path
 from typing import Any
@@ -96,9 +97,12 @@ class Worker:
         for _ in range(task.retries.count + 1):
             message = executor_input(task, inputs, folder)
             words = process_command(Resolver({}, {}, {}).command(task, message))
-            variables = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", RETRIES: str(task.retries.count)}
             folder.mkdir(parents=True, exist_ok=True)
-            with open(folder / "log", "ab") as log:
+            with open(folder / "log", "ab") as log, tempfile.TemporaryDirectory(dir=folder) as temporary:
+                variables = {
+                    **{"KUBERNETES_SERVICE_HOST": "10.0.0.1", "TMPDIR": temporary},  # a pod has its own
+                    RETRIES: str(task.retries.count),
+                }
                 process = subprocess.Popen(
                     words, env={**os.environ, **variables}, umask=0, stdout=log, stderr=subprocess.STDOUT
                 )

@@ -6,7 +6,8 @@
     ROOT, CLAIM    the folder of all results: in a bucket, or where the volume claim is mounted
     IMAGES         the file that `make push` wrote; without it, images go by their tags
 
-Without a server it runs on the contract server, whose worker starts the stages as processes of this machine.
+Without a server it runs on the contract server, whose worker starts the stages as processes of this machine: once with
+a folder as root, and once with a bucket of the tests' own server.
 """
 
 import dataclasses
@@ -25,8 +26,10 @@ import PIL.Image
 import pytest
 import yaml
 
+from components.core.storage import buckets
 from components.core.storage.location import Location
 from pipeline.cluster import waiting
+from tests.fakes.gcs import server as bucket_server
 from tests.fakes.kubeflow import server as contract_server
 from tests.fakes.kubeflow.worker import Worker
 from tests.system.whole_runs import SMALL, against_umask
@@ -92,11 +95,14 @@ class Cluster:
             time.sleep(1)
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+@pytest.fixture(scope="module", params=["folder", pytest.param("bucket", marks=pytest.mark.long)])
+def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     folder = tmp_path_factory.mktemp("kubeflow")
     host, context = os.environ.get("KF_PIPELINES_ENDPOINT", ""), os.environ.get("KUBE_CONTEXT", "")
+    in_bucket = request.param == "bucket"
     if host or context:
+        if in_bucket != buckets.is_uri(os.environ.get("ROOT", "")):
+            pytest.skip(f"ROOT is not in a {request.param}")
         connection = [*(["--host", host] if host else []), *(["--kube_context", context] if context else [])]
         root, claim, images = (os.environ.get(name, "") for name in ("ROOT", "CLAIM", "IMAGES"))
         assert root, "ROOT is required: a folder in a bucket, or where the volume of CLAIM is mounted"
@@ -104,11 +110,18 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         compile_for(found, claim, ["--images", str(Path(images).resolve())] if images else ["--allow_tags"])
         yield found
         return
-    environment = {**os.environ, "XDG_STATE_HOME": str(folder / "state")}
-    with contract_server.serving() as server:
-        found = Cluster(["--host", server.url], str(folder / "root"), folder, environment)
+    with (
+        contract_server.serving() as server,
+        bucket_server.serving() as of_buckets,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setenv("XDG_STATE_HOME", str(folder / "state"))
+        patch.setenv("STORAGE_EMULATOR_HOST", of_buckets.url)
+        of_buckets.create_bucket("bucket")
         (folder / "root").mkdir(mode=0o750)
-        compile_for(found, "runs", ["--allow_tags"])
+        root = "gs://bucket/runs" if in_bucket else str(folder / "root")
+        found = Cluster(["--host", server.url], root, folder, {**os.environ})
+        compile_for(found, "" if in_bucket else "runs", ["--allow_tags"])
         worker = Worker(server, folder / "pods")
         try:
             yield found
