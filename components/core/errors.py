@@ -76,6 +76,12 @@ def describe_os_error(error: OSError) -> str:
     return description
 
 
+def lines_of(error: BaseException) -> list[str]:
+    """Return the message of an error, one problem a line; its type if it has none."""
+    text = describe_os_error(error) if isinstance(error, OSError) else str(error)
+    return text.splitlines() or [type(error).__name__]
+
+
 def in_pod() -> bool:
     """Return whether this process runs in a pod of Kubernetes."""
     return bool(os.environ.get("KUBERNETES_SERVICE_HOST"))

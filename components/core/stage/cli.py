@@ -7,12 +7,14 @@ Configuration is checked, all mistakes at once, before the stage's own module (T
 """
 
 import argparse
+import contextlib
 import importlib
 import logging
 import os
 import signal
 import sys
 import traceback
+from pathlib import Path
 from typing import Any, NoReturn
 
 from components.core import errors, settings, stages
@@ -23,6 +25,8 @@ from components.core.stage.executor import ExecutorInput, RunOf, StageResult
 log = logging.getLogger("components.core.stage.cli")
 
 UMASK = "WGAN_UMASK"  # variable: the umask of the user who started this container, in octal digits
+_LAST_WORDS = Path("/dev/termination-log")  # of a container in a pod, by Kubernetes' default
+_LONGEST_WORDS = 1000  # characters; Kubernetes keeps 4096 bytes
 UMASK_OF_PODS = 0o027  # at least: Kubeflow starts stages with 0
 
 
@@ -75,10 +79,20 @@ def main(stage: str, arguments: list[str] | None = None, variant: str = "") -> i
         if executor is None:
             for name, value in result.parameters.items():
                 print(f"{name}: {value}")
+        _leave_message(str(result.parameters.get("summary", "")))
         return errors.OK
     except (KeyboardInterrupt, Terminated, Exception) as error:
         _report(stage, error)
+        _leave_message("; ".join(errors.lines_of(error)))
         return errors.exit_code_of(error)
+
+
+def _leave_message(text: str) -> None:
+    """Leave the pod's last words, which Kubernetes shows beside its exit code."""
+    if errors.in_pod():
+        with contextlib.suppress(OSError), open(_LAST_WORDS, "r+", encoding="utf-8") as file:  # never made here
+            file.write(text[:_LONGEST_WORDS])
+            file.truncate()
 
 
 def _update_record(stage: str, of_run: RunOf) -> None:

@@ -73,10 +73,9 @@ def noted(stage: str, of_run: RunOf | None) -> Iterator[list[StageResult]]:
     try:
         yield results
     except BaseException as error:
-        text = errors.describe_os_error(error) if isinstance(error, OSError) else str(error)
         code = errors.exit_code_of(error)
         repeats = int(os.environ.get(RETRIES, 0)) if code in _REPEATED else 0
-        ended(FAILED, problems=(text or type(error).__name__).splitlines(), exit_code=code, repeats=repeats)
+        ended(FAILED, problems=errors.lines_of(error), exit_code=code, repeats=repeats)
         raise
     result = results[0]
     ended(REUSED if result.reused else DONE, outputs=dict(result.parameters), exit_code=errors.OK)

@@ -1,13 +1,15 @@
 """Pods of a Kubeflow run, which only Kubernetes shows: the logs of a stage, and why one has not started."""
 
 import contextlib
+import dataclasses
 import re
 import urllib.parse
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from components.core.errors import ConfigError, TransientError
 from pipeline.cluster import answers
+from pipeline.cluster.backend import ENDED, PENDING, StageStatus
 from pipeline.cluster.kubeflow.connection import KubeflowConnection, load_kube_config
 
 RUN_LABEL = "pipeline/runid"
@@ -19,11 +21,19 @@ _LONGEST_REASON = 300
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
-def reasons_to_wait(connection: KubeflowConnection, run_id: str) -> dict[str, str]:
-    """Return Kubernetes' reason for each stage whose newest pod, or whose driver's, is pending."""
-    with _api(connection, run_id, "ask why stages wait") as api:
+def with_reasons(connection: KubeflowConnection, run_id: str, stages: Iterable[StageStatus]) -> tuple[StageStatus, ...]:
+    """Add why a stage is pending, which Kubeflow calls running, and what the pod of another said when it ended."""
+    with _api(connection, run_id, "read the pods of the run") as api:
         newest = {_stage_of(pod).removesuffix(_DRIVER): pod for pod in _pods(api, connection, run_id)}
-        return {stage: _reason(api, connection, pod) for stage, pod in newest.items() if stage and _is_pending(pod)}
+        found = []
+        for stage in stages:
+            pod = newest.get(stage.name)
+            if pod is not None and _is_pending(pod) and stage.state not in ENDED:
+                stage = dataclasses.replace(stage, state=PENDING, message=_reason(api, connection, pod))
+            elif pod is not None:
+                stage = dataclasses.replace(stage, message=stage.message or _last_words(pod))
+            found.append(stage)
+    return tuple(found)
 
 
 def logs(connection: KubeflowConnection, run_id: str, stage: str, follow: bool) -> Iterator[str]:
@@ -95,6 +105,16 @@ def _reason(api: Any, connection: KubeflowConnection, pod: Any) -> str:
         )
         found = [f"{each.reason}: {each.message}" for each in events.items[-1:]] or ["its containers are being made"]
     return " ".join(found[0].split())[:_LONGEST_REASON]
+
+
+def _last_words(pod: Any) -> str:
+    """Return the message that a stage left when it ended, else why Kubernetes ended it; empty if neither is known."""
+    for container in (pod.status.container_statuses if pod.status else None) or []:
+        ended = container.state.terminated if container.state else None
+        if container.name == _CONTAINER and ended is not None:
+            killed = ended.reason if ended.reason not in (None, "Completed", "Error") else ""
+            return " ".join((ended.message or killed).split())
+    return ""
 
 
 def _configuration(connection: KubeflowConnection, run_id: str) -> Any:

@@ -123,24 +123,17 @@ class KubeflowRuns:
         return pipeline_id, version_id
 
     def status(self, run_id: str) -> RunStatus:
-        """Return the state of a run; a stage that Kubeflow calls running may be pending on Kubernetes."""
+        """Return the state of a run, with the reasons that only Kubernetes knows, if there is a context."""
         found = self._status(self._run(run_id))
-        if found.state in backend.ENDED or not self.connection.kube_context:
+        if not self.connection.kube_context:
             return found
         try:
-            reasons = pods.reasons_to_wait(self.connection, run_id)
+            return dataclasses.replace(found, stages=pods.with_reasons(self.connection, run_id, found.stages))
         except StageError as error:
             if not self._warned:
                 log.warning("%s", error)
-            self._warned, reasons = True, {}
-        waiting = {stage.name for stage in found.stages if stage.state not in backend.ENDED} & reasons.keys()
-        stages_now = [
-            dataclasses.replace(stage, state=backend.PENDING, message=reasons[stage.name])
-            if stage.name in waiting
-            else stage
-            for stage in found.stages
-        ]
-        return dataclasses.replace(found, stages=tuple(stages_now))
+            self._warned = True
+            return found
 
     def hint_for_waiting(self, run_id: str) -> str:
         if self.connection.kube_context:

@@ -111,6 +111,28 @@ def test_help_names_every_setting() -> None:
     assert " ".join(DecideConfig.__doc__.split()) in " ".join(done.stdout.split())
 
 
+@pytest.mark.parametrize(
+    ("registry", "code", "words"),
+    [("registry", 0, "runs: nothing has"), ("http://host/x", 64, "http://host/x is")],
+)
+def test_a_pod_leaves_its_last_words(
+    registry: str, code: int, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kubernetes makes the file in each container, and shows it beside the exit code."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.setattr(cli, "_LAST_WORDS", tmp_path / "last-words")
+    monkeypatch.setattr(os, "umask", lambda mask: mask)  # this process keeps its own
+    command = ["--source=digits", f"--registry={registry}"]
+    assert cli.main("decide", command) == code
+    assert not (tmp_path / "last-words").exists()
+    (tmp_path / "last-words").write_text("words of an earlier program" * 100)
+    assert cli.main("decide", command) == code
+    found = (tmp_path / "last-words").read_text()
+    assert found.startswith(words)
+    assert "earlier" not in found
+
+
 @pytest.mark.parametrize(("pod", "umask", "mode"), [(True, 0, 0o750), (True, 0o077, 0o700), (False, 0o002, 0o775)])
 def test_a_pod_hides_results_from_other_users_and_elsewhere_the_umask_is_the_users(
     pod: bool, umask: int, mode: int, tmp_path: Path

@@ -3,6 +3,7 @@
 import json
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import pytest
 
@@ -184,7 +185,7 @@ _NO_IMAGE = {"waiting": {"reason": "ImagePullBackOff", "message": "Back-off pull
 _CREATING = {"waiting": {"reason": "ContainerCreating"}}
 
 
-def container(state: dict[str, dict[str, str]]) -> dict[str, object]:
+def container(state: dict[str, Any]) -> dict[str, object]:
     return {"name": "main", "state": state, "image": "i", "imageID": "", "ready": False, "restartCount": 0}
 
 
@@ -229,6 +230,26 @@ def test_a_stage_whose_pod_has_not_started_is_pending_and_the_reason_is_shown(
     assert rows["decide"].split()[1] == "succeeded"
     assert main(words) == errors.OK
     assert [line.split()[1] for line in capsys.readouterr().out.splitlines() if line.startswith("train")] == ["running"]
+
+
+def test_the_reason_that_a_pod_left_is_shown(
+    server: Server, started: str, cluster: Kubernetes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The root may be on a volume that this machine cannot reach."""
+    ends = [
+        ("decide", "SUCCEEDED", {"exitCode": 0, "reason": "Completed", "message": "runs: new data"}),
+        ("preprocess", "SUCCEEDED", {"exitCode": 0, "reason": "Completed"}),
+        ("train", "FAILED", {"exitCode": 137, "reason": "OOMKilled"}),
+        ("embed", "FAILED", {"exitCode": 1, "reason": "Error", "message": "two\nlines"}),
+    ]
+    for at, (stage, _, ended) in enumerate(ends):
+        statuses = [container({"terminated": ended})]
+        cluster.add(f"wf-impl-{at}", f"wf.root.{stage}.executor", at, phase="Failed", containerStatuses=statuses)
+    server.set_run(started, "FAILED", {stage: state for stage, state, _ in ends})
+    assert main(["status", started, "--host", server.url, "--kube_context", "here"]) == errors.OK
+    rows = [line.split(maxsplit=4) for line in capsys.readouterr().out.splitlines()]
+    shown = {row[0]: " ".join(row[4:]) for row in rows if row}
+    assert [shown[stage] for stage, _, _ in ends] == ["runs: new data", "", "OOMKilled", "two lines"]
 
 
 def test_without_permission_for_pods_a_run_is_still_watched(
