@@ -15,6 +15,7 @@ from pipeline.profiles.profile_values import (
     Memory,
     Retries,
     Seconds,
+    Secret,
     Toleration,
     VolumeClaims,
 )
@@ -45,6 +46,7 @@ class KubernetesStage(Settings):
     spot: bool = False  # a Spot VM of GKE
     shared_memory: Memory = ""  # size of /dev/shm, which counts against the pod's memory
     volume_claims: VolumeClaims = Field(default_factory=dict)  # each with its folder, which holds `root`
+    key_secret: Secret = ""  # holds `key.json`, the key file of a Google account, for a root in a bucket
     timeout: Seconds = 0  # of an attempt
     retries: Retries = RETRIES
 

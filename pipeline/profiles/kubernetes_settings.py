@@ -10,6 +10,8 @@ from components.core.stage import run_notes
 from pipeline.profiles.kubernetes_hardware import SHARED_MEMORY, SPOT, KubernetesStage
 from pipeline.profiles.profile_values import Retries
 
+_KEY_FILE = "/var/secrets/google/key.json"
+
 
 def apply(task: dsl.PipelineTask, stage: KubernetesStage) -> None:
     """Give a task its stage's settings."""
@@ -32,6 +34,9 @@ def apply(task: dsl.PipelineTask, stage: KubernetesStage) -> None:
         )
     for claim, folder in stage.volume_claims.items():
         kubernetes.mount_pvc(task, pvc_name=claim, mount_path=folder)
+    if stage.key_secret:
+        kubernetes.use_secret_as_volume(task, stage.key_secret, mount_path=_KEY_FILE.rpartition("/")[0])
+        task.set_env_variable("GOOGLE_APPLICATION_CREDENTIALS", _KEY_FILE)
     if stage.timeout:
         kubernetes.set_timeout(task, stage.timeout)
     set_retries(task, stage.retries)

@@ -60,11 +60,13 @@ def _each_in_its_own_folder(value: dict[str, str]) -> dict[str, str]:
     return _by_name(value)
 
 
-_CLAIM = matching(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", "the name of a volume claim: small letters, digits, - and .")
+_OBJECT = r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?"
+_CLAIM = matching(_OBJECT, "the name of a volume claim: small letters, digits, - and .")
 # Folders that need no quotes anywhere.
 _FOLDER = matching(r"(/[A-Za-z0-9_][A-Za-z0-9_.-]*)+", "a folder: an absolute path of letters, digits, -, _ and .")
 Cpu = Annotated[str, BeforeValidator(_quantity(cores, str, int, float))]
 Memory = Annotated[str, BeforeValidator(_quantity(size, str))]
+Secret = Annotated[str, matching(rf"({_OBJECT})?", "the name of a secret: small letters, digits, - and .")]
 Seconds = Annotated[int, Field(ge=1, lt=2**31)]
 Devices = Annotated[int, Field(ge=1, le=_MOST_REPLICAS)]
 Labels = Annotated[dict[Text, Text], AfterValidator(_by_name)]

@@ -22,6 +22,7 @@ def test_every_setting_is_read() -> None:
         "spot": True,
         "shared_memory": "1Gi",
         "volume_claims": {"wgan-runs": "/data/runs", "images": "/images"},
+        "key_secret": "google",
         "timeout": 60,
         "retries": {"count": 3, "first_wait": 5, "factor": 1.5, "longest_wait": 50},
     }
@@ -57,6 +58,7 @@ def test_every_setting_is_read() -> None:
         ({"node_selectors": {"spot": True}}, ".node_selectors.spot text quotes True"),
         ({"node_selectors": ["a"]}, ".node_selectors NAME: VALUE ['a']"),
         ({"volume_claims": {"Runs": "/data"}}, ".volume_claims.Runs"),
+        ({"key_secret": "a/b"}, ".key_secret 'a/b'"),
         ({"volume_claims": {"runs": "/a/../b"}}, ".volume_claims.runs '/a/../b'"),
         ({"volume_claims": {"a": "/d", "b": "/d"}}, ".volume_claims 'a' 'b'"),
         ({"tolerations": [{"kee": "a"}]}, ".tolerations.0.kee key?"),
