@@ -1,7 +1,8 @@
 """Clusters of images without labels, which a conditional training uses in place of classes.
 
-K-means (Lloyd 1982) with k-means++ (Arthur & Vassilvitskii 2007) on images reduced to at most 16 pixels a side. Pixel
-sums and centers are integers, so float64 is exact: every machine finds the same clusters, and each worker its own.
+K-means (Lloyd 1982) with k-means++ (Arthur & Vassilvitskii 2007) on images reduced to at most 16 pixels a side and
+divided by their norm, so that shapes count and brightness does not. Points and centers are rounded to integers, so
+float64 is exact: every machine finds the same clusters, and each worker its own.
 """
 
 import warnings
@@ -17,6 +18,7 @@ _SIDE_AT_MOST = 16
 _SEARCHED = 50_000  # images, the first of the split, which is in random order
 _ROUNDS = 25
 _BLOCK = 4096
+_NORM = 1000
 
 
 def find(images: Images | np.ndarray, count: int, seed: int) -> np.ndarray:
@@ -41,15 +43,16 @@ def assign(images: Images | np.ndarray, centers: np.ndarray) -> np.ndarray:
 
 
 def _reduced(images: Images | np.ndarray) -> Iterator[np.ndarray]:
-    """Yield sums over squares of pixels, whole numbers up to 4080 in float64 [n, features], some images at a time."""
+    """Yield images as vectors of norm 1000, rounded to integers in float64 [n, features], some at a time."""
     _, height, width, channels = images.shape
     factor = -(-max(height, width) // _SIDE_AT_MOST)
     rows, columns = max(1, height // factor), max(1, width // factor)
     shape = (rows, min(factor, height), columns, min(factor, width), channels)
     for at in range(0, len(images), _BLOCK):
         some = images[at : at + _BLOCK][:, : rows * shape[1], : columns * shape[3]]
-        sums = some.reshape(len(some), *shape).sum(axis=(2, 4), dtype=np.int64) // max(1, factor**2 // 16)
-        yield sums.reshape(len(some), -1).astype(np.float64)
+        sums = some.reshape(len(some), *shape).sum(axis=(2, 4), dtype=np.int64).reshape(len(some), -1)
+        norms = np.sqrt(np.maximum(1, (sums**2).sum(axis=1, keepdims=True)))  # rounded alike by every machine
+        yield np.rint(_NORM * sums / norms)
 
 
 def _first_centers(points: np.ndarray, count: int, random: np.random.Generator) -> np.ndarray:

@@ -17,9 +17,10 @@ def scenes(count: int, seed: int = 0) -> np.ndarray:
 
 
 def reduced(images: np.ndarray) -> np.ndarray:
-    """Sum over squares of 3x3 pixels, as `find` does for sides of 33: int64 [n, features]."""
+    """Sum over squares of 3x3 pixels, as `find` does for sides of 33, and scale to norm 1000: float64 [n, features]."""
     sums = [images[:, row:33:3, column:18:3].astype(np.int64) for row in range(3) for column in range(3)]
-    return np.sum(sums, axis=0).reshape(len(images), -1)
+    points = np.sum(sums, axis=0).reshape(len(images), -1)
+    return np.rint(1000 * points / np.linalg.norm(points, axis=1, keepdims=True))
 
 
 def test_groups_that_differ_are_found() -> None:
@@ -31,6 +32,8 @@ def test_groups_that_differ_are_found() -> None:
     np.testing.assert_array_equal(labels, labels[np.arange(200) % 4])
     # of images that had no part in the search as well
     np.testing.assert_array_equal(clusters.assign(scenes(40, seed=5), centers), labels[:40])
+    # and of dark ones
+    np.testing.assert_array_equal(clusters.assign(images // 8, centers), labels)
 
 
 @pytest.mark.parametrize("count", [2, 5, 11])
@@ -61,8 +64,11 @@ def test_images_that_are_all_the_same_are_one_cluster() -> None:
     assert clusters.assign(images[:0], np.zeros((3, 64), np.int64)).shape == (0,)
 
 
-def test_large_images_make_no_larger_numbers() -> None:
+@pytest.mark.parametrize("side", [1, 16, 64, 1024])
+@pytest.mark.parametrize("value", [0, 1, 255])
+def test_no_image_makes_larger_numbers(side: int, value: int) -> None:
     """Sums of squared distances of all images must fit into 63 bits."""
-    for side in (64, 1024):
-        images = np.full((2, side, side, 1), 255, np.uint8)
-        np.testing.assert_array_equal(clusters.find(images, 1, seed=0), np.full((1, 256), 4080))
+    images = np.full((2, side, side, 1), value, np.uint8)
+    features = min(side, 16) ** 2
+    expected = np.rint(1000 / np.sqrt(features)) if value else 0
+    np.testing.assert_array_equal(clusters.find(images, 1, seed=0), np.full((1, features), expected))
