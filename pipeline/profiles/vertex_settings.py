@@ -7,6 +7,7 @@ import yaml
 from google.protobuf import json_format
 from kfp import components, dsl
 
+from components.core.stage import run_notes
 from pipeline.profiles.kubernetes_settings import set_retries
 from pipeline.profiles.profiles import Profile
 from pipeline.profiles.vertex_hardware import VertexStage
@@ -74,7 +75,10 @@ def _job(name: str, container: dict[str, Any], stage: VertexStage, image: str, p
             {
                 "machine_spec": machine,
                 "replica_count": 1,
-                "container_spec": {"image_uri": image, "command": container["command"], "args": words},
+                "container_spec": {
+                    **{"image_uri": image, "command": container["command"], "args": words},
+                    "env": [{"name": run_notes.RETRIES, "value": str(stage.retries.count)}],
+                },
             }
         ]
     }
