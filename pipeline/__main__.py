@@ -22,11 +22,12 @@ import traceback
 
 from components.core import errors
 from components.core.container_images import VERSION
-from components.core.errors import StageError
+from components.core.errors import ConfigError, StageError
 from components.core.stage import cli
 from pipeline.cli import compile, extras, run
 from pipeline.cluster import run_commands, schedule_commands
 from pipeline.local import processes
+from pipeline.profiles import yaml_files
 
 log = logging.getLogger("pipeline")
 
@@ -87,6 +88,8 @@ def _dispatch(words: list[str]) -> int:
         from pipeline.cli import registry
 
         return registry.main(words[1:])
+    if verb and not verb.startswith("-"):
+        raise ConfigError(f"{verb!r} is no verb of wgan; {yaml_files.suggestion(verb, HELP)}")
     parser = cli.Parser(prog="wgan", description="Train, judge and publish WGAN-GP generators.", allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"wgan {VERSION}")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB", title="verbs (wgan VERB --help)")

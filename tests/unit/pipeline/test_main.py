@@ -44,6 +44,7 @@ def test_every_mistake_is_reported_before_anything_runs(tmp_path: Path) -> None:
         (["run", "--source", "", "--steps", "5"], "source"),
         (["run", "--source", "digits", "--root", __file__], __file__),
         (["walk"], "'walk'"),
+        (["submitt"], "submit?"),
         ([], "VERB"),
     ],
 )
