@@ -45,7 +45,7 @@ def run(config: RecordConfig) -> StageResult:
 
 
 def update(of_run: RunOf) -> None:
-    """Write the record of a retried run anew: Kubeflow does not repeat an exit handler that has succeeded."""
+    """Rewrite the record of a retried run, because Kubeflow does not repeat an exit handler that has succeeded."""
     config = RecordConfig(records=of_run.records, run=of_run.run)
     if (old := _read(config)) is None:
         return
@@ -64,7 +64,7 @@ def describe(config: RecordConfig, found: list[Note]) -> dict[str, Any]:
 
 
 def write(config: RecordConfig, record: dict[str, Any]) -> None:
-    """Write the record of a run and its page unless they are there."""
+    """Write the record of a run and its page, unless they exist and are the same."""
     file = _file(config)
     page = file.parent / PAGE
     if record != _read(config) or not page.fetch_file():
@@ -120,7 +120,7 @@ def _file(config: RecordConfig) -> Location:
 
 
 def _read(config: RecordConfig) -> dict[str, Any] | None:
-    """Return the record that is there; None if there is none, or if it is damaged."""
+    """Return the present record; None without one, or if it is damaged."""
     file = _file(config)
     if not file.fetch_file():
         return None

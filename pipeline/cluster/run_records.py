@@ -32,7 +32,7 @@ def with_notes(run: RunStatus) -> RunStatus:
     try:
         notes = run_notes.read(of_run)
     except (OSError, StageError) as error:
-        log.warning("the notes of the run cannot be read: %s", _line(error))
+        log.warning("the notes of the run cannot be read: %s", "; ".join(errors.lines_of(error)))
         return run
     noted = {note.stage: note for note in notes}
     run = dataclasses.replace(run, stages=tuple(_with_note(stage, noted.get(stage.name)) for stage in run.stages))
@@ -54,7 +54,7 @@ def with_notes(run: RunStatus) -> RunStatus:
     try:
         record.write(config, found)
     except (OSError, StageError) as error:
-        log.warning("the record of the run cannot be completed: %s", _line(error))
+        log.warning("the record of the run cannot be completed: %s", "; ".join(errors.lines_of(error)))
     finally:
         os.umask(before)
     return dataclasses.replace(run, state=found["state"], message=found["reason"])
@@ -70,7 +70,3 @@ def _with_note(stage: StageStatus, note: Note | None) -> StageStatus:
 
 def _time(found: datetime.datetime | None) -> str:
     return f"{found:%Y-%m-%dT%H:%M:%SZ}" if found else ""
-
-
-def _line(error: OSError | StageError) -> str:
-    return errors.describe_os_error(error) if isinstance(error, OSError) else str(error)

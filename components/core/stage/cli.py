@@ -99,8 +99,7 @@ def _update_record(stage: str, of_run: RunOf) -> None:
     try:
         importlib.import_module("components.record.run").update(of_run)
     except (OSError, StageError) as error:  # no stage may fail for its record
-        reason = errors.describe_os_error(error) if isinstance(error, OSError) else error
-        log.warning("%s: the run's record cannot be updated: %s", stage, reason)
+        log.warning("%s: the run's record cannot be updated: %s", stage, "; ".join(errors.lines_of(error)))
 
 
 def _report(stage: str, error: BaseException) -> None:

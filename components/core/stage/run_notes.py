@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 RECORD = "record.json"
 SCHEMA_VERSION = 1
-# Variable: how often the server repeats a failed stage, whatever its exit code: Kubeflow turns every code into 1.
+# Variable: how often the server repeats a failed stage, for any exit code, because Kubeflow turns every code into 1.
 RETRIES = "WGAN_RETRIES"
 _REPEATED = {errors.BAD_CONFIGURATION: ConfigError, errors.BAD_DATA: DataError}
 # States of a stage. A note that says `running` after the run is of a stage that was killed.
@@ -88,8 +88,7 @@ def write(of_run: RunOf, note: Note) -> None:
         atomic_files.write_json(file.path, dataclasses.asdict(note))
         file.put_file()
     except (OSError, StageError) as error:
-        reason = errors.describe_os_error(error) if isinstance(error, OSError) else error
-        log.warning("%s: missing in the run's record: %s", note.stage, reason)
+        log.warning("%s: missing in the run's record: %s", note.stage, "; ".join(errors.lines_of(error)))
 
 
 def read(of_run: RunOf) -> list[Note]:
