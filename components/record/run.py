@@ -139,11 +139,11 @@ def _as_it_ended(note: Note) -> Note:
 def _status(text: str) -> tuple[str, str]:
     """Return state and message of a `PipelineTaskFinalStatus`; both empty for another text."""
     with contextlib.suppress(json.JSONDecodeError):
-        match json.loads(text.replace("CANCELLED", CANCELED)):
+        match json.loads(text):
             case {"state": state, "error": {"message": message}}:
-                return str(state), str(message)
+                return str(state).replace("CANCELLED", CANCELED), str(message)
             case {"state": state}:
-                return str(state), ""
+                return str(state).replace("CANCELLED", CANCELED), ""
     return "", ""
 
 
