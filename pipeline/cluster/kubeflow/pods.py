@@ -25,15 +25,15 @@ def with_reasons(connection: KubeflowConnection, run_id: str, stages: Iterable[S
     """Add why a stage is pending, which Kubeflow calls running, and what the pod of another said when it ended."""
     with _api(connection, run_id, "read the pods of the run") as api:
         newest = {_stage_of(pod).removesuffix(_DRIVER): pod for pod in _pods(api, connection, run_id)}
-        found = []
-        for stage in stages:
-            pod = newest.get(stage.name)
-            if pod is not None and _is_pending(pod) and stage.state not in ENDED:
-                stage = dataclasses.replace(stage, state=PENDING, message=_reason(api, connection, pod))
-            elif pod is not None:
-                stage = dataclasses.replace(stage, message=stage.message or _last_words(pod))
-            found.append(stage)
-    return tuple(found)
+        return tuple(_with_reason(api, connection, stage, newest.get(stage.name)) for stage in stages)
+
+
+def _with_reason(api: Any, connection: KubeflowConnection, stage: StageStatus, pod: Any) -> StageStatus:
+    if pod is None:
+        return stage
+    if _is_pending(pod) and stage.state not in ENDED:
+        return dataclasses.replace(stage, state=PENDING, message=_reason(api, connection, pod))
+    return dataclasses.replace(stage, message=stage.message or _last_words(pod))
 
 
 def logs(connection: KubeflowConnection, run_id: str, stage: str, follow: bool) -> Iterator[str]:
@@ -142,7 +142,9 @@ def _stage_of(pod: Any) -> str:
     """Return the stage of a pod, `STAGE-driver` for that of its driver, and empty for other pods of a run."""
     node = _ATTEMPT.sub("", (pod.metadata.annotations or {}).get(_NODE_NAME, ""))
     names = node.split(".")
-    return names[-2] if len(names) > 1 and names[-1] == "executor" else names[-1] if node.endswith(_DRIVER) else ""
+    if len(names) > 1 and names[-1] == "executor":
+        return names[-2]
+    return names[-1] if node.endswith(_DRIVER) else ""
 
 
 def _lines(answer: Any) -> Iterator[str]:
