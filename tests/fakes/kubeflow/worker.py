@@ -14,7 +14,6 @@ from typing import Any
 
 import yaml
 
-from components.core.stage.run_notes import RETRIES
 from pipeline.local.processes import process_command
 from pipeline.local.runner import unmet_condition
 from pipeline.package import parameters, reader
@@ -99,10 +98,8 @@ class Worker:
             words = process_command(Resolver({}, {}, {}).command(task, message))
             folder.mkdir(parents=True, exist_ok=True)
             with open(folder / "log", "ab") as log, tempfile.TemporaryDirectory(dir=folder) as temporary:
-                variables = {
-                    **{"KUBERNETES_SERVICE_HOST": "10.0.0.1", "TMPDIR": temporary},  # a pod has its own
-                    RETRIES: str(task.retries.count),
-                }
+                variables = {each["name"]: each["value"] for each in task.container.get("env", [])}
+                variables |= {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "TMPDIR": temporary}  # a pod has its own
                 process = subprocess.Popen(
                     words, env={**os.environ, **variables}, umask=0, stdout=log, stderr=subprocess.STDOUT
                 )
