@@ -82,6 +82,11 @@ def lines_of(error: BaseException) -> list[str]:
     return text.splitlines() or [type(error).__name__]
 
 
+def line_of(error: BaseException) -> str:
+    """Return the message of an error on one line."""
+    return "; ".join(lines_of(error))
+
+
 def in_pod() -> bool:
     """Return whether this process runs in a pod of Kubernetes."""
     return bool(os.environ.get("KUBERNETES_SERVICE_HOST"))

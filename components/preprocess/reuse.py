@@ -211,5 +211,4 @@ def _read_members(folder: Path, shard: datasets.Shard, made_by: bytes) -> np.nda
 
 
 def _pass_over(location: Location, error: Exception) -> None:
-    reason = errors.describe_os_error(error) if isinstance(error, OSError) else str(error)
-    log.warning("skipped %s, whose images cannot be reused: %s", location, reason)
+    log.warning("skipped %s, whose images cannot be reused: %s", location, errors.line_of(error))

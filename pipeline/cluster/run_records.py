@@ -32,7 +32,7 @@ def with_notes(run: RunStatus) -> RunStatus:
     try:
         notes = run_notes.read(of_run)
     except (OSError, StageError) as error:
-        log.warning("the notes of the run cannot be read: %s", "; ".join(errors.lines_of(error)))
+        log.warning("the notes of the run cannot be read: %s", errors.line_of(error))
         return run
     noted = {note.stage: note for note in notes}
     run = dataclasses.replace(run, stages=tuple(_with_note(stage, noted.get(stage.name)) for stage in run.stages))
@@ -54,7 +54,7 @@ def with_notes(run: RunStatus) -> RunStatus:
     try:
         record.write(config, found)
     except (OSError, StageError) as error:
-        log.warning("the record of the run cannot be completed: %s", "; ".join(errors.lines_of(error)))
+        log.warning("the record of the run cannot be completed: %s", errors.line_of(error))
     finally:
         os.umask(before)
     return dataclasses.replace(run, state=found["state"], message=found["reason"])

@@ -67,7 +67,7 @@ class SourceIndex:
                         yield Checksum(name, stamp, sha256)
             self._count = count
         except (StageError, OSError, ValueError, sqlite3.Error) as error:
-            log.warning("the index %s cannot be used; all files are read again: %s", self._file, _reason(error))
+            log.warning("the index %s cannot be used; all files are read again: %s", self._file, errors.line_of(error))
 
     def write(self, checksums: Iterable[Checksum], count: int, files_read: int) -> None:
         """Write the checksums of `count` files over the previous ones, unless they are the same.
@@ -114,8 +114,4 @@ class SourceIndex:
             return 0
 
     def _warn(self, error: Exception) -> None:
-        log.warning("the index %s cannot be written: %s", self._file, _reason(error))
-
-
-def _reason(error: Exception) -> str:
-    return errors.describe_os_error(error) if isinstance(error, OSError) else str(error)
+        log.warning("the index %s cannot be written: %s", self._file, errors.line_of(error))

@@ -83,7 +83,7 @@ def main(stage: str, arguments: list[str] | None = None, variant: str = "") -> i
         return errors.OK
     except (KeyboardInterrupt, Terminated, Exception) as error:
         _report(stage, error)
-        _leave_message("; ".join(errors.lines_of(error)))
+        _leave_message(errors.line_of(error))
         return errors.exit_code_of(error)
 
 
@@ -99,7 +99,7 @@ def _update_record(stage: str, of_run: RunOf) -> None:
     try:
         importlib.import_module("components.record.run").update(of_run)
     except (OSError, StageError) as error:  # no stage may fail for its record
-        log.warning("%s: the run's record cannot be updated: %s", stage, "; ".join(errors.lines_of(error)))
+        log.warning("%s: the run's record cannot be updated: %s", stage, errors.line_of(error))
 
 
 def _report(stage: str, error: BaseException) -> None:
@@ -107,11 +107,9 @@ def _report(stage: str, error: BaseException) -> None:
         case KeyboardInterrupt() | Terminated():
             word = "interrupted" if isinstance(error, KeyboardInterrupt) else "terminated"
             log.error("%s: %s; run the command again to resume", stage, word)
-        case StageError():
-            for line in str(error).splitlines():
+        case StageError() | OSError():
+            for line in errors.lines_of(error):
                 log.error("%s: %s", stage, line)
-        case OSError():
-            log.error("%s: %s", stage, errors.describe_os_error(error))
         case _:
             trace = "".join(traceback.format_exception(error))
             log.error("%s: a defect of this program, please report it with these lines\n%s", stage, trace)

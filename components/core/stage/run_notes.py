@@ -88,7 +88,7 @@ def write(of_run: RunOf, note: Note) -> None:
         atomic_files.write_json(file.path, dataclasses.asdict(note))
         file.put_file()
     except (OSError, StageError) as error:
-        log.warning("%s: missing in the run's record: %s", note.stage, "; ".join(errors.lines_of(error)))
+        log.warning("%s: missing in the run's record: %s", note.stage, errors.line_of(error))
 
 
 def read(of_run: RunOf) -> list[Note]:
