@@ -15,6 +15,7 @@ PYTEST := python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 UV_VERSION := 0.13.9
 BEAM_VERSION := 2.77.0
 FAKE_GCS_VERSION := v1.56.1
+TRAINING_OPERATOR_VERSION := v1.9.3
 RUNS ?= runs
 FASHION_MNIST ?= fashion-mnist
 KILLS ?= 200
@@ -150,6 +151,12 @@ format: install ## Format the code
 
 fake-gcs-server: ## Build a public emulator of Cloud Storage with Go, for tests/contracts/test_gcs.py
 	GOBIN=$(CURDIR)/build go install github.com/fsouza/fake-gcs-server@$(FAKE_GCS_VERSION)
+
+tf-job-schema: ## Fetch what the Training Operator says of TFJobs with Go, for tests/contracts/test_tf_job_schema.py
+	mkdir -p build
+	folder=$$(go mod download -json github.com/kubeflow/training-operator@$(TRAINING_OPERATOR_VERSION) | \
+	  sed -n 's/.*"Dir": "\(.*\)",/\1/p') && \
+	  install -m 644 "$$folder/manifests/base/crds/kubeflow.org_tfjobs.yaml" build/tf-job-schema.yaml
 
 prism: ## Build Beam's own local portable runner with Go, for tests/system/runners
 	GOBIN=$(CURDIR)/build go install github.com/apache/beam/sdks/v2/go/cmd/prism@v$(BEAM_VERSION)

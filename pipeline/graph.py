@@ -117,7 +117,7 @@ def pipeline_with(image_of: Mapping[str, str], profile: Profile) -> GraphCompone
                     embedding=f"{root}/embeddings/{{key}}",
                     dataset_digest=dataset.outputs["dataset_digest"],
                     custom_embedding_digest=decided.outputs["custom_embedding_digest"],
-                    **{**chosen(EmbedConfig), **({} if profile.train_image == "cpu" else EMBED_ON_CPU)},
+                    **{**chosen(EmbedConfig), **({} if profile.embeds_as_it_trains else EMBED_ON_CPU)},
                     **of_run,
                 )
 

@@ -13,7 +13,7 @@ from components.core.stage import cache_key
 from components.core.stage.executor import StageResult
 from components.core.storage import atomic_files
 from components.core.storage.location import Location
-from components.train import uploads, warm_start
+from components.train import tf_job, uploads, warm_start
 from components.train.config import (
     TrainConfig,
     class_names,
@@ -32,18 +32,21 @@ _CLAIM = "training.json"
 def run(config: TrainConfig) -> StageResult:
     """Train up to `config.steps`, from the newest checkpoint if there is one, else from the initial one if given.
 
-    Of several workers all run this; the chief alone writes, and all return what it wrote.
+    Of several workers all run this; the chief alone writes, and all return what it wrote. If the package asks for
+    workers in pods of their own, this process starts them and waits.
 
     Raises:
         ConfigError: The folder belongs to another training, the dataset lacks the labels that conditional training
             needs, the initial checkpoint is of other networks, the hardware is missing, or `TF_CONFIG` is malformed.
         DataError: The dataset, the initial checkpoint where it is needed, or every checkpoint is missing or damaged.
         TrainingDiverged: A loss or gradient is no longer finite.
-        TransientError: Another worker did not come, or is gone; or the bucket cannot be reached.
+        TransientError: Another worker did not come, or is gone; or the bucket or the cluster cannot be reached.
         Superseded: Another process trains in the same folder of a bucket, with other bits.
     """
-    cluster = cluster_for(config.accelerator)
-    writes = cluster is None or cluster.is_chief
+    job = tf_job.requested()
+    cluster = None if job else cluster_for(config.accelerator)
+    writes = not job and (cluster is None or cluster.is_chief)
+    given = config
     manifest = datasets.Manifest.fetch(config.dataset, config.dataset_digest, whole=False)
     _say_which_classes(config, manifest)
     config = dataclasses.replace(config, initial_checkpoint_digest=warm_start.digest(config))
@@ -71,6 +74,11 @@ def run(config: TrainConfig) -> StageResult:
             log.info("train: already complete at %s", location)
             if writes:
                 uploads.send_all(location, config.keep_checkpoints)
+        elif job:
+            tf_job.train(job, given, location)
+            uploads.fetch(location)
+            trained = checkpoints.newest(location)
+            config = with_kept_steps(config, trained[1].settings) if trained else config
         else:
             if writes:
                 location.require_writable()

@@ -111,8 +111,8 @@ def _checked_defaults(profile: Profile, given: Mapping[str, str]) -> dict[str, A
     found = shipped_package.read()
     shipped_package.put_train_on(profile.train_image, found)
     known = found.parameters
-    on_cpu = profile.train_image == "cpu"
-    hardware = {} if on_cpu else {"accelerator": profile.accelerator, "replicas": profile.replicas}
+    given_by_profile = {"accelerator": profile.accelerator, "replicas": profile.replicas}
+    hardware = {} if profile.embeds_as_it_trains else given_by_profile
     problems = [parameters.unknown_parameter(name, known) for name in given if name not in known]
     problems += [
         f"{name} follows from profile {profile.name} ({profile.accelerator}, {profile.replicas}): leave it out"

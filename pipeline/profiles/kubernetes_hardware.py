@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 from components.core.errors import ConfigError
 from pipeline.profiles import profile_values
 from pipeline.profiles.profile_values import (
+    MOST_REPLICAS,
     RETRIES,
     Cpu,
     Devices,
@@ -25,6 +26,7 @@ TPU = "google.com/tpu"
 TPU_ACCELERATOR, TPU_TOPOLOGY = "cloud.google.com/gke-tpu-accelerator", "cloud.google.com/gke-tpu-topology"
 SPOT = "cloud.google.com/gke-spot"
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 what Linux calls it
+KEY_FILE = "/var/secrets/google/key.json"  # where `key_secret` is mounted
 # Before v5e a chip has two cores; TensorFlow's number of replicas for them is untested.
 _GENERATIONS = ("tpu-v5-lite-podslice", "tpu-v6e-slice")
 # What is left of 2 cores and 8 GiB: clouds reserve up to a quarter of the memory, and system pods ask for half a core.
@@ -33,7 +35,9 @@ _TOPOLOGIES_OF_ONE_HOST = ("1x1", "2x2", "2x4")
 
 
 class KubernetesStage(Settings):
-    """A stage's pod. Omitted settings are left to the cluster."""
+    """A stage's pod, or each of several. Omitted settings are left to the cluster."""
+
+    workers: Devices = 1  # pods that train together, each with what follows
 
     cpu_request: Cpu = ""
     cpu_limit: Cpu = ""
@@ -51,6 +55,16 @@ class KubernetesStage(Settings):
     retries: Retries = RETRIES
 
     @property
+    def all_node_selectors(self) -> dict[str, str]:
+        """Labels of nodes that may run the stage. GKE gives its Spot nodes one."""
+        return {**self.node_selectors, **({SPOT: "true"} if self.spot else {})}
+
+    @property
+    def all_tolerations(self) -> list[Toleration]:
+        """Taints that the stage tolerates. GKE gives its Spot nodes one on request."""
+        return [*self.tolerations, *([Toleration(key=SPOT, value="true", effect="NoSchedule")] if self.spot else [])]
+
+    @property
     def for_large_nodes(self) -> str:
         """What the pod requests if a node of 2 cores and 8 GiB, beside its system pods, cannot have it; else empty."""
         cpu, memory = self.cpu_request or self.cpu_limit, self.memory_request or self.memory_limit
@@ -64,8 +78,8 @@ class KubernetesStage(Settings):
 
     @property
     def replicas(self) -> int:
-        """Number of replicas that train: one on each device; 0 without devices."""
-        return self.accelerator_count
+        """Number of replicas that train: one on each device, or on each of several workers without; 0: not given."""
+        return self.workers * max(self.accelerator_count, 1) if self.workers > 1 else self.accelerator_count
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -83,6 +97,12 @@ class KubernetesStage(Settings):
             found.append(f"volume_claims must not use {SHARED_MEMORY}: that is shared_memory")
         if bool(self.accelerator) != bool(self.accelerator_count):
             found.append("accelerator and accelerator_count must be given together")
+        if self.replicas > MOST_REPLICAS:
+            found.append(
+                f"workers and their accelerators must be at most {MOST_REPLICAS} together, got {self.replicas}"
+            )
+        if self.workers > 1 and self.accelerator == TPU:
+            found.append(f"workers must be 1 with {TPU}, the chips of one host, got {self.workers}")
         found += self._tpu_problems()
         if found:
             raise ConfigError(*found)

@@ -4,30 +4,37 @@ Processor, memory and accelerator are part of Kubeflow's own message. Everything
 a second document in the package, so each is written only if the profile sets it.
 """
 
+import json
+
 from kfp import dsl, kubernetes
 
 from components.core.stage import run_notes
-from pipeline.profiles.kubernetes_hardware import SHARED_MEMORY, SPOT, KubernetesStage
+from components.train import tf_job
+from pipeline.profiles import kubernetes_workers
+from pipeline.profiles.kubernetes_hardware import KEY_FILE, SHARED_MEMORY, KubernetesStage
 from pipeline.profiles.profile_values import Retries
 
-_KEY_FILE = "/var/secrets/google/key.json"
+# What the pod of train needs where it only waits for its workers.
+_WAITING = KubernetesStage(cpu_request="100m", memory_request="256Mi")
 
 
 def apply(task: dsl.PipelineTask, stage: KubernetesStage) -> None:
-    """Give a task its stage's settings."""
+    """Give a task its stage's settings; with several workers those are for the workers, which train starts."""
+    if stage.workers > 1:
+        task.set_env_variable(
+            tf_job.VARIABLE, json.dumps(kubernetes_workers.job(task.container_spec, stage), sort_keys=True)
+        )
+        kept = ("volume_claims", "key_secret", "timeout", "retries")
+        stage = _WAITING.model_copy(update={name: getattr(stage, name) for name in kept})
     for name in ("cpu_request", "cpu_limit", "memory_request", "memory_limit"):
         if amount := getattr(stage, name):
             getattr(task, f"set_{name}")(amount)
     if stage.accelerator:
         task.set_accelerator_type(stage.accelerator).set_accelerator_limit(stage.accelerator_count)
-    for label, value in stage.node_selectors.items():
+    for label, value in stage.all_node_selectors.items():
         kubernetes.add_node_selector(task, label, value)
-    for toleration in stage.tolerations:
+    for toleration in stage.all_tolerations:
         kubernetes.add_toleration(task, **dict(toleration))
-    if stage.spot:
-        # GKE gives its Spot nodes this label, and a taint of the same name on request.
-        kubernetes.add_node_selector(task, SPOT, "true")
-        kubernetes.add_toleration(task, key=SPOT, operator="Equal", value="true", effect="NoSchedule")
     if stage.shared_memory:
         kubernetes.empty_dir_mount(
             task, "shared-memory", SHARED_MEMORY, medium="Memory", size_limit=stage.shared_memory
@@ -35,8 +42,8 @@ def apply(task: dsl.PipelineTask, stage: KubernetesStage) -> None:
     for claim, folder in stage.volume_claims.items():
         kubernetes.mount_pvc(task, pvc_name=claim, mount_path=folder)
     if stage.key_secret:
-        kubernetes.use_secret_as_volume(task, stage.key_secret, mount_path=_KEY_FILE.rpartition("/")[0])
-        task.set_env_variable("GOOGLE_APPLICATION_CREDENTIALS", _KEY_FILE)
+        kubernetes.use_secret_as_volume(task, stage.key_secret, mount_path=KEY_FILE.rpartition("/")[0])
+        task.set_env_variable("GOOGLE_APPLICATION_CREDENTIALS", KEY_FILE)
     if stage.timeout:
         kubernetes.set_timeout(task, stage.timeout)
     set_retries(task, stage.retries)

@@ -34,6 +34,11 @@ def _require_accelerators_for_train_only(found: dict[str, _Stage]) -> dict[str, 
         for name, stage in found.items()
         if name != TRAIN and (stage.accelerator or (isinstance(stage, VertexStage) and stage.machine_type))
     ]
+    problems += [
+        f"{name} must have no workers: only train can share its work among pods"
+        for name, stage in found.items()
+        if name != TRAIN and isinstance(stage, KubernetesStage) and stage.workers > 1
+    ]
     if problems:
         raise ConfigError(*problems)
     return found
@@ -81,6 +86,7 @@ def _profile(name: str, target: str, found: _OnTarget[KubernetesStage] | _OnVert
             given = given.model_copy(update=_LITTLE)
         found_stages[stage] = given
     train = found_stages[TRAIN]
+    accelerator = TrainConfig.accelerator if train.hardware == "cpu" else train.hardware
     return Profile(
         name=name,
         target=target,
@@ -89,6 +95,6 @@ def _profile(name: str, target: str, found: _OnTarget[KubernetesStage] | _OnVert
         network=getattr(found, "network", ""),
         encryption_key=getattr(found, "encryption_key", ""),
         train_image=train.hardware,
-        accelerator=TrainConfig.accelerator if train.hardware == "cpu" else train.hardware,
+        accelerator="multi-worker" if getattr(train, "workers", 1) > 1 else accelerator,
         replicas=train.replicas,
     )

@@ -17,7 +17,8 @@ _MEMORY = re.compile(r"([0-9]{1,18})([EPTGMK]?)(i?)")
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
 # kfp 2.16.1 silently cuts longer ones.
 _LONGEST_WAIT = 3600
-_MOST_REPLICAS = next(field.setting.at_most for field in settings.fields_of(TrainConfig) if field.name == "replicas")
+_REPLICAS = next(field.setting for field in settings.fields_of(TrainConfig) if field.name == "replicas")
+MOST_REPLICAS = int(_REPLICAS.at_most or 0)
 
 
 def cores(text: str) -> float:
@@ -68,7 +69,7 @@ Cpu = Annotated[str, BeforeValidator(_quantity(cores, str, int, float))]
 Memory = Annotated[str, BeforeValidator(_quantity(size, str))]
 Secret = Annotated[str, matching(rf"({_OBJECT})?", "the name of a secret: small letters, digits, - and .")]
 Seconds = Annotated[int, Field(ge=1, lt=2**31)]
-Devices = Annotated[int, Field(ge=1, le=_MOST_REPLICAS)]
+Devices = Annotated[int, Field(ge=1, le=MOST_REPLICAS)]
 Labels = Annotated[dict[Text, Text], AfterValidator(_by_name)]
 VolumeClaims = Annotated[dict[Annotated[str, _CLAIM], Annotated[str, _FOLDER]], AfterValidator(_each_in_its_own_folder)]
 

@@ -37,6 +37,11 @@ class Profile:
     accelerator: str = TrainConfig.accelerator  # the defaults of train's settings
     replicas: int = TrainConfig.replicas
 
+    @property
+    def embeds_as_it_trains(self) -> bool:
+        """Whether embed, whose image is for CPUs and which has one pod, takes the settings of train's hardware."""
+        return self.accelerator == TrainConfig.accelerator
+
 
 def read(path: Path | None = None) -> dict[tuple[str, str], Profile]:
     """Return all profiles, by name and target: ours, and those of a user's file, which replace ours of that name."""

@@ -5,6 +5,7 @@ import dataclasses
 import itertools
 import json
 import socket
+import ssl
 import struct
 import sys
 import threading
@@ -94,6 +95,11 @@ class Server:
         except Exception as error:
             self.broken.append(error)
             return Answer(500, b"the server for tests is broken")
+
+    def use_tls(self, context: ssl.SSLContext) -> None:
+        """Encrypt connections; call it before `listen`."""
+        self._http.socket = context.wrap_socket(self._http.socket, server_side=True)
+        self.url = self.url.replace("http:", "https:")
 
     def listen(self) -> None:
         """Accept connections."""

@@ -12,6 +12,7 @@ from tests.unit.pipeline.profiles.contents import V6E, gpus, of_train, parse, re
 
 def test_every_setting_is_read() -> None:
     settings = {
+        "workers": 1,
         "cpu_request": 0.5,
         "cpu_limit": "1500m",
         "memory_request": "512Mi",
@@ -36,6 +37,14 @@ def test_every_setting_is_read() -> None:
     assert (found.train_image, found.accelerator, found.replicas) == ("gpu", "gpu", 2)
 
 
+@pytest.mark.parametrize(("settings", "image", "replicas"), [({}, "cpu", 3), (gpus(2), "gpu", 6)])
+def test_several_workers_train_together(settings: dict[str, Any], image: str, replicas: int) -> None:
+    (found,) = parse(of_train(KFP, {"workers": 3, **settings})).values()
+    assert (found.train_image, found.accelerator, found.replicas) == (image, "multi-worker", replicas)
+    (problem,) = refusal({"mine": {KFP: {"stages": {"others": {"workers": 2}}}}})
+    assert "others" in problem
+
+
 @pytest.mark.parametrize(
     ("settings", "named"),
     [
@@ -52,6 +61,9 @@ def test_every_setting_is_read() -> None:
         ({"accelerator_count": 2}, "accelerator accelerator_count"),
         (gpus(1, "NVIDIA_L4"), ".accelerator 'nvidia.com/gpu' 'google.com/tpu' 'NVIDIA_L4'"),
         (gpus(65), ".accelerator_count 64 65"),
+        ({"workers": 65}, ".workers 64 65"),
+        ({"workers": 9, **gpus(8)}, "workers 64 72"),
+        ({"workers": 2, **tpu(4, "2x2")}, "workers 1 google.com/tpu 2"),
         ({"spot": "yes"}, ".spot true false 'yes'"),
         ({"timeout": "1h"}, ".timeout '1h'"),
         ({"timeout": 0}, ".timeout 1 0"),

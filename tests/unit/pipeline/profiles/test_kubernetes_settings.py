@@ -1,15 +1,20 @@
 """kfp can write every setting of a profile for Kubernetes."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import hypothesis
+import yaml
 from kfp import dsl
 
+from components.train import tf_job
+from pipeline.compile import compiled_package
 from pipeline.profiles import kubernetes_settings
 from pipeline.profiles.kubernetes_hardware import KubernetesStage
 from pipeline.profiles.profiles import KFP
-from tests.unit.pipeline.profiles.contents import CONTAINERS, nothing, require_writable
+from tests.unit.pipeline.packages import DIGESTS
+from tests.unit.pipeline.profiles.contents import CONTAINERS, gpus, nothing, parse, require_writable
 
 
 @hypothesis.given(settings=CONTAINERS)
@@ -28,3 +33,32 @@ def test_a_key_file_is_where_its_variable_says() -> None:
     (mount,) = next(iter(executors.values()))["secretAsVolume"]
     assert mount["secretName"] == "google-key"
     assert Path(variables["GOOGLE_APPLICATION_CREDENTIALS"]).parent == Path(mount["mountPath"])
+
+
+def test_workers_get_what_the_profile_gives_train_and_the_pod_that_waits_for_them_little() -> None:
+    """And embed, which has one pod, runs on its CPU."""
+    stages = {"train": gpus(1, workers=2, volume_claims={"runs": "/data"}, spot=True)}
+    (profile,) = parse({"mine": {KFP: {"stages": stages}}}).values()
+    first, second = yaml.safe_load_all(compiled_package(DIGESTS, profile))
+    container = first["deploymentSpec"]["executors"]["exec-train"]["container"]
+    assert container["resources"].keys() == {
+        *("cpuRequest", "memoryRequest", "resourceCpuRequest", "resourceMemoryRequest"),
+    }
+    of_pod = second["platforms"]["kubernetes"]["deploymentSpec"]["executors"]["exec-train"]
+    assert of_pod.keys() == {"pvcMount"}
+    (job,) = [json.loads(each["value"]) for each in container["env"] if each["name"] == tf_job.VARIABLE]
+    workers = job["spec"]["tfReplicaSpecs"]["Worker"]
+    pod = workers["template"]["spec"]
+    (worker,) = pod["containers"]
+    assert workers["replicas"] == 2
+    assert (worker["image"], worker["command"]) == (container["image"], container["command"])
+    assert worker["resources"]["limits"] == {"nvidia.com/gpu": "1"}
+    assert worker["volumeMounts"] == [{"name": pod["volumes"][0]["name"], "mountPath": "/data"}]
+    assert pod["volumes"][0]["persistentVolumeClaim"] == {"claimName": "runs"}
+    assert [*pod["nodeSelector"]] == ["cloud.google.com/gke-spot"]
+    root = first["root"]["inputDefinitions"]["parameters"]
+    assert (root["accelerator"]["defaultValue"], root["replicas"]["defaultValue"]) == ("multi-worker", 2)
+    inner = next(
+        each["dag"] for each in first["components"].values() if "embed" in each.get("dag", {}).get("tasks", {})
+    )
+    assert inner["tasks"]["embed"]["inputs"]["parameters"]["accelerator"]["runtimeValue"] == {"constant": "cpu"}

@@ -1,0 +1,263 @@
+"""Training by several pods: the stage starts a TFJob of Kubeflow's Training Operator and waits until it has trained.
+
+The package gives the job in a variable. Its workers run this stage, each with the `TF_CONFIG` that the operator sets.
+The pod of the stage itself trains nothing: it shows the chief's log, and deletes the job if it is canceled. The job
+belongs to this pod, so Kubernetes removes both together.
+
+The job is a `kubeflow.org/v1` `TFJob` of Training Operator 1.9 (tensorflow_types.go and common_types.go there).
+"""
+
+import hashlib
+import json
+import logging
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from components.core import errors, settings
+from components.core.errors import ConfigError, DataError, StageError, Superseded, Terminated, TransientError
+from components.core.storage.location import Location
+from components.train.config import TrainConfig
+
+log = logging.getLogger(__name__)
+
+VARIABLE = "WGAN_TF_JOB"  # the job as JSON, but for its name, its owner and the arguments of its workers
+WORKER, CONTAINER = "Worker", "tensorflow"  # names that the operator prescribes
+_MAIN = "main"  # the container of a stage, as Kubeflow names it
+_JOB_LABEL, _INDEX_LABEL = "training.kubeflow.org/job-name", "training.kubeflow.org/replica-index"
+_JOBS = "/apis/kubeflow.org/v1/namespaces/{}/tfjobs"
+_PODS = "/api/v1/namespaces/{}/pods"
+_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")  # where Kubernetes mounts the pod's account
+_LOOK_SECONDS, _LOG_SECONDS = 2.0, 60.0
+_CONNECT_SECONDS, _ANSWER_SECONDS = 5.0, 30.0
+_ERRORS = {each.exit_code: each for each in (ConfigError, DataError, Superseded, TransientError, StageError)}
+_RIGHTS = (
+    "let the account of the pods get, create and delete tfjobs of kubeflow.org, get and list pods, and get pods/log "
+    "(docs/kubeflow.md)"
+)
+
+
+def requested() -> dict[str, Any] | None:
+    """Return the job that is to train, as the package gives it; None where this process trains."""
+    text = os.environ.get(VARIABLE, "")
+    return dict(json.loads(text)) if text and errors.in_pod() else None
+
+
+def train(job: dict[str, Any], config: TrainConfig, location: Location) -> None:
+    """Train in a folder by a job, and return when it has succeeded; one that trains there already is waited for.
+
+    Raises:
+        ConfigError: The accelerator is not `multi-worker`, the cluster has no TFJob or the pod no right to it, or a
+            worker found a mistake in its configuration.
+        TransientError: The API does not answer, the job was deleted, or a worker was killed.
+        StageError: A worker failed; of the class of its exit code.
+    """
+    if config.accelerator != "multi-worker":
+        raise ConfigError(
+            f"accelerator must be multi-worker for the workers of this package, got {config.accelerator}; to train in "
+            "one pod, compile with a profile without workers"
+        )
+    api = _Kubernetes()
+    job = completed(job, location, api.pod(os.environ["KFP_POD_NAME"]), config)
+    name = job["metadata"]["name"]
+    try:
+        _start(api, job)
+        _follow(api, name)
+    except (KeyboardInterrupt, Terminated):
+        log.info("train: deleting job %s", name)
+        api.delete_job(name)
+        raise
+
+
+def completed(job: dict[str, Any], location: Location, own: dict[str, Any], config: TrainConfig) -> dict[str, Any]:
+    """Return the job with a name for each folder, its owner, and what its pods share with the owner."""
+    name = f"wgan-train-{hashlib.sha256(location.uri.encode()).hexdigest()[:12]}"
+    metadata = own["metadata"]
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": metadata["name"], "uid": metadata["uid"]}
+    pod = job["spec"]["tfReplicaSpecs"][WORKER]["template"]["spec"]
+    for field in ("serviceAccountName", "imagePullSecrets", "securityContext"):
+        if field in own["spec"]:
+            pod[field] = own["spec"][field]
+    container = pod["containers"][0]
+    main = next(each for each in own["spec"]["containers"] if each["name"] == _MAIN)
+    container["securityContext"] = main.get("securityContext", {})
+    values = {field.name: getattr(config, field.name) for field in settings.fields_of(config)}
+    container["args"] = [f"--{name}={value}" for name, value in values.items()]
+    return {**job, "metadata": {"name": name, "ownerReferences": [owner]}}
+
+
+def _start(api: "_Kubernetes", job: dict[str, Any]) -> None:
+    """Create the job; replace one of its name that has ended, and keep one that trains."""
+    name = job["metadata"]["name"]
+    said = False
+    while True:
+        found = api.job(name)
+        if found is None:
+            if api.create(job):
+                log.info(
+                    "train: job %s trains with %d workers", name, job["spec"]["tfReplicaSpecs"][WORKER]["replicas"]
+                )
+                return
+        elif "deletionTimestamp" not in found["metadata"]:
+            if not _state(found):
+                log.info("train: job %s trains here already", name)
+                return
+            api.delete_job(name)
+        elif not said:
+            log.info("train: waiting until the earlier job %s is gone", name)
+            said = True
+        time.sleep(_LOOK_SECONDS)
+
+
+def _follow(api: "_Kubernetes", name: str) -> None:
+    """Show the chief's log until the job has ended; raise if it failed."""
+    shown, said = "", time.monotonic()
+    while True:
+        found = api.job(name)
+        if found is None or "deletionTimestamp" in found["metadata"]:
+            raise TransientError(f"job {name} was deleted while it trained; what it saved is kept")
+        pods = sorted(api.pods(name), key=lambda pod: int(pod["metadata"]["labels"][_INDEX_LABEL]))
+        if pods and pods[0]["status"].get("phase") not in (None, "Pending"):
+            for at, line in api.log(pods[0]["metadata"]["name"], shown):
+                print(line, file=sys.stderr, flush=True)
+                shown = at
+        state = _state(found)
+        if state == "Failed":
+            raise _failure(name, pods)
+        if state:
+            return
+        if time.monotonic() - said >= _LOG_SECONDS and (pending := [*map(_pending, pods)]) and any(pending):
+            said = time.monotonic()
+            log.info("train: waiting for workers: %s", "; ".join(filter(None, pending)))
+        time.sleep(_LOOK_SECONDS)
+
+
+def _state(job: dict[str, Any]) -> str:
+    """Return `Succeeded` or `Failed` if the job has ended; else empty."""
+    held = {each["type"] for each in job.get("status", {}).get("conditions", []) if each["status"] == "True"}
+    return next((state for state in ("Failed", "Succeeded") if state in held), "")
+
+
+def _failure(name: str, pods: list[dict[str, Any]]) -> StageError:
+    """Return the error of the worker that failed first: those that only lost another one exit with 75.
+
+    The operator deletes those that still ran.
+    """
+    found = []
+    for pod in (each for each in pods if "deletionTimestamp" not in each["metadata"]):
+        for container in pod["status"].get("containerStatuses", []):
+            ended = container["state"].get("terminated")
+            if ended and ended["exitCode"]:
+                said = " ".join(ended.get("message", "").split()) or ended.get("reason", "")
+                index = pod["metadata"]["labels"][_INDEX_LABEL]
+                found.append((ended["exitCode"], f"worker {index} exited with {ended['exitCode']}: {said}"))
+    found.sort(key=lambda each: each[0] == errors.TRANSIENT)
+    code, message = found[0] if found else (errors.TRANSIENT, f"job {name} failed, and its pods are gone")
+    return _ERRORS.get(code, TransientError)(message)
+
+
+def _pending(pod: dict[str, Any]) -> str:
+    """Return why a pod has not started; empty if it has, or no reason is known."""
+    status = pod["status"]
+    if status.get("phase") != "Pending":
+        return ""
+    reasons = [each for each in status.get("conditions", []) if each["type"] == "PodScheduled"]
+    reasons += [each["state"].get("waiting", {}) for each in status.get("containerStatuses", [])]
+    said = [f"{each.get('reason')}: {each['message']}" for each in reasons if each.get("message")]
+    return f"{pod['metadata']['name']}: {said[0]}" if said else ""
+
+
+class _Kubernetes:
+    """The requests of this stage to the API of its cluster, as the account of its pod."""
+
+    def __init__(self) -> None:
+        # only this stage's pod needs them, and only then
+        import requests
+        from requests.adapters import HTTPAdapter
+        from urllib3.util import Retry
+
+        host, port = (os.environ[f"KUBERNETES_SERVICE_{part}"] for part in ("HOST", "PORT"))
+        self._url = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+        self._namespace = (_ACCOUNT / "namespace").read_text().strip()
+        self._requests = requests.Session()
+        self._requests.trust_env = False  # the API is inside the cluster: no proxies
+        self._requests.verify = str(_ACCOUNT / "ca.crt")
+        outages = Retry(6, backoff_factor=1, status_forcelist=(429, 500, 502, 503, 504), allowed_methods=None)
+        outages.raise_on_status = False
+        self._requests.mount("https://", HTTPAdapter(max_retries=outages))
+
+    def pod(self, name: str) -> dict[str, Any]:
+        return dict(self._request("GET", f"{_PODS}/{name}").json())
+
+    def pods(self, job: str) -> list[dict[str, Any]]:
+        """Return the pods of a job."""
+        return list(self._request("GET", _PODS, params={"labelSelector": f"{_JOB_LABEL}={job}"}).json()["items"])
+
+    def log(self, pod: str, after: str) -> Iterator[tuple[str, str]]:
+        """Yield time and text of a pod's lines after a time, as they come, until it ends or is silent for long."""
+        import requests
+
+        parameters = {"container": CONTAINER, "follow": "true", "timestamps": "true"}
+        if after:
+            parameters["sinceTime"] = after
+        try:
+            answer = self._request("GET", f"{_PODS}/{pod}/log", params=parameters, stream=True)
+            for line in answer.iter_lines():
+                at, _, text = line.decode(errors="replace").partition(" ")
+                if at > after:
+                    yield at, text
+        except (TransientError, requests.RequestException):
+            return  # the caller asks again
+
+    def job(self, name: str) -> dict[str, Any] | None:
+        """Return a job; None if it does not exist."""
+        answer = self._request("GET", f"{_JOBS}/{name}", expected=404)
+        return None if answer.status_code == 404 else dict(answer.json())
+
+    def create(self, job: dict[str, Any]) -> bool:
+        """Create a job; return False if there is one of its name."""
+        answer = self._request("POST", _JOBS, expected=409, json=job)
+        return bool(answer.status_code != 409)
+
+    def delete_job(self, name: str) -> None:
+        """Delete a job with its pods, which get SIGTERM; its name is free when they have ended."""
+        self._request("DELETE", f"{_JOBS}/{name}", expected=404, json={"propagationPolicy": "Foreground"})
+
+    def _request(self, method: str, path: str, expected: int = 0, **more: Any) -> Any:
+        """Return an answer; raise for one that failed, unless its status is the expected one."""
+        import requests
+
+        token = (_ACCOUNT / "token").read_text().strip()  # Kubernetes renews it every hour
+        try:
+            answer = self._requests.request(
+                method,
+                self._url + path.format(self._namespace),
+                headers={"Authorization": f"Bearer {token}"},
+                timeout=(_CONNECT_SECONDS, _ANSWER_SECONDS),
+                **more,
+            )
+        except requests.RequestException as error:
+            raise TransientError(f"the Kubernetes API at {self._url} does not answer: {error}") from None
+        if answer.ok or answer.status_code == expected:
+            return answer
+        said = f"{answer.status_code}: {_message(answer)}"
+        if answer.status_code in (401, 403):
+            raise ConfigError(f"Kubernetes refused to {method} {path.format(self._namespace)} ({said}); {_RIGHTS}")
+        if method == "POST" and answer.status_code == 404:
+            raise ConfigError(
+                f"the cluster has no TFJob ({said}); install Kubeflow's Training Operator 1.9, or compile with a "
+                "profile without workers"
+            )
+        if method == "POST" and answer.status_code in (400, 422):
+            raise ConfigError(f"Kubernetes refused the job of the workers ({said}); correct train in the profile")
+        raise TransientError(f"the Kubernetes API at {self._url} failed ({said})")
+
+
+def _message(answer: Any) -> str:
+    try:
+        return str(answer.json()["message"])
+    except (ValueError, KeyError, TypeError):
+        return str(answer.reason)

@@ -1,0 +1,75 @@
+"""The job that trains with several workers is what Kubeflow's Training Operator accepts, by its published schema."""
+
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from kfp import dsl
+
+from components.core.storage.location import Location
+from components.train import tf_job
+from components.train.config import TrainConfig
+from pipeline.profiles import kubernetes_workers
+from pipeline.profiles.kubernetes_hardware import KubernetesStage
+from tests.fakes.training_operator import OWN_POD
+
+_SCHEMA = Path(__file__).parents[2] / "build" / "tf-job-schema.yaml"
+_EVERYTHING = {
+    "workers": 3,
+    "cpu_request": 2,
+    "cpu_limit": "2500m",
+    "memory_request": "2Gi",
+    "memory_limit": "4Gi",
+    "accelerator": "nvidia.com/gpu",
+    "accelerator_count": 2,
+    "node_selectors": {"cloud.google.com/gke-accelerator": "nvidia-l4"},
+    "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
+    "spot": True,
+    "shared_memory": "1Gi",
+    "volume_claims": {"wgan.runs": "/data"},
+    "key_secret": "google-key",
+}
+
+
+@pytest.fixture(scope="module")
+def schema() -> dict[str, Any]:
+    """The schema of version v1, which refuses unknown fields: Kubernetes would drop them."""
+    if not _SCHEMA.exists():
+        pytest.skip("no schema of TFJob: install Go, then `make tf-job-schema`")
+    found = yaml.safe_load(_SCHEMA.read_text())
+    (version,) = [each for each in found["spec"]["versions"] if each["name"] == "v1"]
+    strict: dict[str, Any] = _closed(version["schema"]["openAPIV3Schema"])
+    strict["properties"]["metadata"] = {"type": "object"}
+    return strict
+
+
+def _closed(schema: Any) -> Any:
+    if isinstance(schema, list):
+        return [_closed(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    known = {name: _closed(value) for name, value in schema.items()}
+    return {"additionalProperties": False, **known} if isinstance(schema.get("properties"), dict) else known
+
+
+def completed(**stage: Any) -> dict[str, Any]:
+    container = dsl.ContainerSpec(image="host/train@sha256:0", command=["python", "-m", "components.train"])
+    job = kubernetes_workers.job(container, KubernetesStage(**stage))
+    config = TrainConfig(dataset="/d", checkpoints="/c/{key}", accelerator="multi-worker")
+    return tf_job.completed(job, Location.of("/c/k"), OWN_POD, config)
+
+
+@pytest.mark.parametrize("stage", [{"workers": 2}, _EVERYTHING], ids=["least", "everything"])
+def test_the_operator_accepts_the_job(schema: dict[str, Any], stage: dict[str, Any]) -> None:
+    jsonschema.validate(completed(**stage), schema)
+
+
+def test_the_schema_would_refuse_a_wrong_one(schema: dict[str, Any]) -> None:
+    misspelled, mistyped = completed(workers=2), completed(workers=2)
+    misspelled["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]["nodeSelectors"] = {}
+    mistyped["spec"]["tfReplicaSpecs"]["Worker"]["replicas"] = "2"
+    for wrong, named in ((misspelled, "nodeSelectors"), (mistyped, "integer")):
+        with pytest.raises(jsonschema.ValidationError, match=named):
+            jsonschema.validate(wrong, schema)
