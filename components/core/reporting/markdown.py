@@ -3,7 +3,8 @@
 import re
 from typing import Any
 
-_SPECIAL = re.compile(r"[\\`*\[\]|~!#@]|(?<=:)/|(?<=www)\.|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", re.IGNORECASE)
+# An underscore within a word is markup for Kubeflow's page.
+_SPECIAL = re.compile(r"[\\`*_\[\]|~!#@]|(?<=:)/|(?<=www)\.", re.IGNORECASE)
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 
 
