@@ -1,14 +1,16 @@
 """The record stage: writes the final record of a run from the notes of its stages, and a page for people."""
 
+import base64
 import contextlib
 import dataclasses
 import json
+import logging
 from typing import Any
 
-from components.core import errors, stages
+from components.core import errors, settings, stages
 from components.core.artifacts import evaluations
 from components.core.artifacts.recipes import SKIP
-from components.core.errors import DataError
+from components.core.errors import DataError, StageError
 from components.core.reporting.markdown import escaped
 from components.core.stage import run_notes
 from components.core.stage.executor import RunOf, StageResult
@@ -17,9 +19,13 @@ from components.core.storage import atomic_files
 from components.core.storage.location import Location
 from components.record.config import RecordConfig
 
+log = logging.getLogger(__name__)
+
 PAGE = "record.md"
 SUCCEEDED, SKIPPED, CANCELED = "SUCCEEDED", "SKIPPED", "CANCELED"
 _FAILED, _RUNNING = "FAILED", "RUNNING"
+_LONGEST_PAGE = 390_000  # characters; Kubeflow shows the first 400,000
+_PNG = b"\x89PNG\r\n\x1a\n"  # start of every PNG file
 # Links by their name in the record: stage and output with the folder, and the file in it.
 _LINKS = {
     "dataset": ("preprocess", "dataset_uri", ""),
@@ -75,14 +81,49 @@ def write(config: RecordConfig, record: dict[str, Any]) -> None:
 
 
 def _page(record: dict[str, Any]) -> str:
-    """Return a record as Markdown: how the run ended and why, what each stage said, and where the results are."""
+    """Return a record as Markdown: how the run ended and why, the stages, the results, parameters, and samples."""
     rows = ["| stage | state | took | |", "| --- | --- | ---: | --- |"]
     for name, stage in record["stages"].items():
         said = "; ".join(stage["problems"]) or stage["outputs"].get("summary", "")
         rows.append(f"| {name} | {stage['state']} | {stage['seconds']:,.0f} s | {escaped(said)} |")
     links = [f"- {name}: `{location}`" for name, location in record["links"].items()]
     title = f"# {record['state']}: {escaped(record['reason'])}"
-    return "\n".join([title, "", *rows, "", *links, ""])
+    recipe = (record["state"] != SKIPPED and record["recipe"]) or {}
+    page = "\n".join([title, "", *rows, "", *links, "", *_parameters(recipe.get("settings", {}))])
+    # Last, so that the file begins with what people can read.
+    return page + _samples(record["links"].get("samples", ""), _LONGEST_PAGE - len(page))
+
+
+def _parameters(chosen: dict[str, str]) -> list[str]:
+    """Return the parameters of each stage as a list: first, in bold, those that are not the stage's defaults."""
+    lines = []
+    for stage in ("decide", *stages.MAKERS):
+        fields = [field for field in settings.fields_of(stages.config_of(stage)) if chosen.get(field.name)]
+        texts = {field.name: escaped(f"{field.name}={chosen[field.name]}") for field in fields}
+        changed = [field.name for field in fields if not _is_default(field, chosen[field.name])]
+        shown = [f"**{texts.pop(name)}**" for name in changed] + list(texts.values())
+        lines += [f"- {stage}: {', '.join(shown)}"] if shown else []
+    return ["## Parameters (bold: changed)", "", *lines, ""] if lines else []
+
+
+def _is_default(field: settings.Field, text: str) -> bool:
+    with contextlib.suppress(ValueError):
+        return bool(settings.parse_value(field, text) == field.default)
+    return False
+
+
+def _samples(location: str, longest: int) -> str:
+    """Return the sheet of samples as a picture in Markdown; nothing if it is missing, unreadable or too large."""
+    if not location:
+        return ""
+    try:
+        png = Location.of(location).read_file()
+    except (OSError, StageError) as error:  # a record is written without its samples
+        log.warning("record: the page has no samples: %s", errors.line_of(error))
+        return ""
+    # On the second line, because Kubeflow 2.16 takes a minute for a paragraph whose first line is so long.
+    picture = f"\nSamples:\n![samples](data:image/png;base64,{base64.b64encode(png).decode()})\n"
+    return picture if png.startswith(_PNG) and len(picture) <= longest else ""
 
 
 def _record(config: RecordConfig, notes: dict[str, Note], state: str, status: tuple[str, str]) -> dict[str, Any]:

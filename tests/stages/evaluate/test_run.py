@@ -1,5 +1,6 @@
 """Tests for the evaluate stage on a small dataset, generators with random weights, and a real registry."""
 
+import base64
 import json
 import os
 import shutil
@@ -7,12 +8,14 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
 from PIL import Image
 
+from components.core import errors
 from components.core.artifacts import checkpoints, datasets, embeddings, evaluations
 from components.core.artifacts.datasets import ImageShape
 from components.core.data import clusters, dataset_reader
@@ -20,6 +23,7 @@ from components.core.errors import ConfigError, DataError, TransientError
 from components.core.metrics import feature_spaces, neighbors, set_distances
 from components.core.networks import checkpoint_networks, gan
 from components.core.registry import registry
+from components.core.stage import cli
 from components.core.stage.executor import StageResult
 from components.core.storage import atomic_files, buckets
 from components.evaluate import inputs
@@ -76,6 +80,39 @@ def test_a_finished_evaluation_is_found_without_heavy_imports(
     assert {path: path.stat().st_mtime_ns for path in location.rglob("*")} == before
     with pytest.raises(ConfigError, match=r"sample_count .*2000 .*150"):
         run(two_checkpoints[0], location, sample_count=150)
+
+
+def launched(folder: Path, stage: str, names: list[str], **values: Any) -> dict[str, dict[str, Any]]:
+    """Run a stage as Kubeflow's launcher does, and return its artifacts; it uploads the file at `customPath`."""
+    given = {name: {"uri": f"minio://b/{name}", "customPath": str(folder / "minio" / name)} for name in names}
+    outputs = {
+        "artifacts": {name: {"artifacts": [{"name": name, **artifact}]} for name, artifact in given.items()},
+        "outputFile": str(folder / "output.json"),
+    }
+    message = {"inputs": {"parameterValues": values}, "outputs": outputs}
+    assert cli.main(stage, ["--executor-input", json.dumps(message)]) == errors.OK
+    output = json.loads((folder / "output.json").read_text())
+    found: dict[str, dict[str, Any]] = {name: output["artifacts"][name]["artifacts"][0] for name in names}
+    assert [found[name]["customPath"] for name in names] == [given[name]["customPath"] for name in names]
+    return found
+
+
+def test_the_launcher_finds_the_metrics_the_report_and_the_page_of_the_run(
+    first: StageResult, two_checkpoints: list[Path], dataset: str, embedding: Path, tmp_path: Path
+) -> None:
+    folder, of_run = folder_of(first), {"records": str(tmp_path / "records"), "run": "run-1"}
+    locations = {"checkpoint": two_checkpoints[0], "evaluation": folder, "dataset": dataset, "embedding": embedding}
+    words = {**NO_LIMITS, **{name: str(location) for name, location in locations.items()}}
+    found = launched(tmp_path, "evaluate", ["metrics", "report"], sample_count=2000, **words, **of_run)
+    assert found["metrics"]["metadata"] == first.metrics
+    assert Path(found["report"]["customPath"]).read_bytes() == (folder / evaluations.REPORT).read_bytes()
+
+    found = launched(tmp_path, "record", ["page"], status='{"state": "SUCCEEDED"}', **of_run)
+    page = Path(found["page"]["customPath"]).read_text()
+    assert page == (tmp_path / "records" / "run-1" / "record.md").read_text()
+    assert str(first.parameters["verdict"]) in page
+    samples = base64.b64encode((folder / evaluations.SAMPLES).read_bytes()).decode()
+    assert f"![samples](data:image/png;base64,{samples})" in page
 
 
 def test_the_first_good_model_is_promoted_with_every_number_in_place(

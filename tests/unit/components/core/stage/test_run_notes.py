@@ -1,5 +1,6 @@
 """Notes of stages, from real processes that succeed, fail, and die; and the final record."""
 
+import base64
 import json
 import os
 import re
@@ -8,13 +9,22 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from components.core import errors
+from components.core.artifacts import evaluations
+from components.core.reporting import grids
 from components.core.stage import cli, run_notes
 from components.core.stage.executor import RunOf
 from components.core.stage.run_notes import Note
 from components.core.storage import atomic_files
+from components.core.storage.location import Location
+from components.record import run as record_stage
+from pipeline.package import shipped_package
+from pipeline.package.reader import Text
+from tests.fakes.gcs.server import Server
+from tests.unit.components.core.reporting import rendered
 from tests.unit.components.core.stage import stand_in
 
 
@@ -47,6 +57,17 @@ def record(of_run: RunOf, status: str = '{"state": "SUCCEEDED"}', **given: Any) 
     words = [word for name, value in values.items() for word in (f"--{name}", value)]
     assert cli.main("record", words) == 0
     return written(of_run)
+
+
+def page(of_run: RunOf) -> str:
+    return (run_notes.folder_of(of_run) / record_stage.PAGE).path.read_text()
+
+
+def pictures(text: str) -> list[bytes]:
+    """Return the files of the pictures in a page, as a parser finds them."""
+    inline = [child for token in rendered.parse(text) for child in token.children or []]
+    sources = [str(child.attrs["src"]) for child in inline if child.type == "image"]
+    return [base64.b64decode(source.removeprefix("data:image/png;base64,"), validate=True) for source in sources]
 
 
 def written(of_run: RunOf) -> dict[str, Any]:
@@ -132,12 +153,13 @@ def note_all(of_run: RunOf, **outputs: dict[str, Any]) -> None:
 
 
 def test_the_record_says_what_was_trained_and_on_what(of_run: RunOf) -> None:
+    chosen = {"steps": "5", "custom_embedding_name": "", "batch_size": "64.0", "beta_1": "x_y*"}
     note_all(
         of_run,
         decide={
             "source_fingerprint": "f" * 64,
             "decision": "RUN",
-            "recipe": '{"settings": {"steps": "5"}}',
+            "recipe": json.dumps({"settings": chosen}),
             "initial_checkpoint_digest": "c0",
         },
         preprocess={"dataset_uri": "/r/datasets/k", "dataset_digest": "d", "summary": "9 images"},
@@ -164,13 +186,78 @@ def test_the_record_says_what_was_trained_and_on_what(of_run: RunOf) -> None:
         "started_from": "c0",
         "judged_checkpoint_digest": "c1",
     }
-    assert found["recipe"] == {"settings": {"steps": "5"}}
+    assert found["recipe"] == {"settings": chosen}
     assert found["seconds"] == 12.5
     assert found["links"]["report"] == "/r/e/report.html"
-    page = (run_notes.folder_of(of_run) / "record.md").path.read_text().splitlines()
-    assert page[0] == "# SUCCEEDED: version 3 is the champion"
-    assert "| train | done | 2 s | 5 steps |" in page
-    assert "- report: `/r/e/report.html`" in page
+    lines = page(of_run).splitlines()
+    assert lines[0] == "# SUCCEEDED: version 3 is the champion"
+    assert "| train | done | 2 s | 5 steps |" in lines
+    assert "- report: `/r/e/report.html`" in lines
+    # Changed ones first; of every stage only those that the recipe has.
+    assert lines[-1] == "- train: **steps=5**, **beta\\_1=x\\_y\\***, batch\\_size=64.0"
+    assert lines[-3].startswith("## Parameters")
+
+
+def test_the_page_has_every_parameter_of_the_recipe_by_stage(of_run: RunOf) -> None:
+    (decide,) = [task for task in shipped_package.read().tasks if task.stage == "decide"]
+    template = decide.inputs["settings"]
+    assert isinstance(template, Text)
+    names = [line.partition("=")[0] for line in template.text.splitlines()]
+    note_all(of_run, decide={"decision": "RUN", "recipe": json.dumps({"settings": dict.fromkeys(names, "7")})})
+    record(of_run)
+    lines = re.findall(r"^- (\w+): (\*\*.*)", page(of_run).replace("\\", ""), re.MULTILINE)
+    shown = {stage: re.findall(r"(\w+)=7\b", parameters) for stage, parameters in lines}
+    assert list(shown) == ["decide", "preprocess", "train", "embed", "evaluate"]
+    assert {name for found in shown.values() for name in found} == set(names)
+    assert ("start_from" in shown["decide"], "steps" in shown["train"], "steps" in shown["embed"]) == (
+        True,
+        True,
+        False,
+    )
+
+
+SHEET = grids.png_grid(np.zeros((4, 8, 8, 1), np.uint8))
+
+
+@pytest.mark.parametrize(
+    ("samples", "expected"),
+    [
+        (SHEET, [SHEET]),
+        (grids.png_grid(np.random.default_rng(0).integers(0, 256, (30, 64, 64, 3), np.uint8)), []),  # too large
+        (b"GIF89a", []),
+        (b"", []),
+        (None, []),
+    ],
+    ids=["samples", "large", "GIF", "empty", "missing"],
+)
+def test_the_page_shows_the_samples_if_it_can(of_run: RunOf, samples: bytes | None, expected: list[bytes]) -> None:
+    evaluation = Path(of_run.records).parent / "evaluation"
+    evaluation.mkdir()
+    if samples is not None:
+        (evaluation / evaluations.SAMPLES).write_bytes(samples)
+    note_all(of_run, **{**WHOLE, "evaluate": {"verdict": "PROMOTE", "evaluation_uri": str(evaluation)}})
+    assert record(of_run)["state"] == "SUCCEEDED"
+    assert pictures(page(of_run)) == expected
+    assert len(page(of_run)) < 400_000  # more is cut off by Kubeflow's page
+    assert f"- samples: `{evaluation / evaluations.SAMPLES}`" in page(of_run)
+    # At the start of a paragraph it would keep Kubeflow 2.16's page busy for a minute.
+    assert "\n\n![" not in page(of_run)
+
+
+def test_the_page_shows_samples_from_a_bucket(of_run: RunOf, gcs: Server) -> None:
+    gcs.create_bucket("b")
+    with Location.of("gs://b/e").new_folder(evaluations.MANIFEST) as folder:
+        (folder / evaluations.MANIFEST).write_text("{}")
+        (folder / evaluations.SAMPLES).write_bytes(SHEET)
+    note_all(of_run, evaluate={"evaluation_uri": "gs://b/e"})
+    record(of_run)
+    assert pictures(page(of_run)) == [SHEET]
+
+
+def test_the_page_of_a_run_that_did_nothing_has_no_parameters(of_run: RunOf) -> None:
+    note_all(of_run, decide={"decision": "SKIP", "recipe": '{"settings": {"steps": "5"}}'})
+    assert record(of_run)["state"] == "SKIPPED"
+    assert "steps" not in page(of_run)
 
 
 def test_a_training_that_was_only_kept_is_not_passed_over(of_run: RunOf) -> None:
