@@ -1,4 +1,4 @@
-"""Runs what the contract server holds: each stage as a process of this machine, where a cluster would start a pod.
+"""Runs what the contract server holds: each stage as a process or a container here, where a cluster would start a pod.
 
 One run at a time, one stage at a time. As on a real Kubeflow 2.16.1, stages start with a umask of 0, every exit code
 counts alike for retries, canceling sends SIGTERM, and a retried run keeps what has succeeded, the exit handler too.
@@ -23,14 +23,19 @@ from tests.fakes.kubeflow import store
 from tests.fakes.kubeflow.requests import Item
 from tests.fakes.kubeflow.server import Server
 
+BUCKETS = "http://buckets:8080"  # the bucket server on the network of containers (tests/system/docker/clusters.py)
 _SECONDS_BETWEEN_LOOKS = 0.2
 
 
 class Worker:
-    """Executes the runs of a server until `stop`; the stages' logs are in a folder."""
+    """Executes the runs of a server until `stop`; the stages' outputs and logs are in a folder.
 
-    def __init__(self, server: Server, folder: Path) -> None:
-        self._server, self._folder = server, folder
+    With a network of Docker's, stages are containers there, in their images, as users without a name; of this machine
+    they see their outputs alone.
+    """
+
+    def __init__(self, server: Server, folder: Path, network: str = "") -> None:
+        self._server, self._folder, self._network = server, folder, network
         self._made: dict[str, dict[str, dict[str, Any]]] = {}  # by run and task, kept for retries
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._work)
@@ -95,11 +100,17 @@ class Worker:
         folder = self._folder / run_id / task.name
         for _ in range(task.retries.count + 1):
             message = executor_input(task, inputs, folder)
-            words = process_command(Resolver({}, {}, {}).command(task, message))
+            words = Resolver({}, {}, {}).command(task, message)
             folder.mkdir(parents=True, exist_ok=True)
             with open(folder / "log", "ab") as log, tempfile.TemporaryDirectory(dir=folder) as temporary:
                 variables = {each["name"]: each["value"] for each in task.container.get("env", [])}
-                variables |= {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "TMPDIR": temporary}  # a pod has its own
+                variables |= {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
+                if self._network:
+                    folder.chmod(0o777)
+                    words = self._in_container(task.container["image"], words, variables, folder)
+                else:
+                    words = process_command(words)
+                    variables |= {"TMPDIR": temporary}  # a pod has its own
                 process = subprocess.Popen(
                     words, env={**os.environ, **variables}, umask=0, stdout=log, stderr=subprocess.STDOUT
                 )
@@ -108,6 +119,16 @@ class Worker:
             if run_id in self._server.store.terminated or self._stopping.is_set():
                 break
         return None
+
+    def _in_container(self, image: str, words: list[str], variables: dict[str, str], folder: Path) -> list[str]:
+        """Return the command that runs another in a container, and passes signals on."""
+        variables = {**variables, "STORAGE_EMULATOR_HOST": BUCKETS}
+        return [
+            *(os.environ.get("DOCKER") or "docker", "run", "--rm", "--network", self._network, "--user", "12345:0"),
+            *("--read-only", "--tmpfs", "/tmp", "--cap-drop", "ALL", "--volume", f"{folder}:{folder}"),  # noqa: S108
+            *(f"--env={name}={value}" for name, value in variables.items()),
+            *("--entrypoint", words[0], image, *words[1:]),
+        ]
 
     def _wait(self, run_id: str, process: subprocess.Popen[bytes]) -> int:
         """Wait for a process, which gets SIGTERM when its run is canceled."""

@@ -116,6 +116,11 @@ class Containers:
         """Return what a container has printed."""
         return self.docker("logs", self.full_name(name))
 
+    def address_of(self, name: str) -> str:
+        """Return the address of a container on the network, which this machine reaches too."""
+        found = "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}"
+        return self.docker("inspect", "--format", found, self.full_name(name)).strip()
+
     def full_name(self, name: str) -> str:
         """Return the name by which the engine knows a container."""
         return f"{self._network}-{name}"

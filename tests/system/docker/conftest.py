@@ -1,14 +1,13 @@
 """Containers hardened like a cluster's, in which the tests of the images run everything."""
 
-import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from docker import build
 from docker.build import Engine
+from tests.system.docker import required
 
 # No network, only /tmp and mounts writable, no privileges, an unknown user.
 HARDENED = ("--read-only", "--tmpfs", "/tmp", "--cap-drop", "ALL", "--network", "none", "--user", "12345:0")  # noqa: S108
@@ -19,15 +18,7 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 @pytest.fixture(scope="session")
 def client() -> str:
     """The Docker client; skip without a reachable engine."""
-    name = os.environ.get("DOCKER") or "docker"
-    try:
-        answer = subprocess.run([name, "info"], capture_output=True, text=True, timeout=30, check=False)
-        running = answer.returncode == 0
-    except (OSError, subprocess.TimeoutExpired):
-        running = False
-    if not running:
-        pytest.skip("no Docker engine: install and start Docker, then `make images`")
-    return name
+    return required.client()
 
 
 @pytest.fixture(scope="session")
@@ -38,24 +29,17 @@ def engine(client: str) -> Engine:
 @pytest.fixture(scope="session", params=["preprocess", "train-cpu"])
 def image(request: pytest.FixtureRequest, client: str) -> str:
     """Each of the two images that every machine can run; skip a missing one."""
-    return require_image(client, request.param)
+    return required.image(client, request.param)
 
 
 @pytest.fixture(scope="session")
 def preprocess_image(client: str) -> str:
-    return require_image(client, "preprocess")
+    return required.image(client, "preprocess")
 
 
 @pytest.fixture(scope="session")
 def train_image(client: str) -> str:
-    return require_image(client, "train-cpu")
-
-
-def require_image(client: str, target: str) -> str:
-    tag = build.tag_of(target)
-    if subprocess.run([client, "image", "inspect", tag], capture_output=True, check=False).returncode:
-        pytest.skip(f"no image {tag}: make images IMAGES={target}")
-    return tag
+    return required.image(client, "train-cpu")
 
 
 @pytest.fixture(scope="session")

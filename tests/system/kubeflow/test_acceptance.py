@@ -6,10 +6,11 @@
     ROOT, CLAIM    the folder of all results: in a bucket, or where the volume claim is mounted
     IMAGES         the file that `make push` wrote; without it, images go by their tags
 
-Without a server it runs on the contract server, whose worker starts the stages as processes of this machine: once with
-a folder as root, and once with a bucket of the tests' own server.
+Without a server it runs on the contract server. Its worker starts the stages as processes of this machine, with a
+folder as root and with a bucket of the tests' own server; and as containers that share nothing but such a bucket.
 """
 
+import contextlib
 import dataclasses
 import io
 import json
@@ -32,6 +33,8 @@ from pipeline.cluster import waiting
 from tests.fakes.gcs import server as bucket_server
 from tests.fakes.kubeflow import server as contract_server
 from tests.fakes.kubeflow.worker import Worker
+from tests.system.docker import required
+from tests.system.docker.clusters import Containers
 from tests.system.whole_runs import SMALL, against_umask
 
 pytestmark = pytest.mark.kubeflow
@@ -95,13 +98,16 @@ class Cluster:
             time.sleep(1)
 
 
-@pytest.fixture(scope="module", params=["folder", pytest.param("bucket", marks=pytest.mark.long)])
+@pytest.fixture(
+    scope="module",
+    params=["folder", *(pytest.param(name, marks=pytest.mark.long) for name in ("bucket", "containers"))],
+)
 def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     folder = tmp_path_factory.mktemp("kubeflow")
     host, context = os.environ.get("KF_PIPELINES_ENDPOINT", ""), os.environ.get("KUBE_CONTEXT", "")
-    in_bucket = request.param == "bucket"
+    in_bucket = request.param != "folder"
     if host or context:
-        if in_bucket != buckets.is_uri(os.environ.get("ROOT", "")):
+        if request.param == "containers" or in_bucket != buckets.is_uri(os.environ.get("ROOT", "")):
             pytest.skip(f"ROOT is not in a {request.param}")
         connection = [*(["--host", host] if host else []), *(["--kube_context", context] if context else [])]
         root, claim, images = (os.environ.get(name, "") for name in ("ROOT", "CLAIM", "IMAGES"))
@@ -110,23 +116,31 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         compile_for(found, claim, ["--images", str(Path(images).resolve())] if images else ["--allow_tags"])
         yield found
         return
-    with (
-        contract_server.serving() as server,
-        bucket_server.serving() as of_buckets,
-        pytest.MonkeyPatch.context() as patch,
-    ):
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(contract_server.serving())
+        patch = stack.enter_context(pytest.MonkeyPatch.context())
         patch.setenv("XDG_STATE_HOME", str(folder / "state"))
-        patch.setenv("STORAGE_EMULATOR_HOST", of_buckets.url)
-        of_buckets.create_bucket("bucket")
+        network = ""
+        if request.param == "containers":
+            client = required.client()
+            required.image(client, "train-cpu")
+            (folder / "nothing").mkdir()
+            for parent in (folder, folder.parent):  # pytest's own are for their owner alone
+                parent.chmod(0o755)
+            network = "wgan-test-kubeflow"
+            started = stack.enter_context(Containers(client, required.image(client, "preprocess"), network))
+            started.serve(folder / "nothing", [])
+            patch.setenv("STORAGE_EMULATOR_HOST", f"http://{started.address_of('buckets')}:8080")
+        else:
+            of_buckets = stack.enter_context(bucket_server.serving())
+            of_buckets.create_bucket("b")
+            patch.setenv("STORAGE_EMULATOR_HOST", of_buckets.url)
         (folder / "root").mkdir(mode=0o750)
-        root = "gs://bucket/runs" if in_bucket else str(folder / "root")
+        root = "gs://b/runs" if in_bucket else str(folder / "root")
         found = Cluster(["--host", server.url], root, folder, {**os.environ})
         compile_for(found, "" if in_bucket else "runs", ["--allow_tags"])
-        worker = Worker(server, folder / "pods")
-        try:
-            yield found
-        finally:
-            worker.stop()
+        stack.callback(Worker(server, folder / "pods", network).stop)
+        yield found
 
 
 def compile_for(cluster: Cluster, claim: str, flags: list[str]) -> None:
