@@ -90,7 +90,7 @@ def _dispatch(words: list[str]) -> int:
         return registry.main(words[1:])
     if verb and not verb.startswith("-"):
         raise ConfigError(f"{verb!r} is no verb of wgan; {yaml_files.suggestion(verb, HELP)}")
-    parser = cli.Parser(prog="wgan", description="Train, judge and publish WGAN-GP generators.", allow_abbrev=False)
+    parser = cli.Parser(prog="wgan", description="Train, judge and publish WGAN-GP generators.")
     parser.add_argument("--version", action="version", version=f"wgan {VERSION}")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB", title="verbs (wgan VERB --help)")
     for name, help_text in HELP.items():

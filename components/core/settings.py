@@ -5,7 +5,9 @@ is reported before anything heavy is imported.
 """
 
 import dataclasses
+import difflib
 import math
+from collections.abc import Iterable
 from typing import Any, get_args, get_type_hints
 
 from components.core.errors import ConfigError
@@ -110,6 +112,12 @@ def require_valid(config: Any, *extra_problems: str) -> None:
     problems += [problem for problem in extra_problems if problem]
     if problems:
         raise ConfigError(*problems)
+
+
+def unknown(what: str, name: str, known: Iterable[str]) -> str:
+    """Return the error for a name that nothing has, with the known one that was probably meant."""
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f"unknown {what} {name}" + (f"; did you mean {close[0]}?" if close else "")
 
 
 def share_problem(name: str, batch_size: int, replicas: int, accelerator: str) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from components.core import errors
+from components.core import errors, settings
 from components.core.errors import ConfigError
 from components.core.stage import cli
 from components.core.storage import atomic_files
@@ -26,9 +26,7 @@ _GIVEN_LATER = "given-later"
 
 def main(verb: str, words: list[str]) -> int:
     """Write a package, or print the profiles, and return the exit code; raise `ConfigError` if nothing was written."""
-    parser = cli.Parser(
-        prog=f"wgan {verb}", description=f"{HELP[verb][0].upper()}{HELP[verb][1:]}.", allow_abbrev=False
-    )
+    parser = cli.Parser(prog=f"wgan {verb}", description=f"{HELP[verb][0].upper()}{HELP[verb][1:]}.")
     parser.add_argument(
         "--profiles", type=Path, metavar="FILE", help="file of your own profiles, beside ours (docs/kubeflow.md)"
     )
@@ -81,7 +79,6 @@ def _add_flags(parser: cli.Parser) -> None:
     )
     parser.add_argument(
         "--allow_tags",
-        "--allow-tags",
         action="store_true",
         help="name images by tag; the image with that tag at run time is used",
     )
@@ -90,7 +87,7 @@ def _add_flags(parser: cli.Parser) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="change the default of a pipeline parameter (`wgan run --help` lists them); repeatable",
+        help="change the default of a pipeline parameter (`wgan run --help-all` lists them); repeatable",
     )
 
 
@@ -113,7 +110,7 @@ def _checked_defaults(profile: Profile, given: Mapping[str, str]) -> dict[str, A
     known = found.parameters
     given_by_profile = {"accelerator": profile.accelerator, "replicas": profile.replicas}
     hardware = {} if profile.embeds_as_it_trains else given_by_profile
-    problems = [parameters.unknown_parameter(name, known) for name in given if name not in known]
+    problems = [settings.unknown("parameter", name, known) for name in given if name not in known]
     problems += [
         f"{name} follows from profile {profile.name} ({profile.accelerator}, {profile.replicas}): leave it out"
         for name in hardware

@@ -49,12 +49,11 @@ def _parser() -> argparse.ArgumentParser:
         description="List, explain, verify, move and remove published versions.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB", title="verbs (wgan registry VERB --help)")
 
     def add(name: str, text: str, run: Callable[..., None]) -> argparse.ArgumentParser:
-        verb = verbs.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.", allow_abbrev=False)
+        verb = verbs.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
         verb.set_defaults(run=run)
         verb.add_argument(
             "--registry",

@@ -40,7 +40,7 @@ def main(verb: str, words: list[str]) -> int:
         extras.require("local", verb)
     found = shipped_package.read() if first.package is None else _package(first.package)
     parser = _parser(verb, add_help=True)
-    parameters.add_flags(parser, found.parameters)
+    parameters.add_flags(parser, found.parameters, everything=parameters.wants_all(words))
     parsed, unknown = parser.parse_known_args(words)
     given = parameters.given_in(parsed)
     # History and cached results of a run in a bucket are on this machine.
@@ -49,7 +49,7 @@ def main(verb: str, words: list[str]) -> int:
     given["root"] = root.uri
     if parsed.runner == _DOCKER and parsed.package is None and given.get("accelerator") in TRAIN_IMAGES:
         shipped_package.put_train_on(given["accelerator"], found)
-    problems = [*_problems(parsed, root), *parameters.unknown_flags(unknown, parsed)]
+    problems = [*_problems(parsed, root), *parser.unknown(unknown)]
     options = _docker_options(parsed.docker_options, problems)
     values = parameters.parse(found, given, problems)
     executor = Processes() if parsed.runner == _PROCESS else _containers(found, options, root.path, values, parsed.dev)
@@ -72,8 +72,8 @@ def main(verb: str, words: list[str]) -> int:
 def _parser(verb: str, add_help: bool = False) -> cli.Parser:
     parser = cli.Parser(
         prog=f"wgan {verb}",
+        usage=f"wgan {verb} --source IMAGES [flags]",
         description=f"{HELP[verb][0].upper()}{HELP[verb][1:]}.",
-        allow_abbrev=False,
         add_help=add_help,
     )
     parser.add_argument(
@@ -87,7 +87,7 @@ def _parser(verb: str, add_help: bool = False) -> cli.Parser:
         "--dev", action="store_true", help="with --runner docker: run the code of this working tree, not the images'"
     )
     parser.add_argument(
-        *("--docker_options", "--docker-options"),
+        "--docker_options",
         default="",
         metavar="WORDS",
         help='with --runner docker: options for `docker create`, such as --docker-options="--gpus all"',

@@ -47,12 +47,11 @@ BACKENDS = {
 
 
 def add_flags(parser: argparse.ArgumentParser, targets: Iterable[str] = BACKENDS) -> None:
-    """Add the flags of these backends, each with dashes as well."""
+    """Add the flags of these backends."""
     for target in targets:
         group = parser.add_argument_group(BACKENDS[target].title)
         for name, (metavar, help_text) in BACKENDS[target].flags.items():
-            spellings = dict.fromkeys((f"--{name}", f"--{name.replace('_', '-')}"))
-            group.add_argument(*spellings, default="", metavar=metavar, help=help_text)
+            group.add_argument(f"--{name}", default="", metavar=metavar, help=help_text)
 
 
 def runs(target: str, parsed: argparse.Namespace) -> Runs:

@@ -85,7 +85,7 @@ def main(verb: str, words: list[str]) -> int:
 def _parser(verb: str, *parents: cli.Parser) -> cli.Parser:
     waits = f" {waiting.EXIT_CODES_HELP}" if verb in ("submit", "status", "retry") else ""
     description = f"{HELP[verb][0].upper()}{HELP[verb][1:]}.{waits}"
-    return cli.Parser(prog=f"wgan {verb}", description=description, allow_abbrev=False, parents=parents)
+    return cli.Parser(prog=f"wgan {verb}", description=description, parents=parents)
 
 
 def _add_waiting(parser: argparse.ArgumentParser) -> None:
@@ -100,24 +100,25 @@ def _add_waiting(parser: argparse.ArgumentParser) -> None:
 
 def _submit(words: list[str]) -> int:
     # The package decides the flags, so it is read first.
-    first = cli.Parser(allow_abbrev=False, add_help=False)
+    first = cli.Parser(add_help=False)
     first.add_argument(
         "--package", type=Path, default=Path("pipeline.yaml"), help="compiled package (default: pipeline.yaml)"
     )
     path = first.parse_known_args(words)[0].package
     parser = _parser("submit", first)
+    parser.usage = "wgan submit --source IMAGES --root LOCATION [flags]"
     _add_submit_flags(parser)
-    if not path.exists() and {"-h", "--help"} & set(words):
+    if not path.exists() and {"-h", "--help", parameters.HELP_ALL} & set(words):
         backends.add_flags(parser)
         parser.epilog = "The parameters of the pipeline are listed where there is a package."
-        parser.parse_args(words)
+        parser.parse_args(["--help"])
     package = submission.read_package(path)
     backends.add_flags(parser, [package.origin.target])
-    parameters.add_flags(parser, package.found.parameters)
+    parameters.add_flags(parser, package.found.parameters, everything=parameters.wants_all(words))
     name = package.found.name
     parser.set_defaults(experiment=name, run_name=f"{name} {datetime.datetime.now(datetime.UTC):%Y-%m-%d %H:%M:%S}")
     parsed, unknown = parser.parse_known_args(words)
-    wanted, server = _checked(parsed, package, parameters.unknown_flags(unknown, parsed))
+    wanted, server = _checked(parsed, package, parser.unknown(unknown))
     run = server.submit(wanted)
     log.info("run %s (%s) is started", run.run_id, run.name)
     print(run.link or run.run_id, flush=True)
@@ -126,17 +127,15 @@ def _submit(words: list[str]) -> int:
 
 def _add_submit_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--experiment", help="experiment that the run belongs to (default: the pipeline's name)")
+    parser.add_argument("--run_name", help="display name of the run (default: the pipeline's name and the time)")
     parser.add_argument(
-        *("--run_name", "--run-name"), help="display name of the run (default: the pipeline's name and the time)"
-    )
-    parser.add_argument(
-        *("--pipeline_root", "--pipeline-root"),
+        "--pipeline_root",
         default="",
         metavar="URI",
         help="where the target keeps metrics and reports of stages (default: Kubeflow's own; Vertex has none)",
     )
     parser.add_argument(
-        *("--service_account", "--service-account"),
+        "--service_account",
         default="",
         help="account to start the run as (default: that of the profile, else the target's)",
     )

@@ -60,20 +60,18 @@ def _parser(verb: str) -> cli.Parser:
         "--target", choices=profiles.TARGETS, help="only this target (default: those that the file has schedules for)"
     )
     backends.add_flags(shared)
-    parser = cli.Parser(prog=f"wgan {verb}", description="Schedules as a file.", allow_abbrev=False)
+    parser = cli.Parser(prog=f"wgan {verb}", description="Schedules as a file.")
     verbs = parser.add_subparsers(
         dest="action", required=True, metavar="VERB", title=f"verbs (wgan {verb} VERB --help)"
     )
     actions = {
-        name: verbs.add_parser(
-            name, help=text, description=f"{text[0].upper()}{text[1:]}.", parents=[shared], allow_abbrev=False
-        )
+        name: verbs.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.", parents=[shared])
         for name, text in _VERBS.items()
     }
     for name in (_PAUSE, _RESUME):
         actions[name].add_argument("name", metavar="NAME", help="the schedule's name")
     actions[_DIFF].add_argument(
-        *("--exit_code", "--exit-code"),
+        "--exit_code",
         action="store_true",
         help=f"exit with {DIFFERENT} where apply would change anything, else with 0 (default: 0 either way)",
     )

@@ -14,6 +14,7 @@ from pydantic import AfterValidator, Field
 
 from components.core import errors
 from components.core.errors import ConfigError
+from components.core.settings import unknown
 from pipeline.cluster import backends, cron, submission
 from pipeline.cluster.backend import Schedule
 from pipeline.cluster.submission import ClusterPackage, Submission
@@ -148,9 +149,7 @@ def _parameters(package: ClusterPackage, given: dict[str, Any]) -> dict[str, Any
     """Return the parameters that a schedule sets, typed and checked together with the package's defaults."""
     known = package.found.parameters
     problems = [
-        parameters.unknown_parameter(name if name.isprintable() else shown(name), known)
-        for name in given
-        if name not in known
+        unknown("parameter", name if name.isprintable() else shown(name), known) for name in given if name not in known
     ]
     if isinstance(given.get("root"), str):
         problems += submission.root_problems(given["root"], package)

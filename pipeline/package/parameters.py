@@ -2,8 +2,7 @@
 
 import argparse
 import contextlib
-import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from components.core import settings, stages
@@ -14,20 +13,43 @@ from pipeline.package.reader import Constant, Package, Parameter, Task
 
 _MADE_LATER = "made-later"
 _DEST = "parameter "
+HELP_ALL = "--help-all"
+# The stages whose settings are parameters, with the titles of their flags.
+_TITLES = (
+    ("preprocess", "images"),
+    ("train", "training"),
+    ("embed", "the classifier that judges"),
+    ("evaluate", "limits for promotion"),
+    ("decide", "when to train"),
+)
+_MOST_USED = (
+    *("height", "width", "color", "resize"),
+    *("steps", "minutes", "batch_size", "conditioning", "augmentation", "accelerator", "seed"),
+    *("distance_limit", "uncertified", "start_from"),
+)
 
 
-def add_flags(parser: argparse.ArgumentParser, known: dict[str, Field]) -> None:
-    """Add a flag for every parameter, required ones first; values stay text."""
-    group = parser.add_argument_group("parameters of the pipeline")
-    for field in sorted(known.values(), key=lambda field: not field.required):
-        if field.name == "root":
-            continue
-        try:
-            cli.add_flag(group, field, f"{_DEST}{field.name}")
-        except argparse.ArgumentError:
-            raise ConfigError(
-                f"the package has a parameter {field.name}, which is a flag of this command: rename it"
-            ) from None
+def add_flags(parser: argparse.ArgumentParser, known: Mapping[str, Field], everything: bool) -> None:
+    """Add a flag for every parameter, by stage; values stay text. Help shows those that most users need, or all."""
+    left = {name: field for name, field in known.items() if name != "root"}
+    hidden = [] if everything else [name for name, field in left.items() if not (field.required or name in _MOST_USED)]
+    groups = {title: [field.name for field in settings.fields_of(stages.config_of(stage))] for stage, title in _TITLES}
+    groups["of this package"] = [*left]
+    for title, names in groups.items():
+        group = parser.add_argument_group(title)
+        for field in [left.pop(name) for name in names if name in left]:
+            try:
+                cli.add_flag(group, field, f"{_DEST}{field.name}", shown=field.name not in hidden)
+            except argparse.ArgumentError:
+                raise ConfigError(
+                    f"the package has a parameter {field.name}, which is a flag of this command: rename it"
+                ) from None
+    parser.add_argument(HELP_ALL, action="help", help=f"show all {len(known)} parameters")
+
+
+def wants_all(words: list[str]) -> bool:
+    """Return whether a command line asks for the help of all flags."""
+    return any(word.replace("_", "-") == HELP_ALL for word in words)
 
 
 def given_in(parsed: argparse.Namespace) -> dict[str, str]:
@@ -64,21 +86,6 @@ def parse(package: Package, given: Mapping[str, Any], problems: list[str]) -> di
     if problems:
         raise ConfigError(*problems)
     return values
-
-
-def unknown_flags(words: list[str], parsed: argparse.Namespace) -> list[str]:
-    """Return an error for each unknown flag, with the known one that was probably meant."""
-    known = [name.removeprefix(_DEST) for name in vars(parsed)]
-    names = [word.lstrip("-").split("=")[0].replace("-", "_") for word in words if word.startswith("--")]
-    if words and not names:
-        return [f"unexpected arguments: {' '.join(words)}"]
-    return [unknown_parameter(name, known) for name in names]
-
-
-def unknown_parameter(name: str, known: Iterable[str]) -> str:
-    """Return an error for a name that no parameter has, with the known one that was probably meant."""
-    close = difflib.get_close_matches(name, list(known), n=1)
-    return f"unknown parameter {name}" + (f"; did you mean {close[0]}?" if close else "")
 
 
 def _stage_problems(package: Package, values: dict[str, Any]) -> list[str]:

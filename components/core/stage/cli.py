@@ -26,15 +26,51 @@ log = logging.getLogger("components.core.stage.cli")
 
 UMASK = "WGAN_UMASK"  # variable: the umask of the user who started this container, in octal digits
 _LAST_WORDS = Path("/dev/termination-log")  # of a container in a pod, by Kubernetes' default
+_KINDS = {str: "TEXT", int: "N", float: "NUMBER"}
 _LONGEST_WORDS = 1000  # characters; Kubernetes keeps 4096 bytes
 UMASK_OF_PODS = 0o027  # at least: Kubeflow starts stages with 0
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser that raises our exceptions, and so ends with our exit codes."""
+    """An argument parser that raises our exceptions, and reads dashes and underscores in flags alike."""
+
+    def __init__(self, **more: Any) -> None:
+        super().__init__(**more, allow_abbrev=False)
 
     def error(self, message: str) -> NoReturn:
         raise ConfigError(message)
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
+        words = sys.argv[1:] if args is None else args
+        return super().parse_known_args([self._as_listed(word) for word in words], namespace)
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        parsed, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            raise ConfigError(*self.unknown(unknown))
+        return parsed
+
+    def unknown(self, words: list[str]) -> list[str]:
+        """Return an error for each unknown flag, with the known one that was probably meant."""
+        names = [word[2:].partition("=")[0] for word in words if word.startswith("--")]
+        if words and not names:
+            return [f"unexpected arguments: {' '.join(words)}"]
+        return [settings.unknown("flag", name, self._flags()) for name in names]
+
+    def _flags(self) -> list[str]:
+        found = [flag[2:] for flag in self._option_string_actions if flag.startswith("--")]
+        for action in self._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                found += [flag for parser in action.choices.values() for flag in parser._flags()]
+        return found
+
+    def _as_listed(self, word: str) -> str:
+        """Return a flag as `--help` lists it; other words as they are."""
+        name, equals, value = word.partition("=")
+        if not name.startswith("--"):
+            return word
+        known = {flag.replace("-", "_"): flag for flag in self._option_string_actions}
+        return known.get(name.replace("-", "_"), name) + equals + value
 
 
 def log_to_stderr() -> None:
@@ -122,7 +158,8 @@ def _terminate(signum: int, frame: Any) -> NoReturn:
 def build(config_class: type, given: dict[str, Any]) -> Any:
     """Make a configuration from text or JSON values of Kubeflow; `ConfigError` names every mistake."""
     fields = {field.name: field for field in settings.fields_of(config_class)}
-    problems, values = [f"unknown setting {name}" for name in given if name not in fields], {}
+    problems = [settings.unknown("setting", name, fields) for name in given if name not in fields]
+    values = {}
     for name, field in fields.items():
         if name not in given:
             if field.required:
@@ -142,7 +179,7 @@ def build(config_class: type, given: dict[str, Any]) -> Any:
 def _read_arguments(
     program: str, config_class: type, arguments: list[str]
 ) -> tuple[dict[str, Any], ExecutorInput | None]:
-    parser = Parser(prog=program, description=config_class.__doc__, allow_abbrev=False)
+    parser = Parser(prog=program, description=config_class.__doc__)
     parser.add_argument("--executor-input", help=argparse.SUPPRESS)
     for field in settings.fields_of(config_class):
         add_flag(parser, field)
@@ -162,14 +199,17 @@ def _read_arguments(
     return given, None
 
 
-def add_flag(parser: argparse._ActionsContainer, field: settings.Field, dest: str = "") -> None:
-    """Add `--field_name` (also spelt with dashes), or a positional argument; values stay text."""
+def add_flag(parser: argparse._ActionsContainer, field: settings.Field, dest: str = "", shown: bool = True) -> None:
+    """Add `--field_name`, or a positional argument; values stay text, and help leaves out what is not shown."""
     help_text = field.setting.help.replace("%", "%%")
-    if field.setting.choices:
-        help_text += f" One of {', '.join(field.setting.choices)}."
-    help_text += " (required)" if field.required else f" (default: {field.default!r})"
+    if field.required:
+        help_text += " (required)"
+    elif field.default != "":
+        help_text += f" (default: {field.default:g})" if field.type is float else f" (default: {field.default})"
     if field.setting.positional:
         parser.add_argument(field.name, metavar=field.name.upper(), help=help_text)
         return
-    spellings = dict.fromkeys([f"--{field.name}", f"--{field.name.replace('_', '-')}"])
-    parser.add_argument(*spellings, dest=dest or field.name, metavar=field.type.__name__.upper(), help=help_text)
+    choices = "{" + ",".join(field.setting.choices) + "}" if field.setting.choices else _KINDS[field.type]
+    parser.add_argument(
+        f"--{field.name}", dest=dest or field.name, metavar=choices, help=help_text if shown else argparse.SUPPRESS
+    )

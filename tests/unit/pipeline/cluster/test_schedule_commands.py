@@ -61,7 +61,7 @@ def test_help_asks_for_no_server_and_loads_no_client() -> None:
         (["apply"], {"weekly": {"cron": "0 0 9 * * 1"}}, "schedules.weekly.cron"),
         (["frobnicate"], {"weekly": {}}, "'frobnicate'"),
         (["pause"], {"weekly": {}}, "NAME"),
-        (["apply", "--targt", "kfp"], {"weekly": {}}, "--targt kfp"),
+        (["apply", "--targt", "kfp"], {"weekly": {}}, "target?"),
     ],
 )
 def test_mistakes(

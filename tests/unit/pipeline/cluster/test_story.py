@@ -132,7 +132,7 @@ def test_every_mistake_is_found_before_anything_is_sent(
     assert main(["submit", *words, *world.flags, "--run_name", "n" * 129]) == errors.BAD_CONFIGURATION
     root = ["root", "pipeline_root"] if world.target == "vertex" else ["root"]
     names = ["stepz", *root, "run_name", "timeout", "source", "steps"]
-    assert [message.removeprefix("unknown parameter ").split()[0].strip(";") for message in caplog.messages] == names
+    assert [message.removeprefix("unknown flag ").split()[0].strip(";") for message in caplog.messages] == names
     assert world.server.requests == []
 
 
