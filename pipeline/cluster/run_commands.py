@@ -245,14 +245,14 @@ def _print_run(run: RunStatus, as_json: bool) -> None:
     if as_json:
         _print_json(dataclasses.asdict(run))
         return
-    print(f"{run.name}  {run.state.lower()}  {waiting.duration(run.created, run.finished)}".rstrip())
+    print(f"{run.name}  {run.state.lower()}  {waiting.elapsed(run.created, run.finished)}".rstrip())
     print(run.link or run.run_id)
     if run.message:
         print(run.message)
     if run.stages:
         print()
         rows: list[tuple[str, ...]] = [
-            (stage.name, stage.state.lower(), waiting.duration(stage.started, stage.finished), stage.message)
+            (stage.name, stage.state.lower(), waiting.elapsed(stage.started, stage.finished), stage.message)
             for stage in run.stages
         ]
         tables.print_rows(("stage", "state", "took", "message"), rows)
@@ -270,7 +270,7 @@ def _print_runs(found: list[RunStatus], as_json: bool) -> None:
             run.run_id,
             run.state.lower(),
             f"{run.created:%Y-%m-%d %H:%M}" if run.created else "",
-            waiting.duration(run.created, run.finished),
+            waiting.elapsed(run.created, run.finished),
             run.name,
         )
         for run in found

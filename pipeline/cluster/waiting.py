@@ -6,6 +6,7 @@ import time
 
 from components.core import errors
 from components.core.errors import TransientError
+from components.core.reporting.durations import duration
 from pipeline.cluster import backend
 from pipeline.cluster.backend import Runs, RunStatus, StageStatus
 
@@ -57,7 +58,7 @@ def wait(server: Runs, run_id: str, timeout: float | None) -> RunStatus | None:
                 log.info("run %s is %s", run_id, found.state.lower())
                 state, logged = found.state, answered
             elif answered - logged >= HEARTBEAT_SECONDS:
-                log.info("still %s after %s%s", state.lower(), _span(answered - began), _active(found))
+                log.info("still %s after %s%s", state.lower(), duration(answered - began), _active(found))
                 logged = answered
                 if not hinted and (hint := server.hint_for_waiting(run_id)):
                     log.info("%s", hint)
@@ -70,26 +71,17 @@ def wait(server: Runs, run_id: str, timeout: float | None) -> RunStatus | None:
         time.sleep(min(POLL_SECONDS, left))
 
 
-def duration(started: datetime.datetime | None, finished: datetime.datetime | None) -> str:
+def elapsed(started: datetime.datetime | None, finished: datetime.datetime | None) -> str:
     """Return how long something took, or has taken so far, as text; empty if it has not begun."""
     if started is None:
         return ""
     end = finished or datetime.datetime.now(datetime.UTC)
-    return _span(max((end - started).total_seconds(), 0.0))
-
-
-def _span(seconds: float) -> str:
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
+    return duration(max((end - started).total_seconds(), 0.0))
 
 
 def _line(stage: StageStatus) -> str:
-    took = f" after {duration(stage.started, stage.finished)}" if stage.started and stage.finished else ""
-    return f"{stage.name}: {stage.state.lower()}{took}" + (f": {stage.message}" if stage.message else "")
+    after = f" after {elapsed(stage.started, stage.finished)}" if stage.started and stage.finished else ""
+    return f"{stage.name}: {stage.state.lower()}{after}" + (f": {stage.message}" if stage.message else "")
 
 
 def _active(found: RunStatus) -> str:

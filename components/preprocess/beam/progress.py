@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from components.core.errors import StageError
+from components.core.reporting.durations import duration
 from components.preprocess import rows
 from components.preprocess.attempt_files import AttemptFiles, Folder
 from components.preprocess.beam import attempt
@@ -42,7 +43,7 @@ def line(now: Done, before: Done, seconds: float, images: int, shards: int) -> s
     if worked >= images:
         return f"all {images:,} images done{aside}; {now.shards:,} of {shards:,} shards written"
     rate = max(0, worked - before.images - before.quarantined) / seconds
-    left = f", {_duration((images - worked) / rate)} left" if rate else ""
+    left = f", {duration((images - worked) / rate)} left" if rate else ""
     return f"{worked:,} of {images:,} images ({100 * worked // images} %), {rate:,.0f} images/s{left}{aside}"
 
 
@@ -71,9 +72,3 @@ def shown(rows_at: AttemptFiles, files: AttemptFiles, row_bytes: int, images: in
     finally:
         ended.set()
         thread.join()
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"

@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from components.core.artifacts import training_log
+from components.core.reporting.durations import duration
 from components.core.storage import atomic_files
 from components.train.config import TrainConfig
 from components.train.monitoring.window import Window
@@ -64,13 +65,14 @@ class Progress:
             for name, value in row.items():
                 if name != "step" and value is not None:
                     tf.summary.scalar(name, value)
-        left = (self._config.steps - step) * self._images_per_step / self._rate if self._rate else 0.0
+        speed = ""
+        if self._rate:
+            left = (self._config.steps - step) * self._images_per_step / self._rate
+            speed = f"  {self._rate:,.0f} images/s  {duration(left)} left"
         log.info(
-            "train: step %d of %d  critic %.3f  generator %.3f  penalty %.4f  gradient norm %.3f  "
-            "%.0f images/s  %d:%02d left",
+            "train: step %d of %d  critic %.3f  generator %.3f  penalty %.4f  gradient norm %.3f%s",
             step,
             self._config.steps,
             *(means[name] for name in ("critic_loss", "generator_loss", "penalty", "gradient_norm")),
-            self._rate,
-            *divmod(round(left), 60),
+            speed,
         )
