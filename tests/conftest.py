@@ -26,6 +26,7 @@ pytest_plugins = ["tests.inputs.sources", "tests.inputs.stages"]
 # Tests run beside each other; TensorFlow's chatter would bury their messages.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 properties.register_profiles()
+_UMASK = programs.umask()
 
 
 def write_dataset(
@@ -62,6 +63,13 @@ def nothing_of_a_failed_job() -> Iterator[None]:
     for handler in logging.getLogger().handlers:
         for each in [*handler.filters]:
             handler.removeFilter(each)
+
+
+@pytest.fixture(autouse=True)
+def same_umask() -> Iterator[None]:
+    """Undo what a stage or a verb of `wgan` does that a test calls in this process."""
+    yield
+    os.umask(_UMASK)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -62,7 +62,7 @@ class Program:
             for path in given:
                 Path(path).touch()
         variables = dict(os.environ if environment is None else environment)
-        self._process = _SERVER.Process(target=_begin, args=(given, variables, _umask(), call, *arguments))
+        self._process = _SERVER.Process(target=_begin, args=(given, variables, umask(), call, *arguments))
         self._process.start()
         self.stdout, self.stderr = (os.fdopen(os.dup(mine.fileno()), encoding="utf-8") for mine, _ in ends)
         for connection in itertools.chain(*ends):
@@ -139,11 +139,11 @@ def _on_replicas(file: str, function: str, replicas: int, arguments: str) -> Non
     print(json.dumps(getattr(module, function)(strategy, *json.loads(arguments))))
 
 
-def _umask() -> int:
+def umask() -> int:
     """Return this process's umask, which can only be read by setting it."""
-    umask = os.umask(0o077)
-    os.umask(umask)
-    return umask
+    found = os.umask(0o077)
+    os.umask(found)
+    return found
 
 
 def _begin(

@@ -4,11 +4,10 @@ import dataclasses
 import datetime
 import json
 import logging
-import os
 
 from components.core import errors
 from components.core.errors import StageError
-from components.core.stage import cli, run_notes
+from components.core.stage import run_notes
 from components.core.stage.executor import RunOf
 from components.core.stage.run_notes import FAILED, Note
 from components.record import run as record
@@ -49,14 +48,10 @@ def with_notes(run: RunStatus) -> RunStatus:
         status=json.dumps({"state": run.state, "error": {"message": run.message}}),
     )
     found = record.describe(config, notes)
-    before = os.umask(cli.UMASK_OF_PODS)
-    os.umask(before | cli.UMASK_OF_PODS)  # the record has the modes of the notes beside it
     try:
         record.write(config, found)
     except (OSError, StageError) as error:
         log.warning("the record of the run cannot be completed: %s", errors.line_of(error))
-    finally:
-        os.umask(before)
     return dataclasses.replace(run, state=found["state"], message=found["reason"])
 
 

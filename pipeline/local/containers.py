@@ -174,7 +174,7 @@ class Containers:
 
     def _variables(self) -> dict[str, str]:
         folder = self.session.folder
-        umask = 0o777 & ~folder.stat().st_mode  # containers have their own
+        umask = 0o777 & ~folder.stat().st_mode  # this process's; containers have their own
         # Another user may not be able to write to the folder; /tmp is in memory.
         other_user = _names(self._options, "--user", "-u")
         return {cli.UMASK: f"{umask:03o}", **({} if other_user else {"TMPDIR": str(folder)})}

@@ -11,6 +11,7 @@ import contextlib
 import importlib
 import logging
 import os
+import re
 import signal
 import sys
 import traceback
@@ -24,11 +25,11 @@ from components.core.stage.executor import ExecutorInput, RunOf, StageResult
 
 log = logging.getLogger("components.core.stage.cli")
 
-UMASK = "WGAN_UMASK"  # variable: the umask of the user who started this container, in octal digits
+UMASK = "WGAN_UMASK"  # variable: the umask of results, in octal digits
 _LAST_WORDS = Path("/dev/termination-log")  # of a container in a pod, by Kubernetes' default
 _KINDS = {str: "TEXT", int: "N", float: "NUMBER"}
 _LONGEST_WORDS = 1000  # characters; Kubernetes keeps 4096 bytes
-UMASK_OF_PODS = 0o027  # at least: Kubeflow starts stages with 0
+_OTHERS = 0o027  # bits of the umask: other users cannot read, the group cannot write
 
 
 class Parser(argparse.ArgumentParser):
@@ -80,13 +81,23 @@ def log_to_stderr() -> None:
     logging.basicConfig(handlers=[handler], level=logging.INFO)
 
 
+def set_umask() -> None:
+    """Add 027 to this process's umask, or replace it by the user's `WGAN_UMASK`."""
+    text = os.environ.get(UMASK, "")
+    if not text:
+        os.umask(os.umask(_OTHERS) | _OTHERS)
+    elif re.fullmatch("0*[0-7]{1,2}", text):
+        os.umask(int(text, 8))
+    else:
+        raise ConfigError(
+            f"{UMASK} must be an octal umask from 000 to 077, got {text!r}; 002 lets the group write, 022 lets "
+            "everybody read, and without the variable other users cannot read"
+        )
+
+
 def main(stage: str, arguments: list[str] | None = None, variant: str = "") -> int:
     """Run `components.STAGE.run`, or the variant chosen by a flag of its name, and return the exit code."""
     log_to_stderr()
-    if UMASK in os.environ:
-        os.umask(int(os.environ[UMASK], 8))
-    elif errors.in_pod():
-        os.umask(os.umask(UMASK_OF_PODS) | UMASK_OF_PODS)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     if not hardware.has_tpu():
         # On import `tensorflow-tpu`'s libtpu asks Google Cloud's metadata server for the TPU's shape, and elsewhere
@@ -97,6 +108,8 @@ def main(stage: str, arguments: list[str] | None = None, variant: str = "") -> i
         logging.getLogger(name).setLevel(logging.WARNING)
     signal.signal(signal.SIGTERM, _terminate)
     try:
+        if stage in stages.ALL:  # the other programs write files that the user names
+            set_umask()
         program = f"python -m components.{stage}" + (f" --{variant.replace('_', '-')}" if variant else "")
         config_class = stages.config_of(stage, variant)
         given, executor = _read_arguments(program, config_class, sys.argv[1:] if arguments is None else arguments)

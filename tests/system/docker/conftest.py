@@ -9,8 +9,11 @@ import pytest
 from docker.build import Engine
 from tests.system.docker import required
 
-# No network, only /tmp and mounts writable, no privileges, an unknown user.
-HARDENED = ("--read-only", "--tmpfs", "/tmp", "--cap-drop", "ALL", "--network", "none", "--user", "12345:0")  # noqa: S108
+# No network, only /tmp and mounts writable, no privileges, an unknown user, whose results the tests read.
+HARDENED = (
+    *("--read-only", "--tmpfs", "/tmp", "--cap-drop", "ALL", "--network", "none", "--user", "12345:0"),  # noqa: S108
+    *("--env", "WGAN_UMASK=022"),
+)
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -14,7 +14,7 @@ import pytest
 from kfp import dsl
 
 from components.core.errors import ConfigError, TransientError
-from components.core.stage import cache_key
+from components.core.stage import cache_key, cli
 from pipeline.local import containers
 from pipeline.local.containers import Mount, mount_words, where_it_is
 from pipeline.local.docker_client import Docker, Image, explained
@@ -235,17 +235,20 @@ def test_a_run_removes_containers_of_dead_runs_and_of_no_other(engine: str, desk
 
 
 @pytest.mark.docker
-def test_the_umask_and_the_temporary_folder_are_the_runs(engine: str, desk: Desk) -> None:
+@pytest.mark.parametrize(
+    ("inherited", "chosen", "expected"), [(0o002, "", "027"), (0o077, "", "077"), (0o077, "002", "002")]
+)
+def test_the_umask_and_the_temporary_folder_are_the_runs(
+    engine: str, desk: Desk, inherited: int, chosen: str, expected: str
+) -> None:
+    desk.environment[cli.UMASK] = chosen
     path = desk.compile(one_task('echo "$TMPDIR $WGAN_UMASK"; touch "$TMPDIR/file"; printf ok > "$2"'))
-    before = os.umask(0o027)
-    try:
-        found = desk.run(path, "--runner", "docker")
-    finally:
-        os.umask(before)
+    os.umask(inherited)
+    found = desk.run(path, "--runner", "docker")
     assert found.returncode == 0, found.stderr
     (line,) = desk.log().splitlines()
     folder, umask = line.split()
-    assert umask == "027"
+    assert umask == expected
     assert Path(folder).parent == desk.root
     assert not Path(folder).exists()
 

@@ -122,7 +122,6 @@ def test_a_pod_leaves_its_last_words(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
     monkeypatch.setattr(cli, "_LAST_WORDS", tmp_path / "last-words")
-    monkeypatch.setattr(os, "umask", lambda mask: mask)  # this process keeps its own
     command = ["--source=digits", f"--registry={registry}"]
     assert cli.main("decide", command) == code
     assert not (tmp_path / "last-words").exists()
@@ -133,12 +132,29 @@ def test_a_pod_leaves_its_last_words(
     assert "earlier" not in found
 
 
-@pytest.mark.parametrize(("pod", "umask", "mode"), [(True, 0, 0o750), (True, 0o077, 0o700), (False, 0o002, 0o775)])
-def test_a_pod_hides_results_from_other_users_and_elsewhere_the_umask_is_the_users(
-    pod: bool, umask: int, mode: int, tmp_path: Path
+@pytest.mark.parametrize(
+    ("inherited", "chosen", "mode"),
+    [(0, "", 0o750), (0o022, "", 0o750), (0o077, "", 0o700), (0o077, "002", 0o775), (0o022, "0", 0o777)],
+)
+def test_other_users_cannot_read_results_unless_the_user_chooses_another_umask(
+    inherited: int, chosen: str, mode: int, tmp_path: Path
 ) -> None:
-    """Kubeflow starts stages with a umask of 0."""
-    environment = {**os.environ, "KUBERNETES_SERVICE_HOST": "10.0.0.1"} if pod else {**os.environ}
-    words = [sys.executable, "-m", "components.decide", "--source=digits", f"--registry={tmp_path}/runs/registry"]
-    subprocess.run(words, check=True, capture_output=True, env=environment, umask=umask)
+    """Kubeflow starts stages with a umask of 0, and Docker with 022."""
+    done = decide(tmp_path / "runs", inherited, chosen)
+    assert done.returncode == errors.OK, done.stderr
     assert stat.S_IMODE((tmp_path / "runs").stat().st_mode) == mode
+
+
+@pytest.mark.parametrize("chosen", ["750", "8", "-22", "u=rwx"])
+def test_what_is_no_umask_is_refused(chosen: str, tmp_path: Path) -> None:
+    done = decide(tmp_path / "runs", 0o022, chosen)
+    assert done.returncode == errors.BAD_CONFIGURATION
+    (line,) = done.stderr.splitlines()
+    assert f"{cli.UMASK} must be" in line
+    assert chosen in line
+
+
+def decide(root: Path, inherited: int, chosen: str) -> subprocess.CompletedProcess[str]:
+    words = [sys.executable, "-m", "components.decide", "--source=digits", f"--registry={root}/registry"]
+    variables = {**os.environ, cli.UMASK: chosen}
+    return subprocess.run(words, capture_output=True, text=True, check=False, env=variables, umask=inherited)
