@@ -26,9 +26,9 @@ def with_notes(run: RunStatus) -> RunStatus:
     root = run.parameters.get("root", "")
     of_run = RunOf(f"{root}/records", run.run_id)
     folder = run_notes.folder_of(of_run)
-    if not root or not (folder.in_bucket or folder.path.is_dir()):
-        return run
     try:
+        if not root or not (folder.in_bucket or folder.path.is_dir()):
+            return run
         notes = run_notes.read(of_run)
     except (OSError, StageError) as error:
         log.warning("the notes of the run cannot be read: %s", errors.line_of(error))

@@ -1,6 +1,7 @@
 """The record of a run however it ends: the exit handler gets what a real server passes, then `wgan` completes it."""
 
 import dataclasses
+import errno
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,21 @@ def test_a_run_that_was_canceled_before_its_exit_handler_began_is_recorded(serve
     server.set_run(of_run.run, "FAILED", {"decide": "SUCCEEDED", "preprocess": "RUNNING"})
     assert main(["status", of_run.run, "--wait", "--host", server.url]) == waiting.CANCELED
     assert record(of_run)["state"] == "CANCELED"
+
+
+def test_a_root_that_cannot_be_read_is_reported(
+    server: Server, of_run: RunOf, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As another user, whom the pods' umask shuts out; root, as whom tests may run, can read everything."""
+
+    def refuse(path: Path) -> bool:
+        raise PermissionError(errno.EACCES, "refused", str(path))
+
+    server.set_run(of_run.run, "SUCCEEDED", {"decide": "SUCCEEDED"})
+    monkeypatch.setattr(Path, "is_dir", refuse)
+    assert main(["status", of_run.run, "--host", server.url]) == errors.OK
+    (line,) = complaints(caplog)
+    assert of_run.records in line
 
 
 def test_a_root_that_cannot_be_written_is_reported_and_the_reason_is_shown(
