@@ -42,7 +42,7 @@ def run(config: RecordConfig) -> StageResult:
     """Write `record.json` from the notes of the stages. Standard library only."""
     record = describe(config, run_notes.read(RunOf(config.records, config.run)))
     write(config, record)
-    summary = f"{record['state']}: {record['reason']}"
+    summary = record["reason"] if record["state"] == SUCCEEDED else f"{record['state']}: {record['reason']}"
     file = _file(config)
     return StageResult(
         parameters={"record_uri": file.uri, "state": record["state"], "summary": summary},

@@ -74,10 +74,18 @@ class Parser(argparse.ArgumentParser):
         return known.get(name.replace("-", "_"), name) + equals + value
 
 
+class _Lines(logging.Formatter):
+    """One line each: time, `W` or `E` for a warning or an error, and the message."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        record.mark = f"{record.levelname[0]} " if record.levelno > logging.INFO else ""
+        return super().format(record)
+
+
 def log_to_stderr() -> None:
-    """Send the log to stderr, one line each: time, first letter of the level, message."""
+    """Send the log to stderr."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname).1s %(message)s", datefmt="%H:%M:%S"))
+    handler.setFormatter(_Lines("%(asctime)s %(mark)s%(message)s", datefmt="%H:%M:%S"))
     logging.basicConfig(handlers=[handler], level=logging.INFO)
 
 

@@ -9,6 +9,7 @@ Disks are tmpfs in this process's own mount namespace, so that nothing is left o
 import importlib
 import json
 import os
+import re
 import resource
 import shutil
 import subprocess
@@ -31,6 +32,7 @@ from tests.faults.stages import kills
 from tests.faults.stages.kills import TRAINING, Stage, content, differences
 
 _NOBODY = 65534
+_INFORMATION = re.compile(r"\d\d:\d\d:\d\d (?![WE] )")
 _SIZE = 300_000  # bytes of a model that does not fit
 _ROOM_OF_A_TRAINING = "76k"  # for two of its checkpoints, not three
 
@@ -165,7 +167,7 @@ def _ended(stage: Stage, before: Callable[[], None] = lambda: None) -> dict[str,
     """Run a stage; return how it ended, and its messages without log lines of progress."""
     with tempfile.NamedTemporaryFile("r") as said:
         code = forks.wait(stage.start(Path(said.name), before))
-        return {"code": code, "said": [line for line in said.read().splitlines() if " I " not in line]}
+        return {"code": code, "said": [line for line in said.read().splitlines() if not _INFORMATION.match(line)]}
 
 
 if __name__ == "__main__":
