@@ -163,7 +163,7 @@ def _report(stage: str, error: BaseException) -> None:
     match error:
         case KeyboardInterrupt() | Terminated():
             word = "interrupted" if isinstance(error, KeyboardInterrupt) else "terminated"
-            log.error("%s: %s; run the command again to resume", stage, word)
+            log.info("%s: %s; run the command again to resume", stage, word)
         case StageError() | OSError():
             for line in errors.lines_of(error):
                 log.error("%s: %s", stage, line)
