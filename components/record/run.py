@@ -64,8 +64,8 @@ def update(of_run: RunOf) -> None:
 
 def describe(config: RecordConfig, found: list[Note]) -> dict[str, Any]:
     """Return the record of a run that has ended with these notes."""
-    notes = {note.stage: _as_it_ended(note) for note in found}
     status = _status(config.status)
+    notes = {note.stage: _as_it_ended(note, status[0]) for note in found}
     return _record(config, notes, _state(notes, status) or _FAILED, status)
 
 
@@ -171,10 +171,14 @@ def _read(config: RecordConfig) -> dict[str, Any] | None:
     return None
 
 
-def _as_it_ended(note: Note) -> Note:
-    """Count a stage as failed if its note still says that it runs."""
+def _as_it_ended(note: Note, run: str) -> Note:
+    """Count a stage as failed if its note still says that it runs, and as stopped if its run was canceled."""
+    if note.state != RUNNING:
+        return note
+    if run == CANCELED:
+        return dataclasses.replace(note, state=FAILED, problems=["the run was canceled"], exit_code=errors.TERMINATED)
     problem = "it ended without a message: killed, out of memory, or its machine was removed"
-    return dataclasses.replace(note, state=FAILED, problems=[problem]) if note.state == RUNNING else note
+    return dataclasses.replace(note, state=FAILED, problems=[problem])
 
 
 def _status(text: str) -> tuple[str, str]:
