@@ -30,7 +30,7 @@ from pipeline.package.package_origin import Origin
 from pipeline.package.shipped_package import EMBED_ON_CPU
 from pipeline.profiles import kubernetes_settings, vertex_settings
 from pipeline.profiles.kubernetes_hardware import KubernetesStage
-from pipeline.profiles.profiles import Profile
+from pipeline.profiles.profiles import VERTEX, Profile
 from pipeline.profiles.vertex_hardware import VertexStage
 
 # Stages whose settings users of the pipeline choose. Of two settings with one name, the first gives the default.
@@ -67,8 +67,10 @@ def pipeline_with(image_of: Mapping[str, str], profile: Profile) -> GraphCompone
 
         source, root = given["source"], given["root"]
         registry = f"{root}/registry"
-        # Kubeflow replaces a placeholder of the run only if it is the whole of a constant.
-        of_run = {"records": f"{root}/records", "run": dsl.PIPELINE_JOB_ID_PLACEHOLDER}
+        # Kubeflow replaces a placeholder of the run only if it is the whole of a constant. On Vertex a job's
+        # name is its id, by which `wgan` finds the run's notes; its UUID is a number of its own.
+        run = dsl.PIPELINE_JOB_NAME_PLACEHOLDER if profile.target == VERTEX else dsl.PIPELINE_JOB_ID_PLACEHOLDER
+        of_run = {"records": f"{root}/records", "run": run}
 
         # Caching is off where the answer depends on more than the inputs: the source's present content, the present
         # champion. Kubeflow's own cache never applies, because the run is among the inputs of each stage: a stage
