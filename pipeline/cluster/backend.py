@@ -44,6 +44,15 @@ class RunStatus:
     stages: tuple[StageStatus, ...] = ()  # known to the backend so far
 
 
+def settled(stage: str, run: str) -> str:
+    """Return the state of a stage beside that of its run: no stage is active after the end of the run."""
+    if run == SUCCEEDED and stage in (RUNNING, CANCELED):
+        return SUCCEEDED  # Kubeflow lists the last stage so, right after the end
+    if run in ENDED and stage not in ENDED:
+        return SKIPPED if stage == PENDING else CANCELED
+    return stage
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Schedule:
     """One checked schedule of a user's file."""

@@ -74,7 +74,6 @@ def main(verb: str, words: list[str]) -> int:
     if verb == "retry":
         # Kubeflow continues the same run; Vertex begins another.
         run_id = server.retry(run_id).run_id
-        log.info("run %s continues from its failed stages", run_id)
     if parsed.wait:
         return _wait(server, run_id, parsed.timeout, getattr(parsed, "json", False))
     if verb == "status":

@@ -23,6 +23,10 @@ def with_notes(run: RunStatus) -> RunStatus:
 
     The exit handler knows neither the run's name nor its times, and it may never have started.
     """
+    # Servers give the reason with the stage: of the run Vertex says only that tasks failed, and Kubeflow nothing.
+    broken = [f"{each.name}: {each.message}" for each in run.stages if each.state == backend.FAILED and each.message]
+    if run.state == backend.FAILED and broken:
+        run = dataclasses.replace(run, message="; ".join(broken))
     root = run.parameters.get("root", "")
     of_run = RunOf(f"{root}/records", run.run_id)
     folder = run_notes.folder_of(of_run)

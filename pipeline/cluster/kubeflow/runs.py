@@ -158,6 +158,7 @@ class KubeflowRuns:
         with self.connection.explained(f"retry run {run_id}"):
             self.connection.client.runs.run_service_retry_run(run_id)
         canceled_runs.forget(run_id)
+        log.info("run %s continues from its failed stages", run_id)
         return self.status(run_id)
 
     def logs(self, run_id: str, stage: str, follow: bool = False) -> Iterator[str]:
@@ -228,12 +229,7 @@ def _stages(run: Any, state: str) -> tuple[StageStatus, ...]:
         task = latest.get(name)
         if task is None:
             continue
-        at = task.state if task.state in _STATES else backend.PENDING
-        if state == backend.SUCCEEDED and at in (backend.RUNNING, backend.CANCELED):
-            at = backend.SUCCEEDED  # right after the end a real server says so of the last stage
-        elif state in backend.ENDED and at not in backend.ENDED:
-            # Nothing is reported after the end of the run.
-            at = backend.SKIPPED if at == backend.PENDING else backend.CANCELED
+        at = backend.settled(task.state if task.state in _STATES else backend.PENDING, state)
         found.append(
             StageStatus(
                 name=name,

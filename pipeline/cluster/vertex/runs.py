@@ -92,7 +92,10 @@ class VertexRuns:
         return ("--target", VERTEX)
 
     def hint_for_waiting(self, run_id: str) -> str:
-        return ""
+        return (
+            "Vertex may call a stage running whose machine has not started: `gcloud ai custom-jobs list "
+            f"--project={self._connection.project} --region={self._connection.location}` shows the state of its job"
+        )
 
     def cancel(self, run_id: str) -> None:
         job = self._job(run_id)
@@ -154,17 +157,18 @@ class VertexRuns:
 
     def _status_of(self, job: Any) -> RunStatus:
         """Return the state of a job in our terms."""
-        run_id = job.name.rpartition("/")[2]
+        run_id, state = job.name.rpartition("/")[2], state_of(job.state)
         connection = self._connection
         return RunStatus(
             run_id=run_id,
             name=job.display_name,
-            state=state_of(job.state),
-            stages=tuple(_stage(detail) for detail in _stages(job)),
+            state=state,
+            stages=tuple(_stage(detail, state) for detail in _stages(job)),
             link=_CONSOLE.format(location=connection.location, project=connection.project, run_id=run_id),
             created=utc(job.create_time),
             finished=utc(job.end_time),
-            message=" ".join(job.error.message.split()),
+            message=_line(job.error),
+            parameters=dict(job.runtime_config.parameter_values),
         )
 
 
@@ -207,8 +211,8 @@ def _as_label(text: str) -> str:
 
 
 def state_of(theirs: Any) -> str:
-    """Return a state of a job or a task in our terms."""
-    name: str = theirs.name.removeprefix("PIPELINE_").removeprefix("STATE_")
+    """Return a state of a job or a task in our terms; one that is newer than Google's library is a number."""
+    name: str = getattr(theirs, "name", "UNSPECIFIED").removeprefix("PIPELINE_").removeprefix("STATE_")
     return _WORDS.get(name, name)
 
 
@@ -223,15 +227,23 @@ def _stages(job: Any) -> list[Any]:
     return sorted(found, key=lambda detail: stages.ALL.index(detail.task_name))
 
 
-def _stage(detail: Any) -> StageStatus:
-    message = " ".join(detail.error.message.split())
+def _stage(detail: Any, run: str) -> StageStatus:
+    state = state_of(detail.state)
+    message = _FROM_CACHE if detail.state == type(detail).State.SKIPPED else _line(detail.error)
+    if state not in backend.ENDED and detail.pipeline_task_status:
+        # An error of the service itself, after which Vertex tries again.
+        message = _line(max(detail.pipeline_task_status, key=lambda status: status.update_time).error)
     return StageStatus(
         name=detail.task_name,
-        state=state_of(detail.state),
+        state=backend.settled(state, run),
         started=utc(detail.start_time),
         finished=utc(detail.end_time),
-        message=message or (_FROM_CACHE if detail.state.name == "SKIPPED" else ""),
+        message=message,
     )
+
+
+def _line(error: Any) -> str:
+    return " ".join(error.message.split())
 
 
 def _custom_jobs(detail: Any) -> list[str]:

@@ -8,6 +8,7 @@ the clock.
 
 import contextlib
 import datetime
+import json
 import re
 import zoneinfo
 from collections.abc import Callable, Iterator
@@ -70,6 +71,10 @@ class VertexServer:
         job.state = pipeline_job.pipeline_state.PipelineState[f"PIPELINE_STATE_{state}"]
         if job.state.name in _ENDED:
             job.end_time = self.clock
+        if job.state.name == "PIPELINE_STATE_CANCELLED":
+            job.error = {"code": code_pb2.CANCELLED}
+        elif job.state.name == "PIPELINE_STATE_FAILED":
+            job.error = {"code": code_pb2.INTERNAL, "message": "some tasks failed"}
         # Like Vertex, list the run itself as a task, and tasks that contain others.
         details: list[dict[str, Any]] = [{"task_id": 1, "task_name": run_id, "state": "RUNNING"}]
         for number, (name, (task_state, message)) in enumerate((stages or {}).items(), 2):
@@ -84,6 +89,27 @@ class VertexServer:
                 detail["error"] = {"code": code_pb2.INTERNAL, "message": message}
             details.append(detail)
         job.job_detail = {"task_details": details}
+
+    def inputs_of_exit_handler(self, run_id: str) -> dict[str, str]:
+        """Return what the exit handler of a run gets, by the comments of kfp.dsl.PipelineTaskFinalStatus."""
+        job = next(job for name, job in self.jobs.items() if name.endswith(f"/{run_id}"))
+        status = {
+            "state": job.state.name.removeprefix("PIPELINE_STATE_"),  # SUCCEEDED, FAILED or CANCELLED
+            "error": {"code": job.error.code, "message": job.error.message} if job.error.code else {},
+            "pipelineJobResourceName": job.name,
+            "pipelineTaskName": "exit-handler-1",
+        }
+        values = {
+            "{{$.pipeline_job_name}}": run_id,
+            "{{$.pipeline_job_uuid}}": "4611686018427387904",  # in no answer of the API
+            "{{$.pipeline_job_resource_name}}": job.name,
+            "{{$.pipeline_job_create_time_utc}}": f"{job.create_time:%Y-%m-%dT%H:%M:%SZ}",
+            "{{$.pipeline_job_schedule_time_utc}}": "",
+        }
+        given = job.pipeline_spec["root"]["dag"]["tasks"]["record"]["inputs"]["parameters"]
+        names = ("run", "run_name", "created", "scheduled")
+        inputs = {name: values[given[name]["runtimeValue"]["constant"]] for name in names}
+        return {**inputs, "status": json.dumps(status)}
 
     def tick(self) -> list[str]:
         """Start a run of each schedule that may start one now; return their ids."""

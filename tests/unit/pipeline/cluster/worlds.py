@@ -12,15 +12,19 @@ from typing import Any, Protocol
 
 import grpc
 
-from pipeline.cluster.backend import Schedules
+from pipeline.cluster.backend import Runs, Schedules
 from pipeline.cluster.kubeflow.connection import KubeflowConnection
+from pipeline.cluster.kubeflow.runs import KubeflowRuns
 from pipeline.cluster.kubeflow.schedules import KubeflowSchedules
 from pipeline.cluster.vertex.connection import VertexConnection
+from pipeline.cluster.vertex.runs import VertexRuns
 from pipeline.cluster.vertex.schedules import VertexSchedules
 from tests.fakes.kubeflow import server as kubeflow
 from tests.fakes.vertex import server as vertex
 
 Stages = dict[str, tuple[str, str]]  # name: state and message
+# Words of Vertex for states of Kubeflow; its SKIPPED is of a task whose result was reused.
+_OF_VERTEX = {"CANCELING": "CANCELLING", "CANCELED": "CANCELLED", "SKIPPED": "NOT_TRIGGERED"}
 
 
 class World(Protocol):
@@ -36,8 +40,14 @@ class World(Protocol):
     def connected(self) -> Schedules:
         """Return its schedules, through a new connection."""
 
+    def runs(self) -> Runs:
+        """Return its runs, through a new connection."""
+
     def run_ids(self) -> list[str]:
         """Ids of all runs, oldest first."""
+
+    def inputs_of_exit_handler(self, run_id: str) -> dict[str, str] | None:
+        """Return what the exit handler of an ended run gets; None if the server does not start it."""
 
     def set_run(self, run_id: str, state: str, stages: Stages | None = None) -> None:
         """Report a run, in Kubeflow's terms."""
@@ -128,6 +138,13 @@ class Kubeflow(World):
     def connected(self) -> Schedules:
         return KubeflowSchedules(KubeflowConnection(host=self.server.url))
 
+    def runs(self) -> Runs:
+        return KubeflowRuns(KubeflowConnection(host=self.server.url))
+
+    def inputs_of_exit_handler(self, run_id: str) -> dict[str, str] | None:
+        found: dict[str, str] | None = self.server.store.inputs_of_exit_handler(run_id)
+        return found
+
     def run_ids(self) -> list[str]:
         return list(self.server.store.runs)
 
@@ -173,14 +190,24 @@ class Vertex(World):
         self.flags = ["--project", "my-project-1", "--location", "us-central1", "--api_endpoint", server.url]
 
     def connected(self) -> Schedules:
-        connection = VertexConnection(project="my-project-1", location="us-central1", api_endpoint=self.server.url)
-        return VertexSchedules(connection)
+        return VertexSchedules(self._connection())
+
+    def runs(self) -> Runs:
+        return VertexRuns(self._connection())
+
+    def _connection(self) -> VertexConnection:
+        return VertexConnection(project="my-project-1", location="us-central1", api_endpoint=self.server.url)
+
+    def inputs_of_exit_handler(self, run_id: str) -> dict[str, str] | None:
+        found: dict[str, str] = self.server.inputs_of_exit_handler(run_id)
+        return found
 
     def run_ids(self) -> list[str]:
         return [name.rpartition("/")[2] for name in self.server.jobs]
 
     def set_run(self, run_id: str, state: str, stages: Stages | None = None) -> None:
-        self.server.set_run(run_id, "CANCELLED" if state == "CANCELED" else state, stages)
+        theirs = {name: (_OF_VERTEX.get(at, at), message) for name, (at, message) in (stages or {}).items()}
+        self.server.set_run(run_id, _OF_VERTEX.get(state, state), theirs)
 
     def asks_for_a_run(self, *request: Any) -> bool:
         return request[0] == "GetPipelineJob"

@@ -90,38 +90,6 @@ def test_whether_a_run_was_started_may_not_be_known(server: Server, runs: Kubefl
         runs.submit(kfp_run)
 
 
-@pytest.mark.parametrize(
-    ("state", "expected", "stages"),
-    [
-        ("RUNNING", {"train": "RUNNING", "decide": "SUCCEEDED"}, {"decide": "SUCCEEDED", "train": "RUNNING"}),
-        ("SUCCEEDED", {"publish": "SKIPPED", "evaluate": "SUCCEEDED"}, {"evaluate": "SUCCEEDED", "publish": "SKIPPED"}),
-        # Nothing stays active when the run has ended.
-        (
-            "FAILED",
-            {"train": ("FAILED", "x"), "embed": "RUNNING", "evaluate": "PENDING"},
-            {"train": "FAILED", "embed": "CANCELED", "evaluate": "SKIPPED"},
-        ),
-        # Tasks around and before stages.
-        ("RUNNING", {"exit-handler-1": "RUNNING", "condition-1": "RUNNING", "train": "RUNNING"}, {"train": "RUNNING"}),
-    ],
-)
-def test_stages_in_the_pipelines_order(
-    server: Server,
-    runs: KubeflowRuns,
-    kfp_run: Submission,
-    state: str,
-    expected: dict[str, str | tuple[str, str]],
-    stages: dict[str, str],
-) -> None:
-    run_id = runs.submit(kfp_run).run_id
-    server.set_run(run_id, state, expected)
-    found = runs.status(run_id)
-    assert [(stage.name, stage.state) for stage in found.stages] == list(stages.items())
-    assert {stage.name: stage.message for stage in found.stages if stage.message} == (
-        {"train": "x"} if state == "FAILED" else {}
-    )
-
-
 def test_the_newest_attempt_of_a_stage_is_shown(server: Server, runs: KubeflowRuns, kfp_run: Submission) -> None:
     run_id = runs.submit(kfp_run).run_id
     attempts = [("train(0)", "FAILED", "2026-01-01T00:00:00Z"), ("train(1)", "RUNNING", "2026-01-01T00:01:00Z")]

@@ -1,0 +1,213 @@
+"""How a run ends, for every backend: state, reason, stages, exit code and record.
+
+The exit handler gets what the server passes; then `wgan` completes the record, on Vertex under a root in a bucket.
+"""
+
+import dataclasses
+import errno
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.core import errors
+from components.core.stage import cli, run_notes
+from components.core.stage.executor import RunOf
+from components.core.stage.run_notes import DONE, FAILED, RECORD, RUNNING, Note
+from components.core.storage import atomic_files
+from pipeline.__main__ import main
+from pipeline.cluster import submission, waiting
+from pipeline.cluster.submission import Submission
+from tests.fakes.gcs.server import Server
+from tests.unit.pipeline.cluster.conftest import complaints
+from tests.unit.pipeline.cluster.worlds import World
+
+pytestmark = pytest.mark.usefixtures("bare_desk", "logged")
+
+DECIDED = Note(stage="decide", state=DONE, outputs={"decision": "RUN", "summary": "RUN: new data"})
+SKIPPED = Note(stage="decide", state=DONE, outputs={"decision": "SKIP", "summary": "SKIP: nothing is new"})
+MADE = [Note(stage=name, state=DONE, outputs={"summary": f"a {name}"}) for name in ("preprocess", "train", "embed")]
+REJECTED = Note(stage="evaluate", state=DONE, outputs={"verdict": "REJECT", "summary": "REJECT: copies"})
+PROMOTED = Note(stage="evaluate", state=DONE, outputs={"verdict": "PROMOTE", "summary": "PROMOTE: better"})
+EXPORTED = Note(stage="export", state=DONE)
+PUBLISHED = Note(stage="publish", state=DONE, outputs={"version": 2, "summary": "version 2"})
+WHOLE = [DECIDED, *MADE, REJECTED, EXPORTED]
+CODES = {"FAILED": waiting.FAILED, "CANCELED": waiting.CANCELED}
+
+
+def broken(stage: str, problem: str, exit_code: int | None) -> Note:
+    return Note(stage=stage, state=RUNNING if exit_code is None else FAILED, problems=[problem], exit_code=exit_code)
+
+
+@pytest.fixture
+def of_run(world: World, packages: Path, tmp_path: Path, gcs: Server) -> RunOf:
+    """A submitted run, whose root this machine can reach."""
+    gcs.create_bucket("runs")
+    root = "gs://runs/root" if world.target == "vertex" else str(tmp_path / "root")
+    wanted = Submission(
+        package=submission.read_package(packages / f"{world.target}.yaml"),
+        parameters={"source": "digits", "root": root},
+        experiment="mine",
+        run_name="first",
+        pipeline_root="gs://runs/vertex" if world.target == "vertex" else "",
+    )
+    return RunOf(f"{root}/records", world.runs().submit(wanted).run_id)
+
+
+def about(world: World, verb: str, *words: str) -> int:
+    return main([verb, *words, "--target", world.target, *world.flags])
+
+
+def end(world: World, of_run: RunOf, notes: list[Note], state: str = "SUCCEEDED", at: str = "", said: str = "") -> None:
+    """End a run with the notes of its stages; `at` is the task at which the server says that it failed or ended."""
+    for note in notes:
+        run_notes.write(of_run, note)
+    tasks = {note.stage: ("SUCCEEDED", "") for note in notes} | ({at: (state, said)} if at else {})
+    if "publish" not in tasks:
+        tasks["publish"] = ("SKIPPED", "")
+    world.set_run(of_run.run, state, tasks)
+    if (inputs := world.inputs_of_exit_handler(of_run.run)) is not None:
+        words = {**inputs, "records": of_run.records, "source": "digits", "registry": ""}
+        assert cli.main("record", [f"--{name}={value}" for name, value in words.items()]) == errors.OK
+        world.set_run(of_run.run, state, {**tasks, "record": ("SUCCEEDED", "")})
+
+
+def record(of_run: RunOf) -> dict[str, Any]:
+    file = run_notes.folder_of(of_run) / RECORD
+    assert file.fetch_file()
+    found: dict[str, Any] = atomic_files.read_json(file.path, "record")
+    return found
+
+
+@pytest.mark.parametrize(
+    ("notes", "failed", "state", "reason"),
+    [
+        ([DECIDED, *MADE, PROMOTED, EXPORTED, PUBLISHED], "", "SUCCEEDED", "version 2"),
+        (WHOLE, "", "SUCCEEDED", "REJECT: copies"),
+        ([SKIPPED], "", "SKIPPED", "SKIP: nothing is new"),
+        ([], "decide", "FAILED", "no machine"),
+        ([broken("decide", "no root", errors.BAD_CONFIGURATION)], "decide", "FAILED", "decide: no root"),
+        ([DECIDED, broken("preprocess", "bad", errors.BAD_DATA)], "preprocess", "FAILED", "preprocess: bad"),
+        ([DECIDED, broken("preprocess", "", None)], "preprocess", "FAILED", "preprocess: it ended"),
+        ([DECIDED], "preprocess", "FAILED", "preprocess: no machine"),
+        ([*WHOLE[:-1], broken("export", "out of tune", errors.DEFECT)], "export", "FAILED", "export: out of tune"),
+        ([DECIDED, broken("preprocess", "Terminated", errors.TERMINATED)], "preprocess", "CANCELED", "preprocess was "),
+    ],
+)
+def test_the_record_and_the_status_say_how_a_run_ended(
+    world: World,
+    of_run: RunOf,
+    notes: list[Note],
+    failed: str,
+    state: str,
+    reason: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    end(world, of_run, notes, "FAILED" if failed else "SUCCEEDED", failed, "no machine" if failed else "")
+    assert record(of_run)["state"] == state
+    capsys.readouterr()
+    assert about(world, "status", of_run.run, "--wait") == CODES.get(state, errors.OK)
+    shown = capsys.readouterr().out.splitlines()
+    assert f"first  {state.lower()}" in shown[0]
+    last = record(of_run)
+    assert (last["run"], last["run_name"], last["state"]) == (of_run.run, "first", state)
+    assert reason in last["reason"]
+    assert last["reason"] in shown
+    (created,) = [run.created for run in world.runs().recent(1)]
+    assert created is not None
+    assert last["created"] == f"{created:%Y-%m-%dT%H:%M:%SZ}"
+    assert about(world, "status", of_run.run, "--json") == errors.OK
+    found = json.loads(capsys.readouterr().out)
+    assert (found["state"], found["message"]) == (state, last["reason"])
+    expected = {note.stage: "SUCCEEDED" for note in notes} | ({failed: "FAILED"} if failed else {})
+    expected = {**expected, "publish": expected.get("publish", "SKIPPED"), "record": "SUCCEEDED"}
+    assert {stage["name"]: stage["state"] for stage in found["stages"]} == expected
+    assert [stage["name"] for stage in found["stages"]] == list(expected)
+
+
+@pytest.mark.parametrize(
+    ("notes", "at"),
+    [
+        ([], ""),
+        ([DECIDED], "preprocess"),  # before its first line
+        ([DECIDED, broken("preprocess", "Terminated", errors.TERMINATED)], "preprocess"),
+        ([DECIDED, broken("preprocess", "", None)], "preprocess"),  # it did not end in time, and was killed
+    ],
+)
+def test_a_run_that_was_canceled_is_recorded_as_such(
+    world: World, of_run: RunOf, notes: list[Note], at: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert about(world, "cancel", of_run.run) == errors.OK
+    caplog.clear()
+    end(world, of_run, notes, "CANCELED", at)
+    assert about(world, "status", of_run.run, "--wait") == waiting.CANCELED
+    assert caplog.messages[-1] == f"run {of_run.run} was canceled"
+    found = record(of_run)
+    assert found["state"] == "CANCELED"
+    assert "canceled" in found["reason"]
+    assert (at if len(notes) > 1 else "") in found["reason"]
+
+
+def test_a_run_that_was_canceled_before_its_exit_handler_began_is_recorded(world: World, of_run: RunOf) -> None:
+    run_notes.write(of_run, DECIDED)
+    assert about(world, "cancel", of_run.run) == errors.OK
+    world.set_run(of_run.run, "CANCELED", {"decide": ("SUCCEEDED", ""), "preprocess": ("RUNNING", "")})
+    assert about(world, "status", of_run.run, "--wait") == waiting.CANCELED
+    assert record(of_run)["state"] == "CANCELED"
+
+
+def test_the_status_of_stages_has_their_reasons(
+    world: World, of_run: RunOf, capsys: pytest.CaptureFixture[str]
+) -> None:
+    end(world, of_run, [*WHOLE[:-1], broken("export", "out of tune", errors.DEFECT)], "FAILED", "export", "exit code 1")
+    capsys.readouterr()
+    assert about(world, "status", of_run.run, "--json") == errors.OK
+    shown = {stage["name"]: stage["message"] for stage in json.loads(capsys.readouterr().out)["stages"]}
+    assert shown["evaluate"] == "REJECT: copies"
+    assert shown["export"] == "out of tune"
+
+
+def test_a_retry_that_succeeds_ends_in_a_record_that_says_so(world: World, of_run: RunOf) -> None:
+    end(world, of_run, [DECIDED, broken("preprocess", "bad", errors.BAD_DATA)], "FAILED", "preprocess")
+    assert about(world, "status", of_run.run) == errors.OK
+    assert about(world, "retry", of_run.run) == errors.OK
+    again = dataclasses.replace(of_run, run=world.run_ids()[-1])
+    end(world, again, WHOLE)
+    # Kubeflow goes on with the run, and does not repeat its exit handler; Vertex has started another run.
+    assert record(of_run)["state"] == "FAILED"
+    assert (again == of_run) == (world.target == "kfp")
+    assert about(world, "status", again.run, "--wait") == errors.OK
+    assert (record(again)["state"], record(again)["reason"]) == ("SUCCEEDED", "REJECT: copies")
+
+
+def test_a_root_that_cannot_be_read_is_reported(
+    world: World, of_run: RunOf, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As another user, whom the pods' umask shuts out; root, as whom tests may run, can read everything."""
+    if run_notes.folder_of(of_run).in_bucket:
+        pytest.skip("a bucket has no modes")
+
+    def refuse(path: Path) -> bool:
+        raise PermissionError(errno.EACCES, "refused", str(path))
+
+    world.set_run(of_run.run, "SUCCEEDED", {"decide": ("SUCCEEDED", "")})
+    monkeypatch.setattr(Path, "is_dir", refuse)
+    assert about(world, "status", of_run.run) == errors.OK
+    (line,) = complaints(caplog)
+    assert of_run.records in line
+
+
+def test_a_root_that_cannot_be_written_is_reported_and_the_reason_is_shown(
+    world: World, of_run: RunOf, gcs: Server, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = run_notes.folder_of(of_run) / RECORD
+    run_notes.write(of_run, SKIPPED)
+    if file.in_bucket:
+        gcs.deny("storage.objects.create")
+    else:
+        file.path.mkdir()
+    world.set_run(of_run.run, "SUCCEEDED", {"decide": ("SUCCEEDED", "")})
+    assert about(world, "status", of_run.run) == errors.OK
+    assert "SKIP: nothing is new" in capsys.readouterr().out
+    assert str(file.parent) in complaints(caplog)[-1]
