@@ -87,9 +87,9 @@ def _page(record: dict[str, Any]) -> str:
         said = "; ".join(stage["problems"]) or stage["outputs"].get("summary", "")
         rows.append(f"| {name} | {stage['state']} | {stage['seconds']:,.0f} s | {escaped(said)} |")
     links = [f"- {name}: `{location}`" for name, location in record["links"].items()]
-    title = f"# {record['state']}: {escaped(record['reason'])}"
+    title = [f"# {record['state']}", "", escaped(record["reason"])]
     recipe = (record["state"] != SKIPPED and record["recipe"]) or {}
-    page = "\n".join([title, "", *rows, "", *links, "", *_parameters(recipe.get("settings", {}))])
+    page = "\n".join([*title, "", *rows, "", *links, "", *_parameters(recipe.get("settings", {}))])
     # Last, so that the file begins with what people can read.
     return page + _samples(record["links"].get("samples", ""), _LONGEST_PAGE - len(page))
 

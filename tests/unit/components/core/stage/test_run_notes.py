@@ -190,7 +190,7 @@ def test_the_record_says_what_was_trained_and_on_what(of_run: RunOf) -> None:
     assert found["seconds"] == 12.5
     assert found["links"]["report"] == "/r/e/report.html"
     lines = page(of_run).splitlines()
-    assert lines[0] == "# SUCCEEDED: version 3 is the champion"
+    assert lines[:3] == ["# SUCCEEDED", "", "version 3 is the champion"]
     assert "| train | done | 2 s | 5 steps |" in lines
     assert "- report: `/r/e/report.html`" in lines
     # Changed ones first; of every stage only those that the recipe has.
