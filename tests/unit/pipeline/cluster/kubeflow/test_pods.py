@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
+import requests
 
 from components.core import errors
 from components.core.errors import ConfigError, TransientError
@@ -171,6 +172,12 @@ def test_without_a_way_to_kubernetes_another_command_is_named_once(
     words: list[str],
     namespace: str,
 ) -> None:
+    """Kubeflow's own answer would be an error with status 200, so it is not asked."""
+    with requests.Session() as session:
+        session.trust_env = False
+        answer = session.get(f"{server.url}/apis/v1alpha1/runs/{started}/nodes/pod/log")
+    assert (answer.status_code, [*answer.json()]) == (200, ["error_message"])
+    server.requests.clear()
     server.set_run(started, "RUNNING", {"decide": "SUCCEEDED", "preprocess": "RUNNING"})
     caplog.clear()
     assert main(["logs", started, *words, "--host", server.url]) == errors.BAD_CONFIGURATION
@@ -178,6 +185,7 @@ def test_without_a_way_to_kubernetes_another_command_is_named_once(
     assert "--kube_context NAME" in line
     assert f"`kubectl logs -n {namespace} -l pipeline/runid={started} -c main --prefix --tail=-1`" in line
     assert cluster.requests == []
+    assert not any(request.path.endswith("/log") for request in server.requests)
 
 
 _FULL = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes: Insufficient cpu"}
