@@ -83,7 +83,7 @@ def completed(job: dict[str, Any], location: Location, own: dict[str, Any], conf
             pod[field] = own["spec"][field]
     container = pod["containers"][0]
     main = next(each for each in own["spec"]["containers"] if each["name"] == _MAIN)
-    container["securityContext"] = main.get("securityContext", {})
+    container["securityContext"] = {**main.get("securityContext", {}), "readOnlyRootFilesystem": True}
     values = {field.name: getattr(config, field.name) for field in settings.fields_of(config)}
     container["args"] = [f"--{name}={value}" for name, value in values.items()]
     return {**job, "metadata": {"name": name, "ownerReferences": [owner]}}

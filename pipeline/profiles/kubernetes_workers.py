@@ -7,12 +7,15 @@ from kfp import dsl
 from components.train import tf_job
 from pipeline.profiles.kubernetes_hardware import KEY_FILE, SHARED_MEMORY, KubernetesStage
 
+_TEMPORARY = "/tmp"  # noqa: S108 what Linux calls it
+
 
 def job(container: dsl.ContainerSpec, stage: KubernetesStage) -> dict[str, Any]:
     """Return the job whose workers run a container's image and command, each with the stage's settings."""
     mounted: dict[str, dict[str, Any]] = {  # volumes by folder
         folder: {"persistentVolumeClaim": {"claimName": claim}} for claim, folder in stage.volume_claims.items()
     }
+    mounted[_TEMPORARY] = {"emptyDir": {}}  # all else of the containers is read-only
     if stage.shared_memory:
         mounted[SHARED_MEMORY] = {"emptyDir": {"medium": "Memory", "sizeLimit": stage.shared_memory}}
     if stage.key_secret:

@@ -56,7 +56,8 @@ class Container:
         self._client, self._name, self._message = client, name, folder / f"{name}-message"
         self._message.write_text("")
         host = tf_config["cluster"]["worker"][tf_config["task"]["index"]].partition(":")[0]
-        volumes = [f"{mount['mountPath']}:{mount['mountPath']}" for mount in described["volumeMounts"]]
+        folders = [mount["mountPath"] for mount in described["volumeMounts"]]
+        volumes = [f"{folder}:{folder}" for folder in folders if folder != "/tmp"]  # noqa: S108
         volumes.append(f"{self._message}:/dev/termination-log")
         variables = {"TF_CONFIG": json.dumps(tf_config), "KUBERNETES_SERVICE_HOST": "10.0.0.1"}
         self.docker(

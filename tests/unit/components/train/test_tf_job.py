@@ -98,7 +98,8 @@ def test_workers_get_the_settings_of_the_stage_and_the_rights_of_its_pod(cluster
     pod = job["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]
     assert {"--steps=60", "--checkpoints=/c/{key}", "--accelerator=multi-worker"} <= {*pod["containers"][0]["args"]}
     assert (pod["serviceAccountName"], pod["securityContext"]) == ("pipeline-runner", {"fsGroup": 0})
-    assert pod["containers"][0]["securityContext"] == {"allowPrivilegeEscalation": False}
+    rights = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True}
+    assert pod["containers"][0]["securityContext"] == rights
     assert job["metadata"]["ownerReferences"][0]["uid"] == "5b7e"
 
 

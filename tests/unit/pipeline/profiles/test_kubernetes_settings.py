@@ -53,7 +53,8 @@ def test_workers_get_what_the_profile_gives_train_and_the_pod_that_waits_for_the
     assert workers["replicas"] == 2
     assert (worker["image"], worker["command"]) == (container["image"], container["command"])
     assert worker["resources"]["limits"] == {"nvidia.com/gpu": "1"}
-    assert worker["volumeMounts"] == [{"name": pod["volumes"][0]["name"], "mountPath": "/data"}]
+    assert worker["volumeMounts"][0] == {"name": pod["volumes"][0]["name"], "mountPath": "/data"}
+    assert [mount["mountPath"] for mount in worker["volumeMounts"]] == ["/data", "/tmp"]  # noqa: S108
     assert pod["volumes"][0]["persistentVolumeClaim"] == {"claimName": "runs"}
     assert [*pod["nodeSelector"]] == ["cloud.google.com/gke-spot"]
     root = first["root"]["inputDefinitions"]["parameters"]
