@@ -22,7 +22,7 @@ def ended(raised: str) -> subprocess.CompletedProcess[str]:
         ("OSError(28, 'No space', 'file')", 75, "E stage: No space left on device: file"),
         ("OSError(30, 'Read-only', 'file')", 64, "E stage: Read-only file system: file"),
         ("OSError(13, 'Denied', 'file')", 64, f"Permission denied: file (for user {os.getuid()}:{os.getgid()}; run as"),
-        ("KeyboardInterrupt()", 130, "E stage: interrupted"),
+        ("KeyboardInterrupt()", 130, " stage: interrupted"),
     ],
 )
 def test_each_error_has_its_exit_code_and_no_traceback(raised: str, code: int, reported: str) -> None:
