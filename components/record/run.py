@@ -195,15 +195,18 @@ def _status(text: str) -> tuple[str, str]:
 def _state(notes: dict[str, Note], status: tuple[str, str]) -> str:
     """Return how a run ended, by the notes; empty if they do not say.
 
-    Kubeflow 2.16.1 says RUNNING of most runs, however they ended, so its word counts only where no note decides.
+    Kubeflow 2.16.1 says RUNNING of most runs, however they ended, so its word counts only where no note decides, or if
+    it is that the run was canceled.
     """
+    if status[0] == CANCELED:
+        return CANCELED
     stopped = _stopped(notes)
     if any(note.state == FAILED and name not in stopped for name, note in notes.items()):
         return _FAILED
     if stopped:
         return CANCELED
-    if status[0] in (_FAILED, CANCELED):
-        return status[0]
+    if status[0] == _FAILED:
+        return _FAILED
     if status[0] != SUCCEEDED and (_missing(notes) or any(note.state == RUNNING for note in notes.values())):
         return ""
     return SKIPPED if _output(notes, "decide", "decision") == SKIP else SUCCEEDED
@@ -239,7 +242,7 @@ def _reason(state: str, notes: dict[str, Note], status: tuple[str, str]) -> str:
     if state == CANCELED:
         where = ", ".join(_stopped(notes))
         if where and status[0] != CANCELED:
-            return f"{where} was stopped: the run was canceled, the stage's timeout passed, or its node was taken away"
+            return f"{where} was stopped: the run was canceled, or its node was taken away"
         return status[1] or "the run was canceled" + (f" in {where}" if where else "")
     last = next((notes[name] for name in ("publish", "evaluate", "decide") if name in notes), None)
     summary = str(last.outputs.get("summary", "")) if last else "no stage has run"

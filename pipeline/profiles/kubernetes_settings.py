@@ -46,6 +46,7 @@ def apply(task: dsl.PipelineTask, stage: KubernetesStage) -> None:
         task.set_env_variable("GOOGLE_APPLICATION_CREDENTIALS", KEY_FILE)
     if stage.timeout:
         kubernetes.set_timeout(task, stage.timeout)
+        task.set_env_variable(run_notes.TIMEOUT, str(stage.timeout))
     set_retries(task, stage.retries)
 
 

@@ -70,6 +70,7 @@ def _job(name: str, container: dict[str, Any], stage: VertexStage, image: str, p
     if stage.tpu_topology:
         machine["tpu_topology"] = stage.tpu_topology
     words = ["{{$.json_escape[1]}}" if word == _EXECUTOR_INPUT else word for word in container["args"]]
+    variables = {run_notes.RETRIES: stage.retries.count} | ({run_notes.TIMEOUT: stage.timeout} if stage.timeout else {})
     spec: dict[str, Any] = {
         "worker_pool_specs": [
             {
@@ -77,7 +78,7 @@ def _job(name: str, container: dict[str, Any], stage: VertexStage, image: str, p
                 "replica_count": 1,
                 "container_spec": {
                     **{"image_uri": image, "command": container["command"], "args": words},
-                    "env": [{"name": run_notes.RETRIES, "value": str(stage.retries.count)}],
+                    "env": [{"name": name, "value": str(value)} for name, value in variables.items()],
                 },
             }
         ]

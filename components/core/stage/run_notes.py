@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from components.core import errors
-from components.core.errors import ConfigError, DataError, StageError
+from components.core.errors import ConfigError, DataError, StageError, Terminated, TransientError
 from components.core.stage.executor import RunOf, StageResult
 from components.core.storage import atomic_files
 from components.core.storage.location import Location
@@ -24,6 +24,9 @@ RECORD = "record.json"
 SCHEMA_VERSION = 1
 # Variable: how often the server repeats a failed stage, for any exit code, because Kubeflow turns every code into 1.
 RETRIES = "WGAN_RETRIES"
+# Variable: seconds after which the server ends an attempt, by SIGTERM, as it does when a run is canceled.
+TIMEOUT = "WGAN_TIMEOUT"
+_OF_ITS_TIMEOUT = 0.9  # at least: the server counts the start of the container, too
 _REPEATED = {errors.BAD_CONFIGURATION: ConfigError, errors.BAD_DATA: DataError}
 # States of a stage. A note that says `running` after the run is of a stage that was killed.
 RUNNING, DONE, REUSED, FAILED = "running", "done", "reused", "failed"
@@ -72,13 +75,26 @@ def noted(stage: str, of_run: RunOf | None) -> Iterator[list[StageResult]]:
 
     try:
         yield results
-    except BaseException as error:
+    except BaseException as caught:
+        error = _explained(caught, time.monotonic() - clock)
         code = errors.exit_code_of(error)
         repeats = int(os.environ.get(RETRIES, 0)) if code in _REPEATED else 0
         ended(FAILED, problems=errors.lines_of(error), exit_code=code, repeats=repeats)
-        raise
+        if error is caught:
+            raise
+        raise error from None
     result = results[0]
     ended(REUSED if result.reused else DONE, outputs=dict(result.parameters), exit_code=errors.OK)
+
+
+def _explained(error: BaseException, seconds: float) -> BaseException:
+    """Return the error of a stage, or that its timeout passed if SIGTERM came so late."""
+    timeout = float(os.environ.get(TIMEOUT, "inf"))
+    if isinstance(error, Terminated) and seconds >= _OF_ITS_TIMEOUT * timeout:
+        return TransientError(
+            f"its timeout of {timeout:.0f} s has passed: raise it in the profile; what was saved is kept"
+        )
+    return error
 
 
 def write(of_run: RunOf, note: Note) -> None:

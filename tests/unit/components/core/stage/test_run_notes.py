@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +132,24 @@ def test_a_stage_that_was_killed_is_reported_as_such(of_run: RunOf) -> None:
     assert found["state"] == "FAILED"
     assert "stage: it ended without" in found["reason"]
     assert found["stages"]["stage"]["state"] == "failed"
+
+
+@pytest.mark.parametrize(("timeout", "state", "code"), [("1", "FAILED", 75), ("3600", "CANCELED", 143)])
+def test_a_stage_that_its_timeout_ends_has_failed(
+    of_run: RunOf, timeout: str, state: str, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kubernetes ends it by the same signal as a stage whose run is canceled, which the server may know."""
+    monkeypatch.setenv(run_notes.TIMEOUT, timeout)
+    running = subprocess.Popen(command(of_run, "wait"), stdout=subprocess.PIPE, text=True)
+    assert running.stdout is not None
+    assert running.stdout.readline() == "ready\n"
+    time.sleep(1)
+    os.kill(running.pid, signal.SIGTERM)
+    running.communicate()
+    assert running.returncode == code
+    assert record(of_run)["state"] == state
+    assert ("timeout" in record(of_run)["reason"]) == (state == "FAILED")
+    assert record(of_run, status='{"state": "CANCELED"}')["state"] == "CANCELED"
 
 
 def test_a_stage_does_not_fail_for_its_note(tmp_path: Path) -> None:
