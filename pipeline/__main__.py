@@ -17,6 +17,7 @@ wgan selfcheck
 """
 
 import logging
+import os
 import sys
 import traceback
 
@@ -75,6 +76,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _dispatch(words: list[str]) -> int:
+    if cli.COMPLETING in os.environ:
+        words = _to_complete(os.environ["COMP_LINE"])
     verb = words[0] if words else ""
     extra = _EXTRAS.get(verb)
     if extra and not {"-h", "--help"} & set(words):
@@ -99,6 +102,16 @@ def _dispatch(words: list[str]) -> int:
         verbs.add_parser(name, help=help_text)
     parser.parse_args(words)
     return errors.OK
+
+
+def _to_complete(line: str) -> list[str]:
+    """Return the verb of a line that a shell wants completed, for argcomplete to pass over; nothing if it has none."""
+    verb = line.split()[1:2]
+    unfinished = len(line.split()) < 3 and not line.endswith(" ")
+    if unfinished or not {*verb} <= HELP.keys() - _PROGRAMS.keys():
+        return []
+    os.environ[cli.COMPLETING] = "2"  # argcomplete starts at the second word
+    return verb
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ from components.core.stage.executor import ExecutorInput, RunOf, StageResult
 
 log = logging.getLogger("components.core.stage.cli")
 
+COMPLETING = "_ARGCOMPLETE"  # variable: set by a shell that asks argcomplete for completions
 UMASK = "WGAN_UMASK"  # variable: the umask of results, in octal digits
 _LAST_WORDS = Path("/dev/termination-log")  # of a container in a pod, by Kubernetes' default
 _KINDS = {str: "TEXT", int: "N", float: "NUMBER"}
@@ -35,6 +36,8 @@ _OTHERS = 0o027  # bits of the umask: other users cannot read, the group cannot 
 class Parser(argparse.ArgumentParser):
     """An argument parser that raises our exceptions, and reads dashes and underscores in flags alike."""
 
+    completing = False
+
     def __init__(self, **more: Any) -> None:
         super().__init__(**more, allow_abbrev=False)
 
@@ -42,6 +45,9 @@ class Parser(argparse.ArgumentParser):
         raise ConfigError(message)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
+        if COMPLETING in os.environ and self.add_help and not Parser.completing:
+            Parser.completing = True  # argcomplete parses in turn, and exits
+            importlib.import_module("argcomplete").autocomplete(self, print_suppressed=True)
         words = sys.argv[1:] if args is None else args
         return super().parse_known_args([self._as_listed(word) for word in words], namespace)
 
@@ -231,6 +237,8 @@ def add_flag(parser: argparse._ActionsContainer, field: settings.Field, dest: st
         parser.add_argument(field.name, metavar=field.name.upper(), help=help_text)
         return
     choices = "{" + ",".join(field.setting.choices) + "}" if field.setting.choices else _KINDS[field.type]
-    parser.add_argument(
+    flag = parser.add_argument(
         f"--{field.name}", dest=dest or field.name, metavar=choices, help=help_text if shown else argparse.SUPPRESS
     )
+    if field.setting.choices:
+        flag.completer = lambda **_: field.setting.choices  # type: ignore[attr-defined] # for argcomplete

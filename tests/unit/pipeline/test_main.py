@@ -109,3 +109,26 @@ def test_a_program_of_its_own_is_started_with_its_flags(words: list[str], named:
     found = wgan(*words)
     assert found.returncode == 64
     assert all(name in found.stderr for name in named)
+
+
+@pytest.mark.parametrize(
+    ("line", "completed"),
+    [
+        ("wgan st", ["status"]),
+        ("wgan run --ste", ["--steps"]),
+        ("wgan run --critic_s", ["--critic_steps"]),
+        ("wgan run --steps 3 --accelerator t", ["tpu"]),
+        ("wgan registry ver", ["verify"]),
+        ("wgan compile --prof", ["--profile", "--profiles"]),
+    ],
+)
+def test_bash_completes_verbs_flags_and_choices(line: str, completed: list[str]) -> None:
+    script = f"""
+        PATH="{Path(sys.executable).parent}:$PATH"
+        eval "$(register-python-argcomplete wgan)"
+        COMP_LINE="{line}" COMP_POINT={len(line)} COMP_TYPE=9 COMP_WORDS=({line})
+        _python_argcomplete wgan
+        echo "${{COMPREPLY[@]}}"
+    """
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+    assert sorted(done.stdout.split()) == completed, done.stderr
