@@ -32,14 +32,14 @@ _MOST_USED = (
 def add_flags(parser: argparse.ArgumentParser, known: Mapping[str, Field], everything: bool) -> None:
     """Add a flag for every parameter, by stage; values stay text. Help shows those that most users need, or all."""
     left = {name: field for name, field in known.items() if name != "root"}
-    hidden = [] if everything else [name for name, field in left.items() if not (field.required or name in _MOST_USED)]
     groups = {title: [field.name for field in settings.fields_of(stages.config_of(stage))] for stage, title in _TITLES}
     groups["of this package"] = [*left]
     for title, names in groups.items():
         group = parser.add_argument_group(title)
         for field in [left.pop(name) for name in names if name in left]:
+            shown = everything or field.required or field.name in _MOST_USED
             try:
-                cli.add_flag(group, field, f"{_DEST}{field.name}", shown=field.name not in hidden)
+                cli.add_flag(group, field, f"{_DEST}{field.name}", shown)
             except argparse.ArgumentError:
                 raise ConfigError(
                     f"the package has a parameter {field.name}, which is a flag of this command: rename it"
