@@ -9,6 +9,7 @@ import signal
 import subprocess
 import tempfile
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,19 +24,18 @@ from tests.fakes.kubeflow import store
 from tests.fakes.kubeflow.requests import Item
 from tests.fakes.kubeflow.server import Server
 
-BUCKETS = "http://buckets:8080"  # the bucket server on the network of containers (tests/system/docker/clusters.py)
 _SECONDS_BETWEEN_LOOKS = 0.2
 
 
 class Worker:
     """Executes the runs of a server until `stop`; the stages' outputs and logs are in a folder.
 
-    With a network of Docker's, stages are containers there, in their images, as users without a name; of this machine
-    they see their outputs alone.
+    With a command of Docker's, `docker run OPTIONS`, stages are containers of their images, and see of this machine
+    their outputs alone.
     """
 
-    def __init__(self, server: Server, folder: Path, network: str = "") -> None:
-        self._server, self._folder, self._network = server, folder, network
+    def __init__(self, server: Server, folder: Path, docker_run: Sequence[str] = ()) -> None:
+        self._server, self._folder, self._docker_run = server, folder, docker_run
         self._made: dict[str, dict[str, dict[str, Any]]] = {}  # by run and task, kept for retries
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._work)
@@ -105,7 +105,7 @@ class Worker:
             with open(folder / "log", "ab") as log, tempfile.TemporaryDirectory(dir=folder) as temporary:
                 variables = {each["name"]: each["value"] for each in task.container.get("env", [])}
                 variables |= {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
-                if self._network:
+                if self._docker_run:
                     folder.chmod(0o777)
                     words = self._in_container(task.container["image"], words, variables, folder)
                 else:
@@ -122,13 +122,8 @@ class Worker:
 
     def _in_container(self, image: str, words: list[str], variables: dict[str, str], folder: Path) -> list[str]:
         """Return the command that runs another in a container, and passes signals on."""
-        variables = {**variables, "STORAGE_EMULATOR_HOST": BUCKETS}
-        return [
-            *(os.environ.get("DOCKER") or "docker", "run", "--rm", "--network", self._network, "--user", "12345:0"),
-            *("--read-only", "--tmpfs", "/tmp", "--cap-drop", "ALL", "--volume", f"{folder}:{folder}"),  # noqa: S108
-            *(f"--env={name}={value}" for name, value in variables.items()),
-            *("--entrypoint", words[0], image, *words[1:]),
-        ]
+        shared = ("--volume", f"{folder}:{folder}", *(f"--env={name}={value}" for name, value in variables.items()))
+        return [*self._docker_run, *shared, "--entrypoint", words[0], image, *words[1:]]
 
     def _wait(self, run_id: str, process: subprocess.Popen[bytes]) -> int:
         """Wait for a process, which gets SIGTERM when its run is canceled."""

@@ -18,6 +18,7 @@ from tests.system.runners.processes import OPENED, ROOT, until
 _JAVA = Path("/usr/lib/jvm/java-17-openjdk-amd64")
 # A user whom the image knows, as Hadoop asks for its name; Java loads libraries from /tmp.
 _USER = ("--user", "10001:0", "--cap-drop", "ALL", "--read-only", "--tmpfs", "/tmp:exec,mode=1777")  # noqa: S108
+BUCKETS = "http://buckets:8080"  # the bucket server, for containers of the network
 _SECONDS_TO_START = 60
 _EVERYWHERE, _SCRATCH = "0.0.0.0", "/tmp"  # noqa: S104, S108 - within a network and containers of their own
 # What starts the bucket server in a container of the preprocess image, which has no tests.
@@ -52,7 +53,7 @@ class Containers:
         """Start a container of the preprocess image, on the network or beside another container."""
         network = f"container:{self.full_name(beside)}" if beside else self._network
         named = () if beside else ("--hostname", name, "--network-alias", name)
-        settings = (*_USER, "--network", network, *named, "--env", "STORAGE_EMULATOR_HOST=http://buckets:8080")
+        settings = (*_USER, "--network", network, *named, "--env", f"STORAGE_EMULATOR_HOST={BUCKETS}")
         self.docker("run", "--detach", "--name", self.full_name(name), *settings, *options, self._image, *words)
         self._started.append(name)
 

@@ -7,6 +7,9 @@ import pytest
 
 from docker import build
 
+# Options for a container that can write to its mounts and to /tmp alone, and has no privileges.
+HARDENED = ("--read-only", "--tmpfs", "/tmp", "--cap-drop", "ALL")  # noqa: S108
+
 
 def client() -> str:
     """Return the Docker client; skip without a reachable engine."""

@@ -26,6 +26,7 @@ from tests import programs
 from tests.fakes import http, training_operator
 from tests.fakes.training_operator import OWN_POD, TrainingOperator
 from tests.stages.train import attempts
+from tests.system.docker import required
 
 pytestmark = pytest.mark.docker
 
@@ -62,7 +63,7 @@ class Container:
         variables = {"TF_CONFIG": json.dumps(tf_config), "KUBERNETES_SERVICE_HOST": "10.0.0.1"}
         self.docker(
             *("run", "--detach", "--name", name, "--network", _NETWORK, "--network-alias", host),
-            *("--user", f"{os.getuid()}:{os.getgid()}", "--cap-drop", "ALL", "--read-only", "--tmpfs", "/tmp"),  # noqa: S108
+            *("--user", f"{os.getuid()}:{os.getgid()}", *required.HARDENED),
             *(f"--volume={each}" for each in volumes),
             *(f"--env={variable}={value}" for variable, value in variables.items()),
             *("--entrypoint", described["command"][0], described["image"]),
@@ -104,16 +105,17 @@ class Cluster(TrainingOperator):
     def __init__(self, client: str, folder: Path) -> None:
         super().__init__(self._begin)
         self.client, self._folder = client, folder
-        self.containers: list[Container] = []
+        self.containers: dict[str, Container] = {}
 
     def _begin(self, name: str, described: dict[str, Any], tf_config: dict[str, Any]) -> Container:
-        for each in self.containers:
-            if each._name == name:
-                each.remove()
-                self.containers.remove(each)
-                break
-        self.containers.append(Container(self.client, name, described, tf_config, self._folder))
-        return self.containers[-1]
+        if earlier := self.containers.pop(name, None):
+            earlier.remove()
+        self.containers[name] = Container(self.client, name, described, tf_config, self._folder)
+        return self.containers[name]
+
+    def kill(self, worker: str) -> None:
+        (container,) = [each for name, each in self.containers.items() if name.endswith(worker)]
+        container.kill()
 
 
 @pytest.fixture
@@ -126,7 +128,7 @@ def cluster(client: str, tmp_path: Path) -> Iterator[Cluster]:
         with http.serving(server) as found:
             yield found
     finally:
-        for container in server.containers:
+        for container in server.containers.values():
             container.remove()
         subprocess.run([client, "network", "rm", _NETWORK], check=True, capture_output=True)
 
@@ -169,7 +171,7 @@ def test_workers_in_containers_stop_go_on_and_end_as_on_loopback(
             said = program.communicate()[1]
         return program.returncode, said
 
-    code, said = stage(lambda _: cluster.containers[1].kill())
+    code, said = stage(lambda _: cluster.kill("worker-1"))
     assert code == errors.TRANSIENT, said
     assert "137" in said
     killed_at = max(checkpoints.steps(together))

@@ -34,7 +34,7 @@ from tests.fakes.gcs import server as bucket_server
 from tests.fakes.kubeflow import server as contract_server
 from tests.fakes.kubeflow.worker import Worker
 from tests.system.docker import required
-from tests.system.docker.clusters import Containers
+from tests.system.docker.clusters import BUCKETS, Containers
 from tests.system.whole_runs import SMALL, against_umask
 
 pytestmark = pytest.mark.kubeflow
@@ -120,7 +120,7 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         server = stack.enter_context(contract_server.serving())
         patch = stack.enter_context(pytest.MonkeyPatch.context())
         patch.setenv("XDG_STATE_HOME", str(folder / "state"))
-        network = ""
+        docker_run: tuple[str, ...] = ()
         if request.param == "containers":
             client = required.client()
             required.image(client, "train-cpu")
@@ -128,6 +128,8 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
             for parent in (folder, folder.parent):  # pytest's own are for their owner alone
                 parent.chmod(0o755)
             network = "wgan-test-kubeflow"
+            docker_run = (client, "run", "--rm", "--network", network, "--user", "12345:0", *required.HARDENED)
+            docker_run += ("--env", f"STORAGE_EMULATOR_HOST={BUCKETS}")
             started = stack.enter_context(Containers(client, required.image(client, "preprocess"), network))
             started.serve(folder / "nothing", [])
             patch.setenv("STORAGE_EMULATOR_HOST", f"http://{started.address_of('buckets')}:8080")
@@ -139,7 +141,7 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         root = "gs://b/runs" if in_bucket else str(folder / "root")
         found = Cluster(["--host", server.url], root, folder, {**os.environ})
         compile_for(found, "" if in_bucket else "runs", ["--allow_tags"])
-        stack.callback(Worker(server, folder / "pods", network).stop)
+        stack.callback(Worker(server, folder / "pods", docker_run).stop)
         yield found
 
 
