@@ -16,6 +16,8 @@ BATCH = 64
 class ServedGenerator(tf.Module):
     """A generator with the signatures `serving_default`, `sample` and `png`; and `sample_labels` if it is conditional.
 
+    Each is an attribute too, because Keras' `TFSMLayer` gives its first input by position, which signatures refuse.
+
     Args:
         generator: From float32 latents [n, latent_size], with one-hot labels if it is conditional, to float32 images
             [n, height, width, channels] in [-1, 1].
@@ -37,6 +39,8 @@ class ServedGenerator(tf.Module):
 
         # TensorFlow saves no dictionary that changes after it became an attribute.
         self.signatures_by_name = _signatures(draw, image, latent_size, class_counts)
+        for name, function in self.signatures_by_name.items():
+            setattr(self, name, function)
 
 
 def _signatures(

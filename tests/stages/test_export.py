@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -99,6 +101,39 @@ def test_a_conditional_model_draws_the_labels_that_it_is_given(conditional: tupl
     card = (model / models.CARD).read_text()
     assert "| `sample_labels` |" in card
     assert "0 dark, 1 left, 2 right" in card
+
+
+def test_keras_draws_with_a_model_as_a_layer(exported: Exported, conditional: tuple[Path, Path]) -> None:
+    latents, labels = tf.random.stateless_normal([3, 16], seed=[0, 0]), tf.constant([2, 0, 1])
+    for model, further in ((exported[1], {}), (conditional[1], {"labels": labels})):
+        layer = keras.layers.TFSMLayer(str(model), call_endpoint="serving_default")
+        signature = tf.saved_model.load(str(model)).signatures["serving_default"]
+        drawn, served = layer(latents, **further)["images"], signature(latents=latents, **further)["images"]
+        np.testing.assert_array_equal(drawn, served)
+
+
+def test_the_signatures_are_those_that_tensorflow_serving_calls(conditional: tuple[Path, Path]) -> None:
+    """As TensorFlow's own tool shows them: name, type and shape of every input and output."""
+    draw = {"seed": ("DT_INT64", "()"), "count": ("DT_INT64", "()")}
+    labels, pixels = ("DT_INT32", "(-1)"), ("DT_UINT8", "(-1, 8, 8, 1)")
+    expected = {
+        "serving_default": {
+            "latents": ("DT_FLOAT", "(-1, 16)"),
+            "labels": labels,
+            "images": ("DT_FLOAT", "(-1, 8, 8, 1)"),
+        },
+        "sample": {**draw, "images": pixels},
+        "png": {**draw, "files": ("DT_STRING", "(-1)")},
+        "sample_labels": {"seed": draw["seed"], "labels": labels, "images": pixels},
+    }
+    shown = {}
+    for name in expected:
+        command = [Path(sys.executable).with_name("saved_model_cli"), "show", "--dir", conditional[1]]
+        command += ["--tag_set", "serve", "--signature_def", name]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        found = re.findall(r"puts\['(\w+)'\] tensor_info:\s+dtype: (\w+)\s+shape: (.+)", done.stdout)
+        shown[name] = {tensor: (kind, shape) for tensor, kind, shape in found}
+    assert shown == expected
 
 
 def test_without_labels_classes_are_as_frequent_as_in_the_data(conditional: tuple[Path, Path]) -> None:
