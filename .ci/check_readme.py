@@ -1,4 +1,4 @@
-"""Runs every command of README after `make demo`, in an empty folder, and fails at the first with another exit code.
+"""Runs the code of README and PAGES after `make demo`, in an empty folder, and fails at the first other exit code.
 
 CI runs the commands of COVERED elsewhere. Trainings are cut short, the contract server stands for Kubeflow, and
 nothing waits for a run there. ~/pictures has 300 pictures.
@@ -7,8 +7,6 @@ nothing waits for a run there. ~/pictures has 300 pictures.
 """
 
 import os
-import re
-import shlex
 import subprocess
 import sys
 import tempfile
@@ -21,9 +19,11 @@ from benchmarks.judging import color
 from components.core.container_images import NAMES, VERSION
 from components.core.errors import BAD_DATA
 from components.core.storage import atomic_files
+from tests import documents
 from tests.fakes.kubeflow import server as kubeflow
 
 ROOT = Path(__file__).parents[1]
+PAGES = ("README.md", "docs/library.md")
 HOST = "https://kubeflow.example.com"
 COVERED = ("make demo", ". .venv/bin/activate", "make images && wgan run --runner docker --source digits")
 ENDS_WITH = {"wgan registry rollback": BAD_DATA}  # such short runs have published nothing yet
@@ -45,27 +45,22 @@ def prepare(home: Path) -> None:
 
 
 def adapted(command: str, host: str) -> str:
-    """Return a command of README as this check runs it."""
+    """Return a command as this check runs it."""
     command = command.replace(HOST, host).replace(" --wait", "")
     return f"{command} {SHORT}" if command.startswith("wgan run ") else command
 
 
 def main() -> None:
-    blocks = re.findall(r"```(sh|python)\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
+    commands = [command for page in PAGES for command in documents.commands(ROOT / page) if command not in COVERED]
     with tempfile.TemporaryDirectory() as home, kubeflow.serving() as server:
         prepare(Path(home))
         environment = {**os.environ, "HOME": home, "PATH": f"{ROOT}/.venv/bin{os.pathsep}{os.environ['PATH']}"}
-        for language, block in blocks:
-            commands = [shlex.join([sys.executable, "-c", block])]
-            if language == "sh":
-                lines = (line.split("  #")[0].strip() for line in block.splitlines())
-                commands = [adapted(line, server.url) for line in lines if line and line not in COVERED]
-            for command in commands:
-                print(f"$ {command}", flush=True)
-                code = subprocess.run(["bash", "-c", command], cwd=home, env=environment).returncode
-                expected = next((end for start, end in ENDS_WITH.items() if command.startswith(start)), 0)
-                if code != expected:
-                    sys.exit(f"check_readme: exit code {code}, expected {expected}: {command}")
+        for command in (adapted(each, server.url) for each in commands):
+            print(f"$ {command}", flush=True)
+            code = subprocess.run(["bash", "-c", command], cwd=home, env=environment).returncode
+            expected = next((end for start, end in ENDS_WITH.items() if command.startswith(start)), 0)
+            if code != expected:
+                sys.exit(f"check_readme: exit code {code}, expected {expected}: {command}")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,8 @@ from pipeline.package import shipped_package
 from tests.system import pythons
 
 ROOT = Path(__file__).parents[1]
-SOURCES = [path for package in ("components", "pipeline") for path in sorted((ROOT / package).rglob("*.py"))]
+PACKAGES = ("components", "pipeline", "wgan_gp_pipeline")
+SOURCES = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
 
 
 def test_import_contracts() -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _PROJECT = Path(__file__).parents[1]
+_PACKAGES = ("components", "pipeline", "wgan_gp_pipeline")
 _SENTENCES = Path(__file__).with_name("sentences.txt")
 _WORDS = 4  # fewer are names, formats or parts of a table
 # Sentences of other programs, which tests imitate.
@@ -54,7 +55,7 @@ def _sentences(node: ast.AST) -> Iterator[str]:
 def written() -> str:
     """Return the expected content of the file: each module, and its sentences."""
     lines = []
-    for path in sorted(path for folder in ("components", "pipeline") for path in (_PROJECT / folder).rglob("*.py")):
+    for path in sorted(path for folder in _PACKAGES for path in (_PROJECT / folder).rglob("*.py")):
         if found := list(_sentences(ast.parse(path.read_text()))):
             lines += [f"{path.relative_to(_PROJECT)}:", *(f"  {sentence}" for sentence in found), ""]
     return "\n".join(lines)

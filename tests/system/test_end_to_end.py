@@ -13,6 +13,7 @@ from PIL import Image
 
 from components.core import errors, stages
 from components.core.artifacts import models
+from tests import documents
 from tests.inputs.limits import NO_LIMITS
 from tests.system.whole_runs import against_umask, record_of
 
@@ -28,6 +29,7 @@ SETTINGS = {
     **NO_LIMITS,
 }
 pytestmark = pytest.mark.slow
+DOCS = Path(__file__).parents[2] / "docs"
 UMASK = 0o002  # of the user, who would let others read
 
 
@@ -107,6 +109,16 @@ def test_the_printed_commands_make_the_same_model_again(location: Path) -> None:
     assert (location / "runs" / "registry" / "versions" / "1" / models.CARD).read_text() != (
         location / "reproduced" / "model" / models.CARD
     ).read_text()
+
+
+@pytest.mark.parametrize("page", ["library.md"])
+def test_the_code_of_a_page_runs(location: Path, tmp_path: Path, page: str) -> None:
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "demo").symlink_to(location / "runs")
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    for command in documents.commands(DOCS / page):
+        done = subprocess.run(["bash", "-c", command], cwd=tmp_path, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, f"{command}\n{done.stderr}"
 
 
 def test_the_same_command_again_is_skipped_and_a_refresh_makes_nothing_again(location: Path) -> None:

@@ -15,7 +15,8 @@ from packaging.requirements import Requirement
 from components.core.container_images import VERSION
 
 ROOT = Path(__file__).parents[2]
-BUILT = ("LICENSE", "README.md", "components", "pipeline", "pyproject.toml")
+PACKAGES = ("components", "pipeline", "wgan_gp_pipeline")
+BUILT = ("LICENSE", "README.md", *PACKAGES, "pyproject.toml")
 LOCAL = [["run", "--source", "digits"], ["plan", "--help"]]
 PIPELINE = [
     ["compile", "--target", "kfp"],
@@ -158,7 +159,7 @@ def test_verbs_that_need_no_extra(wgan: Path, tmp_path: Path) -> None:
 def test_the_wheel_holds_every_tracked_file_of_the_packages(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         held = {name for name in archive.namelist() if ".dist-info/" not in name}
-    assert held == {name for name in tracked() if name.startswith(("components/", "pipeline/"))}
+    assert held == {name for name in tracked() if name.partition("/")[0] in PACKAGES}
 
 
 def test_the_sdist_holds_tracked_files_alone(sdist: Path) -> None:
