@@ -44,7 +44,7 @@ _VERBS = {
     **dict.fromkeys(run_commands.HELP, run_commands.main),
     **dict.fromkeys(schedule_commands.HELP, schedule_commands.main),
 }
-_REGISTRY = {"registry": "list published versions, explain, verify, roll back, reproduce and remove them"}
+_REGISTRY = {"registry": "list published versions, explain, verify, roll back, reproduce, export and remove them"}
 HELP = {**run.HELP, **compile.HELP, **run_commands.HELP, **schedule_commands.HELP, **_REGISTRY, **_PROGRAMS}
 # The extra that a verb needs. Those of run and plan depend on their flags; the other verbs need none.
 _EXTRAS = {

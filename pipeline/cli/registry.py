@@ -1,4 +1,4 @@
-"""`wgan registry`: list the registry, explain and reproduce a version, and maintain it."""
+"""`wgan registry`: list the registry, explain, reproduce and export a version, and maintain it."""
 
 import argparse
 import contextlib
@@ -16,12 +16,13 @@ from components.core.reporting.markdown import plain
 from components.core.stage import cache_key, cli
 from components.core.storage import atomic_files
 from pipeline.cli import tables
-from pipeline.registry import reproduction, upkeep
+from pipeline.registry import hub, reproduction, upkeep
 
 _DIGEST_SHOWN = 12
 _EXAMPLES = """examples:
   wgan registry list --registry runs/demo/registry
   wgan registry why 2 --registry gs://bucket/runs/registry
+  wgan registry export 2 my-generator --license mit
   wgan registry verify
   wgan registry rollback
   wgan registry gc --keep 5 --yes
@@ -46,7 +47,7 @@ def main(words: list[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = cli.Parser(
         prog="wgan registry",
-        description="List, explain, verify, move and remove published versions.",
+        description="List, explain, export, verify, move and remove published versions.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -61,7 +62,7 @@ def _parser() -> argparse.ArgumentParser:
             default="runs/registry",
             help="folder of the registry, local or gs://BUCKET/FOLDER (default: runs/registry)",
         )
-        if name in ("why", "reproduce", "promote"):
+        if name in ("why", "reproduce", "export", "promote"):
             verb.add_argument("number", type=int, metavar="N", help="number of the version")
         return verb
 
@@ -70,6 +71,14 @@ def _parser() -> argparse.ArgumentParser:
     verb = add("reproduce", "print the commands that make a version's model again, as a shell script", _reproduce)
     verb.add_argument("--root", default="reproduced", help="folder that the commands make (default: ./reproduced)")
     verb.add_argument("--source", default="", help="current location of the source (default: the recorded one)")
+    verb = add("export", "write a version to a new folder that is ready to upload to the Hugging Face Hub", _export)
+    verb.add_argument("folder", type=Path, metavar="FOLDER", help="folder to make; its name is the model's")
+    verb.add_argument(
+        "--license", required=True, metavar="ID", help="the Hub's identifier of your license, such as mit"
+    )
+    verb.add_argument(
+        "--dataset", action="append", default=[], metavar="NAME", help="dataset of yours on the Hub; repeat for several"
+    )
     verb = add("verify", "verify the digests of all versions, and name damaged files", upkeep.verify)
     verb.add_argument("number", type=int, nargs="?", metavar="N", help="one version alone (default: all)")
     add("promote", "make a published version the champion", upkeep.promote)
@@ -124,6 +133,12 @@ def _reproduce(location: str, number: int, root: str, source: str) -> None:
     with _described(location, number) as (version, found, champion, _):
         initial = _version_of(location, champion, reproduction.initial_digest(found))
         print("\n".join(reproduction.script(version, found, Path(root), source, initial)))
+
+
+def _export(location: str, number: int, folder: Path, license: str, dataset: list[str]) -> None:
+    with _described(location, number) as (version, found, _, _):
+        hub.export(version, found, registry.version_folder(location, number), folder, license, dataset)
+    print(f"version {number} is in {folder}: look through {folder / hub.CARD}, then upload the folder")
 
 
 def _why(location: str, number: int) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 from PIL import Image
 
 from components.core import errors, stages
@@ -119,6 +120,31 @@ def test_the_code_of_a_page_runs(location: Path, tmp_path: Path, page: str) -> N
     for command in documents.commands(DOCS / page):
         done = subprocess.run(["bash", "-c", command], cwd=tmp_path, env=environment, capture_output=True, text=True)
         assert done.returncode == 0, f"{command}\n{done.stderr}"
+
+
+def test_an_exported_version_is_ready_for_the_hub(location: Path) -> None:
+    command = ["registry", "export", "1", "discs", "--license=other", "--dataset=a/discs", "--dataset=b: more"]
+    done = wgan(*command, cwd=location)
+    assert done.returncode == 0, done.stderr
+    folder, version = location / "discs", location / "runs" / "registry" / "versions" / "1"
+    _, front, card = (folder / "README.md").read_text().split("---\n", 2)
+    metadata = yaml.safe_load(front)
+    assert (metadata["license"], metadata["datasets"]) == ("other", ["a/discs", "b: more"])
+    assert metadata["pipeline_tag"] == "unconditional-image-generation"
+    (result,) = metadata["model-index"][0]["results"]
+    numbers = json.loads((version / "evaluation" / "metrics.json").read_text())
+    values = {metric["type"]: metric["value"] for metric in result["metrics"]}
+    assert values == {name: numbers["model"][name] for name in (numbers["distance"], f"{numbers['distance']}_ratio")}
+    assert card.endswith((version / models.CARD).read_text())
+    assert (folder / "samples.png").read_bytes() == (version / "evaluation" / "samples.png").read_bytes()
+    (code,) = documents.commands(folder / "README.md")
+    done = subprocess.run(["bash", "-c", code], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    with Image.open(folder / "sample.png") as image:
+        assert image.size == (12, 16)
+    again = wgan(*command, cwd=location)
+    assert (again.returncode, again.stdout) == (errors.BAD_CONFIGURATION, "")
+    assert "discs" in again.stderr
 
 
 def test_the_same_command_again_is_skipped_and_a_refresh_makes_nothing_again(location: Path) -> None:

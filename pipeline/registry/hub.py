@@ -1,0 +1,66 @@
+"""`wgan registry export`: a version as a folder that is ready to upload to the Hugging Face Hub."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from components.core.artifacts import evaluations, models
+from components.core.artifacts.lineage import Lineage
+from components.core.errors import ConfigError
+from components.core.registry import registry
+from components.core.registry.registry import Version
+from components.core.storage import atomic_files
+
+CARD = "README.md"
+_TASK = "unconditional-image-generation"
+
+
+def export(
+    version: Version, origin: Lineage, source: Path, folder: Path, license_id: str, hub_datasets: list[str]
+) -> None:
+    """Write SavedModel, samples and model card of a version in `source` to a new folder.
+
+    The card is that of the registry below the Hub's metadata. `license_id` and `hub_datasets` are the user's: the Hub's
+    identifier of a license, and names of datasets there.
+
+    Raises:
+        ConfigError: The folder exists.
+        KeyError: The evaluation lacks a score.
+    """
+    if folder.exists():
+        raise ConfigError(f"FOLDER is {folder}, which exists: name a new one")
+    judged = registry.evaluation_folder(source)
+    numbers = atomic_files.read_json(judged / evaluations.METRICS, "evaluation")
+    metadata = _metadata(numbers, folder.name, license_id, hub_datasets, origin.dataset["source"]["kind"])
+    front = yaml.safe_dump(metadata, sort_keys=False, allow_unicode=True)
+    card = (source / models.CARD).read_text(encoding="utf-8")
+    with atomic_files.new_folder(folder, CARD) as made:
+        for name in version.model.files:
+            (made / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source / name, made / name)
+        shutil.copyfile(judged / evaluations.SAMPLES, made / evaluations.SAMPLES)
+        text = f"---\n{front}---\n\n![Samples]({evaluations.SAMPLES})\n\n{card}"
+        atomic_files.write_file(made / CARD, text.encode())
+
+
+def _metadata(
+    numbers: dict[str, Any], name: str, license_id: str, hub_datasets: list[str], kind: str
+) -> dict[str, Any]:
+    """Return the front matter of a card, as the Hub specifies it."""
+    distance, labels = evaluations.distance_name(numbers), dict(numbers["names"])
+    metrics = [
+        {"type": score, "name": labels[score], "value": numbers["model"][score]}
+        for score in (distance, f"{distance}_ratio")
+    ]
+    data = hub_datasets[0] if hub_datasets else kind
+    result = {"task": {"type": _TASK}, "dataset": {"type": data, "name": data}, "metrics": metrics}
+    return {
+        "license": license_id,
+        **({"datasets": hub_datasets} if hub_datasets else {}),
+        "library_name": "tensorflow",
+        "pipeline_tag": _TASK,
+        "tags": ["gan", "wgan-gp", "tensorflow"],
+        "model-index": [{"name": name, "results": [result]}],
+    }
