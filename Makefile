@@ -193,6 +193,9 @@ goldens: install ## Write what tests compare: the package of wgan run and its va
 	$(BIN)/python -m tests.test_sentences
 	$(BIN)/python -m tests.test_reference
 
+notebook: install ## Write docs/use-the-model.ipynb from its page, with the pictures of make demo
+	$(BIN)/python -m tests.test_notebook
+
 docs: .venv-docs/installed ## Build the documentation as a site in build/site; broken links are errors
 	rm -rf build/site-source && mkdir -p build/site-source
 	git ls-files '*.md' docs benchmarks/judging/results LICENSE | tar c -T - | tar x -C build/site-source
@@ -237,5 +240,5 @@ lock: install ## Pin every dependency again, with hashes; UPGRADE=--upgrade take
 	  -o requirements/train-tpu.txt # with what the step is tested with on TensorFlow 2.20
 
 .PHONY: help install demo test test-slow test-long test-random soak test-docker test-flink test-spark test-tf220 test-pythons \
-  test-kfp216 prove lint actionlint format fake-gcs-server prism images beam-sdk push audit fuzz compile goldens docs docs-serve \
+  test-kfp216 prove lint actionlint format fake-gcs-server prism images beam-sdk push audit fuzz compile goldens notebook docs docs-serve \
   bench bench-preprocess lock

@@ -23,7 +23,7 @@ from tests import documents
 from tests.fakes.kubeflow import server as kubeflow
 
 ROOT = Path(__file__).parents[1]
-PAGES = ("README.md", "docs/library.md")
+PAGES = ("README.md", "docs/use-the-model.md", "docs/library.md")
 HOST = "https://kubeflow.example.com"
 COVERED = ("make demo", ". .venv/bin/activate", "make images && wgan run --runner docker --source digits")
 ENDS_WITH = {"wgan registry rollback": BAD_DATA}  # such short runs have published nothing yet

@@ -128,8 +128,8 @@ def test_the_signatures_are_those_that_tensorflow_serving_calls(conditional: tup
     }
     shown = {}
     for name in expected:
-        command = [Path(sys.executable).with_name("saved_model_cli"), "show", "--dir", conditional[1]]
-        command += ["--tag_set", "serve", "--signature_def", name]
+        words = ["show", "--dir", str(conditional[1]), "--tag_set", "serve", "--signature_def", name]
+        command = [str(Path(sys.executable).with_name("saved_model_cli")), *words]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         found = re.findall(r"puts\['(\w+)'\] tensor_info:\s+dtype: (\w+)\s+shape: (.+)", done.stdout)
         shown[name] = {tensor: (kind, shape) for tensor, kind, shape in found}

@@ -112,7 +112,7 @@ def test_the_printed_commands_make_the_same_model_again(location: Path) -> None:
     ).read_text()
 
 
-@pytest.mark.parametrize("page", ["library.md"])
+@pytest.mark.parametrize("page", ["use-the-model.md", "library.md"])
 def test_the_code_of_a_page_runs(location: Path, tmp_path: Path, page: str) -> None:
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "demo").symlink_to(location / "runs")
