@@ -21,14 +21,13 @@ import os
 import sys
 import traceback
 
-from components.core import errors
+from components.core import errors, settings
 from components.core.container_images import VERSION
 from components.core.errors import ConfigError, StageError
 from components.core.stage import cli
 from pipeline.cli import compile, extras, run
 from pipeline.cluster import run_commands, schedule_commands
 from pipeline.local import processes
-from pipeline.profiles import yaml_files
 
 log = logging.getLogger("pipeline")
 
@@ -94,7 +93,7 @@ def _dispatch(words: list[str]) -> int:
 
         return registry.main(words[1:])
     if verb and not verb.startswith("-"):
-        raise ConfigError(f"{verb!r} is no verb of wgan; {yaml_files.suggestion(verb, HELP)}")
+        raise ConfigError(f"{verb!r} is no verb of wgan{settings.suggestion(verb, HELP)}")
     parser = cli.Parser(prog="wgan", description="Train, judge and publish WGAN-GP generators.")
     parser.add_argument("--version", action="version", version=f"wgan {VERSION}")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB", title="verbs (wgan VERB --help)")

@@ -12,6 +12,8 @@ from typing import Any, get_args, get_type_hints
 
 from components.core.errors import ConfigError
 
+_MOST_LISTED = 20
+
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
@@ -116,8 +118,16 @@ def require_valid(config: Any, *extra_problems: str) -> None:
 
 def unknown(what: str, name: str, known: Iterable[str]) -> str:
     """Return the error for a name that nothing has, with the known one that was probably meant."""
-    close = difflib.get_close_matches(name, list(known), n=1)
-    return f"unknown {what} {name}" + (f"; did you mean {close[0]}?" if close else "")
+    return f"unknown {what} {name}{suggestion(name, known)}"
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """Return the end of an error for an unknown name: the one that was probably meant, else all known ones if few."""
+    names = list(known)
+    close = difflib.get_close_matches(name, names, n=1)
+    if close:
+        return f"; did you mean {close[0]}?"
+    return f"; there are {', '.join(names)}" if len(names) <= _MOST_LISTED else ""
 
 
 def share_problem(name: str, batch_size: int, replicas: int, accelerator: str) -> str:

@@ -6,13 +6,13 @@ from pydantic import AfterValidator, StrictStr
 
 from components.core import stages
 from components.core.errors import ConfigError
+from components.core.settings import suggestion
 from components.train.config import TrainConfig
 from pipeline.profiles import validation
 from pipeline.profiles.kubernetes_hardware import KubernetesStage
 from pipeline.profiles.profiles import KFP, OTHERS, TARGETS, TRAIN, VERTEX, Profile
 from pipeline.profiles.validation import Settings, Text, matching
 from pipeline.profiles.vertex_hardware import VertexStage
-from pipeline.profiles.yaml_files import suggestion
 
 # The exit handler reads notes and writes one file. It must start where a stage waits for more than the cluster has, or
 # canceling such a run never ends.
@@ -24,7 +24,7 @@ _Name = Annotated[StrictStr, matching(r"[a-z0-9][a-z0-9.-]{0,62}", "small letter
 
 def _stage_name(value: str) -> str:
     if value not in (*stages.ALL, OTHERS):
-        raise ValueError(f"is unknown; {suggestion(value, (*stages.ALL, OTHERS))}")
+        raise ValueError(f"is unknown{suggestion(value, (*stages.ALL, OTHERS))}")
     return value
 
 

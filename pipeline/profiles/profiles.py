@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from components.core import errors
+from components.core import errors, settings
 from components.core.errors import ConfigError
 from components.train.config import TrainConfig
 from pipeline.profiles import yaml_files
@@ -76,8 +76,8 @@ def choose(found: Mapping[tuple[str, str], Profile], name: str, target: str) -> 
     if targets:
         raise ConfigError(f"profile {name} has nothing for target {target}, only for {', '.join(targets)}")
     names = dict.fromkeys(known for known, _ in found)
-    meant = yaml_files.suggestion(name, names)
-    raise ConfigError(f"profile {name!r} is unknown; {meant} (--profiles FILE adds your own)")
+    meant = settings.suggestion(name, names)
+    raise ConfigError(f"profile {name!r} is unknown{meant} (--profiles FILE adds your own)")
 
 
 def _shipped() -> bytes:

@@ -11,8 +11,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, TypeAdapter, Validat
 from pydantic_core import ErrorDetails
 
 from components.core.errors import ConfigError
+from components.core.settings import suggestion
 from pipeline.profiles import yaml_files
-from pipeline.profiles.yaml_files import shown, suggestion
+from pipeline.profiles.yaml_files import shown
 
 _T = TypeVar("_T")
 # Errors whose pydantic messages would not help authors of YAML.
@@ -80,7 +81,7 @@ def _problems(kind: Any, error: ErrorDetails) -> list[str]:
     names = [part if part.isprintable() else shown(part) for part in map(str, path)]
     at = ".".join(names) or "the file"
     if error["type"] == "extra_forbidden":
-        return [f"{at} is unknown; {suggestion(str(path[-1]), _names_at(kind, path[:-1]))}"]
+        return [f"{at} is unknown{suggestion(str(path[-1]), _names_at(kind, path[:-1]))}"]
     if error["type"] == "missing":
         return [f"{at} is required"]
     if error["type"] == "value_error":

@@ -1,7 +1,5 @@
 """Users' YAML: bounded, strict, and with every problem in one line."""
 
-import difflib
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -94,10 +92,3 @@ def shown(value: Any) -> str:
     except (ValueError, RecursionError):  # a number of thousands of digits, deep nesting
         text = f"a {type(value).__name__}"
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
-
-
-def suggestion(name: str, known: Iterable[str]) -> str:
-    """Return the known name that was probably meant, or all of them."""
-    names = list(known)
-    close = difflib.get_close_matches(name, names, n=1)
-    return f"did you mean {close[0]}?" if close else f"there are {', '.join(names)}"
