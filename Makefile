@@ -64,10 +64,7 @@ $(INSTALLED): requirements/dev.txt pyproject.toml
 	touch $@
 
 demo: install ## Run the whole pipeline on handwritten digits and publish a first champion
-	$(BIN)/wgan run --root $(RUNS)/demo --source digits --height 16 --width 16 \
-	  --batch_size 32 --critic_steps 2 --steps 3500 --sample_every 500 --classifier_epochs 20 --seed 1 \
-	  --uncertified judge --distance_limit 0.15 \
-	  --class_distance_limit 0.3 --class_ratio_limit 0.2 --class_coverage_limit 0
+	$(BIN)/wgan run --root $(RUNS)/demo --config examples/digits.yaml
 
 test: install ## Run the tests
 	$(BIN)/$(PYTEST) -m "not docker and not slow and not long and not flink and not spark and not kubeflow"
@@ -198,7 +195,7 @@ notebook: install ## Write docs/use-the-model.ipynb from its page, with the pict
 
 docs: .venv-docs/installed ## Build the documentation as a site in build/site; broken links are errors
 	rm -rf build/site-source && mkdir -p build/site-source
-	git ls-files '*.md' docs benchmarks/judging/results LICENSE | tar c -T - | tar x -C build/site-source
+	git ls-files '*.md' docs examples benchmarks/judging/results LICENSE | tar c -T - | tar x -C build/site-source
 	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict
 
 docs-serve: docs ## Serve that site on http://127.0.0.1:8000

@@ -116,6 +116,14 @@ def require_valid(config: Any, *extra_problems: str) -> None:
         raise ConfigError(*problems)
 
 
+def text_problems(field: Field, text: str) -> list[str]:
+    """Return what is wrong with the text of one value, a sentence each."""
+    try:
+        return field_problems(field, parse_value(field, text))
+    except ValueError as error:
+        return [str(error)]
+
+
 def unknown(what: str, name: str, known: Iterable[str]) -> str:
     """Return the error for a name that nothing has, with the known one that was probably meant."""
     return f"unknown {what} {name}{suggestion(name, known)}"

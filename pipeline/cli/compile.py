@@ -1,7 +1,7 @@
 """`wgan compile` and `wgan profiles`: a package for a cluster or Vertex, and the available hardware profiles."""
 
+import argparse
 import logging
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,7 @@ from components.core import errors, settings
 from components.core.errors import ConfigError
 from components.core.stage import cli
 from components.core.storage import atomic_files
-from pipeline.package import image_digests, parameters, shipped_package
+from pipeline.package import config_file, image_digests, parameters, shipped_package
 from pipeline.profiles import profiles
 from pipeline.profiles.profiles import KFP, TARGETS, VERTEX, Profile
 
@@ -36,14 +36,13 @@ def main(verb: str, words: list[str]) -> int:
     _add_flags(parser)
     parsed = parser.parse_args(words)
     profile = profiles.choose(profiles.read(parsed.profiles), parsed.profile, parsed.target)
-    given = _parameters(parsed.set)
     if parsed.images is None and not parsed.allow_tags:
         raise ConfigError(
             "images is required, because tags can change: give the file that `make push REGISTRY=...` "
             "wrote (--images build/images.json), or name images by tag (--allow_tags)"
         )
     image_of = image_digests.read(parsed.images) if parsed.images else None
-    defaults = _checked_defaults(profile, given)
+    defaults = _checked_defaults(profile, parsed)
     # Importing kfp takes a second; mistakes are reported before.
     from pipeline.compile import compiled_package
 
@@ -89,36 +88,39 @@ def _add_flags(parser: cli.Parser) -> None:
         metavar="NAME=VALUE",
         help="change the default of a pipeline parameter (`wgan run --help-all` lists them); repeatable",
     )
+    config_file.add_flag(parser)
 
 
 def _parameters(words: list[str]) -> dict[str, str]:
     """Return the given text of each parameter."""
     problems = [f"set must be NAME=VALUE, got {word!r}" for word in words if not word.partition("=")[1]]
     names = [word.partition("=")[0] for word in words]
-    # kfp writes defaults into comments of the package.
-    problems += [f"set {word.partition('=')[0]} must be one line, got {word!r}" for word in words if "\n" in word]
     problems += [f"set {name} is given twice" for name in dict.fromkeys(names) if names.count(name) > 1]
     if problems:
         raise ConfigError(*problems)
     return {name.replace("-", "_"): value for name, _, value in (word.partition("=") for word in words)}
 
 
-def _checked_defaults(profile: Profile, given: Mapping[str, str]) -> dict[str, Any]:
+def _checked_defaults(profile: Profile, parsed: argparse.Namespace) -> dict[str, Any]:
     """Return the new defaults of a package, typed and checked with all other parameters and the hardware."""
+    in_words = _parameters(parsed.set)
     found = shipped_package.read()
     shipped_package.put_train_on(profile.train_image, found)
     known = found.parameters
     given_by_profile = {"accelerator": profile.accelerator, "replicas": profile.replicas}
     hardware = {} if profile.embeds_as_it_trains else given_by_profile
-    problems = [settings.unknown("parameter", name, known) for name in given if name not in known]
+    problems = [settings.unknown("parameter", name, known) for name in in_words if name not in known]
+    given = config_file.read(parsed.config, known, problems) | in_words
+    # kfp writes defaults into comments of the package.
+    problems += [f"{name} must be one line in a package, got {text!r}" for name, text in given.items() if "\n" in text]
     problems += [
         f"{name} follows from profile {profile.name} ({profile.accelerator}, {profile.replicas}): leave it out"
         for name in hardware
-        if name in given
+        if given.get(name, str(known[name].default)) != str(known[name].default)
     ]
     later = {name: _GIVEN_LATER for name, field in known.items() if field.required}
     try:
-        values = parameters.parse(found, later | dict(given) | hardware, problems)
+        values = parameters.parse(found, later | given | hardware, problems)
     except ConfigError as error:
         raise ConfigError(*(f"with profile {profile.name}: {problem}" for problem in error.problems)) from None
     return {name: values[name] for name in given}

@@ -17,7 +17,7 @@ from pipeline.local import containers, history, plan, runner, session
 from pipeline.local.containers import Containers
 from pipeline.local.docker_client import Docker
 from pipeline.local.processes import Processes
-from pipeline.package import parameters, reader, shipped_package
+from pipeline.package import config_file, parameters, reader, shipped_package
 from pipeline.package.reader import Package
 from pipeline.profiles import yaml_files
 
@@ -41,6 +41,8 @@ def main(verb: str, words: list[str]) -> int:
     found = shipped_package.read() if first.package is None else _package(first.package)
     parser = _parser(verb, add_help=True)
     parameters.add_flags(parser, found.parameters, everything=parameters.wants_all(words))
+    problems: list[str] = []
+    parser.set_defaults(**parameters.as_defaults(config_file.read(first.config, found.parameters, problems)))
     parsed, unknown = parser.parse_known_args(words)
     given = parameters.given_in(parsed)
     # History and cached results of a run in a bucket are on this machine.
@@ -49,9 +51,12 @@ def main(verb: str, words: list[str]) -> int:
     given["root"] = root.uri
     if parsed.runner == _DOCKER and parsed.package is None and given.get("accelerator") in TRAIN_IMAGES:
         shipped_package.put_train_on(given["accelerator"], found)
-    problems = [*_problems(parsed, root), *parser.unknown(unknown)]
+    problems += [*_problems(parsed, root), *parser.unknown(unknown)]
     options = _docker_options(parsed.docker_options, problems)
     values = parameters.parse(found, given, problems)
+    if getattr(parsed, "print_config", False):
+        print(config_file.written(values), end="")
+        return errors.OK
     executor = Processes() if parsed.runner == _PROCESS else _containers(found, options, root.path, values, parsed.dev)
     if verb == "plan":  # a plan leaves nothing at the root
         with session.session(private("plans"), Docker().program) as opened:
@@ -79,6 +84,7 @@ def _parser(verb: str, add_help: bool = False) -> cli.Parser:
     parser.add_argument(
         "--root", default="runs", help="folder, or gs://BUCKET/FOLDER, that keeps all results (default: ./runs)"
     )
+    config_file.add_flag(parser)
     parser.add_argument("--package", type=Path, help="compiled package to run (default: this project's pipeline)")
     parser.add_argument(
         "--runner", default=_PROCESS, choices=(_PROCESS, _DOCKER), help="what stages run as (default: process)"
@@ -95,6 +101,9 @@ def _parser(verb: str, add_help: bool = False) -> cli.Parser:
     if verb == "run":
         parser.add_argument(
             "--jobs", type=int, default=1, help="number of stages that may run in parallel (default: 1)"
+        )
+        parser.add_argument(
+            "--print_config", action="store_true", help="print all parameters as a file for --config, and run nothing"
         )
     return parser
 

@@ -15,7 +15,7 @@ from pipeline.cli import tables
 from pipeline.cluster import backend, backends, run_records, submission, waiting
 from pipeline.cluster.backend import Runs, RunStatus
 from pipeline.cluster.submission import ClusterPackage, Submission
-from pipeline.package import parameters
+from pipeline.package import config_file, parameters
 from pipeline.profiles.profiles import KFP, TARGETS
 
 log = logging.getLogger("pipeline")
@@ -103,7 +103,9 @@ def _submit(words: list[str]) -> int:
     first.add_argument(
         "--package", type=Path, default=Path("pipeline.yaml"), help="compiled package (default: pipeline.yaml)"
     )
-    path = first.parse_known_args(words)[0].package
+    config_file.add_flag(first)
+    read_first = first.parse_known_args(words)[0]
+    path = read_first.package
     parser = _parser("submit", first)
     parser.usage = "wgan submit --source IMAGES --root LOCATION [flags]"
     _add_submit_flags(parser)
@@ -116,8 +118,11 @@ def _submit(words: list[str]) -> int:
     parameters.add_flags(parser, package.found.parameters, everything=parameters.wants_all(words))
     name = package.found.name
     parser.set_defaults(experiment=name, run_name=f"{name} {datetime.datetime.now(datetime.UTC):%Y-%m-%d %H:%M:%S}")
+    problems: list[str] = []
+    in_file = config_file.read(read_first.config, package.found.parameters, problems)
+    parser.set_defaults(**parameters.as_defaults(in_file))
     parsed, unknown = parser.parse_known_args(words)
-    wanted, server = _checked(parsed, package, parser.unknown(unknown))
+    wanted, server = _checked(parsed, package, [*problems, *parser.unknown(unknown)])
     run = server.submit(wanted)
     log.info("run %s (%s) is started", run.run_id, run.name)
     print(run.link or run.run_id, flush=True)

@@ -18,7 +18,7 @@ from components.core.settings import unknown
 from pipeline.cluster import backends, cron, submission
 from pipeline.cluster.backend import Schedule
 from pipeline.cluster.submission import ClusterPackage, Submission
-from pipeline.package import parameters
+from pipeline.package import config_file, parameters
 from pipeline.profiles import validation, yaml_files
 from pipeline.profiles.profiles import TARGETS
 from pipeline.profiles.validation import Settings, Text, matching, one_line
@@ -62,6 +62,7 @@ class ScheduleSettings(Settings):
     target: Annotated[str, matching("|".join(TARGETS), " or ".join(TARGETS))]
     experiment: Annotated[str, Field(max_length=_LONGEST_EXPERIMENT), AfterValidator(one_line)]
     time_zone: _TimeZone = _UTC
+    config: Text = ""
     parameters: dict[str, Any] = Field(default_factory=dict)
     enabled: bool = True
     concurrency: Annotated[int, Field(ge=1, le=_MOST_RUNS)] = 1
@@ -121,7 +122,9 @@ def _schedule(
         problems += submission.bucket_problems("pipeline_root", settings.pipeline_root)
     try:
         package = read_package(folder / settings.package, settings.target)
-        given = _parameters(package, settings.parameters)
+        config = folder / settings.config if settings.config else None
+        in_file = config_file.read(config, package.found.parameters, problems)
+        given = _parameters(package, in_file | settings.parameters)
     except ConfigError as error:
         problems += error.problems
     if problems:

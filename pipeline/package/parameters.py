@@ -2,7 +2,7 @@
 
 import argparse
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from components.core import settings, stages
@@ -15,13 +15,13 @@ _MADE_LATER = "made-later"
 _DEST = "parameter "
 HELP_ALL = "--help-all"
 # The stages whose settings are parameters, with the titles of their flags.
-_TITLES = (
-    ("preprocess", "images"),
-    ("train", "training"),
-    ("embed", "the classifier that judges"),
-    ("evaluate", "limits for promotion"),
-    ("decide", "when to train"),
-)
+_TITLES = {
+    "preprocess": "images",
+    "train": "training",
+    "embed": "the classifier that judges",
+    "evaluate": "limits for promotion",
+    "decide": "when to train",
+}
 _MOST_USED = (
     *("height", "width", "color", "resize"),
     *("steps", "minutes", "batch_size", "conditioning", "augmentation", "accelerator", "seed"),
@@ -32,11 +32,9 @@ _MOST_USED = (
 def add_flags(parser: argparse.ArgumentParser, known: Mapping[str, Field], everything: bool) -> None:
     """Add a flag for every parameter, by stage; values stay text. Help shows those that most users need, or all."""
     left = {name: field for name, field in known.items() if name != "root"}
-    groups = {title: [field.name for field in settings.fields_of(stages.config_of(stage))] for stage, title in _TITLES}
-    groups["of this package"] = [*left]
-    for title, names in groups.items():
-        group = parser.add_argument_group(title)
-        for field in [left.pop(name) for name in names if name in left]:
+    for stage, names in by_stage(left).items():
+        group = parser.add_argument_group(f"{_TITLES[stage]} ({stage})" if stage else "of this package")
+        for field in [left[name] for name in names]:
             shown = everything or field.required or field.name in _MOST_USED
             try:
                 cli.add_flag(group, field, f"{_DEST}{field.name}", shown)
@@ -45,6 +43,16 @@ def add_flags(parser: argparse.ArgumentParser, known: Mapping[str, Field], every
                     f"the package has a parameter {field.name}, which is a flag of this command: rename it"
                 ) from None
     parser.add_argument(HELP_ALL, action="help", help=f"show all {len(known)} parameters")
+
+
+def by_stage(names: Iterable[str]) -> dict[str, list[str]]:
+    """Return parameters by the first stage that has them, "" for those of no stage; each name stands once."""
+    left = dict.fromkeys(names)
+    found = {
+        stage: [field.name for field in settings.fields_of(stages.config_of(stage)) if left.pop(field.name, 0) is None]
+        for stage in _TITLES
+    }
+    return {"": [*left]} | found
 
 
 def wants_all(words: list[str]) -> bool:
@@ -56,6 +64,11 @@ def given_in(parsed: argparse.Namespace) -> dict[str, str]:
     """Return the parameters that a command line gave, by name, as text."""
     found = {name.removeprefix(_DEST): value for name, value in vars(parsed).items() if name.startswith(_DEST)}
     return {name: value for name, value in found.items() if value is not None}
+
+
+def as_defaults(given: Mapping[str, str]) -> dict[str, str]:
+    """Return parameters as defaults for a parser with flags for them, and `--root`."""
+    return {name if name == "root" else f"{_DEST}{name}": text for name, text in given.items()}
 
 
 def parse(package: Package, given: Mapping[str, Any], problems: list[str]) -> dict[str, Any]:

@@ -1,7 +1,9 @@
 """Users' YAML: bounded, strict, and with every problem in one line."""
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
@@ -14,6 +16,7 @@ _YAML_ERRORS = (
 _MOST_BYTES = 2**20  # ten times a compiled package
 _MOST_LEVELS = 50
 _SHOWN = 60
+_T = TypeVar("_T")
 
 
 def read_bytes(path: Path) -> bytes:
@@ -23,37 +26,54 @@ def read_bytes(path: Path) -> bytes:
 
 
 def load_all(text: bytes, what: str) -> list[Any]:
-    """Return the documents of a YAML file, or raise a `ConfigError`, which calls it `what`.
+    """Return the documents of a YAML file, or raise a `ConfigError`, as `nodes` does."""
+    found = nodes(text, what)
+    with _refusing(what):
+        return [yaml.SafeLoader("").construct_document(node) for node in found]
+
+
+def load(text: bytes, what: str) -> Any:
+    """Return the one document of a YAML file; None if it is empty. Otherwise like `load_all`."""
+    return only(load_all(text, what), what)
+
+
+def only(documents: list[_T], what: str) -> _T | None:
+    """Return the one document or node of a file; None if it is empty."""
+    if len(documents) > 1:
+        raise ConfigError(f"{what} holds {len(documents)} YAML documents; give one")
+    return documents[0] if documents else None
+
+
+def nodes(text: bytes, what: str) -> list[yaml.Node]:
+    """Return the root nodes, with lines, of a YAML file, or raise a `ConfigError`, which calls it `what`.
 
     Refused are invalid YAML, repeated names, and files that are too large or nested too deeply.
     """
     if len(text) > _MOST_BYTES:
         raise ConfigError(f"{what} is larger than {_MOST_BYTES:,} bytes; give a smaller file")
-    try:
+    found: list[yaml.Node] = []
+    twice: dict[str, None] = {}
+    with _refusing(what):
         loader = yaml.SafeLoader(text.decode())
-        nodes: list[yaml.Node] = []
-        twice: dict[str, None] = {}
         while loader.check_node() and (node := loader.get_node()) is not None:
             twice |= dict.fromkeys(_keys_given_twice(node, what))  # before merge keys (<<) are resolved
-            nodes.append(node)
-        documents = [loader.construct_document(node) for node in nodes]
+            found.append(node)
+    if twice:
+        raise ConfigError(*twice)
+    return found
+
+
+@contextlib.contextmanager
+def _refusing(what: str) -> Iterator[None]:
+    """Turn the errors of YAML into a `ConfigError`."""
+    try:
+        yield
     except ConfigError:
         raise
     except RecursionError:
         raise _too_deep(what) from None
     except _YAML_ERRORS as error:
         raise ConfigError(f"{what} is not YAML: {' '.join(str(error).split())}") from None
-    if twice:
-        raise ConfigError(*twice)
-    return documents
-
-
-def load(text: bytes, what: str) -> Any:
-    """Return the one document of a YAML file; None if it is empty. Otherwise like `load_all`."""
-    documents = load_all(text, what)
-    if len(documents) > 1:
-        raise ConfigError(f"{what} holds {len(documents)} YAML documents; give one")
-    return documents[0] if documents else None
 
 
 def _keys_given_twice(node: yaml.Node, what: str) -> list[str]:

@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 import yaml
 
-from pipeline.package import package_origin
+from pipeline.package import config_file, package_origin, shipped_package
 from pipeline.profiles import profiles
 from tests.unit.pipeline.conftest import messages, wgan
 
 ROOT = Path(__file__).parents[4]
+DEFAULTS = {name: field.default for name, field in shipped_package.read().parameters.items() if not field.required}
 
 
 def own(folder: Path, content: Any) -> str:
@@ -66,14 +67,18 @@ def test_the_hardware_is_checked_with_the_defaults_of_the_package(tmp_path: Path
     flags = ("compile", "--profiles", file, "--profile", "mine", "--allow_tags", "--output", str(tmp_path / "out.yaml"))
     assert "batch_size" in wgan(*flags, "--set", "batch_size=63").stderr
     assert not (tmp_path / "out.yaml").exists()
-    written = wgan(*flags, "--set", "batch_size=640", "--set", "source=digits")
+    (tmp_path / "mine.yaml").write_text(config_file.written({**DEFAULTS, "source": "digits", "batch_size": 63}))
+    written = wgan(*flags, "--config", str(tmp_path / "mine.yaml"), "--set", "batch_size=640")
     assert written.returncode == 0, written.stderr
     assert "trainer" in written.stderr
     assert "pending" not in written.stderr
     documents = list(yaml.safe_load_all((tmp_path / "out.yaml").read_bytes()))
     parameters = documents[0]["root"]["inputDefinitions"]["parameters"]
-    found = {name: parameters[name].get("defaultValue") for name in ("batch_size", "replicas", "source", "root")}
-    assert found == {"batch_size": 640, "replicas": 64, "source": "digits", "root": None}
+    found = {
+        name: parameters[name].get("defaultValue")
+        for name in ("accelerator", "batch_size", "replicas", "source", "root")
+    }
+    assert found == {"accelerator": "gpu", "batch_size": 640, "replicas": 64, "source": "digits", "root": None}
     assert len(documents) == 1, "GPUs alone are part of the pipeline's own message"
 
 

@@ -91,6 +91,20 @@ def test_every_setting_is_read(read: Reads) -> None:
     assert not found.enabled
 
 
+def test_a_schedule_takes_a_file_of_settings_beside_it(read: Reads, refusal: Refusal, packages: Path) -> None:
+    path = packages / "mine.yaml"
+    path.write_text("preprocess: {source: fashion-mnist}\ntrain: {steps: 1e3}\n")
+    (found,) = read(weekly(config="mine.yaml"))
+    assert found.submission.parameters == {"source": "digits", "root": "/data/runs", "steps": 1000}
+    path.write_text("train:\n  stps: 3\n")
+    (problem,) = refusal(weekly(config="mine.yaml"))
+    assert problem.startswith(f"schedules.weekly.config {path}, line 2:")
+    assert "train.steps?" in problem
+    (absent,) = refusal(weekly(config="absent.yaml"))
+    assert absent.startswith("schedules.weekly.config")
+    assert "absent.yaml" in absent
+
+
 def test_utc_has_many_names(read: Reads) -> None:
     assert len(read(weekly(time_zone="Etc/UTC") | {"controller_time_zone": "GMT"})) == 1
 

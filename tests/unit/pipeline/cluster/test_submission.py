@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from components.core import errors
+from pipeline.__main__ import main
 from tests.fakes.kubeflow.server import Server
 from tests.unit.pipeline.cluster.conftest import complaints, submit
 
@@ -20,6 +21,28 @@ def test_what_is_no_package_is_never_sent(
     path.write_text(text)
     assert submit(server, path) == errors.BAD_CONFIGURATION
     assert len(complaints(caplog)) == 1
+    assert server.requests == []
+
+
+def test_a_file_of_settings_is_submitted_and_flags_override_it(server: Server, packages: Path, tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("root: /data/mine\npreprocess: {source: fashion-mnist}\ntrain: {steps: 1e3, batch_size: 8}\n")
+    flags = ("submit", "--host", server.url, "--package", str(packages / "kfp.yaml"), "--config", str(path))
+    assert main([*flags, "--batch_size", "16"]) == errors.OK
+    (run,) = server.store.runs.values()
+    expected = {"root": "/data/mine", "source": "fashion-mnist", "steps": 1000, "batch_size": 16}
+    assert run["runtime_config"]["parameters"] == expected
+
+
+def test_mistakes_in_a_file_of_settings_are_reported_with_those_of_flags(
+    server: Server, packages: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("train:\n  steps: 0\n")
+    assert submit(server, packages / "kfp.yaml", "--config", str(path), "--seed", "x") == errors.BAD_CONFIGURATION
+    of_file, of_flag = complaints(caplog)
+    assert "line 2: train.steps" in of_file
+    assert "seed" in of_flag
     assert server.requests == []
 
 

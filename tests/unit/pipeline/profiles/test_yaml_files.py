@@ -1,6 +1,7 @@
 """YAML files that would take all memory or never end are refused at once."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from components.core.errors import ConfigError
 from pipeline.cli import run
 from pipeline.cluster import schedule_file, submission
+from pipeline.package import config_file
 from pipeline.profiles import profiles, yaml_files
 
 LEVELS = [f"b{level}: &b{level} [{', '.join([f'*b{level - 1}'] * 9)}]" for level in range(1, 12)]
@@ -15,7 +17,14 @@ BOMB = "\n".join(["b0: &b0 [0]", *LEVELS])  # 9 ** 11 numbers
 
 
 every_reader = pytest.mark.parametrize(
-    "read", [profiles.read, schedule_file.read, run._package, submission.read_package]
+    "read",
+    [
+        profiles.read,
+        schedule_file.read,
+        run._package,
+        submission.read_package,
+        partial(config_file.read, known={}, problems=[]),
+    ],
 )
 
 

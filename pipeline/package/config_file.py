@@ -1,0 +1,80 @@
+"""A user's file of settings by stage, such as examples/digits.yaml; `wgan run --print_config` writes one."""
+
+import argparse
+import difflib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from components.core import errors, settings
+from components.core.errors import ConfigError
+from components.core.settings import Field
+from pipeline.package import parameters
+from pipeline.profiles import yaml_files
+from pipeline.profiles.yaml_files import shown
+
+
+def add_flag(parser: argparse.ArgumentParser) -> None:
+    """Add `--config`."""
+    parser.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="YAML file of parameters by stage, such as examples/digits.yaml; flags override it",
+    )
+
+
+def read(path: Path | None, known: Mapping[str, Field], problems: list[str]) -> dict[str, str]:
+    """Return the parameters that a file sets, by name, and add what is wrong with the others to the problems.
+
+    Values stay text, as those of flags: `no` is a word, and `1e-3` a number.
+
+    Raises:
+        ConfigError: The file cannot be read, or is no mapping in YAML.
+    """
+    if path is None:
+        return {}
+    what = f"config {path}"
+    try:
+        text = yaml_files.read_bytes(path)
+    except OSError as error:
+        raise ConfigError(f"config cannot be read: {errors.describe_os_error(error)}") from None
+    root = yaml_files.only(yaml_files.nodes(text, what), what)
+    if not isinstance(root, yaml.MappingNode | None):
+        raise ConfigError(f"{what} must be a mapping of stages to their settings, as in examples/digits.yaml")
+    stages = parameters.by_stage(known)
+    place_of = {name: f"{stage}.{name}".lstrip(".") for stage, names in stages.items() for name in names}
+    found = {}
+    for place, node in _entries(root):
+        at, name = f"{what}, line {node.start_mark.line + 1}:", place.rpartition(".")[2]
+        if place in stages:
+            problems += [f"{at} {place} must be a mapping of settings, got {shown(node.value)}"] if node.value else []
+        elif place_of.get(name) != place:
+            close = difflib.get_close_matches(name, place_of, n=1)
+            meant = f"; did you mean {place_of[close[0]]}?" if close else ""
+            problems.append(f"{at} unknown setting {shown(place)}{meant}")
+        elif not isinstance(node, yaml.ScalarNode):
+            problems.append(f"{at} {place} must be one value, got a list or a mapping")
+        elif wrong := settings.text_problems(known[name], node.value):
+            problems += [f"{at} {place.removesuffix(name)}{problem}" for problem in wrong]
+        else:
+            found[name] = node.value
+    return found
+
+
+def _entries(root: yaml.MappingNode | None) -> Iterator[tuple[str, yaml.Node]]:
+    """Yield each value of a file with its place, such as `train.steps`."""
+    for stage, group in root.value if root else []:
+        inner = group.value if isinstance(group, yaml.MappingNode) else [(None, group)]
+        for name, value in inner:
+            yield ".".join(str(key.value) for key in (stage, name) if key), value
+
+
+def written(values: Mapping[str, Any]) -> str:
+    """Return parameters as a file that `read` accepts."""
+    found: dict[str, Any] = {}
+    for stage, names in parameters.by_stage(values).items():
+        (found.setdefault(stage, {}) if stage else found).update({name: values[name] for name in names})
+    return yaml.safe_dump(found, sort_keys=False)
