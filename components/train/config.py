@@ -151,7 +151,9 @@ class TrainConfig:
         ),
     ] = 3
     log_every: Annotated[int, Setting("Steps between log lines.", at_least=1, in_key=False)] = 50
-    sample_every: Annotated[int, Setting("Steps between sample grids.", at_least=1, in_key=False)] = 1000
+    sample_every: Annotated[
+        int, Setting("Steps between sample grids; 0: a twentieth of the training.", at_least=0, in_key=False)
+    ] = 0
     checkpoint_every: Annotated[int, Setting("Steps between checkpoints.", at_least=1, in_key=False)] = 1000
     keep_checkpoints: Annotated[
         int, Setting("Number of newest checkpoints to keep; 0: all.", at_least=0, in_key=False)
@@ -184,6 +186,11 @@ def deciding_settings(config: TrainConfig) -> dict[str, Any]:
     found, digest = values_in_key(config), config.initial_checkpoint_digest
     del found["minutes"]
     return found | ({"initial_checkpoint_digest": digest} if digest else {})
+
+
+def sample_period(config: TrainConfig) -> int:
+    """Return the steps between sample grids; by default a multiple of 10, which divides no block of steps."""
+    return config.sample_every or 10 * -(-config.steps // 200)
 
 
 def with_kept_steps(config: TrainConfig, settings: Mapping[str, Any]) -> TrainConfig:

@@ -23,7 +23,7 @@ from components.core.stage.signals import deferred
 from components.core.storage.location import Location
 from components.train import budget, environment, rollback, uploads
 from components.train.batches import Batches
-from components.train.config import TrainConfig, deciding_settings, with_kept_steps
+from components.train.config import TrainConfig, deciding_settings, sample_period, with_kept_steps
 from components.train.labels import Labels, choose
 from components.train.monitoring import limits
 from components.train.monitoring.monitor import Monitor
@@ -157,8 +157,8 @@ class Session:
                         self._end_window()
                     if self._is_due(self._config.log_every):
                         self._progress.write_row(self.step)
-                    if self._workers.is_chief and self._is_due(self._config.sample_every):
-                        self._samples.write(self._wgan.average, self._folder.path, self.step)
+                    if self._workers.is_chief and self._is_due(sample_period(self._config)):
+                        self._progress.show_sheet(self._samples.write(self._wgan.average, self._folder.path, self.step))
                     # A signal to one worker is a signal to all, at the same step.
                     stop.signal = self._workers.largest(stop.signal or 0) or None
                     stopped = bool(stop)
@@ -183,7 +183,7 @@ class Session:
     def _block_length(self) -> int:
         """Return the number of steps until something is due, but not too many."""
         config = self._config
-        periods = (config.log_every, config.sample_every, config.checkpoint_every, limits.window_steps(config))
+        periods = (config.log_every, sample_period(config), config.checkpoint_every, limits.window_steps(config))
         due = min(every - self.step % every for every in periods)
         return min(_BLOCK_STEPS, due, config.steps - self.step)
 
@@ -313,6 +313,7 @@ class Session:
     def _go_back_in_logs(self, step: int) -> None:
         if self._workers.is_chief:
             training_log.go_back(self._folder.path, step, checkpoints.step_folder(self._folder.path, step))
+            self._progress.go_back(step)
 
     def _warn_of_other_bits(self, description: checkpoints.Description) -> None:
         exact = self._config.reproducibility == "exact"

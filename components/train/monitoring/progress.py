@@ -1,8 +1,13 @@
-"""Progress of a training: every `log_every` steps a log line, a row of the log file, a point in TensorBoard."""
+"""Progress of a training: every `log_every` steps a log line, a row of the log file, a point in TensorBoard.
+
+TensorBoard's file repeats the log and the sheets of samples, and is made anew from them when a training resumes or
+rolls back, so that it shows each step once.
+"""
 
 import logging
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -11,6 +16,7 @@ from components.core.artifacts import training_log
 from components.core.reporting.durations import duration
 from components.core.storage import atomic_files
 from components.train.config import TrainConfig
+from components.train.monitoring import sample_grid
 from components.train.monitoring.window import Window
 from components.train.step import MEANS
 
@@ -21,10 +27,7 @@ class Progress:
     """Means over the steps since the last row; `folder` is None on a worker that writes nothing."""
 
     def __init__(self, folder: Path | None, config: TrainConfig) -> None:
-        self._config, self._folder, self._writer = config, folder, None
-        if folder is not None:
-            atomic_files.make_folder(folder / "tensorboard")  # TensorFlow's would not respect the umask
-            self._writer = tf.summary.create_file_writer(str(folder / "tensorboard"))
+        self._config, self._folder, self._writer = config, folder, tf.summary.create_noop_writer()
         self._images_per_step = config.critic_steps * config.batch_size
         self._window = Window(MEANS, "window")
         self._timed_steps, self._seconds, self._rate = 0, 0.0, 0.0
@@ -33,8 +36,34 @@ class Progress:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._writer is not None:
-            self._writer.close()
+        self._writer.close()
+
+    def go_back(self, step: int) -> None:
+        """Begin TensorBoard's file anew, with the rows of the log and the sheets up to a step."""
+        if self._folder is None:
+            return
+        self._writer.close()
+        events = self._folder / "tensorboard"
+        atomic_files.make_folder(events)  # TensorFlow's would not respect the umask
+        for path in events.glob("events.*"):
+            path.unlink()
+        self._writer = tf.summary.create_file_writer(str(events))
+        for row in training_log.read(self._folder / training_log.METRICS, step):
+            self._show(row)
+        for sheet in sorted((self._folder / sample_grid.FOLDER).glob("step-*.png")):
+            if sample_grid.step_of(sheet) <= step:
+                self.show_sheet(sheet)
+
+    def show_sheet(self, path: Path) -> None:
+        """Show a sheet of samples in TensorBoard."""
+        with self._writer.as_default(step=sample_grid.step_of(path)):
+            tf.summary.image("samples", tf.io.decode_png(path.read_bytes())[tf.newaxis])
+
+    def _show(self, row: Mapping[str, Any]) -> None:
+        with self._writer.as_default(step=row["step"]):
+            for name, value in row.items():
+                if name != "step" and value is not None:
+                    tf.summary.scalar(name, value)
 
     def state(self) -> dict[str, np.ndarray]:
         """Return the window's sums, for a checkpoint."""
@@ -57,14 +86,11 @@ class Progress:
         if self._timed_steps:
             self._rate = self._timed_steps * self._images_per_step / self._seconds
         self._timed_steps, self._seconds = 0, 0.0
-        if self._folder is None or self._writer is None:
+        if self._folder is None:
             return
         row: dict[str, float | None] = {"step": step, **means, "images_per_second": self._rate or None}
         training_log.append(self._folder / training_log.METRICS, row)
-        with self._writer.as_default(step=step):
-            for name, value in row.items():
-                if name != "step" and value is not None:
-                    tf.summary.scalar(name, value)
+        self._show(row)
         speed = ""
         if self._rate:
             left = (self._config.steps - step) * self._images_per_step / self._rate

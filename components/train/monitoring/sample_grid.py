@@ -10,6 +10,7 @@ from components.core.reporting import grids
 from components.core.storage import atomic_files
 from components.train.config import TrainConfig
 
+FOLDER = "samples"
 _IMAGES = 64
 
 
@@ -24,7 +25,14 @@ class SampleGrid:
             labeled = conditioning.rows_by_class(latents, network.classes)
             self._inputs, self._columns = gan.with_labels(*labeled, network.classes), count
 
-    def write(self, generator: keras.Model, folder: Path, step: int) -> None:
-        """Write the samples of a step below the training's folder, as PNG."""
+    def write(self, generator: keras.Model, folder: Path, step: int) -> Path:
+        """Write the samples of a step below the training's folder, as PNG; return the file."""
         pixels = gan.to_pixels(generator(self._inputs, training=False)).numpy()
-        atomic_files.write_file(folder / "samples" / f"step-{step:010d}.png", grids.png_grid(pixels, self._columns))
+        path = folder / FOLDER / f"step-{step:010d}.png"
+        atomic_files.write_file(path, grids.png_grid(pixels, self._columns))
+        return path
+
+
+def step_of(path: Path) -> int:
+    """Return the step of a file of samples."""
+    return int(path.stem.removeprefix("step-"))

@@ -5,10 +5,15 @@ variable. The last line of an attempt's output lists the faults that fired.
 """
 
 import hashlib
+import io
 import os
 import sys
 from pathlib import Path
 from typing import Any
+
+from PIL import Image
+from tensorboard.backend.event_processing import event_accumulator
+from tensorboard.util.tensor_util import make_ndarray
 
 from components.core.artifacts import checkpoints, training_log
 from components.core.storage import digests
@@ -50,7 +55,7 @@ def flags(dataset: Path | str, folder: Path | str, **settings: object) -> list[s
 
 
 def left_by(folder: Path) -> dict[str, Any]:
-    """Return everything that a training leaves but speed and TensorBoard, which vary; digests of arrays and files."""
+    """Return everything that a training leaves but its speed, which varies; digests of arrays and files."""
     found = checkpoints.newest(folder)
     assert found is not None
     metrics = training_log.read(folder / training_log.METRICS)
@@ -63,7 +68,24 @@ def left_by(folder: Path) -> dict[str, Any]:
         "metrics": [{name: value for name, value in row.items() if name != "images_per_second"} for row in metrics],
         "health": training_log.read(folder / training_log.HEALTH),
         "samples": {path.name: digests.sha256_of_file(path) for path in (folder / "samples").iterdir()},
+        "curves": curves_of(folder),
     }
+
+
+def curves_of(folder: Path) -> dict[str, list[tuple[int, Any]]]:
+    """Return what TensorBoard reads of a training but its speed: (step, value) by tag; digests of images."""
+    found = event_accumulator.EventAccumulator(str(folder / "tensorboard"), {event_accumulator.TENSORS: 0})
+    found.Reload()
+    tags = [tag for tag in found.Tags()["tensors"] if tag != "images_per_second"]
+    return {tag: [(each.step, _value(each.tensor_proto)) for each in found.Tensors(tag)] for tag in tags}
+
+
+def _value(tensor: Any) -> Any:
+    """Return a number, or the digest of an image's pixels, which stand behind width and height."""
+    if not tensor.string_val:
+        return make_ndarray(tensor).item()
+    with Image.open(io.BytesIO(tensor.string_val[2])) as image:
+        return hashlib.sha256(image.convert("RGB").tobytes()).hexdigest()
 
 
 def attempt(flags: list[str], plan: list[list[Any]], poison: list[list[Any]]) -> None:

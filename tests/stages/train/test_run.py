@@ -1,5 +1,6 @@
 """Tests for run.py and training.py: real trainings of a tiny dataset, interrupted and continued."""
 
+import hashlib
 import json
 import os
 import shutil
@@ -27,7 +28,7 @@ from components.train.config import TrainConfig
 from tests import programs
 from tests.conftest import classes_seen
 from tests.fakes.gcs.server import Server
-from tests.stages.train.attempts import flags, left_by
+from tests.stages.train.attempts import curves_of, flags, left_by
 
 SMALL: dict[str, object] = {"batch_size": 16, "latent_size": 8, "base_filters": 4, "steps": 30}
 SMALL |= {"log_every": 7, "sample_every": 10, "checkpoint_every": 10}
@@ -61,7 +62,14 @@ def test_a_training_leaves_what_it_says(uninterrupted: Path) -> None:
         "step-0000000020.png",
         "step-0000000030.png",
     ]
-    assert list((uninterrupted / "tensorboard").glob("events.*"))
+    curves = curves_of(uninterrupted)
+    for name, curve in curves.items():
+        steps = [10, 20, 30] if name == "samples" else [7, 14, 21, 28, 30]
+        assert [step for step, _ in curve] == steps, name
+    critic = [row["critic_loss"] for row in left_by(uninterrupted)["metrics"]]
+    np.testing.assert_allclose([value for _, value in curves["critic_loss"]], critic, rtol=1e-6)
+    with Image.open(uninterrupted / "samples" / "step-0000000020.png") as sheet:
+        assert curves["samples"][1][1] == hashlib.sha256(sheet.convert("RGB").tobytes()).hexdigest()
     found = checkpoints.newest(uninterrupted)
     assert found is not None
     assert found[1].step == 30
@@ -335,6 +343,7 @@ def test_exact_keeps_the_same_bytes_from_one_replica_and_from_four(tiny_dataset:
     # One began with fewer steps, and has a sheet of samples at their end too.
     found = left_by(spread)
     found["samples"].pop("step-0000000021.png")
+    found["curves"]["samples"] = [each for each in found["curves"]["samples"] if each[0] != 21]
     assert left_by(whole) == found
     shorter = train(tiny_dataset, whole, **exact, steps=21)
     assert shorter.returncode == errors.BAD_CONFIGURATION

@@ -6,7 +6,14 @@ import pytest
 
 from components.core.artifacts import datasets
 from components.core.errors import ConfigError
-from components.train.config import FEW_IMAGES, TrainConfig, class_names, conditioning_of, with_augmentation
+from components.train.config import (
+    FEW_IMAGES,
+    TrainConfig,
+    class_names,
+    conditioning_of,
+    sample_period,
+    with_augmentation,
+)
 from tests.inputs import artifacts
 
 
@@ -40,6 +47,15 @@ def test_networks_take_classes_where_every_image_has_a_label_and_else_clusters(
     config = TrainConfig(dataset="-", checkpoints="-", conditioning=conditioning)
     names = class_names(config, dataset_of(classes, unlabeled))
     assert (conditioning_of(names), len(names)) == (kind, count)
+
+
+@pytest.mark.parametrize(
+    ("steps", "sheets"), [(1, 1), (20, 2), (60, 6), (333, 17), (3500, 20), (10_000, 20), (75_000, 20)]
+)
+def test_a_training_of_any_length_has_few_sheets_of_samples(steps: int, sheets: int) -> None:
+    period = sample_period(TrainConfig(dataset="-", checkpoints="-", steps=steps))
+    assert (-(-steps // period), period % 10) == (sheets, 0)
+    assert sample_period(TrainConfig(dataset="-", checkpoints="-", steps=steps, sample_every=7)) == 7
 
 
 @pytest.mark.parametrize(
