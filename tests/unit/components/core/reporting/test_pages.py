@@ -60,6 +60,8 @@ PROBE = """(() => {
     loaded: images.filter(isLoaded).length,
     text: document.body.textContent,
     overflow: document.documentElement.scrollWidth - innerWidth,
+    hidden: Math.max(...all.filter(node => node.tagName === 'TABLE').map(table =>
+      table.offsetWidth - table.parentElement.clientWidth)),
     contrast: Math.min(...texts.map(contrast)),
     chart: [chart.x + scrollX, chart.y + scrollY, chart.width, chart.height],
   };
@@ -296,7 +298,7 @@ def test_the_policy_holds_even_where_text_is_not_escaped(
 def test_a_page_is_readable(page_of: dict[str, Path], browser: Chromium, name: str, width: int, dark: bool) -> None:
     browser.open(page_of[name], width, dark)
     seen = browser.evaluate(PROBE)
-    assert seen["overflow"] == 0
+    assert (seen["overflow"], seen["hidden"]) == (0, 0)
     assert seen["contrast"] >= CONTRAST
     look = browser.screenshot()
     assert look.shape[1] == width
