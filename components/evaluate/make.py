@@ -139,6 +139,8 @@ def _numbers(
         return None if values is None else values.tolist()
 
     spaces, kind = reference.spaces, reference.groups.kind
+    known: dict[str, Any] = {"real": inputs.manifest.splits["test"].class_counts, "model": model.asked}
+    known["champion"] = champion.asked if champion else None
     bins = [f"bin {index + 1}" for index in range(reference.groups.count)]
     return {
         "step": inputs.checkpoint.step,
@@ -164,6 +166,10 @@ def _numbers(
             "model": shares(model.scores.shares),
             "champion": shares(champion.scores.shares) if champion else None,
             "real": shares(reference.shares),
+            "known": {
+                name: (np.array(counts) / np.sum(counts)).tolist() if kind == "class" and np.any(counts) else None
+                for name, counts in known.items()
+            },
         },
     }
 

@@ -55,8 +55,12 @@ def metric_tables(
 
 def group_chart(groups: dict[str, Any]) -> bytes:
     """Return a chart of the shares of classes or bins, from the `groups` of `metrics.json`."""
-    shares = {"test images": groups["real"], "samples": groups["model"], "champion's samples": groups["champion"]}
-    return charts.bars(groups["names"], {name: np.array(found) for name, found in shares.items() if found is not None})
+
+    def by_set(shares: dict[str, Any]) -> dict[str, np.ndarray]:
+        names = {"real": "test images", "model": "samples", "champion": "champion's samples"}
+        return {text: np.array(shares[name]) for name, text in names.items() if shares[name] is not None}
+
+    return charts.bars(groups["names"], by_set(groups), by_set(groups["known"]))
 
 
 def provenance(config: EvaluateConfig, inputs: Inputs, origin: lineage.Lineage) -> dict[str, Any]:

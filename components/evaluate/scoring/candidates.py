@@ -30,6 +30,7 @@ class Candidate:
     first: np.ndarray  # its first samples
     rows: np.ndarray | None  # one row of samples for each class, if it takes labels
     scores: Scores  # with `bad_samples`
+    asked: np.ndarray | None  # number of samples asked of it for each of the dataset's classes, if it takes these
     copies: np.ndarray | None  # the samples closest to training images, each followed by that image
 
 
@@ -98,6 +99,7 @@ def score(
     return Candidate(
         first=np.stack(first),
         rows=samples.draw_rows(generator, seed),
+        asked=None if asked is None else np.bincount(asked, minlength=manifest.class_count),
         scores=dataclasses.replace(found, values={**found.values, "bad_samples": bad}),
         copies=copies,
     )

@@ -227,11 +227,20 @@ def test_conditional_against_unconditional_both_ways_round(
     assert any("kernel distance (classifier)" in rule for rule in rules(challenger))
     assert 0 <= float(challenger.metrics["class_accuracy"]) <= 1
     assert "class_accuracy" not in first.metrics
+    found, alone = (metrics(result)["groups"] for result in (challenger, first))
+    shares = np.array(manifest.splits["test"].class_counts) / manifest.splits["test"].records
+    assert found["known"]["real"] == alone["known"]["real"] == pytest.approx(shares)
+    # The labels of samples are drawn from the training images' shares.
+    assert found["known"]["model"] == pytest.approx(np.array(counts) / sum(counts), abs=0.05)
+    assert (alone["known"]["model"], found["known"]["champion"]) == (None, None)
+    accuracy = metrics(first)["embedding_test_accuracy"]
+    assert report(first).count(f"{100 * accuracy:.2f}%") == 1
     assert report(challenger).count(" src=") == 9  # one more: a row for each class
     with Image.open(tmp_path / "e" / evaluations.SAMPLES) as sheet:
         assert sheet.size == (8 * 58 - 2, 3 * 58 - 2)
 
     reverse = run(two_checkpoints[1], tmp_path / "reverse", registry=champion_of(conditional, tmp_path))
+    assert metrics(reverse)["groups"]["known"]["champion"] == found["known"]["model"]
     # The published model draws the same labels from the same proportions.
     assert reverse.metrics["champion_fcd"] == pytest.approx(challenger.metrics["fcd"], rel=1e-3)
     verdicts = {result.parameters["verdict"] for result in (challenger, reverse)}
