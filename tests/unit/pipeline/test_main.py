@@ -1,5 +1,6 @@
 """The `wgan` command: all mistakes at once, without delay; help; the output at the end of a run."""
 
+import os
 import re
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from components.core import errors
+from pipeline.__main__ import HELP
 from pipeline.package import shipped_package
 from tests.unit.pipeline.conftest import messages, wgan
 
@@ -72,15 +74,31 @@ def test_mistakes_of_the_command_line(tmp_path: Path, words: list[str], named: s
     assert not list(tmp_path.iterdir())
 
 
-def test_a_run_imports_no_kfp() -> None:
-    program = (
-        "import sys; from pipeline import __main__ as wgan; "
-        "print(wgan.main(['run', '--source', 'digits', '--stps', '3']), "
-        "{name.partition('.')[0] for name in sys.modules} & {'kfp', 'pydantic', 'tensorflow', 'apache_beam', 'numpy'})"
-    )
-    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert found.stdout == "64 set()\n"
-    assert "steps?" in found.stderr
+def imported_by(*words: str) -> set[str]:
+    """Return the modules that a Python program and those that it starts import."""
+    environment = {**os.environ, "PYTHONPROFILEIMPORTTIME": "1"}
+    found = subprocess.run([sys.executable, *words], env=environment, capture_output=True, text=True, check=False)
+    return set(re.findall(r"import time: .*\| +([\w.]+)$", found.stderr, re.MULTILINE))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--help",
+        *(f"{verb} --sorce x" for verb in sorted(HELP.keys() - {"registry", "report", "schedule"})),
+        "registry list --sorce x",
+        "report compare a {folder} --sorce x",
+        "schedule list --sorce x",
+        "plan --source digits --root {folder}",
+    ],
+)
+def test_help_mistakes_and_plans_import_little(words: str, tmp_path: Path) -> None:
+    """They answer at once, which no test of times could prove on a busy machine."""
+    found = imported_by("-m", "pipeline", *words.format(folder=tmp_path).split()) - imported_by("-c", "pass")
+    packages = {name.partition(".")[0] for name in found} - sys.stdlib_module_names
+    assert packages <= {"components", "pipeline", "rich", "yaml", "org"}  # `copy` tries to import Jython's `org`
+    assert {"components", "pipeline"} <= packages
+    assert len(found) < 400
 
 
 def test_help_shows_what_most_users_need_and_all_of_it_every_parameter() -> None:
