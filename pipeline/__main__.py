@@ -83,7 +83,7 @@ def _dispatch(words: list[str]) -> int:
         extras.require(extra, verb)
     if verb in _PROGRAMS:
         # A separate program with its own flags: it needs TensorFlow, which this process never loads.
-        return processes.run_in_front(["python", "-m", f"components.{verb}", *words[1:]])
+        return processes.run_in_front(verb, words[1:])
     if verb in {**run.HELP, **run_commands.HELP, **_REGISTRY}:  # these write under the root
         cli.set_umask()
     if verb in _VERBS:

@@ -10,7 +10,9 @@ from components.core.settings import Setting, require_valid
 class SampleConfig:
     """Draw images from the champion into one grid."""
 
-    registry: Annotated[str, Setting("Folder of the registry, local or gs://BUCKET/FOLDER.", in_key=False)]
+    registry: Annotated[str, Setting("Folder of the registry, local or gs://BUCKET/FOLDER.", in_key=False)] = (
+        "runs/registry"
+    )
     out: Annotated[str, Setting("PNG file to write.", in_key=False)] = "samples.png"
     count: Annotated[
         int, Setting("Number of images; with several classes, whole rows.", at_least=1, at_most=10_000)

@@ -16,7 +16,7 @@ from typing import IO
 
 import components
 from components.core.artifacts import lineage
-from components.core.stage import cache_key
+from components.core.stage import cache_key, cli
 from components.core.storage import location
 from pipeline.local.session import Session
 from pipeline.package.reader import Task
@@ -141,10 +141,11 @@ def process_environment(added: Mapping[str, str]) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **added}
 
 
-def run_in_front(words: list[str]) -> int:
-    """Run a command in this terminal, without TensorFlow's remarks on the processor."""
-    command = process_command(words)
-    with subprocess.Popen(command, env=process_environment({}), stderr=subprocess.PIPE) as process:
+def run_in_front(verb: str, words: list[str]) -> int:
+    """Run the program of a verb in this terminal, without TensorFlow's remarks on the processor."""
+    command = process_command(["python", "-m", f"components.{verb}", *words])
+    environment = process_environment({cli.PROGRAM: f"wgan {verb}"})
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE) as process:
         for line in process.stderr or ():
             if not _STARTUP_NOISE.match(line):
                 sys.stderr.write(line.decode(errors="replace"))

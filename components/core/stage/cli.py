@@ -26,6 +26,7 @@ from components.core.stage.executor import ExecutorInput, RunOf, StageResult
 log = logging.getLogger("components.core.stage.cli")
 
 COMPLETING = "_ARGCOMPLETE"  # variable: set by a shell that asks argcomplete for completions
+PROGRAM = "WGAN_PROGRAM"  # variable: what the user typed to start this program, for its usage
 UMASK = "WGAN_UMASK"  # variable: the umask of results, in octal digits
 _LAST_WORDS = Path("/dev/termination-log")  # of a container in a pod, by Kubernetes' default
 _KINDS = {str: "TEXT", int: "N", float: "NUMBER"}
@@ -124,7 +125,9 @@ def main(stage: str, arguments: list[str] | None = None, variant: str = "") -> i
     try:
         if stage in stages.ALL:  # the other programs write files that the user names
             set_umask()
-        program = f"python -m components.{stage}" + (f" --{variant.replace('_', '-')}" if variant else "")
+        program = os.environ.get(PROGRAM, f"python -m components.{stage}") + (
+            f" --{variant.replace('_', '-')}" if variant else ""
+        )
         config_class = stages.config_of(stage, variant)
         given, executor = _read_arguments(program, config_class, sys.argv[1:] if arguments is None else arguments)
         own = [field.name for field in settings.fields_of(config_class)]
