@@ -38,6 +38,7 @@ _RUN_BYTES = 16 << 20  # of rows, sorted in memory
 _BATCH_BYTES = 4 << 20  # of plain pixels, converted together
 _ROWS_AT_ONCE = 100  # rows written at once
 _HASH_BYTES = 32
+_NAMED = 5  # cropped images
 
 Hashed = tuple[Original, bytes]  # an image, the sha256 of its content
 
@@ -59,8 +60,15 @@ class Outcome:
     )  # of rows, by the name of their shard
     quarantined: list[Quarantined] = dataclasses.field(default_factory=list)  # the first by name, see `_Writer`
     quarantined_count: int = 0
+    cropped: list[str] = dataclasses.field(default_factory=list)  # the first by name
+    cropped_count: int = 0
     reused: Counter[str] = dataclasses.field(default_factory=Counter)  # images, by shard of an earlier dataset
     damaged: Counter[str] = dataclasses.field(default_factory=Counter)  # those that could not be reused
+
+
+def first_names(names: Iterable[str]) -> list[str]:
+    """Return the first names that the dataset's description shows."""
+    return sorted(names)[:_NAMED]
 
 
 def row_type(image: ImageShape) -> np.dtype:
@@ -183,6 +191,9 @@ class _Writer:
                 self.quarantine(Quarantined(original.name, content_hash.hex(), str(image)))
             else:
                 made.append((original.split, original.label, content_hash, image))
+            if isinstance(image, pixels.Cropped):
+                self.outcome.cropped_count += 1
+                self.outcome.cropped = first_names([*self.outcome.cropped, original.name])
         self.add_examples(made)
 
     def add_examples(self, made: list[tuple[str, int, bytes, bytes]]) -> None:

@@ -104,7 +104,9 @@ def _make(config: PreprocessConfig, held: Contents, location: Location) -> None:
             },
             preprocessing=_policy(config, plan),
             quarantine=quarantine,
-            made_with=lineage.made_with("preprocess", source=printable(config.source), **reused),
+            made_with=lineage.made_with(
+                "preprocess", source=printable(config.source), **reused, **_cropped(made.outcome, images)
+            ),
         )
         attempt.finish(location, files, manifest, written | listed)
 
@@ -179,6 +181,18 @@ def _reused(outcome: Outcome, images: int) -> dict[str, Any]:
     source = f" from {', '.join(names)}" if names else ""
     log.info("%s images: %s new, %s reused%s", f"{images:,}", f"{images - taken:,}", f"{taken:,}", source)
     return {"reused": {"images": taken, "datasets": names}} if taken else {}
+
+
+def _cropped(outcome: Outcome, images: int) -> dict[str, Any]:
+    """Log how many of the images decoded now lose much to cropping; return it for the dataset's description."""
+    count, decoded = outcome.cropped_count, images - outcome.reused.total()
+    if not count:
+        return {}
+    log.warning(
+        "%s of %s images lose more than %.0f%% of their area to cropping, such as %s; resize fit keeps all of them",
+        *(f"{count:,}", f"{decoded:,}", 100 * pixels.MOST_CROPPED, outcome.cropped[0]),
+    )
+    return {"cropped": {"images": count, "of": decoded, "first": outcome.cropped}}
 
 
 def _quarantine(

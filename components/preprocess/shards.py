@@ -89,6 +89,8 @@ def gather(rows_at: AttemptFiles, files: AttemptFiles, chunk_count: int, plan: P
         wanted |= outcome.locations.keys()
         total.reused.update(outcome.reused)
         total.damaged.update(outcome.damaged)
+        total.cropped_count += outcome.cropped_count
+        total.cropped = rows.first_names(total.cropped + outcome.cropped)
         total.quarantined_count += outcome.quarantined_count
         total.quarantined = sorted(total.quarantined + outcome.quarantined)[: rows.MOST_QUARANTINED + 1]
     training = {f"{each.shard.file}{LEAKS}" for each in facts if each.split == "train"}

@@ -15,6 +15,7 @@ from components.core.data import dataset_reader
 from components.core.errors import ConfigError, DataError
 from components.core.storage import digests, tfrecord
 from components.preprocess import run as preprocess
+from components.preprocess.beam import pipeline
 from components.preprocess.config import PreprocessConfig
 from tests.inputs.sources import write_images
 
@@ -240,3 +241,26 @@ def test_images_in_two_splits_are_reported(tmp_path: Path, caplog: pytest.LogCap
     splits = load(tmp_path / "dataset")
     for each in found["first"]:  # one shard each
         assert np.array_equal(splits["test"][0][each["record"]], splits["train"][0][each["train_record"]])
+
+
+@pytest.mark.parametrize("at_once", [1, 1000], ids=["several chunks", "one chunk"])
+def test_images_that_lose_much_to_cropping_are_counted_and_named(
+    at_once: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(pipeline, "_CHUNK_IMAGES", at_once)
+    source = tmp_path / "source"
+    source.mkdir()
+    wide = [f"{index:02d}.png" for index in range(0, 40, 5)]
+    for index in range(40):
+        size = (20, 8) if f"{index:02d}.png" in wide else (9, 8)
+        Image.new("L", size, index).save(source / f"{index:02d}.png")
+    shape = {"height": 8, "width": 8}
+    caplog.set_level("WARNING")
+    run(source, tmp_path / "fill", **shape)
+    cropped = datasets.Manifest.of(tmp_path / "fill").made_with["cropped"]
+    assert cropped == {"images": 8, "of": 40, "first": wide[:5]}
+    (line,) = [line for line in caplog.messages if "resize" in line]
+    assert "8 of 40" in line
+    assert wide[0] in line
+    run(source, tmp_path / "fit", **shape, resize="fit")
+    assert "cropped" not in datasets.Manifest.of(tmp_path / "fit").made_with

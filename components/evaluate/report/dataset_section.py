@@ -94,6 +94,13 @@ def remarks(manifest: Manifest) -> list[dict[str, Any]]:
     quarantined = manifest.quarantine["count"]
     if quarantined:
         add(f"Quarantined, because they cannot be used: {quarantined:,} images.")
+    cropped = manifest.made_with.get("cropped")
+    if cropped:
+        add(
+            f"Of {cropped['of']:,} decoded images, {cropped['images']:,} lose more than 30% of their area to cropping, "
+            f"such as {', '.join(cropped['first'])}. Setting resize to fit keeps all of them.",
+            serious=True,
+        )
     if source.get("duplicates"):
         add(f"Duplicates within a split: {source['duplicates']:,} images.")
     if source.get("contradictions"):

@@ -1,7 +1,8 @@
 """The process that decodes image files for `pool`: it answers each batch of files with their pixels.
 
 It ends when its parent closes the connection, or dies. A message is a line of JSON and then bytes. It receives shape,
-resizing and sizes of files, then the files; it sends why each cannot be used, empty if it can, then the pixels.
+resizing and sizes of files, then the files; it sends why each cannot be used, empty if it can, and whether the others
+were cropped, then the pixels.
 """
 
 import json
@@ -55,4 +56,5 @@ def _answer(message: bytes, seconds: int) -> bytes:
         except MemoryError:
             os._exit(OUT_OF_MEMORY)
         start += size
-    return b"".join([json.dumps(reasons).encode(), b"\n", *images])
+    cropped = [isinstance(image, pixels.Cropped) for image in images]
+    return b"".join([json.dumps([reasons, cropped]).encode(), b"\n", *images])

@@ -21,6 +21,7 @@ LARGEST_IMAGE = 25_000_000  # pixels; a small file can declare any size
 LARGEST_FILE = LARGEST_IMAGE_FILE  # with the pixels of the largest image, decoding takes less than 512 MiB
 # A JPEG file decoded at a smaller scale keeps at least so many times the requested size.
 JPEG_OVERSAMPLING = 4
+MOST_CROPPED = 0.3
 TOO_LARGE = f"has more than {LARGEST_FILE:,} bytes"
 _LONGEST_REASON = 200
 _LANCZOS = Image.Resampling.LANCZOS
@@ -34,6 +35,10 @@ _RIFF_HEAD = 12  # bytes: `RIFF`, the size of what follows, `WEBP`
 _MODES = {1: "L", 3: "RGB"}
 # The metadata that `PIL.Image.Image.getexif` reads.
 _SAYING_ORIENTATION = frozenset({"exif", "Raw profile type exif", "XML:com.adobe.xmp", "xmp"})
+
+
+class Cropped(bytes):
+    """Pixels of an image that lost more than `MOST_CROPPED` of its area to fill the shape."""
 
 
 class UndecodableImage(Exception):
@@ -53,7 +58,7 @@ def from_file(content: bytes, shape: ImageShape, resize: str) -> bytes:
         resize: As in `fitted`.
 
     Returns:
-        uint8 [height, width, channels], row by row.
+        uint8 [height, width, channels], row by row; as `Cropped` if `fill` cut off much.
 
     Raises:
         UndecodableImage: The file is of another kind, damaged, animated, of more than `LARGEST_IMAGE` pixels or of more
@@ -63,7 +68,11 @@ def from_file(content: bytes, shape: ImageShape, resize: str) -> bytes:
         with _open(content) as image:
             picture = _reduced(image, shape)
             pixels = _upright_8_bit(image)
-        return fitted(pixels, shape, resize, picture).tobytes()
+        found = fitted(pixels, shape, resize, picture).tobytes()
+        left, top, right, bottom = picture or (0, 0, *pixels.size)
+        aspects = (right - left) * shape.height, (bottom - top) * shape.width
+        cut = resize == "fill" and min(aspects) < (1 - MOST_CROPPED) * max(aspects)
+        return Cropped(found) if cut else found
     except (UndecodableImage, MemoryError):
         raise
     except Exception as error:  # Pillow raises nearly anything on a damaged file

@@ -21,7 +21,7 @@ from components.core.artifacts.datasets import ImageShape
 from components.core.errors import TransientError
 from components.core.sources import concurrent
 from components.preprocess.decode import decoder_process
-from components.preprocess.decode.pixels import UndecodableImage
+from components.preprocess.decode.pixels import Cropped, UndecodableImage
 
 Tag = TypeVar("Tag")
 IMAGES_AT_ONCE = 50  # in a batch
@@ -178,10 +178,11 @@ class _Process:
         if not self.connection.poll(self._limits.seconds):
             raise TimeoutError
         head, _, pixels = self.connection.recv_bytes(count * (size + _LARGEST_REASON)).partition(b"\n")
-        reasons = json.loads(head)
+        reasons, cropped = json.loads(head)
         if len(reasons) != count or len(pixels) != size * reasons.count(""):
             raise ValueError
-        images = (pixels[start : start + size] for start in range(0, len(pixels), size))
+        parts = [pixels[start : start + size] for start in range(0, len(pixels), size)]
+        images = iter([Cropped(part) if cut else part for part, cut in zip(parts, cropped, strict=True)])
         return [UndecodableImage(reason) if reason else next(images) for reason in reasons]
 
     def end(self, seconds: float = 0) -> int:

@@ -46,7 +46,7 @@ def load_prepare(self):
             os.write(json.loads(sys.argv[1])[1], bytes([9] * 100))
             os._exit(0)
         case "too many pixels":
-            answer = b'[""]' + bytes([10]) + bytes(1 << 16)
+            answer = b'[[""], [false]]' + bytes([10]) + bytes(1 << 16)
             os.write(json.loads(sys.argv[1])[1], len(answer).to_bytes(4, "big") + answer)
         case "once" if not os.path.exists(os.environ["ONCE"]):
             open(os.environ["ONCE"], "w").close()

@@ -126,3 +126,11 @@ def test_remarks(dataset: str, source: dict[str, Any], quarantined: int, texts: 
     assert [remark["serious"] for remark in found] == serious
     for remark, text in zip(found, texts, strict=True):
         assert text in remark["text"]
+
+
+def test_cropped_images_are_counted_and_named(dataset: str) -> None:
+    cropped = {"images": 1234, "of": 5000, "first": ["a.png", "b.png"]}
+    manifest = dataclasses.replace(spoilt(dataset, leaks=NO_LEAKS), made_with={"cropped": cropped})
+    (remark, _) = dataset_section.remarks(manifest)
+    assert all(text in remark["text"] for text in ("1,234", "5,000", "30%", "a.png, b.png", "fit"))
+    assert remark["serious"]

@@ -29,6 +29,27 @@ def decoded(content: bytes, height: int = 2, width: int = 4, channels: int = 3, 
     return np.frombuffer(found, np.uint8).reshape(height, width, channels)
 
 
+@pytest.mark.parametrize(
+    ("size", "resize", "expected"),
+    [
+        ((8, 8), "fill", False),
+        ((80, 60), "fill", False),
+        ((100, 70), "fill", False),
+        ((100, 69), "fill", True),
+        ((6, 9), "fill", True),
+        ((900, 300), "fill", True),
+        ((900, 300), "fit", False),
+        ((900, 300), "stretch", False),
+    ],
+)
+@pytest.mark.parametrize("kind", ["PNG", "JPEG"])
+def test_an_image_that_loses_three_tenths_of_its_area_is_marked(
+    size: tuple[int, int], resize: str, expected: bool, kind: str
+) -> None:
+    found = pixels.from_file(encoded(Image.new("RGB", size), kind), ImageShape(8, 8, 3), resize)
+    assert isinstance(found, pixels.Cropped) == expected
+
+
 def luma(colors: np.ndarray) -> np.ndarray:
     """ITU-R 601, as Pillow documents it for mode L."""
     return (colors.astype(np.float64) @ [299, 587, 114]) / 1000
