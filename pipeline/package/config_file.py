@@ -45,13 +45,13 @@ def read(path: Path | None, known: Mapping[str, Field], problems: list[str]) -> 
     if not isinstance(root, yaml.MappingNode | None):
         raise ConfigError(f"{what} must be a mapping of stages to their settings, as in examples/digits.yaml")
     stages = parameters.by_stage(known)
-    place_of = {name: f"{stage}.{name}".lstrip(".") for stage, names in stages.items() for name in names}
+    place_of = {name: _place(stage, name) for stage, names in stages.items() for name in names}
     found = {}
-    for place, node in _entries(root):
-        at, name = f"{what}, line {node.start_mark.line + 1}:", place.rpartition(".")[2]
-        if place in stages:
-            problems += [f"{at} {place} must be a mapping of settings, got {shown(node.value)}"] if node.value else []
-        elif place_of.get(name) != place:
+    for stage, name, node in _entries(root):
+        at, place = f"{what}, line {node.start_mark.line + 1}:", _place(stage, name)
+        if not stage and name in stages:
+            problems += [f"{at} {name} must be a mapping of settings, got {shown(node.value)}"] if node.value else []
+        elif name not in stages.get(stage, ()):
             close = difflib.get_close_matches(name, place_of, n=1)
             meant = f"; did you mean {place_of[close[0]]}?" if close else ""
             problems.append(f"{at} unknown setting {shown(place)}{meant}")
@@ -64,12 +64,18 @@ def read(path: Path | None, known: Mapping[str, Field], problems: list[str]) -> 
     return found
 
 
-def _entries(root: yaml.MappingNode | None) -> Iterator[tuple[str, yaml.Node]]:
-    """Yield each value of a file with its place, such as `train.steps`."""
-    for stage, group in root.value if root else []:
-        inner = group.value if isinstance(group, yaml.MappingNode) else [(None, group)]
-        for name, value in inner:
-            yield ".".join(str(key.value) for key in (stage, name) if key), value
+def _place(stage: str, name: str) -> str:
+    """Return a setting as messages name it, such as `train.steps`."""
+    return f"{stage}.{name}" if stage else name
+
+
+def _entries(root: yaml.MappingNode | None) -> Iterator[tuple[str, str, yaml.Node]]:
+    """Yield each value of a file with its stage, "" for one at the top, and its name."""
+    for key, value in root.value if root else []:
+        if isinstance(value, yaml.MappingNode):
+            yield from ((str(key.value), str(name.value), inner) for name, inner in value.value)
+        else:
+            yield "", str(key.value), value
 
 
 def written(values: Mapping[str, Any]) -> str:

@@ -56,6 +56,7 @@ def test_what_is_written_is_read_as_the_same(tmp_path_factory: pytest.TempPathFa
         ("train:\n  steps: 1\n  steps: 2", ["line 3 'steps' twice"]),
         ("train: {steps: 1}\n? [a]\n: b", ["line 2"]),
         ("preprocess: {resize: squash}", ["line 1 preprocess.resize fill 'squash'"]),
+        ("train.steps: 3", ["line 1 'train.steps'"]),
         ("embed: {stps: 2}", ["line 1 'embed.stps' train.steps?"]),
         ("decide:\ntrain: 3", ["line 2 train '3'"]),
         ("- steps", ["mapping"]),
