@@ -189,7 +189,7 @@ def deciding_settings(config: TrainConfig) -> dict[str, Any]:
 
 
 def sample_period(config: TrainConfig) -> int:
-    """Return the steps between sample grids; by default a multiple of 10, which divides no block of steps."""
+    """Return the steps between sample grids; by default a multiple of 10, so that it cuts no block of steps."""
     return config.sample_every or 10 * -(-config.steps // 200)
 
 

@@ -4,6 +4,7 @@ TensorBoard's file repeats the log and the sheets of samples, and is made anew f
 rolls back, so that it shows each step once.
 """
 
+import contextlib
 import logging
 from collections.abc import Mapping
 from pathlib import Path
@@ -51,8 +52,9 @@ class Progress:
         for row in training_log.read(self._folder / training_log.METRICS, step):
             self._show(row)
         for sheet in sorted((self._folder / sample_grid.FOLDER).glob("step-*.png")):
-            if sample_grid.step_of(sheet) <= step:
-                self.show_sheet(sheet)
+            with contextlib.suppress(ValueError, tf.errors.InvalidArgumentError):  # a damaged file, or another's
+                if sample_grid.step_of(sheet) <= step:
+                    self.show_sheet(sheet)
 
     def show_sheet(self, path: Path) -> None:
         """Show a sheet of samples in TensorBoard."""

@@ -78,6 +78,7 @@ def test_a_training_leaves_what_it_says(uninterrupted: Path) -> None:
 
 
 def test_sigkill_and_the_same_command_again(tiny_dataset: Path, uninterrupted: Path, tmp_path: Path) -> None:
+    """Sheets of samples that are damaged, or no sheets, are passed over."""
     folder = tmp_path / "killed"
     tenth = checkpoints.step_folder(folder, 10)
     with programs.start(slow_command(tiny_dataset, folder)) as process:
@@ -85,7 +86,12 @@ def test_sigkill_and_the_same_command_again(tiny_dataset: Path, uninterrupted: P
             time.sleep(0.01)
         process.send_signal(signal.SIGKILL)
     assert process.returncode == -signal.SIGKILL
+    stray = [folder / "samples" / name for name in ("step-0000000001.png", "step-copy.png")]
+    for path in stray:
+        path.write_bytes(b"no PNG")
     done = train(tiny_dataset, folder)
+    for path in stray:
+        path.unlink()
     assert done.returncode == 0, done.stderr
     assert "resuming at step" in done.stderr
     assert left_by(folder) == left_by(uninterrupted)
