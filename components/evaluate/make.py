@@ -139,8 +139,11 @@ def _numbers(
         return None if values is None else values.tolist()
 
     spaces, kind = reference.spaces, reference.groups.kind
-    known: dict[str, Any] = {"real": inputs.manifest.splits["test"].class_counts, "model": model.asked}
-    known["champion"] = champion.asked if champion else None
+    known: dict[str, Any] = {
+        "model": model.asked,
+        "champion": champion.asked if champion else None,
+        "real": inputs.manifest.splits["test"].class_counts,
+    }
     bins = [f"bin {index + 1}" for index in range(reference.groups.count)]
     return {
         "step": inputs.checkpoint.step,

@@ -32,7 +32,7 @@ class Curve:
 def bars(groups: list[str], shares: Mapping[str, np.ndarray], known: Mapping[str, np.ndarray]) -> bytes:
     """Draw a bar for the share of each group of images, a class or bin, in each set; shares are [groups] by set.
 
-    A line across a bar shows the true share, for sets of which it is known.
+    A line across a bar shows the share that is known without a classifier, for sets that have one.
     """
     figure = Figure(figsize=_WIDE, layout="constrained")
     axes = figure.add_subplot()
