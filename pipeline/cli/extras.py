@@ -5,7 +5,7 @@ import importlib.util
 from components.core.errors import ConfigError
 
 # Packages that come with each extra.
-_CPU = ("jinja2", "keras", "matplotlib", "numpy", "scipy", "tensorflow")
+_CPU = ("keras", "matplotlib", "numpy", "scipy", "tensorflow")
 _PACKAGES = {"pipeline": ("croniter", "kfp", "pydantic"), "cpu": _CPU, "local": (*_CPU, "apache_beam", "sklearn")}
 
 
