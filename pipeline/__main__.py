@@ -3,6 +3,8 @@
 wgan run --source digits --root runs/demo --steps 2000
 wgan run --source digits --root runs/demo --steps 2000 --runner docker
 wgan plan --source digits --root runs/demo --steps 3000
+wgan runs show 2 --root runs/demo
+wgan open report --root runs/demo
 wgan compile --target vertex --profile gpu-l4 --images build/images.json --output pipeline.yaml
 wgan profiles
 wgan submit --package pipeline.yaml --host https://kubeflow.example.com --source digits --root /data/runs --wait
@@ -12,7 +14,7 @@ wgan schedule apply --file schedules.yaml --host https://kubeflow.example.com
 wgan evaluate --all-checkpoints --checkpoints runs/demo/checkpoints/KEY
 wgan sample --registry runs/demo/registry --count 64 --out grid.png
 wgan registry why 1 --registry runs/demo/registry
-wgan report compare runs/demo runs/other --output compare.html
+wgan report compare 1 2 3 --root runs/demo
 wgan selfcheck
 """
 
@@ -25,7 +27,7 @@ from components.core import errors, settings
 from components.core.container_images import VERSION
 from components.core.errors import ConfigError, StageError
 from components.core.stage import cli
-from pipeline.cli import compile, extras, run
+from pipeline.cli import compile, extras, run, runs
 from pipeline.cluster import run_commands, schedule_commands
 from pipeline.local import processes
 
@@ -34,17 +36,26 @@ log = logging.getLogger("pipeline")
 _PROGRAMS = {
     "evaluate": "judge a checkpoint, or score all checkpoints of a training (--all-checkpoints)",
     "sample": "draw images from the registry's champion",
-    "report": "compare two runs in one HTML page (report compare A B)",
+    "report": "compare runs in one HTML page (report compare 1 2)",
     "selfcheck": "prove on this machine that training is exact on any number of replicas",
 }
 _VERBS = {
     **dict.fromkeys(run.HELP, run.main),
+    **dict.fromkeys(runs.HELP, runs.main),
     **dict.fromkeys(compile.HELP, compile.main),
     **dict.fromkeys(run_commands.HELP, run_commands.main),
     **dict.fromkeys(schedule_commands.HELP, schedule_commands.main),
 }
 _REGISTRY = {"registry": "list published versions, explain, verify, roll back, reproduce, export and remove them"}
-HELP = {**run.HELP, **compile.HELP, **run_commands.HELP, **schedule_commands.HELP, **_REGISTRY, **_PROGRAMS}
+HELP = {
+    **run.HELP,
+    **runs.HELP,
+    **compile.HELP,
+    **run_commands.HELP,
+    **schedule_commands.HELP,
+    **_REGISTRY,
+    **_PROGRAMS,
+}
 # The extra that a verb needs. Those of run and plan depend on their flags; the other verbs need none.
 _EXTRAS = {
     **dict.fromkeys((*compile.HELP, *run_commands.HELP, *schedule_commands.HELP), "pipeline"),
@@ -84,7 +95,7 @@ def _dispatch(words: list[str]) -> int:
     if verb in _PROGRAMS:
         # A separate program with its own flags: it needs TensorFlow, which this process never loads.
         return processes.run_in_front(verb, words[1:])
-    if verb in {**run.HELP, **run_commands.HELP, **_REGISTRY}:  # these write under the root
+    if verb in {**run.HELP, **runs.HELP, **run_commands.HELP, **_REGISTRY}:  # these write under the root
         cli.set_umask()
     if verb in _VERBS:
         return _VERBS[verb](verb, words[1:])

@@ -15,7 +15,9 @@ from components.core.registry.registry import Champion, Version
 from components.core.reporting.markdown import plain
 from components.core.stage import cache_key, cli
 from components.core.storage import atomic_files
+from components.core.storage.location import Location
 from pipeline.cli import tables
+from pipeline.local import overview
 from pipeline.registry import hub, reproduction, upkeep
 
 _DIGEST_SHOWN = 12
@@ -39,8 +41,10 @@ def main(words: list[str]) -> int:
         TransientError: The bucket does not answer.
     """
     given = vars(_parser().parse_args(words))
-    del given["verb"]
+    verb = given.pop("verb")
     given.pop("run")(**given)
+    if verb in ("promote", "rollback"):
+        overview.write(overview.read(Location.of(given["location"]).parent))
     return errors.OK
 
 
@@ -162,17 +166,12 @@ def _list(location: str) -> None:
 
 def _row(location: str, number: int, champion: Champion | None) -> tuple[str, ...]:
     version = registry.read_version(location, number, champion)
-    folder = registry.evaluation_folder(registry.version_folder(location, number))
-    try:
-        numbers = atomic_files.read_json(folder / evaluations.METRICS, "evaluation")
-        ratio = numbers["model"][f"{evaluations.distance_name(numbers)}_ratio"]
-    except (KeyError, TypeError, IndexError):
-        ratio = None
+    ratio = evaluations.distance_ratio(registry.evaluation_folder(registry.version_folder(location, number)))
     state = "champion" if champion is not None and champion.version == number else ""
     model = version.model
     space = f"uncertified: {version.evaluation.uncertified}" if version.evaluation.uncertified else "certified"
     digest = model.digest[:_DIGEST_SHOWN]
-    return (str(number), state, f"{model.step:,}", str(model.image), _number(ratio), digest, plain(space))
+    return (str(number), state, f"{model.step:,}", str(model.image), tables.number(ratio), digest, plain(space))
 
 
 def _version_of(location: str, champion: Champion | None, checkpoint_digest: str) -> int:
@@ -202,9 +201,7 @@ def _print_why(version: Version, found: Lineage, champion: Champion | None, numb
         "champion": beaten,
         "distance": _distance(numbers),
     }
-    width = max(map(len, facts))
-    for name, text in facts.items():
-        print(f"{name:<{width}}  {plain(text)}")
+    tables.print_facts(facts)
     print()
     tables.print_rows(
         ("rule", "value", "low", "high", "expected", "outcome"), [_rule(rule) for rule in version.evaluation.rules]
@@ -225,12 +222,12 @@ def _data(found: Lineage) -> str:
 def _distance(numbers: dict[str, Any]) -> str:
     model, champion, name = numbers["model"], numbers["champion"], evaluations.distance_name(numbers)
     shown = "FCD" if name == "fcd" else name
-    text = f"{shown} {_number(model[name])}, {_number(model[f'{name}_ratio'])} x real against real"
-    return f"{text}; the champion's {_number(champion[name])}" if champion else text
+    text = f"{shown} {tables.number(model[name])}, {tables.number(model[f'{name}_ratio'])} x real against real"
+    return f"{text}; the champion's {tables.number(champion[name])}" if champion else text
 
 
 def _rule(rule: dict[str, Any]) -> tuple[str, ...]:
-    numbers = (_number(rule[name]) for name in ("value", "low", "high"))
+    numbers = (tables.number(rule[name]) for name in ("value", "low", "high"))
     return (plain(rule["rule"]), *numbers, plain(rule["limit"]), plain(rule["outcome"]))
 
 
@@ -240,9 +237,3 @@ def _link(row: lineage.Row) -> tuple[str, ...]:
     if stage and code != lineage.UNKNOWN:
         code = "as here" if code == cache_key.source_digest(stage) else "another than here"
     return (plain(row.what), plain(row.digest), plain(code), plain(row.image))
-
-
-def _number(value: Any) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.4g}" if isinstance(value, float) else plain(value)

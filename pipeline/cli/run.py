@@ -13,7 +13,7 @@ from components.core.stage import cli
 from components.core.storage import buckets
 from components.core.storage.location import Location, private
 from pipeline.cli import extras, tables
-from pipeline.local import containers, history, plan, runner, session
+from pipeline.local import containers, history, overview, plan, runner, session
 from pipeline.local.containers import Containers
 from pipeline.local.docker_client import Docker
 from pipeline.local.processes import Processes
@@ -69,8 +69,9 @@ def main(verb: str, words: list[str]) -> int:
     with session.session(root.own, Docker().program) as opened:
         executor.begin(opened)
         code = run.execute()
-    tables.print_run(run.progress)
-    tables.print_locations(run.progress, root)
+    overview.write(overview.read(root))
+    tables.print_run({task.name: progress for task, progress in run.progress.items()})
+    tables.print_locations(run.progress.values(), root)
     return code
 
 

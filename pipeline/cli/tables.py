@@ -1,34 +1,36 @@
 """Output at the end of a run or plan: a table, and the locations of the results."""
 
 import os
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from components.core.reporting.markdown import plain
 from components.core.storage import buckets
 from components.core.storage.location import Location
 from pipeline.local.estimates import as_duration
 from pipeline.local.plan import Planned
 from pipeline.local.runner import DONE, FAILED, INTERRUPTED, NOT_RUN, SKIPPED, UNCHANGED, Progress
-from pipeline.package.reader import Task
 from pipeline.package.values import as_text
 
 # A log has no width; wrapping here keeps tables readable.
 _PLAIN_WIDTH = 140
 _STYLES = {DONE: "green", FAILED: "red", INTERRUPTED: "yellow", NOT_RUN: "yellow", SKIPPED: "dim", UNCHANGED: "cyan"}
-_SHOWN_FILES = {"samples.png": "samples", "report.html": "report"}
+FILES = {"samples": "samples.png", "report": "report.html"}  # of an evaluation, by what people call them
 
 
-def print_run(progress: dict[Task, Progress]) -> None:
+def print_run(progress: Mapping[str, Progress]) -> None:
     """Print stage, state, seconds and artifact."""
     table = _table("stage", "state", "seconds", "what it made")
     table.columns[2].justify = "right"
     for task, found in progress.items():
         seconds = f"{found.seconds:.1f}" if found.attempts else ""
         made = as_text((found.outputs or {}).get("summary", ""))
-        table.add_row(task.name, Text(_state(found), _STYLES[found.state]), seconds, Text(made))
+        table.add_row(task, Text(_state(found), _STYLES.get(found.state, "")), seconds, Text(made))
     _print(table)
 
 
@@ -50,14 +52,21 @@ def print_rows(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
     _print(table)
 
 
-def print_locations(progress: dict[Task, Progress], root: Location) -> None:
+def print_facts(facts: Mapping[str, object]) -> None:
+    """Print names and values in two columns, whole, never wrapped or colored, so that paths can be copied."""
+    width = max((len(name) for name in facts), default=0)
+    for name, value in facts.items():
+        print(f"{name:<{width}}  {plain(value)}")
+
+
+def print_locations(progress: Iterable[Progress], root: Location) -> None:
     """Print the locations of the results: artifacts by name, samples, report, champion."""
     lines: dict[str, str | Path] = {}
-    for found in progress.values():
+    for found in progress:
         for name, location in (found.outputs or {}).items():
             if name.endswith("_uri"):
                 lines[name.removesuffix("_uri")] = location
-                files = {label: Location.of(location).path / file for file, label in _SHOWN_FILES.items()}
+                files = {label: Location.of(location).path / file for label, file in FILES.items()}
                 lines |= {label: path for label, path in files.items() if path.is_file()}
     registry = root / "registry"
     if (registry.path / "champion.json").is_file():
@@ -66,10 +75,14 @@ def print_locations(progress: dict[Task, Progress], root: Location) -> None:
         lines["registry"] = registry.uri
     if lines:
         print()
-    width = max((len(label) for label in lines), default=0)
-    for label, location in lines.items():
-        # Printed whole, never wrapped or colored, so that paths can be copied.
-        print(f"{label:<{width}}  {_relative(location)}")
+    print_facts({label: relative(location) for label, location in lines.items()})
+
+
+def number(value: Any) -> str:
+    """Return a number with four significant digits, other values as one printable line, and a dash for None."""
+    if value is None:
+        return "-"
+    return f"{value:.4g}" if isinstance(value, float) else plain(value)
 
 
 def _state(found: Progress) -> str:
@@ -78,7 +91,7 @@ def _state(found: Progress) -> str:
     return f"{found.state}: {found.reason}" if found.state == SKIPPED and found.reason else found.state
 
 
-def _relative(location: str | Path) -> str:
+def relative(location: str | Path) -> str:
     """Return the path from the working directory if it is below, else the whole path or URI."""
     if isinstance(location, str) and buckets.is_uri(location):
         return location

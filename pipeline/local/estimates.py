@@ -10,7 +10,7 @@ from components.core.artifacts.datasets import ImageShape, Manifest
 from components.core.errors import DataError
 from components.core.networks import cost
 from components.core.storage import atomic_files
-from pipeline.local import history
+from pipeline.local import past_runs
 from pipeline.local.cache import Cache
 from pipeline.package.values import Unknown
 
@@ -26,7 +26,7 @@ class Estimates:
     """Estimates for one plan."""
 
     def __init__(self, root: Path, parameters: dict[str, Any]) -> None:
-        self._seconds, self._cache, self._parameters = history.seconds_of_stages(root), Cache(root), parameters
+        self._seconds, self._cache, self._parameters = past_runs.seconds_of_stages(root), Cache(root), parameters
 
     def of(self, stage: str, inputs: dict[str, Any]) -> float | None:
         """Return the seconds of a stage with these inputs, some of which may be unknown; None if unknown.

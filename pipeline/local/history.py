@@ -1,24 +1,18 @@
-"""One numbered folder for each run: `history/0001` holds package, parameters, `state.json`, and a log per stage."""
+"""One numbered folder for each run: `history/0001` holds package, parameters, `state.json`, and a log per stage.
+
+That number is the run's: `wgan runs`, `wgan open` and `wgan report compare` take it.
+"""
 
 import contextlib
+import datetime
 import uuid
-from pathlib import Path
 from typing import Any
 
-from components.core.errors import DataError
 from components.core.storage import atomic_files, buckets
 from components.core.storage.location import Location, LocationLike
 
-
-def seconds_of_stages(root: Path) -> dict[str, float]:
-    """Return the duration of each stage when it last succeeded in one attempt, by the name of its task."""
-    found: dict[str, float] = {}
-    for path in sorted((root / "history").glob("*/state.json")):
-        with contextlib.suppress(DataError, OSError):
-            for name, task in atomic_files.read_json(path, "state of a run")["tasks"].items():
-                if task["state"] == "done" and task["attempts"] == 1:
-                    found[name] = task["seconds"]
-    return found
+FOLDER, PARAMETERS, STATE = "history", "parameters.json", "state.json"
+MINUTE = "%Y-%m-%d %H:%M"  # format of times
 
 
 class History:
@@ -30,7 +24,7 @@ class History:
 
     def __init__(self, root: LocationLike, package: bytes, parameters: dict[str, Any]) -> None:
         location = Location.of(root)
-        runs = location.own / "history"
+        runs = location.own / FOLDER
         runs.mkdir(parents=True, exist_ok=True)
         self.number = max((int(path.name) for path in runs.iterdir() if path.name.isdigit()), default=0) + 1
         while True:
@@ -41,9 +35,10 @@ class History:
                     buckets.create(f"{location}/history/{self.number:04d}", uuid.uuid4().bytes)
                 break
             self.number += 1
+        self._began = f"{datetime.datetime.now(datetime.UTC):{MINUTE}}"
         atomic_files.write_file(self.folder / "package.yaml", package)
-        atomic_files.write_json(self.folder / "parameters.json", parameters)
+        atomic_files.write_json(self.folder / PARAMETERS, parameters)
 
     def write_state(self, state: dict[str, Any]) -> None:
         """Replace `state.json`."""
-        atomic_files.write_json(self.folder / "state.json", state)
+        atomic_files.write_json(self.folder / STATE, {"began": self._began, **state})

@@ -75,6 +75,14 @@ def test_a_folder_of_pictures_becomes_a_champion(location: Path) -> None:
     champion = json.loads((location / "runs" / "registry" / "champion.json").read_text())
     assert champion["version"] == 1
     assert against_umask(location / "runs", 0o027) == {}
+    version = location / "runs" / "registry" / "versions" / "1"
+    for name in ("samples.png", "report.html"):
+        file = location / "runs" / "latest" / name
+        assert file.read_bytes() == (version / "evaluation" / name).read_bytes()
+        assert (location / "runs" / "champion" / name).resolve() == version / "evaluation" / name
+    assert (location / "runs" / "latest" / "model" / "saved_model.pb").exists()
+    listed = wgan("runs", cwd=location).stdout.splitlines()
+    assert listed[1].split()[5:8] == ["done", "PROMOTE,", "champion"]
     # The stages and the runner computed the same keys.
     for stage, folder in (
         ("preprocess", "datasets"),

@@ -123,7 +123,7 @@ def test_the_wheel_prints_version_and_help_without_extras(wgan: Path, tmp_path: 
     assert (done.returncode, done.stderr) == (0, "")
     # Every verb of the list is tried below, or works without extras.
     listed = set(re.findall(r"^    ([a-z]+)\b", done.stdout, re.MULTILINE))
-    assert listed == {words[0] for words in (*LOCAL, *PIPELINE, *CPU)} | {"registry"}
+    assert listed == {words[0] for words in (*LOCAL, *PIPELINE, *CPU)} | {"open", "registry", "runs"}
 
 
 @pytest.mark.parametrize(
@@ -151,9 +151,10 @@ def test_verbs_that_need_no_extra(wgan: Path, tmp_path: Path) -> None:
     done = run(wgan, "run", "--runner", "docker", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (64, "")
     assert "--source" in done.stderr
-    done = run(wgan, "registry", "list", "--registry", "registry", cwd=tmp_path)
-    assert done.returncode == 65
-    assert "Traceback" not in done.stderr
+    for words in (["registry", "list", "--registry", "registry"], ["runs"], ["open", "report"]):
+        done = run(wgan, *words, cwd=tmp_path)
+        assert done.returncode == 65
+        assert "Traceback" not in done.stderr
 
 
 def test_the_wheel_holds_every_tracked_file_of_the_packages(wheel: Path) -> None:

@@ -64,7 +64,7 @@ def outputs(record: dict[str, Any]) -> dict[str, Any]:
 
 def against_umask(root: Path, umask: int) -> dict[str, str]:
     """Return every file and folder without the mode that an umask gives: 0666 or 0777 without its bits."""
-    modes = {path: path.lstat().st_mode for path in [root, *root.rglob("*")]}
+    modes = {path: path.lstat().st_mode for path in [root, *root.rglob("*")] if not path.is_symlink()}
     return {
         str(path): oct(mode)
         for path, mode in modes.items()

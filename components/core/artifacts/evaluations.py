@@ -1,10 +1,14 @@
 """The evaluation artifact: metrics, samples, report, lineage, curves of the training; `verdict.json` comes last."""
 
+import contextlib
 import dataclasses
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from components.core.artifacts.manifest import Manifest
+from components.core.errors import DataError
+from components.core.storage import atomic_files
 
 MANIFEST = "verdict.json"
 METRICS, SAMPLES, REPORT, LINEAGE = "metrics.json", "samples.png", "report.html", "lineage.json"
@@ -80,3 +84,12 @@ def distance_name(numbers: dict[str, Any]) -> str:
     """Return the name of the first space's Fréchet distance in `metrics.json`; NAME_ratio compares with real images."""
     # In older files, which have no such field, the distance is the first score.
     return str(numbers["distance"] if "distance" in numbers else numbers["names"][0][0])
+
+
+def distance_ratio(folder: Path) -> float | None:
+    """Return the distance of an evaluation divided by that of real images; None if it has none or is damaged."""
+    with contextlib.suppress(DataError, OSError, KeyError, TypeError, IndexError):
+        numbers = atomic_files.read_json(folder / METRICS, "evaluation")
+        ratio: float | None = numbers["model"][f"{distance_name(numbers)}_ratio"]
+        return ratio
+    return None

@@ -143,6 +143,7 @@ def test_help_names_the_verb_as_it_is_typed(verb: str) -> None:
         ("wgan run --critic_s", ["--critic_steps"]),
         ("wgan run --steps 3 --accelerator t", ["tpu"]),
         ("wgan registry ver", ["verify"]),
+        ("wgan open rep", ["report"]),
         ("wgan compile --prof", ["--profile", "--profiles"]),
     ],
 )

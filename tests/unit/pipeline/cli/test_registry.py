@@ -17,6 +17,8 @@ from components.core.sources.files import printable
 from components.core.storage import atomic_files, digests
 from components.publish import run as publish
 from components.publish.config import PublishConfig
+from pipeline.local import overview
+from pipeline.local.history import History
 from tests.inputs import artifacts
 from tests.unit.pipeline.conftest import Answer
 
@@ -277,6 +279,18 @@ def test_what_cannot_be_reported_is_an_error(own_registry: Path, tmp_path: Path,
         value["files"][name] = digests.sha256_of_file(verdict.parent / name)
     atomic_files.write_json(verdict, value)
     assert "KeyError('model')" in complaint("why", 1)
+
+
+def test_links_and_page_of_a_root_follow_its_champion(own_registry: Path, ask: Callable[..., str]) -> None:
+    root = own_registry.parent
+    published = {"state": "done", "outputs": {"version": 1}}
+    History(root, b"", {}).write_state({"exit_code": 0, "tasks": {"publish": {"seconds": 1.0, **published}}})
+    ask("rollback", "--registry", own_registry)
+    assert (root / "champion" / "model").resolve() == registry.version_folder(own_registry, 1)
+    assert "no report, champion" in (root / overview.PAGE).read_text()
+    ask("promote", 2, "--registry", own_registry)
+    assert (root / "champion" / "model").resolve() == registry.version_folder(own_registry, 2)
+    assert ", champion" not in (root / overview.PAGE).read_text()
 
 
 def test_list_shows_what_is_damaged_and_fails(own_registry: Path, wgan_models: Callable[..., Answer]) -> None:

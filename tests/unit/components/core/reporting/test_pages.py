@@ -1,12 +1,14 @@
-"""The pages of `evaluate` and of `wgan report compare`, as a real browser shows them.
+"""The pages of `evaluate`, `wgan report compare` and `wgan runs`, as a real browser shows them.
 
 Class names, settings, an unreadable champion and the folders given are hostile: they try to run, to load, to break out.
 """
 
 import dataclasses
 import html
+import itertools
 import json
 import re
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,19 +20,23 @@ from components.core.artifacts.datasets import ImageShape
 from components.core.registry import registry
 from components.core.reporting import grids, pages
 from components.core.storage import atomic_files
+from components.core.storage.location import Location
 from components.evaluate import run as evaluate
 from components.evaluate.config import EvaluateConfig
 from components.evaluate.report import scores_table
 from components.evaluate.report.scores_table import Comparison, Row
 from components.report import run as report
 from components.report.config import ReportConfig
+from pipeline.local import overview
+from pipeline.local.history import History
 from tests.conftest import write_dataset
 from tests.fakes import http
 from tests.fakes.chromium import Chromium, find
 
 # Samples, real images, closest pairs, seven steps, classes, two splits, leaks, five curves; rows of classes as well,
 # but no distances and no leaks; two sheets and four curves, as distances cannot be compared.
-IMAGES = {"report": 19, "large report": 18, "comparison": 6}
+# Of the runs, every other has samples.
+IMAGES = {"report": 19, "large report": 18, "comparison": 6, "runs": 5}
 PHONE = 390  # pixels
 CONTRAST = 4.5  # of text, as WCAG 2.2 AA asks for
 
@@ -49,9 +55,11 @@ PROBE = """(() => {
   };
   const texts = all.filter(node => document.body.contains(node) &&
     [...node.childNodes].some(child => child.nodeType === 3 && child.data.trim()));
-  const plain = /^(HTML|HEAD|META|TITLE|STYLE|BODY|H[123]|P|DIV|TABLE|TBODY|T[RHD]|STRONG|CODE|IMG|DET.*|SUM.*|FIG.*)$/;
-  const isLoaded = image => image.src.startsWith('data:image/png;base64,') && image.complete && image.naturalWidth > 1;
-  const chart = document.querySelector('.chart img').getBoundingClientRect();
+  const plain = new RegExp('^(HTML|HEAD|META|TITLE|STYLE|BODY|H[123]|P|DIV|TABLE|TBODY|T[RHD]|STRONG|CODE|IMG|DET.*|' +
+    'SUM.*|FIG.*|A|LABEL|INPUT|svg|a|circle|line|text|title)$');
+  const isLoaded = image => /^(data:image.png;base64,|file:.*.samples.png$)/.test(image.src) && image.complete &&
+    image.naturalWidth > 1;
+  const chart = document.querySelector('.chart img, svg').getBoundingClientRect();
   return {
     title: document.title,
     active: all.map(node => node.tagName).filter(name => !plain.test(name)),
@@ -205,9 +213,29 @@ def comparison(evaluation: Path, large_evaluation: Path) -> Path:
     return page
 
 
+def write_runs(root: Path, evaluation: Path, parameters: list[str]) -> Path:
+    """Write a root with a run for each value of a parameter, every other with a report, and return its page."""
+    sheets = root / "evaluations" / "0"
+    shutil.copytree(evaluation, sheets)
+    for index, text in enumerate(parameters):
+        outputs = {"evaluation_uri": str(sheets), "verdict": ("REJECT", "HOLD")[index % 4 // 2]}
+        evaluate = {"state": "failed", "attempts": 1} if index % 2 else {"state": "done", "outputs": outputs}
+        run = History(root, b"", {"source": text})
+        run.write_state({"exit_code": 0, "tasks": {"evaluate": {"seconds": 1.0, **evaluate}}})
+    overview.write(overview.read(Location.of(root)))
+    return root / overview.PAGE
+
+
 @pytest.fixture(scope="module")
-def page_of(evaluation: Path, large_evaluation: Path, comparison: Path) -> dict[str, Path]:
+def runs(tmp_path_factory: pytest.TempPathFactory, evaluation: Path, hostile: list[str]) -> Path:
+    """The page of some runs with hostile parameters."""
+    return write_runs(tmp_path_factory.mktemp("runs"), evaluation, ["digits", *hostile])
+
+
+@pytest.fixture(scope="module")
+def page_of(evaluation: Path, large_evaluation: Path, comparison: Path, runs: Path) -> dict[str, Path]:
     return {
+        "runs": runs,
         "report": evaluation / evaluations.REPORT,
         "large report": large_evaluation / evaluations.REPORT,
         "comparison": comparison,
@@ -232,8 +260,9 @@ def test_a_page_is_small_even_of_large_images_many_classes_and_long_logs(page_of
     assert page_of[name].stat().st_size < pages.SIZE_LIMIT
 
 
-@pytest.mark.parametrize("framed", [False, True], ids=["from disk", "in Kubeflow's frame"])
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize(
+    ("name", "framed"), [*itertools.product(PAGES, [False, True]), ("runs", False)], ids=lambda value: str(value)
+)
 def test_nothing_acts_nothing_is_fetched_and_everything_is_shown(
     page_of: dict[str, Path],
     browser: Chromium,
@@ -247,20 +276,13 @@ def test_nothing_acts_nothing_is_fetched_and_everything_is_shown(
     browser.open(framed_as_kubeflow_does(page.read_text(), tmp_path) if framed else page)
     seen = browser.evaluate(PROBE, in_frame=framed)
     assert seen["active"] == []
-    assert set(seen["attributes"]) <= {
-        "alt",
-        "charset",
-        "class",
-        "colspan",
-        "content",
-        "http-equiv",
-        "lang",
-        "name",
-        "src",
-    }
-    assert seen["title"] in ("REJECT: evaluation of step 100", "Two evaluations side by side")
+    known = {"alt", "charset", "class", "colspan", "content", "http-equiv", "lang", "name", "src"}
+    of_runs = "aria-label checked cx cy dy href id loading r role text-anchor type x x1 x2 y y1 y2"
+    known |= set(of_runs.split()) if name == "runs" else set()
+    assert set(seen["attributes"]) <= known
+    assert seen["title"] in ("REJECT: evaluation of step 100", "Two evaluations side by side", "Runs")
     assert seen["images"] == seen["loaded"] == IMAGES[name]
-    assert {address.split(":")[0] for address in browser.requests} == {"file", "data"}
+    assert {address.split(":")[0] for address in browser.requests} <= {"file", "data"}
     assert outside.requests == []
     if name != "large report":
         assert [text for text in hostile if text not in seen["text"]] == []
@@ -294,7 +316,7 @@ def test_the_policy_holds_even_where_text_is_not_escaped(
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [PHONE, 1040], ids=["phone", "desk"])
-@pytest.mark.parametrize("name", ["report", "comparison"])
+@pytest.mark.parametrize("name", ["report", "comparison", "runs"])
 def test_a_page_is_readable(page_of: dict[str, Path], browser: Chromium, name: str, width: int, dark: bool) -> None:
     browser.open(page_of[name], width, dark)
     seen = browser.evaluate(PROBE)
@@ -309,6 +331,22 @@ def test_a_page_is_readable(page_of: dict[str, Path], browser: Chromium, name: s
     gray = luminance(chart[np.ptp(chart, axis=2) < 40])  # axes and their numbers, not the curves
     ink = gray.max() if dark else gray.min()
     assert (max(ink, ground) + 0.05) / (min(ink, ground) + 0.05) >= CONTRAST
+
+
+def test_a_page_of_500_runs_is_small_loads_what_is_seen_and_hides_rows(
+    browser: Chromium, evaluation: Path, tmp_path: Path
+) -> None:
+    page = write_runs(tmp_path, evaluation, [str(number) for number in range(500)])
+    assert page.stat().st_size < pages.SIZE_LIMIT / 4
+    browser.open(page, PHONE)
+    seen = "[...document.querySelectorAll('tr')].filter(row => row.offsetParent).length"
+    points = "[...document.querySelectorAll('circle')].filter(point => point.getClientRects().length).length"
+    assert (browser.evaluate(seen), browser.evaluate(points)) == (500, 250)
+    loaded = browser.evaluate("[...document.images].filter(image => image.complete).length")
+    assert 0 < loaded < 250
+    for group, rows, circles in (("HOLD", 375, 125), ("NONE", 125, 125), ("REJECT", 0, 0), ("HOLD", 125, 125)):
+        browser.evaluate(f"document.getElementById('show-{group}').click()")
+        assert (browser.evaluate(seen), browser.evaluate(points)) == (rows, circles)
 
 
 def luminance(pixels: np.ndarray) -> np.ndarray:

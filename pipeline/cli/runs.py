@@ -1,0 +1,102 @@
+"""`wgan runs` and `wgan open`: find the runs that began on this machine, and look at them."""
+
+import logging
+import webbrowser
+
+from components.core import errors
+from components.core.artifacts import evaluations
+from components.core.errors import ConfigError, DataError
+from components.core.reporting import durations
+from components.core.reporting.markdown import plain
+from components.core.stage import cli
+from components.core.storage.location import Location
+from pipeline.cli import tables
+from pipeline.local import overview, past_runs
+from pipeline.local.overview import Overview
+from pipeline.local.past_runs import PastRun
+
+log = logging.getLogger("pipeline")
+
+HELP = {
+    "runs": "list the runs of this machine, or show one (runs show N)",
+    "open": "open the report or the samples of a run in a browser",
+}
+
+
+def main(verb: str, words: list[str]) -> int:
+    """Run the verb, a key of `HELP`, and return the exit code.
+
+    Raises:
+        ConfigError: The command line is not understood.
+        DataError: There is no such run, or it has no report.
+    """
+    parser = cli.Parser(prog=f"wgan {verb}", description=f"{HELP[verb][0].upper()}{HELP[verb][1:]}.")
+    if verb == "runs":
+        parser.add_argument("show", nargs="?", choices=("show",), help="show one run (default: list all)")
+    else:
+        parser.add_argument("what", choices=tables.FILES, help="what to open")
+    default = "" if verb == "runs" else " (default: the newest with a report)"
+    parser.add_argument("number", nargs="?", type=int, metavar="N", help=f"number of the run{default}")
+    parser.add_argument("--root", default="runs", help="folder, or gs://BUCKET/FOLDER, of the runs (default: ./runs)")
+    parsed = parser.parse_args(words)
+    if verb == "runs" and parsed.show and parsed.number is None:
+        raise ConfigError("runs show needs the number of a run, such as: wgan runs show 3")
+    root = Location.of(parsed.root)
+    root = root if root.in_bucket else Location.of(root.path.resolve())
+    found = overview.read(root)
+    if not found.runs:
+        raise DataError(f"no run of this machine under {parsed.root}: give --root, or run the pipeline")
+    if verb == "open":
+        _open(found.runs, parsed.what, parsed.number)
+    elif parsed.show:
+        _show(found, past_runs.numbered(found.runs, parsed.number))
+    else:
+        _list(found)
+        if not root.in_bucket:
+            overview.write(found)
+            print()
+            tables.print_facts({"page": tables.relative(root.path / overview.PAGE)})
+    return errors.OK
+
+
+def _list(found: Overview) -> None:
+    rows: list[tuple[str, ...]] = [
+        (
+            str(run.number),
+            run.began,
+            durations.duration(run.seconds),
+            plain(run.state),
+            plain(found.verdict(run)),
+            tables.number(run.score),
+            plain(overview.changes(run)),
+        )
+        for run in found.runs
+    ]
+    tables.print_rows(("run", "began (UTC)", "took", "state", "verdict", "distance / real", "what changed"), rows)
+
+
+def _show(found: Overview, run: PastRun) -> None:
+    facts: dict[str, object] = {
+        "run": run.number,
+        "began": f"{run.began} UTC",
+        "state": run.state,
+        "verdict": found.verdict(run),
+        "changed": overview.changes(run),
+        "logs": tables.relative(run.folder),
+    }
+    tables.print_facts(facts)
+    print()
+    tables.print_run(run.tasks)
+    tables.print_locations(run.tasks.values(), run.root)
+
+
+def _open(runs: list[PastRun], what: str, number: int | None) -> None:
+    file, judged = tables.FILES[what], [run.number for run in runs if run.evaluation]
+    run = past_runs.numbered(runs, number if number is not None else (judged or [runs[-1].number])[-1])
+    evaluation = run.evaluation
+    if evaluation is None or not evaluation.fetch(evaluations.MANIFEST, lambda name: name == file):
+        raise DataError(f"run {run.number} has no {what}: {run.state}; `wgan runs` lists the runs with a verdict")
+    path = evaluation.path / file
+    print(tables.relative(path))
+    if not webbrowser.open(path.as_uri()):
+        log.warning("no browser can be started here: open this file yourself")

@@ -1,0 +1,117 @@
+"""What a root shows of its runs: `index.html`, and the folders of links `latest` and `champion`."""
+
+import dataclasses
+import logging
+import math
+from pathlib import Path
+
+from components.core import errors
+from components.core.artifacts import evaluations
+from components.core.errors import StageError
+from components.core.registry import registry
+from components.core.reporting import durations, pages
+from components.core.storage import atomic_files
+from components.core.storage.location import Location, LocationLike
+from pipeline.local import past_runs
+from pipeline.local.past_runs import PastRun
+
+log = logging.getLogger("pipeline")
+
+PAGE = "index.html"
+_TEMPLATE = Path(__file__).with_name("overview.html.j2")
+_NO_VERDICT = "NONE"
+_GROUPS = (evaluations.PROMOTE, evaluations.HOLD, evaluations.REJECT, _NO_VERDICT)  # of rows that the page can hide
+
+
+@dataclasses.dataclass(frozen=True)
+class Overview:
+    """The runs of a root and its champion."""
+
+    runs: list[PastRun]  # oldest first
+    champion: Path | None = None  # folder of the champion's version
+
+    def verdict(self, run: PastRun) -> str:
+        """Return the verdict on a run, and whether its model is the champion."""
+        verdict = str(run.output("evaluate", "verdict") or "no report")
+        version = run.output("publish", "version")
+        return f"{verdict}, champion" if self.champion and str(version) == self.champion.name else verdict
+
+
+def read(root: Location) -> Overview:
+    """Read the runs of a root, and the champion unless it is unknown."""
+    runs = past_runs.read(root)
+    try:
+        champion = registry.read_pointer(root / "registry").champion
+    except (StageError, OSError) as error:
+        log.warning("no champion is shown: %s", errors.line_of(error))
+        champion = None
+    return Overview(runs, registry.version_folder(root / "registry", champion.version) if champion else None)
+
+
+def write(found: Overview) -> None:
+    """Write the page and the links of a root, unless it is in a bucket; a failure is only logged."""
+    if not found.runs or found.runs[0].root.in_bucket:
+        return
+    newest = found.runs[-1]
+    root = newest.root.path
+    try:
+        _link(root / "latest", newest.evaluation, newest.model, newest.folder)
+        if found.champion:
+            _link(root / "champion", registry.evaluation_folder(found.champion), found.champion, None)
+        atomic_files.write_file(root / PAGE, _page(found).encode())
+    except OSError as error:
+        log.warning("%s and the links beside it are not up to date: %s", root / PAGE, errors.describe_os_error(error))
+
+
+def changes(run: PastRun) -> str:
+    """Return the parameters that differ from the run before."""
+    if run.changed is None:
+        return "the first run"
+    return ", ".join(f"{name}={value}" for name, value in run.changed.items()) or "nothing"
+
+
+def _link(folder: Path, evaluation: LocationLike | None, model: LocationLike | None, logs: Path | None) -> None:
+    """Make a folder of links to the files of a run that exist; remove the other links in it."""
+    folder.mkdir(exist_ok=True)
+    files = [Path(evaluation, name) if evaluation else None for name in (evaluations.SAMPLES, evaluations.REPORT)]
+    targets = {evaluations.SAMPLES: files[0], evaluations.REPORT: files[1], "model": model, "logs": logs}
+    for name, target in targets.items():
+        if target and Path(target).exists():
+            atomic_files.write_link(folder / name, Path(target))
+        else:
+            (folder / name).unlink(missing_ok=True)
+
+
+def _page(found: Overview) -> str:
+    version = found.champion
+    best = evaluations.distance_ratio(registry.evaluation_folder(version)) if version else None
+    scores = [run.score for run in found.runs]
+    drawn = [score for score in (*scores, best) if score and score > 0]
+    low, high = (math.log(end) for end in (min(drawn, default=1), max(drawn, default=1)))
+
+    def height(score: float | None) -> float | None:
+        """Return the place of a score on the logarithmic axis, in percent from the top; None if it has none."""
+        return 90 - 80 * (math.log(score) - low) / (high - low or 1) if score in drawn else None
+
+    rows = [
+        {
+            "run": run,
+            "verdict": found.verdict(run),
+            "group": run.output("evaluate", "verdict") or _NO_VERDICT,
+            "folder": f"evaluations/{run.evaluation.name}" if run.evaluation and run.evaluation.path.exists() else "",
+            "score": score,
+            "x": 8 + 88 * index / max(len(scores) - 1, 1),
+            "y": height(score),
+            "took": durations.duration(run.seconds),
+            "changed": changes(run),
+        }
+        for index, (run, score) in enumerate(zip(found.runs, scores, strict=True))
+    ]
+    groups = [row["group"] for row in rows]
+    return pages.render(
+        _TEMPLATE,
+        rows=rows[::-1],
+        groups={name: groups.count(name) for name in _GROUPS},
+        ends=[min(drawn), max(drawn)] if drawn else [],
+        champion=version and {"version": version.name, "score": best, "y": height(best)},
+    )

@@ -1,0 +1,134 @@
+"""The runs under a root that began on this machine, as their folders in `history` describe them."""
+
+import contextlib
+import dataclasses
+import datetime
+import functools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from components.core import stages
+from components.core.artifacts import evaluations
+from components.core.artifacts.recipes import SKIP
+from components.core.errors import DataError
+from components.core.storage import atomic_files
+from components.core.storage.location import Location
+from pipeline.local import history
+from pipeline.local.runner import DONE, FAILED, INTERRUPTED, NOT_RUN, RUNNING, SKIPPED, Progress
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PastRun:
+    """A run that has begun."""
+
+    root: Location
+    number: int  # grows with time, from 1 on; stays when others are deleted
+    folder: Path  # with its logs
+    began: str  # UTC, to the minute
+    changed: dict[str, Any] | None  # parameters that differ from the run before; None for the first
+    exit_code: int
+    tasks: dict[str, Progress]  # by name
+
+    @property
+    def state(self) -> str:
+        """Return how it ended, and in which stages if not well; a killed run looks like a running one."""
+        for state, text in ((RUNNING, "running or killed"), (FAILED, FAILED), (INTERRUPTED, INTERRUPTED)):
+            where = [name for name, task in self.tasks.items() if task.state == state]
+            if where:
+                return f"{text} in {', '.join(where)}"
+        if self.exit_code:  # between two stages
+            return INTERRUPTED
+        if not self.tasks:
+            return NOT_RUN
+        return SKIPPED if self.output("decide", "decision") == SKIP else DONE
+
+    @property
+    def seconds(self) -> float:
+        """Return the seconds of all its stages together."""
+        return sum(task.seconds for task in self.tasks.values())
+
+    @property
+    def evaluation(self) -> Location | None:
+        """Return the folder of its evaluation, with samples and report; None if it did not come so far."""
+        return self._artifact("evaluate", "evaluation_uri", "evaluations")
+
+    @property
+    def model(self) -> Location | None:
+        """Return the folder of its SavedModel."""
+        return self._artifact("export", "model_uri", "models")
+
+    def output(self, stage: str, name: str) -> Any:
+        """Return an output of a stage; None if it has none."""
+        task = self.tasks.get(stage)
+        return task.outputs.get(name) if task and task.outputs else None
+
+    def _artifact(self, stage: str, output: str, folder: str) -> Location | None:
+        # By its name alone, because the root may have been moved.
+        uri = self.output(stage, output)
+        return self.root / folder / Location.of(uri).name if uri else None
+
+    @functools.cached_property
+    def score(self) -> float | None:
+        """Return its Fréchet distance divided by that of real images."""
+        return evaluations.distance_ratio(self.evaluation.path) if self.evaluation else None
+
+
+def read(root: Location) -> list[PastRun]:
+    """Return the runs under a root, oldest first."""
+    found: list[PastRun] = []
+    before: dict[str, Any] | None = None
+    files = [path for path in (root.own / history.FOLDER).glob(f"*/{history.PARAMETERS}") if path.parent.name.isdigit()]
+    for file in sorted(files, key=lambda path: int(path.parent.name)):
+        parameters, state = _read(file), _read(file.with_name(history.STATE))
+        changed = before and {name: value for name, value in parameters.items() if before.get(name, value) != value}
+        tasks = state.get("tasks", {})
+        # Earlier versions did not note when a run began, but this file does not change afterwards.
+        written = datetime.datetime.fromtimestamp(file.stat().st_mtime, datetime.UTC)
+        found.append(
+            PastRun(
+                root=root,
+                number=int(file.parent.name),
+                folder=file.parent,
+                began=state.get("began", f"{written:{history.MINUTE}}"),
+                changed=changed,
+                exit_code=state.get("exit_code", 0),
+                tasks={name: _progress(tasks[name]) for name in sorted(tasks, key=_place)},
+            )
+        )
+        before = {name: value for name, value in parameters.items() if name != "root"} or before
+    return found
+
+
+def numbered(runs: Sequence[PastRun], number: int) -> PastRun:
+    """Return the run with a number; `DataError` if there is none."""
+    found = [run for run in runs if run.number == number]
+    if not found:
+        raise DataError(f"there is no run {number}: {runs[0].root} has runs {runs[0].number} to {runs[-1].number}")
+    return found[0]
+
+
+def seconds_of_stages(root: Path) -> dict[str, float]:
+    """Return the duration of each stage when it last succeeded in one attempt, by the name of its task."""
+    return {
+        name: task.seconds
+        for run in read(Location.of(root))
+        for name, task in run.tasks.items()
+        if task.state == DONE and task.attempts == 1
+    }
+
+
+def _place(task: str) -> int:
+    """Return the place of a task among the stages; others come last."""
+    return (*stages.ALL, task).index(task)
+
+
+def _progress(task: dict[str, Any]) -> Progress:
+    return Progress(**{name: value for name, value in task.items() if name in Progress.__dataclass_fields__})
+
+
+def _read(path: Path) -> dict[str, Any]:
+    with contextlib.suppress(DataError, OSError):  # a run that was killed early, or a damaged disk
+        found: dict[str, Any] = atomic_files.read_json(path, "run")
+        return found
+    return {}

@@ -1,0 +1,133 @@
+"""`wgan runs`, `wgan open`, and the links of a root, after real runs."""
+# mypy: disable-error-code="valid-type"
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from components.core import errors
+from pipeline.local import overview
+from tests import programs
+from tests.unit.pipeline.conftest import Desk
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Desk:
+    """A root with a run that was judged, one that failed, and one like it in the middle of its stage."""
+    from kfp import dsl
+
+    @dsl.container_component
+    def evaluate(
+        root: str, steps: int, evaluation_uri: dsl.OutputPath(str), verdict: dsl.OutputPath(str)
+    ) -> dsl.ContainerSpec:
+        script = """
+            [ "$2" != 9 ] || exit 65
+            mkdir -p "$1/evaluations/$2"; cd "$1/evaluations/$2"
+            echo '{"distance": "fcd", "model": {"fcd_ratio": 1.25}}' > metrics.json
+            echo {} > verdict.json; touch samples.png report.html
+            printf "$PWD" > "$3"; printf HOLD > "$4"
+        """
+        words = ["sh", "-ec", script, "e"]
+        return dsl.ContainerSpec(image="none", command=[*words, root, steps, evaluation_uri, verdict])
+
+    def pipeline(root: str, steps: int = 7) -> None:
+        evaluate(root=root, steps=steps)
+
+    desk = Desk(tmp_path_factory.mktemp("desk"))
+    package = desk.compile(pipeline)
+    assert desk.run(package).returncode == 0
+    assert desk.run(package, "--steps", "9").returncode == errors.BAD_DATA
+    shutil.copytree(desk.root / "history" / "0002", desk.root / "history" / "0010")
+    file = desk.root / "history" / "0010" / "state.json"
+    state = json.loads(file.read_text())
+    state["tasks"]["evaluate"]["state"] = "running"
+    file.write_text(json.dumps(state))
+    return desk
+
+
+def ask(desk: Desk, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pipeline", *words, "--root", str(desk.root)]
+    return programs.run(command, {**desk.environment, **variables})
+
+
+def test_runs_are_listed_with_how_they_ended_and_what_changed(desk: Desk) -> None:
+    found = ask(desk, "runs")
+    assert found.returncode == 0
+    first, second, third = (line.split() for line in found.stdout.splitlines()[1:4])
+    assert (first[0], first[5:]) == ("1", ["done", "HOLD", "1.25", "the", "first", "run"])
+    assert (second[0], second[5:8], second[-1]) == ("2", ["failed", "in", "evaluate"], "steps=9")
+    assert (third[0], third[5:8], third[-1]) == ("10", ["running", "or", "killed"], "nothing")
+    assert found.stdout.splitlines()[-1].split() == ["page", str(desk.root / overview.PAGE)]
+
+
+def test_a_run_is_shown_as_it_ended(desk: Desk) -> None:
+    shown = ask(desk, "runs", "show", "2").stdout
+    assert str(desk.root / "history" / "0002") in shown
+    assert "failed (65)" in shown
+    assert "steps=9" in shown
+
+
+def test_the_newest_report_is_opened_in_the_users_browser(desk: Desk, tmp_path: Path) -> None:
+    browser = tmp_path / "browser"
+    browser.write_text(f'#!/bin/sh\necho "$1" > {tmp_path}/opened\n')
+    browser.chmod(0o755)
+    report = desk.root / "evaluations" / "7" / "report.html"
+    found = ask(desk, "open", "report", BROWSER=str(browser))
+    assert (found.returncode, found.stdout.split(), found.stderr) == (0, [str(report)], "")
+    assert (tmp_path / "opened").read_text().strip() == report.as_uri()
+    samples = ask(desk, "open", "samples", "1", BROWSER=str(browser))
+    assert samples.stdout.split() == [str(report.with_name("samples.png"))]
+
+
+def test_without_a_browser_the_path_is_printed(desk: Desk) -> None:
+    found = ask(desk, "open", "report", "1", BROWSER="", DISPLAY="", WAYLAND_DISPLAY="", PATH="")
+    assert (found.returncode, len(found.stderr.splitlines())) == (0, 1)
+    assert found.stdout.split() == [str(desk.root / "evaluations" / "7" / "report.html")]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "named"),
+    [
+        (["runs", "show"], errors.BAD_CONFIGURATION, "runs show 3"),
+        (["runs", "show", "x"], errors.BAD_CONFIGURATION, "'x'"),
+        (["runs", "shwo", "1"], errors.BAD_CONFIGURATION, "'shwo'"),
+        (["runs", "show", "5"], errors.BAD_DATA, "5 1 10"),
+        (["open", "report", "11"], errors.BAD_DATA, "11 1 10"),
+        (["open", "report", "2"], errors.BAD_DATA, "2 report evaluate"),
+        (["open"], errors.BAD_CONFIGURATION, "what"),
+    ],
+)
+def test_what_is_not_there_is_named(desk: Desk, words: list[str], code: int, named: str) -> None:
+    found = ask(desk, *words)
+    assert (found.returncode, found.stdout) == (code, "")
+    (line,) = found.stderr.splitlines()
+    assert all(name in line for name in named.split())
+
+
+def test_a_root_without_runs_is_named(tmp_path: Path) -> None:
+    found = ask(Desk(tmp_path), "runs")
+    assert (found.returncode, str(tmp_path / "runs") in found.stderr) == (errors.BAD_DATA, True)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_links_lead_to_the_newest_run_and_survive_a_move(desk: Desk, tmp_path: Path) -> None:
+    moved = Desk(tmp_path)
+    shutil.copytree(desk.root, moved.root, symlinks=True)
+    ask(moved, "runs")
+    assert {path.name: path.resolve() for path in (moved.root / "latest").iterdir()} == {
+        "logs": moved.root / "history" / "0010"
+    }
+    shutil.rmtree(moved.root / "history" / "0010")
+    shutil.rmtree(moved.root / "history" / "0002")
+    ask(moved, "runs")
+    evaluation = moved.root / "evaluations" / "7"
+    assert {path.name: path.resolve() for path in (moved.root / "latest").iterdir()} == {
+        "logs": moved.root / "history" / "0001",
+        "samples.png": evaluation / "samples.png",
+        "report.html": evaluation / "report.html",
+    }
+    assert not any(path.readlink().is_absolute() for path in (moved.root / "latest").iterdir())
