@@ -31,7 +31,7 @@ def _bounds(setting: settings.Setting) -> str:
 def _default(field: settings.Field) -> str:
     if field.required:
         return "required"
-    return "" if field.default == "" else f"`{field.default}`"
+    return "" if field.default in ("", ()) else f"`{field.default}`"
 
 
 def _table(program: str) -> list[str]:

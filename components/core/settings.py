@@ -29,7 +29,7 @@ class Setting:
     in_key: bool = True  # whether it changes the result; locations and hardware do not
     digest: bool = False  # whether it is the digest of an input: part of the key, but no setting
     location: bool = False  # whether it may name a local folder to read, which containers must mount
-    positional: bool = False  # given without a flag, and required
+    positional: bool = False  # given without a flag; required if it is no tuple
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Field:
     """One field of a configuration."""
 
     name: str
-    type: type  # `str`, `int` or `float`
+    type: Any  # `str`, `int`, `float`, or `tuple[str, ...]` for the words of a positional one
     default: Any  # `MISSING` when required
     setting: Setting
 
@@ -60,6 +60,8 @@ def fields_of(config: Any) -> list[Field]:
 
 def parse_value(field: Field, value: Any) -> Any:
     """Convert text of a command line, or a JSON value of Kubeflow, to the field's type; raise `ValueError`."""
+    if field.type == tuple[str, ...]:
+        return tuple(value)
     if field.type is str:
         if not isinstance(value, str):
             raise ValueError(f"{field.name} must be text, got {value!r}")

@@ -1,21 +1,21 @@
-"""The content of the page that compares two evaluations."""
+"""The content of the page that compares evaluations."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from components.core.errors import DataError
 from components.core.reporting import grids, metric_labels, training_curves
 from components.report.evaluation import Evaluation
 
-_SAMPLES_BYTES = 500_000  # for each sheet, so that the page stays small
+_SAMPLES_BYTES = 1_000_000  # for all sheets, so that the page stays small
 _DIGEST_LENGTH = 12
 
 Runs = Mapping[str, Evaluation]
 
 
 def of(runs: Runs) -> dict[str, Any]:
-    """Return the template's values for two runs, by their names on the page."""
+    """Return the template's values for runs, by their names on the page."""
     settings = _settings(runs)
     trainings = {name: run.training for name, run in runs.items()}
     different = differences(runs)
@@ -23,11 +23,12 @@ def of(runs: Runs) -> dict[str, Any]:
         "runs": runs,
         "differences": different,
         "low_n": any(run.low_n for run in runs.values()),
-        "differing": [row for row in settings if row["values"][0] != row["values"][1]],
-        "alike": [row for row in settings if row["values"][0] == row["values"][1]],
+        "differing": [row for row in settings if not _alike(row["values"])],
+        "alike": [row for row in settings if _alike(row["values"])],
         "tables": _metric_tables(runs),
         "samples": [
-            {"caption": f"{name}, step {run.training['step']:,}", "png": _shrunk(run)} for name, run in runs.items()
+            {"caption": f"{name}, step {run.training['step']:,}", "png": _shrunk(run, _SAMPLES_BYTES // len(runs))}
+            for name, run in runs.items()
         ],
         "curves": training_curves.draw(trainings, distances=not different),
     }
@@ -40,7 +41,11 @@ def differences(runs: Runs) -> list[str]:
         "on different spaces": [run.described.embedding_digest[:_DIGEST_LENGTH] for run in runs.values()],
         "over different numbers of images": [run.compared for run in runs.values()],
     }
-    return [f"{how} ({one} and {other})" for how, (one, other) in found.items() if one != other]
+    return [f"{how} ({' and '.join(map(str, values))})" for how, values in found.items() if not _alike(values)]
+
+
+def _alike(values: Sequence[Any]) -> bool:
+    return all(value == values[0] for value in values)
 
 
 def _settings(runs: Runs) -> list[dict[str, Any]]:
@@ -50,23 +55,23 @@ def _settings(runs: Runs) -> list[dict[str, Any]]:
         "evaluation": [run.described.settings for run in runs.values()],
     }
     return [
-        {"stage": stage, "name": name, "values": [settings.get(name, "–") for settings in both]}
-        for stage, both in stages.items()
-        for name in sorted(set().union(*both))
+        {"stage": stage, "name": name, "values": [settings.get(name, "–") for settings in each]}
+        for stage, each in stages.items()
+        for name in sorted(set().union(*each))
     ]
 
 
 def _metric_tables(runs: Runs) -> list[dict[str, Any]]:
-    """Return the scores of both models, and of real images: once if they are the same."""
+    """Return the scores of all models, and of real images: once if they are the same."""
     columns = [metric_labels.Column(name, run.model, run.spaces) for name, run in runs.items()]
     real = [metric_labels.Column(f"real images of {name}", run.real, run.spaces) for name, run in runs.items()]
-    if real[0].scores == real[1].scores:
+    if _alike([column.scores for column in real]):
         real = [dataclasses.replace(real[0], heading="real images")]
     return metric_labels.tables(columns + real)
 
 
-def _shrunk(run: Evaluation) -> bytes:
+def _shrunk(run: Evaluation, size: int) -> bytes:
     try:
-        return grids.shrunk_sheet(run.samples, _SAMPLES_BYTES)
+        return grids.shrunk_sheet(run.samples, size)
     except ValueError as error:
-        raise DataError(f"the samples of evaluation {run.given} cannot be read: {error}") from None
+        raise DataError(f"the samples of evaluation {run.folder} cannot be read: {error}") from None

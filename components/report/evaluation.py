@@ -1,20 +1,25 @@
-"""An evaluation for a comparison, read from its folder."""
+"""The evaluations to compare: found by the numbers of runs or by folders, and read."""
 
 import dataclasses
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from components.core.artifacts import evaluations
-from components.core.errors import DataError
+from components.core.errors import ConfigError, DataError
+from components.core.stage import run_notes
+from components.core.stage.executor import RunOf
 from components.core.storage import atomic_files
 from components.core.storage.location import Location
+
+_LOCAL_RUN = re.compile(r".+-(\d{4,9})")  # record of a run that `wgan run` numbered; ids of clusters end otherwise
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Evaluation:
     """One evaluation."""
 
-    given: str  # the name that the user gave
+    folder: Location
     described: evaluations.Description
     spaces: list[str]  # scores in the first have no prefix
     compared: int  # samples, with as many real images
@@ -25,9 +30,50 @@ class Evaluation:
     samples: bytes  # a sheet, PNG
 
 
-def read(given: str) -> Evaluation:
-    """Read the evaluation at or in a folder."""
-    folder = find(Location.of(given))
+def select(words: Sequence[str], root: str) -> dict[str, Location]:
+    """Return the evaluations to compare, by their names on the page: `run N`, or a letter for a folder.
+
+    Raises:
+        ConfigError: There are fewer than two.
+        DataError: A folder, or the run of a number under the root, has none.
+    """
+    found: dict[str, Location] = {}
+    if words[1:] or any(word.isdecimal() for word in words):
+        numbered = of_runs(Location.of(root)) if any(word.isdecimal() for word in words) else {}
+        for index, word in enumerate(words):
+            if not word.isdecimal():
+                found[chr(ord("A") + index)] = find(Location.of(word))
+                continue
+            name = f"run {int(word)}"
+            if name not in numbered:
+                raise DataError(f"{name} of {root} has no evaluation, but these have: {', '.join(numbered) or 'none'}")
+            found[name] = numbered[name]
+    else:
+        runs = of_runs(Location.of(words[0] if words else root))
+        last = {location: name for name, location in runs.items()}  # several runs may have the same evaluation
+        found = {name: runs[name] for name in [name for name in runs if last[runs[name]] == name][-2:]}
+    if len(found) < 2:
+        given = " ".join(words) or root
+        raise ConfigError(f"runs must give at least two evaluations, got {len(found)} from {given}; name more runs")
+    return found
+
+
+def of_runs(root: Location) -> dict[str, Location]:
+    """Return the evaluations of the runs under a root, oldest first, by `run N` or the id of a run on a cluster."""
+    records, found = root / "records", []
+    for folder in records.children():
+        numbered = _LOCAL_RUN.fullmatch(folder.name)
+        name = f"run {int(numbered[1])}" if numbered else folder.name
+        found += [
+            (note.started, name, root / "evaluations" / Location.of(note.outputs["evaluation_uri"]).name)
+            for note in run_notes.read(RunOf(records.uri, folder.name))
+            if "evaluation_uri" in note.outputs
+        ]
+    return {name: location for _, name, location in sorted(found, key=lambda each: each[0])}
+
+
+def read(folder: Location) -> Evaluation:
+    """Read the evaluation in a folder."""
     described = evaluations.Description.of(folder)
     try:
         missing = {evaluations.METRICS, evaluations.TRAINING, evaluations.SAMPLES} - described.files.keys()
@@ -36,7 +82,7 @@ def read(given: str) -> Evaluation:
         metrics = atomic_files.read_json(folder / evaluations.METRICS, "evaluation")
         training = atomic_files.read_json(folder / evaluations.TRAINING, "evaluation")
         return Evaluation(
-            given=given,
+            folder=folder,
             described=described,
             spaces=[space["name"] for space in metrics["spaces"]],
             training={name: training[name] for name in ("step", "settings", "log", "scores")},
@@ -51,16 +97,11 @@ def read(given: str) -> Evaluation:
 
 
 def find(location: Location) -> Location:
-    """Return the folder of an evaluation: the location, a version of a registry, or the only one of a root."""
-    for folder in (location, location / "evaluation"):
+    """Return the folder of an evaluation: the location, a version of a registry, or the newest of a root."""
+    for folder in (location, location / "evaluation", *[*of_runs(location).values()][-1:]):
         if folder.fetch(evaluations.MANIFEST):
             return folder
-    found = [each for each in (location / "evaluations").children() if each.fetch(evaluations.MANIFEST)]
-    if not found:
-        raise DataError(
-            f"no evaluation at {location}: give the folder of an evaluation (it holds {evaluations.MANIFEST}), of a "
-            "version in a registry (REGISTRY/versions/N), or the root of runs"
-        )
-    if len(found) > 1:
-        raise DataError(f"several evaluations in {location}; give one of them: {', '.join(map(str, found))}")
-    return found[0]
+    raise DataError(
+        f"no evaluation at {location}: give the folder of an evaluation (it holds {evaluations.MANIFEST}), of a "
+        "version in a registry (REGISTRY/versions/N), the root of runs, or the number of a run"
+    )

@@ -1,4 +1,4 @@
-"""The report command: two evaluations side by side on one HTML page."""
+"""The report command: evaluations side by side on one HTML page."""
 
 from pathlib import Path
 
@@ -15,12 +15,13 @@ def run(config: ReportConfig) -> StageResult:
     """Write the page.
 
     Raises:
-        ConfigError: The file cannot be written there.
-        DataError: One of the two is no evaluation, or is damaged.
+        ConfigError: The file cannot be written there, or there are not two runs.
+        DataError: One of them has no evaluation, or it is damaged.
     """
     output = Path(config.output)
     atomic_files.require_writable(output, "output")
-    runs = {name: evaluation.read(location) for name, location in (("A", config.first), ("B", config.second))}
+    chosen = evaluation.select(config.runs, config.root)
+    runs = {name: evaluation.read(folder) for name, folder in chosen.items()}
     atomic_files.write_file(output, pages.render(_PAGE, **contents.of(runs)).encode())
     verdicts = ", ".join(f"{name} {run.described.verdict}" for name, run in runs.items())
     scored = "; ".join(f"scored {how}" for how in contents.differences(runs)) or "scored alike"

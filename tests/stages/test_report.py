@@ -9,7 +9,9 @@ import pytest
 
 from components.core.artifacts import evaluations
 from components.core.reporting import grids
-from components.core.stage import cli
+from components.core.stage import cli, run_notes
+from components.core.stage.executor import RunOf
+from components.core.stage.run_notes import Note
 from components.core.storage import atomic_files, buckets
 from components.core.storage.location import Location
 from tests.fakes.gcs.server import Server
@@ -67,10 +69,20 @@ class Page(html.parser.HTMLParser):
             self.tables[-1][-1][-1] += data
 
 
-def compare(folder: Path, first: Path | str, second: Path | str) -> Page:
-    words = ["compare", str(first), "--output", str(folder / "page.html"), str(second)]
+def compare(folder: Path, first: Path | str, *others: Path | str) -> Page:
+    words = ["compare", str(first), "--output", str(folder / "page.html"), *map(str, others)]
     assert cli.main("report", words) == 0
     return Page(folder / "page.html")
+
+
+def write_run(root: Path | str, run: str, fcd: float, evaluation: str = "") -> None:
+    """Write an evaluation below a local root, and the note of it under the root of the run."""
+    name = evaluation or run
+    if not Path(root, "evaluations", name).exists():
+        write_evaluation(Path(root, "evaluations", name), fcd)
+    outputs = {"evaluation_uri": f"/moved/from/here/evaluations/{name}"}
+    note = Note(stage="evaluate", state="done", started=f"2026-11-{run[-2:]}", outputs=outputs)
+    run_notes.write(RunOf(f"{root}/records", run), note)
 
 
 def test_two_runs_stand_side_by_side_with_what_differs_first(
@@ -109,8 +121,10 @@ def test_what_was_scored_otherwise_is_said_to_be_incomparable(tmp_path: Path) ->
 
 def test_a_run_is_named_by_its_root_and_a_version_by_its_folder_or_by_uri(tmp_path: Path, gcs: Server) -> None:
     gcs.create_bucket("b")
-    run = write_evaluation(tmp_path / "runs" / "evaluations" / "a", 1.0)
+    write_run(tmp_path / "runs", "run-0001", 1.0, "a")
+    run = tmp_path / "runs" / "evaluations" / "a"
     Location.of("gs://b/runs/evaluations/a").commit(run, evaluations.MANIFEST)
+    buckets.create("gs://b/runs/records/run-0001/evaluate.json", run.parents[1] / "records/run-0001/evaluate.json")
     version = write_evaluation(tmp_path / "registry" / "versions" / "1" / "evaluation", 3.0)
     for name in atomic_files.files_in(version):  # as in a registry
         buckets.create(f"gs://b/registry/versions/1/evaluation/{name}", version / name)
@@ -119,17 +133,59 @@ def test_a_run_is_named_by_its_root_and_a_version_by_its_folder_or_by_uri(tmp_pa
         assert page.tables[1][1] == ["Fréchet distance (fcd)", "1", "3", "1.25"]
 
 
+def test_any_number_of_runs_is_compared_by_their_numbers(tmp_path: Path) -> None:
+    for number in (10, 2, 3):
+        write_run(tmp_path / "runs", f"wgan-gp-{number:04d}", float(number))
+    write_run(tmp_path / "runs", "wgan-gp-0011", 3.0, "wgan-gp-0003")  # judged nothing new
+    write_run(tmp_path / "runs", "25a1c6f2-0000-4000-8000-000000000009", 9.0)  # of a cluster
+
+    def scores(*words: Path | str) -> list[list[str]]:
+        return [row[:-1] for row in compare(tmp_path, *words).tables[-3][:2]]
+
+    root = str(tmp_path / "runs")
+    at_root = f"--root={root}"
+    label = "Fréchet distance (fcd)"
+    assert scores("10", "2", "3", at_root) == [["quantity", "run 10", "run 2", "run 3"], [label, "10", "2", "3"]]
+    assert scores(at_root, "2", f"{root}/evaluations/wgan-gp-0010") == [
+        ["quantity", "run 2", "B"],
+        [label, "2", "10"],
+    ]
+    for words in ([root], [at_root]):
+        assert scores(*words) == [["quantity", "run 10", "run 11"], [label, "10", "3"]]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "named"),
+    [
+        (["2", "4"], 65, "run 4 run 2 run 10 ROOT"),
+        (["10", "2", "ROOT/none"], 65, "ROOT/none"),
+        (["2"], 64, "runs 2"),
+        (["2", "02"], 64, "runs 2"),
+        (["ROOT/none"], 64, "runs ROOT/none"),
+        (["2", "3", "--root", "ROOT/none"], 65, "run 2 ROOT/none"),
+    ],
+)
+def test_runs_that_cannot_be_compared_are_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, words: list[str], code: int, named: str
+) -> None:
+    root = tmp_path / "runs"
+    for number in (2, 10):
+        write_run(root, f"wgan-gp-{number:04d}", float(number))
+    given = [word.replace("ROOT", str(root)) for word in words]
+    assert cli.main("report", ["compare", "--output", str(tmp_path / "page.html"), "--root", str(root), *given]) == code
+    assert all(name.replace("ROOT", str(root)) in caplog.text for name in named.split())
+    assert "Traceback" not in caplog.text
+
+
 @pytest.mark.parametrize(
     ("case", "code", "message"),
     [
         ("nothing", 65, "no evaluation at"),
-        ("several", 65, "bad/evaluations/a, "),
         ("damaged", 65, "metrics.json is not"),
         ("previous", 65, "without 'samples.png'"),
         ("output", 64, "is a folder"),
         ("nowhere", 64, "there is no "),
         ("action", 64, "compare, got 'show'"),
-        ("alone", 64, "required: SECOND"),
     ],
 )
 def test_bad_input_is_named_and_shows_no_traceback(
@@ -141,10 +197,7 @@ def test_bad_input_is_named_and_shows_no_traceback(
 ) -> None:
     good, bad = write_evaluation(tmp_path / "good", 1.0), tmp_path / "bad"
     output = {"output": tmp_path, "nowhere": tmp_path / "no" / "page.html"}.get(case, tmp_path / "page.html")
-    if case == "several":
-        for name in ("a", "b"):
-            write_evaluation(bad / "evaluations" / name, 1.0)
-    elif case == "damaged":
+    if case == "damaged":
         (write_evaluation(bad, 1.0) / evaluations.METRICS).write_text("{}")
     elif case == "previous":
         write_evaluation(bad, 1.0)
@@ -154,8 +207,6 @@ def test_bad_input_is_named_and_shows_no_traceback(
     elif case in ("output", "nowhere"):
         bad = good
     words = ["show" if case == "action" else "compare", str(good), str(bad), "--output", str(output)]
-    if case == "alone":
-        del words[2]
     assert cli.main("report", words) == code
     assert message in caplog.text
     assert "Traceback" not in caplog.text

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 _INK = "#333333"
-_COLORS = ("#2f7fd1", "#d9822b", "#8a63c9", "#2e9e5b")
+_COLORS = ("#2f7fd1", "#d9822b", "#8a63c9", "#2e9e5b", "#d1453b", "#8c6d5a", "#c75fa5", "#2aa5a5")
 _STYLES = ("-", "--", ":", "-.")
 _WIDE, _NARROW, _DPI = (8.0, 2.8), (4.2, 2.5), 180  # inches, dots per inch
 _SHADES = 64  # enough for a chart; a third of the size
@@ -25,7 +25,7 @@ class Curve:
 
     label: str  # in the legend
     points: Sequence[tuple[float, float]]  # (x, y), at least one
-    color: int = 0  # of four
+    color: int = 0  # of eight
     style: int = 0  # of four
 
 

@@ -1,4 +1,4 @@
-"""Charts of the log and the scores of a training over its steps: of one, or of two in the same axes."""
+"""Charts of the log and the scores of a training over its steps: of one, or of several in the same axes."""
 
 import re
 from collections.abc import Mapping, Sequence

@@ -213,7 +213,7 @@ def _read_arguments(
     parser.add_argument("--executor-input", help=argparse.SUPPRESS)
     for field in settings.fields_of(config_class):
         add_flag(parser, field)
-    parsed, unknown = parser.parse_known_args(arguments)
+    parsed, unknown = parser.parse_known_intermixed_args(arguments)
     given = {name: value for name, value in vars(parsed).items() if value is not None}
     text = given.pop("executor_input", None)
     if text is not None:
@@ -234,10 +234,11 @@ def add_flag(parser: argparse._ActionsContainer, field: settings.Field, dest: st
     help_text = field.setting.help.replace("%", "%%")
     if field.required:
         help_text += " (required)"
-    elif field.default != "":
+    elif field.default not in ("", ()):
         help_text += f" (default: {field.default:g})" if field.type is float else f" (default: {field.default})"
     if field.setting.positional:
-        parser.add_argument(field.name, metavar=field.name.upper(), help=help_text)
+        nargs = None if field.required else "*"
+        parser.add_argument(field.name, nargs=nargs, metavar=field.name.upper(), help=help_text)
         return
     choices = "{" + ",".join(field.setting.choices) + "}" if field.setting.choices else _KINDS[field.type]
     flag = parser.add_argument(

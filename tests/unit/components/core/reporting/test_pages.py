@@ -209,7 +209,7 @@ def write_samples(training: Path, image: ImageShape, last_step: int) -> None:
 def comparison(evaluation: Path, large_evaluation: Path) -> Path:
     """The page that compares the two."""
     page = evaluation.parent / "compare.html"
-    report.run(ReportConfig(action="compare", first=str(evaluation), second=str(large_evaluation), output=str(page)))
+    report.run(ReportConfig(action="compare", runs=(str(evaluation), str(large_evaluation)), output=str(page)))
     return page
 
 
@@ -280,7 +280,7 @@ def test_nothing_acts_nothing_is_fetched_and_everything_is_shown(
     of_runs = "aria-label checked cx cy dy href id loading r role text-anchor type x x1 x2 y y1 y2"
     known |= set(of_runs.split()) if name == "runs" else set()
     assert set(seen["attributes"]) <= known
-    assert seen["title"] in ("REJECT: evaluation of step 100", "Two evaluations side by side", "Runs")
+    assert seen["title"] in ("REJECT: evaluation of step 100", "Evaluations side by side", "Runs")
     assert seen["images"] == seen["loaded"] == IMAGES[name]
     assert {address.split(":")[0] for address in browser.requests} <= {"file", "data"}
     assert outside.requests == []
