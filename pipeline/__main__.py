@@ -68,15 +68,19 @@ def main(arguments: list[str] | None = None) -> int:
     cli.log_to_stderr()
     words = sys.argv[1:] if arguments is None else arguments
     try:
-        return _dispatch(words)
+        try:
+            return _dispatch(words)
+        finally:
+            sys.stdout.flush()  # Python would do it later, where no failure can be handled
     except StageError as error:
         for line in str(error).splitlines():
             log.error("%s", line)
         return error.exit_code
     except KeyboardInterrupt:
         return errors.INTERRUPTED
-    except BrokenPipeError:
-        return errors.TRANSIENT
+    except BrokenPipeError:  # whoever reads the output, such as `head`, has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return errors.CLOSED_PIPE
     except OSError as error:
         log.error("%s", errors.describe_os_error(error))
         return errors.TRANSIENT

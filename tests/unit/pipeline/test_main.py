@@ -157,3 +157,15 @@ def test_bash_completes_verbs_flags_and_choices(line: str, completed: list[str])
     """
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
     assert sorted(done.stdout.split()) == completed, done.stderr
+
+
+@pytest.mark.parametrize("words", [["run", "--help"], ["profiles"], ["plan", "--source", "digits", "--root", "none"]])
+def test_a_closed_pipe_ends_a_command_without_a_word(words: list[str]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    found = subprocess.run(
+        [sys.executable, "-m", "pipeline", *words], stdout=writer, stderr=subprocess.PIPE, env=environment, check=False
+    )
+    os.close(writer)
+    assert (found.returncode, found.stderr) == (errors.CLOSED_PIPE, b"")
