@@ -26,7 +26,7 @@ import traceback
 from components.core import errors, settings
 from components.core.container_images import VERSION
 from components.core.errors import ConfigError, StageError
-from components.core.stage import cli
+from components.core.stage import cli, logs
 from pipeline.cli import compile, extras, run, runs
 from pipeline.cluster import run_commands, schedule_commands
 from pipeline.local import processes
@@ -65,7 +65,7 @@ _EXTRAS = {
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command and return its exit code (see `components.core.errors`)."""
-    cli.log_to_stderr()
+    logs.log_to_stderr()
     words = sys.argv[1:] if arguments is None else arguments
     try:
         try:

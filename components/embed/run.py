@@ -1,6 +1,7 @@
 """The embed stage: makes the feature spaces in which images are compared, unless they exist."""
 
 import dataclasses
+import logging
 
 from components.core import settings
 from components.core.artifacts import datasets, embeddings
@@ -11,6 +12,8 @@ from components.core.stage import cache_key, inputs
 from components.core.stage.executor import StageResult
 from components.core.storage.location import Location
 from components.embed.config import EmbedConfig
+
+log = logging.getLogger(__name__)
 
 
 def run(config: EmbedConfig) -> StageResult:
@@ -35,6 +38,7 @@ def run(config: EmbedConfig) -> StageResult:
     def make() -> None:
         # here, so that a complete embedding needs no TensorFlow
         dataset_reader.fetch(config.dataset, manifest, "train", "test")
+        log.info("embed: loading TensorFlow")
         from components.embed.artifact import make_embedding
 
         make_embedding(config, manifest, location, cluster)

@@ -22,6 +22,7 @@ from components.core.distributed.update import (
 from components.core.errors import TrainingDiverged
 from components.core.networks import gan
 from components.core.networks.normalization import recorded_statistics
+from components.core.stage import logs
 from components.core.stage.signals import deferred
 from components.embed.classifier import build_classifier
 from components.embed.config import EmbedConfig
@@ -118,7 +119,8 @@ def train_classifier(
             if workers.is_chief and (time.monotonic() - logged > _LOG_SECONDS or step == total):
                 logged = time.monotonic()
                 epoch, of, loss, right = step / per_epoch, config.classifier_epochs, means["loss"], means["accuracy"]
-                log.info("embed: epoch %.1f of %d  loss %.4f  accuracy %.4f", epoch, of, loss, right)
+                work = logs.work("step", step, total, images=batch)
+                log.info("embed: epoch %.1f of %d  loss %.4f  accuracy %.4f", epoch, of, loss, right, extra=work)
             stop.signal = workers.largest(stop.signal or 0) or None
             if stop:
                 stop.leave()

@@ -38,6 +38,7 @@ def run(config: EvaluateConfig) -> StageResult:
 
     def make() -> None:
         # Imported here, so that a finished evaluation is found without TensorFlow.
+        log.info("evaluate: loading TensorFlow")
         from components.evaluate.make import make
 
         if inputs.choice is None:  # otherwise it was fetched for the choice

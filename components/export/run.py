@@ -1,11 +1,15 @@
 """The export stage: makes a SavedModel of a checkpoint, unless it exists."""
 
+import logging
+
 from components.core.artifacts import checkpoints, models
 from components.core.artifacts.made_once import made_once
 from components.core.stage import cache_key
 from components.core.stage.executor import StageResult
 from components.core.storage.location import Location
 from components.export.config import ExportConfig
+
+log = logging.getLogger(__name__)
 
 
 def run(config: ExportConfig) -> StageResult:
@@ -22,6 +26,7 @@ def run(config: ExportConfig) -> StageResult:
 
     def make() -> None:
         # here, so that a finished model is found without TensorFlow
+        log.info("export: loading TensorFlow")
         import tensorflow as tf
 
         from components.export.make import make

@@ -124,6 +124,7 @@ class Session:
         )
         self._compiled = False
         self.step = 0
+        self._kept = 0  # the step of the newest checkpoint
 
     def begin(self, found: FoundCheckpoint | None) -> None:
         """Resume from a checkpoint, or start, from the initial one if the settings name one."""
@@ -155,6 +156,7 @@ class Session:
                     self._count(block, seconds)
                     if self.step % limits.window_steps(self._config) == 0:
                         self._end_window()
+                    self._progress.report(self.step, self._samples.newest, self._kept)
                     if self._is_due(self._config.log_every):
                         self._progress.write_row(self.step)
                     if self._workers.is_chief and self._is_due(sample_period(self._config)):
@@ -164,6 +166,7 @@ class Session:
                     stopped = bool(stop)
                     if self._workers.is_chief and (stopped or self._is_due(self._config.checkpoint_every)):
                         self._save()
+            self._progress.report(self.step, self._samples.newest, self._kept)
             if stopped:
                 log.info("train: stopped at step %d of %d, which is saved", self.step, self._config.steps)
             self._uploads.finish()  # before others look for the result
@@ -245,6 +248,7 @@ class Session:
             made_with=made_with,
         )
         checkpoints.save(self._folder, description, state)
+        self._kept = self.step
         keep = functools.partial(
             checkpoints.kept,
             count=self._config.keep_checkpoints,
@@ -283,7 +287,7 @@ class Session:
         self._wgan.restore(self._new_wgan().state_arrays())
         self._progress.restore(self._at_start)
         self._monitor.restore(self._at_start)
-        self.step = 0
+        self.step = self._kept = 0
         if self._config.initial_checkpoint:
             self._take_initial_networks()
 
@@ -299,7 +303,7 @@ class Session:
         self._wgan.restore(arrays)
         self._progress.restore(arrays)
         self._monitor.restore(arrays)
-        self.step = description.step
+        self.step = self._kept = description.step
 
     def _state(self) -> dict[str, np.ndarray]:
         """Return the arrays of every checkpoint; those of rollbacks exist only after one."""

@@ -84,6 +84,7 @@ def run(config: TrainConfig) -> StageResult:
                 location.require_writable()
             # here, so that a complete training needs no TensorFlow
             dataset_reader.fetch(config.dataset, manifest, "train", "validation")
+            log.info("train: loading TensorFlow")
             from components.train.loop import train
 
             config = train(config, manifest, location, found, cluster)

@@ -72,6 +72,8 @@ def main(verb: str, words: list[str]) -> int:
     overview.write(overview.read(root))
     tables.print_run({task.name: progress for task, progress in run.progress.items()})
     tables.print_locations(run.progress.values(), root)
+    if run.interrupted:
+        log.info("what is done is kept; to resume: %s", shlex.join(["wgan", verb, *words]))
     return code
 
 

@@ -12,6 +12,7 @@ from components.core.stage import cli
 from components.core.storage.location import Location
 from pipeline.cli import tables
 from pipeline.local import overview, past_runs
+from pipeline.local.display import relative
 from pipeline.local.overview import Overview
 from pipeline.local.past_runs import PastRun
 
@@ -55,7 +56,7 @@ def main(verb: str, words: list[str]) -> int:
         if not root.in_bucket:
             overview.write(found)
             print()
-            tables.print_facts({"page": tables.relative(root.path / overview.PAGE)})
+            tables.print_facts({"page": relative(root.path / overview.PAGE)})
     return errors.OK
 
 
@@ -82,7 +83,7 @@ def _show(found: Overview, run: PastRun) -> None:
         "state": run.state,
         "verdict": found.verdict(run),
         "changed": overview.changes(run),
-        "logs": tables.relative(run.folder),
+        "logs": relative(run.folder),
     }
     tables.print_facts(facts)
     print()
@@ -97,6 +98,6 @@ def _open(runs: list[PastRun], what: str, number: int | None) -> None:
     if evaluation is None or not evaluation.fetch(evaluations.MANIFEST, lambda name: name == file):
         raise DataError(f"run {run.number} has no {what}: {run.state}; `wgan runs` lists the runs with a verdict")
     path = evaluation.path / file
-    print(tables.relative(path))
+    print(relative(path))
     if not webbrowser.open(path.as_uri()):
         log.warning("no browser can be started here: open this file yourself")

@@ -1,6 +1,5 @@
 """Output at the end of a run or plan: a table, and the locations of the results."""
 
-import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,11 +9,11 @@ from rich.table import Table
 from rich.text import Text
 
 from components.core.reporting.markdown import plain
-from components.core.storage import buckets
 from components.core.storage.location import Location
-from pipeline.local.estimates import as_duration
-from pipeline.local.plan import Planned
-from pipeline.local.runner import DONE, FAILED, INTERRUPTED, NOT_RUN, SKIPPED, UNCHANGED, Progress
+from pipeline.local.display import as_duration, relative
+from pipeline.local.estimates import total
+from pipeline.local.plan import MAYBE, RUNS, Planned
+from pipeline.local.progress import DONE, FAILED, INTERRUPTED, NOT_RUN, SKIPPED, UNCHANGED, Progress
 from pipeline.package.values import as_text
 
 # A log has no width; wrapping here keeps tables readable.
@@ -42,6 +41,10 @@ def print_plan(rows: list[Planned]) -> None:
         duration = "" if row.seconds is None else as_duration(row.seconds)
         table.add_row(row.task, Text(row.outcome, "cyan" if row.outcome == UNCHANGED else ""), duration, Text(row.why))
     _print(table)
+    in_all = total({row.task: row.seconds for row in rows if row.outcome in (RUNS, MAYBE)})
+    advice = [f"{row.task}: {row.advice}" for row in rows if row.advice]
+    if in_all:
+        print("", in_all, *advice, sep="\n")
 
 
 def print_rows(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
@@ -89,14 +92,6 @@ def _state(found: Progress) -> str:
     if found.state == FAILED:
         return f"failed ({found.exit_code})"
     return f"{found.state}: {found.reason}" if found.state == SKIPPED and found.reason else found.state
-
-
-def relative(location: str | Path) -> str:
-    """Return the path from the working directory if it is below, else the whole path or URI."""
-    if isinstance(location, str) and buckets.is_uri(location):
-        return location
-    location = Path(location)
-    return os.path.relpath(location) if location.is_relative_to(Path.cwd()) else str(location)
 
 
 def _table(*columns: str) -> Table:

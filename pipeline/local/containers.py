@@ -16,14 +16,14 @@ import secrets
 import signal
 import subprocess
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
 import components
 from components.core import container_images
 from components.core.errors import ConfigError, StageError, TransientError
-from components.core.stage import cache_key, cli
+from components.core.stage import cache_key, cli, logs
 from pipeline.local.docker_client import START_SECONDS, Docker, Image
 from pipeline.local.processes import Call, copy_lines
 from pipeline.local.session import Session
@@ -97,7 +97,7 @@ class Containers:
     def run(self, call: Call) -> int:
         """Run a stage to its end and return its exit status, 128 + N if signal N ended it.
 
-        Its output goes line by line to the log file and, behind the prefix, to stderr. Raises `ConfigError` or
+        Its output goes line by line to the log file and to the user. Raises `ConfigError` or
         `TransientError` if Docker cannot start it or the engine was lost while it ran.
         """
         name = f"wgan-{call.task.name}-{secrets.token_hex(4)}"
@@ -115,7 +115,7 @@ class Containers:
                     raise
                 self._running[container] = [listening, waiting]
             try:
-                copied = _copy_log(listening, file, call.prefix)
+                copied = _copy_log(listening, file, call.show)
                 status, complaint = waiting.communicate()
                 if status.strip().isdigit():
                     # Docker 20 stops following when a container ends, even before its last lines are read (followLogs
@@ -123,7 +123,7 @@ class Containers:
                     with self._lock:
                         complete = self._docker.begin("logs", container)
                         self._running[container].append(complete)
-                    _copy_log(complete, file, call.prefix, skip=copied)
+                    _copy_log(complete, file, call.show, skip=copied)
             finally:
                 with self._lock:
                     del self._running[container]
@@ -177,7 +177,7 @@ class Containers:
         umask = 0o777 & ~folder.stat().st_mode  # this process's; containers have their own
         # Another user may not be able to write to the folder; /tmp is in memory.
         other_user = _names(self._options, "--user", "-u")
-        return {cli.UMASK: f"{umask:03o}", **({} if other_user else {"TMPDIR": str(folder)})}
+        return {cli.UMASK: f"{umask:03o}", logs.RECORDS: "1", **({} if other_user else {"TMPDIR": str(folder)})}
 
     def _mounts(self) -> list[Mount]:
         found = {mount.target: mount for mount in self._read}
@@ -204,12 +204,14 @@ def where_it_is(location: str) -> Mount:
     return Mount(os.path.realpath(location), os.path.abspath(location))  # noqa: PTH100 (resolve() would follow links)
 
 
-def _copy_log(listening: "subprocess.Popen[bytes]", file: IO[bytes], prefix: str, skip: int = 0) -> int:
+def _copy_log(
+    listening: "subprocess.Popen[bytes]", file: IO[bytes], show: Callable[[str | logs.Record], None], skip: int = 0
+) -> int:
     with listening:
         if listening.stdout is None:
             return 0
         listening.stdout.read(skip)
-        return copy_lines(listening.stdout, file, prefix)
+        return copy_lines(listening.stdout, file, show)
 
 
 def mount_words(mount: Mount) -> str:

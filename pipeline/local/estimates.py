@@ -1,29 +1,32 @@
-"""Estimates of how long stages take: as long as last time under a root, and training by its settings."""
+"""Estimates of how long stages take: as long as last time under a root, and training by its settings and machine."""
 
 import contextlib
 import statistics
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from components.core.artifacts import training_log
 from components.core.artifacts.datasets import ImageShape, Manifest
-from components.core.errors import DataError
+from components.core.errors import DataError, StageError
 from components.core.networks import cost
-from components.core.storage import atomic_files
+from components.core.storage import atomic_files, location
 from pipeline.local import past_runs
 from pipeline.local.cache import Cache
+from pipeline.local.display import as_duration
 from pipeline.package.values import Unknown
 
 # Of two cores with AVX-512, TensorFlow 2.21, float32: multiplications a second, and seconds of an update beside them.
 # An update of the default's networks takes 46 ms there, and one of twice the batch 86 ms.
 _RATE, _UPDATE_SECONDS = 1.06e11, 0.0027
 _START_SECONDS = 15.0  # until the first step
+_LONG_SECONDS = 3600.0  # a training that takes longer gets advice
 # From components/core/sources and components/preprocess, whose import would make the plan slow.
 _SHAPES = {"digits": ImageShape(8, 8, 1), "fashion-mnist": ImageShape(28, 28, 1)}
 
 
 class Estimates:
-    """Estimates for one plan."""
+    """Estimates for one run or plan."""
 
     def __init__(self, root: Path, parameters: dict[str, Any]) -> None:
         self._seconds, self._cache, self._parameters = past_runs.seconds_of_stages(root), Cache(root), parameters
@@ -31,38 +34,43 @@ class Estimates:
     def of(self, stage: str, inputs: dict[str, Any]) -> float | None:
         """Return the seconds of a stage with these inputs, some of which may be unknown; None if unknown.
 
-        Those of a training follow from the speed of the newest one under the root, else from that of the machine above.
+        Those of a training follow from the newest one on this machine, else from the newest under the root, else from
+        the speed of the machine above.
         """
-        return self._of_training(inputs) if stage == "train" else self._seconds.get(stage)
-
-    def _of_training(self, inputs: dict[str, Any]) -> float | None:
+        if stage != "train":
+            return self._seconds.get(stage)
         if inputs.get("minutes"):
             return _START_SECONDS + 60.0 * float(inputs["minutes"])
         image = self._image(inputs["dataset"])
         if image is None:
             return None
-        step = _step_seconds(image, inputs)
-        with contextlib.suppress(DataError, OSError, KeyError, TypeError):  # there is no training, or it is damaged
-            step *= self._slowness()
-        return _START_SECONDS + int(inputs["steps"]) * step
+        return _START_SECONDS + int(inputs["steps"]) * _step_seconds(image, inputs) * (self._slowness(inputs) or 1.0)
 
-    def _slowness(self) -> float:
-        """Return by how much the newest training's steps took longer than estimated."""
+    def advice(self, inputs: dict[str, Any]) -> str:
+        """Return in words how long a training will take, and how to shorten a long one; empty if unknown."""
+        image, seconds, steps = self._image(inputs["dataset"]), self.of("train", inputs), int(inputs["steps"])
+        if image is None or seconds is None or inputs.get("minutes"):
+            return ""
+        rate = int(inputs["critic_steps"]) * int(inputs["batch_size"]) * steps / (seconds - _START_SECONDS)
+        guess = "" if self._slowness(inputs) else " (a guess until the first training on this machine has ended)"
+        shorter = max(1, steps // 10)
+        tip = f"; --steps {shorter} takes {as_duration(seconds * shorter / steps)}" if seconds > _LONG_SECONDS else ""
+        return f"{image.height}x{image.width} at {rate:,.0f} images/s: about {as_duration(seconds)}{guess}{tip}"
+
+    def _slowness(self, inputs: dict[str, Any]) -> float | None:
+        """Return by how much the newest training's steps took longer than estimated; None without a training."""
+        with contextlib.suppress(StageError, OSError, KeyError, TypeError):  # there is none, or it is damaged
+            return float(atomic_files.read_json(_speed_file(inputs), "speed")["slowness"])
         newest = self._cache.newest("train")
-        if newest is None:
-            return 1.0
-        checkpoint = Path(newest.outputs["checkpoint_uri"])
-        made = atomic_files.read_json(checkpoint / "checkpoint.json", "checkpoint")
-        rows = training_log.read(checkpoint / training_log.METRICS)
-        rate = statistics.median(row["images_per_second"] for row in rows if row["images_per_second"])
-        images = int(made["settings"]["batch_size"]) * int(made["settings"]["critic_steps"])
-        return images / float(rate) / _step_seconds(ImageShape(**made["network"]["image"]), made["settings"])
+        with contextlib.suppress(StageError, OSError, KeyError, ValueError, TypeError):
+            return None if newest is None else _measured(newest.outputs)
+        return None
 
     def _image(self, dataset: Any) -> ImageShape | None:
         """Return the shape of the training images."""
         if not isinstance(dataset, Unknown):
             with contextlib.suppress(DataError, OSError):
-                return Manifest.of(dataset).image
+                return Manifest.read(dataset).image  # hashes no shard
         given = self._parameters
         known = _SHAPES.get(given["source"])
         if not given.get("height"):
@@ -71,16 +79,38 @@ class Estimates:
         return ImageShape(given["height"], given["width"], channels)
 
 
+def learn(inputs: dict[str, Any], outputs: dict[str, Any]) -> None:
+    """Keep the speed of a training on this machine for later estimates."""
+    with contextlib.suppress(StageError, OSError, KeyError, ValueError, TypeError):  # it only estimates
+        atomic_files.write_json(_speed_file(inputs), {"slowness": _measured(outputs)})
+
+
+def total(seconds: Mapping[str, float | None]) -> str:
+    """Return the time of several stages in words; empty if that of none is known."""
+    unknown = [name for name, found in seconds.items() if found is None]
+    known = [found for found in seconds.values() if found is not None]
+    more = f", plus the unknown time of {', '.join(unknown)}" if unknown else ""
+    return f"in all about {as_duration(sum(known))}{more}" if known else ""
+
+
+def _speed_file(inputs: dict[str, Any]) -> Path:
+    """Return the file of this machine's speed with an accelerator."""
+    return location.private("speed") / f"{inputs['accelerator']}.json"
+
+
+def _measured(outputs: dict[str, Any]) -> float:
+    """Return by how much a training's steps took longer than estimated."""
+    checkpoint = location.Location.of(outputs["checkpoint_uri"]).path
+    made = atomic_files.read_json(checkpoint / "checkpoint.json", "checkpoint")
+    rows = training_log.read(checkpoint / training_log.METRICS)
+    rate = statistics.median(row["images_per_second"] for row in rows if row["images_per_second"])
+    images = int(made["settings"]["batch_size"]) * int(made["settings"]["critic_steps"])
+    return images / float(rate) / _step_seconds(ImageShape(**made["network"]["image"]), made["settings"])
+
+
 def _step_seconds(image: ImageShape, settings: dict[str, Any]) -> float:
     """Return the seconds of one step on the machine above."""
     filters, latents, batch, critic_steps = (
         int(settings[name]) for name in ("base_filters", "latent_size", "batch_size", "critic_steps")
     )
     return cost.of_step(image, filters, latents, batch, critic_steps) / _RATE + (critic_steps + 1) * _UPDATE_SECONDS
-
-
-def as_duration(seconds: float) -> str:
-    """Return a duration as a plan shows it."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -9,7 +9,7 @@ from components.core import errors
 from components.core.artifacts import evaluations
 from components.core.errors import StageError
 from components.core.registry import registry
-from components.core.reporting import durations, pages
+from components.core.reporting import durations
 from components.core.storage import atomic_files
 from components.core.storage.location import Location, LocationLike
 from pipeline.local import past_runs
@@ -83,6 +83,8 @@ def _link(folder: Path, evaluation: LocationLike | None, model: LocationLike | N
 
 
 def _page(found: Overview) -> str:
+    from components.core.reporting import pages  # it needs Jinja2, which is slow to import
+
     version = found.champion
     best = evaluations.distance_ratio(registry.evaluation_folder(version)) if version else None
     scores = [run.score for run in found.runs]

@@ -15,7 +15,7 @@ from components.core.errors import DataError
 from components.core.storage import atomic_files
 from components.core.storage.location import Location
 from pipeline.local import history
-from pipeline.local.runner import DONE, FAILED, INTERRUPTED, NOT_RUN, RUNNING, SKIPPED, Progress
+from pipeline.local.progress import DONE, FAILED, INTERRUPTED, NOT_RUN, RUNNING, SKIPPED, Progress
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

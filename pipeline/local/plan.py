@@ -1,5 +1,6 @@
 """Plan of a run: which stages would run and why, without running them."""
 
+import functools
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,9 +10,11 @@ from components.core.stage.executor import OF_THE_RUN
 from pipeline.local import processes
 from pipeline.local.cache import Cache, key_parts
 from pipeline.local.containers import Containers
+from pipeline.local.display import Display
 from pipeline.local.estimates import Estimates
 from pipeline.local.processes import Processes
-from pipeline.local.runner import SKIPPED, UNCHANGED, call_of, unchanged, unmet_condition
+from pipeline.local.progress import SKIPPED, UNCHANGED
+from pipeline.local.runner import call_of, unchanged, unmet_condition
 from pipeline.package.reader import Package, Task
 from pipeline.package.values import Resolver, Unknown, as_text, placeholders_of, read_outputs
 
@@ -27,6 +30,7 @@ class Planned(NamedTuple):
     outcome: str  # `runs`, `unchanged`, `skipped` or `perhaps`
     seconds: float | None  # expected, if it runs and that can be estimated
     why: str
+    advice: str = ""  # on how long it will take
 
 
 class PlanFailed(StageError):
@@ -51,8 +55,10 @@ def plan(package: Package, parameters: dict[str, Any], root: Path, location: Pro
     for task in package.tasks:
         outcome, why = _gate(task, resolver) or _decide(task, resolver, cache, made, location)
         runs = outcome in (RUNS, MAYBE)
-        seconds = estimated.of(task.stage, resolver.inputs(task)) if runs else None
-        found.append(Planned(task.name, outcome, seconds, why))
+        inputs = resolver.inputs(task)
+        seconds = estimated.of(task.stage, inputs) if runs else None
+        advice = estimated.advice(inputs) if runs and task.stage == "train" else ""
+        found.append(Planned(task.name, outcome, seconds, why, advice))
     return found
 
 
@@ -90,7 +96,9 @@ def _run_now(task: Task, resolver: Resolver, location: Processes | Containers) -
     (folder / "parameters").mkdir(parents=True)
     # A plan is no run, and leaves no record.
     inputs = {name: value for name, value in resolver.inputs(task).items() if name not in OF_THE_RUN}
-    code = location.run(call_of(task, resolver, inputs, folder, f"{task.name} | "))
+    with Display([task.name]) as display:
+        display.begin(task.name)
+        code = location.run(call_of(task, resolver, inputs, folder, functools.partial(display.show, task.name)))
     if code:
         raise PlanFailed(f"{task.name}: failed ({processes.name_of_exit(code)})", code)
     try:

@@ -10,13 +10,13 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO
 
 import components
 from components.core.artifacts import lineage
-from components.core.stage import cache_key, cli
+from components.core.stage import cache_key, cli, logs
 from components.core.storage import location
 from pipeline.local.session import Session
 from pipeline.package.reader import Task
@@ -43,7 +43,7 @@ class Call:
     words: list[str]  # its command and arguments
     folder: Path  # for its outputs
     log_file: Path  # its output is appended to it
-    prefix: str  # of each line on the terminal
+    show: Callable[[str | logs.Record], None]  # its output to the user
 
 
 def process_command(words: list[str]) -> list[str]:
@@ -84,8 +84,8 @@ class Processes:
     def run(self, call: Call) -> int:
         """Run a command to its end and return its exit code, 128 + N if signal N ended it.
 
-        Its output goes line by line to the log file and, after the prefix, to stderr. It leads a new session; its
-        leftover children are killed. Raises `OSError` if it cannot be started.
+        Its output goes line by line to the log file and to the user. It leads a new session; its leftover children are
+        killed. Raises `OSError` if it cannot be started.
         """
         with open(call.log_file, "ab", buffering=0) as file:
             with self._lock:
@@ -104,7 +104,7 @@ class Processes:
                 assert process.stdin is not None  # noqa: S101 - it is a pipe
                 with contextlib.suppress(BrokenPipeError), process.stdin as gate:
                     gate.write(b"\n")
-                listener = threading.Thread(target=copy_lines, args=(process.stdout, file, call.prefix), daemon=True)
+                listener = threading.Thread(target=copy_lines, args=(process.stdout, file, call.show), daemon=True)
                 listener.start()
                 try:
                     # Left unreaped until its group is dead, so that its number cannot be reused before.
@@ -119,7 +119,7 @@ class Processes:
 
     def _variables(self) -> Mapping[str, str]:
         mirrors = os.environ.get(location.MIRRORS) or tempfile.gettempdir()
-        return {"TMPDIR": str(self.session.folder), location.MIRRORS: mirrors}
+        return {"TMPDIR": str(self.session.folder), location.MIRRORS: mirrors, logs.RECORDS: "1"}
 
     def stop(self, signum: int) -> None:
         """Send a signal to every process and its children; none is started from now on."""
@@ -152,19 +152,22 @@ def run_in_front(verb: str, words: list[str]) -> int:
     return process.returncode
 
 
-def copy_lines(output: IO[bytes], file: IO[bytes], prefix: str) -> int:
-    """Copy a stage's output to a file and, after the prefix, to stderr; return the number of bytes."""
+def copy_lines(output: IO[bytes], file: IO[bytes], show: Callable[[str | logs.Record], None]) -> int:
+    """Copy a stage's output to a file and to the user; return the number of bytes up to a record that is cut."""
     copied = 0
     with output:
         for line in output:
+            if logs.is_cut(line):
+                break
             copied += len(line)
+            record = logs.parse(line)
             # A full disk or closed terminal must not block the stage: its output is lost then.
-            with contextlib.suppress(OSError, ValueError):
-                file.write(line)
+            if record is None or record.level > logging.DEBUG:
+                with contextlib.suppress(OSError, ValueError):
+                    file.write(f"{record.line}\n".encode(errors="backslashreplace") if record else line)
             if not _STARTUP_NOISE.match(line):
                 with contextlib.suppress(OSError):
-                    sys.stderr.write(prefix + line.decode(errors="replace").rstrip() + "\n")
-                    sys.stderr.flush()
+                    show(record or line.decode(errors="replace").rstrip())
     return copied
 
 

@@ -10,52 +10,40 @@ One thread, the caller's, decides everything; each running stage has a thread th
 """
 
 import contextlib
-import dataclasses
+import functools
 import logging
 import queue
 import shutil
 import signal
-import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from components.core import errors
 from components.core.errors import StageError
-from components.core.stage import run_notes
+from components.core.stage import logs, run_notes
 from components.core.stage.executor import OF_THE_RUN, RunOf
 from components.core.stage.run_notes import Note
-from pipeline.local import processes
+from pipeline.local import estimates, processes
 from pipeline.local.cache import Cache, key_parts
 from pipeline.local.containers import Containers
+from pipeline.local.display import Display
+from pipeline.local.estimates import Estimates
 from pipeline.local.history import History
 from pipeline.local.processes import Call, Processes
+from pipeline.local.progress import DONE, FAILED, INTERRUPTED, NOT_RUN, RUNNING, SKIPPED, UNCHANGED, WAITING, Progress
 from pipeline.package.reader import FinalStatus, Package, Task
 from pipeline.package.values import Resolver, Unknown, as_text, executor_input, placeholders_of, read_outputs
 
 log = logging.getLogger(__name__)
 
-WAITING, RUNNING, DONE, UNCHANGED = "waiting", "running", "done", "unchanged"
-FAILED, SKIPPED, NOT_RUN, INTERRUPTED = "failed", "skipped", "not run", "interrupted"
 _GOOD = (DONE, UNCHANGED)
 _CANNOT_START = 127
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _SIGNAL_SECONDS = 0.5  # longest delay until a signal is noticed
-
-
-@dataclasses.dataclass
-class Progress:
-    """Progress of a task."""
-
-    state: str = WAITING  # one of the words above
-    reason: str = ""  # why it was skipped or is not run again
-    seconds: float = 0.0  # of all its attempts
-    attempts: int = 0
-    exit_code: int | None = None  # of the last attempt
-    outputs: dict[str, Any] | None = None
 
 
 class Run:
@@ -80,16 +68,21 @@ class Run:
         self._interrupted_by = 0
         self._name = f"{package.name}-{history.number:04d}"
         placeholders = placeholders_of(self._name, str(history.folder))
+        self._estimates = Estimates(root, parameters)
         self._resolver = Resolver(parameters, self._made, placeholders, self._final_status)
-        width = max((len(task.name) for task in self.tasks), default=0)
-        self._prefixes = {task: _dim(f"{task.name:>{width}} | ") for task in self.tasks}
+        self._display = Display(task.name for task in self.tasks)
+
+    @property
+    def interrupted(self) -> bool:
+        """True if a signal ended the run."""
+        return self._interrupted_by > 0
 
     def execute(self) -> int:
         """Run everything that can run and return the exit code.
 
         That is the code of the first stage that failed, or 128 + N if signal N interrupted the run.
         """
-        with self._signals():
+        with self._signals(), self._display:
             try:
                 self._decide()
                 while self._running():
@@ -173,10 +166,20 @@ class Run:
 
     def _start(self, task: Task) -> None:
         inputs = self._resolver.inputs(task)
-        call = call_of(task, self._resolver, inputs, self._history.folder / task.name, self._prefixes[task])
+        show = functools.partial(self._display.show, task.name)
+        call = call_of(task, self._resolver, inputs, self._history.folder / task.name, show)
         self.progress[task].state = RUNNING
-        log.info("%s: starts", task.name)
+        log.info("%s: starts (%s)", task.name, self._display.place(task.name))
+        if task.stage == "train":
+            self._log_estimate(task, inputs)
+        self._display.begin(task.name)
         threading.Thread(target=self._attempt, args=(call,), name=task.name).start()
+
+    def _log_estimate(self, training: Task, inputs: dict[str, Any]) -> None:
+        left = [task for task in self.tasks if self.progress[task].state in (WAITING, RUNNING)]
+        seconds = {task.name: self._estimates.of(task.stage, self._resolver.inputs(task)) for task in left}
+        words = [self._estimates.advice(inputs), estimates.total(seconds)]
+        log.info("%s: %s", training.name, "; ".join(filter(None, words)))
 
     def _attempt(self, call: Call) -> None:
         """In a thread: run a stage, again where its policy says so, and report how it ended."""
@@ -237,17 +240,21 @@ class Run:
 
     def _end(self, task: Task, ended: Progress) -> None:
         self.progress[task] = ended
+        work = self._display.end(task.name)
         if ended.outputs is not None:
             self._made[task] = ended.outputs
             if task in self._parts:
                 maker, number = self._executor.maker(task), self._history.number
                 self._cache.keep(task.name, self._parts[task], maker, ended.outputs, number)
+            if task.stage == "train":
+                estimates.learn(self._resolver.inputs(task), ended.outputs)
             self._settle(task, DONE)
             made = as_text(ended.outputs.get("summary", ""))
             log.info("%s: done in %.1f s%s", task.name, ended.seconds, f": {made}" if made else "")
         elif self._interrupted_by:
             self._settle(task, INTERRUPTED)
-            log.info("%s: interrupted", task.name)
+            kept = f"; {work.unit} {work.kept:,} of {work.of:,} is kept" if work and work.kept else ""
+            log.info("%s: interrupted%s", task.name, kept)
         else:
             code = ended.exit_code or errors.DEFECT
             self.exit_code = self.exit_code or code
@@ -286,7 +293,7 @@ class Run:
         self._interrupted_by = signum
         self._deadline = time.monotonic() + processes.GRACE_SECONDS
         names = ", ".join(task.name for task in self._running())
-        log.warning("%s: waiting for %s to end; interrupt again to kill", signal.Signals(signum).name, names)
+        log.info("%s: waiting for %s to end; interrupt again to kill", signal.Signals(signum).name, names)
         self._executor.stop(signal.SIGTERM)
 
     def _write_state(self) -> None:
@@ -305,10 +312,12 @@ class Run:
         self._history.write_state({"exit_code": self.exit_code, "tasks": tasks})
 
 
-def call_of(task: Task, resolver: Resolver, inputs: dict[str, Any], folder: Path, prefix: str) -> Call:
+def call_of(
+    task: Task, resolver: Resolver, inputs: dict[str, Any], folder: Path, show: Callable[[str | logs.Record], None]
+) -> Call:
     """Return how to start a task; its log is beside its folder."""
     words = resolver.command(task, executor_input(task, inputs, folder))
-    return Call(task, words, folder, folder.parent / f"{task.name}.log", prefix)
+    return Call(task, words, folder, folder.parent / f"{task.name}.log", show)
 
 
 def unmet_condition(task: Task, resolver: Resolver) -> str | Unknown:
@@ -323,7 +332,3 @@ def unmet_condition(task: Task, resolver: Resolver) -> str | Unknown:
 def unchanged(differing: str) -> str:
     """Return why a stage is not run; name changed libraries and images."""
     return "its inputs, settings and code are unchanged" + (f" (decides nothing: {differing})" if differing else "")
-
-
-def _dim(text: str) -> str:
-    return f"\033[2m{text}\033[0m" if sys.stderr.isatty() else text

@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 
 from components.core import errors, settings, stages
 from components.core.errors import ConfigError, StageError, Terminated
-from components.core.stage import hardware, run_notes
+from components.core.stage import hardware, logs, run_notes
 from components.core.stage.executor import ExecutorInput, RunOf, StageResult
 
 log = logging.getLogger("components.core.stage.cli")
@@ -81,21 +81,6 @@ class Parser(argparse.ArgumentParser):
         return known.get(name.replace("-", "_"), name) + equals + value
 
 
-class _Lines(logging.Formatter):
-    """One line each: time, `W` or `E` for a warning or an error, and the message."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        record.mark = f"{record.levelname[0]} " if record.levelno > logging.INFO else ""
-        return super().format(record)
-
-
-def log_to_stderr() -> None:
-    """Send the log to stderr."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Lines("%(asctime)s %(mark)s%(message)s", datefmt="%H:%M:%S"))
-    logging.basicConfig(handlers=[handler], level=logging.INFO)
-
-
 def set_umask() -> None:
     """Add 027 to this process's umask, or replace it by the user's `WGAN_UMASK`."""
     text = os.environ.get(UMASK, "")
@@ -112,7 +97,7 @@ def set_umask() -> None:
 
 def main(stage: str, arguments: list[str] | None = None, variant: str = "") -> int:
     """Run `components.STAGE.run`, or the variant chosen by a flag of its name, and return the exit code."""
-    log_to_stderr()
+    logs.log_to_stderr()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     if not hardware.has_tpu():
         # On import `tensorflow-tpu`'s libtpu asks Google Cloud's metadata server for the TPU's shape, and elsewhere

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from components.core.errors import StageError
 from components.core.reporting.durations import duration
+from components.core.stage import logs
 from components.preprocess import rows
 from components.preprocess.attempt_files import AttemptFiles, Folder
 from components.preprocess.beam import attempt
@@ -62,7 +63,8 @@ def shown(rows_at: AttemptFiles, files: AttemptFiles, row_bytes: int, images: in
                 log.warning("progress cannot be shown: %s", error)
                 continue
             if now != before:
-                log.info("%s", line(now, before, at - since, images, shards))
+                work = logs.work("image", min(now.images + now.quarantined, images), images, images=1)
+                log.info("%s", line(now, before, at - since, images, shards), extra=work)
             before = now
 
     thread = threading.Thread(target=show, name="progress", daemon=True)

@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from components.core.artifacts import training_log
 from components.core.reporting.durations import duration
+from components.core.stage import logs
 from components.core.storage import atomic_files
 from components.train.config import TrainConfig
 from components.train.monitoring import sample_grid
@@ -32,6 +33,7 @@ class Progress:
         self._images_per_step = config.critic_steps * config.batch_size
         self._window = Window(MEANS, "window")
         self._timed_steps, self._seconds, self._rate = 0, 0.0, 0.0
+        self._work: dict[str, logs.Work] = {}
 
     def __enter__(self) -> "Progress":
         return self
@@ -82,6 +84,14 @@ class Progress:
             self._timed_steps += len(block[MEANS[0]])
             self._seconds += seconds
 
+    def report(self, step: int, samples: str, kept: int) -> None:
+        """Report a step to `wgan run`, with the path of the newest grid and the step of the newest checkpoint."""
+        if self._folder is not None:
+            self._work = logs.work(
+                "step", step, self._config.steps, images=self._images_per_step, samples=samples, kept=kept
+            )
+            log.debug("train: step %d", step, extra=self._work)
+
     def write_row(self, step: int) -> None:
         """Write the window's means, and begin the next window."""
         means = self._window.means()
@@ -103,4 +113,5 @@ class Progress:
             self._config.steps,
             *(means[name] for name in ("critic_loss", "generator_loss", "penalty", "gradient_norm")),
             speed,
+            extra=self._work,
         )

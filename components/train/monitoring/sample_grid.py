@@ -21,6 +21,7 @@ class SampleGrid:
         count = conditioning.GRID_COLUMNS if network.classes else _IMAGES
         latents = tf.random.stateless_normal([count, config.latent_size], [config.seed, 0], alg="philox")
         self._inputs, self._columns = latents, 0  # 0: nearly square
+        self.newest = ""  # path of the last one written
         if network.classes:
             labeled = conditioning.rows_by_class(latents, network.classes)
             self._inputs, self._columns = gan.with_labels(*labeled, network.classes), count
@@ -30,6 +31,7 @@ class SampleGrid:
         pixels = gan.to_pixels(generator(self._inputs, training=False)).numpy()
         path = folder / FOLDER / f"step-{step:010d}.png"
         atomic_files.write_file(path, grids.png_grid(pixels, self._columns))
+        self.newest = str(path)
         return path
 
 

@@ -21,6 +21,7 @@ from components.core.artifacts import checkpoints, datasets, training_log
 from components.core.data import clusters, dataset_reader
 from components.core.networks import checkpoint_networks, gan
 from components.core.networks.conditioning import GRID_COLUMNS
+from components.core.stage import logs
 from components.core.storage import buckets
 from components.core.storage.location import Location
 from components.train import loop
@@ -75,6 +76,23 @@ def test_a_training_leaves_what_it_says(uninterrupted: Path) -> None:
     assert found[1].step == 30
     with Image.open(uninterrupted / "samples" / "step-0000000030.png") as grid:
         assert len(np.unique(np.asarray(grid))) > 5
+
+
+def test_a_training_reports_each_block_with_the_newest_samples_and_checkpoint(
+    tiny_dataset: Path, tmp_path: Path
+) -> None:
+    done = programs.run(command(tiny_dataset, tmp_path), {**os.environ, logs.RECORDS: "1"})
+    found = [record.work for record in map(logs.parse, done.stderr.encode().splitlines(keepends=True)) if record]
+    reported = list(dict.fromkeys(work for work in found if work))
+    assert [(work.done, work.kept) for work in reported if work.done > 18] == [
+        (20, 10),
+        (21, 20),
+        (28, 20),
+        (30, 20),
+        (30, 30),
+    ]
+    samples = f"{tmp_path}/samples/step-0000000030.png"
+    assert reported[-1] == logs.Work("step", 30, 30, images=16, samples=samples, kept=30)
 
 
 def test_sigkill_and_the_same_command_again(tiny_dataset: Path, uninterrupted: Path, tmp_path: Path) -> None:

@@ -19,7 +19,8 @@ from components.core.storage import digests
 from pipeline.local import plan
 from pipeline.local.history import History
 from pipeline.local.processes import Call
-from pipeline.local.runner import DONE, SKIPPED, UNCHANGED, Run
+from pipeline.local.progress import DONE, SKIPPED, UNCHANGED
+from pipeline.local.runner import Run
 from pipeline.package import shipped_package
 from pipeline.package.reader import Task
 

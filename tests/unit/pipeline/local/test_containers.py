@@ -74,7 +74,7 @@ def test_fifty_containers_that_fail_at_once_are_fifty_failures(engine: str, desk
     log = desk.folder / "log"
     with session(desk.root, Docker().program) as opened:
         location.begin(opened)
-        codes = [location.run(Call(task, ["sh", "-c", script], desk.folder, log, "")) for _ in range(50)]
+        codes = [location.run(Call(task, ["sh", "-c", script], desk.folder, log, print)) for _ in range(50)]
     assert codes == [3] * 50
     assert log.read_text() == "last word\n" * 50
 
@@ -106,7 +106,10 @@ def test_every_line_of_a_container_that_ends_at_once_is_kept(engine: str, desk: 
 
 
 @pytest.mark.docker
-def test_lines_are_kept_when_docker_stops_following_early(engine: str, desk: Desk) -> None:
+@pytest.mark.parametrize(
+    "written", ["&", r'\x1e{"line": "&", "level": 30, "message": "", "work": null}'], ids=["lines", "records"]
+)
+def test_lines_are_kept_when_docker_stops_following_early(engine: str, desk: Desk, written: str) -> None:
     client, fired = desk.folder / "docker", desk.folder / "fired"
     # The real client, but following a log ends in the middle of a line.
     client.write_text(
@@ -121,7 +124,9 @@ def test_lines_are_kept_when_docker_stops_following_early(engine: str, desk: Des
     )
     client.chmod(0o755)
     desk.environment["DOCKER"] = str(client)
-    found = desk.run(desk.compile(one_task('seq 1 1000; printf ok > "$2"')), "--runner", "docker")
+    found = desk.run(
+        desk.compile(one_task(f"seq 1 1000 | sed 's/.*/{written}/'; printf ok > \"$2\"")), "--runner", "docker"
+    )
     assert found.returncode == 0, found.stderr
     assert fired.exists()
     lines = desk.log().splitlines()

@@ -1,18 +1,26 @@
 """A plan's estimates of how long stages take."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from components.core.storage import location
 from pipeline.local.cache import Cache
-from pipeline.local.estimates import Estimates, as_duration
+from pipeline.local.display import as_duration
+from pipeline.local.estimates import Estimates, learn, total
 from pipeline.local.history import History
 from pipeline.package.values import Unknown
 from tests.unit.pipeline.local.conftest import DEFAULTS, TASKS
 
 START = 15.0
+
+
+@pytest.fixture(autouse=True)
+def another_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(location.MIRRORS, str(tmp_path))
 
 
 def inputs_of_train(**changes: Any) -> dict[str, Any]:
@@ -60,6 +68,33 @@ def test_later_trainings_are_estimated_from_the_newest(tmp_path: Path) -> None:
     usual = estimate(tmp_path)
     (tmp_path / "step-2" / "checkpoint.json").unlink()
     assert usual != estimate(tmp_path) == estimate(tmp_path / "new")
+
+
+def test_a_training_under_another_root_teaches_the_speed_of_the_machine(tmp_path: Path) -> None:
+    train_once(tmp_path / "one", 1, 500.0, critic_steps=2)
+    train_once(tmp_path / "other", 1, 10.0, critic_steps=2)
+    learn(inputs_of_train(), {"checkpoint_uri": str(tmp_path / "one" / "step-1")})
+    for root in ("new", "other"):
+        assert estimate(tmp_path / root, critic_steps=2, steps=3000) == pytest.approx(START + 3000 * 2 * 64 / 500)
+    learn(inputs_of_train(accelerator="gpu"), {"checkpoint_uri": str(tmp_path / "other" / "step-1")})
+    assert estimate(tmp_path / "new", accelerator="gpu", critic_steps=2, steps=3000) == pytest.approx(
+        START + 3000 * 2 * 64 / 10
+    )
+
+
+def test_a_long_training_is_announced_with_a_shorter_one(tmp_path: Path) -> None:
+    parameters = {**DEFAULTS, "source": "pictures", "height": 256, "width": 256}
+    long, short = inputs_of_train(steps=20_000), inputs_of_train(steps=20)
+    found = Estimates(tmp_path, parameters)
+    assert re.search(r"^256x256 at \d+ images/s.* \d+ h .*guess.*--steps 2000 .* h$", found.advice(long))
+    assert "--steps" not in found.advice(short)
+    learn(long, {"checkpoint_uri": str(tmp_path / "missing")})
+    assert "guess" in found.advice(short)
+    train_once(tmp_path, 1, 500.0)
+    learn(long, {"checkpoint_uri": str(tmp_path / "step-1")})
+    assert "guess" not in found.advice(short)
+    assert re.search("80 s, .* embed$", total({"train": 50.0, "embed": None, "export": 30.0}))
+    assert total({"train": None}) == ""
 
 
 def test_other_stages_take_as_long_as_last_time(tmp_path: Path) -> None:

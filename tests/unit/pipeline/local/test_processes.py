@@ -15,7 +15,7 @@ Run = Callable[..., tuple[int, str]]
 
 def call(words: list[str], folder: Path) -> Call:
     task = Task(name="stage", container={"command": words})
-    return Call(task, words, folder, folder / "log", "stage | ")
+    return Call(task, words, folder, folder / "log", print)
 
 
 @pytest.fixture
@@ -50,7 +50,19 @@ def test_our_stages_are_never_taken_from_the_working_folder(run: Run, tmp_path: 
 def test_undecodable_bytes_are_kept(tmp_path: Path, run: Run, capfd: pytest.CaptureFixture[str]) -> None:
     assert run("sh", "-c", r"printf 'a\377b'")[0] == 0
     assert (tmp_path / "log").read_bytes() == b"a\xffb"
-    assert "stage | a\ufffdb" in capfd.readouterr().err
+    assert capfd.readouterr().out == "a\ufffdb\n"
+
+
+@pytest.mark.parametrize(
+    ("written", "kept"),
+    [
+        (r'\036{"line": "a', ""),  # cut: left to the next reader
+        (r"\036[1]\n", "\x1e[1]\n"),  # of another program
+        (r'\036{"line": "\\udcff", "level": 20, "message": "", "work": null}\n', "\\udcff\n"),  # a name that is no text
+    ],
+)
+def test_unusual_records(run: Run, written: str, kept: str) -> None:
+    assert run("sh", "-c", f"printf '{written}'") == (0, kept)
 
 
 def test_nothing_starts_after_a_stop(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ with session.session(Path("sessions"), "docker") as opened:
     processes = Processes()
     processes.begin(opened)
     words = ["sh", "-c", "touch began; exec sleep 300"]
-    processes.run(Call(None, words, Path("."), Path("log"), ""))
+    processes.run(Call(None, words, Path("."), Path("log"), print))
 """
     runner = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=False)
     assert runner.returncode == -signal.SIGKILL

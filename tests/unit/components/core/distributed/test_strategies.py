@@ -70,8 +70,8 @@ def test_tpu_name_is_what_an_empty_setting_means(monkeypatch: pytest.MonkeyPatch
 def test_a_worker_that_answers_and_never_joins_is_not_waited_for_for_ever() -> None:
     """Something else uses its port: TensorFlow would wait forever, so the process is ended."""
     program = (
-        "from components.core.distributed import strategies, cluster; from components.core.stage import cli; "
-        "cli.log_to_stderr(); strategies._PATIENCE_SECONDS = 2; "
+        "from components.core.distributed import strategies, cluster; from components.core.stage import logs; "
+        "logs.log_to_stderr(); strategies._PATIENCE_SECONDS = 2; "
         "strategies.choose_strategy('auto', 0, 8, cluster=cluster.cluster_for('auto'))"
     )
     with socket.create_server(("127.0.0.1", 0)) as silent, socket.create_server(("127.0.0.1", 0)) as other:

@@ -13,7 +13,7 @@ import pytest
 
 from components.core import errors
 from components.core.errors import ConfigError
-from components.core.stage import cli, hardware
+from components.core.stage import cli, hardware, logs
 from components.decide.config import DecideConfig
 from components.train.config import TrainConfig
 from tests.unit.components.core.stage import stand_in
@@ -76,7 +76,7 @@ def test_without_a_tpu_libtpu_does_not_ask_the_metadata_server(
     monkeypatch: pytest.MonkeyPatch, given: str, tpu: bool, expected: str | None
 ) -> None:
     """Away from Google Cloud it would retry for minutes, as soon as TensorFlow for TPUs is imported."""
-    monkeypatch.setattr(cli, "log_to_stderr", lambda: None)
+    monkeypatch.setattr(logs, "log_to_stderr", lambda: None)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     monkeypatch.setattr(hardware, "has_tpu", lambda: tpu)
     monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "2")

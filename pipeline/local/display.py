@@ -1,0 +1,148 @@
+"""Progress of running stages: bars on a terminal, elsewhere a line now and then, both from the records of the stages.
+
+Warnings, errors and lines of other programs are always shown; the log file of a stage has every line.
+"""
+
+import logging
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from rich.console import Console, RenderableType
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TimeElapsedColumn
+from rich.style import Style
+from rich.text import Text
+
+from components.core.stage.logs import Record, Work
+from components.core.storage import buckets
+
+log = logging.getLogger(__name__)
+
+_BAR = 10  # columns
+_LEAST_SECONDS = 5.0  # between plain lines; more in a long run, so that a day adds some hundred
+_SPEED_SECONDS = 3600.0  # the time left follows from so much time past, because a block of steps may take minutes
+
+
+class Display:
+    """Shows the running stages of a run while its block is entered; used by several threads."""
+
+    def __init__(self, stages: Iterable[str]) -> None:
+        self._names = list(stages)
+        self._width = max(map(len, self._names))
+        console = Console(stderr=True, soft_wrap=True)  # whole lines, which the terminal wraps
+        self._live = console.is_interactive and not any(os.environ.get(name) for name in ("CI", "NO_COLOR"))
+        self._bars = _Bars(
+            "{task.description}",
+            BarColumn(_BAR),
+            TimeElapsedColumn(),
+            _Line(console, len(self._label(self._names[-1])) + 1 + _BAR + 1 + len("0:00:00") + 1),
+            console=console,
+            refresh_per_second=4,
+            speed_estimate_period=_SPEED_SECONDS,
+            transient=True,
+            redirect_stdout=False,
+        )
+        self._rows: dict[str, TaskID] = {}
+        self._lock = threading.Lock()
+        self._began, self._next_line = time.monotonic(), 0.0
+
+    def __enter__(self) -> "Display":
+        if self._live:
+            self._bars.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live:
+            self._bars.stop()
+
+    def place(self, name: str) -> str:
+        """Return `stage 4 of 9`."""
+        return f"stage {self._names.index(name) + 1} of {len(self._names)}"
+
+    def _label(self, name: str) -> str:
+        return f"{self.place(name)}  {name:<{self._width}}"
+
+    def begin(self, name: str) -> None:
+        """Show a stage from now on."""
+        self._rows[name] = self._bars.add_task(self._label(name), total=None, line="starting", work=None)
+
+    def end(self, name: str) -> Work | None:
+        """Show a stage no longer; return how far it came, if it said so."""
+        self._bars.update(self._rows[name], visible=False)
+        work: Work | None = self._row(name).fields["work"]
+        return work
+
+    def show(self, name: str, line: str | Record) -> None:
+        """Show a record of a stage, or a line that is none."""
+        if isinstance(line, str) or line.level > logging.INFO:
+            prefix = f"{name:>{self._width}} | "
+            text = line if isinstance(line, str) else line.line
+            sys.stderr.write((f"\033[2m{prefix}\033[0m" if self._live else prefix) + text + "\n")
+            sys.stderr.flush()
+            return
+        said = line.message.removeprefix(f"{name}: ")
+        if line.work:
+            self._bars.update(self._rows[name], completed=line.work.done, total=line.work.of, work=line.work)
+            said = _progress(self._row(name), line.work)
+        self._bars.update(self._rows[name], line=said)
+        if not self._live:
+            self._show_line()
+
+    def _row(self, name: str) -> Task:
+        return next(task for task in self._bars.tasks if task.id == self._rows[name])
+
+    def _show_line(self) -> None:
+        with self._lock:
+            now = time.monotonic()
+            if now >= self._next_line:
+                self._next_line = now + max(_LEAST_SECONDS, (now - self._began) / 100)
+                rows = {name: self._row(name) for name in [*self._rows]}
+                log.info("; ".join(f"{name}: {row.fields['line']}" for name, row in rows.items() if row.visible))
+
+
+class _Bars(Progress):
+    """A row for each running stage, then the newest samples."""
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        yield self.make_tasks_table(self.tasks)
+        works: list[Work] = [task.fields["work"] for task in self.tasks if task.visible and task.fields["work"]]
+        for samples in filter(None, (work.samples for work in works)):
+            yield Text(f"samples  {relative(samples)}", Style(dim=True, link=Path(samples).as_uri()))
+
+
+class _Line(ProgressColumn):
+    """The line of a stage, as far as it fits. A `^C` must fit, too: it would wrap, and rich leave a row behind."""
+
+    def __init__(self, console: Console, beside: int) -> None:
+        super().__init__()
+        self._console, self._beside = console, beside + len("^C") + 1
+
+    def render(self, task: Task) -> Text:
+        line = Text(task.fields["line"], no_wrap=True)
+        line.truncate(max(0, self._console.width - self._beside), overflow="ellipsis")
+        return line
+
+
+def _progress(task: Task, work: Work) -> str:
+    left = task.time_remaining
+    speed = f", {task.speed * work.images:,.0f} images/s" if task.speed and work.images else ""
+    return f"{work.unit} {work.done:,} of {work.of:,}" + (f", {as_duration(left)} left" if left else "") + speed
+
+
+def as_duration(seconds: float) -> str:
+    """Return a duration as a plan shows it."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    hours = seconds / 3600
+    return f"{seconds / 60:.0f} min" if hours < 1.5 else f"{hours:.{0 if hours >= 10 else 1}f} h"
+
+
+def relative(location: str | Path) -> str:
+    """Return the path from the working directory if it is below, else the whole path or URI."""
+    if isinstance(location, str) and buckets.is_uri(location):
+        return location
+    path = Path(location)
+    return os.path.relpath(path) if path.is_relative_to(Path.cwd()) else str(path)

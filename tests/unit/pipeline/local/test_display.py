@@ -1,0 +1,110 @@
+"""What a real `wgan run` shows of a stage that logs as ours do: on a terminal, and elsewhere."""
+# mypy: disable-error-code="valid-type"
+
+import os
+import pty
+import re
+import shlex
+import signal
+import subprocess
+import termios
+from pathlib import Path
+
+import pytest
+from kfp import dsl
+
+from tests.unit.pipeline.conftest import Desk
+
+STEPS = 2000
+LONG = "/a/path/of/a/file" * 20
+# Trains to the end, waits for the file `seen` in its folder, begins another phase, and waits for the file `go`.
+STAGE = f"""
+import logging, os, sys, time
+from components.core.stage import logs
+logs.log_to_stderr()
+log = logging.getLogger("components.train")
+log.info("train: the first phase")
+for step in range(1, {STEPS} + 1):
+    work = logs.work("step", step, {STEPS}, images=8, samples=f"{{sys.argv[1]}}/grid.png", kept=step - step % 10)
+    log.debug("step %d", step, extra=work)
+    if step % 50 == 0:
+        log.info("train: step %d  critic 0.5", step, extra=work)
+log.warning("train: careful with {LONG}")
+print("a line of C")
+for name in ("seen", "go"):
+    while not os.path.exists(f"{{sys.argv[1]}}/{{name}}"):
+        time.sleep(0.01)
+    log.info("train: another phase{LONG}")
+"""
+
+
+@pytest.fixture
+def package(desk: Desk) -> Path:
+    @dsl.container_component
+    def train(folder: str) -> dsl.ContainerSpec:
+        return dsl.ContainerSpec(image="none", command=["python", "-c", STAGE, folder])
+
+    @dsl.container_component
+    def other() -> dsl.ContainerSpec:
+        return dsl.ContainerSpec(image="none", command=["true"])
+
+    def pipeline(folder: str) -> None:
+        other().after(train(folder=folder))
+
+    return desk.compile(pipeline)
+
+
+def test_a_terminal_shows_a_bar_and_the_newest_samples_until_the_stage_ends(desk: Desk, package: Path) -> None:
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (40, 100))
+    environment = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "CI")}
+    command = desk.command("run", package, "--folder", str(desk.folder))
+    shown = ""
+    with subprocess.Popen(command, env={**environment, "TERM": "xterm"}, stdout=theirs, stderr=theirs):
+        os.close(theirs)
+        while chunk := _read(ours):
+            shown += chunk
+            for words, name in ((f"step {STEPS:,} of {STEPS:,}", "seen"), ("another phase", "go")):
+                if words in shown:
+                    (desk.folder / name).touch()
+    os.close(ours)
+    bars, _, end = shown.rpartition("\033[?25h")  # the cursor is shown again
+    assert re.search("stage 1 of 2  train .*━", bars)
+    assert f"file://{desk.folder}/grid.png" in bars
+    assert re.search(r"W train: careful with (/a/path/of/a/file){20}\r?\n", bars)
+    assert "a line of C" in bars
+    rows = re.findall(r"stage 1 of 2[^\r\n]*", re.sub(r"\033\[[0-9;?]*[A-Za-z]", "", bars))
+    assert max(map(len, rows)) <= 100 - len("^C") - 1  # so that no row is left behind
+    assert "critic" not in bars
+    assert "━" not in end
+    assert [line.split()[1] for line in re.sub(r"\033\[[0-9;]*m", "", end).splitlines() if "done" in line] == [
+        "done"
+    ] * 2
+
+
+def _read(terminal: int) -> str:
+    try:
+        return os.read(terminal, 100_000).decode(errors="replace")
+    except OSError:  # Linux's end of file
+        return ""
+
+
+def test_elsewhere_lines_are_few_and_an_interruption_names_what_is_kept(desk: Desk, package: Path) -> None:
+    flags = ("--folder", str(desk.folder))
+    process = desk.start(package, *flags)
+    desk.wait_for(process, "a line of C", "train")
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    shown = (desk.folder / "stderr.txt").read_text()
+    assert len(re.findall("step [0-9,]+ of", shown)) < STEPS / 10
+    assert f"W train: careful with {LONG}\n" in shown
+    assert "train | a line of C\n" in shown
+    assert "critic" not in shown
+    assert "\033" not in shown
+    assert f"step {STEPS:,} of {STEPS:,}" in shown.splitlines()[-2]
+    assert shlex.join(["wgan", *desk.command("run", package, *flags)[3:]]) in shown.splitlines()[-1]
+    log = desk.log("train")
+    assert re.findall(r"^\d\d:\d\d:\d\d train: step (\d+)  critic 0.5$", log, re.MULTILINE) == [
+        str(step) for step in range(50, STEPS + 1, 50)
+    ]
+    assert len(log.splitlines()) == STEPS / 50 + 3
