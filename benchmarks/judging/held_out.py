@@ -8,11 +8,13 @@ from pathlib import Path
 
 import keras
 import numpy as np
+import scipy.special
 
-from components.core.metrics import set_distances
+from components.core.metrics import neighbors, set_distances
 from components.core.metrics.whitening import COMPONENTS_AT_MOST, fit_whitening
 
 _SEED, _EPOCHS, _BATCH, _FEATURES = 4711, 12, 100, 128
+_UPDATES_AT_LEAST = 3000
 
 
 class HeldOutDistance:
@@ -38,6 +40,9 @@ class HeldOutDistance:
         self._whitening = fit_whitening(self._embed(images), COMPONENTS_AT_MOST)
         self._real = self._whitening(self._embed(test[0]))
         self.accuracy = self.class_accuracy(*test)
+        self._train_pixels = _flat(images)
+        self._nearest = self._median_to_train(test[0])
+        self._sure = np.quantile(self._confidence(test[0]), 0.1)
         self.floor = self(images[: len(test[0])])  # shards are in random order
 
     def __call__(self, images: np.ndarray) -> float:
@@ -49,16 +54,32 @@ class HeldOutDistance:
         logits = self._classifier.predict(_to_floats(images), batch_size=500, verbose=0)
         return float((logits.argmax(axis=1) == labels).mean())
 
+    def sure_share(self, images: np.ndarray) -> float:
+        """Return the share of images that it is as sure about as it is about 90% of the test images."""
+        return float((self._confidence(images) >= self._sure).mean())
+
+    def nearness(self, images: np.ndarray) -> float:
+        """Return the median distance of pixels to the nearest training image, over that of the test images."""
+        return self._median_to_train(images) / self._nearest
+
+    def _median_to_train(self, images: np.ndarray) -> float:
+        return float(np.median(neighbors.nearest(_flat(images), self._train_pixels)[0]))
+
+    def _confidence(self, images: np.ndarray) -> np.ndarray:
+        logits = self._classifier.predict(_to_floats(images), batch_size=500, verbose=0)
+        return np.asarray(scipy.special.softmax(logits, axis=1).max(axis=1))
+
     def _embed(self, images: np.ndarray) -> np.ndarray:
         found: np.ndarray = self._features.predict(_to_floats(images), batch_size=500, verbose=0)
         return found
 
     def _train(self, images: np.ndarray, labels: np.ndarray) -> None:
         keras.utils.set_random_seed(_SEED)
-        rates = keras.optimizers.schedules.CosineDecay(1e-3, _EPOCHS * len(images) // _BATCH)
+        epochs = max(_EPOCHS, _UPDATES_AT_LEAST * _BATCH // len(images))
+        rates = keras.optimizers.schedules.CosineDecay(1e-3, epochs * len(images) // _BATCH)
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         self._classifier.compile(keras.optimizers.Adam(rates), loss, metrics=["accuracy"])
-        self._classifier.fit(_to_floats(images), labels, batch_size=_BATCH, epochs=_EPOCHS, verbose=2)
+        self._classifier.fit(_to_floats(images), labels, batch_size=_BATCH, epochs=epochs, verbose=2)
 
 
 def _build(shape: tuple[int, ...], classes: int) -> keras.Model:
@@ -72,6 +93,10 @@ def _build(shape: tuple[int, ...], classes: int) -> keras.Model:
     x = layers.Dense(_FEATURES, activation="tanh", kernel_initializer=initializer, name="features")(x)
     x = layers.Dropout(0.2, seed=_SEED + 1)(x)
     return keras.Model(images, layers.Dense(classes, kernel_initializer=keras.initializers.GlorotUniform(1))(x))
+
+
+def _flat(images: np.ndarray) -> np.ndarray:
+    return _to_floats(images).reshape(len(images), -1)
 
 
 def _to_floats(images: np.ndarray) -> np.ndarray:

@@ -15,6 +15,8 @@ what an update costs. A line of results is one score of one generator's average:
     validation        FCD of as many samples as there are validation images from these
     classes           lowest and highest share of a class among the samples over its share among the test images
     held_out          `held_out.py`'s distance, its floor, and the share of samples of the right class; with --held_out
+    sure              share of samples that its classifier is as sure about as about 90% of the test images
+    nearest           its median distance to the nearest training image over that of the test images, in pixels
     shapes            what is known of the shapes of `color.py`, of the samples; with --shapes
 
     python -m benchmarks.judging.quality --dataset D --embedding E --work W --results R.jsonl --steps 2000
@@ -49,9 +51,10 @@ from components.train.labels import Labels, choose
 from components.train.step import WganStep, network_of
 
 _SAMPLES_AT_MOST = 10_000
+_SAMPLES_AT_LEAST = 2_000  # to count; distances are of as many samples as test images
 _BLOCK_STEPS = 10
 _KEEP_EVERY = 500
-_SCORES = ("fcd", "untrained_fcd", "precision", "recall", "copy_share", "class_accuracy")
+_SCORES = ("fcd", "untrained_fcd", "precision", "recall", "copy_share", "copy_nearness", "class_accuracy")
 
 
 class Data:
@@ -88,9 +91,10 @@ class Judge:
     def __call__(self, generator: keras.Model, labels: Labels) -> dict[str, Any]:
         """Score a generator, of a training with these labels."""
         sampled = self._sampled(generator, labels)
-        batches = samples.draw(sampled, self._data.manifest.image, self._data.sample_count, seed=0)
+        count = max(self._data.sample_count, _SAMPLES_AT_LEAST)
+        batches = samples.draw(sampled, self._data.manifest.image, count, seed=0)
         drawn = np.concatenate([images for images, _ in batches])
-        asked = samples.draw_labels(sampled, self._data.sample_count, seed=0)
+        asked = samples.draw_labels(sampled, count, seed=0)
         if asked is None or labels.names != self._data.manifest.classes:
             return self.score(drawn)
         return self.score(drawn, asked.numpy())
@@ -110,9 +114,12 @@ class Judge:
         if self._shapes:
             row["shapes"] = {name: _rounded(value) for name, value in color.measure(drawn).items()}
         if self._held_out:
-            row["held_out"] = [_rounded(self._held_out(drawn)), _rounded(self._held_out.floor)]
+            distance = self._held_out(drawn[: self._data.sample_count])
+            row["held_out"] = [_rounded(distance), _rounded(self._held_out.floor)]
             if known is not None:
                 row["held_out"].append(_rounded(self._held_out.class_accuracy(drawn, known)))
+            row["nearest"] = _rounded(self._held_out.nearness(drawn))
+            row["sure"] = _rounded(self._held_out.sure_share(drawn))
         return row
 
     def _features(self, images: np.ndarray) -> np.ndarray:
