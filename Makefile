@@ -132,6 +132,10 @@ prove: install ## Run what takes too long for the tests, by NAME, a module of te
 	  $(if $(filter $(NAME),$(ON_FASHION_MNIST)),--source $(FASHION_MNIST)) \
 	  $(if $(filter images,$(NAME)),$(IMAGES)) $(if $(filter previous_commit,$(NAME)),--base $(or $(BASE),HEAD~1))
 
+prove-tpu: $(TF220)/installed .venv-tpu-compiler/installed install ## Compile training with the TPU compiler, without a TPU; ALL=1: every variant; WRITE=1: its table too
+	$(BIN)/python -m tests.proofs.tpu --tensorflow $(TF220)/bin/python --compiler .venv-tpu-compiler/bin/python \
+	  $(if $(ALL),--all) $(if $(WRITE),--write)
+
 lint: install ## Check format, lint and types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -226,6 +230,7 @@ lock: install ## Pin every dependency again, with hashes; UPGRADE=--upgrade take
 	$(LOCK) --universal --group pyproject.toml:soak -o requirements/soak.txt
 	$(LOCK) --universal --group pyproject.toml:formats -o requirements/formats.txt
 	$(LOCK) --universal --group pyproject.toml:docs -o requirements/docs.txt
+	$(LOCK) --universal --group pyproject.toml:tpu-compiler -o requirements/tpu-compiler.txt
 	$(LOCK) --universal --group pyproject.toml:tfds --extra cpu pyproject.toml -c requirements/dev.txt -o requirements/tfds.txt
 	$(LOCK_IMAGE) --extra preprocess --excludes requirements/preprocess-excludes.txt -c requirements/dev.txt \
 	  -o requirements/preprocess.txt
@@ -237,5 +242,5 @@ lock: install ## Pin every dependency again, with hashes; UPGRADE=--upgrade take
 	  -o requirements/train-tpu.txt # with what the step is tested with on TensorFlow 2.20
 
 .PHONY: help install demo test test-slow test-long test-random soak test-docker test-flink test-spark test-tf220 test-pythons \
-  test-kfp216 prove lint actionlint format fake-gcs-server prism images beam-sdk push audit fuzz compile goldens notebook docs docs-serve \
+  test-kfp216 prove prove-tpu lint actionlint format fake-gcs-server prism images beam-sdk push audit fuzz compile goldens notebook docs docs-serve \
   bench bench-preprocess lock

@@ -32,6 +32,9 @@ def main(verb: str, words: list[str]) -> int:
     )
     if verb == "profiles":
         print(profiles.as_yaml(parser.parse_args(words).profiles), end="")
+        from pipeline.profiles import tpu_estimates  # with the profiles' own modules, it needs pydantic
+
+        print(tpu_estimates.comments(), end="")
         return errors.OK
     _add_flags(parser)
     parsed = parser.parse_args(words)
@@ -123,4 +126,7 @@ def _checked_defaults(profile: Profile, parsed: argparse.Namespace) -> dict[str,
         values = parameters.parse(found, later | given | hardware, problems)
     except ConfigError as error:
         raise ConfigError(*(f"with profile {profile.name}: {problem}" for problem in error.problems)) from None
+    from pipeline.profiles import tpu_estimates
+
+    tpu_estimates.report(profile, values)
     return {name: values[name] for name in given}

@@ -1,0 +1,137 @@
+"""Give the updates of train and embed to the real TPU compiler, without a TPU, and compare with the table.
+
+    make prove-tpu              # the default training as one of 8 replicas, and wrong programs
+    make prove-tpu ALL=1        # every variant, batch size and image shape, and programs too large for a chip
+    make prove-tpu WRITE=1      # the same, and write the table that `wgan compile` shows
+
+What this shows: the compiler that TPUs have takes these programs, they fit a chip's memory, and they exchange what they
+should. What it does not show: HLO comes from TensorFlow's lowering for CPUs, the compiler is called by JAX, and nothing
+is executed.
+"""
+
+import argparse
+import functools
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.proofs.tpu.programs import CONTROLS, DEFAULT, TOO_LARGE, VARIANTS, Program
+
+ROOT = Path(__file__).parents[3]
+TABLE = ROOT / "pipeline/profiles/tpu_estimates.yaml"
+_TOPOLOGIES = {1: "v5e:2x4", 4: "v5e:2x2", 8: "v5e:2x4"}
+# Estimates may differ by so much of the table's, but not these.
+_TOLERANCE, _EXACT = 0.1, ("all_reduces", "all_reduce_bytes")
+_HEADER = """\
+# What the TPU compiler says of each update, for one chip: bytes of memory and of all-reduces, GFLOP, thousand cycles.
+# Static estimates for v5e; nothing was executed. `make prove-tpu WRITE=1` writes this file (docs/verification.md).
+"""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the compilers say of a program: estimates by update, or why they refused it."""
+
+    updates: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    refusal: str = ""
+
+    def __str__(self) -> str:
+        return self.refusal or "; ".join(
+            f"{name} {of['memory'] / 1e6:.0f} MB, {of['gflop']:.2f} GFLOP, {of['all_reduces']} all-reduces of "
+            f"{of['all_reduce_bytes'] / 1e3:.0f} kB, {of['kilocycles']:,} thousand cycles"
+            for name, of in self.updates.items()
+        )
+
+
+class Compilers:
+    """Two environments: the TensorFlow of TPUs, and the TPU compiler."""
+
+    def __init__(self, tensorflow: str, compiler: str, folder: Path) -> None:
+        self._tensorflow, self._compiler, self._folder = tensorflow, compiler, folder
+
+    def compile(self, program: Program) -> Outcome:
+        """Compile the updates of a program, until one is refused."""
+        lowered = self._run(self._tensorflow, "-m", "tests.proofs.tpu.lower", str(self._folder), program.name)
+        if lowered.returncode:
+            return Outcome(refusal=lowered.stderr)
+        updates, replicas = {}, 4 if program.fault == "wrong count" else program.replicas
+        for file in sorted(self._folder.glob(f"{program.name}; *.hlo.pb")):
+            script = str(ROOT / "tests/proofs/tpu/compile.py")
+            done = self._run(self._compiler, script, _TOPOLOGIES[program.replicas], str(replicas), str(file))
+            if done.returncode:
+                return Outcome(refusal=done.stderr)
+            updates[file.name.removesuffix(".hlo.pb").rpartition("; ")[2]] = json.loads(done.stdout)
+        return Outcome(updates)
+
+    def _run(self, *command: str) -> subprocess.CompletedProcess[str]:
+        environment = os.environ | {"PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
+        return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+
+
+def problem(program: Program, outcome: Outcome, table: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return what is wrong with an outcome; empty if nothing is. A wrong program must be given away."""
+    if program.error:
+        return "" if program.error in outcome.refusal else f"not refused for {program.error!r}: {outcome}"
+    if program in CONTROLS:  # with no error, it must differ from the program that it is a broken copy of
+        differs = "all_reduces" in differences(outcome.updates, table[DEFAULT.name]["updates"])
+        return "" if differs else f"not told from {DEFAULT.name}: {outcome}"
+    if outcome.refusal:
+        return f"refused: {outcome.refusal}"
+    if program.name not in table:
+        return "not in the table"
+    return differences(outcome.updates, table[program.name]["updates"])
+
+
+def differences(found: Mapping[str, Mapping[str, float]], known: Mapping[str, Mapping[str, float]]) -> str:
+    """Return where the estimates of a program's updates differ from those of the table."""
+    return "; ".join(
+        f"{update}: {name} is {found.get(update, {}).get(name)}, in the table {wanted}"
+        for update, estimates in known.items()
+        for name, wanted in estimates.items()
+        if abs(found.get(update, {}).get(name, -1) - wanted) > (0 if name in _EXACT else _TOLERANCE * wanted)
+    )
+
+
+def row_of(program: Program, outcome: Outcome) -> dict[str, Any]:
+    """Return the table's row of a program."""
+    return program.row | ({"refused": program.error} if outcome.refusal else {"updates": outcome.updates})
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--tensorflow", required=True, help="Python with the TensorFlow of TPUs")
+    parser.add_argument("--compiler", required=True, help="Python with JAX and libtpu")
+    parser.add_argument("--all", action="store_true")
+    parser.add_argument("--write", action="store_true")
+    given = parser.parse_args()
+    rows = [] if given.write else yaml.safe_load(TABLE.read_text("utf-8"))
+    table = {row["program"]: row for row in rows}
+    programs = [DEFAULT, *CONTROLS]
+    if given.all or given.write:
+        programs += [*VARIANTS, *TOO_LARGE]
+    wrong = 0
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(2) as pool:
+        compilers = Compilers(given.tensorflow, given.compiler, Path(folder))
+        for program, outcome in zip(programs, pool.map(compilers.compile, programs), strict=True):
+            if given.write and program not in CONTROLS:
+                table[program.name] = row_of(program, outcome)
+            found = problem(program, outcome, table)
+            wrong += bool(found)
+            print(f"{'FAILED' if found else 'ok':7}{program.name}: {found or program.error or outcome}", flush=True)
+    if given.write and not wrong:
+        dump = functools.partial(yaml.safe_dump, default_flow_style=True, sort_keys=False, width=10_000)
+        lines = [f"- {dump(row)}" for row in table.values()]
+        TABLE.write_text(_HEADER + "".join(lines), "utf-8")
+    return min(wrong, 1)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

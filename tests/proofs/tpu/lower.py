@@ -1,0 +1,133 @@
+"""Lower the updates to HLO, each as the program of one of several replicas; `compile.py` gives it to the TPU compiler.
+
+Runs on the TensorFlow that TPUs have, without a TPU: a strategy stands for TPUStrategy, as its replicas run one program
+too, know their number only at run time, and sum by one collective operation.
+
+    python -m tests.proofs.tpu.lower FOLDER NAME
+"""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.distribute import distribute_lib, one_device_strategy
+
+from components.core.artifacts.datasets import ImageShape
+from components.core.distributed.update import BatchShard
+from components.embed.config import EmbedConfig
+from components.embed.training import ClassifierStep
+from components.train.config import TrainConfig
+from components.train.step import WganStep, network_of
+from tests.proofs.tpu.programs import PROGRAMS, Program
+
+
+class _OneOfMany(one_device_strategy.OneDeviceExtended):
+    """One of several replicas that run one program, which takes the replica's number as an argument."""
+
+    def __init__(self, container: tf.distribute.Strategy, replicas: int) -> None:
+        super().__init__(container, "/cpu:0")
+        self.replica: tf.Tensor | None = None
+        self._replicas, self._sums = replicas, 0
+
+    @property
+    def worker_devices(self) -> tuple[str, ...]:
+        return ("/device:TPU:0",) * self._replicas  # the step divides its work on a CPU
+
+    @property
+    def _num_replicas_in_sync(self) -> int:
+        return self._replicas
+
+    def _call_for_each_replica(self, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        with distribute_lib.ReplicaContext(self._container_strategy(), self.replica):
+            return fn(*args, **kwargs)
+
+    def _reduce_to(self, reduce_op: Any, value: tf.Tensor, destinations: Any, options: Any) -> tf.Tensor:
+        if reduce_op != tf.distribute.ReduceOp.SUM:
+            raise ValueError(f"the step only sums over replicas, got {reduce_op}")
+        if self._replicas == 1:
+            return value
+        self._sums += 1
+        return tf.raw_ops.CollectiveReduceV2(
+            input=value,
+            group_size=self._replicas,
+            group_key=1,
+            instance_key=self._sums,
+            ordering_token=[],
+            merge_op="Add",
+            final_op="Id",
+        )
+
+
+class _Replicated(distribute_lib.Strategy):
+    def __init__(self, kind: type["_OneOfMany"], replicas: int) -> None:
+        super().__init__(kind(self, replicas))
+
+    def as_program(self, update: Callable[..., Any]) -> Callable[..., Any]:
+        """Return an update as a function of the replica's number and the update's arguments."""
+
+        def program(replica: tf.Tensor, *given: tf.Tensor) -> Any:
+            self.extended.replica = replica
+            return self.run(update, args=given)
+
+        return program
+
+
+class _ExchangesNothing(_OneOfMany):
+    """A broken stand-in, whose programs compile without one all-reduce."""
+
+    def _reduce_to(self, reduce_op: Any, value: tf.Tensor, destinations: Any, options: Any) -> tf.Tensor:
+        return value
+
+
+def functions_of(program: Program) -> dict[str, tf.types.experimental.PolymorphicFunction]:
+    """Return each update of a program as a function of the replica's number and the update's arguments."""
+    strategy = _Replicated(_ExchangesNothing if program.fault == "no sums" else _OneOfMany, program.replicas)
+    return {
+        name: tf.function(
+            strategy.as_program(update),
+            jit_compile=True,
+            input_signature=[tf.TensorSpec([], tf.int32), *arguments],
+            autograph=False,
+        )
+        for name, (update, arguments) in _updates(program, strategy).items()
+    }
+
+
+def _updates(program: Program, strategy: tf.distribute.Strategy) -> dict[str, tuple[Callable[..., Any], list[Any]]]:
+    """Return the updates of a program, each with the shapes and types of its arguments."""
+    image, pixels = ImageShape(*program.image), tf.TensorSpec([program.batch, *program.image], tf.uint8)
+    labels = [tf.TensorSpec([program.batch], tf.int32)] if program.classes else []
+    if program.classifier:
+        embed = EmbedConfig(dataset="-", embedding="-", classifier_batch_size=program.batch)
+        return {
+            "classifier": (ClassifierStep(embed, image, program.classes, 1000, strategy)._update, [pixels, *labels])
+        }
+    config = TrainConfig(dataset="-", checkpoints="-", batch_size=program.batch, **program.settings)
+    step = WganStep(config, network_of(config, image, program.classes), strategy, program.precision)
+    of_critic, of_generator = (
+        [tf.TensorSpec(noise.shape, noise.dtype) for noise in drawn]
+        for drawn in (step.critic_noise(0), step.generator_noise())
+    )
+    return {
+        "critic": (step.critic_update, [pixels, *of_critic, *labels]),
+        "generator": (step.generator_update, [*of_generator, *labels]),
+    }
+
+
+def _plain_slice(shard: BatchShard, of_global: tf.Tensor) -> tf.Tensor:
+    return of_global[shard.start : shard.start + shard.size]
+
+
+def main() -> None:
+    folder, name = sys.argv[1:]
+    if PROGRAMS[name].fault == "plain slice":
+        BatchShard.of = _plain_slice  # type: ignore[method-assign,assignment]
+    for update, function in functions_of(PROGRAMS[name]).items():
+        hlo = function.experimental_get_compiler_ir(*function.input_signature)(stage="hlo_serialized")
+        (Path(folder) / f"{name}; {update}.hlo.pb").write_bytes(hlo)
+
+
+if __name__ == "__main__":
+    main()
