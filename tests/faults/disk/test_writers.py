@@ -42,6 +42,7 @@ WRITE_THEMSELVES = {
     "pipeline/cluster/kubeflow/runs.py": "into a temporary folder",
     "pipeline/local/containers.py": "a log, as it comes",
     "pipeline/local/processes.py": "a log, as it comes",
+    "pipeline/registry/hub.py": "into a folder that is aside",
 }
 
 

@@ -68,7 +68,7 @@ PROBE = """(() => {
     loaded: images.filter(isLoaded).length,
     text: document.body.textContent,
     overflow: document.documentElement.scrollWidth - innerWidth,
-    hidden: Math.max(...all.filter(node => node.tagName === 'TABLE').map(table =>
+    hidden: Math.max(0, ...all.filter(node => node.tagName === 'TABLE').map(table =>
       table.offsetWidth - table.parentElement.clientWidth)),
     contrast: Math.min(...texts.map(contrast)),
     chart: [chart.x + scrollX, chart.y + scrollY, chart.width, chart.height],
