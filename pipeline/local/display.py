@@ -76,7 +76,7 @@ class Display:
         return work
 
     def show(self, name: str, line: str | Record) -> None:
-        """Show a record of a stage, or a line that is none."""
+        """Show a record of a stage, or a line of another program."""
         if isinstance(line, str) or line.level > logging.INFO:
             prefix = f"{name:>{self._width}} | "
             text = line if isinstance(line, str) else line.line
