@@ -58,10 +58,11 @@ def package(desk: Desk) -> Path:
 def test_a_terminal_shows_a_bar_and_the_newest_samples_until_the_stage_ends(desk: Desk, package: Path) -> None:
     ours, theirs = pty.openpty()
     termios.tcsetwinsize(theirs, (40, 100))
-    environment = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "CI")}
+    decided_elsewhere = ("NO_COLOR", "CI", "COLUMNS", "LINES")
+    environment = {name: value for name, value in os.environ.items() if name not in decided_elsewhere}
     command = desk.command("run", package, "--folder", str(desk.folder))
     shown, decoder = "", codecs.getincrementaldecoder("utf-8")()  # a read may end within a character
-    with subprocess.Popen(command, env={**environment, "TERM": "xterm"}, stdout=theirs, stderr=theirs):
+    with subprocess.Popen(command, env={**environment, "TERM": "xterm"}, stdin=theirs, stdout=theirs, stderr=theirs):
         os.close(theirs)
         while chunk := _read(ours):
             shown += decoder.decode(chunk)
