@@ -1,7 +1,10 @@
 """Estimates of how long stages take: as long as last time under a root, and training by its settings and machine."""
 
 import contextlib
+import os
 import statistics
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +22,8 @@ from pipeline.package.values import Unknown
 # Of two cores with AVX-512, TensorFlow 2.21, float32: multiplications a second, and seconds of an update beside them.
 # An update of the default's networks takes 46 ms there, and one of twice the batch 86 ms.
 _RATE, _UPDATE_SECONDS = 1.06e11, 0.0027
+# The share of a CPU's rate of products in float32 that a step reaches: 59% on one kind of CPU, 81% on another.
+_SHARE_OF_PRODUCTS = 0.7
 _START_SECONDS = 15.0  # until the first step
 _LONG_SECONDS = 3600.0  # a training that takes longer gets advice
 # From components/core/sources and components/preprocess, whose import would make the plan slow.
@@ -35,7 +40,7 @@ class Estimates:
         """Return the seconds of a stage with these inputs, some of which may be unknown; None if unknown.
 
         Those of a training follow from the newest one on this machine, else from the newest under the root, else from
-        the speed of the machine above.
+        how fast this machine multiplies matrices, else from the speed of the machine above.
         """
         if stage != "train":
             return self._seconds.get(stage)
@@ -44,7 +49,7 @@ class Estimates:
         image = self._image(inputs["dataset"])
         if image is None:
             return None
-        return _START_SECONDS + int(inputs["steps"]) * _step_seconds(image, inputs) * (self._slowness(inputs) or 1.0)
+        return _START_SECONDS + int(inputs["steps"]) * _step_seconds(image, inputs) * self._slowness(inputs)
 
     def advice(self, inputs: dict[str, Any]) -> str:
         """Return in words how long a training will take, and how to shorten a long one; empty if unknown."""
@@ -52,12 +57,16 @@ class Estimates:
         if image is None or seconds is None or inputs.get("minutes"):
             return ""
         rate = int(inputs["critic_steps"]) * int(inputs["batch_size"]) * steps / (seconds - _START_SECONDS)
-        guess = "" if self._slowness(inputs) else " (a guess until the first training on this machine has ended)"
+        guess = "" if self._learned(inputs) else " (a guess until the first training on this machine has ended)"
         shorter = max(1, steps // 10)
         tip = f"; --steps {shorter} takes {as_duration(seconds * shorter / steps)}" if seconds > _LONG_SECONDS else ""
         return f"{image.height}x{image.width} at {rate:,.0f} images/s: about {as_duration(seconds)}{guess}{tip}"
 
-    def _slowness(self, inputs: dict[str, Any]) -> float | None:
+    def _slowness(self, inputs: dict[str, Any]) -> float:
+        """Return how many times as long as on the machine above a step takes here."""
+        return self._learned(inputs) or _RATE / (_SHARE_OF_PRODUCTS * _product_rate())
+
+    def _learned(self, inputs: dict[str, Any]) -> float | None:
         """Return by how much the newest training's steps took longer than estimated; None without a training."""
         with contextlib.suppress(StageError, OSError, KeyError, TypeError):  # there is none, or it is damaged
             return float(atomic_files.read_json(_speed_file(inputs), "speed")["slowness"])
@@ -96,6 +105,21 @@ def total(seconds: Mapping[str, float | None]) -> str:
 def _speed_file(inputs: dict[str, Any]) -> Path:
     """Return the file of this machine's speed with an accelerator."""
     return location.private("speed") / f"{inputs['accelerator']}.json"
+
+
+def _product_rate() -> float:
+    """Return the multiplications a second of products in float32 on all cores, measured once a machine."""
+    kept = location.private("speed") / "products.json"
+    with contextlib.suppress(StageError, OSError, KeyError, TypeError):  # absent, or damaged
+        return float(atomic_files.read_json(kept, "speed")["rate"])
+    program = [sys.executable, "-m", "components.core.networks.products"]
+    alone = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    found = subprocess.run(program, env=alone, capture_output=True, text=True)
+    if found.returncode:  # no NumPy: this desk submits, and trains nothing itself
+        return _RATE / _SHARE_OF_PRODUCTS
+    with contextlib.suppress(OSError):
+        atomic_files.write_json(kept, {"rate": float(found.stdout)})
+    return float(found.stdout)
 
 
 def _measured(outputs: dict[str, Any]) -> float:

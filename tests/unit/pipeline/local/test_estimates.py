@@ -16,11 +16,16 @@ from pipeline.package.values import Unknown
 from tests.unit.pipeline.local.conftest import DEFAULTS, TASKS
 
 START = 15.0
+RATE = 1.51e11  # multiplications a second of products on the machine of benchmarks/judging/quality.md
 
 
 @pytest.fixture(autouse=True)
-def another_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def products(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the file with the rate of products of another machine."""
     monkeypatch.setenv(location.MIRRORS, str(tmp_path))
+    kept = location.private("speed") / "products.json"
+    kept.write_text(json.dumps({"rate": RATE}))
+    return kept
 
 
 def inputs_of_train(**changes: Any) -> dict[str, Any]:
@@ -59,6 +64,22 @@ def test_a_first_training_is_estimated_from_its_settings(tmp_path: Path) -> None
     assert estimate(tmp_path, minutes=3.0) == START + 180
     assert estimate(tmp_path, source="pictures") is None  # whose size nobody knows yet
     assert rgb > usual
+
+
+def test_a_first_training_is_estimated_from_how_fast_the_machine_multiplies(tmp_path: Path, products: Path) -> None:
+    usual = estimate(tmp_path)
+    assert usual is not None
+    products.write_text(json.dumps({"rate": RATE / 4}))
+    assert estimate(tmp_path) == pytest.approx(4 * usual - 3 * START)
+    products.unlink()
+    here = estimate(tmp_path)
+    assert (
+        here
+        == estimate(tmp_path)
+        == pytest.approx(  # measured once
+            START + (usual - START) * RATE / json.loads(products.read_text())["rate"]
+        )
+    )
 
 
 def test_later_trainings_are_estimated_from_the_newest(tmp_path: Path) -> None:
