@@ -17,6 +17,7 @@ BEAM_VERSION := 2.77.0
 FAKE_GCS_VERSION := v1.56.1
 TRAINING_OPERATOR_VERSION := v1.9.3
 RUNS ?= runs
+NOTEBOOK ?= docs/use-the-model.ipynb
 FASHION_MNIST ?= fashion-mnist
 KILLS ?= 200
 ROUNDS ?= 3
@@ -194,8 +195,9 @@ goldens: install ## Write what tests compare: the package of wgan run and its va
 	$(BIN)/python -m tests.test_sentences
 	$(BIN)/python -m tests.test_reference
 
-notebook: install ## Write docs/use-the-model.ipynb from its page, with the pictures of make demo
-	$(BIN)/python -m tests.test_notebook
+notebook: .venv-notebook/installed ## Write docs/use-the-model.ipynb from its page, and run it on make demo
+	PYTHONPATH=.:$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') \
+	  .venv-notebook/bin/python -m tests.test_notebook $(NOTEBOOK)
 
 docs: .venv-docs/installed ## Build the documentation as a site in build/site; broken links are errors
 	rm -rf build/site-source && mkdir -p build/site-source
@@ -229,6 +231,7 @@ lock: install ## Pin every dependency again, with hashes; UPGRADE=--upgrade take
 	$(LOCK) --universal --group pyproject.toml:spark -o requirements/spark.txt
 	$(LOCK) --universal --group pyproject.toml:soak -o requirements/soak.txt
 	$(LOCK) --universal --group pyproject.toml:formats -o requirements/formats.txt
+	$(LOCK) --universal --group pyproject.toml:notebook -c requirements/dev.txt -o requirements/notebook.txt
 	$(LOCK) --universal --group pyproject.toml:docs -o requirements/docs.txt
 	$(LOCK) --universal --group pyproject.toml:tpu-compiler -o requirements/tpu-compiler.txt
 	$(LOCK) --universal --group pyproject.toml:tfds --extra cpu pyproject.toml -c requirements/dev.txt -o requirements/tfds.txt
