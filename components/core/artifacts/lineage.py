@@ -23,7 +23,7 @@ from components.core.storage.location import Location, LocationLike
 PARENTS = ("dataset", "checkpoint", "embedding")
 UNKNOWN = "not recorded"
 # Of a dataset: may differ between datasets of the same content.
-_DIFFERS_BY_RUN = ("source", "reused")
+_DIFFERS_BY_RUN = ("source", "reused", "cropped")
 _TENSORFLOW = ("tensorflow", "tensorflow-cpu", "tensorflow-tpu")  # names of its packages
 _LIBRARIES = ("apache-beam", "keras", "numpy", "pillow", "scikit-learn", "scipy", *_TENSORFLOW)
 

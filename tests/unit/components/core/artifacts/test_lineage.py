@@ -20,7 +20,8 @@ from tests.inputs import artifacts
 def parents() -> tuple[datasets.Manifest, checkpoints.Description, embeddings.Description]:
     """Descriptions of a dataset, and of its checkpoint and embedding."""
     reused = {"images": 3, "datasets": ["an-earlier-one"]}
-    maker = lineage.made_with("preprocess", source="/home/user/pictures", reused=reused)
+    cropped = {"images": 1, "of": 9, "first": ["new-and-wide.png"]}
+    maker = lineage.made_with("preprocess", source="/home/user/pictures", reused=reused, cropped=cropped)
     manifest = artifacts.dataset(made_with=maker)
     checkpoint = artifacts.checkpoint(
         5,
@@ -83,6 +84,7 @@ def test_where_images_were_read_is_neither_in_the_lineage_nor_in_a_digest(
 ) -> None:
     assert "/home/user" not in (evaluation / evaluations.LINEAGE).read_text()
     assert "an-earlier-one" not in (evaluation / evaluations.LINEAGE).read_text()
+    assert "new-and-wide" not in (evaluation / evaluations.LINEAGE).read_text()
     manifest = parents[0]
     assert dataclasses.replace(manifest, made_with={}).digest == manifest.digest
     before = evaluations.Description.of(evaluation).digest
