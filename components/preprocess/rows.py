@@ -23,8 +23,9 @@ from components.core import errors
 from components.core.artifacts import datasets
 from components.core.artifacts.datasets import ImageShape
 from components.core.errors import DataError
-from components.preprocess import plan, reuse
+from components.preprocess import cropped, plan, reuse
 from components.preprocess.attempt_files import AttemptFiles, FilePart
+from components.preprocess.cropped import CroppedImage
 from components.preprocess.decode import pixels, pool
 from components.preprocess.formats import survey
 from components.preprocess.formats.stacks import Original
@@ -38,7 +39,6 @@ _RUN_BYTES = 16 << 20  # of rows, sorted in memory
 _BATCH_BYTES = 4 << 20  # of plain pixels, converted together
 _ROWS_AT_ONCE = 100  # rows written at once
 _HASH_BYTES = 32
-_NAMED = 5  # cropped images
 
 Hashed = tuple[Original, bytes]  # an image, the sha256 of its content
 
@@ -60,15 +60,10 @@ class Outcome:
     )  # of rows, by the name of their shard
     quarantined: list[Quarantined] = dataclasses.field(default_factory=list)  # the first by name, see `_Writer`
     quarantined_count: int = 0
-    cropped: list[str] = dataclasses.field(default_factory=list)  # the first by name
+    cropped: list[CroppedImage] = dataclasses.field(default_factory=list)  # the worst
     cropped_count: int = 0
     reused: Counter[str] = dataclasses.field(default_factory=Counter)  # images, by shard of an earlier dataset
     damaged: Counter[str] = dataclasses.field(default_factory=Counter)  # those that could not be reused
-
-
-def first_names(names: Iterable[str]) -> list[str]:
-    """Return the first names that the dataset's description shows."""
-    return sorted(names)[:_NAMED]
 
 
 def row_type(image: ImageShape) -> np.dtype:
@@ -193,7 +188,9 @@ class _Writer:
                 made.append((original.split, original.label, content_hash, image))
             if isinstance(image, pixels.Cropped):
                 self.outcome.cropped_count += 1
-                self.outcome.cropped = first_names([*self.outcome.cropped, original.name])
+                self.outcome.cropped = cropped.with_one_more(
+                    self.outcome.cropped, original, image.aspect, self.plan.image
+                )
         self.add_examples(made)
 
     def add_examples(self, made: list[tuple[str, int, bytes, bytes]]) -> None:

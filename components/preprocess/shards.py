@@ -14,7 +14,7 @@ from components.core.artifacts import datasets
 from components.core.errors import TransientError
 from components.core.sources import concurrent
 from components.core.storage import tfrecord
-from components.preprocess import leaks, reuse, rows
+from components.preprocess import cropped, leaks, reuse, rows
 from components.preprocess.attempt_files import AttemptFiles, FilePart
 from components.preprocess.beam import attempt
 from components.preprocess.beam.attempt import Written
@@ -82,7 +82,7 @@ def write_shard(
 def gather(rows_at: AttemptFiles, files: AttemptFiles, chunk_count: int, plan: Plan) -> BuildResult:
     """Read the workers' files; `TransientError` if one is missing although no step failed."""
     names, indexes = sorted(files.sizes()), _ending(rows_at.sizes(), rows.INDEX)
-    facts: list[ShardFacts] = _read_all(files, _ending(names, _FACTS))
+    facts: list[ShardFacts] = [*_read_all(files, _ending(names, _FACTS))]
     found = dict(zip(_ending(names, LEAKS), _read_all(files, _ending(names, LEAKS)), strict=True))
     wanted, total = set[str](), Outcome()
     for outcome in _read_all(rows_at, indexes):
@@ -90,7 +90,7 @@ def gather(rows_at: AttemptFiles, files: AttemptFiles, chunk_count: int, plan: P
         total.reused.update(outcome.reused)
         total.damaged.update(outcome.damaged)
         total.cropped_count += outcome.cropped_count
-        total.cropped = rows.first_names(total.cropped + outcome.cropped)
+        total.cropped = cropped.worst(total.cropped + outcome.cropped)
         total.quarantined_count += outcome.quarantined_count
         total.quarantined = sorted(total.quarantined + outcome.quarantined)[: rows.MOST_QUARANTINED + 1]
     training = {f"{each.shard.file}{LEAKS}" for each in facts if each.split == "train"}
@@ -112,8 +112,9 @@ def _ending(names: Iterable[str], suffix: str) -> list[str]:
     return sorted(name for name in names if name.endswith(suffix))
 
 
-def _read_all(files: AttemptFiles, names: Iterable[str]) -> list[Any]:
-    return [*concurrent.in_threads(functools.partial(attempt.read, files), names, _READ_AT_ONCE)]
+def _read_all(files: AttemptFiles, names: Iterable[str]) -> Iterator[Any]:
+    """Yield the notes one after another: those of all chunks, with their thumbnails, may not fit into memory."""
+    return concurrent.in_threads(functools.partial(attempt.read, files), names, _READ_AT_ONCE)
 
 
 class _Writing:

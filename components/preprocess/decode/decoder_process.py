@@ -1,8 +1,8 @@
 """The process that decodes image files for `pool`: it answers each batch of files with their pixels.
 
 It ends when its parent closes the connection, or dies. A message is a line of JSON and then bytes. It receives shape,
-resizing and sizes of files, then the files; it sends why each cannot be used, empty if it can, and whether the others
-were cropped, then the pixels.
+resizing and sizes of files, then the files; it sends why each cannot be used, empty if it can, and the aspects of the
+others, 0 if little was cropped, then the pixels.
 """
 
 import json
@@ -56,5 +56,5 @@ def _answer(message: bytes, seconds: int) -> bytes:
         except MemoryError:
             os._exit(OUT_OF_MEMORY)
         start += size
-    cropped = [isinstance(image, pixels.Cropped) for image in images]
-    return b"".join([json.dumps([reasons, cropped]).encode(), b"\n", *images])
+    aspects = [image.aspect if isinstance(image, pixels.Cropped) else 0 for image in images]
+    return b"".join([json.dumps([reasons, aspects]).encode(), b"\n", *images])

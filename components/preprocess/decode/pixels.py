@@ -40,6 +40,15 @@ _SAYING_ORIENTATION = frozenset({"exif", "Raw profile type exif", "XML:com.adobe
 class Cropped(bytes):
     """Pixels of an image that lost more than `MOST_CROPPED` of its area to fill the shape."""
 
+    aspect: float  # width / height of the whole image
+
+    @classmethod
+    def of(cls, pixels: bytes, aspect: float) -> "Cropped":
+        """Return such pixels."""
+        found = cls(pixels)
+        found.aspect = aspect
+        return found
+
 
 class UndecodableImage(Exception):
     """An image file that cannot be decoded; the message is the reason."""
@@ -72,7 +81,7 @@ def from_file(content: bytes, shape: ImageShape, resize: str) -> bytes:
         left, top, right, bottom = picture or (0, 0, *pixels.size)
         aspects = (right - left) * shape.height, (bottom - top) * shape.width
         cut = resize == "fill" and min(aspects) < (1 - MOST_CROPPED) * max(aspects)
-        return Cropped(found) if cut else found
+        return Cropped.of(found, (right - left) / (bottom - top)) if cut else found
     except (UndecodableImage, MemoryError):
         raise
     except Exception as error:  # Pillow raises nearly anything on a damaged file

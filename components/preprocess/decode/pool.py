@@ -178,11 +178,13 @@ class _Process:
         if not self.connection.poll(self._limits.seconds):
             raise TimeoutError
         head, _, pixels = self.connection.recv_bytes(count * (size + _LARGEST_REASON)).partition(b"\n")
-        reasons, cropped = json.loads(head)
+        reasons, aspects = json.loads(head)
         if len(reasons) != count or len(pixels) != size * reasons.count(""):
             raise ValueError
         parts = [pixels[start : start + size] for start in range(0, len(pixels), size)]
-        images = iter([Cropped(part) if cut else part for part, cut in zip(parts, cropped, strict=True)])
+        images = iter(
+            [Cropped.of(part, aspect) if aspect else part for part, aspect in zip(parts, aspects, strict=True)]
+        )
         return [UndecodableImage(reason) if reason else next(images) for reason in reasons]
 
     def end(self, seconds: float = 0) -> int:

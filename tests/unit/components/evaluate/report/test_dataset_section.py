@@ -1,16 +1,20 @@
 """Tests for what the report shows of a dataset."""
 
+import base64
 import dataclasses
+import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from components.core.artifacts import datasets
 from components.core.artifacts.datasets import Manifest
 from components.core.data import dataset_reader
+from components.core.reporting import grids
 from components.evaluate.report import dataset_section
 from tests.inputs import artifacts, sheets
 
@@ -134,3 +138,18 @@ def test_cropped_images_are_counted_and_named(dataset: str) -> None:
     (remark, _) = dataset_section.remarks(manifest)
     assert all(text in remark["text"] for text in ("1,234", "5,000", "30%", "a.png, b.png", "fit"))
     assert remark["serious"]
+
+
+def test_cropped_originals_are_shown_if_the_dataset_has_them(dataset: str) -> None:
+    described = datasets.Manifest.of(dataset)
+    earlier = {"images": 1, "of": 9, "first": ["a.png"]}  # as versions without a sheet write it
+    manifest = dataclasses.replace(described, made_with={"cropped": earlier})
+    plain = dataset_section.of(dataset, described, {})["sheets"]
+    assert dataset_section.of(dataset, manifest, {})["sheets"] == plain
+    sheet = grids.png_grid(np.random.default_rng(0).integers(0, 256, (6, 96, 96, 3), np.uint8), 3)
+    cropped = {**earlier, "sheet": base64.b64encode(sheet).decode()}
+    shown = dataset_section.of(dataset, dataclasses.replace(manifest, made_with={"cropped": cropped}), {})["sheets"]
+    assert shown[:-1] == plain
+    with Image.open(io.BytesIO(sheet)) as whole, Image.open(io.BytesIO(shown[-1]["png"])) as small:
+        assert small.size == (146, 97)  # noise does not fit at full size
+        np.testing.assert_array_equal(np.asarray(small), np.asarray(whole.reduce(2)))
