@@ -46,11 +46,18 @@ class Parser(argparse.ArgumentParser):
         raise ConfigError(message)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
+        return super().parse_known_args(self._words(args), namespace)
+
+    def parse_known_intermixed_args(self, args: Any = None, namespace: Any = None) -> Any:
+        # Python 3.13.1 calls no parse_known_args from here.
+        return super().parse_known_intermixed_args(self._words(args), namespace)
+
+    def _words(self, args: list[str] | None) -> list[str]:
+        """Return the words to parse, each flag as `--help` lists it, or print completions and exit."""
         if COMPLETING in os.environ and self.add_help and not Parser.completing:
             Parser.completing = True  # argcomplete parses in turn, and exits
             importlib.import_module("argcomplete").autocomplete(self, print_suppressed=True)
-        words = sys.argv[1:] if args is None else args
-        return super().parse_known_args([self._as_listed(word) for word in words], namespace)
+        return [self._as_listed(word) for word in (sys.argv[1:] if args is None else args)]
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         parsed, unknown = self.parse_known_args(args, namespace)
