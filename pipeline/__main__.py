@@ -18,6 +18,7 @@ wgan report compare 1 2 3 --root runs/demo
 wgan selfcheck
 """
 
+import importlib
 import logging
 import os
 import sys
@@ -90,12 +91,15 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _dispatch(words: list[str]) -> int:
-    if cli.COMPLETING in os.environ:
-        words = _to_complete(os.environ["COMP_LINE"])
+    completing = cli.COMPLETING in os.environ
+    if completing:
+        words = _to_complete()
     verb = words[0] if words else ""
     extra = _EXTRAS.get(verb)
     if extra and not {"-h", "--help"} & set(words):
         extras.require(extra, verb)
+    if verb in _PROGRAMS and completing:  # from its settings, which need no TensorFlow
+        return cli.main(verb, words[1:])
     if verb in _PROGRAMS:
         # A separate program with its own flags: it needs TensorFlow, which this process never loads.
         return processes.run_in_front(verb, words[1:])
@@ -118,14 +122,19 @@ def _dispatch(words: list[str]) -> int:
     return errors.OK
 
 
-def _to_complete(line: str) -> list[str]:
-    """Return the verb of a line that a shell wants completed, for argcomplete to pass over; nothing if it has none."""
-    verb = line.split()[1:2]
-    unfinished = len(line.split()) < 3 and not line.endswith(" ")
-    if unfinished or not {*verb} <= HELP.keys() - _PROGRAMS.keys():
+def _to_complete() -> list[str]:
+    """Return the words before the cursor of a line that a shell wants completed, without a flag that lacks its value.
+
+    They decide which flags there are; argcomplete reads the line by itself, from the environment. It gets the command
+    up to the cursor and, if there is a verb, starts at the verb.
+    """
+    line = os.environ["COMP_LINE"][: int(os.environ["COMP_POINT"])]
+    os.environ |= {"COMP_LINE": line, "COMP_POINT": str(len(line))}
+    words: list[str] = importlib.import_module("argcomplete").split_line(line)[3][1:]
+    if not words or words[0] not in HELP:
         return []
     os.environ[cli.COMPLETING] = "2"  # argcomplete starts at the second word
-    return verb
+    return words[:-1] if words[-1].startswith("--") and words[0] not in _PROGRAMS else words
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import importlib
 
 # Stages whose code decides what is published.
 MAKERS = ("preprocess", "train", "embed", "evaluate", "export")
+VARIANTS = {"evaluate": "all_checkpoints"}  # by a flag of its name, a stage runs another module with other settings
 ALL = ("decide", *MAKERS, "publish", "record")
 
 

@@ -5,6 +5,7 @@ import dataclasses
 import datetime
 import json
 import logging
+import os
 import re
 from pathlib import Path
 
@@ -109,7 +110,8 @@ def _submit(words: list[str]) -> int:
     parser = _parser("submit", first)
     parser.usage = "wgan submit --source IMAGES --root LOCATION [flags]"
     _add_submit_flags(parser)
-    if not path.exists() and {"-h", "--help", parameters.HELP_ALL} & set(words):
+    asks = {"-h", "--help", parameters.HELP_ALL} & {*words} or cli.COMPLETING in os.environ
+    if not path.exists() and asks:
         backends.add_flags(parser)
         parser.epilog = "The parameters of the pipeline are listed where there is a package."
         parser.parse_args(["--help"])

@@ -28,6 +28,7 @@ log = logging.getLogger("components.core.stage.cli")
 COMPLETING = "_ARGCOMPLETE"  # variable: set by a shell that asks argcomplete for completions
 PROGRAM = "WGAN_PROGRAM"  # variable: what the user typed to start this program, for its usage
 UMASK = "WGAN_UMASK"  # variable: the umask of results, in octal digits
+_EXECUTOR_INPUT = "--executor-input"  # flag: how Kubeflow starts a stage
 _LAST_WORDS = Path("/dev/termination-log")  # of a container in a pod, by Kubernetes' default
 _KINDS = {str: "TEXT", int: "N", float: "NUMBER"}
 _LONGEST_WORDS = 1000  # characters; Kubernetes keeps 4096 bytes
@@ -49,14 +50,15 @@ class Parser(argparse.ArgumentParser):
         return super().parse_known_args(self._words(args), namespace)
 
     def parse_known_intermixed_args(self, args: Any = None, namespace: Any = None) -> Any:
-        # Python 3.13.1 calls no parse_known_args from here.
+        # Python 3.13.1 calls no parse_known_args from here; before, positional arguments were hidden from it.
         return super().parse_known_intermixed_args(self._words(args), namespace)
 
     def _words(self, args: list[str] | None) -> list[str]:
         """Return the words to parse, each flag as `--help` lists it, or print completions and exit."""
         if COMPLETING in os.environ and self.add_help and not Parser.completing:
             Parser.completing = True  # argcomplete parses in turn, and exits
-            importlib.import_module("argcomplete").autocomplete(self, print_suppressed=True)
+            argcomplete = importlib.import_module("argcomplete")
+            argcomplete.autocomplete(self, exclude=[_EXECUTOR_INPUT], print_suppressed=True)
         return [self._as_listed(word) for word in (sys.argv[1:] if args is None else args)]
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
@@ -102,9 +104,12 @@ def set_umask() -> None:
         )
 
 
-def main(stage: str, arguments: list[str] | None = None, variant: str = "") -> int:
+def main(stage: str, arguments: list[str] | None = None) -> int:
     """Run `components.STAGE.run`, or the variant chosen by a flag of its name, and return the exit code."""
     logs.log_to_stderr()
+    words = sys.argv[1:] if arguments is None else arguments
+    switch = stages.VARIANTS.get(stage, "")
+    variant = switch if {f"--{switch}", _flag(switch)} & {*words} else ""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     if not hardware.has_tpu():
         # On import `tensorflow-tpu`'s libtpu asks Google Cloud's metadata server for the TPU's shape, and elsewhere
@@ -117,11 +122,9 @@ def main(stage: str, arguments: list[str] | None = None, variant: str = "") -> i
     try:
         if stage in stages.ALL:  # the other programs write files that the user names
             set_umask()
-        program = os.environ.get(PROGRAM, f"python -m components.{stage}") + (
-            f" --{variant.replace('_', '-')}" if variant else ""
-        )
+        program = os.environ.get(PROGRAM, f"python -m components.{stage}")
         config_class = stages.config_of(stage, variant)
-        given, executor = _read_arguments(program, config_class, sys.argv[1:] if arguments is None else arguments)
+        given, executor = _read_arguments(program, config_class, words, switch)
         own = [field.name for field in settings.fields_of(config_class)]
         of_run = executor.take_run(own) if executor else None
         try:
@@ -199,14 +202,17 @@ def build(config_class: type, given: dict[str, Any]) -> Any:
 
 
 def _read_arguments(
-    program: str, config_class: type, arguments: list[str]
+    program: str, config_class: type, arguments: list[str], switch: str = ""
 ) -> tuple[dict[str, Any], ExecutorInput | None]:
     parser = Parser(prog=program, description=config_class.__doc__)
-    parser.add_argument("--executor-input", help=argparse.SUPPRESS)
+    parser.add_argument(_EXECUTOR_INPUT, help=argparse.SUPPRESS)
+    if switch:
+        flag = _flag(switch)
+        parser.add_argument(flag, action="store_true", help=f"choose this variant, which {flag} --help describes")
     for field in settings.fields_of(config_class):
         add_flag(parser, field)
     parsed, unknown = parser.parse_known_intermixed_args(arguments)
-    given = {name: value for name, value in vars(parsed).items() if value is not None}
+    given = {name: value for name, value in vars(parsed).items() if value is not None and name != switch}
     text = given.pop("executor_input", None)
     if text is not None:
         if given or unknown:
@@ -221,6 +227,10 @@ def _read_arguments(
     return given, None
 
 
+def _flag(switch: str) -> str:
+    return f"--{switch.replace('_', '-')}"
+
+
 def add_flag(parser: argparse._ActionsContainer, field: settings.Field, dest: str = "", shown: bool = True) -> None:
     """Add `--field_name`, or a positional argument; values stay text, and help leaves out what is not shown."""
     help_text = field.setting.help.replace("%", "%%")
@@ -230,11 +240,11 @@ def add_flag(parser: argparse._ActionsContainer, field: settings.Field, dest: st
         help_text += f" (default: {field.default:g})" if field.type is float else f" (default: {field.default})"
     if field.setting.positional:
         nargs = None if field.required else "*"
-        parser.add_argument(field.name, nargs=nargs, metavar=field.name.upper(), help=help_text)
-        return
-    choices = "{" + ",".join(field.setting.choices) + "}" if field.setting.choices else _KINDS[field.type]
-    flag = parser.add_argument(
-        f"--{field.name}", dest=dest or field.name, metavar=choices, help=help_text if shown else argparse.SUPPRESS
-    )
+        added = parser.add_argument(field.name, nargs=nargs, metavar=field.name.upper(), help=help_text)
+    else:
+        choices = "{" + ",".join(field.setting.choices) + "}" if field.setting.choices else _KINDS[field.type]
+        added = parser.add_argument(
+            f"--{field.name}", dest=dest or field.name, metavar=choices, help=help_text if shown else argparse.SUPPRESS
+        )
     if field.setting.choices:
-        flag.completer = lambda **_: field.setting.choices  # type: ignore[attr-defined] # for argcomplete
+        added.completer = lambda **_: field.setting.choices  # type: ignore[attr-defined] # for argcomplete
