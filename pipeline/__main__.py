@@ -21,6 +21,7 @@ wgan selfcheck
 import importlib
 import logging
 import os
+import re
 import sys
 import traceback
 
@@ -57,6 +58,8 @@ HELP = {
     **_REGISTRY,
     **_PROGRAMS,
 }
+# Other commands and variables before `wgan`: zsh passes the whole line, bash and fish the command alone.
+_BEFORE_COMMAND = re.compile(r"(?s)^(.*[;&|(\n])?[^;&|(\n]*?(?<![^\s/;&|(])(?=wgan\s)")
 # The extra that a verb needs. Those of run and plan depend on their flags; the other verbs need none.
 _EXTRAS = {
     **dict.fromkeys((*compile.HELP, *run_commands.HELP, *schedule_commands.HELP), "pipeline"),
@@ -128,7 +131,7 @@ def _to_complete() -> list[str]:
     They decide which flags there are; argcomplete reads the line by itself, from the environment. It gets the command
     up to the cursor and, if there is a verb, starts at the verb.
     """
-    line = os.environ["COMP_LINE"][: int(os.environ["COMP_POINT"])]
+    line = _BEFORE_COMMAND.sub("", os.environ["COMP_LINE"][: int(os.environ["COMP_POINT"])], count=1)
     os.environ |= {"COMP_LINE": line, "COMP_POINT": str(len(line))}
     words: list[str] = importlib.import_module("argcomplete").split_line(line)[3][1:]
     if not words or words[0] not in HELP:
