@@ -164,7 +164,8 @@ class Candidate:
         config = self.config
         network = network_of(config, image, len(labels.names))
         strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
-        return network, WganStep(config, network, strategy, choose_precision(config.precision, strategy))
+        precision = choose_precision(config.precision, strategy, network, config.batch_size)
+        return network, WganStep(config, network, strategy, precision.name)
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:

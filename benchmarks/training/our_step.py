@@ -45,8 +45,9 @@ def make(
     )
     set_threads(exact=config.reproducibility == "exact")
     strategy = choose_strategy(config.accelerator, config.replicas, config.batch_size)
-    chosen = choose_precision(config.precision, strategy)
-    return config, WganStep(config, network_of(config, ImageShape(28, 28, 1)), strategy, chosen)
+    network = network_of(config, ImageShape(28, 28, 1))
+    chosen = choose_precision(config.precision, strategy, network, batch_size)
+    return config, WganStep(config, network, strategy, chosen.name)
 
 
 def make_blocks(config: TrainConfig) -> list[np.ndarray]:

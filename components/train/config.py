@@ -113,7 +113,7 @@ class TrainConfig:
     precision: Annotated[
         str,
         Setting(
-            "Number format of multiplications; `auto` uses bfloat16 where the hardware is fast at it.",
+            "Number format of multiplications; `auto` uses bfloat16 where it is faster.",
             choices=("auto", "float32", "bfloat16"),
         ),
     ] = "float32"

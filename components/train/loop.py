@@ -18,7 +18,7 @@ from components.core.distributed.coordination import Agreement
 from components.core.distributed.strategies import choose_strategy, set_threads
 from components.core.errors import ConfigError, DataError, TrainingDiverged
 from components.core.networks.gan import NetworkConfig
-from components.core.networks.precision import choose_precision
+from components.core.networks.precision import Precision, choose_precision, report
 from components.core.stage.signals import deferred
 from components.core.storage.location import Location
 from components.train import budget, environment, rollback, uploads
@@ -65,23 +65,47 @@ def train(
         # Again: from here on nobody but the chief writes there.
         found = checkpoints.newest(folder)
         config = config if found is None else with_kept_steps(config, found[1].settings)
-    precision = choose_precision(config.precision, strategy)
     with workers.or_try_again(), name_what_to_lower(config):
-        # The chosen precision: `auto` depends on the hardware, which may differ.
-        common = {**common_settings(config, manifest), "precision": precision}
-        workers.require_same(common, 0 if found is None else found[1].step)
+        workers.require_same(common_settings(config, manifest), 0 if found is None else found[1].step)
+        precision = common_precision(config, manifest, found, strategy, workers)
         splits = tuple(dataset_reader.open_split(config.dataset, manifest, name) for name in ("train", "validation"))
         start = found[0] if found else config.initial_checkpoint
         labels = choose(config, manifest, [(images, images.labels) for images in splits], start)
         network = network_of(config, manifest.image, len(labels.names))
         if config.minutes and found is None:
-            new_wgan = functools.partial(WganStep, config, network, strategy, precision)
+            new_wgan = functools.partial(WganStep, config, network, strategy, precision.name)
             steps = workers.largest(budget.measured_steps(new_wgan, batches_of(splits[0], labels, config), config))
             config = dataclasses.replace(config, steps=steps)
         session = Session(config, manifest, splits, labels, network, folder, strategy, workers, precision)
         session.begin(found)
         session.run()
     return config
+
+
+def common_precision(
+    config: TrainConfig,
+    manifest: datasets.Manifest,
+    found: FoundCheckpoint | None,
+    strategy: tf.distribute.Strategy,
+    workers: Agreement,
+) -> Precision:
+    """Return the precision in which all workers train, and log it; a resumed training keeps that of its checkpoint."""
+    made_with = {} if found is None else found[1].made_with
+    if config.precision != "auto" or "precision" not in made_with:
+        chosen = chosen_precision(config, network_of(config, manifest.image), strategy)
+    else:
+        chosen = Precision(made_with["precision"], made_with.get("precision_reason", "as in its checkpoint"))
+    if workers.largest(chosen.name == "float32") and chosen.name != "float32":
+        chosen = Precision("float32", "another worker chose it")
+    report(chosen, strategy)
+    return chosen
+
+
+def chosen_precision(config: TrainConfig, network: NetworkConfig, strategy: tf.distribute.Strategy) -> Precision:
+    """Return the precision of a new training; `exact` trains alike on all hardware, so there nothing is measured."""
+    if config.precision == "auto" and config.reproducibility == "exact":
+        return Precision("float32", "reproducibility is exact")
+    return choose_precision(config.precision, strategy, network, config.batch_size)
 
 
 def batches_of(images: dataset_reader.Images, labels: Labels, config: TrainConfig) -> Batches:
@@ -102,11 +126,11 @@ class Session:
         folder: Location,
         strategy: tf.distribute.Strategy,
         workers: Agreement,
-        precision: str,
+        precision: Precision,
     ) -> None:
         self._config, self._manifest, self._folder, self._workers = config, manifest, folder, workers
         self._images, self._labels, self._network = splits[0], labels, network
-        self._new_wgan = functools.partial(WganStep, config, self._network, strategy, precision)
+        self._new_wgan = functools.partial(WganStep, config, self._network, strategy, precision.name)
         self._wgan = self._new_wgan()
         written_folder = folder.path if workers.is_chief else None
         self._progress = Progress(written_folder, config)
@@ -119,7 +143,8 @@ class Session:
         self._at_start = {**self._progress.state(), **self._monitor.state()}
         self._made_with = lineage.made_with(
             "train",
-            **environment.of(strategy, precision),
+            **environment.of(strategy, precision.name),
+            precision_reason=precision.reason,
             **{name: getattr(config, name) for name in _ON_RECORD},
         )
         self._compiled = False

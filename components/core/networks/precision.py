@@ -1,35 +1,71 @@
-"""Precision in which networks multiply: float32, or bfloat16 where the hardware is fast at it."""
+"""Precision in which networks multiply: float32, or bfloat16 where it is faster."""
 
+import dataclasses
 import logging
 from pathlib import Path
 
 import tensorflow as tf
 
+from components.core.networks import precision_speed
+from components.core.networks.gan import NetworkConfig
+
 log = logging.getLogger(__name__)
 
 # NVIDIA's first to multiply in bfloat16: Ampere (CUDA C++ Programming Guide, "Arithmetic Instructions").
 _BFLOAT16_CAPABILITY = (8, 0)
-# Either multiplies bfloat16 in hardware; with the second alone a training step took three quarters of float32's
-# processor time.
+# Either multiplies bfloat16 in hardware. How fast differs: with the second alone a training step took 0.72 of float32's
+# processor time on one CPU, and 1.6 times as long on another. Small networks gain nothing.
 _CPU_FLAGS = {"amx_bf16", "avx512_bf16"}
+# A smaller gain is not worth the coarser numbers, and would depend on chance.
+_CLEARLY_FASTER = 0.9
 
 
-def choose_precision(wanted: str, strategy: tf.distribute.Strategy) -> str:
-    """Return `float32` or `bfloat16`: `auto` is bfloat16 where every device is fast at it; warn where it is slow."""
-    kind = "TPU" if isinstance(strategy, tf.distribute.TPUStrategy) else strategy.extended.worker_devices[0]
-    fast = _is_fast(kind)
-    if wanted == "auto":
-        wanted = "bfloat16" if fast else "float32"
-    if wanted == "bfloat16" and not fast:
+@dataclasses.dataclass(frozen=True)
+class Precision:
+    """A chosen precision, and why; both go into the log and into checkpoints."""
+
+    name: str  # `float32` or `bfloat16`
+    reason: str
+
+
+def choose_precision(
+    wanted: str, strategy: tf.distribute.Strategy, network: NetworkConfig, batch_size: int
+) -> Precision:
+    """Return the precision for networks and a global batch size; `auto` asks for the faster one of this hardware."""
+    if wanted != "auto":
+        return Precision(wanted, "as set")
+    device = _device(strategy)
+    if "TPU" in device:
+        return Precision("float32", "the TPU compiler estimates more cycles in bfloat16")
+    if not _multiplies_bfloat16(device):
+        return Precision("float32", "this hardware does not multiply bfloat16")
+    if "GPU" in device:
+        return Precision("bfloat16", "these GPUs multiply it")
+    images = batch_size // strategy.num_replicas_in_sync
+    seconds = precision_speed.measured(network, images, cpu_flags())
+    faster = seconds["bfloat16"] < _CLEARLY_FASTER * seconds["float32"]
+    times = " and ".join(f"{1000 * seconds[name]:.3g} ms in {name}" for name in precision_speed.PRECISIONS)
+    return Precision("bfloat16" if faster else "float32", f"passes through both networks took {times}")
+
+
+def report(precision: Precision, strategy: tf.distribute.Strategy) -> None:
+    """Log a precision; warn of bfloat16 where it is slow."""
+    if precision.name == "bfloat16" and not _multiplies_bfloat16(_device(strategy)):
         log.warning(
             "bfloat16 is slow on this hardware (on a CPU with AVX2 alone it was 7 times slower than float32); "
             "set precision to auto or float32"
         )
-    log.info("networks multiply in %s; weights, normalization, penalty, losses and slots are float32", wanted)
-    return wanted
+    log.info(
+        "networks multiply in %s (%s); weights, normalization, penalty, losses and slots are float32",
+        *dataclasses.astuple(precision),
+    )
 
 
-def _is_fast(device: str) -> bool:
+def _device(strategy: tf.distribute.Strategy) -> str:
+    return "TPU" if isinstance(strategy, tf.distribute.TPUStrategy) else str(strategy.extended.worker_devices[0])
+
+
+def _multiplies_bfloat16(device: str) -> bool:
     if "TPU" in device:
         return True
     if "GPU" in device:
