@@ -4,6 +4,7 @@ import dataclasses
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
@@ -60,10 +61,27 @@ class Subject:
         """Return networks and optimizers; the initial weights are the same on any strategy."""
         return WganStep(self.config, self.network, strategy)
 
+    def make_with_noise_of(self, spread: WganStep) -> WganStep:
+        """Return these on one device, with the noise that replicas draw for their next step: a TPU draws other."""
+
+        @tf.function
+        def drawn() -> Any:
+            inner = range(self.config.critic_steps)
+            return self.many.run(lambda: ([spread.critic_noise(each) for each in inner], spread.generator_noise()))
+
+        of_critic, of_generator = tf.nest.map_structure(
+            lambda value: self.many.experimental_local_results(value)[0], drawn()
+        )
+        alone = self.make(self.one)
+        alone.critic_noise = of_critic.__getitem__  # type: ignore[method-assign]
+        alone.generator_noise = lambda: of_generator  # type: ignore[method-assign]
+        return alone
+
 
 def check_step(subject: Subject) -> Iterator[Finding]:
     """Compare the gradients of one update on one device and on all replicas, then move a checkpoint between them."""
-    alone, spread = subject.make(subject.one), subject.make(subject.many)
+    spread = subject.make(subject.many)
+    alone = subject.make_with_noise_of(spread)
     first, second = (tuple(array[step : step + 1] for array in subject.batches(2)) for step in (0, 1))
     alone.run_block(*first)
     spread.run_block(*first)
@@ -79,7 +97,8 @@ def check_step(subject: Subject) -> Iterator[Finding]:
 def check_losses(subject: Subject) -> Finding:
     """Compare a critic update's reported values with means over the global batch, computed from the same noise."""
     single = dataclasses.replace(subject, config=dataclasses.replace(subject.config, critic_steps=1))
-    batches, fresh = single.batches(1), single.make(single.one)
+    batches, spread = single.batches(1), single.make(single.many)
+    fresh = single.make_with_noise_of(spread)
     pixels, *labels = (tf.constant(array[0, 0]) for array in batches)
     real = gan.to_unit_range(pixels)
 
@@ -100,7 +119,7 @@ def check_losses(subject: Subject) -> Finding:
     gap = (called(fresh.critic, fake, labels) - called(fresh.critic, real, labels)).numpy()[:, 0]
     weighted = single.config.penalty_weight * penalty if single.config.constraint == "gradient_penalty" else 0.0
     expected = {"penalty": penalty, "gradient_norm": norms, "critic_loss": gap + weighted}
-    reported = single.make(single.many).run_block(*batches)
+    reported = spread.run_block(*batches)
     error = max(
         abs(float(reported[name][0]) - float(np.mean(values))) / max(float(np.mean(np.abs(values))), 1e-6)
         for name, values in expected.items()
@@ -182,7 +201,7 @@ def _check_round_trip(subject: Subject, spread: WganStep, batches: tuple[np.ndar
             made_with={},
         )  # fmt: skip
         checkpoints.save(Path(folder), description, spread.state_arrays())
-        alone = subject.make(subject.one)
+        alone = subject.make_with_noise_of(spread)
         alone.restore(checkpoints.load_state(checkpoints.step_folder(Path(folder), 1)))
     alone.run_block(*batches)
     spread.run_block(*batches)

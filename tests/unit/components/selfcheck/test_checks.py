@@ -97,6 +97,19 @@ def test_every_planted_fault_is_caught(on_replicas: Callable[..., Any]) -> None:
     assert [fault for fault, failed in found.items() if failed == checks.PASSED] == []
 
 
+def test_the_checks_need_no_equal_noise_on_unequal_hardware(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a TPU other numbers come from the same seed; here one more than on the other device."""
+    subject, noise = _subject(tf.distribute.OneDeviceStrategy("/cpu:0")), step.WganStep._noise
+
+    def noise_by_strategy(self: step.WganStep, *given: Any) -> tf.Tensor:
+        return noise(self, *given) + float(self._strategy is subject.many)
+
+    monkeypatch.setattr(step.WganStep, "_noise", noise_by_strategy)
+    with in_float64():
+        found = [*checks.check_step(subject), checks.check_losses(subject)]
+    assert {finding.outcome for finding in found} == {checks.PASSED}
+
+
 def selfcheck(*flags: str) -> subprocess.CompletedProcess[str]:
     return programs.run([sys.executable, "-m", "components.selfcheck", *flags])
 
