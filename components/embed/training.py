@@ -10,15 +10,9 @@ import tensorflow as tf
 
 from components.core.artifacts.datasets import ImageShape
 from components.core.data.data_order import EndlessOrder
+from components.core.distributed.blocks import is_one_program, run_block, run_update
 from components.core.distributed.coordination import Agreement
-from components.core.distributed.update import (
-    Adam,
-    BatchPartition,
-    BatchShard,
-    LossOutput,
-    apply_update,
-    of_one_replica,
-)
+from components.core.distributed.update import Adam, BatchPartition, BatchShard, LossOutput, apply_update
 from components.core.errors import TrainingDiverged
 from components.core.networks import gan
 from components.core.networks.normalization import recorded_statistics
@@ -50,10 +44,9 @@ class ClassifierStep:
             self._variables = [variable.value for variable in self.model.trainable_variables]
             self._adam = Adam(self._variables, config.classifier_learning_rate, _BETA_1, _BETA_2, name="adam")
         shape = [None, self._batch_size, image.height, image.width, image.channels]
-        self.run_block = tf.function(
-            self._run_block,
-            input_signature=[tf.TensorSpec(shape, tf.uint8), tf.TensorSpec(shape[:2], tf.int32)],
-        )
+        signature = [tf.TensorSpec(shape, tf.uint8), tf.TensorSpec(shape[:2], tf.int32)]
+        # As in the train stage.
+        self.run_block = tf.function(self._run_block, None if is_one_program(strategy) else signature)
 
     def _run_block(self, pixels: tf.Tensor, labels: tf.Tensor) -> dict[str, tf.Tensor]:
         """Make one update per entry of the first axis.
@@ -61,6 +54,10 @@ class ClassifierStep:
         Pixels are uint8 [steps, global batch, height, width, channels], labels int32 [steps, global batch]. Returns
         scalar means over the block: `loss`, `accuracy`, and `finite`, below 1 if an update was not finite.
         """
+        return run_block(self._strategy, self._loop, pixels, labels, axis=1)
+
+    def _loop(self, pixels: tf.Tensor, labels: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Make the updates of a block, as `_run_block`; inside a replica of a TPU, from its shard of each batch."""
         steps = tf.shape(pixels)[0]
         sums = {name: tf.zeros([], self._float) for name in ("loss", "accuracy", "finite")}
         for index in tf.range(steps):
@@ -71,7 +68,7 @@ class ClassifierStep:
     # As in the train stage: AutoGraph would rewrite everything below for no gain.
     @tf.autograph.experimental.do_not_convert
     def _one_step(self, pixels: tf.Tensor, labels: tf.Tensor) -> dict[str, tf.Tensor]:
-        return of_one_replica(self._strategy, self._strategy.run(self._update, args=(pixels, labels)))
+        return run_update(self._strategy, self._update, pixels, labels)
 
     def _update(self, pixels: tf.Tensor, labels: tf.Tensor) -> dict[str, tf.Tensor]:
         def terms(share: BatchShard) -> LossOutput:

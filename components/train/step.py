@@ -1,9 +1,9 @@
 """One block of WGAN-GP training: critic updates, then a generator update, on every replica alike.
 
-The loop over steps runs inside one `tf.function`, outside `strategy.run`, as TensorFlow's strategies need it.
+The loop over steps runs inside one `tf.function`, on a TPU also inside `strategy.run` (`core/distributed/blocks.py`).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import keras
@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from components.core.artifacts.datasets import ImageShape
+from components.core.distributed.blocks import is_one_program, run_block, run_update
 from components.core.distributed.update import (
     Adam,
     BatchPartition,
@@ -18,7 +19,6 @@ from components.core.distributed.update import (
     FiniteCheck,
     LossOutput,
     apply_update,
-    of_one_replica,
 )
 from components.core.networks import gan
 from components.core.networks.normalization import recorded_statistics
@@ -104,7 +104,8 @@ class WganStep:
         signature = [tf.TensorSpec([*each, image.height, image.width, image.channels], tf.uint8)]
         if network.classes:
             signature.append(tf.TensorSpec(each, tf.int32))
-        self.run_block = tf.function(self._run_block, input_signature=signature)
+        # A TPU needs the number of steps when the graph is made, so there each length of a block has its own.
+        self.run_block = tf.function(self._run_block, None if is_one_program(strategy) else signature)
 
     def _run_block(self, real: tf.Tensor, labels: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
         """Train for as many generator updates as there are steps.
@@ -119,6 +120,11 @@ class WganStep:
         Returns:
             [steps] of each of `REPORTED`, of Keras' float type.
         """
+        given = [real] if labels is None else [real, labels]
+        return run_block(self._strategy, self.loop, *given, axis=2)
+
+    def loop(self, real: tf.Tensor, labels: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
+        """Make the steps of a block, as `_run_block`; inside a replica of a TPU, from its shard of each batch."""
         steps = tf.shape(real)[0]
         rows = {name: tf.TensorArray(self._float, size=steps) for name in REPORTED}
         for index in tf.range(steps):
@@ -134,11 +140,11 @@ class WganStep:
         finite, nonfinite = tf.ones([], self._float), tf.zeros([], self._float)
         for inner in range(self._config.critic_steps):
             of_batch = [] if labels is None else [labels[inner]]
-            means = self._run(self.critic_update, real[inner], *self.critic_noise(inner), *of_batch)
+            means = run_update(self._strategy, self.critic_update, real[inner], *self.critic_noise(inner), *of_batch)
             sums = {name: sums[name] + means[name] / self._config.critic_steps for name in sums}
             finite = tf.minimum(finite, means["finite"])
             nonfinite = tf.where(nonfinite > 0, nonfinite, means["nonfinite"])
-        means = self._run(self.generator_update, *self.generator_noise(), *of_batch)
+        means = run_update(self._strategy, self.generator_update, *self.generator_noise(), *of_batch)
         of_generator = tf.where(means["nonfinite"] > 0, means["nonfinite"] + len(self._of_critic.names), 0.0)
         return {
             "critic_loss": sums.pop("loss"),
@@ -156,10 +162,6 @@ class WganStep:
         ]
         return names[int(nonfinite) - 1]
 
-    def _run(self, update: Callable[..., dict[str, tf.Tensor]], *of_global: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Make an update on every replica; each gets the whole global batch, and takes its shard."""
-        return of_one_replica(self._strategy, self._strategy.run(update, args=of_global))
-
     def critic_update(
         self,
         pixels: tf.Tensor,
@@ -171,9 +173,9 @@ class WganStep:
         """Make a critic update inside a replica, and return the global means of `apply_update`.
 
         Args:
-            pixels: Of the global batch, uint8 [batch_size, height, width, channels].
+            pixels: Of the global batch, or of this replica's shard, uint8 [images, height, width, channels].
             latents, weights, numbers: Of `critic_noise`.
-            labels: Of real, generated and interpolated images, int32 [batch_size], for networks that take labels.
+            labels: Of real, generated and interpolated images, int32 [images], for networks that take labels.
         """
         config = self._config
 

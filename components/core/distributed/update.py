@@ -22,9 +22,11 @@ class BatchShard:
     size: int
 
     def of(self, of_global: tf.Tensor) -> tf.Tensor:
-        """Slice a tensor whose first axis is the global batch."""
+        """Slice a tensor whose first axis is the global batch, or return one that a TPU got for this shard alone."""
         if isinstance(self.start, int):
             return of_global[self.start : self.start + self.size]
+        if of_global.shape[0] == self.size:
+            return of_global
         # Indexing by a start that is known only at run time would hide the size from XLA.
         rest = of_global.shape[1:]
         return tf.slice(of_global, [self.start, *([0] * len(rest))], [self.size, *rest])

@@ -1,6 +1,6 @@
-"""Give the updates of train and embed to the real TPU compiler, without a TPU, and compare with the table.
+"""Give the updates of train and embed, and a block of train, to the real TPU compiler; compare with the table.
 
-    make prove-tpu              # the default training as one of 8 replicas, and wrong programs
+    make prove-tpu              # the default training and its block as one of 8 replicas, and wrong programs
     make prove-tpu ALL=1        # every variant, batch size and image shape, and programs too large for a chip
     make prove-tpu WRITE=1      # the same, and write the table that `wgan compile` shows
 
@@ -23,7 +23,7 @@ from typing import Any
 
 import yaml
 
-from tests.proofs.tpu.programs import CONTROLS, DEFAULT, TOO_LARGE, VARIANTS, Program
+from tests.proofs.tpu.programs import BLOCK, CONTROLS, DEFAULT, TOO_LARGE, VARIANTS, Program
 
 ROOT = Path(__file__).parents[3]
 TABLE = ROOT / "pipeline/profiles/tpu_estimates.yaml"
@@ -32,6 +32,7 @@ _TOPOLOGIES = {1: "v5e:2x4", 4: "v5e:2x2", 8: "v5e:2x4"}
 _TOLERANCE, _EXACT = 0.1, ("all_reduces", "all_reduce_bytes")
 _HEADER = """\
 # What the TPU compiler says of each update, for one chip: bytes of memory and of all-reduces, GFLOP, thousand cycles.
+# Of a block they are those of one step, but for the memory.
 # Static estimates for v5e; nothing was executed. `make prove-tpu WRITE=1` writes this file (docs/verification.md).
 """
 
@@ -114,7 +115,7 @@ def main() -> int:
     given = parser.parse_args()
     rows = [] if given.write else yaml.safe_load(TABLE.read_text("utf-8"))
     table = {row["program"]: row for row in rows}
-    programs = [DEFAULT, *CONTROLS]
+    programs = [DEFAULT, BLOCK, *CONTROLS]
     if given.all or given.write:
         programs += [*VARIANTS, *TOO_LARGE]
     wrong = 0

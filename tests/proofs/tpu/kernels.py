@@ -1,4 +1,6 @@
-"""Check that the TensorFlow of TPUs has a kernel for TPUs of every operation of the updates; print those without.
+"""Check that the TensorFlow of TPUs has a kernel for TPUs of every operation of the updates and of a block.
+
+It prints those without.
 
 python -m tests.proofs.tpu.kernels
 """
@@ -10,7 +12,7 @@ import tensorflow as tf
 from tensorflow.python.framework import kernels
 
 from tests.proofs.tpu.lower import functions_of
-from tests.proofs.tpu.programs import DEFAULT, VARIANTS
+from tests.proofs.tpu.programs import BLOCK, DEFAULT, VARIANTS
 
 _DEVICE = "XLA_TPU_JIT"
 
@@ -30,7 +32,7 @@ def register_kernels() -> None:
 
 def main() -> int:
     register_kernels()
-    networks = (DEFAULT, *(program for program in VARIANTS if not program.name[0].isdigit()))  # not the sizes
+    networks = (DEFAULT, BLOCK, *(program for program in VARIANTS if not program.name[0].isdigit()))  # not the sizes
     traced = [function for program in networks for function in functions_of(program).values()]
     found = set().union(*(operations(function.get_concrete_function()) for function in traced))
     missing = {

@@ -1,4 +1,4 @@
-"""Lower the updates to HLO, each as the program of one of several replicas; `compile.py` gives it to the TPU compiler.
+"""Lower updates and blocks to HLO, each as the program of one of several replicas, for `compile.py`.
 
 Runs on the TensorFlow that TPUs have, without a TPU: a strategy stands for TPUStrategy, as its replicas run one program
 too, know their number only at run time, and sum by one collective operation.
@@ -23,11 +23,11 @@ from components.train.step import WganStep, network_of
 from tests.proofs.tpu.programs import PROGRAMS, Program
 
 
-class _OneOfMany(one_device_strategy.OneDeviceExtended):
+class OneOfMany(one_device_strategy.OneDeviceExtended):
     """One of several replicas that run one program, which takes the replica's number as an argument."""
 
-    def __init__(self, container: tf.distribute.Strategy, replicas: int) -> None:
-        super().__init__(container, "/cpu:0")
+    def __init__(self, container: tf.distribute.Strategy, replicas: int, device: str) -> None:
+        super().__init__(container, device)
         self.replica: tf.Tensor | None = None
         self._replicas, self._sums = replicas, 0
 
@@ -60,9 +60,9 @@ class _OneOfMany(one_device_strategy.OneDeviceExtended):
         )
 
 
-class _Replicated(distribute_lib.Strategy):
-    def __init__(self, kind: type["_OneOfMany"], replicas: int) -> None:
-        super().__init__(kind(self, replicas))
+class Replicated(distribute_lib.Strategy):
+    def __init__(self, kind: type[OneOfMany], replicas: int, device: str = "/cpu:0") -> None:
+        super().__init__(kind(self, replicas, device))
 
     def as_program(self, update: Callable[..., Any]) -> Callable[..., Any]:
         """Return an update as a function of the replica's number and the update's arguments."""
@@ -74,7 +74,7 @@ class _Replicated(distribute_lib.Strategy):
         return program
 
 
-class _ExchangesNothing(_OneOfMany):
+class _ExchangesNothing(OneOfMany):
     """A broken stand-in, whose programs compile without one all-reduce."""
 
     def _reduce_to(self, reduce_op: Any, value: tf.Tensor, destinations: Any, options: Any) -> tf.Tensor:
@@ -82,21 +82,21 @@ class _ExchangesNothing(_OneOfMany):
 
 
 def functions_of(program: Program) -> dict[str, tf.types.experimental.PolymorphicFunction]:
-    """Return each update of a program as a function of the replica's number and the update's arguments."""
-    strategy = _Replicated(_ExchangesNothing if program.fault == "no sums" else _OneOfMany, program.replicas)
+    """Return each update or block of a program as a function of the replica's number and its arguments."""
+    strategy = Replicated(_ExchangesNothing if program.fault == "no sums" else OneOfMany, program.replicas)
     return {
         name: tf.function(
             strategy.as_program(update),
             jit_compile=True,
             input_signature=[tf.TensorSpec([], tf.int32), *arguments],
-            autograph=False,
+            autograph=bool(program.steps),  # for the loop of a block
         )
         for name, (update, arguments) in _updates(program, strategy).items()
     }
 
 
 def _updates(program: Program, strategy: tf.distribute.Strategy) -> dict[str, tuple[Callable[..., Any], list[Any]]]:
-    """Return the updates of a program, each with the shapes and types of its arguments."""
+    """Return the updates or the block of a program, each with the shapes and types of its arguments."""
     image, pixels = ImageShape(*program.image), tf.TensorSpec([program.batch, *program.image], tf.uint8)
     labels = [tf.TensorSpec([program.batch], tf.int32)] if program.classes else []
     if program.classifier:
@@ -106,6 +106,11 @@ def _updates(program: Program, strategy: tf.distribute.Strategy) -> dict[str, tu
         }
     config = TrainConfig(dataset="-", checkpoints="-", batch_size=program.batch, **program.settings)
     step = WganStep(config, network_of(config, image, program.classes), strategy, program.precision)
+    if program.steps:  # a replica of a TPU gets its shard alone
+        shard = [program.steps, config.critic_steps, program.batch // program.replicas]
+        return {
+            "block": (step.loop, [tf.TensorSpec([*shard, *program.image], tf.uint8), tf.TensorSpec(shard, tf.int32)])
+        }
     of_critic, of_generator = (
         [tf.TensorSpec(noise.shape, noise.dtype) for noise in drawn]
         for drawn in (step.critic_noise(0), step.generator_noise())

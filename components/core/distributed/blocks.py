@@ -1,0 +1,51 @@
+"""Where a block of steps loops: on a TPU inside the replicas, elsewhere around their updates.
+
+On a TPU each `strategy.run` is a program that the host starts, and whose arguments it sends to every replica. With the
+loop inside, a block is one program. Elsewhere `strategy.run` costs nothing after tracing, and MirroredStrategy cannot
+sum over replicas in a loop inside them.
+"""
+
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from components.core.distributed.strategies import kind_of
+from components.core.distributed.update import of_one_replica
+
+_Values = dict[str, tf.Tensor]
+
+
+def is_one_program(strategy: tf.distribute.Strategy) -> bool:
+    """Return whether a block loops inside the replicas."""
+    return kind_of(strategy) == "tpu"
+
+
+def run_block(
+    strategy: tf.distribute.Strategy, block: Callable[..., _Values], *of_global: tf.Tensor, axis: int
+) -> _Values:
+    """Run a loop over updates, each of which it makes by `run_update`.
+
+    Args:
+        strategy: What the updates train under.
+        block: Takes the tensors, and returns the same on every replica.
+        of_global: Tensors for the global batch. A replica that loops itself gets its shard alone.
+        axis: Which of their axes is the global batch.
+    """
+    if not is_one_program(strategy):
+        return block(*of_global)
+    return of_one_replica(strategy, strategy.run(block, args=[shards(strategy, each, axis) for each in of_global]))
+
+
+def run_update(strategy: tf.distribute.Strategy, update: Callable[..., _Values], *given: tf.Tensor) -> _Values:
+    """Make an update on every replica from the loop of a block, and return the values of one."""
+    if is_one_program(strategy):  # the loop is inside the replicas already
+        return update(*given)
+    return of_one_replica(strategy, strategy.run(update, args=given))
+
+
+def shards(strategy: tf.distribute.Strategy, of_global: tf.Tensor, axis: int) -> tf.distribute.DistributedValues:
+    """Split a tensor evenly among the replicas, in their order."""
+    parts = tf.split(of_global, strategy.num_replicas_in_sync, axis)
+    return strategy.experimental_distribute_values_from_function(
+        lambda context: parts[context.replica_id_in_sync_group]
+    )

@@ -1,0 +1,158 @@
+"""Tests for blocks.py, with the whole steps of train and embed, whose programs for TPUs are traced and imitated."""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.python.distribute import tpu_strategy
+from tensorflow.python.tpu.tpu_system_metadata import TPUSystemMetadata
+
+from components.core.artifacts.datasets import ImageShape
+from components.core.distributed import blocks
+from components.core.distributed.update import BatchPartition
+from components.embed.config import EmbedConfig
+from components.embed.training import ClassifierStep
+from components.train.config import TrainConfig
+from components.train.second_order import in_float64
+from components.train.step import WganStep, network_of
+from tests.proofs.tpu.lower import OneOfMany, Replicated
+
+IMAGE, CLASSES, BATCH, STEPS, CRITIC_STEPS = ImageShape(12, 10, 1), 3, 8, 3, 2
+SIDES = (IMAGE.height, IMAGE.width, IMAGE.channels)
+
+
+def wgan(strategy: tf.distribute.Strategy) -> WganStep:
+    small: dict[str, Any] = {"batch_size": BATCH, "critic_steps": CRITIC_STEPS, "latent_size": 6, "base_filters": 4}
+    config = TrainConfig(dataset="-", checkpoints="-", augmentation="geometric", **small)
+    return WganStep(config, network_of(config, IMAGE, CLASSES), strategy)
+
+
+def images_of(shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    random = np.random.default_rng(0)
+    return (
+        random.integers(0, 256, (*shape, *SIDES), dtype=np.uint8),
+        random.integers(0, CLASSES, shape, dtype=np.int32),
+    )
+
+
+def shards_there(strategy: tf.distribute.Strategy) -> list[bool]:
+    """Return of each replica whether it was sent what it would have cut out of the global batch."""
+    pixels, _ = images_of((STEPS, 8))
+
+    def same(mine: tf.Tensor) -> tf.Tensor:
+        (share,) = BatchPartition(8).here()
+        return tf.reduce_all(mine == tf.stack([share.of(tf.constant(each)) for each in pixels]))
+
+    @tf.function
+    def compared() -> Any:
+        return strategy.run(same, args=(blocks.shards(strategy, tf.constant(pixels), 1),))
+
+    return [bool(each) for each in strategy.experimental_local_results(compared())]
+
+
+def one_program_each(strategy: tf.distribute.Strategy) -> dict[str, float]:
+    """Train on one device, and in two replicas that run one program each and have their shards alone.
+
+    TensorFlow's collective operations sum over these. Returns how far each variable and each reported value of each
+    replica is from that of the device, relative to its largest.
+    """
+    pixels, labels = images_of((STEPS, CRITIC_STEPS, BATCH))
+    found: list[dict[str, Any]] = [{}, {}]
+
+    def train(index: int) -> None:
+        device, mine = strategy.extended.worker_devices[index], slice(index * BATCH // 2, (index + 1) * BATCH // 2)
+        replicated = Replicated(OneOfMany, 2, device)
+        step = wgan(replicated)
+        program = tf.function(replicated.as_program(step.loop))
+        with tf.device(device):
+            rows = program(tf.constant(index), tf.constant(pixels[:, :, mine]), tf.constant(labels[:, :, mine]))
+        found[index] = {**rows, **step.state_arrays()}
+
+    with in_float64():
+        alone = wgan(tf.distribute.OneDeviceStrategy("/cpu:0"))
+        expected = {**alone.run_block(pixels, labels), **alone.state_arrays()}
+        threads = [threading.Thread(target=train, args=[index], daemon=True) for index in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(300)  # one would wait forever for another that failed
+    return {
+        f"{name} on {index}": float(np.abs(values[name] - wanted).max() / max(np.abs(wanted).max(), 1e-3))
+        for index, values in enumerate(found)
+        for name, wanted in expected.items()
+    }
+
+
+class _Cores:
+    """The part of TPUClusterResolver that TPUStrategy needs for its devices' names."""
+
+    tpu_hardware_feature = None
+
+    def get_tpu_system_metadata(self) -> TPUSystemMetadata:
+        cores = [tf.config.LogicalDevice(f"/device:TPU:{core}", "TPU") for core in range(2)]
+        return TPUSystemMetadata(2, 1, 2, None, cores)
+
+
+class _OnCpus(tpu_strategy.TPUExtended):
+    """TPUStrategy's own code, with the variables on CPU devices."""
+
+    def __init__(self, container: tf.distribute.Strategy) -> None:
+        super().__init__(container, _Cores())
+        self._tpu_devices = np.array([["/cpu:0"], ["/cpu:1"]], object)
+
+
+def programs(_: tf.distribute.Strategy) -> dict[str, Any]:
+    """Trace the blocks of both stages under TPUStrategy for two cores; return what `described` says of each."""
+    blocks.kind_of = lambda _: "tpu"  # type: ignore[assignment,attr-defined] # it goes by devices, which are CPUs here
+    strategy = object.__new__(tf.distribute.TPUStrategy)  # its own `__init__` accepts no other devices
+    tf.distribute.Strategy.__init__(strategy, _OnCpus(strategy))
+    embed = EmbedConfig(dataset="-", embedding="-", classifier_batch_size=BATCH)
+    classifier = ClassifierStep(embed, IMAGE, CLASSES, 100, strategy)
+    return {
+        "train": described(wgan(strategy).run_block, (STEPS, CRITIC_STEPS, BATCH)),
+        "embed": described(classifier.run_block, (STEPS, BATCH)),
+    }
+
+
+def described(block: tf.types.experimental.PolymorphicFunction, shape: tuple[int, ...]) -> dict[str, Any]:
+    """Return a block's programs, which loops are around them, and the shapes of what each replica is sent."""
+    pixels, labels = (tf.TensorSpec(array.shape, array.dtype) for array in images_of(shape))
+    graph = block.get_concrete_function(pixels, labels).graph
+    operations = graph.get_operations()
+    inner = [node for function in graph.as_graph_def().library.function for node in function.node_def]
+    return {
+        "programs": sum(operation.type == "TPUReplicateMetadata" for operation in operations),
+        "in loops": sum(node.op == "TPUReplicateMetadata" for node in inner),
+        "sent": [
+            [value.shape.as_list() for value in operation.inputs]
+            for operation in operations
+            if operation.type == "TPUReplicatedInput" and operation.inputs[0].dtype != tf.resource
+        ],
+    }
+
+
+def test_a_replica_is_sent_what_it_would_cut_out_of_the_global_batch(on_replicas: Callable[..., Any]) -> None:
+    assert on_replicas(__file__, "shards_there", 4) == [True] * 4
+
+
+@pytest.mark.slow
+def test_replicas_that_loop_on_their_shards_train_as_one_does(on_replicas: Callable[..., Any]) -> None:
+    """Weights, statistics, slots, average and the reported rows; noise is that of the global batch."""
+    differences = on_replicas(__file__, "one_program_each", 2)
+    assert {"critic_loss on 0", "step on 1"} <= differences.keys()
+    assert max(differences.values()) < 1e-9, differences
+
+
+def test_on_a_tpu_a_block_is_one_program_that_is_sent_shards(on_replicas: Callable[..., Any]) -> None:
+    """Besides, a replica is sent its number alone: noise and loop are inside."""
+    assert on_replicas(__file__, "programs", 2) == {
+        name: {
+            "programs": 1,
+            "in loops": 0,
+            "sent": [[[], []], [[*shard, *SIDES]] * 2, [shard] * 2],
+        }
+        for name, shard in {"train": [STEPS, CRITIC_STEPS, BATCH // 2], "embed": [STEPS, BATCH // 2]}.items()
+    }
