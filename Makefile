@@ -22,7 +22,7 @@ FASHION_MNIST ?= fashion-mnist
 KILLS ?= 200
 ROUNDS ?= 3
 ON_FASHION_MNIST := calibration classifier equal_models previous_commit retraining small_data
-PROOFS := $(ON_FASHION_MNIST) images protocol replicas threads
+PROOFS := $(ON_FASHION_MNIST) cuda_errors images protocol replicas threads
 # --universal serves Python 3.11 and later; with "fewest", every Python gets the same version of a package.
 LOCK = $(BIN)/uv pip compile --quiet --python-version 3.11 --fork-strategy fewest --generate-hashes --no-annotate \
   --custom-compile-command 'make lock' $(UPGRADE)
@@ -129,6 +129,7 @@ test-kfp216: $(KFP216)/installed ## Run the tests of compiling and submitting on
 prove: install ## Run what takes too long for the tests, by NAME, a module of tests/proofs: NAME=replicas (docs/verification.md)
 	@[ -n "$(NAME)" ] && [ -f tests/proofs/$(NAME).py ] || { echo "make prove needs NAME=, one of $(PROOFS)" >&2; exit 64; }
 	$(if $(filter protocol,$(NAME)),$(MAKE) prove NAME=calibration)
+	$(if $(filter cuda_errors,$(NAME)),$(MAKE) .venv-train-gpu/installed)
 	$(BIN)/python -m tests.proofs.$(NAME) \
 	  $(if $(filter $(NAME),$(ON_FASHION_MNIST)),--source $(FASHION_MNIST)) \
 	  $(if $(filter images,$(NAME)),$(IMAGES)) $(if $(filter previous_commit,$(NAME)),--base $(or $(BASE),HEAD~1))

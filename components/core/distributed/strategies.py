@@ -10,6 +10,7 @@ from pathlib import Path
 import tensorflow as tf
 
 from components.core.distributed import cluster as workers
+from components.core.distributed import cuda
 from components.core.distributed.cluster import Cluster
 from components.core.errors import ConfigError, TransientError
 from components.core.stage.hardware import exact_problem, has_tpu
@@ -114,7 +115,11 @@ def detect() -> str:
     """Return the meaning of `auto` on this host for a process that trains alone: `tpu`, `gpu` or `cpu`."""
     if os.environ.get("TPU_NAME") or Path("/dev/accel0").exists():
         return "tpu"
-    return "gpu" if tf.config.list_physical_devices("GPU") else "cpu"
+    if tf.config.list_physical_devices("GPU"):
+        return "gpu"
+    if tf.test.is_built_with_cuda():  # so a GPU was expected, and a CPU takes many times as long
+        log.warning("accelerator is auto and becomes cpu, as TensorFlow sees no GPU: %s", _why_no_gpu())
+    return "cpu"
 
 
 def _tpu(replicas: int, address: str) -> tf.distribute.Strategy:
@@ -158,15 +163,38 @@ def _silence(address: str) -> str:
 def _gpus(replicas: int) -> tf.distribute.Strategy:
     found = tf.config.list_physical_devices("GPU")
     if not found:
-        raise ConfigError("TensorFlow sees no GPU on this machine; use --accelerator cpu, or check driver and image")
+        raise ConfigError(f"accelerator is gpu, but TensorFlow sees no GPU: {_why_no_gpu()}; or set accelerator to cpu")
     if replicas > len(found):
         raise ConfigError(f"replicas must be at most {len(found)}, the GPUs of this machine, got {replicas}")
     for device in found:
         tf.config.experimental.set_memory_growth(device, True)
-    count = replicas or len(found)
-    if count == 1:
-        return tf.distribute.OneDeviceStrategy("/gpu:0")
-    return tf.distribute.MirroredStrategy([f"/gpu:{index}" for index in range(count)])
+    names = [f"/gpu:{index}" for index in range(replicas or len(found))]
+    for name in names:
+        _require_convolution(name)
+    return tf.distribute.OneDeviceStrategy(names[0]) if len(names) == 1 else tf.distribute.MirroredStrategy(names)
+
+
+def _why_no_gpu() -> str:
+    return cuda.why_no_gpu(tf.sysconfig.get_build_info(), Path(tf.__file__).parents[1])
+
+
+def _require_convolution(device: str) -> None:
+    """Compute a convolution, which needs what TensorFlow loads late: cuDNN, kernels for this GPU, memory.
+
+    Raises:
+        ConfigError: It fails, for a cause that is known.
+    """
+    try:
+        with tf.device(device):
+            tf.nn.conv2d(tf.ones([1, 8, 8, 8]), tf.ones([3, 3, 8, 8]), 1, "SAME").numpy()
+    except tf.errors.OpError as error:
+        cause = cuda.why_it_fails(error)
+        if not cause:
+            raise
+        raise ConfigError(
+            f"accelerator is gpu, and {device} cannot compute ({_first_line(error)}): {cause}; or set accelerator to "
+            "cpu"
+        ) from None
 
 
 def _cpus(replicas: int) -> tf.distribute.Strategy:
