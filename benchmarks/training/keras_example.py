@@ -17,6 +17,7 @@ import tensorflow as tf
 from keras import layers
 
 from benchmarks.lib import fashion_mnist, turns
+from benchmarks.training.our_step import peak_memory
 from components.train.config import TrainConfig
 
 # The example's settings.
@@ -162,7 +163,9 @@ def main() -> None:
     parser.add_argument("--critic_steps", type=int, default=1)
     parser.add_argument("--batch_size", type=int, default=64)
     parser.add_argument("--base_filters", type=int, default=TrainConfig.base_filters)
+    parser.add_argument("--precision", choices=("float32", "tf32"), default="tf32", help="TensorFlow's default is tf32")
     given = parser.parse_args()
+    tf.config.experimental.enable_tensor_float_32_execution(given.precision == "tf32")
     if given.networks == "example":
         critic, generator = build_critic(), build_generator()
     else:
@@ -179,6 +182,7 @@ def main() -> None:
             "generator_parameters": _parameters(generator),
             "critic_parameters": _parameters(critic),
             "jit_compile": bool(model.jit_compile),
+            **peak_memory(),
         }
 
     model.fit(images, batch_size=given.batch_size, epochs=1_000_000, verbose=0, callbacks=[TakeTurns(facts)])

@@ -48,6 +48,12 @@ def measure(critic_steps: int, batch_size: int, base_filters: int) -> Costs:
     return Costs(**json.loads(done.stdout.splitlines()[-1]))
 
 
+def count(critic_steps: int, batch_size: int, base_filters: int) -> int:
+    """Return the operations of the step by its layers, without running it."""
+    wgan = our_step.make(critic_steps, batch_size, base_filters)[1]
+    return of_step(wgan.generator, wgan.critic, batch_size, critic_steps)
+
+
 def of_layer(layer: keras.layers.Layer) -> int:
     """Count multiplications and additions of a layer's forward pass on one example; 0 unless it is a product."""
     if isinstance(layer, keras.layers.Conv2DTranspose):

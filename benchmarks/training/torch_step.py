@@ -1,4 +1,6 @@
-"""The same step in PyTorch as a contender, channels last; runs in `.venv-bench`, which has PyTorch and NumPy alone.
+"""The same step in PyTorch as a contender, channels last.
+
+Runs in `.venv-bench`, which has PyTorch and NumPy alone, on a GPU in `.venv-bench-gpu`.
 
 The networks are those of components/core/networks/gan.py with its default settings. The critic's last convolution pads
 by 2 on each side where TensorFlow pads by 1 and 2: as many products, and no operation of its own for the padding.
@@ -6,7 +8,7 @@ by 2 on each side where TensorFlow pads by 1 and 2: as many products, and no ope
 
 import argparse
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import nn
@@ -73,30 +75,34 @@ class TorchWgan:
         filters: Of the layers next to the image.
         bfloat16: Whether the networks run under bfloat16 autocast; weights, losses and penalty stay in float32.
         compiled: Whether `torch.compile` compiles the two losses and their gradients.
+        device: `cpu` or `cuda`.
     """
 
-    def __init__(self, filters: int, bfloat16: bool, compiled: bool) -> None:
-        self._bfloat16 = bfloat16
-        self.generator = build_generator(filters).to(memory_format=torch.channels_last)
-        self.critic = build_critic(filters).to(memory_format=torch.channels_last)
+    def __init__(self, filters: int, bfloat16: bool, compiled: bool, device: str = "cpu") -> None:
+        self._bfloat16, self._device = bfloat16, device
+        self.generator = build_generator(filters).to(device, memory_format=torch.channels_last)
+        self.critic = build_critic(filters).to(device, memory_format=torch.channels_last)
         self._generator_weights = list(self.generator.parameters())
         self._critic_weights = list(self.critic.parameters())
-        self._generator_adam = torch.optim.Adam(self._generator_weights, 6e-4, _BETAS, eps=1e-7, fused=True)
-        self._critic_adam = torch.optim.Adam(self._critic_weights, 1.2e-3, _BETAS, eps=1e-7, fused=True)
+        # Capturable: its step counts are on the GPU, so that a CUDA graph may contain it.
+        more = {"fused": True, "capturable": device == "cuda"}
+        self._generator_adam = torch.optim.Adam(self._generator_weights, 6e-4, _BETAS, eps=1e-7, **more)
+        self._critic_adam = torch.optim.Adam(self._critic_weights, 1.2e-3, _BETAS, eps=1e-7, **more)
         self._critic_gradients = torch.compile(self._critic_terms) if compiled else self._critic_terms
         self._generator_gradients = torch.compile(self._generator_terms) if compiled else self._generator_terms
 
     def critic_update(self, real: torch.Tensor) -> torch.Tensor:
         """Make one critic update on real images, float32 [n, 1, 28, 28]; return the loss."""
         count = len(real)
-        latents, weights = torch.randn(count, _LATENT_SIZE), torch.rand(count, 1, 1, 1)
+        latents = torch.randn(count, _LATENT_SIZE, device=self._device)
+        weights = torch.rand(count, 1, 1, 1, device=self._device)
         loss, gradients = self._critic_gradients(real, latents, weights)
         _apply(self._critic_adam, self._critic_weights, gradients)
         return loss
 
     def generator_update(self, count: int) -> torch.Tensor:
         """Make one generator update on `count` fakes; return the loss."""
-        loss, gradients = self._generator_gradients(torch.randn(count, _LATENT_SIZE))
+        loss, gradients = self._generator_gradients(torch.randn(count, _LATENT_SIZE, device=self._device))
         _apply(self._generator_adam, self._generator_weights, gradients)
         return loss
 
@@ -120,7 +126,7 @@ class TorchWgan:
         return loss.detach(), torch.autograd.grad(loss, self._generator_weights)
 
     def _autocast(self) -> torch.autocast:
-        return torch.autocast("cpu", torch.bfloat16, enabled=self._bfloat16)
+        return torch.autocast(self._device, torch.bfloat16, enabled=self._bfloat16)
 
 
 def _apply(adam: torch.optim.Adam, weights: Sequence[nn.Parameter], gradients: Sequence[torch.Tensor]) -> None:
@@ -129,33 +135,67 @@ def _apply(adam: torch.optim.Adam, weights: Sequence[nn.Parameter], gradients: S
     adam.step()
 
 
+def use_precision(name: str) -> None:
+    """Let float32 products on a GPU be exact, or be made of TensorFloat-32 (`tf32`)."""
+    for of in (torch.backends.cuda.matmul, torch.backends.cudnn.conv):
+        of.fp32_precision = "tf32" if name == "tf32" else "ieee"
+
+
+def captured(step: Callable[[], None]) -> Callable[[], None]:
+    """Return a step of static shapes as one CUDA graph, after some calls that choose kernels and allocate."""
+    aside = torch.cuda.Stream()
+    aside.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(aside):
+        for _ in range(3):
+            step()
+    torch.cuda.current_stream().wait_stream(aside)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step()
+    replay: Callable[[], None] = graph.replay
+    return replay
+
+
 def main() -> None:
     """Serve turns."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--critic_steps", type=int, default=1)
     parser.add_argument("--batch_size", type=int, default=64)
     parser.add_argument("--base_filters", type=int, required=True)
-    parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32")
+    parser.add_argument("--precision", choices=("float32", "tf32", "bfloat16"), default="float32")
     parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--graph", action="store_true", help="the whole step as one CUDA graph")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     given = parser.parse_args()
     torch.manual_seed(0)
     torch.set_num_threads(given.threads)
     torch.set_flush_denormal(True)
-    wgan = TorchWgan(given.base_filters, given.precision == "bfloat16", given.compile)
-    pixels = torch.from_numpy(fashion_mnist.load_images()).permute(0, 3, 1, 2)
+    torch.backends.cudnn.benchmark = True
+    use_precision(given.precision)
+    wgan = TorchWgan(given.base_filters, given.precision == "bfloat16", given.compile, given.device)
+    pixels = torch.from_numpy(fashion_mnist.load_images()).permute(0, 3, 1, 2).to(given.device)
+    losses: list[torch.Tensor] = []
+
+    def step() -> None:
+        losses.clear()
+        for _ in range(given.critic_steps):
+            chosen = torch.randint(0, len(pixels), (given.batch_size,), device=given.device)
+            real = (pixels[chosen].float() / 127.5 - 1.0).contiguous(memory_format=torch.channels_last)
+            losses.append(wgan.critic_update(real))
+        losses.append(wgan.generator_update(given.batch_size))
+
+    call: Callable[[], None] = step
 
     def train(steps: int) -> None:
         for _ in range(steps):
-            for _ in range(given.critic_steps):
-                chosen = torch.randint(0, len(pixels), (given.batch_size,))
-                real = (pixels[chosen].float() / 127.5 - 1.0).contiguous(memory_format=torch.channels_last)
-                losses = [wgan.critic_update(real)]
-            losses.append(wgan.generator_update(given.batch_size))
+            call()
         if not all(torch.isfinite(loss) for loss in losses):
             raise RuntimeError("a loss is not finite")
 
     started = time.perf_counter()
+    if given.graph:
+        call = captured(step)
     train(1)
     facts = {
         "first_call_seconds": time.perf_counter() - started,
@@ -164,6 +204,8 @@ def main() -> None:
         "version": torch.__version__,
         "instructions": torch.backends.cpu.get_cpu_capability(),
     }
+    if given.device == "cuda":
+        facts["peak_bytes"] = torch.cuda.max_memory_allocated()
     turns.serve(train, facts)
 
 

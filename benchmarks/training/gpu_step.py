@@ -1,0 +1,132 @@
+"""The step on a GPU, in turns: ours without and with XLA, the Keras example, PyTorch, and the convolutions alone.
+
+    python -m benchmarks.training.gpu_step --torch_python .venv-bench-gpu/bin/python
+
+A contender that fails is named in the table, and the others go on. `--device cpu` runs the same without what only a
+GPU has, to test this program.
+"""
+
+import argparse
+import os
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from benchmarks.lib import fashion_mnist, tables
+from benchmarks.lib.turns import Contender, median_ratio, median_seconds, run_rounds
+from benchmarks.training import step_costs
+from components.train.config import TrainConfig
+
+OURS, KERAS, TORCH, RATE = "this project", "Keras example's train_step", "PyTorch", "convolutions alone"
+PRECISIONS = ("float32", "tf32", "bfloat16")
+
+
+def commands(given: argparse.Namespace) -> dict[str, list[str]]:
+    """Return the command of each contender by name: what it is, its precision, and how it is compiled."""
+    size = ["--batch_size", str(given.batch_size), "--base_filters", str(given.base_filters)]
+    steps = ["--critic_steps", str(given.critic_steps)]
+    ours = [sys.executable, "-m", "benchmarks.training.our_step", *size, *steps, "--accelerator", given.device]
+    keras = [sys.executable, "-m", "benchmarks.training.keras_example", *size, *steps]
+    device = ["--device", "cuda" if given.device == "gpu" else "cpu"]
+    torch = [given.torch_python, "-m", "benchmarks.training.torch_step", *size, *steps, *device]
+    rate = [given.torch_python, "-m", "benchmarks.training.convolution_rate", *size, *device]
+    found = {}
+    for name in PRECISIONS:
+        precision = ["--precision", name]
+        found[f"{RATE}, {name}"] = [*rate, *precision]
+        found[f"{OURS}, {name}"] = [*ours, *precision]
+        found[f"{OURS}, {name}, XLA"] = [*ours, *precision, "--xla"]
+        found[f"{TORCH}, {name}"] = [*torch, *precision]
+        if name != "bfloat16":  # the example has no such mode
+            found[f"{KERAS}, {name}"] = [*keras, *precision]
+        if given.device == "gpu":
+            found[f"{TORCH}, {name}, CUDA graph"] = [*torch, *precision, "--graph"]
+            found[f"{TORCH}, {name}, compiled"] = [*torch, *precision, "--compile"]
+            found[f"{TORCH}, {name}, compiled, CUDA graph"] = [*torch, *precision, "--compile", "--graph"]
+    return {name: command for name, command in found.items() if not given.only or name in given.only}
+
+
+def start(names: dict[str, list[str]]) -> tuple[dict[str, Contender], dict[str, str]]:
+    """Start the contenders, some at a time; return those that are ready by name, and why the others failed."""
+
+    def one(item: tuple[str, list[str]]) -> Contender | str:
+        name, command = item
+        print(f"gpu_step: starting {name}", file=sys.stderr, flush=True)
+        try:
+            return Contender(name, command, fashion_mnist.BUILD / "logs" / f"gpu-{name.replace(' ', '-')}.txt")
+        except (OSError, RuntimeError) as error:
+            return str(error)
+
+    with ThreadPoolExecutor(max(1, (os.cpu_count() or 1) // 2)) as pool:
+        found = dict(zip(names, pool.map(one, names.items()), strict=True))
+    ready = {name: each for name, each in found.items() if isinstance(each, Contender)}
+    return ready, {name: each for name, each in found.items() if isinstance(each, str)}
+
+
+def fastest(contenders: dict[str, Contender], prefix: str) -> Contender | None:
+    """Return the fastest contender whose name begins so."""
+    return min((each for name, each in contenders.items() if name.startswith(prefix)), key=median_seconds, default=None)
+
+
+def targets(contenders: dict[str, Contender], flops: int) -> dict[str, float | None]:
+    """Return what is compared with the targets; None if a contender of it failed.
+
+    The Keras example is compared at the precisions that it has. The share of the rate is that of our fastest step, in
+    its own precision: operations of the step over its time, over those of the convolutions alone over theirs.
+    """
+    ours, torch = fastest(contenders, OURS), fastest(contenders, TORCH)
+    alike = [fastest(contenders, f"{OURS}, {name}") for name in PRECISIONS[:2]]
+    comparable, keras = min(filter(None, alike), key=median_seconds, default=None), fastest(contenders, KERAS)
+    rate = contenders.get(f"{RATE}, {ours.name.split(', ')[1]}") if ours else None
+    return {
+        "times_keras": median_ratio(comparable, keras) if comparable and keras else None,
+        "times_torch": median_ratio(ours, torch) if ours and torch else None,
+        "share_of_rate": median_ratio(ours, rate) * flops / rate.facts["flops"] if ours and rate else None,
+    }
+
+
+def main() -> None:
+    """Run the contenders, print the table, and keep it with the targets."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=("gpu", "cpu"), default="gpu")
+    parser.add_argument("--critic_steps", type=int, default=1, help="critic updates per generator update")
+    parser.add_argument("--batch_size", type=int, default=64)
+    parser.add_argument("--base_filters", type=int, default=TrainConfig.base_filters)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--seconds", type=float, default=0.5, help="length of a turn")
+    parser.add_argument("--torch_python", default=".venv-bench-gpu/bin/python", help="of an environment with PyTorch")
+    parser.add_argument("--only", action="append", help="a contender's name; all by default")
+    given = parser.parse_args()
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")  # or the first contender would take all memory
+    fashion_mnist.prepare()
+    contenders, failed = start(commands(given))
+    run_rounds(list(contenders.values()), given.rounds, given.seconds)
+    for contender in contenders.values():
+        contender.close()
+    flops = step_costs.count(given.critic_steps, given.batch_size, given.base_filters)
+    result: dict[str, Any] = {"targets": targets(contenders, flops), "failed": failed, "flops": flops, "contenders": {}}
+    rows = []
+    for name, contender in contenders.items():
+        seconds, facts = median_seconds(contender), contender.facts
+        rate = facts.get("flops", flops) / seconds
+        result["contenders"][name] = {"seconds_per_step": seconds, "flops_per_second": rate, **facts}
+        memory, first = facts.get("peak_bytes"), facts.get("first_call_seconds")
+        rows.append(
+            [
+                name,
+                f"{1e3 * seconds:.3f}",
+                f"{rate / 1e12:.3f}",
+                "" if memory is None else f"{memory / 2**20:.0f}",
+                "" if first is None else f"{first:.0f}",
+            ]
+        )
+    columns = ["", "ms/step", "TFLOP/s", "MiB at most", "first call, s"]
+    title = f"critic_steps {given.critic_steps}, base_filters {given.base_filters}, batch {given.batch_size}, "
+    remarks = [f"failed: {name}: {reason}" for name, reason in failed.items()]
+    tables.show(f"{title}medians of {given.rounds} rounds, {given.device}", columns, rows, remarks)
+    tables.keep(f"gpu-step-{given.device}-{given.critic_steps}-{given.batch_size}", result)
+
+
+if __name__ == "__main__":
+    main()
