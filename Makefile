@@ -140,6 +140,12 @@ prove-tpu: $(TF220)/installed .venv-tpu-compiler/installed install ## Compile tr
 	$(if $(ALL),$(MAKE) .venv-train-tpu/installed)
 	$(if $(ALL),TPU_SKIP_MDS_QUERY=1 .venv-train-tpu/bin/python -m tests.proofs.tpu.kernels)
 
+prove-gpu: ## Run all that needs a GPU, about ten minutes of it: PARTS="step bits", FASHION_MNIST=FOLDER, DEVICE=cpu to test the program (docs/verification.md)
+	@$(or $(PYTHON),python3) -m tests.proofs.gpu --check $(if $(DEVICE),--device $(DEVICE))
+	$(MAKE) install $(if $(filter cpu,$(DEVICE)),.venv-bench/installed,.venv-train-gpu/installed .venv-bench-gpu/installed)
+	FASHION_MNIST_DIR=$(or $(FASHION_MNIST_DIR),$(FASHION_MNIST)) $(BIN)/python -m tests.proofs.gpu \
+	  $(if $(filter cpu,$(DEVICE)),--device cpu --tensorflow $(BIN)/python --torch .venv-bench/bin/python) $(if $(PARTS),--parts $(PARTS))
+
 lint: install ## Check format, lint and types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -228,6 +234,7 @@ lock: install ## Pin every dependency again, with hashes; UPGRADE=--upgrade take
 	$(LOCK) --universal --group pyproject.toml:bench -o requirements/bench.txt \
 	  --no-emit-package nvidia-cuda-cccl --no-emit-package nvidia-cusolver --no-emit-package nvidia-nvtx \
 	  --no-emit-package cuda-bindings --no-emit-package cuda-pathfinder --no-emit-package triton
+	$(LOCK) --universal --group pyproject.toml:bench -c requirements/bench.txt -o requirements/bench-gpu.txt
 	$(LOCK) --universal --group pyproject.toml:audit -o requirements/audit.txt
 	$(LOCK) --universal --group pyproject.toml:fuzz -c requirements/dev.txt -o requirements/fuzz.txt
 	$(LOCK) --universal --group pyproject.toml:flink -o requirements/flink.txt
@@ -248,5 +255,5 @@ lock: install ## Pin every dependency again, with hashes; UPGRADE=--upgrade take
 	  -o requirements/train-tpu.txt # with what the step is tested with on TensorFlow 2.20
 
 .PHONY: help install demo test test-slow test-long test-random soak test-docker test-flink test-spark test-tf220 test-pythons \
-  test-kfp216 prove prove-tpu lint actionlint format fake-gcs-server prism images beam-sdk push audit fuzz compile goldens notebook docs docs-serve \
+  test-kfp216 prove prove-gpu prove-tpu lint actionlint format fake-gcs-server prism images beam-sdk push audit fuzz compile goldens notebook docs docs-serve \
   bench bench-preprocess lock

@@ -1,0 +1,177 @@
+"""Run everything that needs a GPU, each part a process with a time limit, and judge it by the targets.
+
+    make prove-gpu                      # on a machine with a GPU: about ten minutes
+    make prove-gpu PARTS="step bits"    # some parts only
+    make prove-gpu DEVICE=cpu           # the same parts made small, on any machine, to test this program
+
+A part that passed is not run again: its result is build/gpu/DEVICE/NAME.json, beside its log. All of them together are
+results.json and results.md there.
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from components.core.distributed import cuda
+
+ROOT = Path(__file__).parents[3]
+PASSED, MET = "passed", "met"
+_NO_GPU = 64
+# The CUDA that TensorFlow 2.21 is built with, as `tf.sysconfig.get_build_info` says it: before anything is installed.
+_BUILD = {"is_cuda_build": True, "cuda_version": "12"}
+_SMALL_SELFCHECK = ("--height=12", "--width=10", "--batch_size=8", "--base_filters=4")
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """A program with a time limit; it fails by its exit code, and its last line may be its findings as JSON."""
+
+    name: str
+    limit: float  # seconds
+    command: tuple[str, ...]  # of Python
+    findings: Path | None = None  # file of the findings, if the last line is not
+
+
+def parts_of(device: str, torch: str, bench: Path) -> list[Part]:
+    """Return the parts, made small on a CPU; `bench` is the folder of the benchmarks' dataset and results."""
+    small = device == "cpu"
+    dataset, of_proof = str(bench / "dataset"), "tests.proofs.gpu"
+    check = ("-m", "components.selfcheck", "--accelerator", device, *(_SMALL_SELFCHECK if small else ()))
+    size = ("--base_filters=4", "--batch_size=8", "--rounds=1", "--seconds=0.1") if small else ()
+    step = ("-m", "benchmarks.training.gpu_step", "--device", device, "--torch_python", torch, *size)
+    quality = ("10", "1") if small else ("10000", "5")
+    folder = str(ROOT / "build/gpu" / device / "quality")
+    slower = 4 if small else 1  # two busy cores instead of a GPU
+    parts = [
+        Part("machine", 120, ("-m", f"{of_proof}.machine", device)),
+        Part("selfcheck", 180, check),
+        Part("exact", 180, (*check, "--reproducibility", "exact")),
+        Part("replicas", 180, ("-m", f"{of_proof}.replicas", device)),
+        Part("bits", 240, ("-m", f"{of_proof}.bits", device, dataset, "4" if small else "200")),
+        Part("step", 400, step, bench / f"gpu-step-{device}-1-{8 if small else 64}.json"),
+        Part("quality", 400, ("-m", f"{of_proof}.quality", device, dataset, *quality, folder)),
+    ]
+    return [dataclasses.replace(part, limit=slower * part.limit) for part in parts]
+
+
+def run(part: Part, python: str, folder: Path) -> dict[str, Any]:
+    """Run a part, and keep and return its result; at its limit it ends with all that it started."""
+    print(f"prove-gpu: {part.name}, at most {part.limit:.0f} s", file=sys.stderr, flush=True)
+    started = time.monotonic()
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "2"}
+    # TensorFlow would take all memory of a GPU, and some parts are several processes.
+    environment |= {"TF_FORCE_GPU_ALLOW_GROWTH": "true"}
+    with (folder / f"{part.name}.log").open("w", encoding="utf-8") as log:
+        process = subprocess.Popen(
+            [python, *part.command], cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=log, text=True,
+            start_new_session=True,
+        )  # fmt: skip
+        try:
+            printed, _ = process.communicate(timeout=part.limit)
+            outcome = PASSED if process.returncode == 0 else f"FAILED with exit code {process.returncode}"
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            printed, _ = process.communicate()
+            outcome = f"FAILED at its limit of {part.limit:.0f} s"
+        log.write(printed)
+    lines = printed.splitlines()
+    found: Any = lines
+    if outcome == PASSED and part.findings:
+        found = json.loads(part.findings.read_text("utf-8"))
+    elif lines and lines[-1][:1] in "{[":
+        found = json.loads(lines[-1])
+    result = {"outcome": outcome, "seconds": round(time.monotonic() - started, 1), "found": found}
+    (folder / f"{part.name}.json").write_text(json.dumps(result, indent=2) + "\n", "utf-8")
+    print(f"prove-gpu: {part.name} {outcome}, {result['seconds']} s", file=sys.stderr, flush=True)
+    return result
+
+
+def verdicts(results: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, str, str, str]]:
+    """Return what each part and target asks for, what was found, and the outcome; targets belong to the part `step`."""
+    rows = [(name, PASSED, f"{of['seconds']} s", str(of["outcome"])) for name, of in results.items()]
+    if "step" not in results:
+        return rows
+    step = results["step"]
+    targets = step["found"]["targets"] if step["outcome"] == PASSED else {}
+    for name, what, least in (
+        ("times_keras", "times as fast as the Keras example's step", 2.0),
+        ("times_torch", "times as fast as PyTorch's best", 1.0),
+        ("share_of_rate", "share of the card's convolution rate at that shape", 0.6),
+    ):
+        value = targets.get(name)
+        met = "not measured" if value is None else MET if value >= least else "MISSED"
+        rows.append((what, f"at least {least:g}", "" if value is None else f"{value:.2f}", met))
+    return rows
+
+
+def as_markdown(device: str, results: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return tables for the documentation: verdicts, the step's contenders, and quality over time."""
+    rows = [("part or target", "wanted", "found", "outcome"), *verdicts(results)]
+    tables = [f"`make prove-gpu DEVICE={device}`", _table(rows)]
+    step, quality = (results.get(name, {}).get("found") for name in ("step", "quality"))
+    if isinstance(step, dict):
+        rows = [("step", "ms", "TFLOP/s", "MiB at most")]
+        for name, of in step["contenders"].items():
+            memory = f"{of['peak_bytes'] / 2**20:.0f}" if "peak_bytes" in of else ""
+            rows.append((name, f"{1e3 * of['seconds_per_step']:.3f}", f"{of['flops_per_second'] / 1e12:.3f}", memory))
+        rows += [(name, "failed", "", "") for name in step["failed"]]
+        tables.append(_table(rows))
+    if isinstance(quality, dict):
+        found = [(f"{of['step']:,}", f"{of['seconds']}", f"{of['fcd']:.3f}") for of in quality["checkpoints"]]
+        tables.append(_table([("updates", "seconds", "FCD to validation images"), *found]))
+    return "\n\n".join(tables) + "\n"
+
+
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    first, *others = (f"| {' | '.join(row)} |" for row in rows)
+    return "\n".join([first, "| --- " * len(rows[0]) + "|", *others])
+
+
+def main() -> int:
+    """Run the parts; 1 if one failed or a target is missed, 64 without a GPU, else 0."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=("gpu", "cpu"), default="gpu")
+    parser.add_argument(
+        "--tensorflow", default=".venv-train-gpu/bin/python", help="Python of the train-gpu image's lock"
+    )
+    parser.add_argument("--torch", default=".venv-bench-gpu/bin/python", help="Python with PyTorch")
+    parser.add_argument("--parts", nargs="*", help="Names of parts; all that have not passed by default.")
+    parser.add_argument("--check", action="store_true", help="Only say whether there is a GPU; needs no library.")
+    given = parser.parse_args()
+    missing = cuda.why_no_driver(_BUILD) if given.device == "gpu" else ""
+    if missing:
+        print(f"prove-gpu needs a GPU: {missing}; or test the program itself with DEVICE=cpu", file=sys.stderr)
+        return _NO_GPU
+    if given.check:
+        return 0
+    from benchmarks.lib import fashion_mnist
+
+    fashion_mnist.prepare()
+    folder = ROOT / "build/gpu" / given.device
+    folder.mkdir(parents=True, exist_ok=True)
+    results = {}
+    for part in parts_of(given.device, given.torch, fashion_mnist.BUILD):
+        file = folder / f"{part.name}.json"
+        known = json.loads(file.read_text("utf-8")) if file.exists() else {}
+        if part.name in given.parts if given.parts else known.get("outcome") != PASSED:
+            known = run(part, given.tensorflow, folder)
+        if known:
+            results[part.name] = known
+        (folder / "results.json").write_text(json.dumps(results, indent=2) + "\n", "utf-8")
+        (folder / "results.md").write_text(as_markdown(given.device, results), "utf-8")
+    print((folder / "results.md").read_text("utf-8"))
+    if given.device == "gpu":
+        return int(any(outcome not in (PASSED, MET) for *_, outcome in verdicts(results)))
+    return int(any(of["outcome"] != PASSED for of in results.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
