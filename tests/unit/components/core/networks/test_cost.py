@@ -19,7 +19,7 @@ def counted(model: keras.Model) -> int:
     return found
 
 
-@pytest.mark.parametrize("size", [(28, 28, 1), (8, 8, 3), (5, 33, 3), (64, 64, 3)])
+@pytest.mark.parametrize("size", [(28, 28, 1), (8, 8, 3), (5, 33, 3), (64, 64, 3), (256, 256, 3), (200, 150, 3)])
 @pytest.mark.parametrize("classes", [0, 3])
 def test_multiplications_are_those_of_the_layers(size: tuple[int, int, int], classes: int) -> None:
     image = ImageShape(*size)

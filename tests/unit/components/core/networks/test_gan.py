@@ -10,7 +10,7 @@ import tensorflow as tf
 from components.core.artifacts.datasets import ImageShape
 from components.core.networks import gan
 
-SHAPES = [(8, 8, 1), (28, 28, 1), (64, 64, 3), (33, 17, 3), (1, 1, 1), (12, 10, 1)]
+SHAPES = [(8, 8, 1), (28, 28, 1), (64, 64, 3), (256, 256, 3), (200, 150, 3), (33, 17, 3), (1, 1, 1), (12, 10, 1)]
 
 
 @pytest.mark.parametrize("shape", SHAPES)
