@@ -58,6 +58,7 @@ VARIANTS = [
         for batch in (64, 256, 1024)
         if (height, replicas, batch) != (28, 8, 64)
     ),
+    *(Program(f"{side}x{side}x3, batch 64, 8 chips", image=(side, side, 3)) for side in (128, 256)),
 ]
 # So many images on a chip do not fit its memory.
 TOO_LARGE = [
