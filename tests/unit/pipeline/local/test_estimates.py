@@ -73,13 +73,19 @@ def test_a_first_training_is_estimated_from_how_fast_the_machine_multiplies(tmp_
     assert estimate(tmp_path) == pytest.approx(4 * usual - 3 * START)
     products.unlink()
     here = estimate(tmp_path)
-    assert (
-        here
-        == estimate(tmp_path)
-        == pytest.approx(  # measured once
-            START + (usual - START) * RATE / json.loads(products.read_text())["rate"]
-        )
+    rate = json.loads(products.read_text())["rate"]
+    assert here == estimate(tmp_path) == pytest.approx(START + (usual - START) * RATE / rate)  # measured once
+
+
+@pytest.mark.parametrize(("shape", "measured"), [((128, 128), 3.8), ((200, 150), 8.1), ((256, 256), 14.8)])
+def test_larger_images_take_longer_as_measured(tmp_path: Path, shape: tuple[int, int], measured: float) -> None:
+    """In updates of 64x64x3 at a batch of 16, by processor time: docs/training.md."""
+    small, large = (
+        estimate(tmp_path, source="pictures", shape=sides, batch_size=16, steps=10_000) for sides in ((64, 64), shape)
     )
+    assert small is not None
+    assert large is not None
+    assert (large - START) / (small - START) == pytest.approx(measured, rel=0.25)
 
 
 def test_later_trainings_are_estimated_from_the_newest(tmp_path: Path) -> None:
