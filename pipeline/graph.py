@@ -172,7 +172,7 @@ def pipeline_with(image_of: Mapping[str, str], profile: Profile) -> GraphCompone
 
 def _parameters(profile: Profile) -> dict[str, inspect.Parameter]:
     """Return the parameters of the pipeline, by name."""
-    defaults = {"accelerator": profile.accelerator, "replicas": profile.replicas}
+    defaults = {**profile.parameters, "accelerator": profile.accelerator, "replicas": profile.replicas}
     fields: dict[str, settings.Field] = {}
     for config in _CHOSEN_BY_USERS:
         fields = {field.name: field for field in settings.fields_of(config) if not field.setting.digest} | fields

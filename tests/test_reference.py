@@ -1,10 +1,11 @@
-"""docs/reference.md lists every verb, and every setting with default and bounds; `make goldens` writes it."""
+"""docs/reference.md lists every verb, every setting with default and bounds, and what profiles set; `make goldens`."""
 
 import importlib
 from pathlib import Path
 
 from components.core import settings, stages
 from pipeline.__main__ import HELP
+from pipeline.profiles import profiles
 
 _PAGE = Path(__file__).parents[1] / "docs" / "reference.md"
 _HEAD = """# Reference
@@ -44,11 +45,22 @@ def _table(program: str) -> list[str]:
     return ["", f"## {program}", "", "| setting | default | values | meaning |", "| --- | --- | --- | --- |", *rows]
 
 
+def _set_by_profiles() -> list[str]:
+    """Return a table of the defaults that profiles change; they are the same on both targets."""
+    changed = {name: profile.parameters for (name, _), profile in profiles.read().items() if profile.parameters}
+    rows = [
+        f"| `{name}` | {', '.join(f'`{setting}` `{value}`' for setting, value in parameters.items())} |"
+        for name, parameters in changed.items()
+    ]
+    return ["", "## Profiles", "", "| profile | other defaults of train |", "| --- | --- |", *rows]
+
+
 def written() -> str:
     """Return the expected content of the page."""
     lines = [_HEAD + "\n".join(f"| `{verb}` | {text} |" for verb, text in HELP.items())]
     for program in (*stages.ALL, *_COMMANDS):
         lines += _table(program)
+    lines += _set_by_profiles()
     return "\n".join(lines) + "\n"
 
 

@@ -123,7 +123,7 @@ def _checked_defaults(profile: Profile, parsed: argparse.Namespace) -> dict[str,
     ]
     later = {name: _GIVEN_LATER for name, field in known.items() if field.required}
     try:
-        values = parameters.parse(found, later | given | hardware, problems)
+        values = parameters.parse(found, {**later, **profile.parameters, **given, **hardware}, problems)
     except ConfigError as error:
         raise ConfigError(*(f"with profile {profile.name}: {problem}" for problem in error.problems)) from None
     from pipeline.profiles import tpu_estimates

@@ -1,12 +1,12 @@
 """Profiles in YAML, by name and target."""
 
-from typing import Annotated, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
-from pydantic import AfterValidator, StrictStr
+from pydantic import AfterValidator, Field, StrictStr
 
-from components.core import stages
+from components.core import settings, stages
 from components.core.errors import ConfigError
-from components.core.settings import suggestion
+from components.core.settings import suggestion, unknown
 from components.train.config import TrainConfig
 from pipeline.profiles import validation
 from pipeline.profiles.kubernetes_hardware import KubernetesStage
@@ -61,7 +61,28 @@ class _OnVertex(_OnTarget[VertexStage]):
     ] = ""
 
 
+# A profile may change settings of train that decide the result. Those of the hardware follow from its stages.
+_PARAMETERS = {
+    field.name: field for field in settings.fields_of(TrainConfig) if field.setting.in_key and not field.setting.digest
+}
+
+
+def _typed_parameters(given: dict[str, Any]) -> dict[str, Any]:
+    """Return parameters of a profile with the types of train's settings, or raise every mistake."""
+    problems = []
+    for name, value in given.items():
+        field = _PARAMETERS.get(name)
+        problems += settings.text_problems(field, value) if field else [unknown("parameter", name, _PARAMETERS)]
+    if problems:
+        raise ConfigError(*problems)
+    return {name: settings.parse_value(_PARAMETERS[name], value) for name, value in given.items()}
+
+
+_Parameters = Annotated[dict[Text, Any], AfterValidator(_typed_parameters)]
+
+
 class Targets(Settings):
+    parameters: _Parameters = Field(default_factory=dict)
     kfp: _OnTarget[KubernetesStage] | None = None
     vertex: _OnVertex | None = None
 
@@ -70,14 +91,16 @@ def parse(text: bytes, where: str) -> dict[tuple[str, str], Profile]:
     """Return the profiles of one file, by name and target, or raise every mistake, one line each."""
     found = validation.read(dict[_Name, Targets], text, f"profiles {where}")
     return {
-        (name, target): _profile(name, target, profile)
+        (name, target): _profile(name, target, profile, targets.parameters)
         for name, targets in found.items()
         for target in TARGETS
         if (profile := getattr(targets, target))
     }
 
 
-def _profile(name: str, target: str, found: _OnTarget[KubernetesStage] | _OnVertex) -> Profile:
+def _profile(
+    name: str, target: str, found: _OnTarget[KubernetesStage] | _OnVertex, parameters: dict[str, Any]
+) -> Profile:
     none = STAGES[target]()
     found_stages = {}
     for stage in stages.ALL:
@@ -91,6 +114,7 @@ def _profile(name: str, target: str, found: _OnTarget[KubernetesStage] | _OnVert
         name=name,
         target=target,
         stages=found_stages,
+        parameters=parameters,
         service_account=found.service_account,
         network=getattr(found, "network", ""),
         encryption_key=getattr(found, "encryption_key", ""),

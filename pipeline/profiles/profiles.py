@@ -4,7 +4,7 @@ import dataclasses
 import importlib.resources
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -30,6 +30,7 @@ class Profile:
     name: str
     target: str  # kfp or vertex
     stages: "Mapping[str, KubernetesStage | VertexStage]"  # all of components.core.stages
+    parameters: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # defaults of the pipeline's, typed
     service_account: str = ""  # of the package's runs; empty for the target's default
     network: str = ""  # to peer Vertex jobs with; empty for none
     encryption_key: str = ""  # of Cloud KMS, for runs on Vertex; empty for Google's own

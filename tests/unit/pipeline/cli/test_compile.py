@@ -82,6 +82,28 @@ def test_the_hardware_is_checked_with_the_defaults_of_the_package(tmp_path: Path
     assert len(documents) == 1, "GPUs alone are part of the pipeline's own message"
 
 
+def test_parameters_of_a_profile_are_defaults_that_a_users_file_and_flags_override(tmp_path: Path) -> None:
+    content = {"parameters": {"batch_size": 256, "steps": 2000, "beta_2": 0.98}, "kfp": {"stages": {}}}
+    flags = ["compile", "--profiles", own(tmp_path, {"mine": content}), "--profile", "mine", "--allow_tags"]
+    (tmp_path / "user.yaml").write_text("train:\n  batch_size: 512\n  steps: 3000\n")
+    done = wgan(*flags, "--config=user.yaml", "--set=steps=4000", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    package = next(yaml.safe_load_all((tmp_path / "pipeline.yaml").read_bytes()))
+    parameters = package["root"]["inputDefinitions"]["parameters"]
+    found = {name: parameters[name]["defaultValue"] for name in ("batch_size", "steps", "beta_2")}
+    assert found == {"batch_size": 512, "steps": 4000, "beta_2": 0.98}
+
+
+def test_parameters_of_a_profile_are_checked_with_its_hardware(tmp_path: Path) -> None:
+    train = {"accelerator": "nvidia.com/gpu", "accelerator_count": 4}
+    file = own(tmp_path, {"mine": {"parameters": {"batch_size": 3}, "kfp": {"stages": {"train": train}}}})
+    refused = wgan("compile", "--profiles", file, "--profile", "mine", "--allow_tags", cwd=tmp_path)
+    assert refused.returncode == 64
+    (message,) = messages(refused)
+    assert all(word in message for word in ("mine", "batch_size", "3", "4"))
+    assert not (tmp_path / "pipeline.yaml").exists()
+
+
 def test_a_package_carries_beams_options_and_who_and_where_it_runs(tmp_path: Path) -> None:
     """The profile of docs/beam-runners.md."""
     flags: tuple[str, ...] = (

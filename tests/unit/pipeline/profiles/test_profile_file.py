@@ -66,6 +66,33 @@ def test_all_mistakes_of_a_file_are_reported_at_once() -> None:
     ]
 
 
+def test_parameters_get_the_types_of_trains_settings_on_both_targets() -> None:
+    """YAML takes 2e-3 for text, and 1 for a whole number."""
+    given = {"batch_size": 256.0, "critic_learning_rate": "2e-3", "penalty_weight": 1, "constraint": "weight_clipping"}
+    found = parse({"mine": {"parameters": given, KFP: {"stages": {}}, VERTEX: {"stages": {}}}})
+    for target in (KFP, VERTEX):
+        typed = found["mine", target].parameters
+        assert typed == {**given, "batch_size": 256, "critic_learning_rate": 0.002}
+        assert all(type(typed[name]) is float for name in ("critic_learning_rate", "penalty_weight"))
+        assert type(typed["batch_size"]) is int
+    (bare,) = parse({"mine": {KFP: {"stages": {}}}}).values()
+    assert bare.parameters == {}
+
+
+def test_mistakes_in_parameters_are_reported_at_once() -> None:
+    given = {
+        **{"batch_sise": 8, "batch_size": 0, "critic_learning_rate": "fast", "constraint": ["none"], "seed": True},
+        **{"replicas": 4, "dataset": "elsewhere", "initial_checkpoint": "elsewhere"},  # the hardware's and the graph's
+    }
+    problems = refusal({"mine": {"parameters": given, KFP: {"stages": {}}}})
+    assert len(problems) == len(given)
+    for problem, name in zip(problems, sorted(given), strict=True):
+        assert problem.startswith("mine.parameters: ")
+        assert name in problem
+    assert "batch_size?" in problems[0]
+    assert all(problem.startswith("mine.parameters") for problem in refusal({"mine": {"parameters": [1]}}))
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -86,7 +113,21 @@ def test_files_that_hold_no_profiles(text: bytes) -> None:
 
 
 # Any YAML, with names that lead deep into a profile more often than chance would.
-_WORDS = ("mine", KFP, VERTEX, "stages", "service_account", "train", "embed", "others", "key", "operator", "count")
+_WORDS = (
+    "mine",
+    KFP,
+    VERTEX,
+    "parameters",
+    "batch_size",
+    "stages",
+    "service_account",
+    "train",
+    "embed",
+    "others",
+    "key",
+    "operator",
+    "count",
+)
 _NAMES = st.sampled_from([*_WORDS, *KubernetesStage.model_fields, *VertexStage.model_fields])
 _SCALARS = (
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.dates() | st.binary(max_size=4)

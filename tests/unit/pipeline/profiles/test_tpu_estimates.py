@@ -17,7 +17,8 @@ def compiled(folder: Path, *words: str) -> str:
 
 def test_compile_shows_what_a_chip_needs_for_the_batch_and_the_images(tmp_path: Path) -> None:
     larger = ["--set=batch_size=200", "--set=height=32", "--set=width=32", "--set=color=rgb"]
-    assert "64 of 28x28x1 on 8 chips: 21 MB" in compiled(tmp_path, "--profile=tpu-v5e-8")
+    assert "256 of 28x28x1 on 8 chips: 26 MB" in compiled(tmp_path, "--profile=tpu-v5e-8")
+    assert "64 of 28x28x1 on 8 chips: 21 MB" in compiled(tmp_path, "--profile=tpu-v5e-8", "--set=batch_size=64")
     assert "256 of 64x64x3 on 4 chips" in compiled(tmp_path, "--profile=tpu-v5e-4", *larger)
     largest = ["--set=height=100", "--set=width=128", "--set=color=rgb"]
     assert "64 of 128x128x3 on 8 chips: 198 MB" in compiled(tmp_path, "--profile=tpu-v5e-8", *largest)
