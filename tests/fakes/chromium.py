@@ -15,6 +15,10 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+# A page counts as loaded before its lazy images are; these are near enough for the browser to load them anyway.
+_LOAD_LAZY_IMAGES = """Promise.all([...document.images]
+  .filter(image => image.loading === 'lazy' && image.getBoundingClientRect().top < innerHeight + 500)
+  .map(image => { image.loading = 'eager'; return image.decode().catch(() => null); }))"""
 _SECONDS = 60  # without a message, after which the browser counts as hung
 _PROGRAMS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 
@@ -79,6 +83,7 @@ class Chromium:
         self._call("Page.navigate", url=page.as_uri())
         while not any(event["method"] == "Page.loadEventFired" for event in self._events):
             self._read()
+        self._call("Runtime.evaluate", expression=_LOAD_LAZY_IMAGES, awaitPromise=True)
 
     def evaluate(self, expression: str, in_frame: bool = False) -> Any:
         """Return the JSON value of a JavaScript expression in the page, or in its first frame, in an isolated world."""
