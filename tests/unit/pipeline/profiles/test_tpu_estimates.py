@@ -20,7 +20,7 @@ def test_compile_shows_what_a_chip_needs_for_the_batch_and_the_images(tmp_path: 
     assert "256 of 28x28x1 on 8 chips: 26 MB" in compiled(tmp_path, "--profile=tpu-v5e-8")
     assert "64 of 28x28x1 on 8 chips: 21 MB" in compiled(tmp_path, "--profile=tpu-v5e-8", "--set=batch_size=64")
     assert "256 of 64x64x3 on 4 chips" in compiled(tmp_path, "--profile=tpu-v5e-4", *larger)
-    largest = ["--set=height=100", "--set=width=128", "--set=color=rgb"]
+    largest = ["--set=batch_size=64", "--set=height=100", "--set=width=128", "--set=color=rgb"]
     assert "64 of 128x128x3 on 8 chips: 198 MB" in compiled(tmp_path, "--profile=tpu-v5e-8", *largest)
     assert " chips: " not in compiled(tmp_path, "--profile=tpu-v5e-8", "--set=base_filters=64")
     assert " chips: " not in compiled(tmp_path, "--profile=gpu-l4")
