@@ -111,7 +111,7 @@ class Monitor:
             gradient_norm_deviation=math.sqrt(max(0.0, penalty + 2 * norm - 1 - norm**2)),
             excess_slope=norm - 1 - (_over(gap, 2 * weight * norm) if weight else 0.0),
             penalty_share=_over(weight * penalty, abs(gap)),
-            wasserstein_estimate=gap,
+            relative_gap=_over(gap, self._real_distance),
             score_offset=_over(abs(means["real_score"]), abs(gap)),
             sample_spread=_over(_mean_distance(drawn / 127.5), self._real_distance),
             critic_overfit=overfit,

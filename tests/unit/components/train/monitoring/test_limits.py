@@ -14,7 +14,7 @@ GOOD = limits.Diagnostics(
     gradient_norm_deviation=0.1,
     excess_slope=0.0,
     penalty_share=0.1,
-    wasserstein_estimate=2.0,
+    relative_gap=0.1,
     score_offset=3.0,
     sample_spread=1.0,
     critic_overfit=0.02,
@@ -28,7 +28,7 @@ def config(**changes: Any) -> TrainConfig:
 def test_a_good_window_is_not_reported() -> None:
     assert limits.findings(GOOD, "gradient_penalty") == []
     assert limits.findings(dataclasses.replace(GOOD, critic_overfit=None), "gradient_penalty") == []
-    assert limits.findings(dataclasses.replace(GOOD, wasserstein_estimate=-0.03), "gradient_penalty") == []
+    assert limits.findings(dataclasses.replace(GOOD, relative_gap=-0.03), "gradient_penalty") == []
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_a_good_window_is_not_reported() -> None:
         ("excess_slope", 0.6, False),
         ("excess_slope", 4.1, True),
         ("gradient_norm_deviation", 1.1, False),
-        ("wasserstein_estimate", -1.1, True),
+        ("relative_gap", -0.11, True),
         ("sample_spread", 0.5, False),
         ("sample_spread", 0.2, True),
     ],
