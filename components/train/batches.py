@@ -1,11 +1,24 @@
 """Batches: the images of every critic update."""
 
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import NamedTuple, Self
+
 import numpy as np
 
 from components.core.data.data_order import EndlessOrder
 from components.core.data.dataset_reader import Images
 from components.train.config import TrainConfig
 from components.train.step import seed_after
+
+Arrays = tuple[np.ndarray, ...]  # of a block: pixels, and labels if there are any
+
+
+class Place(NamedTuple):
+    """Where a block is: which steps, in the order of images after so many rollbacks."""
+
+    first_step: int
+    steps: int
+    rollbacks: int
 
 
 class Batches:
@@ -16,7 +29,7 @@ class Batches:
         self._arrays: tuple[Images | np.ndarray, ...] = (images,) if labels is None else (images, labels)
         self._order, self._rollbacks = EndlessOrder(len(images), config.seed), 0
 
-    def block(self, first_step: int, steps: int, rollbacks: int = 0) -> tuple[np.ndarray, ...]:
+    def block(self, first_step: int, steps: int, rollbacks: int = 0) -> Arrays:
         """Return what `WganStep.run_block` takes, [steps, critic_steps, batch_size, ...]: pixels, and labels."""
         if rollbacks != self._rollbacks:
             seed = seed_after(self._config.seed, rollbacks)
@@ -25,3 +38,28 @@ class Batches:
         per_step = self._config.critic_steps * self._config.batch_size
         chosen = self._order.at(first_step * per_step, steps * per_step)
         return tuple(array[chosen].reshape(*shape, *array.shape[1:]) for array in self._arrays)
+
+
+class ReadAhead:
+    """Reads the block after the present one in a thread, while that one is computed; at most one block ahead."""
+
+    def __init__(self, batches: Batches) -> None:
+        self._batches, self._thread = batches, ThreadPoolExecutor(1, "read-ahead")
+        self._ahead: tuple[Place, Future[Arrays]] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._thread.shutdown(cancel_futures=True)
+
+    def block(self, place: Place, following: Place) -> Arrays:
+        """Return a block, and begin to read the following one, unless it has no steps."""
+        if self._ahead is None or self._ahead[0] != place:  # at the start, and after a rollback
+            self._ahead = place, self._read(place)
+        found = self._ahead[1].result()
+        self._ahead = (following, self._read(following)) if following.steps else None
+        return found
+
+    def _read(self, place: Place) -> Future[Arrays]:
+        return self._thread.submit(self._batches.block, *place)

@@ -22,7 +22,7 @@ from components.core.networks.precision import Precision, choose_precision, repo
 from components.core.stage.signals import deferred
 from components.core.storage.location import Location
 from components.train import budget, environment, rollback, uploads
-from components.train.batches import Batches
+from components.train.batches import Batches, Place, ReadAhead
 from components.train.config import TrainConfig, deciding_settings, sample_period, with_kept_steps
 from components.train.labels import Labels, choose
 from components.train.monitoring import limits
@@ -137,7 +137,7 @@ class Session:
         labeled = zip(splits, labels.of_splits, strict=True)
         self._monitor = Monitor(written_folder, config, self._wgan, labels.counts, *labeled)
         self._rollbacks = Rollbacks(config)
-        self._batches = batches_of(self._images, labels, config)
+        self._batches = ReadAhead(batches_of(self._images, labels, config))
         self._samples = SampleGrid(config, self._network)
         self._uploads = uploads.Uploads(folder if workers.is_chief else None)
         self._at_start = {**self._progress.state(), **self._monitor.state()}
@@ -168,7 +168,7 @@ class Session:
     def run(self) -> None:
         """Train to the last step, or until a signal: then the current step is kept."""
         stopped = False
-        with deferred() as stop, self._uploads.running(), self._progress:
+        with deferred() as stop, self._uploads.running(), self._progress, self._batches:
             self._go_back_in_logs(self.step)
             with Watchdog() as watchdog:
                 while self.step < self._config.steps and not stopped:
@@ -201,19 +201,19 @@ class Session:
 
     def _compute_block(self) -> tuple[dict[str, np.ndarray], float]:
         """Compute the next steps; return their values, [steps] each, and the seconds they took."""
-        rollbacks = self._rollbacks.in_force(self.step)
-        self._wgan.rollbacks.assign(rollbacks)
+        place = self._place_of_block(self.step)
+        self._wgan.rollbacks.assign(place.rollbacks)
         started = time.monotonic()
-        rows = self._wgan.run_block(*self._batches.block(self.step, self._block_length(), rollbacks))
+        rows = self._wgan.run_block(*self._batches.block(place, self._place_of_block(self.step + place.steps)))
         block = {name: rows[name].numpy() for name in rows}
         return block, time.monotonic() - started
 
-    def _block_length(self) -> int:
-        """Return the number of steps until something is due, but not too many."""
+    def _place_of_block(self, step: int) -> Place:
+        """Return the steps from one until something is due, but not too many; no steps after the last one."""
         config = self._config
         periods = (config.log_every, sample_period(config), config.checkpoint_every, limits.window_steps(config))
-        due = min(every - self.step % every for every in periods)
-        return min(_BLOCK_STEPS, due, config.steps - self.step)
+        due = min(every - step % every for every in periods)
+        return Place(step, min(_BLOCK_STEPS, due, config.steps - step), self._rollbacks.in_force(step))
 
     def _count(self, block: dict[str, np.ndarray], seconds: float) -> None:
         self.step += len(block["finite"])
