@@ -1,19 +1,18 @@
 """The device's convolution rate at the step's shapes as a contender: the layers of both networks and nothing else.
 
 A step is each layer's forward pass and both gradients, for one batch, by PyTorch; on a GPU as one CUDA graph, so that
-nothing waits for the host. Runs where `torch_step.py` does.
+nothing waits for the host. Critic steps do not count. Runs where `torch_step.py` does.
 """
 
-import argparse
 from collections.abc import Callable
 
 import torch
 from torch import nn
 
 from benchmarks.lib import turns
-from benchmarks.training.torch_step import build_critic, build_generator, captured, use_precision
+from benchmarks.training import size
+from benchmarks.training.torch_step import LATENT_SIZE, build_critic, build_generator, captured, use_precision
 
-_LATENT_SIZE = 32
 _Work = tuple[nn.Module, torch.Tensor, torch.Tensor]  # a layer, its input and the gradient of its output
 
 
@@ -55,9 +54,7 @@ def _channels(layer: nn.Module) -> int:
 
 def main() -> None:
     """Serve turns."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--batch_size", type=int, default=64)
-    parser.add_argument("--base_filters", type=int, required=True)
+    parser = size.parser()
     parser.add_argument("--precision", choices=("float32", "tf32", "bfloat16"), default="float32")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     given = parser.parse_args()
@@ -67,7 +64,7 @@ def main() -> None:
     everything: list[_Work] = []
     flops = 0
     for network, shape in (
-        (build_generator(given.base_filters), (_LATENT_SIZE,)),
+        (build_generator(given.base_filters), (LATENT_SIZE,)),
         (build_critic(given.base_filters), (1, 28, 28)),
     ):
         network.to(given.device, memory_format=torch.channels_last)

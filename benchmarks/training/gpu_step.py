@@ -14,8 +14,7 @@ from typing import Any
 
 from benchmarks.lib import fashion_mnist, tables
 from benchmarks.lib.turns import Contender, median_ratio, median_seconds, run_rounds
-from benchmarks.training import step_costs
-from components.train.config import TrainConfig
+from benchmarks.training import size, step_costs
 
 OURS, KERAS, TORCH, RATE = "this project", "Keras example's train_step", "PyTorch", "convolutions alone"
 PRECISIONS = ("float32", "tf32", "bfloat16")
@@ -23,13 +22,12 @@ PRECISIONS = ("float32", "tf32", "bfloat16")
 
 def commands(given: argparse.Namespace) -> dict[str, list[str]]:
     """Return the command of each contender by name: what it is, its precision, and how it is compiled."""
-    size = ["--batch_size", str(given.batch_size), "--base_filters", str(given.base_filters)]
-    steps = ["--critic_steps", str(given.critic_steps)]
-    ours = [sys.executable, "-m", "benchmarks.training.our_step", *size, *steps, "--accelerator", given.device]
-    keras = [sys.executable, "-m", "benchmarks.training.keras_example", *size, *steps]
+    flags = size.flags(given)
+    ours = [sys.executable, "-m", "benchmarks.training.our_step", *flags, "--accelerator", given.device]
+    keras = [sys.executable, "-m", "benchmarks.training.keras_example", *flags]
     device = ["--device", "cuda" if given.device == "gpu" else "cpu"]
-    torch = [given.torch_python, "-m", "benchmarks.training.torch_step", *size, *steps, *device]
-    rate = [given.torch_python, "-m", "benchmarks.training.convolution_rate", *size, *device]
+    torch = [given.torch_python, "-m", "benchmarks.training.torch_step", *flags, *device]
+    rate = [given.torch_python, "-m", "benchmarks.training.convolution_rate", *flags, *device]
     found = {}
     for name in PRECISIONS:
         precision = ["--precision", name]
@@ -87,11 +85,8 @@ def targets(contenders: dict[str, Contender], flops: int) -> dict[str, float | N
 
 def main() -> None:
     """Run the contenders, print the table, and keep it with the targets."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = size.parser(__doc__)
     parser.add_argument("--device", choices=("gpu", "cpu"), default="gpu")
-    parser.add_argument("--critic_steps", type=int, default=1, help="critic updates per generator update")
-    parser.add_argument("--batch_size", type=int, default=64)
-    parser.add_argument("--base_filters", type=int, default=TrainConfig.base_filters)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=0.5, help="length of a turn")
     parser.add_argument("--torch_python", default=".venv-bench-gpu/bin/python", help="of an environment with PyTorch")

@@ -6,7 +6,6 @@ weights from a normal distribution, and updates by Keras' Adam; run by `compile`
 are the example's too, but for the batch (512 there), or the networks of this project.
 """
 
-import argparse
 import time
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +16,8 @@ import tensorflow as tf
 from keras import layers
 
 from benchmarks.lib import fashion_mnist, turns
-from benchmarks.training.our_step import peak_memory
+from benchmarks.training import size
+from benchmarks.training.our_step import count_parameters, peak_memory
 from components.train.config import TrainConfig
 
 # The example's settings.
@@ -158,11 +158,8 @@ class TakeTurns(keras.callbacks.Callback):
 
 def main() -> None:
     """Serve turns."""
-    parser = argparse.ArgumentParser()
+    parser = size.parser()
     parser.add_argument("--networks", choices=("project", "example"), default="project")
-    parser.add_argument("--critic_steps", type=int, default=1)
-    parser.add_argument("--batch_size", type=int, default=64)
-    parser.add_argument("--base_filters", type=int, default=TrainConfig.base_filters)
     parser.add_argument("--precision", choices=("float32", "tf32"), default="tf32", help="TensorFlow's default is tf32")
     given = parser.parse_args()
     tf.config.experimental.enable_tensor_float_32_execution(given.precision == "tf32")
@@ -179,17 +176,13 @@ def main() -> None:
     def facts(first_call_seconds: float) -> dict[str, Any]:
         return {
             "first_call_seconds": first_call_seconds,
-            "generator_parameters": _parameters(generator),
-            "critic_parameters": _parameters(critic),
+            "generator_parameters": count_parameters(generator.trainable_variables),
+            "critic_parameters": count_parameters(critic.trainable_variables),
             "jit_compile": bool(model.jit_compile),
             **peak_memory(),
         }
 
     model.fit(images, batch_size=given.batch_size, epochs=1_000_000, verbose=0, callbacks=[TakeTurns(facts)])
-
-
-def _parameters(model: keras.Model) -> int:
-    return sum(int(np.prod(variable.shape)) for variable in model.trainable_variables)
 
 
 if __name__ == "__main__":

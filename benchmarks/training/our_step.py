@@ -1,12 +1,13 @@
 """This project's step as a contender: `WganStep.run_block`, on blocks prepared in advance."""
 
-import argparse
 import time
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
 
 from benchmarks.lib import fashion_mnist, turns
+from benchmarks.training import size
 from components.core.artifacts.datasets import ImageShape
 from components.core.data.data_order import EndlessOrder
 from components.core.distributed.strategies import choose_strategy, set_threads
@@ -77,6 +78,11 @@ def make_blocks(config: TrainConfig) -> list[np.ndarray]:
     return [images[order.at(index * count, count)].reshape(shape) for index in range(_BLOCKS)]
 
 
+def count_parameters(variables: Sequence[tf.Variable]) -> int:
+    """Return the number of parameters in variables."""
+    return sum(int(np.prod(variable.shape)) for variable in variables)
+
+
 def peak_memory() -> dict[str, int]:
     """Return the most bytes that TensorFlow held on the first GPU so far, as a contender's fact; nothing on a CPU."""
     if not tf.config.get_visible_devices("GPU"):
@@ -86,10 +92,7 @@ def peak_memory() -> dict[str, int]:
 
 def main() -> None:
     """Serve turns."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--critic_steps", type=int, default=1)
-    parser.add_argument("--batch_size", type=int, default=64)
-    parser.add_argument("--base_filters", type=int, default=TrainConfig.base_filters)
+    parser = size.parser()
     parser.add_argument("--precision", default="float32")
     parser.add_argument("--replicas", type=int, default=1)
     parser.add_argument("--virtual_shards", type=int, default=0)
@@ -102,8 +105,8 @@ def main() -> None:
     wgan.run_block(blocks[0])["finite"].numpy()
     facts = {
         "first_call_seconds": time.perf_counter() - started,
-        "generator_parameters": _parameters(wgan.generator.trainable_variables),
-        "critic_parameters": _parameters(wgan.critic.trainable_variables),
+        "generator_parameters": count_parameters(wgan.generator.trainable_variables),
+        "critic_parameters": count_parameters(wgan.critic.trainable_variables),
         **peak_memory(),
     }
     done = 0
@@ -118,10 +121,6 @@ def main() -> None:
             done, steps = done + 1, steps - length
 
     turns.serve(train, facts)
-
-
-def _parameters(variables: list[tf.Variable]) -> int:
-    return sum(int(np.prod(variable.shape)) for variable in variables)
 
 
 if __name__ == "__main__":

@@ -12,9 +12,8 @@ import sys
 from pathlib import Path
 
 from benchmarks.lib import fashion_mnist, tables
-from benchmarks.lib.turns import Contender, Turn, median_ratio, median_seconds, run_rounds
-from benchmarks.training import matrix_rate, step_costs
-from components.train.config import TrainConfig
+from benchmarks.lib.turns import Contender, median_ratio, median_seconds, run_rounds
+from benchmarks.training import matrix_rate, size, step_costs
 
 _OURS, _KERAS, _PUBLISHED = "this project", "Keras example's train_step", "Keras example as published"
 _PUBLISHED_CRITIC_STEPS = 3
@@ -24,10 +23,7 @@ _PRECISIONS = ("float32", "bfloat16")
 
 def main() -> None:
     """Run the contenders and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--critic_steps", type=int, default=1, help="critic updates per generator update")
-    parser.add_argument("--batch_size", type=int, default=64)
-    parser.add_argument("--base_filters", type=int, default=TrainConfig.base_filters)
+    parser = size.parser(__doc__)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=1.0, help="length of a turn")
     parser.add_argument("--torch_python", default=".venv-bench/bin/python", help="of an environment with PyTorch")
@@ -40,28 +36,26 @@ def main() -> None:
     run_rounds(list(contenders.values()), given.rounds, given.seconds)
     for contender in contenders.values():
         contender.close()
-    costs = step_costs.measure(given.critic_steps, given.batch_size, given.base_filters)
+    costs = step_costs.measure(given)
     _show(contenders, costs, given)
 
 
 def _commands(given: argparse.Namespace) -> dict[str, list[str]]:
     """Return the command of each contender by name."""
-    shape = ["--critic_steps", str(given.critic_steps), "--batch_size", str(given.batch_size)]
-    shape += ["--base_filters", str(given.base_filters)]
-    published = ["--critic_steps", str(_PUBLISHED_CRITIC_STEPS), "--batch_size", str(given.batch_size)]
-    ours = [sys.executable, "-m", "benchmarks.training.our_step", *shape]
-    keras = [sys.executable, "-m", "benchmarks.training.keras_example"]
-    torch = [given.torch_python, "-m", "benchmarks.training.torch_step", *shape]
+    flags = size.flags(given)
+    ours = [sys.executable, "-m", "benchmarks.training.our_step", *flags]
+    keras = [sys.executable, "-m", "benchmarks.training.keras_example", *flags]
+    torch = [given.torch_python, "-m", "benchmarks.training.torch_step", *flags]
     product = [sys.executable, "-m", "benchmarks.training.matrix_rate"]
     commands = {f"{_PRODUCT}, {name}": [*product, "--precision", name] for name in _PRECISIONS}
     for name in _PRECISIONS:
         commands[f"{_OURS}, {name}"] = [*ours, "--precision", name]
-    commands[_KERAS] = [*keras, *shape]
+    commands[_KERAS] = keras
     for name in _PRECISIONS:
         commands[f"PyTorch, {name}"] = [*torch, "--precision", name]
         if given.compile:
             commands[f"PyTorch, {name}, compiled"] = [*torch, "--precision", name, "--compile"]
-    commands[_PUBLISHED] = [*keras, "--networks", "example", *published]
+    commands[_PUBLISHED] = [*keras, "--networks", "example", "--critic_steps", str(_PUBLISHED_CRITIC_STEPS)]
     return commands
 
 
@@ -97,7 +91,7 @@ def _show(contenders: dict[str, Contender], costs: step_costs.Costs, given: argp
             "times_torch": median_ratio(contender, torch) if same else None,
             "first_call_seconds": contender.facts["first_call_seconds"],
         }
-        result[name] = {**found, "turns": [_plain(turn) for turn in contender.turns]}
+        result[name] = {**found, "turns": [vars(turn) for turn in contender.turns]}
         rows.append(
             [
                 name,
@@ -140,10 +134,6 @@ def _show(contenders: dict[str, Contender], costs: step_costs.Costs, given: argp
             "time_by_operation": costs.time_by_operation,
         },
     )
-
-
-def _plain(turn: Turn) -> dict[str, float]:
-    return {"seconds": turn.seconds, "cpu_seconds": turn.cpu_seconds}
 
 
 if __name__ == "__main__":

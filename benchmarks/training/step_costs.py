@@ -21,8 +21,7 @@ import tensorflow as tf
 from tensorflow.python.framework.function_def_to_graph import function_def_to_graph
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
-from benchmarks.training import our_step
-from components.train.config import TrainConfig
+from benchmarks.training import our_step, size
 
 # Operations that only hold others, whose time is counted already.
 _HOLDERS = ("While", "StatelessWhile", "PartitionedCall", "StatefulPartitionedCall", "_SOURCE", "_SINK")
@@ -39,11 +38,9 @@ class Costs:
     time_by_operation: dict[str, float]  # share of the time of all operations, by their type, largest first
 
 
-def measure(critic_steps: int, batch_size: int, base_filters: int) -> Costs:
-    """Return the costs of the step in float32, measured in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.training.step_costs"]
-    command += ["--critic_steps", str(critic_steps), "--batch_size", str(batch_size)]
-    command += ["--base_filters", str(base_filters)]
+def measure(given: argparse.Namespace) -> Costs:
+    """Return the costs of the step of a size in float32, measured in a process of its own."""
+    command = [sys.executable, "-m", "benchmarks.training.step_costs", *size.flags(given)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return Costs(**json.loads(done.stdout.splitlines()[-1]))
 
@@ -133,11 +130,7 @@ def time_by_operation(run_block: Any, block: np.ndarray) -> dict[str, float]:
 def main() -> None:
     """Print the costs as JSON."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--critic_steps", type=int, default=1)
-    parser.add_argument("--batch_size", type=int, default=64)
-    parser.add_argument("--base_filters", type=int, default=TrainConfig.base_filters)
-    given = parser.parse_args()
+    given = size.parser().parse_args()
     config, wgan = our_step.make(given.critic_steps, given.batch_size, given.base_filters)
     block = our_step.make_blocks(config)[0]
     wgan.run_block(block)["finite"].numpy()

@@ -6,7 +6,6 @@ The networks are those of components/core/networks/gan.py with its default setti
 by 2 on each side where TensorFlow pads by 1 and 2: as many products, and no operation of its own for the padding.
 """
 
-import argparse
 import time
 from collections.abc import Callable, Sequence
 
@@ -14,8 +13,10 @@ import torch
 from torch import nn
 
 from benchmarks.lib import fashion_mnist, turns
+from benchmarks.training import size
+from components.train.config import TrainConfig
 
-_LATENT_SIZE = 32
+LATENT_SIZE = TrainConfig.latent_size
 _LEAK = 0.2
 _PENALTY_WEIGHT = 10.0
 _BETAS = (0.0, 0.99)
@@ -38,7 +39,7 @@ class Residual(nn.Module):
 def build_generator(filters: int) -> nn.Module:
     """Latents to images: float32 [n, 32] to [n, 1, 28, 28]; `filters` at half the sides, twice as many before."""
     return nn.Sequential(
-        nn.Linear(_LATENT_SIZE, 7 * 7 * 2 * filters, bias=False),
+        nn.Linear(LATENT_SIZE, 7 * 7 * 2 * filters, bias=False),
         nn.Unflatten(1, (2 * filters, 7, 7)),
         nn.BatchNorm2d(2 * filters),
         nn.ReLU(),
@@ -94,7 +95,7 @@ class TorchWgan:
     def critic_update(self, real: torch.Tensor) -> torch.Tensor:
         """Make one critic update on real images, float32 [n, 1, 28, 28]; return the loss."""
         count = len(real)
-        latents = torch.randn(count, _LATENT_SIZE, device=self._device)
+        latents = torch.randn(count, LATENT_SIZE, device=self._device)
         weights = torch.rand(count, 1, 1, 1, device=self._device)
         loss, gradients = self._critic_gradients(real, latents, weights)
         _apply(self._critic_adam, self._critic_weights, gradients)
@@ -102,7 +103,7 @@ class TorchWgan:
 
     def generator_update(self, count: int) -> torch.Tensor:
         """Make one generator update on `count` fakes; return the loss."""
-        loss, gradients = self._generator_gradients(torch.randn(count, _LATENT_SIZE, device=self._device))
+        loss, gradients = self._generator_gradients(torch.randn(count, LATENT_SIZE, device=self._device))
         _apply(self._generator_adam, self._generator_weights, gradients)
         return loss
 
@@ -158,10 +159,7 @@ def captured(step: Callable[[], None]) -> Callable[[], None]:
 
 def main() -> None:
     """Serve turns."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--critic_steps", type=int, default=1)
-    parser.add_argument("--batch_size", type=int, default=64)
-    parser.add_argument("--base_filters", type=int, required=True)
+    parser = size.parser()
     parser.add_argument("--precision", choices=("float32", "tf32", "bfloat16"), default="float32")
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--graph", action="store_true", help="the whole step as one CUDA graph")
