@@ -24,8 +24,9 @@ def work_of(network: nn.Module, given: torch.Tensor, dtype: torch.dtype) -> tupl
     def see(layer: nn.Module, inputs: tuple[torch.Tensor, ...], output: torch.Tensor) -> None:
         nonlocal flops
         (x,) = inputs
-        # A transposed convolution multiplies for each pixel of its input, the others for each of their output.
-        pixels = (x if isinstance(layer, nn.ConvTranspose2d) else output).numel() // _channels(layer)
+        # A transposed convolution multiplies for each pixel of its input, the others for each of their output. The
+        # channels of that side come first in the shape of the weights.
+        pixels = (x if isinstance(layer, nn.ConvTranspose2d) else output).numel() // len(layer.weight)
         flops += 2 * layer.weight.numel() * pixels
         format = torch.channels_last if x.dim() == 4 else torch.contiguous_format
         x = x.detach().to(dtype, memory_format=format).requires_grad_()
@@ -39,17 +40,6 @@ def work_of(network: nn.Module, given: torch.Tensor, dtype: torch.dtype) -> tupl
         hook.remove()
     network.to(dtype)
     return found, flops
-
-
-def _channels(layer: nn.Module) -> int:
-    match layer:
-        case nn.ConvTranspose2d():
-            return layer.in_channels
-        case nn.Conv2d():
-            return layer.out_channels
-        case nn.Linear():
-            return layer.out_features
-    raise TypeError(layer)
 
 
 def main() -> None:
