@@ -7,34 +7,15 @@ Measures each `python -m components.evaluate` as a whole, start and imports incl
 """
 
 import argparse
-import os
-import resource
 import shutil
-import subprocess
-import time
 
 from benchmarks.lib import fashion_mnist, tables
+from benchmarks.lib.processes import measured
 from tests.inputs.limits import NO_LIMITS
 from tests.proofs.stages import command, stage
 
 _FOLDER = fashion_mnist.BUILD / "evaluation"
 _STEPS = 500
-
-
-def measured(**settings: object) -> tuple[float, float]:
-    """Return the seconds of an evaluation and its peak memory in MiB."""
-    # So short a training is not good; what is measured does not depend on that.
-    words = command("evaluate", **{**NO_LIMITS, **settings})
-    started = time.monotonic()
-    process = subprocess.Popen(words, stdout=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)
-    if status:
-        raise SystemExit(f"evaluate ended with {os.waitstatus_to_exitcode(status)}")
-    return time.monotonic() - started, _mebibytes(usage)
-
-
-def _mebibytes(usage: resource.struct_rusage) -> float:
-    return usage.ru_maxrss / 1024  # Linux counts in KiB
 
 
 def main() -> None:
@@ -45,17 +26,18 @@ def main() -> None:
     for earlier in ("registry", "model", "evaluation-0", "evaluation-1"):
         shutil.rmtree(_FOLDER / earlier, ignore_errors=True)
     stage("embed", dataset=dataset, embedding=embedding)
-    common = {"dataset": dataset, "embedding": embedding}
+    # So short a training is not good; what is measured does not depend on that.
+    common = {**NO_LIMITS, "dataset": dataset, "embedding": embedding, "registry": registry}
     found = {}
     for seed, what in enumerate(("without a champion", "with a champion beside it")):
         stage("train", dataset=dataset, checkpoints=_FOLDER / f"training-{seed}", steps=_STEPS, seed=seed)
         checkpoint = _FOLDER / f"training-{seed}" / f"step-{_STEPS:010d}"
         location = _FOLDER / f"evaluation-{seed}"
-        found[what] = measured(checkpoint=checkpoint, evaluation=location, registry=registry, **common)
+        found[what] = measured(command("evaluate", checkpoint=checkpoint, evaluation=location, **common))
         if not seed:
             stage("export", checkpoint=checkpoint, model=_FOLDER / "model")
             stage("publish", model=_FOLDER / "model", evaluation=location, registry=registry)
-    rows = [[what, f"{seconds:.0f}", f"{memory:,.0f}"] for what, (seconds, memory) in found.items()]
+    rows = [[what, f"{turn.seconds:.0f}", f"{turn.mebibytes:,.0f}"] for what, turn in found.items()]
     tables.show("Evaluation", ["10,000 samples against 10,000 test images", "seconds", "MiB at most"], rows)
 
 
