@@ -8,7 +8,6 @@ from typing import Any
 
 from components.core import errors
 from components.core.container_images import TRAIN_IMAGES
-from components.core.errors import ConfigError
 from components.core.stage import cli
 from components.core.storage import buckets
 from components.core.storage.location import Location, private
@@ -38,7 +37,7 @@ def main(verb: str, words: list[str]) -> int:
     first = _parser(verb).parse_known_args(words)[0]
     if first.runner == _PROCESS:
         extras.require("local", verb)
-    found = shipped_package.read() if first.package is None else _package(first.package)
+    found = _package(first.package)
     parser = _parser(verb, add_help=True)
     parameters.add_flags(parser, found.parameters, everything=parameters.wants_all(words))
     problems: list[str] = []
@@ -111,11 +110,8 @@ def _parser(verb: str, add_help: bool = False) -> cli.Parser:
     return parser
 
 
-def _package(path: Path) -> Package:
-    try:
-        return reader.read(yaml_files.read_bytes(path), str(path))
-    except OSError as error:
-        raise ConfigError(f"package cannot be read: {errors.describe_os_error(error)}") from None
+def _package(path: Path | None) -> Package:
+    return reader.read(yaml_files.read_bytes(path, "package"), str(path)) if path else shipped_package.read()
 
 
 def _problems(parsed: argparse.Namespace, root: Location) -> list[str]:

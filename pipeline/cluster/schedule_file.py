@@ -12,7 +12,6 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
-from components.core import errors
 from components.core.errors import ConfigError
 from components.core.settings import unknown
 from pipeline.cluster import backends, cron, submission
@@ -80,12 +79,7 @@ class FileSettings(Settings):
 
 def read(path: Path) -> list[Schedule]:
     """Read a file of schedules and its packages; raise all mistakes of the file, or else all that the packages show."""
-    try:
-        text = yaml_files.read_bytes(path)
-    except OSError as error:
-        raise ConfigError(
-            f"schedules cannot be read: {errors.describe_os_error(error)}; docs/schedules.md shows how to write them"
-        ) from None
+    text = yaml_files.read_bytes(path, "schedules", "; docs/schedules.md shows how to write them")
     what = f"schedules {path}"
     file = validation.read(FileSettings, text, what)
     read_package = functools.cache(submission.read_package)

@@ -10,7 +10,6 @@ import posixpath
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from components.core import errors
 from components.core.container_images import VERSION
 from components.core.errors import ConfigError
 from components.core.storage import buckets
@@ -81,10 +80,7 @@ def bucket_problems(name: str, uri: str, otherwise: str = "") -> list[str]:
 
 def read_package(path: Path, target: str = "") -> ClusterPackage:
     """Read a package, for the given target or its own, and refuse by a `ConfigError` what would not run there."""
-    try:
-        text = yaml_files.read_bytes(path)
-    except OSError as error:
-        raise ConfigError(f"package cannot be read: {errors.describe_os_error(error)}") from None
+    text = yaml_files.read_bytes(path, "package")
     found = reader.read(text, f"package {path}", to_execute=False)
     origin = package_origin.read(found.description)
     if origin is None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from components.core import errors, settings
+from components.core import settings
 from components.core.errors import ConfigError
 from components.core.settings import Field
 from pipeline.package import parameters
@@ -37,11 +37,7 @@ def read(path: Path | None, known: Mapping[str, Field], problems: list[str]) -> 
     if path is None:
         return {}
     what = f"config {path}"
-    try:
-        text = yaml_files.read_bytes(path)
-    except OSError as error:
-        raise ConfigError(f"config cannot be read: {errors.describe_os_error(error)}") from None
-    root = yaml_files.only(yaml_files.nodes(text, what), what)
+    root = yaml_files.only(yaml_files.nodes(yaml_files.read_bytes(path, "config"), what), what)
     if not isinstance(root, yaml.MappingNode | None):
         raise ConfigError(f"{what} must be a mapping of stages to their settings, as in examples/digits.yaml")
     stages = parameters.by_stage(known)

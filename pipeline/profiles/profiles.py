@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from components.core import errors, settings
+from components.core import settings
 from components.core.errors import ConfigError
 from components.train.config import TrainConfig
 from pipeline.profiles import yaml_files
@@ -51,7 +51,7 @@ def read(path: Path | None = None) -> dict[tuple[str, str], Profile]:
 
     found = parse(_shipped(), _SHIPPED)
     if path is not None:
-        own = parse(_read(path), str(path))
+        own = parse(yaml_files.read_bytes(path, "profiles"), str(path))
         names = {name for name, _ in own}
         found = {key: profile for key, profile in found.items() if key[0] not in names} | own
     return found
@@ -60,7 +60,9 @@ def read(path: Path | None = None) -> dict[tuple[str, str], Profile]:
 def as_yaml(path: Path | None = None) -> str:
     """Return the profiles as YAML that `read` accepts."""
     read(path)
-    found = yaml_files.load(_shipped(), _SHIPPED) | (yaml_files.load(_read(path), str(path)) if path else {})
+    found = yaml_files.load(_shipped(), _SHIPPED) | (
+        yaml_files.load(yaml_files.read_bytes(path, "profiles"), str(path)) if path else {}
+    )
 
     class Dumper(yaml.SafeDumper):
         def ignore_aliases(self, data: object) -> bool:
@@ -83,10 +85,3 @@ def choose(found: Mapping[tuple[str, str], Profile], name: str, target: str) -> 
 
 def _shipped() -> bytes:
     return importlib.resources.files("pipeline.profiles").joinpath(_SHIPPED).read_bytes()
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return yaml_files.read_bytes(path)
-    except OSError as error:
-        raise ConfigError(f"profiles cannot be read: {errors.describe_os_error(error)}") from None

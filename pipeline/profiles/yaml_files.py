@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import yaml
 
+from components.core import errors
 from components.core.errors import ConfigError
 
 # Errors of PyYAML besides its own, for invalid tags and numbers.
@@ -19,10 +20,13 @@ _SHOWN = 60
 _T = TypeVar("_T")
 
 
-def read_bytes(path: Path) -> bytes:
-    """Read a file; of one that is too large, just enough to notice."""
-    with open(path, "rb") as file:
-        return file.read(_MOST_BYTES + 1)
+def read_bytes(path: Path, what: str, remedy: str = "") -> bytes:
+    """Read a file, which errors call `what`; of one that is too large, just enough to notice."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(_MOST_BYTES + 1)
+    except OSError as error:
+        raise ConfigError(f"{what} cannot be read: {errors.describe_os_error(error)}{remedy}") from None
 
 
 def load_all(text: bytes, what: str) -> list[Any]:
