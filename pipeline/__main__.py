@@ -24,6 +24,7 @@ import os
 import re
 import sys
 import traceback
+from collections.abc import Callable
 
 from components.core import errors, settings
 from components.core.container_images import VERSION
@@ -41,23 +42,10 @@ _PROGRAMS = {
     "report": "compare runs in one HTML page (report compare 1 2)",
     "selfcheck": "prove on this machine that training is exact on any number of replicas",
 }
-_VERBS = {
-    **dict.fromkeys(run.HELP, run.main),
-    **dict.fromkeys(runs.HELP, runs.main),
-    **dict.fromkeys(compile.HELP, compile.main),
-    **dict.fromkeys(run_commands.HELP, run_commands.main),
-    **dict.fromkeys(schedule_commands.HELP, schedule_commands.main),
-}
+_MODULES = (run, runs, compile, run_commands, schedule_commands)
+_VERBS: dict[str, Callable[[str, list[str]], int]] = {verb: module.main for module in _MODULES for verb in module.HELP}
 _REGISTRY = {"registry": "list published versions, explain, verify, roll back, reproduce, export and remove them"}
-HELP = {
-    **run.HELP,
-    **runs.HELP,
-    **compile.HELP,
-    **run_commands.HELP,
-    **schedule_commands.HELP,
-    **_REGISTRY,
-    **_PROGRAMS,
-}
+HELP = {verb: text for module in _MODULES for verb, text in module.HELP.items()} | _REGISTRY | _PROGRAMS
 # Other commands and variables before `wgan`: zsh passes the whole line, bash and fish the command alone.
 _BEFORE_COMMAND = re.compile(r"(?s)^(.*[;&|(\n])?[^;&|(\n]*?(?<![^\s/;&|(])(?=wgan\s)")
 # The extra that a verb needs. Those of run and plan depend on their flags; the other verbs need none.
