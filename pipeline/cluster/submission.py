@@ -25,14 +25,13 @@ class ClusterPackage:
     """A compiled package to send."""
 
     path: Path
-    text: bytes  # the YAML, one document or two
-    found: Package  # the package as read, for its name and parameters
+    found: Package  # the package as read, with its name, parameters and text
     origin: Origin  # how it was compiled, and for which target
 
     @property
     def version(self) -> str:
         """Name of this very content, so that the same package is uploaded once."""
-        return f"{VERSION}-{hashlib.sha256(self.text).hexdigest()[:12]}"
+        return f"{VERSION}-{hashlib.sha256(self.found.text).hexdigest()[:12]}"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -80,8 +79,7 @@ def bucket_problems(name: str, uri: str, otherwise: str = "") -> list[str]:
 
 def read_package(path: Path, target: str = "") -> ClusterPackage:
     """Read a package, for the given target or its own, and refuse by a `ConfigError` what would not run there."""
-    text = yaml_files.read_bytes(path, "package")
-    found = reader.read(text, f"package {path}", to_execute=False)
+    found = reader.read(yaml_files.read_bytes(path, "package"), f"package {path}", to_execute=False)
     origin = package_origin.read(found.description)
     if origin is None:
         raise ConfigError(f"package {path} does not name its target: compile it with `wgan compile`")
@@ -90,4 +88,4 @@ def read_package(path: Path, target: str = "") -> ClusterPackage:
             f"package {path} was compiled for {origin.target}, and this is {target}: "
             f"compile it with `wgan compile --target {target}`"
         )
-    return ClusterPackage(path=path, text=text, found=found, origin=origin)
+    return ClusterPackage(path=path, found=found, origin=origin)

@@ -105,7 +105,7 @@ class KubeflowRuns:
         with tempfile.TemporaryDirectory() as folder, self.connection.explained(f"upload {package.path}"):
             # The checked bytes, under a name that servers accept.
             path = Path(folder, "pipeline.yaml")
-            path.write_bytes(package.text)
+            path.write_bytes(package.found.text)
             pipeline_id = _find_or_make(
                 package.found.name,
                 lambda named: api.pipeline_service_list_pipelines(filter=named, namespace=namespace).pipelines,

@@ -176,7 +176,7 @@ def job_content(submission: Submission) -> dict[str, Any]:
     """Return the request for a run as JSON, made without Vertex' libraries."""
     content: dict[str, Any] = {
         "displayName": submission.run_name,
-        "pipelineSpec": copy.deepcopy(_spec(submission.package.text)),
+        "pipelineSpec": copy.deepcopy(_spec(submission.package.found.text)),
         "labels": {
             PACKAGE_LABEL: _as_label(submission.package.version.replace(".", "_")),
             EXPERIMENT_LABEL: _as_label(submission.experiment),

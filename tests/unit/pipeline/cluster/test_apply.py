@@ -18,8 +18,7 @@ from tests.unit.pipeline.cluster.memory import Killed, MemorySchedules
 NAMES = ("nightly", "weekly")
 _PACKAGE = ClusterPackage(
     path=Path("pipeline.yaml"),
-    text=b"content",
-    found=Package("pipeline", {}, (), b"", ""),
+    found=Package("pipeline", {}, (), b"content", ""),
     origin=Origin("kfp", "cpu"),
 )
 
