@@ -10,7 +10,6 @@ from kfp import compiler
 from components.core import container_images
 from components.core.errors import ConfigError
 from pipeline.graph import pipeline_with
-from pipeline.package import image_digests
 from pipeline.profiles import profiles
 from pipeline.profiles.profiles import Profile
 
@@ -21,7 +20,7 @@ def compiled_package(
     defaults: Mapping[str, Any] | None = None,  # instead of the parameters' own
 ) -> bytes:
     """Return the package (YAML); the same code, image names, profile and defaults give the same bytes."""
-    found = image_digests.local_images() if image_of is None else image_of
+    found = {name: container_images.image(name) for name in container_images.NAMES} if image_of is None else image_of
     profile = profiles.choose(profiles.read(), "cpu", profiles.KFP) if profile is None else profile
     of_train = container_images.TRAIN_IMAGES[profile.train_image]
     missing = [

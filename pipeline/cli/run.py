@@ -140,11 +140,8 @@ def _docker_options(text: str, problems: list[str]) -> list[str]:
 def _containers(found: Package, options: list[str], root: Path, values: dict[str, Any], dev: bool) -> Containers:
     locations = [values[name] for name, field in found.parameters.items() if field.setting.location and name in values]
     for location in locations:
-        if _is_fetched(location) and not containers.has_network(options):
+        fetched = location in _FETCHED_BY_NAME or buckets.is_uri(location)
+        if fetched and not containers.has_network(options):
             log.warning('%s is fetched over a network, which needs --docker-options="--network bridge"', location)
     read = [containers.where_it_is(location) for location in locations if location and Path(location).exists()]
     return containers.prepare(found, options, root, read, dev)
-
-
-def _is_fetched(location: str) -> bool:
-    return location in _FETCHED_BY_NAME or buckets.is_uri(location)

@@ -49,7 +49,9 @@ class Estimates:
         image = self._image(inputs["dataset"])
         if image is None:
             return None
-        return _START_SECONDS + int(inputs["steps"]) * _step_seconds(image, inputs) * self._slowness(inputs)
+        # How many times as long as on the machine above a step takes here.
+        slowness = self._learned(inputs) or _RATE / (_SHARE_OF_PRODUCTS * _product_rate())
+        return _START_SECONDS + int(inputs["steps"]) * _step_seconds(image, inputs) * slowness
 
     def advice(self, inputs: dict[str, Any]) -> str:
         """Return in words how long a training will take, and how to shorten a long one; empty if unknown."""
@@ -61,10 +63,6 @@ class Estimates:
         shorter = max(1, steps // 10)
         tip = f"; --steps {shorter} takes {as_duration(seconds * shorter / steps)}" if seconds > _LONG_SECONDS else ""
         return f"{image.height}x{image.width} at {rate:,.0f} images/s: about {as_duration(seconds)}{guess}{tip}"
-
-    def _slowness(self, inputs: dict[str, Any]) -> float:
-        """Return how many times as long as on the machine above a step takes here."""
-        return self._learned(inputs) or _RATE / (_SHARE_OF_PRODUCTS * _product_rate())
 
     def _learned(self, inputs: dict[str, Any]) -> float | None:
         """Return by how much the newest training's steps took longer than estimated; None without a training."""

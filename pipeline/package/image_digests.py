@@ -17,11 +17,6 @@ def is_digest(reference: str) -> bool:
     return bool(_BY_DIGEST.fullmatch(reference))
 
 
-def local_images() -> dict[str, str]:
-    """Return the images as `make images` names them on this machine, by tag."""
-    return {name: container_images.image(name) for name in container_images.NAMES}
-
-
 def read(path: Path) -> Mapping[str, str]:
     """Read the reference of each image that was pushed, by name; refuse other versions and names without a digest."""
     remedy = "`make push REGISTRY=...` writes such a file"
