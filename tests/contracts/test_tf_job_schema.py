@@ -14,6 +14,7 @@ from components.train.config import TrainConfig
 from pipeline.profiles import kubernetes_workers
 from pipeline.profiles.kubernetes_hardware import KubernetesStage
 from tests.fakes.training_operator import OWN_POD
+from tests.proofs.manifests import closed
 
 _SCHEMA = Path(__file__).parents[2] / "build" / "tf-job-schema.yaml"
 _EVERYTHING = {
@@ -35,23 +36,14 @@ _EVERYTHING = {
 
 @pytest.fixture(scope="module")
 def schema() -> dict[str, Any]:
-    """The schema of version v1, which refuses unknown fields: Kubernetes would drop them."""
+    """The schema of version v1, which refuses unknown fields."""
     if not _SCHEMA.exists():
         pytest.skip("no schema of TFJob: install Go, then `make tf-job-schema`")
     found = yaml.safe_load(_SCHEMA.read_text())
     (version,) = [each for each in found["spec"]["versions"] if each["name"] == "v1"]
-    strict: dict[str, Any] = _closed(version["schema"]["openAPIV3Schema"])
+    strict: dict[str, Any] = closed(version["schema"]["openAPIV3Schema"])
     strict["properties"]["metadata"] = {"type": "object"}
     return strict
-
-
-def _closed(schema: Any) -> Any:
-    if isinstance(schema, list):
-        return [_closed(each) for each in schema]
-    if not isinstance(schema, dict):
-        return schema
-    known = {name: _closed(value) for name, value in schema.items()}
-    return {"additionalProperties": False, **known} if isinstance(schema.get("properties"), dict) else known
 
 
 def completed(**stage: Any) -> dict[str, Any]:
