@@ -1,6 +1,5 @@
 """A mistake with Docker is one line with the remedy; images are pushed and found again by digest."""
 
-import functools
 import json
 import re
 import shutil
@@ -16,7 +15,6 @@ from components.core import container_images, errors
 from components.core.errors import ConfigError
 from docker import build
 from docker.build import Engine
-from pipeline.local.docker_client import Docker
 from tests import servers
 
 
@@ -35,13 +33,6 @@ def complaint(environment: dict[str, str], capsys: pytest.CaptureFixture[str], *
     return code, line
 
 
-def test_no_client(capsys: pytest.CaptureFixture[str]) -> None:
-    code, line = complaint({"DOCKER": "no-such-docker", "PATH": "/usr/bin:/bin"}, capsys)
-    assert code == errors.BAD_CONFIGURATION
-    assert "no program no-such-docker" in line
-    assert "the variable DOCKER" in line
-
-
 @pytest.mark.parametrize(
     ("script", "code", "named"),
     [
@@ -50,7 +41,6 @@ def test_no_client(capsys: pytest.CaptureFixture[str]) -> None:
             errors.BAD_CONFIGURATION,
             "usermod -aG docker",
         ),
-        ("echo 'Cannot connect to the Docker daemon at unix:///x' >&2; exit 1", errors.TRANSIENT, "unix:///x"),
         ('[ "$1" = version ] && { echo 28.2.2; exit 0; }; exit 1', errors.BAD_CONFIGURATION, "buildx"),
     ],
 )
@@ -58,16 +48,6 @@ def test_no_engine(script: str, code: int, named: str, tmp_path: Path, capsys: p
     found, line = complaint(client_that(tmp_path, script), capsys)
     assert found == code
     assert named in line
-
-
-def test_an_engine_that_hangs(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    short = functools.partialmethod(Docker.ask, seconds=0.2)
-    monkeypatch.setattr("docker.build.Docker.ask", short)
-    code, line = complaint(client_that(tmp_path, "exec sleep 60"), capsys)
-    assert code == errors.TRANSIENT
-    assert "did not answer" in line
 
 
 def test_an_old_client_has_buildkit_built_in(tmp_path: Path) -> None:
