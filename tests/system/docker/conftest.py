@@ -15,6 +15,12 @@ HARDENED = (*required.HARDENED, "--network", "none", "--user", "12345:0", "--env
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
+def log_of(client: str, container: str) -> str:
+    """Return what a container has printed."""
+    done = subprocess.run([client, "logs", container], capture_output=True, text=True, check=True)
+    return done.stdout + done.stderr
+
+
 @pytest.fixture(scope="session")
 def client() -> str:
     """The Docker client; skip without a reachable engine."""

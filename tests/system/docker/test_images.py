@@ -3,7 +3,6 @@
 import json
 import re
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,7 +13,8 @@ from components.core.stage import cache_key
 from docker import build, sbom
 from docker.build import ROOT, Engine
 from pipeline.local.docker_client import CODE_LABEL
-from tests.system.docker.conftest import HARDENED
+from tests.system.docker.conftest import HARDENED, log_of
+from tests.system.runners.processes import until
 
 pytestmark = pytest.mark.docker
 
@@ -169,14 +169,10 @@ def test_a_stopped_container_stops_in_order(client: str, engine: Engine, train_i
     waiting += "; sys.exit(cli.main('train', ['--dataset=/tmp/d', '--checkpoints=/tmp/c']))"
     container = engine.read("run", "--detach", *HARDENED, "--entrypoint", "python", train_image, "-c", waiting)
     try:
-        for _ in range(600):
-            log = subprocess.run([client, "logs", container], capture_output=True, text=True, check=True).stderr
-            if "at work" in log:
-                break
-            time.sleep(0.1)
+        until(lambda: "at work" in log_of(client, container), 60)
         engine.read("stop", "--time", "60", container)
         code = engine.read("inspect", "--format", "{{.State.ExitCode}}", container)
-        log = subprocess.run([client, "logs", container], capture_output=True, text=True, check=True).stderr
+        log = log_of(client, container)
         assert code == "143", log  # 137, had it been killed after 60 s
         assert "train: terminated; " in log
     finally:

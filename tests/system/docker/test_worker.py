@@ -3,7 +3,6 @@
 import json
 import re
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,16 +12,17 @@ from components.core import errors
 from docker.build import Engine
 from tests.inputs.sources import write_images
 from tests.system.docker.clusters import SERVER, SERVER_MODULE
+from tests.system.docker.conftest import log_of
 from tests.system.runners.conftest import content
+from tests.system.runners.processes import until
 
 pytestmark = pytest.mark.docker
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 USER = ("--read-only", "--tmpfs", "/tmp", "--cap-drop", "ALL", "--user", "12345:0")  # noqa: S108
-
-
-def outcome(done: subprocess.CompletedProcess[str]) -> str:
-    return done.stdout + done.stderr
+OPTIONS = (
+    "--runner=PortableRunner --job_endpoint=embed --environment_type=EXTERNAL --environment_config=localhost:50000"
+)
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def worker_image(engine: Engine, preprocess_image: str) -> str:
 def test_boot_wants_its_provision_endpoint(run: Run, worker_image: str) -> None:
     done = run(worker_image, "--id=1")
     assert done.returncode != 0
-    assert "No provision endpoint provided." in outcome(done)
+    assert "No provision endpoint provided." in done.stdout + done.stderr
 
 
 @pytest.fixture
@@ -46,29 +46,20 @@ def worker_pool(client: str, engine: Engine, worker_image: str, shared_folder: P
     mount = f"{shared_folder}:/data"
     container = engine.read("run", "--detach", *USER, "--volume", mount, worker_image, "--worker_pool")
     try:
-        for _ in range(300):
-            if "Started worker pool servicer" in log_of(client, container):
-                break
-            time.sleep(0.1)
+        until(lambda: "Started worker pool servicer" in log_of(client, container), 30)
         yield container
     finally:
         engine.read("rm", "--force", container)
-
-
-def log_of(client: str, container: str) -> str:
-    return outcome(subprocess.run([client, "logs", container], capture_output=True, text=True, check=True))
 
 
 def test_a_job_runs_in_workers_of_the_image(
     client: str, worker_image: str, worker_pool: str, shared_folder: Path
 ) -> None:
     """Launcher and workers are one image and two containers; they meet in Beam's own protocol and in a folder."""
-    options = "--runner=PortableRunner --job_endpoint=embed --environment_type=EXTERNAL"
-    options += " --environment_config=localhost:50000"
     beside = ("--network", f"container:{worker_pool}", "--volume", f"{shared_folder}:/data")
     words = ["--source", "digits", "--height", "16", "--width", "16", "--dataset", "/data/dataset"]
     done = subprocess.run(
-        [client, "run", "--rm", *USER, *beside, worker_image, *words, "--beam_options", options],
+        [client, "run", "--rm", *USER, *beside, worker_image, *words, "--beam_options", OPTIONS],
         capture_output=True,
         text=True,
         timeout=120,
@@ -87,11 +78,7 @@ def bucket_server(client: str, engine: Engine, worker_image: str, shared_folder:
     mount = ("--volume", f"{shared_folder / 'pets'}:/data:ro")
     container = engine.read("run", "--detach", *USER, *mount, *SERVER, worker_image, *SERVER_MODULE)
     try:
-        for _ in range(300):
-            if found := re.search(r"serving at (\S+)", log_of(client, container)):
-                break
-            time.sleep(0.1)
-        assert found, log_of(client, container)
+        found = until(lambda: re.search(r"serving at (\S+)", log_of(client, container)), 30)
         yield container, found[1]
     finally:
         engine.read("rm", "--force", container)
@@ -109,9 +96,7 @@ def test_workers_that_share_nothing_but_a_bucket(
     beside = ("--network", f"container:{server}", "--env", f"STORAGE_EMULATOR_HOST={url}")
     pool = engine.read("run", "--detach", *USER, *beside, worker_image, "--worker_pool")
     try:
-        options = "--runner=PortableRunner --job_endpoint=embed --environment_type=EXTERNAL"
-        options += " --environment_config=localhost:50000"
-        words = [*settings, "--source", "gs://b/source", "--dataset", "gs://b/dataset", "--beam_options", options]
+        words = [*settings, "--source", "gs://b/source", "--dataset", "gs://b/dataset", "--beam_options", OPTIONS]
         small = ("--read-only", "--tmpfs", "/tmp:size=1m", *USER[3:])  # noqa: S108 - within the container
         done = subprocess.run(
             [client, "run", "--rm", *small, *beside, worker_image, *words],
