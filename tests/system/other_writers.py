@@ -11,6 +11,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,20 +30,28 @@ Found = list[tuple[str, str, str]]
 def main(folder: Path) -> None:
     """Write and read every source."""
     os.environ["HF_HOME"] = str(folder / "cache")
+    numbers, names = datasets.ClassLabel(names=CLASSES), datasets.Value("string")
     writers: dict[str, Callable[[Path], Found]] = {
-        "named.parquet": named_classes,
-        "text.parquet": text_labels,
-        "shards.parquet": shards_without_labels,
-        "webdataset": webdataset_with_classes,
-        "webdataset-json": webdataset_with_json,
-        "jsonl": lambda location: image_folder(location, "metadata.jsonl"),
-        "csv": lambda location: image_folder(location, "metadata.csv"),
+        "named.parquet": partial(written_as_parquet, label_type=numbers, label_of=lambda number: number % 3),
+        "text.parquet": partial(written_as_parquet, label_type=names, label_of=class_of),
+        "shards.parquet": partial(written_as_parquet, label_type=None, label_of=class_of),
+        "webdataset": partial(written_as_tar, ending="cls", label_of=lambda number: number % 3),
+        "webdataset-json": partial(
+            written_as_tar, ending="json", label_of=lambda number: {"label": class_of(number), "width": 4}
+        ),
+        "jsonl": partial(image_folder, name="metadata.jsonl"),
+        "csv": partial(image_folder, name="metadata.csv"),
     }
     found = {}
     for name, write in writers.items():
         (folder / name).mkdir()
         found[name] = sorted(write(folder / name))
     print(json.dumps(found))
+
+
+def class_of(number: int) -> str:
+    """Return the class of an image."""
+    return CLASSES[number % 3]
 
 
 def images() -> Iterator[tuple[str, int, bytes]]:
@@ -56,7 +65,7 @@ def images() -> Iterator[tuple[str, int, bytes]]:
 
 
 def written_as_parquet(location: Path, label_type: Any, label_of: Callable[[int], Any]) -> Found:
-    """Write a file for each split, and read it by `datasets`."""
+    """Write a file for each split, without labels if `label_type` is None, and read it by `datasets`."""
     features = datasets.Features({"image": datasets.Image(), "caption": datasets.Value("string")})
     if label_type is not None:
         features["label"] = label_type
@@ -78,21 +87,6 @@ def written_as_parquet(location: Path, label_type: Any, label_of: Callable[[int]
     return found
 
 
-def named_classes(location: Path) -> Found:
-    """Write labels that are numbers, with names."""
-    return written_as_parquet(location, datasets.ClassLabel(names=CLASSES), lambda number: number % 3)
-
-
-def text_labels(location: Path) -> Found:
-    """Write labels that are text."""
-    return written_as_parquet(location, datasets.Value("string"), lambda number: CLASSES[number % 3])
-
-
-def shards_without_labels(location: Path) -> Found:
-    """Write images with no labels."""
-    return written_as_parquet(location, None, lambda number: number)
-
-
 def written_as_tar(location: Path, ending: str, label_of: Callable[[int], Any]) -> Found:
     """Write several files for each split, whose samples have the same names, and read them by `webdataset`."""
     found = []
@@ -108,16 +102,6 @@ def written_as_tar(location: Path, ending: str, label_of: Callable[[int], Any]) 
     return found
 
 
-def webdataset_with_classes(location: Path) -> Found:
-    """Write labels to `.cls`."""
-    return written_as_tar(location, "cls", lambda number: number % 3)
-
-
-def webdataset_with_json(location: Path) -> Found:
-    """Write labels to `.json`."""
-    return written_as_tar(location, "json", lambda number: {"label": CLASSES[number % 3], "width": 4})
-
-
 def image_folder(location: Path, name: str) -> Found:
     """Write images with metadata, and read them by `datasets`."""
     for split in COUNTS:
@@ -126,7 +110,7 @@ def image_folder(location: Path, name: str) -> Found:
         for each, number, content in images():
             if each == split:
                 (location / split / f"{number}.png").write_bytes(content)
-                rows.append({"file_name": f"{number}.png", "label": CLASSES[number % 3]})
+                rows.append({"file_name": f"{number}.png", "label": class_of(number)})
         if name.endswith(".jsonl"):
             text = "".join(json.dumps(row) + "\n" for row in rows)
         else:
