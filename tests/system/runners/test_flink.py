@@ -11,8 +11,6 @@ from typing import Any
 import pytest
 
 from components.core import errors
-from components.preprocess import run as preprocess
-from components.preprocess.config import PreprocessConfig
 from tests.system.runners.conftest import Stage, content, image_settings
 from tests.system.runners.flink_cluster import FlinkCluster
 from tests.system.runners.processes import OPENED, kill, programs, until
@@ -33,24 +31,14 @@ def java_options(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JDK_JAVA_OPTIONS", OPENED)
 
 
-@pytest.fixture(scope="module")
-def settings_of(fashion_mnist: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
-    """Settings of Fashion-MNIST, and of a folder of images."""
-    images = image_settings(tmp_path_factory.mktemp("source") / "pets")
-    return {"idx": {"source": str(fashion_mnist)}, "images": images}
-
-
-@pytest.fixture(scope="module")
-def expected(
-    settings_of: dict[str, dict[str, Any]], tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, dict[str, str]]:
-    """The files that the direct runner makes of each."""
-    found = {}
-    for name, settings in settings_of.items():
-        dataset = tmp_path_factory.mktemp("direct") / name
-        preprocess.run(PreprocessConfig(dataset=str(dataset), **settings))
-        found[name] = content(dataset)
-    return found
+@pytest.fixture(scope="session", params=["images", "idx"])
+def settings(
+    request: pytest.FixtureRequest, fashion_mnist: Path, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Any]:
+    """Settings for a folder of images, and for Fashion-MNIST, which takes long enough to break something."""
+    if request.param == "idx":
+        return {"source": str(fashion_mnist)}
+    return image_settings(tmp_path_factory.mktemp("source") / "pets")
 
 
 def options(cluster: FlinkCluster, kept: bool = True) -> str:
@@ -72,31 +60,30 @@ def started_on_both(cluster: FlinkCluster, started: Stage, before: dict[str, str
     return str(until(job))
 
 
-@pytest.mark.parametrize("source", ["images", "idx"])
 def test_same_bytes(
     cluster: FlinkCluster,
     stage: Callable[[dict[str, Any], str], Stage],
-    settings_of: dict[str, dict[str, Any]],
-    expected: dict[str, dict[str, str]],
-    source: str,
+    settings: dict[str, Any],
+    of_direct_runner: dict[str, str],
 ) -> None:
     before = cluster.jobs()
-    started = stage(settings_of[source], options(cluster))
+    started = stage(settings, options(cluster))
     job = started_on_both(cluster, started, before)
     assert started.wait() == errors.OK, started.stderr
     assert cluster.jobs()[job] == "FINISHED"
-    assert content(started.dataset) == expected[source]
+    assert content(started.dataset) == of_direct_runner
     assert started.processes() == {}
 
 
+@pytest.mark.parametrize("settings", ["idx"], indirect=True)
 def test_a_task_manager_that_is_killed_costs_time_and_no_data(
     cluster: FlinkCluster,
     stage: Callable[[dict[str, Any], str], Stage],
-    settings_of: dict[str, dict[str, Any]],
-    expected: dict[str, dict[str, str]],
+    settings: dict[str, Any],
+    of_direct_runner: dict[str, str],
 ) -> None:
     before = cluster.jobs()
-    started = stage(settings_of["idx"], options(cluster, kept=False))
+    started = stage(settings, options(cluster, kept=False))
     job = started_on_both(cluster, started, before)
     kill(cluster.task_managers["task-manager-1"])
     until(lambda: cluster.jobs()[job] == "RESTARTING")  # proof that the fault fired
@@ -104,16 +91,17 @@ def test_a_task_manager_that_is_killed_costs_time_and_no_data(
     assert started.wait() == errors.OK, started.stderr
     assert cluster.attempts(job) > 0
     assert cluster.jobs()[job] == "FINISHED"
-    assert content(started.dataset) == expected["idx"]
+    assert content(started.dataset) == of_direct_runner
     cluster.wait()
 
 
+@pytest.mark.parametrize("settings", ["idx"], indirect=True)
 def test_a_stage_that_is_stopped_leaves_no_dataset(
-    cluster: FlinkCluster, stage: Callable[[dict[str, Any], str], Stage], settings_of: dict[str, dict[str, Any]]
+    cluster: FlinkCluster, stage: Callable[[dict[str, Any], str], Stage], settings: dict[str, Any]
 ) -> None:
     """Beam's job server does not end a canceled batch job; nobody uses the files that its workers still write."""
     before = cluster.jobs()
-    started = stage(settings_of["idx"], options(cluster))
+    started = stage(settings, options(cluster))
     job = started_on_both(cluster, started, before)
     started.process.send_signal(signal.SIGTERM)
     assert started.wait() == errors.TERMINATED, started.stderr
