@@ -9,15 +9,12 @@ import dataclasses
 import io
 import itertools
 import os
-import subprocess
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import requests
 from google.api_core import exceptions
 from google.api_core.retry import Retry
 from google.auth.credentials import AnonymousCredentials
@@ -79,24 +76,15 @@ def place_on(server: Server) -> Iterator[Place]:
 
 
 @pytest.fixture(scope="session")
-def emulator() -> Iterator[str]:
+def emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of the public emulator."""
     program = servers.written_in_go("fake-gcs-server", "FAKE_GCS_VERSION", "github.com/fsouza/fake-gcs-server\t")
-    address = f"127.0.0.1:{servers.free_port()}"
-    arguments = ["-scheme", "http", "-host", "127.0.0.1", "-port", address.partition(":")[2], "-backend", "memory"]
+    port = servers.free_port()
+    address = f"127.0.0.1:{port}"
+    arguments = ["-scheme", "http", "-host", "127.0.0.1", "-port", str(port), "-backend", "memory"]
     arguments += ["-public-host", address, "-external-url", f"http://{address}", "-log-level", "error"]
-    process = subprocess.Popen([program, *arguments])
-    try:
-        for _ in range(200):
-            with contextlib.suppress(requests.ConnectionError):
-                requests.get(f"http://{address}/storage/v1/b?project=none", timeout=5).close()
-                break
-            assert process.poll() is None, "the emulator ended"
-            time.sleep(0.05)
+    with servers.running([program, *arguments], port, tmp_path_factory.mktemp("emulator") / "log"):
         yield f"http://{address}"
-    finally:
-        process.terminate()
-        process.wait()
 
 
 _NUMBERS = itertools.count()

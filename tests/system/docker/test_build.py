@@ -3,9 +3,7 @@
 import json
 import re
 import shutil
-import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -103,25 +101,15 @@ def registry(tmp_path: Path) -> Iterator[str]:
     program = shutil.which("docker-registry")
     if program is None:
         pytest.skip("no docker-registry: apt-get install docker-registry")
-    address = f"127.0.0.1:{servers.free_port()}"
+    port = servers.free_port()
     config = {
         "version": "0.1",
         "storage": {"filesystem": {"rootdirectory": str(tmp_path / "registry")}},
-        "http": {"addr": address},
+        "http": {"addr": f"127.0.0.1:{port}"},
     }
     (tmp_path / "registry.json").write_text(json.dumps(config))
-    with open(tmp_path / "registry.log", "wb") as log:
-        process = subprocess.Popen([program, "serve", tmp_path / "registry.json"], stdout=log, stderr=log)
-    try:
-        for _ in range(100):
-            with socket.socket() as tried:
-                if not tried.connect_ex(("127.0.0.1", int(address.split(":")[1]))):
-                    break
-            time.sleep(0.1)
-        yield address
-    finally:
-        process.terminate()
-        process.wait()
+    with servers.running([program, "serve", tmp_path / "registry.json"], port, tmp_path / "registry.log"):
+        yield f"127.0.0.1:{port}"
 
 
 @pytest.mark.docker

@@ -4,7 +4,6 @@ import contextlib
 import hashlib
 import re
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -32,20 +31,9 @@ def prism() -> Path:
 def serving(prism: Path, log: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     """Start Prism at a free port, as an existing job server; yield its address and its process."""
     port = servers.free_port()
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [prism, f"-job_port={port}", "-serve_http=false", "-log_level=debug"], stdout=output, stderr=output
-        )
-    try:
-        for _ in range(600):
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-                break
-            assert process.poll() is None, log.read_text()
-            time.sleep(0.05)
+    flags = [f"-job_port={port}", "-serve_http=false", "-log_level=debug"]
+    with servers.running([prism, *flags], port, log) as process:
         yield f"127.0.0.1:{port}", process
-    finally:
-        process.kill()
-        process.wait()
 
 
 def test_prism_that_was_there(
