@@ -8,7 +8,6 @@ The test images are the same throughout, some of the official ones; what is new 
 import gzip
 import json
 import shutil
-import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +17,7 @@ import numpy as np
 
 from components.core.sources import sources
 from components.preprocess import download
+from tests.inputs.sources import idx
 from tests.proofs.stages import arguments
 from tests.system import whole_runs
 
@@ -53,13 +53,8 @@ def read_split(official: Path, split: str) -> tuple[np.ndarray, np.ndarray]:
 def fill(folder: Path, split: str, images: np.ndarray, labels: np.ndarray) -> None:
     """Make these the images of a split, `train` or `t10k`: uint8 [n, 28, 28], and [n]."""
     folder.mkdir(parents=True, exist_ok=True)
-    count = len(images)
-    held = {
-        f"{split}-images-idx3-ubyte.gz": struct.pack(">4I", 2051, count, 28, 28) + images.tobytes(),
-        f"{split}-labels-idx1-ubyte.gz": struct.pack(">2I", 2049, count) + labels.tobytes(),
-    }
-    for name, content in held.items():
-        (folder / name).write_bytes(gzip.compress(content, compresslevel=1, mtime=0))
+    for kind, values in (("images-idx3", images), ("labels-idx1", labels)):
+        (folder / f"{split}-{kind}-ubyte.gz").write_bytes(gzip.compress(idx(values), compresslevel=1, mtime=0))
 
 
 def run(source: Path, root: Path, number: int) -> dict[str, Any]:
