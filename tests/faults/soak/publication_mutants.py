@@ -18,27 +18,25 @@ from tests.faults.soak.publication import Bench, Tried
 Trial = Callable[[Bench, int], Tried]
 
 
-def _manifest_first() -> AbstractContextManager[Any]:
-    """Upload the manifest before the files that it describes."""
+def _uploads_by(order: Callable[[str], Any]) -> AbstractContextManager[Any]:
+    """Upload the files of a version in another order, by their names."""
 
     def upload(prepared: Path, location: str) -> None:
         names = sorted(path.relative_to(prepared).as_posix() for path in prepared.rglob("*") if path.is_file())
-        for name in sorted(names, key=lambda name: name != models.MANIFEST):
+        for name in sorted(names, key=order):
             buckets.create(f"{location}/{name}", prepared / name)
 
     return mock.patch.object(registry_bucket, "_upload", upload)
+
+
+def _manifest_first() -> AbstractContextManager[Any]:
+    """Upload the manifest before the files that it describes."""
+    return _uploads_by(lambda name: name != models.MANIFEST)
 
 
 def _servable_first() -> AbstractContextManager[Any]:
     """Upload the file that TensorFlow Serving looks for before the variables."""
-
-    def upload(prepared: Path, location: str) -> None:
-        names = sorted(path.relative_to(prepared).as_posix() for path in prepared.rglob("*") if path.is_file())
-        names.remove(models.MANIFEST)
-        for name in [*sorted(names, key=lambda name: name != "saved_model.pb"), models.MANIFEST]:
-            buckets.create(f"{location}/{name}", prepared / name)
-
-    return mock.patch.object(registry_bucket, "_upload", upload)
+    return _uploads_by(lambda name: (name == models.MANIFEST, name != "saved_model.pb"))
 
 
 def _blind_pointer() -> AbstractContextManager[Any]:
