@@ -101,21 +101,23 @@ def field_problems(field: Field, value: Any) -> list[str]:
     return problems
 
 
-def require_valid(config: Any, *extra_problems: str) -> None:
-    """Raise one `ConfigError` with every problem of a configuration; called from its `__post_init__`.
+class Config:
+    """Base of configurations. Making one raises one `ConfigError` with every problem of its values."""
 
-    Args:
-        *extra_problems: Sentences about several fields together; empty ones are ignored.
-    """
-    problems = []
-    for field in fields_of(config):
-        value = getattr(config, field.name)
-        if field.required and field.type is str and not value:
-            problems.append(f"{field.name} must not be empty")
-        problems += field_problems(field, value)
-    problems += [problem for problem in extra_problems if problem]
-    if problems:
-        raise ConfigError(*problems)
+    def __post_init__(self) -> None:
+        problems = []
+        for field in fields_of(self):
+            value = getattr(self, field.name)
+            if field.required and field.type is str and not value:
+                problems.append(f"{field.name} must not be empty")
+            problems += field_problems(field, value)
+        problems += [problem for problem in self.joint_problems() if problem]
+        if problems:
+            raise ConfigError(*problems)
+
+    def joint_problems(self) -> Iterable[str]:
+        """Return sentences about several fields together; empty ones are ignored."""
+        return ()
 
 
 def text_problems(field: Field, text: str) -> list[str]:

@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from components.core.settings import Setting, require_valid
+from components.core.settings import Config, Setting
 from components.core.stage.inputs import CustomEmbedding, Source, SourceIndex
 
 
 @dataclass(frozen=True, kw_only=True)
-class DecideConfig:
+class DecideConfig(Config):
     """Fingerprint the source, decide whether a run can make anything new, and choose the initial weights."""
 
     source: Source
@@ -31,6 +31,3 @@ class DecideConfig:
             choices=("scratch", "champion"),
         ),
     ] = "scratch"
-
-    def __post_init__(self) -> None:
-        require_valid(self)

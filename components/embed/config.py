@@ -1,10 +1,11 @@
 """Settings of the embed stage."""
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated
 
-from components.core.settings import Setting, require_valid, share_problem
+from components.core.settings import Config, Setting, share_problem
 from components.core.stage.hardware import Accelerator, Replicas, Tpu
 from components.core.stage.inputs import CustomEmbedding
 
@@ -14,7 +15,7 @@ _TAKEN = ("classifier", "untrained", "logits", "class", "bin")
 
 
 @dataclass(frozen=True, kw_only=True)
-class EmbedConfig:
+class EmbedConfig(Config):
     """Make and certify the feature spaces in which samples are compared with real images."""
 
     dataset: Annotated[str, Setting("Folder of the dataset.", in_key=False)]
@@ -59,21 +60,13 @@ class EmbedConfig:
     tpu: Tpu = ""
     replicas: Replicas = 0
 
-    def __post_init__(self) -> None:
-        require_valid(
-            self,
-            share_problem("classifier_batch_size", self.classifier_batch_size, self.replicas, self.accelerator),
-            self._own_problem(),
-        )
-
-    def _own_problem(self) -> str:
-        """Return what is wrong with the name of the custom embedding; empty if nothing is."""
+    def joint_problems(self) -> Iterator[str]:
+        yield share_problem("classifier_batch_size", self.classifier_batch_size, self.replicas, self.accelerator)
         name = self.custom_embedding_name
-        if not self.custom_embedding:
-            return f"custom_embedding_name is {name!r}, but custom_embedding is empty; give its folder" if name else ""
-        if not _NAME.fullmatch(name) or name in _TAKEN:
-            return (
+        if name and not self.custom_embedding:
+            yield f"custom_embedding_name is {name!r}, but custom_embedding is empty; give its folder"
+        if self.custom_embedding and (not _NAME.fullmatch(name) or name in _TAKEN):
+            yield (
                 f"custom_embedding_name must be up to 31 small letters, digits and underscores, a letter first, "
                 f"and none of {', '.join(_TAKEN)}, got {name!r}"
             )
-        return ""

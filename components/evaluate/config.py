@@ -4,7 +4,7 @@ import functools
 from dataclasses import dataclass
 from typing import Annotated
 
-from components.core.settings import Setting, require_valid
+from components.core.settings import Config, Setting
 
 BEST, JUDGE = "best", "judge"
 _folder = functools.partial(Setting, in_key=False)
@@ -15,7 +15,7 @@ _Seed = Annotated[int, Setting("Seed of the samples.", at_least=0, below=2**31)]
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluateConfig:
+class EvaluateConfig(Config):
     """Score samples of a checkpoint, and of the champion, against test images, and give a verdict.
 
     With --all-checkpoints, score every checkpoint of a training; see --all-checkpoints --help.
@@ -82,12 +82,9 @@ class EvaluateConfig:
     ] = "hold"
     seed: _Seed = 0
 
-    def __post_init__(self) -> None:
-        require_valid(self)
-
 
 @dataclass(frozen=True, kw_only=True)
-class AllCheckpointsConfig:
+class AllCheckpointsConfig(Config):
     """Score every checkpoint of a training against validation images, and name the best.
 
     Scores are appended to `scores.jsonl` beside the checkpoints; scored checkpoints are skipped.
@@ -100,6 +97,3 @@ class AllCheckpointsConfig:
     ] = ""
     sample_count: Annotated[int, _sample_count("Number of samples per checkpoint.")] = EvaluateConfig.sample_count
     seed: _Seed = EvaluateConfig.seed
-
-    def __post_init__(self) -> None:
-        require_valid(self)

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from components.core.settings import Setting, require_valid
+from components.core.settings import Config, Setting
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExportConfig:
+class ExportConfig(Config):
     """Export a checkpoint's averaged generator as a SavedModel, and check that it draws the same images."""
 
     checkpoint: Annotated[str, Setting("Folder of the checkpoint.", in_key=False)]
@@ -15,6 +15,3 @@ class ExportConfig:
         str, Setting("Output folder; `{key}` becomes a digest of settings, inputs and code.", in_key=False)
     ]
     checkpoint_digest: Annotated[str, Setting("Expected digest of the checkpoint; any when empty.", digest=True)] = ""
-
-    def __post_init__(self) -> None:
-        require_valid(self)

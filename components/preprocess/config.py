@@ -1,14 +1,15 @@
 """Settings of the preprocess stage."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated
 
-from components.core.settings import Setting, require_valid
+from components.core.settings import Config, Setting
 from components.core.stage.inputs import Source, SourceIndex
 
 
 @dataclass(frozen=True, kw_only=True)
-class PreprocessConfig:
+class PreprocessConfig(Config):
     """Turn images into TFRecord shards per split and a description, by an Apache Beam pipeline."""
 
     source: Source
@@ -65,14 +66,9 @@ class PreprocessConfig:
     seed: Annotated[int, Setting("Seed of the order of images in the shards.", at_least=0)] = 0
     beam_options: Annotated[str, Setting("Beam's pipeline options, such as `--runner=FlinkRunner`.", in_key=False)] = ""
 
-    def __post_init__(self) -> None:
+    def joint_problems(self) -> Iterator[str]:
         taken = self.validation_fraction + self.test_fraction
-        require_valid(
-            self,
-            ""
-            if taken < 1
-            else f"validation_fraction and test_fraction must leave images to train on, got {taken} together",
-            ""
-            if (self.height > 0) == (self.width > 0)
-            else f"height and width must be given together, got {self.height} and {self.width}",
-        )
+        if taken >= 1:
+            yield f"validation_fraction and test_fraction must leave images to train on, got {taken} together"
+        if (self.height > 0) != (self.width > 0):
+            yield f"height and width must be given together, got {self.height} and {self.width}"

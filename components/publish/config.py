@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from components.core.settings import Setting, require_valid
+from components.core.settings import Config, Setting
 
 
 @dataclass(frozen=True, kw_only=True)
-class PublishConfig:
+class PublishConfig(Config):
     """Publish a model as the next version and champion, if its verdict is PROMOTE."""
 
     model: Annotated[str, Setting("Folder of the model.", in_key=False)]
@@ -17,6 +17,3 @@ class PublishConfig:
     evaluation_digest: Annotated[str, Setting("Expected digest of the evaluation; any when empty.", in_key=False)] = ""
     recipe: Annotated[str, Setting("Recipe of the run from the decide stage.", in_key=False)] = ""
     checkpoint: Annotated[str, Setting("Folder of the model's checkpoint.", in_key=False)] = ""
-
-    def __post_init__(self) -> None:
-        require_valid(self)

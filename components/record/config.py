@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from components.core.settings import Setting, require_valid
+from components.core.settings import Config, Setting
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecordConfig:
+class RecordConfig(Config):
     """Write the final record of a run: outcome, verdict, inputs, outputs, durations and links."""
 
     records: Annotated[str, Setting("Folder of the records of all runs.", in_key=False)]
@@ -20,6 +20,3 @@ class RecordConfig:
     status: Annotated[
         str, Setting("Outcome of the other stages: Kubeflow's PipelineTaskFinalStatus as JSON.", in_key=False)
     ] = "{}"
-
-    def __post_init__(self) -> None:
-        require_valid(self)

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from components.core.settings import Setting, require_valid
+from components.core.settings import Config, Setting
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReportConfig:
+class ReportConfig(Config):
     """Compare runs in one HTML page: verdicts, differing settings, scores, samples, curves."""
 
     action: Annotated[str, Setting("Action.", choices=("compare",), in_key=False, positional=True)]
@@ -22,6 +22,3 @@ class ReportConfig:
     ] = ()
     root: Annotated[str, Setting("Root of the runs that numbers name.", in_key=False)] = "runs"
     output: Annotated[str, Setting("HTML file to write.", in_key=False)] = "compare.html"
-
-    def __post_init__(self) -> None:
-        require_valid(self)

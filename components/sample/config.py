@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from components.core.settings import Setting, require_valid
+from components.core.settings import Config, Setting
 
 
 @dataclass(frozen=True, kw_only=True)
-class SampleConfig:
+class SampleConfig(Config):
     """Draw images from the champion into one grid."""
 
     registry: Annotated[str, Setting("Folder of the registry, local or gs://BUCKET/FOLDER.", in_key=False)] = (
@@ -22,6 +22,3 @@ class SampleConfig:
         Setting("Class to draw, by name or number, from a conditional champion; when empty, a row for every class."),
     ] = ""
     seed: Annotated[int, Setting("Seed of the images.", at_least=0, below=2**31)] = 0
-
-    def __post_init__(self) -> None:
-        require_valid(self)

@@ -1,9 +1,10 @@
 """Settings of the selfcheck command: those of a training that decide its step."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, get_origin, get_type_hints
 
-from components.core.settings import Setting, require_valid, share_problem
+from components.core.settings import Config, Setting, share_problem
 from components.core.stage.hardware import exact_problem
 from components.train.config import TrainConfig
 
@@ -19,7 +20,7 @@ def _as_in_training(config: type) -> type:
 
 @dataclass(frozen=True, kw_only=True)
 @_as_in_training
-class SelfcheckConfig:
+class SelfcheckConfig(Config):
     """Prove on this machine that training with these settings is exact; under 90 seconds with the defaults."""
 
     height: Annotated[int, Setting("Image height in pixels.", at_least=1, at_most=1024)] = 28
@@ -49,9 +50,6 @@ class SelfcheckConfig:
         ),
     ] = 0
 
-    def __post_init__(self) -> None:
-        require_valid(
-            self,
-            share_problem("batch_size", self.batch_size, self.replicas, self.accelerator),
-            exact_problem(self.reproducibility, self.accelerator),
-        )
+    def joint_problems(self) -> Iterator[str]:
+        yield share_problem("batch_size", self.batch_size, self.replicas, self.accelerator)
+        yield exact_problem(self.reproducibility, self.accelerator)

@@ -1,13 +1,13 @@
 """Settings of the train stage."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 from components.core.artifacts import datasets
 from components.core.errors import ConfigError
-from components.core.settings import Setting, require_valid, share_problem, values_in_key
+from components.core.settings import Config, Setting, share_problem, values_in_key
 from components.core.stage.hardware import Accelerator, Replicas, Tpu, exact_problem
 
 # From so many training images on, augmentation costs more than it gains: benchmarks/judging/quality.md, "Few images".
@@ -17,7 +17,7 @@ _CLUSTERS, _IMAGES_PER_CLUSTER = 30, 100
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainConfig:
+class TrainConfig(Config):
     """Train a WGAN-GP on a dataset, on any number of replicas; resume an interrupted training."""
 
     dataset: Annotated[str, Setting("Folder of the dataset.", in_key=False)]
@@ -159,26 +159,16 @@ class TrainConfig:
         int, Setting("Number of newest checkpoints to keep; 0: all.", at_least=0, in_key=False)
     ] = 3
 
-    def __post_init__(self) -> None:
-        require_valid(
-            self,
-            share_problem("batch_size", self.batch_size, self.replicas, self.accelerator),
-            exact_problem(self.reproducibility, self.accelerator),
-            self._uneven_virtual_shards(),
-            f"initial_checkpoint must be given with its digest, got none for {self.initial_checkpoint_digest}"
-            if self.initial_checkpoint_digest and not self.initial_checkpoint
-            else "",
-        )
-
-    def _uneven_virtual_shards(self) -> str:
-        """Return what is wrong with the virtual shards; empty if nothing is."""
-        if self.reproducibility == "standard":
-            return ""
-        if self.batch_size % self.virtual_shards:
-            return f"batch_size must be a multiple of virtual_shards, got {self.batch_size} for {self.virtual_shards}"
-        if self.replicas and self.virtual_shards % self.replicas:
-            return f"virtual_shards must be a multiple of replicas, got {self.virtual_shards} for {self.replicas}"
-        return ""
+    def joint_problems(self) -> Iterator[str]:
+        yield share_problem("batch_size", self.batch_size, self.replicas, self.accelerator)
+        yield exact_problem(self.reproducibility, self.accelerator)
+        shards = self.virtual_shards
+        if self.reproducibility == "exact" and self.batch_size % shards:
+            yield f"batch_size must be a multiple of virtual_shards, got {self.batch_size} for {shards}"
+        elif self.reproducibility == "exact" and self.replicas and shards % self.replicas:
+            yield f"virtual_shards must be a multiple of replicas, got {shards} for {self.replicas}"
+        if self.initial_checkpoint_digest and not self.initial_checkpoint:
+            yield f"initial_checkpoint must be given with its digest, got none for {self.initial_checkpoint_digest}"
 
 
 def deciding_settings(config: TrainConfig) -> dict[str, Any]:

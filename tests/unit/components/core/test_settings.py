@@ -15,14 +15,14 @@ from components.core.settings import Setting
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config:
+class Config(settings.Config):
     name: Annotated[str, Setting("Name.")]
     count: Annotated[int, Setting("Count.", at_least=1, at_most=10)] = 5
     share: Annotated[float, Setting("Share.", above=0.0, below=1.0)] = 0.5
     mode: Annotated[str, Setting("Mode.", choices=("fast", "slow"), in_key=False)] = "fast"
 
-    def __post_init__(self) -> None:
-        settings.require_valid(self, "count and share disagree" if self.count * self.share > 9 else "")
+    def joint_problems(self) -> tuple[str]:
+        return ("count and share disagree" if self.count * self.share > 9 else "",)
 
 
 FIELDS = {field.name: field for field in settings.fields_of(Config)}
