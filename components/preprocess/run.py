@@ -81,7 +81,7 @@ def _make(config: PreprocessConfig, held: Contents, location: Location) -> None:
         pool.start(images)
     with _importing_beam():  # imported here, so that mistakes are reported without waiting for it
         from components.preprocess.beam import pipeline, runners
-    with attempt.begun(location, runners.is_in_process(config.beam_options)) as (files, rows_at):
+    with attempt.begun(location, runners.is_in_process(runners.chosen(config.beam_options)[0])) as (files, rows_at):
         plan = dataclasses.replace(plan, cache=_cache(config, plan, held, rows_at))
         made = pipeline.make_shards(found.parts, plan, images, rows_at, files, config.beam_options)
         written = {name: file for shard in made.shards for name, file in shard.files.items()}

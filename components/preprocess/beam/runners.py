@@ -59,7 +59,7 @@ def pipeline(beam_options: str) -> Iterator[beam.Pipeline]:
         raise ConfigError(f"beam_options: {' '.join(str(error).split())}") from None
     yield made
     if isinstance(runner, FnApiRunner):
-        with contextlib.nullcontext() if _is_in_memory(options) else _without_stacks():
+        with contextlib.nullcontext() if is_in_process(options) else _without_stacks():
             made.run().wait_until_finish()
         return
     name = type(runner).__name__
@@ -155,17 +155,12 @@ def chosen(beam_options: str) -> tuple[PipelineOptions, PipelineRunner]:
         raise ConfigError(f"beam_options: {error}") from None
 
 
-def is_in_process(beam_options: str) -> bool:
-    """Return whether the one worker is a thread of this process, as by default."""
-    return _is_in_memory(chosen(beam_options)[0])
-
-
 def decoders(options: PipelineOptions) -> int:
     """Return how many processes decode image files for each worker: one if the runner can start more workers."""
-    return pool.wanted() if _is_in_memory(options) else 1
+    return pool.wanted() if is_in_process(options) else 1
 
 
-def _is_in_memory(options: PipelineOptions) -> bool:
+def is_in_process(options: PipelineOptions) -> bool:
     """Return whether the one worker is a thread of this process, as by default."""
     local = options.view_as(StandardOptions).runner in _LOCAL_RUNNERS
     return local and options.view_as(DirectOptions).direct_running_mode == "in_memory"
