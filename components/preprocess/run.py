@@ -44,6 +44,7 @@ _ENTRIES_KEPT = 100
 _REASONS_SHOWN = 5
 QUARANTINE = "quarantine.jsonl"
 _LARGEST_SHARD = 256 << 20  # bytes of pixels
+_SHAPE_OF_FILES = ImageShape(64, 64, 3)  # of images made of files, unless another is requested
 
 
 def run(config: PreprocessConfig) -> StageResult:
@@ -143,8 +144,9 @@ def _require_whole(location: Location, manifest: Manifest) -> None:
 
 
 def _plan(config: PreprocessConfig, found: Survey) -> Plan:
-    channels = {"source": found.natural.channels, "gray": 1, "rgb": 3}[config.color]
-    image = ImageShape(config.height or found.natural.height, config.width or found.natural.width, channels)
+    natural = found.stored or _SHAPE_OF_FILES
+    channels = {"source": natural.channels, "gray": 1, "rgb": 3}[config.color]
+    image = ImageShape(config.height or natural.height, config.width or natural.width, channels)
     made = made_splits(found.counts, config.test_fraction, config.validation_fraction)
     images_per_shard = min(config.images_per_shard, max(1, _LARGEST_SHARD // image.size))
     return Plan(

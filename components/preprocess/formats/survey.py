@@ -38,7 +38,6 @@ log = logging.getLogger(__name__)
 _FILES_AT_ONCE = IMAGES_AT_ONCE, 1 << 20  # images, bytes
 _PIXELS_AT_ONCE = 1000, 16 << 20
 _NAMES_SHOWN = 5
-_IMAGES_DEFAULT = ImageShape(64, 64, 3)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,15 +77,10 @@ class Survey:
     """Images of a source, with classes and counts."""
 
     kind: str  # `digits`, or that of the source's `Listing`
-    parts: Iterable[Part]
+    parts: Iterable[Part]  # can be iterated once
     counts: dict[str, int]  # number of images in each split that the source has
     classes: list[str]  # names of the classes by label; empty without classes
     stored: ImageShape | None = None  # shape of images kept as plain pixels; None for image files
-
-    @property
-    def natural(self) -> ImageShape:
-        """The shape of the dataset's images unless another is requested."""
-        return self.stored or _IMAGES_DEFAULT
 
 
 def survey(location: str, listing: Listing | None = None) -> Survey:
@@ -164,21 +158,15 @@ def _survey_images(location: str, listing: Listing) -> Survey:
     if empty:
         shown = ", ".join(empty[:_NAMES_SHOWN])
         log.warning("%d folders of %s hold no images and are no classes: %s", len(empty), location, shown)
-    parts = ImageParts(listing.files, found)
+    parts = _image_parts(iter(listing.files), found)
     return Survey(kind=listing.kind, parts=parts, counts=found.counts, classes=found.classes)
 
 
-class ImageParts:
-    """The parts of a source of image files, made while iterating, because all together may not fit into memory."""
-
-    def __init__(self, files: Rows[SourceFile], labeled: labels.Labeled) -> None:
-        self._files, self._labeled = files, labeled
-
-    def __iter__(self) -> Iterator[ImagesPart]:
-        files = iter(self._files)
-        while some := [*itertools.islice(files, IMAGES_AT_ONCE)]:
-            locations = self._labeled.each(file.name for file in some)
-            yield ImagesPart(tuple((file, *location) for file, location in zip(some, locations, strict=True)))
+def _image_parts(files: Iterator[SourceFile], labeled: labels.Labeled) -> Iterator[ImagesPart]:
+    """Yield the parts of a source of image files: all together may not fit into memory."""
+    while some := [*itertools.islice(files, IMAGES_AT_ONCE)]:
+        locations = labeled.each(file.name for file in some)
+        yield ImagesPart(tuple((file, *location) for file, location in zip(some, locations, strict=True)))
 
 
 def _folders_without_images(location: str, names: Rows[str]) -> list[str]:
