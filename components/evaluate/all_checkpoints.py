@@ -1,5 +1,6 @@
 """`evaluate --all-checkpoints`, top to bottom: find dataset and embedding of the training, score, print a table."""
 
+import functools
 import logging
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
@@ -39,7 +40,9 @@ def run(config: AllCheckpointsConfig) -> StageResult:
     if newest is None:
         raise DataError(f"there is no whole checkpoint in {training}")
     digest = newest[1].dataset_digest
-    manifests = _described(config.dataset, training, "datasets", _manifest_of)
+    manifests = _described(
+        config.dataset, training, "datasets", functools.partial(datasets.Manifest.fetch, whole=False)
+    )
     dataset, manifest = _only("dataset", digest, [each for each in manifests if each[1].digest == digest])
     found = _described(config.embedding, training, "embeddings", _certified)
     fitting = [each for each in found if each[1].dataset_digest == digest]
@@ -79,10 +82,6 @@ def _training(given: str) -> Location:
 
 def _has_checkpoints(folder: Location) -> bool:
     return bool(checkpoints.steps_named(each.name for each in folder.children()))
-
-
-def _manifest_of(dataset: Location) -> datasets.Manifest:
-    return datasets.Manifest.fetch(dataset, whole=False)
 
 
 def _certified(embedding: Location) -> embeddings.Description:

@@ -21,7 +21,7 @@ from components.evaluate.config import EvaluateConfig
 from components.evaluate.inputs import Inputs, training_of, unreadable_champion
 from components.evaluate.judging import intervals, rule_labels
 from components.evaluate.judging.champion import Champion
-from components.evaluate.judging.verdict import Verdict, incomparable, judge
+from components.evaluate.judging.verdict import incomparable, judge
 from components.evaluate.report import contents, dataset_section, training_folder
 from components.evaluate.scoring import candidates, scores
 from components.evaluate.scoring.candidates import Candidate
@@ -51,7 +51,17 @@ def make(config: EvaluateConfig, inputs: Inputs, location: Location) -> None:
     to_beat, champion = _score_champion(config, inputs, reference, train[0], model)
     version = to_beat.version if to_beat else 0
     uncertified = embeddings.why_uncertified(inputs.embedding, inputs.manifest)
-    verdict = _judge(config, inputs, reference, model, to_beat, uncertified)
+    verdict = judge(
+        model.scores,
+        config,
+        to_beat,
+        floor_errors={space: reference.floor[reference.name("kcd_error", space)] for space in reference.spaces},
+        labeled=reference.groups.kind == "class",
+        checkpoint_digest=inputs.checkpoint.digest,
+        image=inputs.manifest.image,
+        uncertified=uncertified,
+        remarks=inputs.embedding.remarks,
+    )
     numbers, training = _numbers(config, inputs, reference, model, champion), _training(config, inputs)
     origin = lineage.of(inputs.manifest.to_json(), inputs.checkpoint.to_json(), inputs.embedding.to_json())
     page = pages.render(
@@ -107,27 +117,6 @@ def _score_champion(
     found = candidates.score(generator, reference, train, inputs.manifest, config.sample_count, what)
     differences = scores.differences(model.scores, found.scores, reference)
     return dataclasses.replace(champion, blocks=found.scores.blocks, differences=differences), found
-
-
-def _judge(
-    config: EvaluateConfig,
-    inputs: Inputs,
-    reference: scores.Reference,
-    model: Candidate,
-    champion: Champion | None,
-    uncertified: str,
-) -> Verdict:
-    return judge(
-        model.scores,
-        config,
-        champion,
-        floor_errors={space: reference.floor[reference.name("kcd_error", space)] for space in reference.spaces},
-        labeled=reference.groups.kind == "class",
-        checkpoint_digest=inputs.checkpoint.digest,
-        image=inputs.manifest.image,
-        uncertified=uncertified,
-        remarks=inputs.embedding.remarks,
-    )
 
 
 def _numbers(

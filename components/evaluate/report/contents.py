@@ -20,13 +20,8 @@ def pictures(model: Candidate, champion: Candidate | None, test: np.ndarray) -> 
     """Return the sheets of images as `png`, each with its `caption`."""
     sheets = [("samples of this model", model.first, 0)]
     if model.rows is not None:
-        sheets.append(
-            (
-                "samples of this model by class or cluster: a row each, all from the same latents",
-                model.rows,
-                GRID_COLUMNS,
-            )
-        )
+        caption = "samples of this model by class or cluster: a row each, all from the same latents"
+        sheets.append((caption, model.rows, GRID_COLUMNS))
     if champion:
         sheets.append(("samples of the champion, from the same latents", champion.first, 0))
     sheets.append(("real test images", test[:GRID_COUNT], 0))
