@@ -77,12 +77,20 @@ def create(uri: str, source: Path | bytes) -> bool:
 
     Return False if the same content was there, or the answer to its upload was lost.
     """
-    return _write(uri, source, 0)
+    return replace(uri, source, 0)
 
 
-def replace(uri: str, content: bytes, generation: int) -> None:
-    """Upload an object over the one of that generation, 0 for none; `Conflict` if it has changed."""
-    _write(uri, content, generation)
+def replace(uri: str, source: Path | bytes, generation: int) -> bool:
+    """Upload an object over the one of that generation, 0 for none; `Conflict` if it has changed.
+
+    Return False as `create` does.
+    """
+    if _upload(uri, source, generation):
+        return True
+    found = stat(uri)
+    if found is None or (found.bytes, found.crc32c) != _size_and_checksum(source):
+        raise Conflict(uri)
+    return False
 
 
 def put(uri: str, content: bytes) -> None:
@@ -271,15 +279,6 @@ def _size_and_checksum(source: Path | bytes) -> tuple[int, str]:
     if isinstance(source, bytes):
         return len(source), checksum(source)
     return source.stat().st_size, checksum_of_file(source)
-
-
-def _write(uri: str, source: Path | bytes, generation: int) -> bool:
-    if _upload(uri, source, generation):
-        return True
-    found = stat(uri)
-    if found is None or (found.bytes, found.crc32c) != _size_and_checksum(source):
-        raise Conflict(uri)
-    return False
 
 
 def _upload(uri: str, source: Path | bytes, generation: int) -> bool:
