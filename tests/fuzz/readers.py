@@ -29,7 +29,7 @@ from components.core.sources.files import SourceFile
 from components.core.stage.executor import ExecutorInput
 from components.core.storage import atomic_files, tfrecord
 from components.preprocess.decode import pixels
-from components.preprocess.formats import archives, idx, image_folder, labels, npz, parquet, stylegan, tfrecords
+from components.preprocess.formats import archives, idx, label_files, labels, npz, parquet, tfrecords
 from components.preprocess.formats.stacks import Example, Stack
 from tests.faults.damage.image_cases import CASES
 from tests.inputs import artifacts
@@ -274,22 +274,22 @@ READERS = {
     # Values have no checksums, and a flip in a schema may rename a column.
     "parquet": Reader(read_parquet, DataError, seeds_of_parquet),
     "labels": Reader(
-        functools.partial(read_labels, functools.partial(labels.parsed, "labels.csv")),
+        functools.partial(read_labels, functools.partial(label_files.parse_labels, "labels.csv", "")),
         DataError,
         lambda: (b"file,label\na.png,cat\n", b'file,label,split\n"a, b.png",,test\n'),
     ),
     "stylegan": Reader(
-        functools.partial(read_labels, functools.partial(stylegan.parsed, "dataset.json")),
+        functools.partial(read_labels, functools.partial(label_files.parse_stylegan, "dataset.json", "")),
         DataError,
         lambda: (b'{"labels": [["a/1.png", 3], ["b.png", 0]]}', b'{"labels": null}'),
     ),
     "metadata.jsonl": Reader(
-        functools.partial(read_labels, functools.partial(image_folder.parsed, "metadata.jsonl", "train")),
+        functools.partial(read_labels, functools.partial(label_files.parse_metadata, "metadata.jsonl", "train")),
         DataError,
         lambda: [b'{"file_name": "a.png", "label": 1}\n{"file_name": "b.png", "label": "cat"}\n'],
     ),
     "metadata.csv": Reader(
-        functools.partial(read_labels, functools.partial(image_folder.parsed, "metadata.csv", "")),
+        functools.partial(read_labels, functools.partial(label_files.parse_metadata, "metadata.csv", "")),
         DataError,
         lambda: [b'file_name,text,label\na.png,"a, b",1\n'],
     ),

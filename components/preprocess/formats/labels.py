@@ -1,25 +1,16 @@
-"""The split and the label of each image, by its folders or by a file of labels.
+"""The split and the label of each image, by its folders or by a file of labels."""
 
-Of such files this reads `labels.csv`. It has a header `file,label` or `file,label,split` and a row for each image: its
-path within the source, with `/`, the name of its class (empty in all rows where there are none), and its split (empty
-for `train`). Without a column `split` the folders say it.
-"""
-
-import csv
 import dataclasses
 import functools
-import io
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from components.core.artifacts import datasets
 from components.core.errors import DataError
 from components.core.sources.catalog import Rows
-from components.core.sources.files import printable
 
 SPLIT_FOLDERS = {"train": "train", "validation": "validation", "val": "validation", "test": "test"}
 SPLIT_WORDS = {**SPLIT_FOLDERS, "valid": "validation"}  # in the names of files and arrays that hold many images
-_COLUMNS = (["file", "label"], ["file", "label", "split"])
 
 
 class Row(NamedTuple):
@@ -90,38 +81,9 @@ def labeled(location: str, names: Rows[str] | list[str], table: Table | None = N
     return Labeled(split_and_class_of, classes, counts)
 
 
-def parsed(name: str, content: bytes) -> Table:
-    """Parse a file `labels.csv`."""
-    try:
-        reader = csv.reader(io.StringIO(content.decode("utf-8-sig"), newline=""), strict=True)
-        columns = [cell.strip() for cell in next(reader, [])]
-        if columns not in _COLUMNS:
-            expected = " or ".join(map(",".join, _COLUMNS))
-            raise DataError(f"{name} begins with {','.join(columns)!r}, expected a header {expected}")
-        table = Table(name, {})
-        for cells in reader:
-            if cells:
-                _add(table, cells, columns, f"{name}, line {reader.line_num}")
-    except UnicodeDecodeError as error:
-        raise DataError(f"{name} is not UTF-8: {error.reason} at byte {error.start:,}") from None
-    except csv.Error as error:
-        raise DataError(f"{name}, line {reader.line_num} is no CSV: {error}") from None
-    return table
-
-
 def has_split_folders(names: Iterable[str]) -> bool:
     """Return whether the folders at the top are splits."""
     return any("/" in name and name.split("/")[0] in SPLIT_FOLDERS for name in names)
-
-
-def _add(table: Table, cells: list[str], columns: list[str], where: str) -> None:
-    if len(cells) != len(columns):
-        raise DataError(f"{where} has {len(cells)} cells, expected {len(columns)} ({','.join(columns)})")
-    name, label = printable(cells[0].removeprefix("./")), printable(cells[1])
-    split = cells[2] or "train" if len(cells) > 2 else None
-    if split is not None and split not in SPLIT_FOLDERS:
-        raise DataError(f"{where} has split {split!r}, expected one of {', '.join(SPLIT_FOLDERS)}")
-    table.add(name, Row(label, split and SPLIT_FOLDERS[split]), where)
 
 
 def _split_and_class(location: str, table: Table | None, split_folders: bool, name: str) -> tuple[str, str]:

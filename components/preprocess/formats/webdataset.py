@@ -4,7 +4,6 @@ Beside an image, `.cls` has its label, a whole number as text; else `.json` has 
 whole number (github.com/webdataset/webdataset). Other files of a sample are passed over.
 """
 
-import json
 import reprlib
 from collections.abc import Iterator
 
@@ -12,6 +11,7 @@ from components.core.errors import DataError
 from components.core.sources.files import SourceFile, printable
 from components.preprocess.formats import archives
 from components.preprocess.formats.archives import Member
+from components.preprocess.formats.label_files import parse_json
 
 _LARGEST_FILE = 1 << 20  # bytes of a label file, with its other fields
 ENDINGS = ("cls", "json")
@@ -61,10 +61,7 @@ def _of_cls(where: str, content: bytes) -> str:
 
 
 def _of_json(where: str, content: bytes) -> str | None:
-    try:
-        value = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{where} is no JSON: {error}") from None
+    value = parse_json(where, content)
     label = value.get("label") if isinstance(value, dict) else None
     if label is None:
         return None

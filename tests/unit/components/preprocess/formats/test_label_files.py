@@ -8,7 +8,7 @@ import pytest
 
 from components.core.errors import DataError
 from components.core.sources import sources
-from components.preprocess.formats import image_folder, label_files, stylegan
+from components.preprocess.formats import label_files
 from components.preprocess.formats.survey import survey
 from tests.inputs.sources import held
 from tests.unit.components.preprocess.formats.test_archives import PACKERS, tarred, zipped
@@ -180,8 +180,8 @@ def test_samples_that_are_wrong_are_refused(tmp_path: Path, files: dict[str, byt
 
 
 def test_what_is_read_is_printable() -> None:
-    table = stylegan.parsed("dataset.json", stylegan_file([["a\x1b.png", 1]]))
-    rows = image_folder.parsed("metadata.csv", "", b"file_name,label\na\x1b.png,\x07\n")
+    table = label_files.parse_stylegan("dataset.json", "", stylegan_file([["a\x1b.png", 1]]))
+    rows = label_files.parse_metadata("metadata.csv", "", b"file_name,label\na\x1b.png,\x07\n")
     for found in (table, rows):
         assert found is not None
         assert found.rows is not None

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from components.core.artifacts import datasets
 from components.core.errors import DataError
-from components.preprocess.formats import labels
+from components.preprocess.formats import label_files, labels
 from components.preprocess.formats.labels import Row, Table
 
 
 def table(content: bytes) -> Table:
-    return labels.parsed("labels.csv", content)
+    return label_files.parse_labels("labels.csv", "", content)
 
 
 @given(
