@@ -19,6 +19,7 @@ _FOR_THE_RECORD = (REPORT, TRAINING, LINEAGE)
 PROMOTE, HOLD, REJECT = "PROMOTE", "HOLD", "REJECT"
 PASSED, HELD, FAILED = "passed", "held", "failed"  # outcomes of a rule
 NO_CHAMPION = "none"
+_INPUTS = ("checkpoint", "dataset", "embedding", "champion", "candidates")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -62,14 +63,8 @@ class Description(Manifest):
     @property
     def identity(self) -> dict[str, Any]:
         """The settings, and the digests of the inputs."""
-        return {
-            **self.settings,
-            "checkpoint_digest": self.checkpoint_digest,
-            "dataset_digest": self.dataset_digest,
-            "embedding_digest": self.embedding_digest,
-            "champion_digest": self.champion_digest,
-            **({"candidates_digest": self.candidates_digest} if self.candidates_digest else {}),
-        }
+        digests = {f"{name}_digest": getattr(self, f"{name}_digest") for name in _INPUTS}
+        return {**self.settings, **{name: digest for name, digest in digests.items() if digest}}
 
 
 def follows(outcomes: Iterable[str]) -> str:
