@@ -116,11 +116,6 @@ def is_image_name(name: str) -> bool:
     return name.lower().endswith(_IMAGE_SUFFIXES)
 
 
-def is_labels_name(name: str) -> bool:
-    """Return whether a file holds labels by its name."""
-    return name in LABEL_NAMES or name.rpartition("/")[2] in METADATA
-
-
 def list_source(source: str) -> Listing:
     """List a folder, a glob or one file: the files of the first kind of `_KINDS` that occurs.
 
@@ -154,9 +149,8 @@ def list_source(source: str) -> Listing:
 
 def _number_of(name: str) -> int:
     """Return the number of the first kind that a file's name fits."""
-    return next(
-        (n for n, kind in enumerate(_KINDS) if kind.is_name(name)), _LABELS if is_labels_name(name) else _OTHERS
-    )
+    holds_labels = name in LABEL_NAMES or name.rpartition("/")[2] in METADATA
+    return next((n for n, kind in enumerate(_KINDS) if kind.is_name(name)), _LABELS if holds_labels else _OTHERS)
 
 
 def _expected() -> str:
