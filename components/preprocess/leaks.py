@@ -29,9 +29,8 @@ _SIDE = 16  # fields along a side of a thumbnail
 _FIELDS = _SIDE**2
 _FINENESS = 16  # parts of a level that thumbnails count in
 _MOST_LEVELS = 5  # root mean square: pairs beyond it in Fashion-MNIST show another garment or print
-_LEAST_SHARE = (
-    10  # the difference has at most a tenth of an image's standard deviation; else all dark images would be near
-)
+# The difference has at most a tenth of an image's standard deviation; else all dark images would be near.
+_LEAST_SHARE = 10
 # The difference of 16 means, without its mean, is at most 4 x 5 levels long. They are in half levels, rounded down:
 # each differs by less than one more, and all by less than 4.
 _FURTHEST = 2 * 4 * _MOST_LEVELS + 4
@@ -91,9 +90,8 @@ def thumbnails(images: np.ndarray) -> np.ndarray:
     count, height, width, channels = images.shape
     down, across = _shares(height), _shares(width)
     whole = int(channels * down[0].sum() * across[0].sum())
-    exact = (
-        np.float32 if 255 * whole < 2**24 else np.float64
-    )  # all sums are whole numbers, which this type holds exactly
+    # All sums are whole numbers, which this type holds exactly.
+    exact = np.float32 if 255 * whole < 2**24 else np.float64
     found = np.empty((count, _FIELDS), np.int16)
     at_once = max(1, _BYTES_AT_ONCE // (4 * height * width))
     for start in range(0, count, at_once):

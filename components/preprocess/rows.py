@@ -55,9 +55,8 @@ class Quarantined(NamedTuple):
 class Outcome:
     """Outcome of the images of a chunk."""
 
-    locations: dict[str, list[FilePart]] = dataclasses.field(
-        default_factory=dict
-    )  # of rows, by the name of their shard
+    # Of rows, by the name of their shard.
+    locations: dict[str, list[FilePart]] = dataclasses.field(default_factory=dict)
     quarantined: list[Quarantined] = dataclasses.field(default_factory=list)  # the first by name, see `_Writer`
     quarantined_count: int = 0
     cropped: list[CroppedImage] = dataclasses.field(default_factory=list)  # the worst

@@ -13,13 +13,8 @@ from components.core.networks.precision import cpu_flags
 
 # The fields of `made_with` to compare. Checkpoints of earlier versions lack some.
 NAMES = ("code", "libraries", "accelerator", "replicas", "precision", "device", "onednn", "threads")
-_LIBRARIES = (
-    "tensorflow",
-    "tensorflow-cpu",
-    "tensorflow-tpu",
-    "keras",
-    "numpy",
-)  # other libraries take no part in training
+# Other libraries take no part in training.
+_LIBRARIES = ("tensorflow", "tensorflow-cpu", "tensorflow-tpu", "keras", "numpy")
 
 
 def of(strategy: tf.distribute.Strategy, precision: str) -> dict[str, Any]:
