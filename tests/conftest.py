@@ -21,7 +21,7 @@ from tests import programs, properties
 from tests.fakes.gcs.server import Server, serving
 from tests.inputs import artifacts
 
-pytest_plugins = ["tests.inputs.sources", "tests.inputs.stages"]
+pytest_plugins = ["tests.inputs.sources"]
 
 # Tests run beside each other; TensorFlow's chatter would bury their messages.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")

@@ -1,11 +1,10 @@
 """Small real artifacts for the tests of the stages that read them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
 from components.core.artifacts import checkpoints, datasets
 from components.core.artifacts.datasets import ImageShape
@@ -16,169 +15,146 @@ SHAPE = ImageShape(8, 8, 1)
 CLASSES = ["dark", "left", "right"]
 
 
-@pytest.fixture(scope="session")
-def make_checkpoint() -> Callable[..., Path]:
+def make_checkpoint(
+    folder: Path,
+    seed: int = 0,
+    image: ImageShape = SHAPE,
+    dataset_digest: str = "0" * 64,
+    class_counts: Sequence[int] = (),
+    centers: np.ndarray | None = None,
+) -> Path:
     """Write a checkpoint of a generator with random weights, which depend on the seed.
 
     It is conditional on `CLASSES` if the number of training images of each is given; on clusters with their centers.
     """
+    from components.core.networks import checkpoint_networks, gan
 
-    def make(
-        folder: Path,
-        seed: int = 0,
-        image: ImageShape = SHAPE,
-        dataset_digest: str = "0" * 64,
-        class_counts: Sequence[int] = (),
-        centers: np.ndarray | None = None,
-    ) -> Path:
-        from components.core.networks import checkpoint_networks, gan
-
-        network = gan.NetworkConfig(image, 16, 8, classes=len(class_counts))
-        generator, critic = gan.build_generator(network), gan.build_critic(network)
-        random = np.random.default_rng(seed)
-        state = {
-            prefix + variable.path: random.normal(0.0, 0.7, variable.shape).astype(np.float32)
-            if "variance" not in variable.path
-            else np.ones(variable.shape, np.float32)
-            for prefix, model in ((checkpoint_networks.AVERAGE, generator), (checkpoint_networks.CRITIC, critic))
-            for variable in model.variables
-        }
-        state |= {} if centers is None else {clusters.CENTERS: centers}
-        description = artifacts.checkpoint(
-            100 + seed,
-            network=network.to_json(),
-            settings={"seed": seed, "batch_size": 64},
-            classes=CLASSES,
-            dataset_digest=dataset_digest,
-            class_counts=list(class_counts),
-        )
-        checkpoints.save(folder, description, state)
-        return checkpoints.step_folder(folder, description.step)
-
-    return make
+    network = gan.NetworkConfig(image, 16, 8, classes=len(class_counts))
+    generator, critic = gan.build_generator(network), gan.build_critic(network)
+    random = np.random.default_rng(seed)
+    state = {
+        prefix + variable.path: random.normal(0.0, 0.7, variable.shape).astype(np.float32)
+        if "variance" not in variable.path
+        else np.ones(variable.shape, np.float32)
+        for prefix, model in ((checkpoint_networks.AVERAGE, generator), (checkpoint_networks.CRITIC, critic))
+        for variable in model.variables
+    }
+    state |= {} if centers is None else {clusters.CENTERS: centers}
+    description = artifacts.checkpoint(
+        100 + seed,
+        network=network.to_json(),
+        settings={"seed": seed, "batch_size": 64},
+        classes=CLASSES,
+        dataset_digest=dataset_digest,
+        class_counts=list(class_counts),
+    )
+    checkpoints.save(folder, description, state)
+    return checkpoints.step_folder(folder, description.step)
 
 
-@pytest.fixture(scope="session")
-def make_dataset() -> Callable[..., str]:
+def make_dataset(
+    folder: Path, counts: dict[str, int], image: ImageShape = SHAPE, classes: list[str] | None = None
+) -> str:
     """Write a dataset of noisy images of three classes, or of none, and return its folder."""
-
-    def make(folder: Path, counts: dict[str, int], image: ImageShape = SHAPE, classes: list[str] | None = None) -> str:
-        classes = CLASSES if classes is None else classes
-        random = np.random.default_rng(0)
-        examples = {}
-        for split in datasets.SPLITS:
-            count = counts.get(split, 0)
-            labels = random.integers(0, len(CLASSES), count)
-            images = random.integers(0, 60, (count, image.height, image.width, image.channels), dtype=np.uint8)
-            images[labels == 1, :, : image.width // 2] += 180
-            images[labels == 2, :, image.width // 2 :] += 180
-            if not classes:
-                labels[:] = datasets.NO_LABEL
-            examples[split] = images, labels
-        artifacts.write_dataset(folder, examples, classes, source={"kind": "test"})
-        return str(folder)
-
-    return make
+    classes = CLASSES if classes is None else classes
+    random = np.random.default_rng(0)
+    examples = {}
+    for split in datasets.SPLITS:
+        count = counts.get(split, 0)
+        labels = random.integers(0, len(CLASSES), count)
+        images = random.integers(0, 60, (count, image.height, image.width, image.channels), dtype=np.uint8)
+        images[labels == 1, :, : image.width // 2] += 180
+        images[labels == 2, :, image.width // 2 :] += 180
+        if not classes:
+            labels[:] = datasets.NO_LABEL
+        examples[split] = images, labels
+    artifacts.write_dataset(folder, examples, classes, source={"kind": "test"})
+    return str(folder)
 
 
-@pytest.fixture(scope="session")
-def make_model(make_checkpoint: Callable[..., Path]) -> Callable[..., Path]:
+def make_model(folder: Path, seed: int = 0, image: ImageShape = SHAPE, class_counts: Sequence[int] = ()) -> Path:
     """Export a generator with random weights, without the check in a new process, and return the model's folder."""
+    from components.core.artifacts import models
+    from components.core.networks import checkpoint_networks, saved_models
+    from components.core.storage import atomic_files
+    from components.export.serving import ServedGenerator
 
-    def make(folder: Path, seed: int = 0, image: ImageShape = SHAPE, class_counts: Sequence[int] = ()) -> Path:
-        from components.core.artifacts import models
-        from components.core.networks import checkpoint_networks, saved_models
-        from components.core.storage import atomic_files
-        from components.export.serving import ServedGenerator
-
-        checkpoint = make_checkpoint(folder / "checkpoints", seed, image, class_counts=class_counts)
-        served = ServedGenerator(checkpoint_networks.load_averaged(checkpoint), image, 16, class_counts)
-        described = checkpoints.Description.of(checkpoint)
-        model = folder / "model"
-        saved_models.save(served, model, served.signatures_by_name)
-        description = models.Description(
-            files=models.list_files(model),
-            checkpoint_digest=described.digest,
-            step=described.step,
-            image=image,
-            latent_size=16,
-            classes=described.classes,
-            dataset_digest=described.dataset_digest,
-            class_counts=described.class_counts,
-        )
-        atomic_files.write_json(model / models.MANIFEST, description.to_json())
-        return model
-
-    return make
+    checkpoint = make_checkpoint(folder / "checkpoints", seed, image, class_counts=class_counts)
+    served = ServedGenerator(checkpoint_networks.load_averaged(checkpoint), image, 16, class_counts)
+    described = checkpoints.Description.of(checkpoint)
+    model = folder / "model"
+    saved_models.save(served, model, served.signatures_by_name)
+    description = models.Description(
+        files=models.list_files(model),
+        checkpoint_digest=described.digest,
+        step=described.step,
+        image=image,
+        latent_size=16,
+        classes=described.classes,
+        dataset_digest=described.dataset_digest,
+        class_counts=described.class_counts,
+    )
+    atomic_files.write_json(model / models.MANIFEST, description.to_json())
+    return model
 
 
-@pytest.fixture(scope="session")
-def make_evaluation() -> Callable[..., Path]:
+def make_evaluation(
+    folder: Path, model: Path, verdict: str = "PROMOTE", champion: tuple[str, int] = ("none", 0)
+) -> Path:
     """Write an evaluation of a model of `make_model` with the given verdict."""
-
-    def make(folder: Path, model: Path, verdict: str = "PROMOTE", champion: tuple[str, int] = ("none", 0)) -> Path:
-        (checkpoint,) = (model.parent / "checkpoints").iterdir()
-        trained = checkpoints.Description.of(checkpoint).to_json()
-        origin = artifacts.origin(artifacts.dataset(classes=CLASSES), trained)
-        artifacts.write_evaluation(folder, origin, champion, verdict=verdict)
-        return folder
-
-    return make
+    (checkpoint,) = (model.parent / "checkpoints").iterdir()
+    trained = checkpoints.Description.of(checkpoint).to_json()
+    origin = artifacts.origin(artifacts.dataset(classes=CLASSES), trained)
+    artifacts.write_evaluation(folder, origin, champion, verdict=verdict)
+    return folder
 
 
-@pytest.fixture(scope="session")
-def make_embedding() -> Callable[..., Path]:
+def make_embedding(folder: Path, dataset: str, certificate: dict[str, Any] | None = None) -> Path:
     """Write an embedding whose features are fixed projections of the pixels and whose classes are the true ones."""
+    import tensorflow as tf
 
-    def make(folder: Path, dataset: str, certificate: dict[str, Any] | None = None) -> Path:
-        import tensorflow as tf
+    from components.core.artifacts import embeddings
+    from components.core.data import dataset_reader
+    from components.core.metrics import feature_spaces
+    from components.core.metrics.whitening import fit_whitening
+    from components.core.networks import saved_models
+    from components.core.storage import atomic_files
 
-        from components.core.artifacts import embeddings
-        from components.core.data import dataset_reader
-        from components.core.metrics import feature_spaces
-        from components.core.metrics.whitening import fit_whitening
-        from components.core.networks import saved_models
-        from components.core.storage import atomic_files
+    manifest = datasets.Manifest.of(dataset)
+    image = manifest.image
+    spaces = [embeddings.CLASSIFIER, embeddings.UNTRAINED] if manifest.classes else [embeddings.UNTRAINED]
 
-        manifest = datasets.Manifest.of(dataset)
-        image = manifest.image
-        spaces = [embeddings.CLASSIFIER, embeddings.UNTRAINED] if manifest.classes else [embeddings.UNTRAINED]
+    class Projection(tf.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            pixels = image.height * image.width * image.channels
+            random = np.random.default_rng(0)
+            self.weights = {name: tf.Variable(random.normal(size=(pixels, 24)).astype(np.float32)) for name in spaces}
+            shape = [None, image.height, image.width, image.channels]
+            self.embed = tf.function(self.project, input_signature=[tf.TensorSpec(shape, tf.uint8)])
 
-        class Projection(tf.Module):
-            def __init__(self) -> None:
-                super().__init__()
-                pixels = image.height * image.width * image.channels
-                random = np.random.default_rng(0)
-                self.weights = {
-                    name: tf.Variable(random.normal(size=(pixels, 24)).astype(np.float32)) for name in spaces
-                }
-                shape = [None, image.height, image.width, image.channels]
-                self.embed = tf.function(self.project, input_signature=[tf.TensorSpec(shape, tf.uint8)])
+        def project(self, images: tf.Tensor) -> dict[str, tf.Tensor]:
+            scaled = tf.cast(images, tf.float32) / 127.5 - 1.0
+            halves = [tf.reduce_mean(half, axis=[1, 2, 3]) for half in tf.split(scaled, 2, axis=2)]
+            logits = tf.stack([tf.zeros_like(halves[0]), *halves], axis=1)
+            others = max(0, len(manifest.classes) - len(CLASSES))
+            logits = tf.pad(logits, [[0, 0], [0, others]], constant_values=-9.0)
+            rows = tf.reshape(scaled, [len(images), -1])
+            return {"logits": logits} | {name: rows @ weight for name, weight in self.weights.items()}
 
-            def project(self, images: tf.Tensor) -> dict[str, tf.Tensor]:
-                scaled = tf.cast(images, tf.float32) / 127.5 - 1.0
-                halves = [tf.reduce_mean(half, axis=[1, 2, 3]) for half in tf.split(scaled, 2, axis=2)]
-                logits = tf.stack([tf.zeros_like(halves[0]), *halves], axis=1)
-                others = max(0, len(manifest.classes) - len(CLASSES))
-                logits = tf.pad(logits, [[0, 0], [0, others]], constant_values=-9.0)
-                rows = tf.reshape(scaled, [len(images), -1])
-                return {"logits": logits} | {name: rows @ weight for name, weight in self.weights.items()}
-
-        projection = Projection()
-        saved_models.save(projection, folder / embeddings.MODEL_FOLDER)
-        features = projection.embed(dataset_reader.load_split(dataset, manifest, "train")[0])
-        feature_spaces.save_whitenings(folder, {name: fit_whitening(features[name].numpy(), 24) for name in spaces})
-        description = embeddings.Description(
-            image=image,
-            spaces=[embeddings.Space(name=name, feature_size=24, components=24) for name in spaces],
-            class_count=len(manifest.classes),
-            test_accuracy=1.0 if manifest.classes else None,
-            certificate=certificate or {"outcome": embeddings.PASSED, "images": 0, "checks": []},
-            dataset_digest=manifest.digest,
-            settings={},
-            files=atomic_files.files_in(folder),
-        )
-        atomic_files.write_json(folder / embeddings.MANIFEST, description.to_json())
-        return folder
-
-    return make
+    projection = Projection()
+    saved_models.save(projection, folder / embeddings.MODEL_FOLDER)
+    features = projection.embed(dataset_reader.load_split(dataset, manifest, "train")[0])
+    feature_spaces.save_whitenings(folder, {name: fit_whitening(features[name].numpy(), 24) for name in spaces})
+    description = embeddings.Description(
+        image=image,
+        spaces=[embeddings.Space(name=name, feature_size=24, components=24) for name in spaces],
+        class_count=len(manifest.classes),
+        test_accuracy=1.0 if manifest.classes else None,
+        certificate=certificate or {"outcome": embeddings.PASSED, "images": 0, "checks": []},
+        dataset_digest=manifest.digest,
+        settings={},
+        files=atomic_files.files_in(folder),
+    )
+    atomic_files.write_json(folder / embeddings.MANIFEST, description.to_json())
+    return folder

@@ -28,6 +28,7 @@ from components.evaluate.config import EvaluateConfig
 from tests import programs
 from tests.inputs import artifacts
 from tests.inputs.limits import NO_LIMITS
+from tests.inputs.stages import make_checkpoint, make_dataset, make_model
 
 pytestmark = pytest.mark.slow
 
@@ -67,7 +68,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def dataset(root: Path, make_dataset: Callable[..., str]) -> str:
+def dataset(root: Path) -> str:
     return make_dataset(root / "dataset", {"train": 700, "validation": 10, "test": 400}, ImageShape(SIDE, SIDE, 1))
 
 
@@ -89,7 +90,7 @@ def embedding(root: Path, dataset: str) -> Path:
 
 
 @pytest.fixture(scope="module")
-def two_checkpoints(root: Path, dataset: str, make_checkpoint: Callable[..., Path]) -> list[Path]:
+def two_checkpoints(root: Path, dataset: str) -> list[Path]:
     digest, image = datasets.Manifest.of(dataset).digest, ImageShape(SIDE, SIDE, 1)
     return [make_checkpoint(root / "checkpoints", seed, image, digest) for seed in (0, 1)]
 
@@ -112,7 +113,7 @@ def test_its_space_is_the_first_and_the_classifier_tells_the_classes(embedding: 
 
 
 def test_scores_and_rules_go_by_its_name_and_are_those_of_its_features(
-    two_checkpoints: list[Path], dataset: str, embedding: Path, make_model: Callable[..., Path], tmp_path: Path
+    two_checkpoints: list[Path], dataset: str, embedding: Path, tmp_path: Path
 ) -> None:
     """Those of a model and of the champion, the first checkpoint's."""
     artifacts.crown(tmp_path / "registry", make_model(tmp_path, 0, ImageShape(SIDE, SIDE, 1)), 1)
@@ -151,7 +152,7 @@ def test_scores_and_rules_go_by_its_name_and_are_those_of_its_features(
     assert None not in rules.values()
 
 
-def test_one_that_tells_faults_badly_fails_its_certificate(make_dataset: Callable[..., str], tmp_path: Path) -> None:
+def test_one_that_tells_faults_badly_fails_its_certificate(tmp_path: Path) -> None:
     """It only sees whether each of four strips of an image is bright, so most images look alike to it."""
     dataset = make_dataset(tmp_path / "dataset", {"train": 2000, "test": 2000}, classes=[])
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,14 +17,13 @@ from components.decide.config import DecideConfig
 from components.publish import run as publish
 from components.publish.config import PublishConfig
 from tests.fakes.gcs.server import Server
+from tests.inputs.stages import make_evaluation, make_model
 
 SETTINGS = "steps=20\ncritic_learning_rate=0.0001"
 
 
 @pytest.fixture(scope="module")
-def judged(
-    tmp_path_factory: pytest.TempPathFactory, make_model: Callable[..., Path], make_evaluation: Callable[..., Path]
-) -> tuple[Path, Path]:
+def judged(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("judged")
     model = make_model(folder / "model", 0)
     return model, make_evaluation(folder / "evaluation", model)

@@ -6,7 +6,6 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from components.core.storage import digests
 from components.export import make
 from components.export import run as export
 from components.export.config import ExportConfig
+from tests.inputs.stages import make_checkpoint, make_model
 
 pytestmark = pytest.mark.slow
 
@@ -35,7 +35,7 @@ def _run(checkpoint: Path, model: Path) -> StageResult:
 
 
 @pytest.fixture(scope="module")
-def exported(tmp_path_factory: pytest.TempPathFactory, make_checkpoint: Callable[..., Path]) -> Exported:
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Exported:
     root = tmp_path_factory.mktemp("export")
     checkpoint = make_checkpoint(root / "checkpoints")
     return checkpoint, root / "model", _run(checkpoint, root / "model")
@@ -75,7 +75,7 @@ def test_the_seed_decides_sample_and_png_and_latents_the_served_images(exported:
 
 
 @pytest.fixture(scope="module")
-def conditional(tmp_path_factory: pytest.TempPathFactory, make_checkpoint: Callable[..., Path]) -> tuple[Path, Path]:
+def conditional(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A conditional checkpoint whose second class has no images, and its model."""
     root = tmp_path_factory.mktemp("conditional")
     checkpoint = make_checkpoint(root / "checkpoints", class_counts=[10, 0, 30])
@@ -153,9 +153,7 @@ def test_without_labels_classes_are_as_frequent_as_in_the_data(conditional: tupl
     np.testing.assert_array_equal(some, np.stack([by_label[2][0], by_label[0][1]]))
 
 
-def test_a_conditional_generator_has_the_same_bytes_again(
-    conditional: tuple[Path, Path], make_model: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_a_conditional_generator_has_the_same_bytes_again(conditional: tuple[Path, Path], tmp_path: Path) -> None:
     again = models.list_files(make_model(tmp_path, class_counts=[10, 0, 30]))
     files = models.Description.of(conditional[1]).files
     assert files == {name: entry for name, entry in again.items() if name != models.MANIFEST}
@@ -176,7 +174,7 @@ def test_a_manifest_from_before_there_were_labels_and_cards_apart_and_seals_keep
 
 
 def test_again_it_has_the_same_digest_or_does_nothing_and_another_checkpoint_is_refused(
-    exported: Exported, make_checkpoint: Callable[..., Path], tmp_path: Path
+    exported: Exported, tmp_path: Path
 ) -> None:
     checkpoint, model, result = exported
     assert _run(checkpoint, tmp_path / "elsewhere").parameters["model_digest"] == result.parameters["model_digest"]
@@ -203,9 +201,7 @@ def test_bad_input_is_named(exported: Exported, tmp_path: Path) -> None:
         export.run(ExportConfig(checkpoint=str(checkpoint), model=str(tmp_path / "model"), checkpoint_digest="f" * 64))
 
 
-def test_a_generator_other_than_the_saved_one_is_noticed(
-    exported: Exported, make_checkpoint: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_a_generator_other_than_the_saved_one_is_noticed(exported: Exported, tmp_path: Path) -> None:
     _, model, _ = exported
     other = checkpoint_networks.load_averaged(make_checkpoint(tmp_path, seed=2))
     with pytest.raises(StageError, match="serving_default draws other images"):

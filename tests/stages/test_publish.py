@@ -16,10 +16,11 @@ from components.core.storage import atomic_files, digests
 from components.publish import run as publish
 from components.publish.config import PublishConfig
 from tests.inputs import artifacts
+from tests.inputs.stages import make_evaluation, make_model
 
 
 @pytest.fixture(scope="module")
-def two_models(tmp_path_factory: pytest.TempPathFactory, make_model: Callable[..., Path]) -> list[Path]:
+def two_models(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     root = tmp_path_factory.mktemp("models")
     return [make_model(root / str(seed), seed) for seed in (0, 1)]
 
@@ -33,12 +34,12 @@ Judged = Callable[..., PublishConfig]
 
 
 @pytest.fixture
-def judged(two_models: list[Path], make_evaluation: Callable[..., Path], tmp_path: Path, folder: Path) -> Judged:
+def judged(two_models: list[Path], tmp_path: Path, folder: Path) -> Judged:
     """Make an evaluation of a model, by its number, and return what publishes the model with it."""
 
-    def config(of: int, *given: str, model: int | None = None, **champion: tuple[str, int]) -> PublishConfig:
+    def config(of: int, verdict: str = evaluations.PROMOTE, model: int | None = None) -> PublishConfig:
         location = tmp_path / f"evaluation {len(list(tmp_path.glob('evaluation *')))}"
-        make_evaluation(location, two_models[of], *given, **champion)
+        make_evaluation(location, two_models[of], verdict)
         published = two_models[of if model is None else model]
         return PublishConfig(model=str(published), evaluation=str(location), registry=str(folder))
 

@@ -17,12 +17,11 @@ from components.core.storage import buckets
 from components.publish import run as publish
 from components.publish.config import PublishConfig
 from tests.fakes.gcs.server import Server
+from tests.inputs.stages import make_evaluation, make_model
 
 
 @pytest.fixture(scope="module")
-def champion_of(
-    tmp_path_factory: pytest.TempPathFactory, make_model: Callable[..., Path], make_evaluation: Callable[..., Path]
-) -> Callable[..., tuple[Path, Path]]:
+def champion_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., tuple[Path, Path]]:
     """Make a model and the registry whose champion it is."""
 
     def make(**changes: Any) -> tuple[Path, Path]:

@@ -15,15 +15,14 @@ from components.evaluate import run as evaluate
 from components.evaluate.config import EvaluateConfig
 from components.evaluate.report.scores_table import Comparison, Row
 from tests.inputs.limits import NO_LIMITS
+from tests.inputs.stages import make_checkpoint, make_dataset, make_embedding
 
 Run = Callable[..., StageResult]
 DOCUMENT = (Path(__file__).parents[3] / "docs" / "evaluation.md").read_text()
 
 
 @pytest.fixture(scope="session")
-def root(
-    tmp_path_factory: pytest.TempPathFactory, make_dataset: Callable[..., str], make_embedding: Callable[..., Path]
-) -> Path:
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("evaluate") / "runs"
     (root / "embeddings").mkdir(parents=True)
     made = make_dataset(root / "datasets" / "d", {"train": 1200, "validation": 150, "test": 990})
@@ -42,9 +41,7 @@ def embedding(root: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def two_checkpoints(
-    tmp_path_factory: pytest.TempPathFactory, dataset: str, make_checkpoint: Callable[..., Path]
-) -> list[Path]:
+def two_checkpoints(tmp_path_factory: pytest.TempPathFactory, dataset: str) -> list[Path]:
     """Two generators with random weights; the second happens to be better in both spaces."""
     folder, digest = tmp_path_factory.mktemp("checkpoints"), datasets.Manifest.of(dataset).digest
     return [make_checkpoint(folder, seed, dataset_digest=digest) for seed in (9, 1)]

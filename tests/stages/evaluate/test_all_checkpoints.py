@@ -25,6 +25,7 @@ from components.evaluate.report import scores_table
 from components.evaluate.scoring import scores
 from tests import programs
 from tests.fakes.gcs.server import Server
+from tests.inputs.stages import make_checkpoint
 from tests.stages.evaluate.conftest import Run, metrics, report
 
 pytestmark = pytest.mark.slow
@@ -165,7 +166,7 @@ def test_another_seed_or_number_of_samples_is_another_row(scored: list[scores_ta
 
 
 def test_damaged_and_foreign_checkpoints_are_skipped(
-    copied: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, make_checkpoint: Callable[..., Path]
+    copied: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (copied / "step-0000000020" / "state.npz").write_bytes(b"")
     stranger = make_checkpoint(tmp_path / "other", 3)  # step 103, of another dataset

@@ -34,6 +34,7 @@ from components.export.config import ExportConfig
 from tests.fakes.gcs.server import Server
 from tests.inputs import artifacts
 from tests.inputs.limits import NO_LIMITS
+from tests.inputs.stages import SHAPE, make_checkpoint, make_dataset, make_embedding, make_model
 from tests.stages.evaluate.conftest import DOCUMENT, Run, folder_of, metrics, report, score_row
 
 
@@ -210,13 +211,7 @@ def test_challenger_against_champion_both_ways_round(
 
 @pytest.mark.slow
 def test_conditional_against_unconditional_both_ways_round(
-    first: StageResult,
-    run: Run,
-    dataset: str,
-    champions: Path,
-    two_checkpoints: list[Path],
-    make_checkpoint: Callable[..., Path],
-    tmp_path: Path,
+    first: StageResult, run: Run, dataset: str, champions: Path, two_checkpoints: list[Path], tmp_path: Path
 ) -> None:
     manifest = datasets.Manifest.of(dataset)
     counts = manifest.splits["train"].class_counts
@@ -249,7 +244,7 @@ def test_conditional_against_unconditional_both_ways_round(
 
 
 @pytest.fixture
-def registries(champions: Path, tmp_path: Path, make_model: Callable[..., Path]) -> dict[str, Path]:
+def registries(champions: Path, tmp_path: Path) -> dict[str, Path]:
     """Registries whose champion need not be scored, or cannot be."""
     damaged, other = tmp_path / "damaged", tmp_path / "other"
     shutil.copytree(champions, damaged)
@@ -313,13 +308,7 @@ def test_a_generator_that_draws_nan_is_rejected(
     assert "fcd" not in result.metrics
 
 
-def test_without_classes_the_class_rules_are_left_out(
-    run: Run,
-    make_dataset: Callable[..., str],
-    make_embedding: Callable[..., Path],
-    make_checkpoint: Callable[..., Path],
-    tmp_path: Path,
-) -> None:
+def test_without_classes_the_class_rules_are_left_out(run: Run, tmp_path: Path) -> None:
     dataset = make_dataset(tmp_path / "dataset", {"train": 100, "test": 40}, classes=[])
     checkpoint = make_checkpoint(tmp_path / "c", 1, dataset_digest=datasets.Manifest.of(dataset).digest)
     result = run(checkpoint, tmp_path / "e", dataset=dataset, embedding=make_embedding(tmp_path / "embedding", dataset))
@@ -331,13 +320,12 @@ def test_without_classes_the_class_rules_are_left_out(
 
 
 def test_the_critic_of_a_training_on_clusters_scores_images_by_their_clusters(
-    run: Run, dataset: str, make_checkpoint: Callable[..., Path], tmp_path: Path
+    run: Run, dataset: str, tmp_path: Path
 ) -> None:
     manifest = datasets.Manifest.of(dataset)
     train, test = (dataset_reader.load_split(dataset, manifest, split)[0] for split in ("train", "test"))
     centers = clusters.find(train, 3, seed=0)
-    facts = {"dataset_digest": manifest.digest, "class_counts": [400, 400, 400], "centers": centers}
-    checkpoint = make_checkpoint(tmp_path / "c", 1, **facts)
+    checkpoint = make_checkpoint(tmp_path / "c", 1, SHAPE, manifest.digest, [400, 400, 400], centers)
     result = run(checkpoint, tmp_path / "e")
     critic = checkpoint_networks.load_critic(checkpoint)
     means = []
@@ -350,7 +338,7 @@ def test_the_critic_of_a_training_on_clusters_scores_images_by_their_clusters(
 
 
 def test_a_dropped_classifier_and_no_certificate_are_in_the_reasons(
-    run: Run, two_checkpoints: list[Path], dataset: str, make_embedding: Callable[..., Path], tmp_path: Path
+    run: Run, two_checkpoints: list[Path], dataset: str, tmp_path: Path
 ) -> None:
     certificate = {"outcome": embeddings.TOO_FEW, "images": 200, "checks": []}
     dropped = make_embedding(tmp_path / "embedding", dataset, certificate)
@@ -368,13 +356,7 @@ def test_a_dropped_classifier_and_no_certificate_are_in_the_reasons(
     assert not [rule for rule in rules(result) if "class" in rule]
 
 
-def test_too_few_images_and_strangers_are_refused(
-    run: Run,
-    make_dataset: Callable[..., str],
-    make_embedding: Callable[..., Path],
-    make_checkpoint: Callable[..., Path],
-    tmp_path: Path,
-) -> None:
+def test_too_few_images_and_strangers_are_refused(run: Run, tmp_path: Path) -> None:
     dataset = make_dataset(tmp_path / "dataset", {"train": 100, "test": 19})
     checkpoint = make_checkpoint(tmp_path / "c", dataset_digest=datasets.Manifest.of(dataset).digest)
     embedding = make_embedding(tmp_path / "embedding", dataset)
@@ -386,7 +368,7 @@ def test_too_few_images_and_strangers_are_refused(
 
 
 def test_an_embedding_whose_certificate_failed_is_refused(
-    run: Run, two_checkpoints: list[Path], dataset: str, make_embedding: Callable[..., Path], tmp_path: Path
+    run: Run, two_checkpoints: list[Path], dataset: str, tmp_path: Path
 ) -> None:
     checks = [{"check": name, "space": "", "value": 1.0, "limit": "", "passed": name == "x"} for name in ("x", "blur")]
     certificate = {"outcome": embeddings.FAILED, "images": 5000, "checks": checks}

@@ -1,7 +1,6 @@
 """The verdict on garbage and on real images, by the number of test images; docs/evaluation.md has more."""
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +11,7 @@ from components.core.data import dataset_reader
 from components.core.metrics import feature_spaces
 from components.evaluate.scoring import scores
 from components.evaluate.scoring.scores import Seen
+from tests.inputs.stages import make_dataset, make_embedding
 from tests.proofs import small_data
 
 SAMPLES = 7000  # the fewest with which `distinct_share` can be decided
@@ -21,9 +21,7 @@ Judged = Callable[[Mapping[str, small_data.Draw], int], list[dict[str, str]]]
 
 
 @pytest.fixture(scope="module")
-def judged(
-    tmp_path_factory: pytest.TempPathFactory, make_dataset: Callable[..., str], make_embedding: Callable[..., Path]
-) -> Judged:
+def judged(tmp_path_factory: pytest.TempPathFactory) -> Judged:
     """Judge images of each kind against so many test images, and return the verdicts of two trials."""
     root, random = tmp_path_factory.mktemp("small_data"), np.random.default_rng(0)
     dataset = make_dataset(root / "dataset", {"train": 4000, "validation": SAMPLES + 5000, "test": 40})

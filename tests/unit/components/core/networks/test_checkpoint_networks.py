@@ -1,7 +1,6 @@
 """Networks of a checkpoint have its weights, or do not fit and are refused."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +11,10 @@ from components.core.errors import DataError
 from components.core.networks import checkpoint_networks
 from components.core.storage import atomic_files
 from tests.inputs import artifacts
+from tests.inputs.stages import make_checkpoint
 
 
-def test_each_network_has_the_weights_that_were_kept(make_checkpoint: Callable[..., Path], tmp_path: Path) -> None:
+def test_each_network_has_the_weights_that_were_kept(tmp_path: Path) -> None:
     checkpoint = make_checkpoint(tmp_path)
     kept = checkpoints.load_state(checkpoint)
     for load, prefix in (
@@ -27,7 +27,7 @@ def test_each_network_has_the_weights_that_were_kept(make_checkpoint: Callable[.
             np.testing.assert_array_equal(variable.numpy(), kept[prefix + variable.path])
 
 
-def test_weights_of_other_networks_are_refused(make_checkpoint: Callable[..., Path], tmp_path: Path) -> None:
+def test_weights_of_other_networks_are_refused(tmp_path: Path) -> None:
     checkpoint = make_checkpoint(tmp_path)
     described = artifacts.unsealed(checkpoint / checkpoints.MANIFEST)
     described["network"]["base_filters"] *= 2

@@ -10,7 +10,7 @@ import itertools
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +33,7 @@ from pipeline.local.history import History
 from tests.conftest import write_dataset
 from tests.fakes import http
 from tests.fakes.chromium import Chromium, find
+from tests.inputs.stages import make_checkpoint, make_dataset, make_embedding
 
 # Samples, real images, closest pairs, seven steps, classes, two splits, leaks, crops, five curves; rows of classes too,
 # but no distances and no leaks; two sheets and four curves, as distances cannot be compared.
@@ -107,13 +108,7 @@ def hostile(outside: http.Server) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def evaluation(
-    tmp_path_factory: pytest.TempPathFactory,
-    hostile: list[str],
-    make_dataset: Callable[..., str],
-    make_embedding: Callable[..., Path],
-    make_checkpoint: Callable[..., Path],
-) -> Path:
+def evaluation(tmp_path_factory: pytest.TempPathFactory, hostile: list[str]) -> Path:
     """A real evaluation of small gray images in three classes, with hostile text everywhere."""
     root = tmp_path_factory.mktemp("hostile")
     dataset = make_dataset(root / "dataset", {"train": 300, "test": 60}, classes=[*hostile[:2], hostile[6]])
@@ -161,9 +156,7 @@ def _spoil(dataset: str, hostile: list[str]) -> None:
 
 
 @pytest.fixture(scope="module")
-def large_evaluation(
-    tmp_path_factory: pytest.TempPathFactory, make_embedding: Callable[..., Path], make_checkpoint: Callable[..., Path]
-) -> Path:
+def large_evaluation(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A real evaluation of colored images of 64x64 in a hundred classes, with a long log."""
     root = tmp_path_factory.mktemp("large")
     shape = ImageShape(64, 64, 3)

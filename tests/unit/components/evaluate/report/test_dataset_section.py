@@ -3,7 +3,6 @@
 import base64
 import dataclasses
 import io
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +16,11 @@ from components.core.data import dataset_reader
 from components.core.reporting import grids
 from components.evaluate.report import dataset_section
 from tests.inputs import artifacts, sheets
+from tests.inputs.stages import make_dataset
 
 
 @pytest.fixture(scope="module")
-def dataset(tmp_path_factory: pytest.TempPathFactory, make_dataset: Callable[..., str]) -> str:
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> str:
     return make_dataset(tmp_path_factory.mktemp("data") / "dataset", {"train": 90, "validation": 12, "test": 30})
 
 
@@ -68,9 +68,7 @@ def test_without_classes_the_first_images_are_shown() -> None:
     np.testing.assert_array_equal(dataset_section.contact_sheet(images[:5], labels[:5], 0), images[:5])
 
 
-def test_of_many_classes_the_first_are_shown_and_all_are_counted(
-    tmp_path: Path, make_dataset: Callable[..., str]
-) -> None:
+def test_of_many_classes_the_first_are_shown_and_all_are_counted(tmp_path: Path) -> None:
     names = [f"class {label}" for label in range(70)]
     dataset = make_dataset(tmp_path / "dataset", {"train": 50, "test": 9}, classes=names)
     found = dataset_section.of(dataset, datasets.Manifest.of(dataset), {})
