@@ -1,17 +1,13 @@
-"""Small real inputs that many tests share, and processes with several virtual CPU devices."""
+"""Small real inputs that many tests share, and what tests undo."""
 
 import collections
-import contextlib
-import json
 import logging
 import os
 import signal
-import socket
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -125,38 +121,6 @@ def fashion_mnist() -> Path:
     if not folder:
         pytest.skip("no Fashion-MNIST: set FASHION_MNIST_DIR to the folder of its four files (*-ubyte.gz)")
     return Path(folder)
-
-
-@pytest.fixture(scope="session")
-def on_replicas() -> Callable[..., Any]:
-    """`programs.on_replicas`."""
-    return programs.on_replicas
-
-
-@pytest.fixture(scope="session")
-def two_workers() -> Callable[..., contextlib.AbstractContextManager[list[programs.Program]]]:
-    """Start a command as two workers on loopback, with a `TF_CONFIG` each, and wait for both."""
-    return _two_workers
-
-
-@contextlib.contextmanager
-def _two_workers(folder: Path, command: list[str]) -> Iterator[list[programs.Program]]:
-    """Run the same command as workers 0 and 1, their output in `folder` as out0, err0, ...; always ended."""
-    with contextlib.ExitStack() as stack:
-        doors = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(2)]
-        addresses = [f"127.0.0.1:{door.getsockname()[1]}" for door in doors]
-    folder.mkdir(parents=True, exist_ok=True)
-    with contextlib.ExitStack() as stack:
-        workers = []
-        for index in range(2):
-            task = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
-            environment = {**os.environ, "TF_CONFIG": json.dumps(task)}
-            started = programs.start(command, environment, folder=folder, label=str(index))
-            workers.append(stack.enter_context(started))
-            stack.callback(workers[-1].send_signal, signal.SIGKILL)
-        yield workers
-        for worker in workers:
-            worker.communicate(200)
 
 
 def classes_seen(pixels: np.ndarray) -> np.ndarray:

@@ -15,6 +15,7 @@ import multiprocessing
 import os
 import runpy
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -137,6 +138,29 @@ def _on_replicas(file: str, function: str, replicas: int, arguments: str) -> Non
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     print(json.dumps(getattr(module, function)(strategy, *json.loads(arguments))))
+
+
+@contextlib.contextmanager
+def two_workers(folder: Path, command: list[str]) -> Iterator[list[Program]]:
+    """Run a command as two workers on loopback with a `TF_CONFIG` each, their output in `folder` as out0, err0, ....
+
+    At the end of the block wait for both, which end in any case.
+    """
+    with contextlib.ExitStack() as stack:
+        doors = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(2)]
+        addresses = [f"127.0.0.1:{door.getsockname()[1]}" for door in doors]
+    folder.mkdir(parents=True, exist_ok=True)
+    with contextlib.ExitStack() as stack:
+        workers = []
+        for index in range(2):
+            task = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
+            environment = {**os.environ, "TF_CONFIG": json.dumps(task)}
+            started = start(command, environment, folder=folder, label=str(index))
+            workers.append(stack.enter_context(started))
+            stack.callback(workers[-1].send_signal, signal.SIGKILL)
+        yield workers
+        for worker in workers:
+            worker.communicate(200)
 
 
 def umask() -> int:

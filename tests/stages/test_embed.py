@@ -5,7 +5,6 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +18,7 @@ from components.core.storage.location import Location
 from tests import programs
 from tests.fakes.gcs.server import Server
 from tests.inputs import artifacts
+from tests.programs import two_workers
 
 pytestmark = pytest.mark.slow
 
@@ -110,9 +110,7 @@ def test_a_classifier_that_is_no_better_than_chance_is_dropped(tiny_dataset: Pat
     assert loaded.embed(np.zeros((2, 12, 10, 1), np.uint8))[1] is None
 
 
-def test_two_workers_make_the_embedding_that_one_makes(
-    embedding: Path, tiny_dataset: Path, two_workers: Any, tmp_path: Path
-) -> None:
+def test_two_workers_make_the_embedding_that_one_makes(embedding: Path, tiny_dataset: Path, tmp_path: Path) -> None:
     """Both report the chief's; its features are those of one process, up to rounding."""
     with two_workers(tmp_path / "said", command(tiny_dataset, tmp_path / "together")) as processes:
         pass

@@ -65,22 +65,17 @@ def run(dataset: str, embedding: Path) -> Run:
     return run_with
 
 
-@pytest.fixture(scope="session")
-def copy_as() -> Callable[..., Path]:
+def copy_as(checkpoint: Path, training: Path, step: int, nan: bool = False, **settings: Any) -> Path:
     """Save the weights of a checkpoint as a step of another training; with `nan` they draw NaN."""
-
-    def copy(checkpoint: Path, training: Path, step: int, nan: bool = False, **settings: Any) -> Path:
-        described, state = checkpoints.Description.of(checkpoint), checkpoints.load_state(checkpoint)
-        described = dataclasses.replace(described, step=step, settings={**described.settings, **settings})
-        with pytest.MonkeyPatch.context() as patch:
-            if nan:
-                patch.setattr(checkpoints, "not_finite", lambda state: [])
-                name = next(name for name in state if name.endswith("to_image/bias"))
-                state[name] = np.full_like(state[name], np.nan)
-            checkpoints.save(training, described, state)
-        return checkpoints.step_folder(training, step)
-
-    return copy
+    described, state = checkpoints.Description.of(checkpoint), checkpoints.load_state(checkpoint)
+    described = dataclasses.replace(described, step=step, settings={**described.settings, **settings})
+    with pytest.MonkeyPatch.context() as patch:
+        if nan:
+            patch.setattr(checkpoints, "not_finite", lambda state: [])
+            name = next(name for name in state if name.endswith("to_image/bias"))
+            state[name] = np.full_like(state[name], np.nan)
+        checkpoints.save(training, described, state)
+    return checkpoints.step_folder(training, step)
 
 
 def metrics(result: StageResult) -> dict[str, Any]:

@@ -5,7 +5,6 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ from components.evaluate.scoring import scores
 from tests import programs
 from tests.fakes.gcs.server import Server
 from tests.inputs.stages import make_checkpoint
-from tests.stages.evaluate.conftest import Run, metrics, report
+from tests.stages.evaluate.conftest import Run, copy_as, metrics, report
 
 pytestmark = pytest.mark.slow
 
@@ -34,7 +33,7 @@ SAMPLES = 200
 
 
 @pytest.fixture(scope="module")
-def one(root: Path, two_checkpoints: list[Path], copy_as: Callable[..., Path]) -> Path:
+def one(root: Path, two_checkpoints: list[Path]) -> Path:
     """A training that became worse after step 20."""
     training = root / "checkpoints" / "one"
     for step, index in ((10, 0), (20, 1), (30, 0)):
@@ -269,7 +268,7 @@ def test_the_key_follows_the_checkpoints_that_there_were(run: Run, best: dict[st
 
 
 def test_no_distance_at_all_leaves_the_last_to_be_rejected(
-    run: Run, two_checkpoints: list[Path], copy_as: Callable[..., Path], tmp_path: Path
+    run: Run, two_checkpoints: list[Path], tmp_path: Path
 ) -> None:
     _, last = (copy_as(two_checkpoints[0], tmp_path / "t", step, nan=True) for step in (10, 20))
     result = run(last, tmp_path / "e", sample_count=SAMPLES, export_checkpoint="best")

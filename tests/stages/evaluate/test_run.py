@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +34,7 @@ from tests.fakes.gcs.server import Server
 from tests.inputs import artifacts
 from tests.inputs.limits import NO_LIMITS
 from tests.inputs.stages import SHAPE, make_checkpoint, make_dataset, make_embedding, make_model
-from tests.stages.evaluate.conftest import DOCUMENT, Run, folder_of, metrics, report, score_row
+from tests.stages.evaluate.conftest import DOCUMENT, Run, copy_as, folder_of, metrics, report, score_row
 
 
 @pytest.fixture(scope="module")
@@ -299,9 +298,7 @@ def test_the_champion_of_a_registry_in_a_bucket(champions: Path, gcs: Server) ->
     assert digest == "unreadable"
 
 
-def test_a_generator_that_draws_nan_is_rejected(
-    run: Run, two_checkpoints: list[Path], copy_as: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_a_generator_that_draws_nan_is_rejected(run: Run, two_checkpoints: list[Path], tmp_path: Path) -> None:
     result = run(copy_as(two_checkpoints[0], tmp_path, 100, nan=True), tmp_path / "e")
     assert result.parameters["verdict"] == evaluations.REJECT
     assert "bad_samples is 2000" in str(result.parameters["summary"])

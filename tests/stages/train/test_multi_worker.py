@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +14,7 @@ import pytest
 from components.core import errors
 from components.core.artifacts import checkpoints
 from tests import programs
+from tests.programs import two_workers
 
 # The train stage; worker 1 gets SIGTERM as its eighth block begins.
 WORKER_1_SIGNALED = """
@@ -44,9 +44,7 @@ def stage(dataset: Path, location: Path, **changes: object) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_a_worker_that_is_killed_ends_the_other_with_try_again(
-    tiny_dataset: Path, two_workers: Any, tmp_path: Path
-) -> None:
+def test_a_worker_that_is_killed_ends_the_other_with_try_again(tiny_dataset: Path, tmp_path: Path) -> None:
     location, killed = tmp_path / "together", tmp_path / "killed"
     with two_workers(killed, stage(tiny_dataset, location, steps=10_000)) as processes:
         wait_until(killed, "step 7 of", processes)
@@ -58,9 +56,7 @@ def test_a_worker_that_is_killed_ends_the_other_with_try_again(
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_a_signal_to_one_worker_stops_both_and_they_end_as_one_process_does(
-    tiny_dataset: Path, two_workers: Any, tmp_path: Path
-) -> None:
+def test_a_signal_to_one_worker_stops_both_and_they_end_as_one_process_does(tiny_dataset: Path, tmp_path: Path) -> None:
     location, stopped, finished = (tmp_path / name for name in ("together", "stopped", "finished"))
     command = [sys.executable, "-c", WORKER_1_SIGNALED, *stage(tiny_dataset, location)[3:]]
     with two_workers(stopped, command) as processes:

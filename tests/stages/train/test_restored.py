@@ -1,6 +1,5 @@
 """A checkpoint made on any number of replicas resumes on any other."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from components.core.artifacts.datasets import ImageShape
 from components.train.config import TrainConfig
 from components.train.step import WganStep, network_of
 from tests.inputs import artifacts
+from tests.programs import on_replicas
 
 IMAGE = ImageShape(12, 10, 1)
 LEGS = (1, 2, 4, 8, 1)  # the replicas of each leg of a training
@@ -77,7 +77,7 @@ def at_once(strategy: tf.distribute.Strategy, folder: str) -> None:
 
 
 @pytest.mark.long
-def test_a_training_over_1_2_4_8_and_1_replicas_is_that_on_one(on_replicas: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_training_over_1_2_4_8_and_1_replicas_is_that_on_one(tmp_path: Path) -> None:
     """Exactly, or up to the effect of rounding the weights at every step."""
     on_replicas(__file__, "at_once", 1, str(tmp_path / "whole"))
     for number, replicas in enumerate(LEGS):

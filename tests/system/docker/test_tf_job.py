@@ -25,6 +25,7 @@ from pipeline.profiles.kubernetes_hardware import KubernetesStage
 from tests import programs
 from tests.fakes import http, training_operator
 from tests.fakes.training_operator import OWN_POD, TrainingOperator
+from tests.programs import two_workers
 from tests.stages.train import attempts
 from tests.system.docker import required
 
@@ -141,7 +142,7 @@ def resumed_at(said: str) -> int:
 
 @pytest.mark.timeout(900)
 def test_workers_in_containers_stop_go_on_and_end_as_on_loopback(
-    cluster: Cluster, train_image: str, tiny_dataset: Path, two_workers: Any, tmp_path: Path
+    cluster: Cluster, train_image: str, tiny_dataset: Path, tmp_path: Path
 ) -> None:
     """One worker is killed, then the stage is canceled; what is left is the same to the bit as without both."""
     root = tmp_path / "root"

@@ -1,6 +1,5 @@
 """Tests for training.py: the classifier is trained as exactly as the GAN."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from components.core.data import dataset_reader
 from components.embed import training
 from components.embed.config import EmbedConfig
 from components.train.second_order import in_float64
+from tests.programs import on_replicas
 
 
 def make(strategy: tf.distribute.Strategy, dataset: str, batch: int = 16) -> training.ClassifierStep:
@@ -48,7 +48,7 @@ def trajectory(strategy: tf.distribute.Strategy, dataset: str, batch: int) -> di
 
 
 @pytest.mark.slow
-def test_replicas_do_not_change_the_trajectory(on_replicas: Callable[..., Any], tiny_dataset: Path) -> None:
+def test_replicas_do_not_change_the_trajectory(tiny_dataset: Path) -> None:
     """Weights, moving statistics, slots, losses and accuracy on many replicas are those on one, up to rounding.
 
     A batch of 10 is shared evenly by 2, and unevenly by 4 (3, 3, 2, 2) and 8.

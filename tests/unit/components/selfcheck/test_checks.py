@@ -3,7 +3,6 @@
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from components.train import step
 from components.train.config import TrainConfig
 from components.train.second_order import in_float64
 from tests import programs
+from tests.programs import on_replicas
 
 FAULTS = (
     "mean instead of sum",
@@ -91,7 +91,7 @@ def outcomes(strategy: tf.distribute.Strategy, faults: list[str]) -> dict[str, s
 
 
 @pytest.mark.slow
-def test_every_planted_fault_is_caught(on_replicas: Callable[..., Any]) -> None:
+def test_every_planted_fault_is_caught() -> None:
     found = on_replicas(__file__, "outcomes", 2, list(FAULTS))
     assert found.pop("none") == checks.PASSED
     assert [fault for fault, failed in found.items() if failed == checks.PASSED] == []

@@ -2,7 +2,6 @@
 
 import re
 import signal
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from components.core.artifacts.datasets import ImageShape
 from components.train.config import TrainConfig, deciding_settings
 from components.train.rollback import STATE, Rollbacks
 from components.train.step import WganStep, network_of, seed_after
+from tests.programs import on_replicas
 from tests.stages.train import attempts
 
 CONFIG = TrainConfig(dataset="-", checkpoints="-")  # whose windows have 200 steps
@@ -101,9 +101,7 @@ def poisonings(strategy: tf.distribute.Strategy, name: str) -> list[list[Any]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
-def test_every_nonfinite_value_is_found_before_an_update_of_its_network(
-    on_replicas: Callable[..., Any], name: str
-) -> None:
+def test_every_nonfinite_value_is_found_before_an_update_of_its_network(name: str) -> None:
     """Weights, moving statistics, the average and both moments of each; in every mode, and on any one replica."""
     found = on_replicas(__file__, "poisonings", CASES[name][0], name)
     kinds = {variable.split("/")[0] + variable.split("/")[1] * ("_adam" in variable) for variable, *_ in found}

@@ -16,6 +16,7 @@ from components.train import losses
 from components.train.augmentation import NUMBERS, augment
 from components.train.config import TrainConfig
 from components.train.step import WganStep, network_of
+from tests.programs import on_replicas
 
 IMAGE = ImageShape(12, 10, 1)
 CLASSES = 3
@@ -113,9 +114,7 @@ def trajectories(strategy: tf.distribute.Strategy, cases: list[str], file: str) 
 
 
 @pytest.fixture(scope="module")
-def trajectory(
-    on_replicas: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory
-) -> Callable[[str, int], dict[str, np.ndarray]]:
+def trajectory(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, int], dict[str, np.ndarray]]:
     """Return the arrays of a case on so many replicas; one process per count computes all of its cases."""
 
     @functools.cache

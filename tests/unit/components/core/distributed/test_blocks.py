@@ -1,7 +1,6 @@
 """Tests for blocks.py, with the whole steps of train and embed, whose programs for TPUs are traced and imitated."""
 
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from components.embed.training import ClassifierStep
 from components.train.config import TrainConfig
 from components.train.second_order import in_float64
 from components.train.step import WganStep, network_of
+from tests.programs import on_replicas
 from tests.proofs.tpu.lower import OneOfMany, Replicated
 
 IMAGE, CLASSES, BATCH, STEPS, CRITIC_STEPS = ImageShape(12, 10, 1), 3, 8, 3, 2
@@ -134,19 +134,19 @@ def described(block: tf.types.experimental.PolymorphicFunction, shape: tuple[int
     }
 
 
-def test_a_replica_is_sent_what_it_would_cut_out_of_the_global_batch(on_replicas: Callable[..., Any]) -> None:
+def test_a_replica_is_sent_what_it_would_cut_out_of_the_global_batch() -> None:
     assert on_replicas(__file__, "shards_there", 4) == [True] * 4
 
 
 @pytest.mark.slow
-def test_replicas_that_loop_on_their_shards_train_as_one_does(on_replicas: Callable[..., Any]) -> None:
+def test_replicas_that_loop_on_their_shards_train_as_one_does() -> None:
     """Weights, statistics, slots, average and the reported rows; noise is that of the global batch."""
     differences = on_replicas(__file__, "one_program_each", 2)
     assert {"critic_loss on 0", "step on 1"} <= differences.keys()
     assert max(differences.values()) < 1e-9, differences
 
 
-def test_on_a_tpu_a_block_is_one_program_that_is_sent_shards(on_replicas: Callable[..., Any]) -> None:
+def test_on_a_tpu_a_block_is_one_program_that_is_sent_shards() -> None:
     """Besides, a replica is sent its number alone: noise and loop are inside."""
     assert on_replicas(__file__, "programs", 2) == {
         name: {

@@ -3,7 +3,6 @@
 import json
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import tensorflow as tf
 from components.core import errors
 from components.core.distributed import cluster
 from components.core.distributed.coordination import Agreement
+from tests.programs import on_replicas, two_workers
 
 STEP_TESTS = str(Path(__file__).parents[2] / "train/test_step.py")
 FOR_TF_CONFIG = """
@@ -57,9 +57,7 @@ def trajectories_and_agreement(strategy: tf.distribute.Strategy, cases: list[str
 
 
 @pytest.mark.slow
-def test_two_workers_compute_what_one_process_does(
-    on_replicas: Callable[..., Any], two_workers: Any, tmp_path: Path
-) -> None:
+def test_two_workers_compute_what_one_process_does(tmp_path: Path) -> None:
     """50 steps in float64, and 10 under `exact`: all that training keeps and reports, on either worker; agreement."""
     arguments = json.dumps([list(ON_WORKERS), str(tmp_path)])
     command = [sys.executable, "-c", FOR_TF_CONFIG, __file__, "trajectories_and_agreement", "8", arguments]

@@ -18,6 +18,7 @@ from components.core.distributed.update import (
     of_one_replica,
 )
 from components.core.errors import ConfigError
+from tests.programs import on_replicas
 
 
 def descend(adam: Adam, gradient: list[float] | tf.Tensor, weight: tf.Variable, finite: bool = True) -> None:
@@ -83,7 +84,7 @@ def asked(strategy: tf.distribute.Strategy) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def on(on_replicas: Callable[..., Any]) -> Callable[[int], dict[str, Any]]:
+def on() -> Callable[[int], dict[str, Any]]:
     """Return the results for so many replicas; one process per count."""
     return functools.cache(lambda replicas: on_replicas(__file__, "asked", replicas))
 

@@ -1,7 +1,6 @@
 """Tests for normalization.py that need no training; second derivatives are in train/test_second_order.py."""
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from components.core.networks.normalization import BatchNormalization, recorded_statistics
+from tests.programs import on_replicas
 
 
 def normalize(layer: BatchNormalization, inputs: tf.Tensor, other: tf.Tensor) -> list[tf.Tensor]:
@@ -109,7 +109,7 @@ def _on(
 
 
 @pytest.fixture(scope="module")
-def far_from_zero(on_replicas: Callable[..., Any]) -> dict[str, list[Any]]:
+def far_from_zero() -> dict[str, list[Any]]:
     found: dict[str, list[Any]] = on_replicas(__file__, "normalized_on_replicas", max(REPLICAS))
     return found
 
