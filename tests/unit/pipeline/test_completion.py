@@ -82,6 +82,8 @@ def test_each_verb_completes_its_flags_and_imports_little(verb: str, tmp_path: P
         ("wgan run --root wgan --ste|", ["--steps"]),
         ("wgan evaluate --uncertified |", ["hold", "judge"]),
         ("wgan selfcheck --accelerator t|", ["tpu"]),
+        ("wgan registry ver|", ["verify"]),
+        ("wgan open rep|", ["report"]),
         ("wgan report co|", ["compare"]),
         ("another-name run --ste|", ["--steps"]),
     ],

@@ -135,30 +135,6 @@ def test_help_names_the_verb_as_it_is_typed(verb: str) -> None:
     assert wgan(verb, "--help").stdout.startswith(f"usage: wgan {verb} ")
 
 
-@pytest.mark.parametrize(
-    ("line", "completed"),
-    [
-        ("wgan st", ["status"]),
-        ("wgan run --ste", ["--steps"]),
-        ("wgan run --critic_s", ["--critic_steps"]),
-        ("wgan run --steps 3 --accelerator t", ["tpu"]),
-        ("wgan registry ver", ["verify"]),
-        ("wgan open rep", ["report"]),
-        ("wgan compile --prof", ["--profile", "--profiles"]),
-    ],
-)
-def test_bash_completes_verbs_flags_and_choices(line: str, completed: list[str]) -> None:
-    script = f"""
-        PATH="{Path(sys.executable).parent}:$PATH"
-        eval "$(register-python-argcomplete wgan)"
-        COMP_LINE="{line}" COMP_POINT={len(line)} COMP_TYPE=9 COMP_WORDS=({line})
-        _python_argcomplete wgan
-        echo "${{COMPREPLY[@]}}"
-    """
-    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
-    assert sorted(done.stdout.split()) == completed, done.stderr
-
-
 @pytest.mark.parametrize("words", [["run", "--help"], ["profiles"], ["plan", "--source", "digits", "--root", "none"]])
 def test_a_closed_pipe_ends_a_command_without_a_word(words: list[str]) -> None:
     reader, writer = os.pipe()
