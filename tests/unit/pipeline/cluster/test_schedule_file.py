@@ -204,7 +204,7 @@ def test_all_mistakes_of_the_file_come_first_then_all_of_the_packages(refusal: R
 
 @pytest.mark.parametrize(
     ("content", "shown_there"),
-    [("", "None"), ("schedules: []", "[]"), ("a: [", "YAML"), ("schedules:\n  a:\n    cron: x\n    cron: y", "line 4")],
+    [("", "file"), ("schedules: []", "[]"), ("a: [", "YAML"), ("schedules:\n  a:\n    cron: x\n    cron: y", "line 4")],
 )
 def test_what_is_no_file_of_schedules(refusal: Refusal, content: str, shown_there: str) -> None:
     (found,) = refusal(content)
