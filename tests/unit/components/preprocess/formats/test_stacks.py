@@ -1,4 +1,4 @@
-"""Common parts of stack formats: splits by name, pairs of images and labels, shapes."""
+"""Common parts of stack formats: splits by name, and shapes; test_npz.py has pairs of images and labels."""
 
 import pytest
 
@@ -22,14 +22,6 @@ from components.preprocess.formats import stacks
 )
 def test_a_split_is_the_last_word_that_names_one(names: list[str], split: str) -> None:
     assert stacks.split_of(*reversed(names)) == split
-
-
-def test_labels_are_of_the_splits_that_have_images() -> None:
-    stacks.require_pairs("x", ["train", "test"], [])
-    stacks.require_pairs("x", ["train", "test"], ["test", "train"])
-    for images, labels in ((["train", "test"], ["train"]), (["train"], ["test", "train"])):
-        with pytest.raises(DataError, match=r"^x has .* for test "):
-            stacks.require_pairs("x", images, labels)
 
 
 def test_shapes() -> None:
