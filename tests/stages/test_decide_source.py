@@ -39,13 +39,6 @@ def test_nothing_heavy_is_imported(tmp_path: Path) -> None:
         assert done.stdout == "[]\n"
 
 
-def test_a_missing_source_is_bad_data(tmp_path: Path) -> None:
-    done = program(tmp_path, "no/such/folder")
-    assert done.returncode == 65
-    assert "source no/such/folder does not exist" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
 def test_an_index_tells_what_need_not_be_read(tmp_path: Path) -> None:
     (tmp_path / "pets").mkdir()
     for name in ("old.png", "new.png"):
