@@ -124,6 +124,10 @@ def test_the_record_and_the_status_say_how_a_run_ended(
     expected = {**expected, "publish": expected.get("publish", "SKIPPED"), "record": "SUCCEEDED"}
     assert {stage["name"]: stage["state"] for stage in found["stages"]} == expected
     assert [stage["name"] for stage in found["stages"]] == list(expected)
+    reasons = {note.stage: note.outputs["summary"] for note in notes if "summary" in note.outputs}
+    reasons |= {note.stage: problem for note in notes for problem in note.problems if problem}
+    shown_of = {stage["name"]: stage["message"] for stage in found["stages"]}
+    assert {name: shown_of[name] for name in reasons} == reasons
 
 
 @pytest.mark.parametrize(
@@ -155,17 +159,6 @@ def test_a_run_that_was_canceled_before_its_exit_handler_began_is_recorded(world
     world.set_run(of_run.run, "CANCELED", {"decide": ("SUCCEEDED", ""), "preprocess": ("RUNNING", "")})
     assert about(world, "status", of_run.run, "--wait") == waiting.CANCELED
     assert record(of_run)["state"] == "CANCELED"
-
-
-def test_the_status_of_stages_has_their_reasons(
-    world: World, of_run: RunOf, capsys: pytest.CaptureFixture[str]
-) -> None:
-    end(world, of_run, [*WHOLE[:-1], broken("export", "out of tune", errors.DEFECT)], "FAILED", "export", "exit code 1")
-    capsys.readouterr()
-    assert about(world, "status", of_run.run, "--json") == errors.OK
-    shown = {stage["name"]: stage["message"] for stage in json.loads(capsys.readouterr().out)["stages"]}
-    assert shown["evaluate"] == "REJECT: copies"
-    assert shown["export"] == "out of tune"
 
 
 def test_a_retry_that_succeeds_ends_in_a_record_that_says_so(world: World, of_run: RunOf) -> None:
