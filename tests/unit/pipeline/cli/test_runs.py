@@ -1,4 +1,4 @@
-"""`wgan runs`, `wgan open`, and the links of a root, after real runs."""
+"""The output at the end of a run; `wgan runs`, `wgan open`, and the links of a root, after real runs."""
 # mypy: disable-error-code="valid-type"
 
 import json
@@ -22,24 +22,32 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Desk:
 
     @dsl.container_component
     def evaluate(
-        root: str, steps: int, evaluation_uri: dsl.OutputPath(str), verdict: dsl.OutputPath(str)
+        root: str,
+        steps: int,
+        evaluation_uri: dsl.OutputPath(str),
+        verdict: dsl.OutputPath(str),
+        summary: dsl.OutputPath(str),
     ) -> dsl.ContainerSpec:
         script = """
             [ "$2" != 9 ] || exit 65
             mkdir -p "$1/evaluations/$2"; cd "$1/evaluations/$2"
             echo '{"distance": "fcd", "model": {"fcd_ratio": 1.25}}' > metrics.json
             echo {} > verdict.json; touch samples.png report.html
-            printf "$PWD" > "$3"; printf HOLD > "$4"
+            mkdir "$1/registry"; touch "$1/registry/champion.json"
+            printf "$PWD" > "$3"; printf HOLD > "$4"; printf "HOLD [FCD 3.1]" > "$5"
         """
         words = ["sh", "-ec", script, "e"]
-        return dsl.ContainerSpec(image="none", command=[*words, root, steps, evaluation_uri, verdict])
+        return dsl.ContainerSpec(image="none", command=[*words, root, steps, evaluation_uri, verdict, summary])
 
     def pipeline(root: str, steps: int = 7) -> None:
         evaluate(root=root, steps=steps)
 
     desk = Desk(tmp_path_factory.mktemp("desk"))
     package = desk.compile(pipeline)
-    assert desk.run(package).returncode == 0
+    done = desk.run(package)
+    assert done.returncode == 0, done.stderr
+    (desk.folder / "shown").write_text(done.stdout)
+    shutil.rmtree(desk.root / "registry")  # it holds no champion
     assert desk.run(package, "--steps", "9").returncode == errors.BAD_DATA
     shutil.copytree(desk.root / "history" / "0002", desk.root / "history" / "0010")
     file = desk.root / "history" / "0010" / "state.json"
@@ -52,6 +60,19 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Desk:
 def ask(desk: Desk, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "pipeline", *words, "--root", str(desk.root)]
     return programs.run(command, {**desk.environment, **variables})
+
+
+def test_a_run_ends_with_a_table_and_where_results_lie(desk: Desk) -> None:
+    lines = (desk.folder / "shown").read_text().splitlines()
+    assert lines[0].split() == ["stage", "state", "seconds", "what", "it", "made"]
+    assert lines[1].split()[:2] == ["evaluate", "done"]
+    assert lines[1].endswith("HOLD [FCD 3.1]")
+    assert dict(line.split() for line in lines[3:]) == {
+        "evaluation": f"{desk.root}/evaluations/7",
+        "samples": f"{desk.root}/evaluations/7/samples.png",
+        "report": f"{desk.root}/evaluations/7/report.html",
+        "champion": f"{desk.root}/registry/champion.json",
+    }
 
 
 def test_runs_are_listed_with_how_they_ended_and_what_changed(desk: Desk) -> None:
