@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from components.core.artifacts import checkpoints, datasets, evaluations, lineage, models
+from components.core.artifacts import checkpoints, datasets, embeddings, evaluations, lineage, models
 from components.core.registry import registry
 from components.core.storage import atomic_files, digests, tfrecord
 
@@ -78,6 +78,21 @@ def checkpoint(step: int = 1, **changes: Any) -> checkpoints.Description:
         "made_with": {},
     }
     return checkpoints.Description(step=step, **{**given, **changes})
+
+
+def embedding(**changes: Any) -> embeddings.Description:
+    """Describe a certified embedding without classes."""
+    given: dict[str, Any] = {
+        "image": SHAPE,
+        "spaces": [embeddings.Space(name=embeddings.UNTRAINED, feature_size=4, components=3)],
+        "class_count": 0,
+        "test_accuracy": 0.25,
+        "certificate": {"outcome": embeddings.PASSED, "images": 2000, "checks": []},
+        "dataset_digest": "d" * 64,
+        "settings": {"seed": 0},
+        "files": {"whitening.npz": "a" * 64},
+    }
+    return embeddings.Description(**{**given, **changes})
 
 
 def origin(data: datasets.Manifest, trained: Mapping[str, Any], **embedding: Any) -> lineage.Lineage:

@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from components.core.artifacts import checkpoints, datasets
+from components.core.artifacts import datasets
 from components.core.distributed.coordination import Agreement
 from components.core.networks import precision
 from components.core.storage.location import Location
 from components.train import loop
 from components.train.config import TrainConfig
+from tests.inputs import artifacts
 
 HERE = tf.distribute.OneDeviceStrategy("/cpu:0")
 
@@ -37,19 +38,7 @@ def chosen(
     small = {"batch_size": 8, "latent_size": 4, "base_filters": 2, **settings}
     config = TrainConfig(dataset="unused", checkpoints="unused", **small)
     manifest = datasets.Manifest.of(str(tiny_dataset), "")
-    found = None
-    if made_with is not None:
-        description = checkpoints.Description(
-            step=5,
-            network={},
-            settings={},
-            classes=[],
-            class_counts=[],
-            dataset_digest="",
-            state_sha256="",
-            made_with=made_with,
-        )
-        found = (Location.of("unused"), description)
+    found = None if made_with is None else (Location.of("unused"), artifacts.checkpoint(5, made_with=made_with))
     return loop.common_precision(config, manifest, found, HERE, workers or Agreement(HERE, None))
 
 

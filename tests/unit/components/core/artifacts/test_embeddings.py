@@ -5,24 +5,14 @@ from typing import Any
 import pytest
 
 from components.core.artifacts import embeddings
-from components.core.artifacts.datasets import ImageShape
 from components.core.errors import DataError
 from tests.inputs import artifacts
 
 
 def described(outcome: str, **changes: Any) -> embeddings.Description:
     checks = [{"check": name, "passed": name != "blur 2"} for name in ("blur 1", "blur 2")]
-    given: dict[str, Any] = {
-        "image": ImageShape(8, 8, 1),
-        "spaces": [embeddings.Space(name="mine", feature_size=24, components=24)],
-        "class_count": 2,
-        "test_accuracy": 0.9,
-        "certificate": {"outcome": outcome, "images": 100, "checks": checks},
-        "dataset_digest": "d" * 64,
-        "settings": {"seed": 1},
-        "files": {},
-    }
-    return embeddings.Description(**given | changes)
+    certificate = {"outcome": outcome, "images": 100, "checks": checks}
+    return artifacts.embedding(**{"class_count": 2, "test_accuracy": 0.9, "certificate": certificate, **changes})
 
 
 def test_one_that_failed_its_certificate_is_refused_with_the_checks_and_what_to_change() -> None:

@@ -30,17 +30,8 @@ def parents() -> tuple[datasets.Manifest, checkpoints.Description, embeddings.De
         dataset_digest=manifest.digest,
         made_with=lineage.made_with("train", replicas=2),
     )
-    embedding = embeddings.Description(
-        image=artifacts.SHAPE,
-        spaces=[embeddings.Space(name=embeddings.UNTRAINED, feature_size=64, components=10)],
-        class_count=0,
-        test_accuracy=1 / 3,
-        certificate={"outcome": embeddings.PASSED},
-        dataset_digest=manifest.digest,
-        settings={"seed": 0},
-        files={"whitening.npz": "b" * 64},
-        made_with=lineage.made_with("embed"),
-    )
+    maker = lineage.made_with("embed")
+    embedding = artifacts.embedding(test_accuracy=1 / 3, dataset_digest=manifest.digest, made_with=maker)
     return manifest, checkpoint, embedding
 
 

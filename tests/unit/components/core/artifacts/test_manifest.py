@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from components.core.artifacts import checkpoints, embeddings, lineage, recipes
+from components.core.artifacts import checkpoints, lineage, recipes
 from components.core.artifacts.manifest import Manifest
 from components.core.registry import registry
 from tests.inputs import artifacts
@@ -25,16 +25,7 @@ def _checkpoint(folder: Path) -> Manifest:
 
 
 def _embedding(folder: Path) -> Manifest:
-    found = embeddings.Description(
-        image=artifacts.SHAPE,
-        spaces=[embeddings.Space(name="untrained", feature_size=4, components=3)],
-        class_count=0,
-        test_accuracy=0.25,
-        certificate={"outcome": embeddings.PASSED, "images": 2000, "checks": []},
-        dataset_digest="d" * 64,
-        settings={"seed": 0},
-        files={"whitening.npz": "a" * 64},
-    )
+    found = artifacts.embedding()
     found.write(folder)
     return found
 
