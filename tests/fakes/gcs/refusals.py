@@ -1,19 +1,8 @@
-"""Refusals of the service: a status and a JSON body with the reason."""
+"""Refusals of the service: a status and a JSON body with a line."""
 
 import json
 
 from tests.fakes.http import Answer
-
-_REASONS = {
-    400: "invalid",
-    403: "forbidden",
-    404: "notFound",
-    408: "requestTimeout",
-    412: "conditionNotMet",
-    416: "requestedRangeNotSatisfiable",
-    429: "rateLimitExceeded",
-    501: "notImplemented",
-}
 
 
 class Refusal(Exception):
@@ -25,10 +14,7 @@ class Refusal(Exception):
 
     def answer(self) -> Answer:
         """Return the answer, whose body is JSON."""
-        detail = {"message": self.message, "domain": "global", "reason": _REASONS.get(self.status, "backendError")}
-        if self.status == 412:
-            detail |= {"locationType": "header", "location": "If-Match"}
-        error = {"code": self.status, "message": self.message, "errors": [detail]}
+        error = {"code": self.status, "message": self.message, "errors": [{"message": self.message}]}
         headers = {"Content-Type": "application/json; charset=UTF-8"} | (
             {"Retry-After": "1"} if self.status == 429 else {}
         )

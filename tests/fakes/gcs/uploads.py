@@ -84,7 +84,7 @@ def parts(headers: Message, body: bytes) -> tuple[dict[str, Any], slice]:
     start = body.find(b"\r\n\r\n", second + 2) + 4
     if not body.startswith(mark + b"\r\n") or not 0 < start_of_resource <= second < start <= end:
         raise Refusal(400, "Invalid multipart request: two parts are needed, the resource and the content.")
-    resource = read_resource(body[start_of_resource:second])
+    resource = json.loads(body[start_of_resource:second])
     content_type = re.search(rb"content-type: *([^\r\n]+)", body[second:start], re.IGNORECASE)
     if content_type:
         resource.setdefault("contentType", content_type[1].decode())
@@ -96,17 +96,6 @@ def content_span(headers: Message, query: Mapping[str, str], body: bytes) -> sli
     if query.get("uploadType") == "multipart":
         return parts(headers, body)[1]
     return slice(0, len(body)) if "upload_id" in query else slice(0, 0)
-
-
-def read_resource(body: bytes) -> dict[str, Any]:
-    """Parse the resource that a client sends."""
-    try:
-        resource = json.loads(body or b"{}")
-    except ValueError as error:
-        raise Refusal(400, f"Parse Error: {error}") from error
-    if not isinstance(resource, dict):
-        raise Refusal(400, "Parse Error: an object is needed.")
-    return resource
 
 
 def claimed(resource: Mapping[str, Any], headers: Message) -> set[str]:
