@@ -93,6 +93,13 @@ def gcs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Server]:
 
 
 @pytest.fixture
+def bucket(gcs: Server) -> Server:
+    """Serve an empty bucket called `b`."""
+    gcs.create_bucket("b")
+    return gcs
+
+
+@pytest.fixture
 def no_retries(monkeypatch: pytest.MonkeyPatch) -> None:
     """Requests to a bucket fail at their first error, for outages that outlast every retry."""
     from components.core.storage import buckets

@@ -117,8 +117,7 @@ def test_a_training_starts_from_the_champions_checkpoint(location: Path) -> None
         decide.run(config(location, start_from="champion", source="fashion-mnist"))
 
 
-def test_a_registry_and_a_checkpoint_in_a_bucket(judged: tuple[Path, Path], tmp_path: Path, gcs: Server) -> None:
-    gcs.create_bucket("b")
+def test_a_registry_and_a_checkpoint_in_a_bucket(judged: tuple[Path, Path], tmp_path: Path, bucket: Server) -> None:
     location, checkpoint = "gs://b/runs/registry", "gs://b/runs/checkpoints/step-0000000020"
     assert decided(location)[0] == "RUN"
     recipe = str(decide.run(config(location)).parameters["recipe"])

@@ -65,9 +65,8 @@ def test_it_has_the_accuracy_that_it_states_and_white_features_of_each_image_alo
 
 
 def test_a_complete_one_in_a_bucket_fetches_no_images_and_other_settings_are_refused(
-    embedding: Path, tiny_dataset: Path, gcs: Server
+    embedding: Path, tiny_dataset: Path, bucket: Server
 ) -> None:
-    gcs.create_bucket("b")
     Location.of("gs://b/dataset").commit(tiny_dataset, datasets.MANIFEST)
     Location.of("gs://b/embedding").commit(embedding, embeddings.MANIFEST)
     again = embed("gs://b/dataset", "gs://b/embedding")

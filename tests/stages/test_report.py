@@ -119,8 +119,7 @@ def test_what_was_scored_otherwise_is_said_to_be_incomparable(tmp_path: Path) ->
     assert page.pictures == 3  # no distances in the same axes
 
 
-def test_a_run_is_named_by_its_root_and_a_version_by_its_folder_or_by_uri(tmp_path: Path, gcs: Server) -> None:
-    gcs.create_bucket("b")
+def test_a_run_is_named_by_its_root_and_a_version_by_its_folder_or_by_uri(tmp_path: Path, bucket: Server) -> None:
     write_run(tmp_path / "runs", "run-0001", 1.0, "a")
     run = tmp_path / "runs" / "evaluations" / "a"
     Location.of("gs://b/runs/evaluations/a").commit(run, evaluations.MANIFEST)

@@ -50,9 +50,8 @@ def _sample(*arguments: object) -> int:
 
 
 def test_the_grid_shows_the_champions_images_in_a_folder_and_in_a_bucket(
-    published: tuple[Path, Path], tmp_path: Path, gcs: Server
+    published: tuple[Path, Path], tmp_path: Path, bucket: Server
 ) -> None:
-    gcs.create_bucket("b")
     flags = ("--registry", "gs://b/registry", "--count", 10, "--seed", 4)
     assert _sample(*flags, "--out", tmp_path / "none.png") == 65
     for path in published[1].rglob("*"):

@@ -114,22 +114,21 @@ def test_the_table_names_the_best_and_nothing_is_scored_again(
 
 
 def test_a_training_in_a_bucket(
-    root: Path, one: Path, scored: list[scores_table.Row], gcs: Server, capsys: pytest.CaptureFixture[str]
+    root: Path, one: Path, scored: list[scores_table.Row], bucket: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    gcs.create_bucket("b")
     for name in (datasets.MANIFEST, embeddings.MANIFEST, checkpoints.MANIFEST):
         for manifest in root.rglob(name):
             artifact = manifest.parent
             Location.of(f"gs://b/runs/{artifact.relative_to(root)}").commit(artifact, name)
     score("gs://b/runs/checkpoints/one")
     lines = capsys.readouterr().out.splitlines()
-    kept = gcs.objects["b"]["runs/checkpoints/one/scores.jsonl"].content
+    kept = bucket.objects["b"]["runs/checkpoints/one/scores.jsonl"].content
     assert kept == (one / scores_table.FILE).read_bytes()
     # On another machine nothing is scored again.
     shutil.rmtree(Location.of("gs://b").path.parent.parent)
-    before = {name: stored.generation for name, stored in gcs.objects["b"].items()}
+    before = {name: stored.generation for name, stored in bucket.objects["b"].items()}
     score("gs://b/runs/checkpoints/one")
-    assert {name: stored.generation for name, stored in gcs.objects["b"].items()} == before
+    assert {name: stored.generation for name, stored in bucket.objects["b"].items()} == before
     assert capsys.readouterr().out.splitlines() == lines
     with pytest.raises(ConfigError, match=r" gs://b/runs/checkpoints/one$"):
         score("gs://b/runs")

@@ -164,9 +164,8 @@ def test_a_complete_training_is_not_trained_again(tiny_dataset: Path, uninterrup
 
 
 def test_in_a_bucket_a_complete_training_fetches_no_images(
-    tiny_dataset: Path, uninterrupted: Path, gcs: Server
+    tiny_dataset: Path, uninterrupted: Path, bucket: Server
 ) -> None:
-    gcs.create_bucket("b")
     Location.of("gs://b/dataset").commit(tiny_dataset, datasets.MANIFEST)
     for checkpoint in uninterrupted.glob("step-*"):
         Location.of(f"gs://b/training/{checkpoint.name}").commit(checkpoint, checkpoints.MANIFEST)

@@ -212,10 +212,9 @@ def test_datasets_that_have_nothing_to_offer(
 
 
 def test_sources_and_datasets_in_a_bucket(
-    kept: Path, tmp_path: Path, gcs: Server, caplog: pytest.LogCaptureFixture
+    kept: Path, tmp_path: Path, bucket: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     """On another machine each time; the dataset equals that of a folder."""
-    gcs.create_bucket("b")
     write(tmp_path / "pets", range(60, 66))
     for path in (tmp_path / "pets").rglob("*.png"):
         buckets.create(f"gs://b/pets/{path.relative_to(tmp_path / 'pets').as_posix()}", path)

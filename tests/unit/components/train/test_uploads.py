@@ -24,20 +24,13 @@ KEEP = 2
 NEWEST = functools.partial(checkpoints.kept, count=KEEP)
 
 
-@pytest.fixture
-def bucket(gcs: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(uploads, "SECONDS_BETWEEN_ATTEMPTS", 0.02)
-    gcs.create_bucket("b")
-    return gcs
 
 
 def train_to(step: int, weight: float = 0.5, location: Path | None = None) -> Path:
     return transfers.train_to(step, location or Location.of(URI).path, weight)
-
-
-def make_folder(location: Path) -> Path:
-    location.mkdir(parents=True)
-    return location
 
 
 def forget() -> None:
@@ -197,19 +190,21 @@ def test_the_same_checkpoint_with_a_log_of_another_speed_is_sent_already(bucket:
     uploads.send_all(Location.of(URI), KEEP)
     before = content(bucket)
     forget()
-    training_log.append(make_folder(location) / training_log.METRICS, {"step": 1, "images_per_second": 2})
+    location.mkdir(parents=True)
+    training_log.append(location / training_log.METRICS, {"step": 1, "images_per_second": 2})
     transfers.save(1, location, 0.5)
     uploads.send_all(Location.of(URI), KEEP)
     assert content(bucket) == before
 
 
 def test_of_an_earlier_version_the_log_beside_the_checkpoints_is_fetched(bucket: Server) -> None:
-    transfers.save(1, make_folder(Location.of(URI).path), 0.5)
+    location = Location.of(URI).path
+    location.mkdir(parents=True)
+    transfers.save(1, location, 0.5)
     uploads.send_all(Location.of(URI), KEEP)
     buckets.put(f"{URI}/{training_log.METRICS}", b'{"step": 1}\n{"step": 2}\n')
     forget()
     uploads.fetch(Location.of(URI))
-    location = Location.of(URI).path
     assert training_log.fetch(checkpoints.step_folder(Location.of(URI), 1)) == location
     training_log.go_back(location, 1, checkpoints.step_folder(location, 1))
     assert training_log.read(location / training_log.METRICS) == [{"step": 1}]

@@ -207,9 +207,8 @@ def test_a_registry_without_a_champion(location: str, tmp_path: Path, gcs: Serve
     assert wgan_models("list", "--registry", "gs://nowhere/registry").code == 64
 
 
-def test_of_two_changes_at_once_one_fails(candidates: list[Candidate], gcs: Server, wgan_models: Ask) -> None:
+def test_of_two_changes_at_once_one_fails(candidates: list[Candidate], bucket: Server, wgan_models: Ask) -> None:
     """A rollback between another command's read and write; a removal and a promotion among them."""
-    gcs.create_bucket("b")
     location = "gs://b/registry"
     for each in candidates[:3]:
         each.publish(location)
@@ -217,7 +216,7 @@ def test_of_two_changes_at_once_one_fails(candidates: list[Candidate], gcs: Serv
 
         def meanwhile(request: Request) -> None:
             if request.method == "POST":
-                gcs.before = None
+                bucket.before = None
                 pointer = registry.read_pointer(location)
                 assert pointer.champion is not None
                 other = 5 - pointer.champion.version  # 2 and 3 in turn
@@ -226,7 +225,7 @@ def test_of_two_changes_at_once_one_fails(candidates: list[Candidate], gcs: Serv
                 )
 
         before = champion(location)
-        gcs.before = meanwhile
+        bucket.before = meanwhile
         assert wgan_models(*words, "--registry", location).code == 73
         after = champion(location)
         assert (after.revision, after.version, after.removed) == (before.revision + 1, 5 - before.version, ())
@@ -265,9 +264,8 @@ def test_an_unfinished_publication_is_removed_and_can_begin_anew(
 
 
 def test_what_is_removed_while_it_is_published_never_becomes_champion(
-    candidates: list[Candidate], gcs: Server, wgan_models: Ask
+    candidates: list[Candidate], bucket: Server, wgan_models: Ask
 ) -> None:
-    gcs.create_bucket("b")
     location = "gs://b/registry"
 
     def exit_code(*words: str) -> int:
@@ -277,10 +275,10 @@ def test_what_is_removed_while_it_is_published_never_becomes_champion(
 
     def remove(request: Request) -> None:
         if request.method == "POST" and b"versions/2/MANIFEST.json" in request.body:
-            gcs.before = None
+            bucket.before = None
             assert exit_code("gc", "--uncommitted", "--yes") == 0
 
-    gcs.before = remove
+    bucket.before = remove
     with pytest.raises(Superseded, match="version 2"):
         candidates[1].publish(location)
     assert registry_bucket.begun(location) == [1, 2]  # it was committed without its files, and is no version

@@ -49,8 +49,7 @@ def test_the_first_records_are_those_of_the_whole_split(of_three_shards: Path) -
         assert [each.shape for each in found] == [(0, 4, 3, 1), (0,)]
 
 
-def test_only_the_splits_that_are_wanted_are_downloaded(of_three_shards: Path, gcs: Server) -> None:
-    gcs.create_bucket("b")
+def test_only_the_splits_that_are_wanted_are_downloaded(of_three_shards: Path, bucket: Server) -> None:
     for path in filter(Path.is_file, of_three_shards.iterdir()):
         buckets.put(f"gs://b/{path.name}", path.read_bytes())
     dataset, folder = "gs://b", Location.of("gs://b").path

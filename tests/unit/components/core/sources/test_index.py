@@ -195,14 +195,13 @@ def test_an_index_that_cannot_be_kept_is_reported(pets: Path, tmp_path: Path, ca
     assert "File exists" in caplog.text
 
 
-def test_an_index_in_a_bucket(pets: Path, gcs: Server, caplog: pytest.LogCaptureFixture) -> None:
-    gcs.create_bucket("b")
+def test_an_index_in_a_bucket(pets: Path, bucket: Server, caplog: pytest.LogCaptureFixture) -> None:
     expected = fingerprint(str(pets))
     assert fingerprint(str(pets), "gs://b/fingerprints") == expected
-    (name,) = gcs.objects["b"]
+    (name,) = bucket.objects["b"]
     assert name.startswith("fingerprints/")
     assert fingerprint(str(pets), "gs://b/fingerprints") == expected
-    gcs.deny("storage.objects.create")
+    bucket.deny("storage.objects.create")
     (pets / "4.png").write_bytes(b"4")
     assert fingerprint(str(pets), "gs://b/fingerprints") != expected
     assert "gs://b/fingerprints/" in caplog.text

@@ -263,8 +263,7 @@ def test_the_page_shows_the_samples_if_it_can(of_run: RunOf, samples: bytes | No
     assert "\n\n![" not in page(of_run)
 
 
-def test_the_page_shows_samples_from_a_bucket(of_run: RunOf, gcs: Server) -> None:
-    gcs.create_bucket("b")
+def test_the_page_shows_samples_from_a_bucket(of_run: RunOf, bucket: Server) -> None:
     with Location.of("gs://b/e").new_folder(evaluations.MANIFEST) as folder:
         (folder / evaluations.MANIFEST).write_text("{}")
         (folder / evaluations.SAMPLES).write_bytes(SHEET)

@@ -17,12 +17,6 @@ from tests.fakes.gcs.server import FAULTS, Server
 WRITES = ("POST", "PUT", "PATCH", "DELETE")
 
 
-@pytest.fixture
-def bucket(gcs: Server) -> Server:
-    gcs.create_bucket("b")
-    return gcs
-
-
 def content(server: Server) -> dict[str, bytes]:
     return {name: stored.content for name, stored in server.objects["b"].items()}
 

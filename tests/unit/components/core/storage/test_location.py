@@ -5,6 +5,7 @@ import itertools
 import json
 import os
 import re
+import shutil
 import threading
 import time
 import urllib.parse
@@ -22,12 +23,6 @@ from tests.faults.soak import transfers
 
 WRITES = ("POST", "PUT", "PATCH", "DELETE")
 MANIFEST = "thing.json"
-
-
-@pytest.fixture
-def bucket(gcs: Server) -> Server:
-    gcs.create_bucket("b")
-    return gcs
 
 
 def make(uri: str, text: str = "1") -> Path:
@@ -50,8 +45,6 @@ def names(server: Server) -> list[str]:
 
 def forget(folder: Path) -> None:
     """Delete the mirrors, as on another machine."""
-    import shutil
-
     shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -99,9 +99,8 @@ def test_a_damaged_sheet_is_skipped(tmp_path: Path) -> None:
     assert captions(tmp_path, 300) == ["step 100"]
 
 
-def test_a_timeline_leaves_the_mirror_of_a_training_alone(gcs: Server, tmp_path: Path) -> None:
+def test_a_timeline_leaves_the_mirror_of_a_training_alone(bucket: Server, tmp_path: Path) -> None:
     """The training may go on here: it rolled back to before step 100, and has sent no sheet since."""
-    gcs.create_bucket("b")
     training = Location.of("gs://b/training")
     training.path.mkdir(parents=True)
     mirrored = {step: write_sheet(training.path, step) for step in (100, 200)}
