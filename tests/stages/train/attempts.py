@@ -33,6 +33,12 @@ PHASES = {
 }
 
 
+# Settings of a training without a penalty whose critic does not recover after step 600.
+SICK: dict[str, Any] = {"penalty_weight": 0, "critic_learning_rate": 0.05, "generator_learning_rate": 1.2e-3}
+SICK |= {"steps": 5000, "batch_size": 4, "critic_steps": 1}
+SICK |= {"log_every": 1000, "sample_every": 5000, "checkpoint_every": 100}
+
+
 def made(attempts: list[dict[str, Any]]) -> list[tuple[int, str]]:
     """Make attempts one after another; return the exit code of each, below 0 for a signal, and its output.
 

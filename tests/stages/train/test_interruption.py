@@ -63,16 +63,7 @@ def test_every_attempt_that_lives_two_intervals_makes_progress_also_while_in_dou
 
     Then checkpoints of the failing windows are gone, and earlier ones are there, as without kills.
     """
-    sick = {
-        "penalty_weight": 0,
-        "critic_learning_rate": 0.05,
-        "generator_learning_rate": 1.2e-3,
-        "steps": 5000,
-        "batch_size": 4,
-        "critic_steps": 1,
-    }
-    every = {"log_every": 1000, "sample_every": 5000, "checkpoint_every": 100}
-    flags = attempts.flags(tiny_dataset, tmp_path / "t", **{**SMALL, **sick, **every})
+    flags = attempts.flags(tiny_dataset, tmp_path / "t", **{**SMALL, **attempts.SICK})
     kills = 5
     made = attempts.made([*[{"flags": flags, "plan": [["save", 3, signal.SIGKILL]]}] * kills, {"flags": flags}])
     assert [code for code, _ in made] == [*[-signal.SIGKILL] * kills, errors.DEFECT], made[-1][1]

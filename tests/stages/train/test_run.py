@@ -29,7 +29,7 @@ from components.train.config import TrainConfig
 from tests import programs
 from tests.conftest import classes_seen
 from tests.fakes.gcs.server import Server
-from tests.stages.train.attempts import curves_of, flags, left_by
+from tests.stages.train.attempts import SICK, curves_of, flags, left_by
 
 SMALL: dict[str, object] = {"batch_size": 16, "latent_size": 8, "base_filters": 4, "steps": 30}
 SMALL |= {"log_every": 7, "sample_every": 10, "checkpoint_every": 10}
@@ -190,15 +190,7 @@ def test_a_training_that_will_not_recover_is_ended_and_its_last_good_checkpoint_
     tiny_dataset: Path, tmp_path: Path
 ) -> None:
     """Without a penalty: exit code, signal and step, and no checkpoint of bad windows."""
-    sick = {
-        "penalty_weight": 0,
-        "critic_learning_rate": 0.05,
-        "generator_learning_rate": 1.2e-3,
-        "steps": 5000,
-        "batch_size": 4,
-    }
-    every = {"log_every": 1000, "sample_every": 5000, "checkpoint_every": 100}
-    done = train(tiny_dataset, tmp_path, **sick, **every)
+    done = train(tiny_dataset, tmp_path, **SICK)
     assert done.returncode == errors.DEFECT, done.stderr
     for named in ("excess_slope", "step 1200", "since step 600", "checkpoint of step 600", "critic_learning_rate"):
         assert named in done.stderr
