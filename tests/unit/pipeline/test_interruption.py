@@ -2,8 +2,8 @@
 
 import ctypes
 import signal
+import subprocess
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,27 +19,35 @@ OBEDIENT = STAGE.format(on_term="echo ending; exit 143")
 STUBBORN = 'trap "" TERM; ' + STAGE.format(on_term="echo not yet")  # its children inherit that
 
 
-def interrupted_pipeline(parts: Parts, script: str) -> Callable[[str], None]:
+def begun(desk: Desk, parts: Parts, script: str) -> tuple[Path, "subprocess.Popen[str]"]:
+    """Start a run with a stage of that script in the middle; return its package, and the run when the stage works."""
+
     def pipeline(location: str) -> None:
         first = parts.shell(script='printf 1 > "$2"', text=location)
         work = parts.shell(script=f'[ ! -e "$1/allowed" ] || {{ printf 2 > "$2"; exit 0; }}; {script}', text=location)
         work.after(first).set_retry(3)
         parts.shell(script='printf 3 > "$2"', text=work.output)
 
-    return pipeline
+    package = desk.compile(pipeline)
+    process = desk.start(package, "--location", str(desk.folder))
+    wait_until((desk.folder / "pids").exists)
+    return package, process
+
+
+def running(desk: Desk) -> list[bool]:
+    """Return of the stage and of its child whether it still runs."""
+    return [is_running(int(pid)) for pid in (desk.folder / "pids").read_text().split()]
 
 
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_interrupted_run_leaves_nothing_and_goes_on(desk: Desk, parts: Parts, signum: int, code: int) -> None:
-    package = desk.compile(interrupted_pipeline(parts, OBEDIENT))
-    process = desk.start(package, "--location", str(desk.folder))
-    wait_until((desk.folder / "pids").exists)
+    package, process = begun(desk, parts, OBEDIENT)
     process.send_signal(signum)
     output, _ = process.communicate(timeout=60)
     assert process.returncode == code, (desk.folder / "stderr.txt").read_text()
     assert desk.states() == {"shell": "done", "shell-2": "interrupted", "shell-3": "not run"}
     assert "interrupted" in output
-    assert not any(is_running(int(pid)) for pid in (desk.folder / "pids").read_text().split())
+    assert running(desk) == [False, False]
 
     (desk.folder / "allowed").touch()
     found = desk.run(package, "--location", str(desk.folder))
@@ -49,24 +57,20 @@ def test_interrupted_run_leaves_nothing_and_goes_on(desk: Desk, parts: Parts, si
 
 def test_signals_ignored_at_the_start_do_not_interrupt_and_sigterm_does(desk: Desk, parts: Parts) -> None:
     """As under nohup, in cron and behind a script's `&`."""
-    package = desk.compile(interrupted_pipeline(parts, OBEDIENT))
     with ignoring(signal.SIGINT, signal.SIGHUP):
-        process = desk.start(package, "--location", str(desk.folder))
-    wait_until((desk.folder / "pids").exists)
+        _, process = begun(desk, parts, OBEDIENT)
     for signum in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):  # handled in this order, even if all are pending
         process.send_signal(signum)
     process.communicate(timeout=60)
     logged = (desk.folder / "stderr.txt").read_text()
     assert process.returncode == 143, logged
     assert "SIGTERM: waiting for shell-2 to end" in logged
-    assert not any(is_running(int(pid)) for pid in (desk.folder / "pids").read_text().split())
+    assert running(desk) == [False, False]
 
 
 def test_signal_that_another_thread_takes_interrupts(desk: Desk, parts: Parts) -> None:
     """The main thread keeps waiting then, as it does if a signal arrives just before the wait."""
-    package = desk.compile(interrupted_pipeline(parts, OBEDIENT))
-    process = desk.start(package, "--location", str(desk.folder))
-    wait_until((desk.folder / "pids").exists)
+    _, process = begun(desk, parts, OBEDIENT)
     other = max(int(thread.name) for thread in Path(f"/proc/{process.pid}/task").iterdir())
     assert other != process.pid
     assert ctypes.CDLL(None).tgkill(process.pid, other, int(signal.SIGINT)) == 0
@@ -75,15 +79,13 @@ def test_signal_that_another_thread_takes_interrupts(desk: Desk, parts: Parts) -
 
 
 def test_second_signal_kills_a_stage_that_does_not_end(desk: Desk, parts: Parts) -> None:
-    package = desk.compile(interrupted_pipeline(parts, STUBBORN))
-    process = desk.start(package, "--location", str(desk.folder))
-    wait_until((desk.folder / "pids").exists)
+    _, process = begun(desk, parts, STUBBORN)
     process.send_signal(signal.SIGINT)
     desk.wait_for(process, "not yet", "shell-2")
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=60)
     assert process.returncode == 130
-    assert not any(is_running(int(pid)) for pid in (desk.folder / "pids").read_text().split())
+    assert running(desk) == [False, False]
 
 
 def test_interrupted_wait_before_a_retry_ends_at_once(desk: Desk, parts: Parts) -> None:
@@ -100,14 +102,10 @@ def test_interrupted_wait_before_a_retry_ends_at_once(desk: Desk, parts: Parts) 
 
 
 def test_killed_runner_is_followed_by_a_run_that_goes_on(desk: Desk, parts: Parts) -> None:
-    package = desk.compile(interrupted_pipeline(parts, OBEDIENT))
-    process = desk.start(package, "--location", str(desk.folder))
-    wait_until((desk.folder / "pids").exists)
-    stage, child = map(int, (desk.folder / "pids").read_text().split())
-    assert is_running(stage)
-    assert is_running(child)
+    package, process = begun(desk, parts, OBEDIENT)
+    assert running(desk) == [True, True]
     process.kill()
     process.communicate(timeout=60)
-    wait_until(lambda: not is_running(stage) and not is_running(child))
+    wait_until(lambda: not any(running(desk)))
     (desk.folder / "allowed").touch()
     assert desk.run(package, "--location", str(desk.folder)).returncode == 0
