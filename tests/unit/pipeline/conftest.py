@@ -169,3 +169,11 @@ def wait_until(holds: Callable[[], bool]) -> None:
     while not holds():
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+def read_terminal(terminal: int) -> bytes:
+    """Return what a terminal shows next; nothing at its end."""
+    try:
+        return os.read(terminal, 100_000)
+    except OSError:  # Linux's end of file
+        return b""

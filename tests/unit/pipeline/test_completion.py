@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.__main__ import HELP
-from tests.unit.pipeline.conftest import Desk, Parts, wgan
+from tests.unit.pipeline.conftest import Desk, Parts, read_terminal, wgan
 
 DOCS = Path(__file__).parents[3] / "docs/quickstart.md"
 # Where a shell reads commands when it starts, below its home, and the one that sets its prompt.
@@ -136,7 +136,7 @@ def type_into(shell: list[str], keys: str, folder: Path, environment: dict[str, 
         stopper = threading.Timer(300, process.kill)  # a shell that waits for more must not hang the tests
         stopper.start()
         typed = False
-        while chunk := _read(ours):
+        while chunk := read_terminal(ours):
             shown += chunk
             if b"ready> " in shown and not typed:
                 os.write(ours, keys.encode())
@@ -144,10 +144,3 @@ def type_into(shell: list[str], keys: str, folder: Path, environment: dict[str, 
         stopper.cancel()
     os.close(ours)
     return shown.decode(errors="replace")
-
-
-def _read(terminal: int) -> bytes:
-    try:
-        return os.read(terminal, 100_000)
-    except OSError:  # Linux's end of file
-        return b""

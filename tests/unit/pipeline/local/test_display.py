@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from kfp import dsl
 
-from tests.unit.pipeline.conftest import Desk
+from tests.unit.pipeline.conftest import Desk, read_terminal
 
 STEPS = 2000
 LONG = "/a/path/of/a/file" * 20
@@ -64,7 +64,7 @@ def test_a_terminal_shows_a_bar_and_the_newest_samples_until_the_stage_ends(desk
     shown, decoder = "", codecs.getincrementaldecoder("utf-8")()  # a read may end within a character
     with subprocess.Popen(command, env={**environment, "TERM": "xterm"}, stdin=theirs, stdout=theirs, stderr=theirs):
         os.close(theirs)
-        while chunk := _read(ours):
+        while chunk := read_terminal(ours):
             shown += decoder.decode(chunk)
             for words, name in ((f"step {STEPS:,} of {STEPS:,}", "seen"), ("another phase", "go")):
                 if words in shown:
@@ -82,13 +82,6 @@ def test_a_terminal_shows_a_bar_and_the_newest_samples_until_the_stage_ends(desk
     assert [line.split()[1] for line in re.sub(r"\033\[[0-9;]*m", "", end).splitlines() if "done" in line] == [
         "done"
     ] * 2
-
-
-def _read(terminal: int) -> bytes:
-    try:
-        return os.read(terminal, 100_000)
-    except OSError:  # Linux's end of file
-        return b""
 
 
 def test_elsewhere_lines_are_few_and_an_interruption_names_what_is_kept(desk: Desk, package: Path) -> None:
