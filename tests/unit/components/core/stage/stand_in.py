@@ -1,6 +1,7 @@
 """A stage that ends as `--source` says, run by path; all but its own module is the real program."""
 
 import dataclasses
+import subprocess
 import sys
 import time
 import types
@@ -12,6 +13,14 @@ from components.core.stage import cli, signals
 from components.core.stage.executor import StageResult
 
 COMMAND = [sys.executable, __file__]
+
+
+def started(*arguments: str) -> "subprocess.Popen[str]":
+    """Start the stage with `wait` or `defer`, and return when it waits."""
+    process = subprocess.Popen([*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return process
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -34,7 +34,7 @@ def of_run(tmp_path: Path) -> RunOf:
     return RunOf(str(tmp_path / "records"), "run-1")
 
 
-def command(of_run: RunOf, source: str) -> list[str]:
+def arguments(of_run: RunOf, source: str) -> list[str]:
     outputs = Path(of_run.records).parent / "outputs"
     message = {
         "inputs": {"parameterValues": {"source": source, "records": of_run.records, "run": of_run.run}},
@@ -43,11 +43,16 @@ def command(of_run: RunOf, source: str) -> list[str]:
             "outputFile": str(outputs / "executor_output.json"),
         },
     }
-    return [*stand_in.COMMAND, "--executor-input", json.dumps(message)]
+    return ["--executor-input", json.dumps(message)]
+
+
+def ended(of_run: RunOf, source: str) -> subprocess.CompletedProcess[str]:
+    command = [*stand_in.COMMAND, *arguments(of_run, source)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def attempt(of_run: RunOf, source: str) -> Note:
-    subprocess.run(command(of_run, source), capture_output=True, check=False)
+    ended(of_run, source)
     (note,) = run_notes.read(of_run)
     return note
 
@@ -106,7 +111,7 @@ def test_what_fails_for_good_is_not_tried_again_until_a_user_retries(
     monkeypatch.setenv(run_notes.RETRIES, "2")
 
     def try_again(source: str) -> tuple[int, str]:
-        done = subprocess.run(command(of_run, source), capture_output=True, text=True, check=False)
+        done = ended(of_run, source)
         return done.returncode, done.stderr
 
     for _ in range(2):
@@ -121,9 +126,7 @@ def test_what_fails_for_good_is_not_tried_again_until_a_user_retries(
 
 
 def test_a_stage_that_was_killed_is_reported_as_such(of_run: RunOf) -> None:
-    running = subprocess.Popen(command(of_run, "wait"), stdout=subprocess.PIPE, text=True)
-    assert running.stdout is not None
-    assert running.stdout.readline() == "ready\n"
+    running = stand_in.started(*arguments(of_run, "wait"))
     os.kill(running.pid, signal.SIGKILL)
     running.communicate()
     (note,) = run_notes.read(of_run)
@@ -140,9 +143,7 @@ def test_a_stage_that_its_timeout_ends_has_failed(
 ) -> None:
     """Kubernetes ends it by the same signal as a stage whose run is canceled, which the server may know."""
     monkeypatch.setenv(run_notes.TIMEOUT, timeout)
-    running = subprocess.Popen(command(of_run, "wait"), stdout=subprocess.PIPE, text=True)
-    assert running.stdout is not None
-    assert running.stdout.readline() == "ready\n"
+    running = stand_in.started(*arguments(of_run, "wait"))
     time.sleep(1)
     os.kill(running.pid, signal.SIGTERM)
     running.communicate()
@@ -155,7 +156,7 @@ def test_a_stage_that_its_timeout_ends_has_failed(
 def test_a_stage_does_not_fail_for_its_note(tmp_path: Path) -> None:
     (tmp_path / "records").write_text("a file where a folder should be")
     of_run = RunOf(str(tmp_path / "records"), "run-1")
-    done = subprocess.run(command(of_run, "new"), capture_output=True, text=True, check=False)
+    done = ended(of_run, "new")
     assert done.returncode == 0
     assert re.search(f" W stage: .*{re.escape(str(tmp_path / 'records'))}", done.stderr)
 
@@ -336,9 +337,7 @@ def test_on_kubeflow_the_notes_decide_how_a_run_ended(of_run: RunOf, changes: di
 
 def stopped(of_run: RunOf) -> None:
     """Run a stage, and stop it as Kubernetes does."""
-    running = subprocess.Popen(command(of_run, "wait"), stdout=subprocess.PIPE, text=True)
-    assert running.stdout is not None
-    assert running.stdout.readline() == "ready\n"
+    running = stand_in.started(*arguments(of_run, "wait"))
     running.terminate()
     running.communicate()
     assert running.returncode == errors.TERMINATED
@@ -358,12 +357,12 @@ def test_stages_of_a_retried_run_update_its_record(of_run: RunOf) -> None:
     """Kubeflow keeps an exit handler that has succeeded, and does not run it again."""
 
     def retried(source: str) -> dict[str, Any]:
-        subprocess.run(command(of_run, source), capture_output=True, check=False)
+        ended(of_run, source)
         return written(of_run)
 
     before = {name: made for name, made in WHOLE.items() if name not in ("export", "publish")}
     note_all(of_run, **before)
-    subprocess.run(command(of_run, "errors.DataError('damaged')"), capture_output=True, check=False)
+    ended(of_run, "errors.DataError('damaged')")
     assert not (run_notes.folder_of(of_run) / run_notes.RECORD).path.exists()
     first = record(of_run, '{"state": "RUNNING"}', run_name="w", source="s", registry="/r/registry")
     assert (first["state"], first["reason"]) == ("FAILED", "stage: damaged")

@@ -1,7 +1,6 @@
 """SIGTERM and Ctrl-C in a stage: its exit code, and signals that its parent ignores."""
 
 import signal
-import subprocess
 
 import pytest
 
@@ -11,10 +10,7 @@ from tests.unit.components.core.stage import stand_in
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_signals_end_a_stage_with_their_codes(number: signal.Signals, code: int) -> None:
-    command = [*stand_in.COMMAND, "--source", "wait"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
+    with stand_in.started("--source", "wait") as process:
         process.send_signal(number)
         _, reported = process.communicate()
     assert process.returncode == code
@@ -25,15 +21,8 @@ def test_signals_end_a_stage_with_their_codes(number: signal.Signals, code: int)
 @pytest.mark.parametrize(("source", "said"), [("wait", ""), ("defer", f"stopped by {signal.SIGTERM.value}\n")])
 def test_a_stage_started_with_sigint_ignored_stops_on_sigterm_alone(source: str, said: str) -> None:
     with ignoring(signal.SIGINT):
-        process = subprocess.Popen(
-            [*stand_in.COMMAND, "--source", source],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        process = stand_in.started("--source", source)
     with process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
         process.send_signal(signal.SIGINT)  # arrives first: Python handles pending signals by their numbers
         process.send_signal(signal.SIGTERM)
         output, log = process.communicate()
