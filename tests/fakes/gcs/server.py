@@ -57,6 +57,10 @@ class Server(http.Server):
         """Denied permissions, each with its prefix; a test may remove one."""
         return self._store.denied
 
+    def writes(self, since: int = 0) -> list[Request]:
+        """Return the requests that may change something, from a number on."""
+        return [request for request in self.requests[since:] if request.method != "GET"]
+
     def create_bucket(self, name: str) -> None:
         """Make an empty bucket."""
         self._store.buckets[name] = {}

@@ -19,8 +19,6 @@ from tests.faults.soak.publication import NAME, Bench
 # A connection that a fault cuts, or a thread leaves open, is left to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 
-WRITES = ("POST", "PUT", "PATCH", "DELETE")
-
 
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
@@ -30,12 +28,8 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 
 def written(bench: Bench, since: int) -> list[str]:
     """Names of the objects that were written, in the order of the requests."""
-    found = []
-    for request in bench.server.requests[since:]:
-        if request.method in WRITES:
-            head = request.body.split(b"\r\n\r\n")[1].split(b"\r\n")[0]
-            found.append(str(json.loads(head)["name"]).removeprefix(f"{NAME}/"))
-    return found
+    heads = (request.body.split(b"\r\n\r\n")[1].split(b"\r\n")[0] for request in bench.server.writes(since))
+    return [str(json.loads(head)["name"]).removeprefix(f"{NAME}/") for head in heads]
 
 
 def test_a_version_is_claimed_then_uploaded_then_committed_then_named(bench: Bench) -> None:
@@ -77,7 +71,7 @@ def test_the_same_publication_again_writes_nothing(bench: Bench) -> None:
         assert again.reused
         assert again.parameters["version"] == version
         assert re.findall(r"\d+", str(again.parameters["summary"])) == [f"{version}", "2"]
-    assert [request.method for request in bench.server.requests[since:] if request.method in WRITES] == []
+    assert bench.server.writes(since) == []
     assert bench.contents(location) == bench.published_second
 
 
