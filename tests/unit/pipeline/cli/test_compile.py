@@ -131,4 +131,5 @@ def test_the_profiles_are_printed_with_ones_own(tmp_path: Path) -> None:
     found = wgan("profiles", "--profiles", own(tmp_path, content))
     assert found.returncode == 0
     assert found.stdout == profiles.as_yaml(tmp_path / "own.yaml") + tpu_estimates.comments()
+    assert "# batch_size 1024 of 64x64x3 on 8 chips: " in found.stdout
     assert yaml.safe_load(found.stdout)["mine"] == content["mine"]

@@ -43,9 +43,3 @@ def test_other_chips_are_not_judged_by_the_table(tmp_path: Path) -> None:
     (tmp_path / "own.yaml").write_text(yaml.safe_dump({"v6e": {"kfp": own["kfp"]}}))
     large = ["--set=height=28", "--set=width=28", "--set=color=gray", "--set=batch_size=1048576"]
     assert " chips: " not in compiled(tmp_path, "--profiles=own.yaml", "--profile=v6e", *large)
-
-
-def test_profiles_shows_the_table_as_comments(tmp_path: Path) -> None:
-    shown = wgan("profiles", cwd=tmp_path).stdout
-    assert "# batch_size 1024 of 64x64x3 on 8 chips: " in shown
-    assert yaml.safe_load(shown) == yaml.safe_load(profiles.as_yaml())
