@@ -1,6 +1,14 @@
-"""Profiles of hypothesis."""
+"""Profiles of hypothesis, and any JSON."""
 
 from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+
+# Any value of JSON, also NaN and infinity, which Python writes and reads.
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=12,
+)
 
 
 def register_profiles() -> None:

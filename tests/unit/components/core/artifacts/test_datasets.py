@@ -16,6 +16,7 @@ from components.core.data import dataset_reader
 from components.core.errors import DataError
 from components.core.storage import atomic_files
 from tests.inputs import artifacts
+from tests.properties import JSON
 
 RECORDS = {"train": 4, "validation": 1, "test": 2}
 
@@ -95,13 +96,6 @@ def test_a_shard_elsewhere_is_refused(dataset: Path, tmp_path: Path, name: str) 
     atomic_files.write_file(tmp_path / datasets.MANIFEST, atomic_files.sealed_json(value))
     with pytest.raises(DataError, match=re.escape(repr(name))):
         datasets.Manifest.of(str(tmp_path))
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
-    max_leaves=12,
-)
 
 
 @given(data=st.data())

@@ -12,12 +12,8 @@ from hypothesis import strategies as st
 from components.core.distributed import cluster
 from components.core.distributed.cluster import Cluster
 from components.core.errors import ConfigError, TransientError
+from tests.properties import JSON
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
-    max_leaves=8,
-)
 ADDRESS = st.builds("host-{}.train:{}".format, st.integers(0, 99), st.integers(1, 65535))
 JOBS = st.dictionaries(st.sampled_from(["chief", "worker", "ps", ""]), JSON | st.lists(ADDRESS | JSON))
 
