@@ -44,12 +44,10 @@ class Server(http.Server):
         major, minor = version.split(".")[:2]
         self._api = Api(self.store, access, (int(major), int(minor)), self.hangs)
 
-    def set_run(
-        self, run_id: str, state: str, stages: Mapping[str, str | tuple[str, str]] | None = None, message: str = ""
-    ) -> None:
+    def set_run(self, run_id: str, state: str, stages: Mapping[str, str | tuple[str, str]] | None = None) -> None:
         """Report a run, as the persistence agent would: its state, and those of stages, optionally with a message."""
         with self.lock:
-            self.store.report(run_id, state, stages or {}, message)
+            self.store.report(run_id, state, stages or {})
 
     def tick(self) -> list[str]:
         """Start a run of every enabled recurring run that may have another; return their ids."""
