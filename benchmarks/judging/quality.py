@@ -210,10 +210,11 @@ def train_and_score(
         if step == config.steps:
             break
         started = time.process_time()
-        rows = wgan.run_block(*batches.block(step, _BLOCK_STEPS))
+        steps = min(_BLOCK_STEPS, config.steps - step)
+        rows = wgan.run_block(*batches.block(step, steps))
         finite = rows["finite"].numpy().all()
         used += time.process_time() - started
-        step += _BLOCK_STEPS
+        step += steps
         if not finite:
             write_row(results, {**identity, "step": step, "scores": "diverged"})
             return
