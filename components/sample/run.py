@@ -59,16 +59,15 @@ def _rows(config: SampleConfig, model: models.Description) -> list[list[int]]:
             )
         return []
     if config.class_name:
-        return [[_label(config.class_name, model.classes)] * config.count]
+        return [[_label(config.class_name, model)] * config.count]
     each = config.count // len(model.classes)
     return [[label] * each for label in range(len(model.classes))] if each > 1 else []
 
 
-def _label(name: str, classes: list[str]) -> int:
+def _label(name: str, model: models.Description) -> int:
     """Return the number of a class, by name or by the number itself."""
-    if name in classes:
-        return classes.index(name)
-    if name.isdecimal() and int(name) < len(classes):
+    if name in model.classes:
+        return model.classes.index(name)
+    if name.isdecimal() and int(name) < len(model.classes):
         return int(name)
-    known = ", ".join(f"{label} {known}" for label, known in enumerate(classes))
-    raise ConfigError(f"class_name must be a class of the champion ({known}), got {name!r}")
+    raise ConfigError(f"class_name must be a class of the champion ({model.classes_in_words()}), got {name!r}")

@@ -10,6 +10,7 @@ from components.core.storage import atomic_files, digests
 
 MANIFEST = "MANIFEST.json"
 CARD = "CARD.md"
+_CLASSES_SHOWN = 32
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -43,6 +44,12 @@ class Description(Manifest):
         """The sha256 of every file, and of the card."""
         files = {name: entry["sha256"] for name, entry in self.files.items()}
         return {**files, CARD: self.card_sha256} if self.card_sha256 else files
+
+    def classes_in_words(self) -> str:
+        """Return the classes, with their numbers if the model takes them; of many, the first and how many more."""
+        named = [f"{label} {name}" if self.class_counts else name for label, name in enumerate(self.classes)]
+        more = [f"and {len(named) - _CLASSES_SHOWN:,} more"] if len(named) > _CLASSES_SHOWN else []
+        return ", ".join(named[:_CLASSES_SHOWN] + more)
 
 
 def list_files(folder: Path) -> dict[str, dict[str, Any]]:

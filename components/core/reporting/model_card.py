@@ -54,7 +54,7 @@ def render(model: models.Description, settings: dict[str, Any], judged: Judgment
     return _template().render(
         model=model,
         judged=judged,
-        classes=[f"{label} {name}" if model.class_counts else name for label, name in enumerate(model.classes)],
+        classes=model.classes_in_words(),
         counts=counts,
         source=rows[0],
         settings=stages,
