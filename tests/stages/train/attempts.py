@@ -23,7 +23,7 @@ from tests import programs
 PHASES = {
     "load": ("components.core.data.dataset_reader", "", "open_split"),
     "compile": ("components.train.step", "WganStep", "_one_step"),
-    "block": ("components.train.batches", "Batches", "block"),
+    "block": ("components.train.batches", "ReadAhead", "block"),
     "window": ("components.train.monitoring.monitor", "Monitor", "end_window"),
     "row": ("components.train.monitoring.progress", "Progress", "write_row"),
     "samples": ("components.train.monitoring.sample_grid", "SampleGrid", "write"),
@@ -101,23 +101,23 @@ def attempt(flags: list[str], plan: list[list[Any]], poison: list[list[Any]]) ->
     for phase, call, *signals in plan:
         _plant(phase, call, signals)
     if poison:
-        build, block = loop.WganStep, batches.Batches.block
+        build, block = loop.WganStep, batches.ReadAhead.block
         built: list[Any] = []
 
         def remembered(*given: Any) -> Any:
             built.append(build(*given))
             return built[-1]
 
-        def poisoned(self: Any, first_step: int, steps: int, rollbacks: int = 0) -> Any:
+        def poisoned(self: Any, place: batches.Place, following: batches.Place) -> Any:
             for name, step, most in poison:
-                if first_step <= step < first_step + steps and rollbacks <= most:
+                if place.first_step <= step < place.first_step + place.steps and place.rollbacks <= most:
                     variable = built[0].state()[name]
                     variable.assign(variable * float("inf"))
-                    _say(f"poisoned: {name} before step {first_step + 1}, {rollbacks} rollbacks")
-            return block(self, first_step, steps, rollbacks)
+                    _say(f"poisoned: {name} before step {place.first_step + 1}, {place.rollbacks} rollbacks")
+            return block(self, place, following)
 
         loop.WganStep = remembered  # type: ignore[misc, assignment]
-        batches.Batches.block = poisoned  # type: ignore[method-assign]
+        batches.ReadAhead.block = poisoned  # type: ignore[method-assign]
     sys.exit(cli.main("train", flags))
 
 
