@@ -5,6 +5,7 @@ divided by their norm, so that shapes count and brightness does not. Points and 
 float64 is exact: every machine finds the same clusters, and each worker its own.
 """
 
+import math
 import warnings
 from collections.abc import Iterator
 
@@ -17,13 +18,13 @@ CENTERS = "clusters/centers"  # in the state of a checkpoint
 _SIDE_AT_MOST = 16
 _SEARCHED = 50_000  # images, the first of the split, which is in random order
 _ROUNDS = 25
-_BLOCK = 4096
+_IMAGES_AT_ONCE, _BYTES_AT_ONCE = 4096, 2**26
 _NORM = 1000
 
 
 def find(images: Images | np.ndarray, count: int, seed: int) -> np.ndarray:
     """Find centers int64 [count, features] of images uint8 [n, height, width, channels]."""
-    points = np.concatenate([*_reduced(images[:_SEARCHED])])
+    points = np.concatenate([*_reduced(images, min(len(images), _SEARCHED))])
     centers = _first_centers(points, count, np.random.default_rng(seed))
     with warnings.catch_warnings():
         # An empty cluster keeps its center, and is never drawn.
@@ -38,18 +39,19 @@ def find(images: Images | np.ndarray, count: int, seed: int) -> np.ndarray:
 
 def assign(images: Images | np.ndarray, centers: np.ndarray) -> np.ndarray:
     """Return the nearest center's number, int32 [n], for images uint8 [n, height, width, channels]."""
-    found = [scipy.cluster.vq.vq(block, centers.astype(np.float64))[0] for block in _reduced(images)]
+    found = [scipy.cluster.vq.vq(block, centers.astype(np.float64))[0] for block in _reduced(images, len(images))]
     return np.concatenate([np.empty(0, np.int32), *found]).astype(np.int32)
 
 
-def _reduced(images: Images | np.ndarray) -> Iterator[np.ndarray]:
-    """Yield images as vectors of norm 1000, rounded to integers in float64 [n, features], some at a time."""
+def _reduced(images: Images | np.ndarray, count: int) -> Iterator[np.ndarray]:
+    """Yield the first images as vectors of norm 1000, rounded to integers in float64 [n, features], some at a time."""
     _, height, width, channels = images.shape
     factor = -(-max(height, width) // _SIDE_AT_MOST)
     rows, columns = max(1, height // factor), max(1, width // factor)
     shape = (rows, min(factor, height), columns, min(factor, width), channels)
-    for at in range(0, len(images), _BLOCK):
-        some = images[at : at + _BLOCK][:, : rows * shape[1], : columns * shape[3]]
+    at_once = min(_IMAGES_AT_ONCE, max(1, _BYTES_AT_ONCE // math.prod(images.shape[1:])))
+    for at in range(0, count, at_once):
+        some = images[at : min(count, at + at_once)][:, : rows * shape[1], : columns * shape[3]]
         sums = some.reshape(len(some), *shape).sum(axis=(2, 4), dtype=np.int64).reshape(len(some), -1)
         norms = np.sqrt(np.maximum(1, (sums**2).sum(axis=1, keepdims=True)))  # rounded alike by every machine
         yield np.rint(_NORM * sums / norms)

@@ -72,3 +72,26 @@ def test_no_image_makes_larger_numbers(side: int, value: int) -> None:
     features = min(side, 16) ** 2
     expected = np.rint(1000 / np.sqrt(features)) if value else 0
     np.testing.assert_array_equal(clusters.find(images, 1, seed=0), np.full((1, features), expected))
+
+
+class Noted:
+    """Images of 256x256 in color, all black, that note how many were read at once."""
+
+    shape = (500, 256, 256, 3)
+
+    def __init__(self) -> None:
+        self.reads: list[int] = []
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, numbers: slice) -> np.ndarray:
+        self.reads.append(len(range(*numbers.indices(len(self)))))
+        return np.zeros((self.reads[-1], *self.shape[1:]), np.uint8)
+
+
+def test_large_images_are_read_a_few_at_a_time() -> None:
+    images = Noted()
+    assert not clusters.find(images, 2, seed=0).any()  # type: ignore[arg-type]
+    assert sum(images.reads) == 500
+    assert max(images.reads) * 256 * 256 * 3 <= 2**26
