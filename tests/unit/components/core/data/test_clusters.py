@@ -5,6 +5,7 @@ import pytest
 from scipy.spatial.distance import cdist
 
 from components.core.data import clusters
+from components.core.data.dataset_reader import Images
 
 
 def scenes(count: int, seed: int = 0) -> np.ndarray:
@@ -74,24 +75,20 @@ def test_no_image_makes_larger_numbers(side: int, value: int) -> None:
     np.testing.assert_array_equal(clusters.find(images, 1, seed=0), np.full((1, features), expected))
 
 
-class Noted:
+class Noted(Images):
     """Images of 256x256 in color, all black, that note how many were read at once."""
 
-    shape = (500, 256, 256, 3)
-
     def __init__(self) -> None:
+        self.shape = (500, 256, 256, 3)
         self.reads: list[int] = []
 
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    def __getitem__(self, numbers: slice) -> np.ndarray:
-        self.reads.append(len(range(*numbers.indices(len(self)))))
+    def __getitem__(self, numbers: np.ndarray | slice) -> np.ndarray:
+        self.reads.append(len(np.arange(len(self))[numbers]))
         return np.zeros((self.reads[-1], *self.shape[1:]), np.uint8)
 
 
 def test_large_images_are_read_a_few_at_a_time() -> None:
     images = Noted()
-    assert not clusters.find(images, 2, seed=0).any()  # type: ignore[arg-type]
+    assert not clusters.find(images, 2, seed=0).any()
     assert sum(images.reads) == 500
     assert max(images.reads) * 256 * 256 * 3 <= 2**26
