@@ -117,7 +117,7 @@ def tiny_dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def unlabeled_dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Such images in color, without classes."""
-    counts = {"train": 200, "validation": 20, "test": 60}
+    counts = {"train": 400, "validation": 20, "test": 60}
     return write_dataset(tmp_path_factory.mktemp("data") / "unlabeled", datasets.ImageShape(9, 16, 3), counts, 0)
 
 

@@ -162,10 +162,10 @@ class Candidate:
     def make_step(self, image: datasets.ImageShape, labels: Labels) -> tuple[gan.NetworkConfig, WganStep]:
         """Return the networks' description, and the step on one CPU before its first update."""
         config = self.config
-        network = network_of(config, image, len(labels.names))
+        network = network_of(config, image, len(labels.names), labels.feature_count)
         strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
         precision = choose_precision(config.precision, strategy, network, config.batch_size)
-        return network, WganStep(config, network, strategy, precision.name)
+        return network, WganStep(config, network, strategy, precision.name, labels.features)
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:

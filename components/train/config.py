@@ -12,8 +12,9 @@ from components.core.stage.hardware import Accelerator, Replicas, Tpu, exact_pro
 
 # From so many training images on, augmentation costs more than it gains: benchmarks/judging/quality.md, "Few images".
 FEW_IMAGES = 1000
-# Of images without labels, so many clusters at most, each of so many images on average at least.
-_CLUSTERS, _IMAGES_PER_CLUSTER = 30, 100
+# Images without labels form one cluster per so many, or from so many on a fixed number, which copies fewer images.
+_IMAGES_PER_CLUSTER, _MANY_IMAGES, _CLUSTERS_OF_MANY = 200, 50_000, 1000
+_CLUSTER_FEATURES = 32  # that stand for a cluster in the networks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,11 +53,11 @@ class TrainConfig(Config):
     ] = 0.0
     batch_size: Annotated[int, Setting("Images per critic update, over all replicas.", at_least=1)] = 64
     critic_steps: Annotated[int, Setting("Critic updates per generator update.", at_least=1, at_most=100)] = 1
-    critic_learning_rate: Annotated[float, Setting("Adam's learning rate for the critic.", above=0.0, at_most=1.0)] = (
-        1.2e-3
-    )
+    critic_learning_rate: Annotated[
+        float, Setting("Adam's learning rate for the critic. Clusters train at half of it.", above=0.0, at_most=1.0)
+    ] = 1.2e-3
     generator_learning_rate: Annotated[
-        float, Setting("Adam's learning rate for the generator.", above=0.0, at_most=1.0)
+        float, Setting("Adam's learning rate for the generator. Clusters train at half of it.", above=0.0, at_most=1.0)
     ] = 6e-4
     beta_1: Annotated[float, Setting("Adam's beta_1, the decay of the first moment.", at_least=0.0, below=1.0)] = 0.0
     beta_2: Annotated[float, Setting("Adam's beta_2, the decay of the second moment.", at_least=0.0, below=1.0)] = 0.99
@@ -202,7 +203,7 @@ def class_names(config: TrainConfig, manifest: datasets.Manifest) -> list[str]:
             there are too few images.
     """
     images, unlabeled = manifest.splits["train"].records, unlabeled_count(manifest)
-    clusters = min(_CLUSTERS, images // _IMAGES_PER_CLUSTER)
+    clusters = _CLUSTERS_OF_MANY if images >= _MANY_IMAGES else images // _IMAGES_PER_CLUSTER
     if config.conditioning == "class" and unlabeled:
         raise ConfigError(
             f"conditioning is class, but {unlabeled:,} of the {images:,} training images of {config.dataset} "
@@ -224,6 +225,11 @@ def class_names(config: TrainConfig, manifest: datasets.Manifest) -> list[str]:
 def conditioning_of(names: list[str]) -> str:
     """Return `class`, `cluster` or `none`, by what `class_names` returned."""
     return "none" if not names else "cluster" if names == cluster_names(len(names)) else "class"
+
+
+def label_features(names: list[str]) -> int:
+    """Return how many numbers stand for each in the networks; 0 if these learn them, as they do for classes."""
+    return _CLUSTER_FEATURES if conditioning_of(names) == "cluster" else 0
 
 
 def cluster_names(count: int) -> list[str]:

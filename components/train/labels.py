@@ -10,7 +10,7 @@ from components.core.artifacts import checkpoints, datasets
 from components.core.data import clusters
 from components.core.data.dataset_reader import Images
 from components.core.storage.location import LocationLike
-from components.train.config import TrainConfig, class_names, cluster_names, conditioning_of
+from components.train.config import TrainConfig, class_names, cluster_names, conditioning_of, label_features
 
 log = logging.getLogger(__name__)
 
@@ -22,7 +22,12 @@ class Labels:
     names: list[str]
     counts: list[int]  # training images of each
     of_splits: list[np.ndarray]  # int32 [n] of each split, those of training first
-    centers: np.ndarray | None  # of clusters
+    centers: np.ndarray | None = None  # of clusters
+    features: np.ndarray | None = None  # that stand for a cluster in the networks: float32 [clusters, features]
+
+    @property
+    def feature_count(self) -> int:
+        return 0 if self.features is None else self.features.shape[1]
 
     def state(self) -> dict[str, np.ndarray]:
         """Return the arrays for a checkpoint."""
@@ -42,7 +47,7 @@ def choose(
     names = class_names(config, manifest)
     if conditioning_of(names) != "cluster":
         counts = manifest.splits["train"].class_counts if names else []
-        return Labels(names, counts, [classes for _, classes in splits], None)
+        return Labels(names, counts, [classes for _, classes in splits])
     if start:
         centers = checkpoints.load_state(start, clusters.CENTERS)[clusters.CENTERS]
     else:
@@ -51,4 +56,5 @@ def choose(
         centers = clusters.find(images, len(names), config.seed)
     names = cluster_names(len(centers))  # of more images there would be more than in the checkpoint
     of_splits = [clusters.assign(images, centers) for images, _ in splits]
-    return Labels(names, np.bincount(of_splits[0], minlength=len(names)).tolist(), of_splits, centers)
+    counts = np.bincount(of_splits[0], minlength=len(names)).tolist()
+    return Labels(names, counts, of_splits, centers, clusters.features(centers, label_features(names)))

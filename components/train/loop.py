@@ -71,9 +71,9 @@ def train(
         splits = tuple(dataset_reader.open_split(config.dataset, manifest, name) for name in ("train", "validation"))
         start = found[0] if found else config.initial_checkpoint
         labels = choose(config, manifest, [(images, images.labels) for images in splits], start)
-        network = network_of(config, manifest.image, len(labels.names))
+        network = network_of(config, manifest.image, len(labels.names), labels.feature_count)
         if config.minutes and found is None:
-            new_wgan = functools.partial(WganStep, config, network, strategy, precision.name)
+            new_wgan = functools.partial(WganStep, config, network, strategy, precision.name, labels.features)
             steps = workers.largest(budget.measured_steps(new_wgan, batches_of(splits[0], labels, config), config))
             config = dataclasses.replace(config, steps=steps)
         session = Session(config, manifest, splits, labels, network, folder, strategy, workers, precision)
@@ -130,7 +130,7 @@ class Session:
     ) -> None:
         self._config, self._manifest, self._folder, self._workers = config, manifest, folder, workers
         self._images, self._labels, self._network = splits[0], labels, network
-        self._new_wgan = functools.partial(WganStep, config, self._network, strategy, precision.name)
+        self._new_wgan = functools.partial(WganStep, config, network, strategy, precision.name, labels.features)
         self._wgan = self._new_wgan()
         written_folder = folder.path if workers.is_chief else None
         self._progress = Progress(written_folder, config)

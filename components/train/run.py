@@ -114,7 +114,7 @@ def _say_which_classes(config: TrainConfig, manifest: datasets.Manifest) -> None
     found = conditioning_of(names)
     chosen = {
         "class": f"the generator draws each of {len(names)} classes",
-        "cluster": "the generator draws clusters of similar images",
+        "cluster": "the generator draws clusters of similar images, at half of both learning rates",
         "none": "the generator takes no class",
     }[found]
     why = ""

@@ -33,6 +33,8 @@ _PURPOSES = 4
 # the first steps at full rates; without warm-up it would spoil a short training, as the mean of weights far apart draws
 # worse than either.
 _DONE_BEFORE = 890.0
+# Of the learning rates, for clusters: each update of the weights of their features moves the scores of all clusters.
+_SHARE_OF_RATES = 0.5
 # Prefixes of the networks' variables in the state, before a slash.
 NETWORKS = GENERATOR, CRITIC, AVERAGE = ("generator", "critic", "average")
 # A block reports for each step: global means, whether all was finite, and if not the number of the first bad value.
@@ -41,7 +43,7 @@ REPORTED = (*MEANS, "finite", "nonfinite")
 _OF_CRITIC = ("penalty", "gradient_norm", "wasserstein_estimate", "real_score")
 
 
-def network_of(config: TrainConfig, image: ImageShape, classes: int = 0) -> gan.NetworkConfig:
+def network_of(config: TrainConfig, image: ImageShape, classes: int = 0, label_features: int = 0) -> gan.NetworkConfig:
     """Return the description of both networks, for images of a shape, labeled with so many classes."""
     return gan.NetworkConfig(
         image,
@@ -50,6 +52,7 @@ def network_of(config: TrainConfig, image: ImageShape, classes: int = 0) -> gan.
         config.critic_normalization,
         config.generator_normalization,
         0 if config.conditioning == "none" else classes,
+        label_features,
     )
 
 
@@ -61,7 +64,8 @@ def seed_after(seed: int, rollbacks: Any) -> Any:
 class WganStep:
     """Networks, optimizers and the generator's moving average, and the update that trains them.
 
-    With `precision` bfloat16 the networks multiply in it; everything else is float32.
+    With `precision` bfloat16 the networks multiply in it; everything else is float32. Networks of `label_features` need
+    these, float32 [classes, label_features].
     """
 
     def __init__(
@@ -70,6 +74,7 @@ class WganStep:
         network: gan.NetworkConfig,
         strategy: tf.distribute.Strategy,
         precision: str = "float32",
+        label_features: np.ndarray | None = None,
     ) -> None:
         self._config, self._strategy, self._classes = config, strategy, network.classes
         exact = config.reproducibility == "exact"
@@ -84,13 +89,19 @@ class WganStep:
             self.critic = gan.build_critic(network, config.seed, precision=precision)
             second_order.refuse_wrong_layers(self.critic)
             self.average = gan.build_generator(network, config.seed, name="average")
+            if label_features is not None:
+                for model in (self.generator, self.critic, self.average):
+                    gan.set_label_features(model, label_features)
             self._generator_variables = _trainable(self.generator)
             self._critic_variables = _trainable(self.critic)
             betas = (config.beta_1, config.beta_2)
+            share = _SHARE_OF_RATES if network.label_features else 1.0
             self._generator_adam = Adam(
-                self._generator_variables, config.generator_learning_rate, *betas, name="generator_adam"
+                self._generator_variables, share * config.generator_learning_rate, *betas, name="generator_adam"
             )
-            self._critic_adam = Adam(self._critic_variables, config.critic_learning_rate, *betas, name="critic_adam")
+            self._critic_adam = Adam(
+                self._critic_variables, share * config.critic_learning_rate, *betas, name="critic_adam"
+            )
             self.step = tf.Variable(0, trainable=False, dtype=tf.int64)  # generator updates done
             # Rollbacks before this step, which change the seed of noise; kept by the training, not in this state.
             self.rollbacks = tf.Variable(0, trainable=False, dtype=tf.int64)

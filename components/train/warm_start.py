@@ -6,7 +6,7 @@ from typing import Any
 from components.core.artifacts import checkpoints, datasets
 from components.core.artifacts.checkpoints import Description
 from components.core.errors import ConfigError, DataError
-from components.train.config import TrainConfig, class_names, conditioning_of
+from components.train.config import TrainConfig, class_names, conditioning_of, label_features
 
 
 def digest(config: TrainConfig) -> str:
@@ -46,7 +46,7 @@ def _differences(described: Description, config: TrainConfig, manifest: datasets
 
     there = NetworkConfig.from_json(described.network)
     names = class_names(config, manifest)
-    here = network_of(config, manifest.image, len(names))
+    here = network_of(config, manifest.image, len(names), label_features(names))
     values: dict[str, tuple[Any, Any]] = {
         field.name: (getattr(there, field.name), getattr(here, field.name))
         for field in dataclasses.fields(NetworkConfig)

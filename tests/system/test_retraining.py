@@ -33,7 +33,7 @@ def fill(folder: Path, pictures: list[np.ndarray]) -> None:
 def retrain(source: Path, root: Path, number: int) -> dict[str, Any]:
     """Run the pipeline; return its record, whose state it also printed."""
     # The test is who wins, not how good the models are.
-    printed = run(root, source=source, color="gray", latent_size=8, sample_count=400)
+    printed = run(root, source=source, steps=1200, color="gray", latent_size=8, sample_count=400)
     record = record_of(root, number)
     assert f"{record['verdict'] or record['state']}: " in re.sub(r"\s+", " ", printed)
     return record

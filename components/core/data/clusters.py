@@ -1,8 +1,10 @@
 """Clusters of images without labels, which a conditional training uses in place of classes.
 
-K-means (Lloyd 1982) with k-means++ (Arthur & Vassilvitskii 2007) on images reduced to at most 16 pixels a side and
-divided by their norm, so that shapes count and brightness does not. Points and centers are rounded to integers, so
-float64 is exact: every machine finds the same clusters, and each worker its own.
+K-means (Lloyd 1982) with k-means++ (Arthur & Vassilvitskii 2007) on the directions of edges, a histogram for each cell
+of pixels (Dalal & Triggs 2005), so that shapes count and brightness does not. Points and centers are rounded to
+integers, so sums in float64 are exact: every machine finds the same clusters, and each worker its own.
+
+Networks do not see the number of a cluster but its features, in which clusters of similar images are close.
 """
 
 import math
@@ -15,16 +17,19 @@ import scipy.cluster.vq
 from components.core.data.dataset_reader import Images
 
 CENTERS = "clusters/centers"  # in the state of a checkpoint
-_SIDE_AT_MOST = 16
-_SEARCHED = 50_000  # images, the first of the split, which is in random order
-_ROUNDS = 25
-_IMAGES_AT_ONCE, _BYTES_AT_ONCE = 4096, 2**26
+_SIDE_AT_MOST = 32
+_CELLS, _DIRECTIONS = 7, 8  # of the longer side; of half a turn
+_OPENING = 0.8  # cosine of the angle up to which an edge counts for a direction
+_SEARCHED = 20_000  # images, the first of the split, which is in random order
+_ROUNDS = 20
+_IMAGES_AT_ONCE, _BYTES_AT_ONCE = 2048, 2**26
 _NORM = 1000
+_STEPS_OF_ONE = 1024  # of features: machines differ in the last bits of eigenvectors
 
 
 def find(images: Images | np.ndarray, count: int, seed: int) -> np.ndarray:
-    """Find centers int64 [count, features] of images uint8 [n, height, width, channels]."""
-    points = np.concatenate([*_reduced(images, min(len(images), _SEARCHED))])
+    """Find centers int64 [count, edges] of images uint8 [n, height, width, channels]."""
+    points = np.concatenate([*_edges(images, min(len(images), _SEARCHED))])
     centers = _first_centers(points, count, np.random.default_rng(seed))
     with warnings.catch_warnings():
         # An empty cluster keeps its center, and is never drawn.
@@ -39,30 +44,77 @@ def find(images: Images | np.ndarray, count: int, seed: int) -> np.ndarray:
 
 def assign(images: Images | np.ndarray, centers: np.ndarray) -> np.ndarray:
     """Return the nearest center's number, int32 [n], for images uint8 [n, height, width, channels]."""
-    found = [scipy.cluster.vq.vq(block, centers.astype(np.float64))[0] for block in _reduced(images, len(images))]
+    found = [scipy.cluster.vq.vq(block, centers.astype(np.float64))[0] for block in _edges(images, len(images))]
     return np.concatenate([np.empty(0, np.int32), *found]).astype(np.int32)
 
 
-def _reduced(images: Images | np.ndarray, count: int) -> Iterator[np.ndarray]:
-    """Yield the first images as vectors of norm 1000, rounded to integers in float64 [n, features], some at a time."""
-    _, height, width, channels = images.shape
-    factor = -(-max(height, width) // _SIDE_AT_MOST)
-    rows, columns = max(1, height // factor), max(1, width // factor)
-    shape = (rows, min(factor, height), columns, min(factor, width), channels)
+def features(centers: np.ndarray, count: int) -> np.ndarray:
+    """Return features of clusters, float32 [clusters, count], of mean 0 and of norms with a mean square of 1.
+
+    They are the principal components of the centers, each divided by the root of its standard deviation: components of
+    their own spread would count too little, and of equal spread too much. Missing ones are 0.
+    """
+    spread = centers - centers.mean(axis=0)
+    variances, directions = np.linalg.eigh(spread.T @ spread)
+    largest = np.argsort(-variances)[:count]
+    largest = largest[variances[largest] > 1e-9 * max(1.0, variances.max())]
+    chosen = directions[:, largest]
+    chosen *= np.sign(chosen[np.abs(chosen).argmax(axis=0), np.arange(len(largest))])
+    components = spread @ chosen / variances[largest] ** 0.25
+    components /= max(1e-9, math.sqrt(np.square(components).sum() / len(centers)))
+    found = np.zeros((len(centers), count), np.float32)
+    found[:, : len(largest)] = np.rint(components * _STEPS_OF_ONE) / _STEPS_OF_ONE
+    return found
+
+
+def _edges(images: Images | np.ndarray, count: int) -> Iterator[np.ndarray]:
+    """Yield the directions of the edges of the first images as integers in float64 [n, edges], some at a time.
+
+    Each cell has the roots of the sums of edges in each direction; the norm of an image is 1000, or 0 without edges.
+    Every operation here rounds alike on all machines.
+    """
     at_once = min(_IMAGES_AT_ONCE, max(1, _BYTES_AT_ONCE // math.prod(images.shape[1:])))
     for at in range(0, count, at_once):
-        some = images[at : min(count, at + at_once)][:, : rows * shape[1], : columns * shape[3]]
-        sums = some.reshape(len(some), *shape).sum(axis=(2, 4), dtype=np.int64).reshape(len(some), -1)
-        norms = np.sqrt(np.maximum(1, (sums**2).sum(axis=1, keepdims=True)))  # rounded alike by every machine
-        yield np.rint(_NORM * sums / norms)
+        edges = _histograms(_reduced(images[at : min(count, at + at_once)]))
+        yield np.rint(_NORM * np.sqrt(edges / np.maximum(1, edges.sum(axis=1, keepdims=True))))
+
+
+def _reduced(images: np.ndarray) -> np.ndarray:
+    """Sum the channels and small squares of images: int64 [n, rows, columns], each at most 32."""
+    count, height, width, channels = images.shape
+    factor = -(-max(height, width) // _SIDE_AT_MOST)
+    rows, columns = max(1, height // factor), max(1, width // factor)
+    shape = (count, rows, min(factor, height), columns, min(factor, width), channels)
+    sums: np.ndarray = images[:, : rows * factor, : columns * factor].reshape(shape).sum(axis=(2, 4, 5), dtype=np.int64)
+    return sums
+
+
+def _histograms(gray: np.ndarray) -> np.ndarray:
+    """Sum the edges of each direction in each cell: int64 [n, rows, columns] to integers in float64 [n, edges]."""
+    count, rows, columns = gray.shape
+    cell = max(1, round(max(rows, columns) / _CELLS))
+    down, right = np.zeros((2, *gray.shape))
+    down[:, 1:-1] = gray[:, 2:] - gray[:, :-2]
+    right[:, :, 1:-1] = gray[:, :, 2:] - gray[:, :, :-2]
+    length = np.sqrt(down * down + right * right)
+    padding = [(0, 0), (0, -rows % cell), (0, -columns % cell)]
+    sums = []
+    for angle in np.pi * np.arange(_DIRECTIONS) / _DIRECTIONS:
+        along = np.abs(right * round(math.cos(angle), 6) + down * round(math.sin(angle), 6))
+        part = np.pad(np.rint(16 * np.maximum(0, along - _OPENING * length)), padding)
+        cells = part.reshape(count, part.shape[1] // cell, cell, part.shape[2] // cell, cell)
+        sums.append(cells.sum(axis=(2, 4)).reshape(count, part[0].size // cell**2))
+    return np.concatenate(sums, axis=1)
 
 
 def _first_centers(points: np.ndarray, count: int, random: np.random.Generator) -> np.ndarray:
     """Choose points with probabilities in proportion to their squared distances from those chosen before."""
     chosen = [int(random.integers(len(points)))]
+    norms = np.square(points).sum(axis=1)
     nearest = np.full(len(points), np.inf)
     while len(chosen) < count:
-        nearest = np.minimum(nearest, ((points - points[chosen[-1]]) ** 2).sum(axis=1))
+        last = chosen[-1]
+        nearest = np.minimum(nearest, norms + norms[last] - 2 * (points @ points[last]))
         ends = np.cumsum(nearest.astype(np.int64) if nearest.any() else np.ones(len(points), np.int64))
         chosen.append(int(np.searchsorted(ends, random.integers(ends[-1]), side="right")))
     return points[chosen]

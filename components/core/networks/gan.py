@@ -8,7 +8,8 @@ critic is strided convolutions, without batch normalization, as the gradient pen
 derivatives; components/train/second_order.py refuses and measures them.
 
 Both can be conditional on a class: the generator takes it beside the latents, the critic scores by projection (Miyato &
-Koyama 2018, equation 3).
+Koyama 2018, equation 3). Classes that are many and alike have fixed features, which both take in place of the class, so
+that each learns from its neighbors' images.
 """
 
 import dataclasses
@@ -17,6 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from components.core.artifacts.datasets import ImageShape
@@ -26,6 +28,7 @@ from components.core.networks.normalization import BatchNormalization, ExactLaye
 
 _LEAK = 0.2
 _WEIGHTS_STDDEV = 0.02
+_LABEL_FEATURES = "label_features"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,6 +41,7 @@ class NetworkConfig:
     critic_normalization: str = "none"  # or `layer`: after all but the first convolution
     generator_normalization: str = "batch"  # before each activation; or `none`
     classes: int = 0  # 0 for networks that take no labels
+    label_features: int = 0  # fixed numbers that stand for a class; 0 for networks that learn them
 
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
@@ -69,7 +73,7 @@ def build_generator(
     inputs = x = keras.Input((config.latent_size,), name="latents")
     if config.classes:
         inputs = [x, keras.Input((config.classes,), name="labels")]
-        x = keras.layers.Concatenate(name="latents_and_labels")(inputs)
+        x = keras.layers.Concatenate(name="latents_and_labels")([x, _features(config, inputs[1])])
     x = layers.dense(x, height * width * filters[0], "project")
     x = keras.layers.Reshape((height, width, filters[0]), name="unfold")(x)
     for level, count in enumerate(filters[1:]):
@@ -145,11 +149,27 @@ def build_critic(config: NetworkConfig, seed: int = 0, *, precision: str = "floa
         inputs = [inputs, labels]
         # All classes' scores, then one: a lookup would have a sparse gradient. No bias here either.
         initial = _normal(next(seeds))
+        features = _features(config, labels)
         of_classes = keras.layers.Dense(
-            config.classes, use_bias=False, kernel_initializer=initial, name="score_of_classes"
+            features.shape[-1], use_bias=False, kernel_initializer=initial, name="score_of_classes"
         )(x)
-        score = score + keras.ops.sum(of_classes * labels, axis=-1, keepdims=True)
+        score = score + keras.ops.sum(of_classes * features, axis=-1, keepdims=True)
     return keras.Model(inputs, score, name="critic")
+
+
+def _features(config: NetworkConfig, labels: Any) -> Any:
+    """Return what stands for the classes of one-hot labels: themselves, or their fixed features."""
+    if not config.label_features:
+        return labels
+    layer = keras.layers.Dense(
+        config.label_features, use_bias=False, kernel_initializer="zeros", trainable=False, name=_LABEL_FEATURES
+    )
+    return layer(labels)
+
+
+def set_label_features(network: keras.Model, features: np.ndarray) -> None:
+    """Set what stands for each class: float32 [classes, label_features]."""
+    network.get_layer(_LABEL_FEATURES).kernel.assign(features)
 
 
 def with_labels(first: tf.Tensor, labels: tf.Tensor | None, classes: int) -> tf.Tensor | list[tf.Tensor]:

@@ -11,6 +11,7 @@ from components.train.config import (
     TrainConfig,
     class_names,
     conditioning_of,
+    label_features,
     sample_period,
     with_augmentation,
 )
@@ -30,11 +31,11 @@ def dataset_of(classes: int, unlabeled: int = 0) -> datasets.Manifest:
         ("auto", 3, 0, "class", 3),
         ("auto", 3, 1, "none", 0),
         ("auto", 1, 0, "none", 0),
-        ("auto", 0, 199, "none", 0),
-        ("auto", 0, 200, "cluster", 2),
-        ("auto", 3, 2970, "cluster", 30),
-        ("auto", 0, 10_000, "cluster", 30),
-        ("cluster", 30, 0, "cluster", 3),
+        ("auto", 0, 399, "none", 0),
+        ("auto", 0, 400, "cluster", 2),
+        ("auto", 3, 49_969, "cluster", 249),
+        ("auto", 3, 49_970, "cluster", 1000),
+        ("cluster", 60, 0, "cluster", 3),
         ("class", 3, 0, "class", 3),
         ("class", 1, 0, "class", 1),
         ("none", 3, 0, "none", 0),
@@ -47,6 +48,7 @@ def test_networks_take_classes_where_every_image_has_a_label_and_else_clusters(
     config = TrainConfig(dataset="-", checkpoints="-", conditioning=conditioning)
     names = class_names(config, dataset_of(classes, unlabeled))
     assert (conditioning_of(names), len(names)) == (kind, count)
+    assert label_features(names) == (32 if kind == "cluster" else 0)
 
 
 @pytest.mark.parametrize(
@@ -75,5 +77,5 @@ def test_classes_that_some_images_lack_are_refused_with_their_number() -> None:
 
 def test_clusters_of_too_few_images_are_refused_with_their_number() -> None:
     config = TrainConfig(dataset="pictures", checkpoints="-", conditioning="cluster")
-    with pytest.raises(ConfigError, match=r"^conditioning .* 200 .* pictures .* 199"):
-        class_names(config, dataset_of(0, 199))
+    with pytest.raises(ConfigError, match=r"^conditioning .* 400 .* pictures .* 399"):
+        class_names(config, dataset_of(0, 399))

@@ -20,13 +20,16 @@ from tests.programs import on_replicas
 
 IMAGE = ImageShape(12, 10, 1)
 CLASSES = 3
+FEATURES = np.array([[1, 0.5], [0.25, -1], [-1, 0]], np.float32)
 
 
 def make(strategy: tf.distribute.Strategy, **changes: Any) -> WganStep:
-    """A small WGAN-GP with a batch of 8."""
+    """A small WGAN-GP with a batch of 8; of clusters with features."""
     small = {"batch_size": 8, "critic_steps": 2, "latent_size": 6, "base_filters": 4, "conditioning": "none"}
     config = TrainConfig(dataset="unused", checkpoints="unused", **{**small, **changes})
-    return WganStep(config, network_of(config, IMAGE, CLASSES), strategy)
+    features = FEATURES if config.conditioning == "cluster" else None
+    network = network_of(config, IMAGE, CLASSES, 0 if features is None else features.shape[1])
+    return WganStep(config, network, strategy, label_features=features)
 
 
 def batches(steps: int, batch: int = 8) -> np.ndarray:
@@ -72,8 +75,8 @@ CASES = {
             "steps": 60,
         },
     ),
-    "uneven shares, with classes, augmented": Case(
-        (4,), 1e-9, "float64", 50, {"batch_size": 10, "conditioning": "class", "augmentation": "geometric"}
+    "uneven shares, with clusters, augmented": Case(
+        (4,), 1e-9, "float64", 50, {"batch_size": 10, "conditioning": "cluster", "augmentation": "geometric"}
     ),
     "exact": Case((8,), 0.0, "float32", 10, {"reproducibility": "exact"}),
     "exact, clipping, with classes, augmented": Case(
@@ -207,10 +210,27 @@ def test_each_batch_meets_its_own_noise(here: tf.distribute.Strategy) -> None:
     assert len(set(reported.tolist())) == 3
 
 
+@pytest.mark.parametrize(("conditioning", "share"), [("class", 1.0), ("cluster", 0.5)])
+def test_clusters_train_at_half_of_the_rates(here: tf.distribute.Strategy, conditioning: str, share: float) -> None:
+    """The first update of Adam moves a weight by the rate, however large its gradient."""
+    rates = {"critic_learning_rate": 3e-3, "generator_learning_rate": 2e-3, "learning_rate_decay": "none"}
+    wgan = make(here, conditioning=conditioning, critic_steps=1, **rates)
+    weights = [
+        [variable.numpy() for variable in network.trainable_variables] for network in (wgan.critic, wgan.generator)
+    ]
+    pixels = batches(1)[:, :1]
+    wgan.run_block(pixels, labels_of(pixels))
+    for network, before, rate in zip((wgan.critic, wgan.generator), weights, (3e-3, 2e-3), strict=True):
+        moved = [
+            abs(variable.numpy() - old).max() for variable, old in zip(network.trainable_variables, before, strict=True)
+        ]
+        assert max(moved) == pytest.approx(share * rate, rel=1e-2)
+
+
 @pytest.mark.parametrize("count", [1, 2, 5])
 def test_scores_of_halves_are_those_of_the_whole(here: tf.distribute.Strategy, count: int) -> None:
     """And so are their gradients to the images; each image with its own label."""
-    wgan = make(here, conditioning="class")
+    wgan = make(here, conditioning="cluster")
     random = np.random.default_rng(3)
     images = tf.constant(random.normal(size=(count, 12, 10, 1)), "float32")
     labels = tf.constant(random.integers(0, CLASSES, count), tf.int32)

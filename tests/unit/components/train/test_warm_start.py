@@ -201,11 +201,11 @@ def test_a_training_on_more_images_keeps_the_clusters_that_it_begins_with(
 ) -> None:
     manifest = datasets.Manifest.of(str(unlabeled_dataset))
     images = dataset_reader.load_split(str(unlabeled_dataset), manifest, "train")
-    centers = clusters.find(images[0], 3, seed=1)  # of its own 200 images a training would find two
+    centers = clusters.find(images[0], 3, seed=1)  # of its own 400 images a training would find two
     config = config_of(unlabeled_dataset, tmp_path / "step-0000000500")
-    network = network_of(config, manifest.image, 3).to_json()
+    network = network_of(config, manifest.image, 3, 32).to_json()
     names = [f"cluster {number}" for number in range(3)]
-    described = artifacts.checkpoint(500, network=network, classes=names, class_counts=[100, 50, 50])
+    described = artifacts.checkpoint(500, network=network, classes=names, class_counts=[200, 100, 100])
     checkpoints.save(tmp_path, described, {clusters.CENTERS: centers})
     warm_start.require_fitting(config, manifest)
     found = labels.choose(config, manifest, [images], config.initial_checkpoint)

@@ -42,6 +42,30 @@ def test_conditional_networks_depend_on_the_class(normalization: str) -> None:
     np.testing.assert_allclose(critic(given)[:, 0], expected, rtol=1e-4, atol=1e-6)
 
 
+def test_features_of_classes_are_what_learned_weights_of_classes_could_be() -> None:
+    """A network of features is one without, whose weights of classes are products of the features."""
+    plain = gan.NetworkConfig(ImageShape(9, 12, 1), 5, 4, classes=4)
+    config = dataclasses.replace(plain, label_features=2)
+    numbers = np.random.default_rng(0).normal(size=(4, 2)).astype(np.float32)
+    labels = tf.constant([3, 0, 2])
+    for build, first, layer in (
+        (gan.build_generator, tf.random.stateless_normal([3, 5], [0, 0]), "project"),
+        (gan.build_critic, tf.random.stateless_normal([3, 9, 12, 1], [0, 0]), "score_of_classes"),
+    ):
+        network, other = build(config), build(plain)
+        gan.set_label_features(network, numbers)
+        weights = {variable.path: variable.numpy() for variable in network.variables}
+        kernel = weights[f"{layer}/kernel"]
+        product = np.concatenate([kernel[:-2], numbers @ kernel[-2:]]) if layer == "project" else kernel @ numbers.T
+        for variable in other.variables:
+            variable.assign(product if variable.path == f"{layer}/kernel" else weights[variable.path])
+        given = gan.with_labels(first, labels, 4)
+        np.testing.assert_allclose(network(given), other(given), rtol=1e-4, atol=1e-5)
+        assert [variable.path for variable in network.trainable_variables] == [
+            variable.path for variable in other.trainable_variables
+        ]
+
+
 def test_networks_without_classes_have_the_weights_that_they_always_had() -> None:
     """A conditional critic has the same and one more."""
     config = gan.NetworkConfig(ImageShape(8, 8, 1), latent_size=5, base_filters=4)
@@ -81,5 +105,5 @@ def test_a_config_survives_json() -> None:
     config = gan.NetworkConfig(ImageShape(8, 9, 3), latent_size=5, base_filters=4)
     assert gan.NetworkConfig.from_json(config.to_json()) == config
     from_before = config.to_json()
-    del from_before["classes"]
+    del from_before["classes"], from_before["label_features"]
     assert gan.NetworkConfig.from_json(from_before) == config
