@@ -52,11 +52,11 @@ def states(done: subprocess.CompletedProcess[str]) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def location(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with `pictures/`: 400 PNG and JPEG files of a colored disc, and one file that is no picture."""
+    """A folder with `pictures/`: 600 PNG and JPEG files of a colored disc, and one file that is no picture."""
     folder = tmp_path_factory.mktemp("end_to_end")
     (folder / "pictures").mkdir()
     generator = np.random.default_rng(0)
-    for index in range(400):
+    for index in range(600):
         height, width = generator.integers(12, 40, 2)
         rows, columns = np.mgrid[:height, :width]
         inside = (rows - height / 2) ** 2 + (columns - width / 2) ** 2 < (min(height, width) / 3) ** 2
