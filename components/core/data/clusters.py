@@ -93,17 +93,16 @@ def _histograms(gray: np.ndarray) -> np.ndarray:
     """Sum the edges of each direction in each cell: int64 [n, rows, columns] to integers in float64 [n, edges]."""
     count, rows, columns = gray.shape
     cell = max(1, round(max(rows, columns) / _CELLS))
-    down, right = np.zeros((2, *gray.shape))
-    down[:, 1:-1] = gray[:, 2:] - gray[:, :-2]
-    right[:, :, 1:-1] = gray[:, :, 2:] - gray[:, :, :-2]
+    down, right = np.zeros((2, count, rows + -rows % cell, columns + -columns % cell))  # of whole cells
+    down[:, 1 : rows - 1, :columns] = gray[:, 2:] - gray[:, :-2]
+    right[:, :rows, 1 : columns - 1] = gray[:, :, 2:] - gray[:, :, :-2]
     length = np.sqrt(down * down + right * right)
-    padding = [(0, 0), (0, -rows % cell), (0, -columns % cell)]
     sums = []
     for angle in np.pi * np.arange(_DIRECTIONS) / _DIRECTIONS:
         along = np.abs(right * round(math.cos(angle), 6) + down * round(math.sin(angle), 6))
-        part = np.pad(np.rint(16 * np.maximum(0, along - _OPENING * length)), padding)
+        part = np.rint(16 * np.maximum(0, along - _OPENING * length))
         cells = part.reshape(count, part.shape[1] // cell, cell, part.shape[2] // cell, cell)
-        sums.append(cells.sum(axis=(2, 4)).reshape(count, part[0].size // cell**2))
+        sums.append(cells.sum(axis=(2, 4)).reshape(count, -1))
     return np.concatenate(sums, axis=1)
 
 
