@@ -70,7 +70,7 @@ def test_an_image_belongs_to_its_nearest_center_and_a_center_is_the_mean_of_its_
 @pytest.mark.parametrize(("height", "width"), [(16, 16), (9, 7), (70, 40), (1, 50), (1, 1), (1024, 1024)])
 @pytest.mark.parametrize("value", [0, 255])
 def test_flat_images_of_any_shape_have_no_edges(height: int, width: int, value: int) -> None:
-    """Images that are all the same are one cluster."""
+    """Identical images form one cluster."""
     images = np.full((3, height, width, 1), value, np.uint8)
     centers = clusters.find(images, 2, seed=0)
     assert not centers.any()
