@@ -48,6 +48,7 @@ class Display:
         self._rows: dict[str, TaskID] = {}
         self._lock = threading.Lock()
         self._began, self._next_line = time.monotonic(), 0.0
+        self._later: threading.Timer | None = None  # will show a line that came too soon
 
     def __enter__(self) -> "Display":
         if self._live:
@@ -57,6 +58,8 @@ class Display:
     def __exit__(self, *_: object) -> None:
         if self._live:
             self._bars.stop()
+        if self._later:
+            self._later.cancel()
 
     def place(self, name: str) -> str:
         """Return `stage 4 of 9`."""
@@ -89,18 +92,24 @@ class Display:
             said = _progress(self._row(name), line.work)
         self._bars.update(self._rows[name], line=said)
         if not self._live:
-            self._show_line()
+            self._show_lines()
 
     def _row(self, name: str) -> Task:
         return next(task for task in self._bars.tasks if task.id == self._rows[name])
 
-    def _show_line(self) -> None:
+    def _show_lines(self) -> None:
+        """Show the newest line of each running stage, now or when the time between lines has passed."""
         with self._lock:
             now = time.monotonic()
             if now >= self._next_line:
                 self._next_line = now + max(_LEAST_SECONDS, (now - self._began) / 100)
                 rows = {name: self._row(name) for name in [*self._rows]}
-                log.info("; ".join(f"{name}: {row.fields['line']}" for name, row in rows.items() if row.visible))
+                if lines := [f"{name}: {row.fields['line']}" for name, row in rows.items() if row.visible]:
+                    log.info("; ".join(lines))
+            elif not (self._later and self._later.is_alive()):
+                self._later = threading.Timer(self._next_line - now, self._show_lines)
+                self._later.daemon = True
+                self._later.start()
 
 
 class _Bars(Progress):

@@ -9,6 +9,7 @@ import shlex
 import signal
 import subprocess
 import termios
+import time
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,9 @@ def test_elsewhere_lines_are_few_and_an_interruption_names_what_is_kept(desk: De
     flags = ("--folder", str(desk.folder))
     process = desk.start(package, *flags)
     desk.wait_for(process, "a line of C", "train")
+    while f" train: step {STEPS:,}" not in (desk.folder / "stderr.txt").read_text():  # though nothing follows it
+        assert process.poll() is None
+        time.sleep(0.02)
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=60)
     shown = (desk.folder / "stderr.txt").read_text()
