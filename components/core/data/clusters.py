@@ -7,6 +7,7 @@ integers, so sums in float64 are exact: every machine finds the same clusters, a
 Networks do not see the number of a cluster but its features, in which clusters of similar images are close.
 """
 
+import logging
 import math
 import warnings
 from collections.abc import Iterator
@@ -15,6 +16,9 @@ import numpy as np
 import scipy.cluster.vq
 
 from components.core.data.dataset_reader import Images
+from components.core.stage import logs
+
+log = logging.getLogger(__name__)
 
 CENTERS = "clusters/centers"  # in the state of a checkpoint
 _SIDE_AT_MOST = 32
@@ -34,8 +38,9 @@ def find(images: Images | np.ndarray, count: int, seed: int) -> np.ndarray:
     with warnings.catch_warnings():
         # An empty cluster keeps its center, and is never drawn.
         warnings.filterwarnings("ignore", "One of the clusters is empty", UserWarning)
-        for _ in range(_ROUNDS):
+        for done in range(1, _ROUNDS + 1):
             moved = np.rint(scipy.cluster.vq.kmeans2(points, centers, iter=1, minit="matrix")[0])
+            log.debug("centers moved", extra=logs.work("grouping round", done, _ROUNDS))
             if np.array_equal(moved, centers):
                 break
             centers = moved
@@ -75,7 +80,9 @@ def _edges(images: Images | np.ndarray, count: int) -> Iterator[np.ndarray]:
     """
     at_once = min(_IMAGES_AT_ONCE, max(1, _BYTES_AT_ONCE // math.prod(images.shape[1:])))
     for at in range(0, count, at_once):
-        edges = _histograms(_reduced(images[at : min(count, at + at_once)]))
+        end = min(count, at + at_once)
+        edges = _histograms(_reduced(images[at:end]))
+        log.debug("images seen", extra=logs.work("grouping image", end, count))
         yield np.rint(_NORM * np.sqrt(edges / np.maximum(1, edges.sum(axis=1, keepdims=True))))
 
 

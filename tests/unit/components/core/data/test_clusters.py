@@ -1,6 +1,7 @@
 """Tests for clusters.py."""
 
 import itertools
+import logging
 import math
 
 import numpy as np
@@ -53,6 +54,20 @@ def test_groups_that_differ_are_found() -> None:
     # and of dark ones, and negatives
     np.testing.assert_array_equal(clusters.assign(images // 8, centers), labels)
     np.testing.assert_array_equal(clusters.assign(255 - images, centers), labels)
+
+
+def test_progress_is_shown(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, clusters.__name__)
+    images = np.zeros((3000, 2, 2, 1), np.uint8)  # in parts of 2,048
+    clusters.assign(images, clusters.find(images, 2, seed=0))
+    works = [vars(record)["work"] for record in caplog.records]
+    assert [(work.unit, work.done, work.of) for work in works] == [
+        ("grouping image", 2048, 3000),
+        ("grouping image", 3000, 3000),
+        ("grouping round", 1, 20),
+        ("grouping image", 2048, 3000),
+        ("grouping image", 3000, 3000),
+    ]
 
 
 @pytest.mark.parametrize("count", [2, 5, 11])
