@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 GRID_COLUMNS = 8
-_ROWS_AT_MOST = 32  # further classes are not shown
+_ROWS_AT_MOST, _ROWS_OF_MORE = 32, 8  # of more classes the first few are shown, as a square
 
 
 def draw_labels(
@@ -21,6 +21,9 @@ def draw_labels(
 
 
 def rows_by_class(latents: tf.Tensor, classes: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """Repeat the latents of a row, [columns, latent_size], for each class; return them and labels, row by row."""
-    rows = min(classes, _ROWS_AT_MOST)
+    """Repeat the latents of a row, [columns, latent_size], for each class; return them and labels, row by row.
+
+    Of more than 32 classes only the first 8 are shown.
+    """
+    rows = classes if classes <= _ROWS_AT_MOST else _ROWS_OF_MORE
     return tf.tile(latents, [rows, 1]), tf.repeat(tf.range(rows), latents.shape[0])
