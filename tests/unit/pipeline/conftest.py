@@ -74,9 +74,13 @@ class Desk:
         path = self.root / "history" / f"{run:04d}" / f"{task}.log"
         return path.read_text() if path.exists() else ""
 
+    def shown(self) -> str:
+        """What the run that was started has written to stderr up to now."""
+        return (self.folder / "stderr.txt").read_text()
+
     def wait_for(self, process: "subprocess.Popen[str]", word: str, task: str = "shell") -> None:
-        """Wait until a task of the first run has logged a word."""
-        while word not in self.log(task):
+        """Wait until a task of the first run has logged a word; for no task, until the run has shown it."""
+        while word not in (self.log(task) if task else self.shown()):
             assert process.poll() is None
             time.sleep(0.02)
 

@@ -3,7 +3,6 @@
 import ctypes
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -44,7 +43,7 @@ def test_interrupted_run_leaves_nothing_and_goes_on(desk: Desk, parts: Parts, si
     package, process = begun(desk, parts, OBEDIENT)
     process.send_signal(signum)
     output, _ = process.communicate(timeout=60)
-    assert process.returncode == code, (desk.folder / "stderr.txt").read_text()
+    assert process.returncode == code, desk.shown()
     assert desk.states() == {"shell": "done", "shell-2": "interrupted", "shell-3": "not run"}
     assert "interrupted" in output
     assert running(desk) == [False, False]
@@ -62,7 +61,7 @@ def test_signals_ignored_at_the_start_do_not_interrupt_and_sigterm_does(desk: De
     for signum in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):  # handled in this order, even if all are pending
         process.send_signal(signum)
     process.communicate(timeout=60)
-    logged = (desk.folder / "stderr.txt").read_text()
+    logged = desk.shown()
     assert process.returncode == 143, logged
     assert "SIGTERM: waiting for shell-2 to end" in logged
     assert running(desk) == [False, False]
@@ -75,7 +74,7 @@ def test_signal_that_another_thread_takes_interrupts(desk: Desk, parts: Parts) -
     assert other != process.pid
     assert ctypes.CDLL(None).tgkill(process.pid, other, int(signal.SIGINT)) == 0
     process.communicate(timeout=60)
-    assert process.returncode == 130, (desk.folder / "stderr.txt").read_text()
+    assert process.returncode == 130, desk.shown()
 
 
 def test_second_signal_kills_a_stage_that_does_not_end(desk: Desk, parts: Parts) -> None:
@@ -93,8 +92,7 @@ def test_interrupted_wait_before_a_retry_ends_at_once(desk: Desk, parts: Parts) 
         parts.shell(script='touch "$1/failed"; exit 75', text=location).set_retry(5, backoff_duration="3600s")
 
     process = desk.start(desk.compile(waiting), "--location", str(desk.folder))
-    while "retry 1" not in (desk.folder / "stderr.txt").read_text():
-        time.sleep(0.01)
+    desk.wait_for(process, "retry 1", task="")
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=60)
     assert process.returncode == 130

@@ -9,7 +9,6 @@ import shlex
 import signal
 import subprocess
 import termios
-import time
 from pathlib import Path
 
 import pytest
@@ -89,12 +88,10 @@ def test_elsewhere_lines_are_few_and_an_interruption_names_what_is_kept(desk: De
     flags = ("--folder", str(desk.folder))
     process = desk.start(package, *flags)
     desk.wait_for(process, "a line of C", "train")
-    while f" train: step {STEPS:,}" not in (desk.folder / "stderr.txt").read_text():  # though nothing follows it
-        assert process.poll() is None
-        time.sleep(0.02)
+    desk.wait_for(process, f" train: step {STEPS:,}", task="")  # though nothing follows it
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=60)
-    shown = (desk.folder / "stderr.txt").read_text()
+    shown = desk.shown()
     assert len(re.findall("step [0-9,]+ of", shown)) < STEPS / 10
     assert f"W train: careful with {LONG}\n" in shown
     assert "train | a line of C\n" in shown
