@@ -47,7 +47,7 @@ from components.core.reporting import grids
 from components.core.storage import atomic_files
 from components.evaluate.scoring import samples, scores
 from components.train.batches import Batches
-from components.train.config import TrainConfig, with_augmentation
+from components.train.config import TrainConfig, label_features, with_augmentation
 from components.train.labels import Labels, choose
 from components.train.step import WganStep, network_of
 
@@ -124,12 +124,11 @@ class Judge:
         return row
 
     def _counted(self, generator: samples.Generator) -> list[float | None]:
-        groups, first = self._reference.groups, self._reference.spaces[0]
-        counts = np.zeros(groups.count, np.int64)
+        groups, members = self._reference.groups, []
         for images, _ in samples.draw(generator, self._data.manifest.image, _COUNTED, seed=1):
             features, logits = self._spaces.embed(images)
-            counts += np.bincount(groups.of(features[first], logits), minlength=groups.count)
-        return self._range_of(counts / _COUNTED)
+            members.append(groups.of(features[self._reference.spaces[0]], logits))
+        return self._range_of(groups.shares(np.concatenate(members)))
 
     def _range_of(self, shares: np.ndarray) -> list[float | None]:
         ratios = shares / self._reference.shares
@@ -175,7 +174,7 @@ class Candidate:
     def make_step(self, image: datasets.ImageShape, labels: Labels) -> tuple[gan.NetworkConfig, WganStep]:
         """Return the networks' description, and the step on one CPU before its first update."""
         config = self.config
-        network = network_of(config, image, len(labels.names), labels.feature_count)
+        network = network_of(config, image, len(labels.names), label_features(labels.names))
         strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
         precision = choose_precision(config.precision, strategy, network, config.batch_size)
         return network, WganStep(config, network, strategy, precision.name, labels.features)

@@ -25,10 +25,6 @@ class Labels:
     centers: np.ndarray | None = None  # of clusters
     features: np.ndarray | None = None  # that stand for a cluster in the networks: float32 [clusters, features]
 
-    @property
-    def feature_count(self) -> int:
-        return 0 if self.features is None else self.features.shape[1]
-
     def state(self) -> dict[str, np.ndarray]:
         """Return the arrays for a checkpoint."""
         return {} if self.centers is None else {clusters.CENTERS: self.centers}

@@ -23,7 +23,7 @@ from components.core.stage.signals import deferred
 from components.core.storage.location import Location
 from components.train import budget, environment, rollback, uploads
 from components.train.batches import Batches, Place, ReadAhead
-from components.train.config import TrainConfig, deciding_settings, sample_period, with_kept_steps
+from components.train.config import TrainConfig, deciding_settings, label_features, sample_period, with_kept_steps
 from components.train.labels import Labels, choose
 from components.train.monitoring import limits
 from components.train.monitoring.monitor import Monitor
@@ -71,7 +71,7 @@ def train(
         splits = tuple(dataset_reader.open_split(config.dataset, manifest, name) for name in ("train", "validation"))
         start = found[0] if found else config.initial_checkpoint
         labels = choose(config, manifest, [(images, images.labels) for images in splits], start)
-        network = network_of(config, manifest.image, len(labels.names), labels.feature_count)
+        network = network_of(config, manifest.image, len(labels.names), label_features(labels.names))
         if config.minutes and found is None:
             new_wgan = functools.partial(WganStep, config, network, strategy, precision.name, labels.features)
             steps = workers.largest(budget.measured_steps(new_wgan, batches_of(splits[0], labels, config), config))
