@@ -2,18 +2,18 @@
 
 K-means (Lloyd 1982) with k-means++ (Arthur & Vassilvitskii 2007) on the directions of edges, a histogram for each cell
 of pixels (Dalal & Triggs 2005), so that shapes count and brightness does not. Points and centers are rounded to
-integers, so sums in float64 are exact: every machine finds the same clusters, and each worker its own.
+integers, so sums and distances are exact: every machine finds the same clusters, and each worker its own.
 
 Networks do not see the number of a cluster but its features, in which clusters of similar images are close.
 """
 
 import logging
 import math
-import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import scipy.cluster.vq
+import scipy.sparse
 
 from components.core.data.dataset_reader import Images
 from components.core.stage import logs
@@ -32,25 +32,27 @@ _STEPS_OF_ONE = 1024  # of features: machines differ in the last bits of eigenve
 
 
 def find(images: Images | np.ndarray, count: int, seed: int) -> np.ndarray:
-    """Find centers int64 [count, edges] of images uint8 [n, height, width, channels]."""
+    """Find centers int16 [count, edges] of images uint8 [n, height, width, channels]."""
     points = np.concatenate([*_edges(images, min(len(images), _SEARCHED))])
     centers = _first_centers(points, count, np.random.default_rng(seed))
-    with warnings.catch_warnings():
+    for done in range(1, _ROUNDS + 1):
+        nearest = _nearest(np.array_split(points, math.ceil(len(points) / _IMAGES_AT_ONCE)), centers)
+        members = scipy.sparse.csr_array(
+            (np.ones(len(points)), (nearest, np.arange(len(points)))), (count, len(points))
+        )
+        sizes = members.sum(axis=1)[:, None]
         # An empty cluster keeps its center, and is never drawn.
-        warnings.filterwarnings("ignore", "One of the clusters is empty", UserWarning)
-        for done in range(1, _ROUNDS + 1):
-            moved = np.rint(scipy.cluster.vq.kmeans2(points, centers, iter=1, minit="matrix")[0])
-            log.debug("centers moved", extra=logs.work("grouping round", done, _ROUNDS))
-            if np.array_equal(moved, centers):
-                break
-            centers = moved
-    return centers.astype(np.int64)
+        moved = np.where(sizes > 0, np.rint(members @ points / np.maximum(1, sizes)), centers).astype(np.float32)
+        log.debug("centers moved", extra=logs.work("grouping round", done, _ROUNDS))
+        if np.array_equal(moved, centers):
+            break
+        centers = moved
+    return centers.astype(np.int16)
 
 
 def assign(images: Images | np.ndarray, centers: np.ndarray) -> np.ndarray:
     """Return the nearest center's number, int32 [n], for images uint8 [n, height, width, channels]."""
-    found = [scipy.cluster.vq.vq(block, centers.astype(np.float64))[0] for block in _edges(images, len(images))]
-    return np.concatenate([np.empty(0, np.int32), *found]).astype(np.int32)
+    return _nearest(_edges(images, len(images)), centers.astype(np.float32))
 
 
 def features(centers: np.ndarray, count: int) -> np.ndarray:
@@ -72,8 +74,14 @@ def features(centers: np.ndarray, count: int) -> np.ndarray:
     return found
 
 
+def _nearest(blocks: Iterable[np.ndarray], centers: np.ndarray) -> np.ndarray:
+    """Return the nearest center's number, int32 [n], for points in blocks: `vq` computes all distances of a block."""
+    found = [scipy.cluster.vq.vq(block, centers)[0] for block in blocks]
+    return np.concatenate([np.empty(0, np.int32), *found])
+
+
 def _edges(images: Images | np.ndarray, count: int) -> Iterator[np.ndarray]:
-    """Yield the directions of the edges of the first images as integers in float64 [n, edges], some at a time.
+    """Yield the directions of the edges of the first images as integers in float32 [n, edges], some at a time.
 
     Each cell has the roots of the sums of edges in each direction; the norm of an image is 1000, or 0 without edges.
     Every operation here rounds alike on all machines.
@@ -83,7 +91,7 @@ def _edges(images: Images | np.ndarray, count: int) -> Iterator[np.ndarray]:
         end = min(count, at + at_once)
         edges = _histograms(_reduced(images[at:end]))
         log.debug("images seen", extra=logs.work("grouping image", end, count))
-        yield np.rint(_NORM * np.sqrt(edges / np.maximum(1, edges.sum(axis=1, keepdims=True))))
+        yield np.rint(_NORM * np.sqrt(edges / np.maximum(1, edges.sum(axis=1, keepdims=True)))).astype(np.float32)
 
 
 def _reduced(images: np.ndarray) -> np.ndarray:
