@@ -14,7 +14,7 @@ from components.core.stage.hardware import Accelerator, Replicas, Tpu, exact_pro
 FEW_IMAGES = 1000
 # Images without labels form a cluster per so many, as more would make the generator copy few images; from so many on,
 # there is a fixed number of clusters: benchmarks/judging/quality.md, "Features of clusters".
-_IMAGES_PER_CLUSTER, _MANY_IMAGES, _CLUSTERS_OF_MANY = 200, 50_000, 1000
+_IMAGES_PER_CLUSTER, _MANY_IMAGES, _CLUSTERS_OF_MANY = 200, 50_000, 5000
 _CLUSTER_FEATURES = 32  # that stand for a cluster in the networks
 
 

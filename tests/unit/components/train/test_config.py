@@ -34,7 +34,7 @@ def dataset_of(classes: int, unlabeled: int = 0) -> datasets.Manifest:
         ("auto", 0, 399, "none", 0),
         ("auto", 0, 400, "cluster", 2),
         ("auto", 3, 49_969, "cluster", 249),
-        ("auto", 3, 49_970, "cluster", 1000),
+        ("auto", 3, 49_970, "cluster", 5000),
         ("cluster", 60, 0, "cluster", 3),
         ("class", 3, 0, "class", 3),
         ("class", 1, 0, "class", 1),
