@@ -2,7 +2,8 @@
 
 K-means (Lloyd 1982) with k-means++ (Arthur & Vassilvitskii 2007) on the directions of edges, a histogram for each cell
 of pixels (Dalal & Triggs 2005), so that shapes count and brightness does not. Points and centers are rounded to
-integers, so sums and distances are exact: every machine finds the same clusters, and each worker its own.
+integers of norm 1000, so products, sums and distances are exact, below 2^24 also in float32: every machine finds the
+same clusters, and each worker its own.
 
 Networks do not see the number of a cluster but its features, in which clusters of similar images are close.
 """
