@@ -1,9 +1,11 @@
-"""A distance that is never used for tuning: the Fréchet distance in the features of another classifier.
+"""Distances that are never used for tuning: the Fréchet distances in the features of two other classifiers.
 
-The classifier differs from the embed stage's in kernels, strides, activations, width, regularization and seed, and is
-trained on the same images. It scores only what goes into the final table.
+Both differ from the embed stage's classifier, and from each other, in kernels, strides, activations, width,
+regularization and seed, and are trained on the same images. They score only what goes into the final table. The second
+was made when the method without labels was final, as some distances in the first had been seen before.
 """
 
+import dataclasses
 from pathlib import Path
 
 import keras
@@ -13,27 +15,49 @@ import scipy.special
 from components.core.metrics import neighbors, set_distances
 from components.core.metrics.whitening import COMPONENTS_AT_MOST, fit_whitening
 
-_SEED, _EPOCHS, _BATCH, _FEATURES = 4711, 12, 100, 128
+_EPOCHS, _BATCH = 12, 100
 _UPDATES_AT_LEAST = 3000
+
+
+@dataclasses.dataclass(frozen=True)
+class Architecture:
+    """A classifier: convolutions of (filters, kernel, stride), average pooling, and a layer of features."""
+
+    seed: int
+    convolutions: tuple[tuple[int, int, int], ...]
+    activation: str
+    features: int
+    feature_activation: str
+    dropouts: tuple[float, float]
+
+
+FIRST = Architecture(4711, ((24, 5, 1), (48, 5, 2), (96, 3, 2), (96, 3, 1)), "elu", 128, "tanh", (0.4, 0.2))
+SECOND = Architecture(1729, ((32, 4, 2), (64, 3, 1), (64, 3, 2), (128, 2, 1)), "gelu", 96, "softsign", (0.25, 0.3))
 
 
 class HeldOutDistance:
     """Fréchet distance from the test images, and the share of samples that show the requested class.
 
     Args:
+        architecture: The classifier's.
         train: Images uint8 [n, height, width, channels] and labels int32 [n] for the classifier and the whitening.
         test: The images and labels to compare with.
         weights: File that keeps the classifier's weights; trained if it is missing, in about four minutes.
     """
 
     def __init__(
-        self, train: tuple[np.ndarray, np.ndarray], test: tuple[np.ndarray, np.ndarray], weights: Path
+        self,
+        architecture: Architecture,
+        train: tuple[np.ndarray, np.ndarray],
+        test: tuple[np.ndarray, np.ndarray],
+        weights: Path,
     ) -> None:
         images, labels = train
-        self._classifier = _build(images.shape[1:], int(labels.max()) + 1)
+        self._classifier = _build(architecture, images.shape[1:], int(labels.max()) + 1)
         if weights.exists():
             self._classifier.load_weights(weights)
         else:
+            keras.utils.set_random_seed(architecture.seed)
             self._train(images, labels)
             self._classifier.save_weights(weights)
         self._features = keras.Model(self._classifier.inputs, self._classifier.get_layer("features").output)
@@ -74,7 +98,6 @@ class HeldOutDistance:
         return found
 
     def _train(self, images: np.ndarray, labels: np.ndarray) -> None:
-        keras.utils.set_random_seed(_SEED)
         epochs = max(_EPOCHS, _UPDATES_AT_LEAST * _BATCH // len(images))
         rates = keras.optimizers.schedules.CosineDecay(1e-3, epochs * len(images) // _BATCH)
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -82,16 +105,22 @@ class HeldOutDistance:
         self._classifier.fit(_to_floats(images), labels, batch_size=_BATCH, epochs=epochs, verbose=2)
 
 
-def _build(shape: tuple[int, ...], classes: int) -> keras.Model:
-    layers, weights = keras.layers, iter(range(_SEED, _SEED + 10))
+def _build(architecture: Architecture, shape: tuple[int, ...], classes: int) -> keras.Model:
+    layers, seed = keras.layers, architecture.seed
+    weights = iter(range(seed, seed + 10))
     images = x = keras.Input(shape)
-    for filters, kernel, stride in ((24, 5, 1), (48, 5, 2), (96, 3, 2), (96, 3, 1)):
+    for filters, kernel, stride in architecture.convolutions:
         initializer = keras.initializers.HeNormal(next(weights))
-        x = layers.Conv2D(filters, kernel, stride, "same", activation="elu", kernel_initializer=initializer)(x)
-    x = layers.Dropout(0.4, seed=_SEED)(layers.Flatten()(layers.AveragePooling2D(2, padding="same")(x)))
+        x = layers.Conv2D(
+            filters, kernel, stride, "same", activation=architecture.activation, kernel_initializer=initializer
+        )(x)
+    before, after = architecture.dropouts
+    x = layers.Dropout(before, seed=seed)(layers.Flatten()(layers.AveragePooling2D(2, padding="same")(x)))
     initializer = keras.initializers.GlorotUniform(next(weights))
-    x = layers.Dense(_FEATURES, activation="tanh", kernel_initializer=initializer, name="features")(x)
-    x = layers.Dropout(0.2, seed=_SEED + 1)(x)
+    x = layers.Dense(
+        architecture.features, architecture.feature_activation, kernel_initializer=initializer, name="features"
+    )(x)
+    x = layers.Dropout(after, seed=seed + 1)(x)
     return keras.Model(images, layers.Dense(classes, kernel_initializer=keras.initializers.GlorotUniform(1))(x))
 
 

@@ -16,7 +16,8 @@ what an update costs. A line of results is one score of one generator's average:
     classes           lowest and highest share of a class among the samples over its share among the test images
     counted           the same among 100,000 samples, whose shares chance moves by 1% and not by 3%; with --held_out
     held_out          `held_out.py`'s distance, its floor, and the share of samples of the right class; with --held_out
-    sure              share of samples that its classifier is as sure about as about 90% of the test images
+    second_held_out   distance and floor in the features of its second classifier; with --held_out
+    sure              share of samples that the first classifier is as sure about as about 90% of the test images
     nearest           its median distance to the nearest training image over that of the test images, in pixels
     shapes            what is known of the shapes of `color.py`, of the samples; with --shapes
 
@@ -35,8 +36,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from benchmarks.judging import color
-from benchmarks.judging.held_out import HeldOutDistance
+from benchmarks.judging import color, held_out
 from components.core.artifacts import datasets
 from components.core.data import dataset_reader
 from components.core.distributed.strategies import set_threads
@@ -73,21 +73,20 @@ class Data:
 class Judge:
     """Scores generators against the test images, with the same latents for each latent size."""
 
-    def __init__(self, data: Data, embedding: str, held_out: Path | None, shapes: bool = False) -> None:
+    def __init__(self, data: Data, embedding: str, work: Path | None, shapes: bool = False) -> None:
+        """Load the spaces, and the held-out classifiers from the folder `work`, if any, or train them."""
         self._data, self._shapes = data, shapes
         self._spaces = feature_spaces.load(embedding)
         self._reference = scores.make_reference(self._spaces, data.train[0], data.test[0], data.sample_count, seed=0)
         self._validation = self._features(data.validation[0])
-        self._held_out = HeldOutDistance(data.train, data.test, held_out) if held_out else None
-        if self._held_out:
-            print(f"held-out classifier: {self._held_out.accuracy:.4f} of the test images right", flush=True)
+        self._held_out = _held_out_distances(data, work) if work else None
 
     def search_copies_of(self, images: np.ndarray) -> None:
         """Search for copies of these training images from now on."""
         trained_on = self._features(images)
-        held_out = neighbors.nearest(self._reference.real[self._reference.spaces[0]].features, trained_on)[0]
+        of_test = neighbors.nearest(self._reference.real[self._reference.spaces[0]].features, trained_on)[0]
         self._reference = dataclasses.replace(
-            self._reference, searched=np.arange(len(images)), train=trained_on, held_out=held_out
+            self._reference, searched=np.arange(len(images)), train=trained_on, held_out=of_test
         )
 
     def __call__(self, generator: keras.Model, labels: Labels) -> dict[str, Any]:
@@ -115,12 +114,14 @@ class Judge:
         if self._shapes:
             row["shapes"] = {name: _rounded(value) for name, value in color.measure(drawn).items()}
         if self._held_out:
-            distance = self._held_out(drawn[: self._data.sample_count])
-            row["held_out"] = [_rounded(distance), _rounded(self._held_out.floor)]
+            compared = drawn[: self._data.sample_count]
+            first, second = self._held_out
+            row["held_out"] = [_rounded(first(compared)), _rounded(first.floor)]
             if known is not None:
-                row["held_out"].append(_rounded(self._held_out.class_accuracy(drawn, known)))
-            row["nearest"] = _rounded(self._held_out.nearness(drawn))
-            row["sure"] = _rounded(self._held_out.sure_share(drawn))
+                row["held_out"].append(_rounded(first.class_accuracy(drawn, known)))
+            row["second_held_out"] = [_rounded(second(compared)), _rounded(second.floor)]
+            row["nearest"] = _rounded(first.nearness(drawn))
+            row["sure"] = _rounded(first.sure_share(drawn))
         return row
 
     def _counted(self, generator: samples.Generator) -> list[float | None]:
@@ -144,6 +145,15 @@ class Judge:
 
         latent_size = (generator.input_shape[0] if labels.names else generator.input_shape)[-1]
         return samples.Generator(images=images, latent_size=latent_size, classes=(), class_counts=labels.counts)
+
+
+def _held_out_distances(data: Data, work: Path) -> list[held_out.HeldOutDistance]:
+    found = []
+    for name, architecture in (("held_out", held_out.FIRST), ("second_held_out", held_out.SECOND)):
+        distance = held_out.HeldOutDistance(architecture, data.train, data.test, work / f"{name}.weights.h5")
+        print(f"{name}: {distance.accuracy:.4f} of the test images right, floor {distance.floor:.3f}", flush=True)
+        found.append(distance)
+    return found
 
 
 @dataclasses.dataclass
@@ -279,7 +289,7 @@ def main() -> None:
     parser.add_argument("--work", required=True, type=Path, help="Folder for states and grids of samples.")
     parser.add_argument("--results", required=True, type=Path)
     parser.add_argument("--marks", default="500,1000", help="Steps at which to score, beside the last.")
-    parser.add_argument("--held_out", action="store_true", help="Score in the held-out space too: for final tables.")
+    parser.add_argument("--held_out", action="store_true", help="Score in the held-out spaces too: for final tables.")
     parser.add_argument("--shapes", action="store_true", help="The dataset is of the shapes of `color.py`.")
     given = parser.parse_args()
     set_threads()
@@ -290,7 +300,7 @@ def main() -> None:
     runs = candidates_of(given, data.manifest)
     left = [run for run in runs if not _is_finished(run, given.results)]
     print(f"{len(runs)} runs, {len(runs) - len(left)} of them finished before", flush=True)
-    judge = Judge(data, given.embedding, given.work / "held_out.weights.h5" if given.held_out else None, given.shapes)
+    judge = Judge(data, given.embedding, given.work if given.held_out else None, given.shapes)
     for run in left:
         train_and_score(run, data, judge, [int(mark) for mark in given.marks.split(",")], given.work, given.results)
 
