@@ -107,7 +107,10 @@ def _comments(version: Version, found: Lineage, known_source: bool, initial_vers
         if maker.get("code") != cache_key.source_digest(stage):
             lines.append(f"WARNING: the code of {stage} here differs from that of the model ({maker.get('code')}).")
     lines += _other_libraries(makers)
-    if found.checkpoint.get(digests.MADE_WITH, {}).get("accelerator") == _SEVERAL_WORKERS:
+    training = found.checkpoint.get(digests.MADE_WITH, {})
+    if found.checkpoint["settings"].get("precision") == "auto" and "precision" in training:
+        lines.append(f"Training chose the precision {training['precision']}; with another the bits differ.")
+    if training.get("accelerator") == _SEVERAL_WORKERS:
         lines.append("It was trained by several workers: start train on each, with its TF_CONFIG.")
     if not known_source:
         lines.append(f"The location of the source is not recorded: replace {_UNKNOWN_SOURCE} by it.")

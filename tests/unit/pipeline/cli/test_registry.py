@@ -43,7 +43,14 @@ def publish_version(
     values of the evaluation's description.
     """
     maker = lineage.made_with(
-        "train", accelerator="cpu", replicas=2, threads=3, log_every=50, checkpoint_every=step, when_unhealthy="warn"
+        "train",
+        accelerator="cpu",
+        replicas=2,
+        precision="bfloat16",
+        threads=3,
+        log_every=50,
+        checkpoint_every=step,
+        when_unhealthy="warn",
     )
     dataset = artifacts.dataset(
         classes=["dark", HOSTILE],
@@ -54,7 +61,13 @@ def publish_version(
         "step": step,
         "classes": dataset.classes,
         "dataset_digest": dataset.digest,
-        "settings": {"steps": 300, "batch_size": 64, "critic_learning_rate": 0.0012, "beta_1": 0.25},
+        "settings": {
+            "steps": 300,
+            "batch_size": 64,
+            "critic_learning_rate": 0.0012,
+            "beta_1": 0.25,
+            "precision": "auto",
+        },
         "made_with": {**maker, "code": code or maker["code"]},
     }
     if initial:
@@ -203,12 +216,14 @@ def test_reproduce_prints_settings_that_are_no_defaults_and_the_digests_to_expec
         "--when_unhealthy": "warn",
         "--steps": "300",
         "--beta_1": "0.25",
+        "--precision": "auto",
     }
     assert flags[2]["--checkpoint"] == "a folder/checkpoints/step-0000000300"
     assert flags[3]["--seed"] == "3"
     assert flags[4]["--sample_count"] == "500"
     comments = [line for line in text.splitlines() if line.startswith("# ")]
     assert f"# model_digest: {models.Description.of(registry.version_folder(location, 1)).digest}" in comments
+    assert any("bfloat16" in comment for comment in comments)
     assert "WARNING" not in text
 
 
