@@ -6,6 +6,7 @@ was made when the method without labels was final, as some distances in the firs
 """
 
 import dataclasses
+import functools
 from pathlib import Path
 
 import keras
@@ -64,9 +65,7 @@ class HeldOutDistance:
         self._whitening = fit_whitening(self._embed(images), COMPONENTS_AT_MOST)
         self._real = self._whitening(self._embed(test[0]))
         self.accuracy = self.class_accuracy(*test)
-        self._train_pixels = _flat(images)
-        self._nearest = self._median_to_train(test[0])
-        self._sure = np.quantile(self._confidence(test[0]), 0.1)
+        self._train_images, self._test_images = images, test[0]
         self.floor = self(images[: len(test[0])])  # shards are in random order
 
     def __call__(self, images: np.ndarray) -> float:
@@ -85,6 +84,18 @@ class HeldOutDistance:
     def nearness(self, images: np.ndarray) -> float:
         """Return the median distance of pixels to the nearest training image, over that of the test images."""
         return self._median_to_train(images) / self._nearest
+
+    @functools.cached_property
+    def _sure(self) -> float:
+        return float(np.quantile(self._confidence(self._test_images), 0.1))
+
+    @functools.cached_property
+    def _nearest(self) -> float:
+        return self._median_to_train(self._test_images)
+
+    @functools.cached_property
+    def _train_pixels(self) -> np.ndarray:
+        return _flat(self._train_images)
 
     def _median_to_train(self, images: np.ndarray) -> float:
         return float(np.median(neighbors.nearest(_flat(images), self._train_pixels)[0]))
