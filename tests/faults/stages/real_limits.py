@@ -6,6 +6,7 @@ Disks are tmpfs in this process's own mount namespace, so that nothing is left o
     unshare --mount python -m tests.faults.stages.real_limits trainings
 """
 
+import ctypes
 import importlib
 import json
 import os
@@ -32,6 +33,7 @@ from tests.faults.stages import kills
 from tests.faults.stages.kills import TRAINING, Stage, content, differences
 
 _NOBODY = 65534
+_PR_SET_KEEPCAPS, _CAPABILITY_VERSION_3, _CAP_DAC_READ_SEARCH = 8, 0x20080522, 1 << 2  # capabilities(7), capset(2)
 _INFORMATION = re.compile(r"\d\d:\d\d:\d\d (?![WE] )")
 _SIZE = 300_000  # bytes of a model that does not fit
 _ROOM_OF_A_TRAINING = "76k"  # for two of its checkpoints, not three
@@ -48,7 +50,6 @@ def main(what: str) -> None:
 
 def stages(folder: Path) -> dict[str, Any]:
     """Run publications and datasets, and decisions."""
-    importlib.import_module("components.decide.run")  # which another user may be unable to read
     first = candidates.candidate(folder / "1", 1)
     first.publish(folder / "registry")
     candidates.candidate(folder / "2", 2, (first.digest, 1), _SIZE)
@@ -84,9 +85,16 @@ def _limit_size() -> None:
 
 
 def _become_nobody() -> None:
+    """Become a user who may write nowhere, and read everything: the code may lie below a folder closed to others."""
+    libc = ctypes.CDLL(None, use_errno=True)
     os.setgroups([])
     os.setgid(_NOBODY)
+    keeps_capabilities = libc.prctl(_PR_SET_KEEPCAPS, 1, 0, 0, 0)
     os.setuid(_NOBODY)
+    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
+    sets = (ctypes.c_uint32 * 6)(_CAP_DAC_READ_SEARCH, _CAP_DAC_READ_SEARCH)  # effective, permitted
+    if keeps_capabilities or libc.capset(header, sets):
+        raise OSError(ctypes.get_errno(), "capabilities")
 
 
 def _become_nobody_in_a_pod() -> None:
