@@ -41,7 +41,7 @@ def package_with_volume(folder: str) -> bytes:
 def goldens() -> dict[Path, str]:
     """What the package that is shipped should hold, and each file in `goldens`: how others differ from it.
 
-    Images have tags. The version of kfp is left out: 2.16.1 and 2.17.0 differ in nothing else.
+    Images have tags. The version of kfp is left out: 2.16.1 and 2.17.3 differ in nothing else.
     """
     folder = Path(__file__).with_name("goldens")
     whole = _compiled("cpu", profiles.KFP)
