@@ -23,7 +23,7 @@ def test_results_come_in_the_order_of_their_items(items: list[int], count: int) 
 
 
 def test_as_many_run_at_once_as_there_are_threads() -> None:
-    together = threading.Barrier(3, timeout=20)
+    together = threading.Barrier(3, timeout=60)
     assert list(concurrent.in_threads(lambda _: together.wait() < 3, range(9), 3)) == [True] * 9
 
 

@@ -138,7 +138,7 @@ def test_two_that_make_different_bytes_at_once(bucket: Server, tmp_path: Path) -
 
     def before(request: Request) -> None:
         if request.method == "POST" and b"committed.json" in request.body:
-            barrier.wait(timeout=10)
+            barrier.wait(timeout=60)
 
     bucket.before = before
     results: dict[str, bool] = {}

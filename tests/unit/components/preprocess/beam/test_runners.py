@@ -1,6 +1,7 @@
 """A service that Beam's options name and that does not answer is reported before anything is sent."""
 
 import re
+import shlex
 import socket
 from pathlib import Path
 
@@ -11,9 +12,6 @@ from components.preprocess import run as preprocess
 from components.preprocess.beam import runners
 from components.preprocess.config import PreprocessConfig
 from tests import servers
-
-# Beam itself would try for minutes.
-pytestmark = pytest.mark.timeout(60)
 
 
 def run(tmp_path: Path, beam_options: str) -> None:
@@ -89,7 +87,7 @@ def test_only_the_service_that_the_stage_sends_to_is_asked(
 )
 def test_options_that_cannot_work(tmp_path: Path, words: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        run(tmp_path, words.format(jar=__file__))
+        run(tmp_path, words.format(jar=shlex.quote(__file__)))
     assert not list(tmp_path.iterdir())
 
 

@@ -96,7 +96,7 @@ def test_lines_are_had_as_they_come(cluster: Kubernetes) -> None:
 
     def slow() -> Iterator[bytes]:
         yield b"first\n"
-        assert go_on.wait(10)
+        assert go_on.wait(60)
         yield b"second\n"
 
     cluster.add("wf-impl-1", "wf.root.train.executor", 1, phase="Running")

@@ -68,7 +68,7 @@ def test_two_who_upload_one_new_package_at_once_share_a_version(server: Server, 
         # Both have found that there is no such pipeline before one makes it.
         if request.path == _UPLOADS[0] and len(passed) < 2:
             passed.append(request)
-            gate.wait(10)
+            gate.wait(60)
 
     server.before = meet
     connections = [KubeflowConnection(host=server.url) for _ in range(2)]
