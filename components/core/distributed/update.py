@@ -99,7 +99,10 @@ class FiniteCheck:
 
 
 class Adam(tf.Module):
-    """Adam (Kingma & Ba 2015, algorithm 1) over variables whose gradients are already global.
+    """Adam (Kingma & Ba 2015, the form at the end of section 2) over variables whose gradients are already global.
+
+    Epsilon, 1e-7, is added to the uncorrected root, as in Keras. That is algorithm 1 with epsilon / sqrt(1 - beta_2^t)
+    for its epsilon, so early on, gradients of 1e-6 and less move a weight by less than the learning rate.
 
     Keras' optimizers would sum these gradients over replicas once more, which multiplies them by the number of
     replicas. This one never communicates.
@@ -138,7 +141,6 @@ class Adam(tf.Module):
         for gradient, variable, first, second in zip(gradients, variables, self.first, self.second, strict=True):
             new_first = first + (1.0 - self.beta_1) * (gradient - first)
             new_second = second + (1.0 - self.beta_2) * (tf.square(gradient) - second)
-            # Epsilon outside the corrected root, as in Keras.
             found.append((new_first, new_second, variable - rate * new_first / (tf.sqrt(new_second) + _EPSILON)))
         return found
 

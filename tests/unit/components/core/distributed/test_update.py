@@ -25,14 +25,16 @@ def descend(adam: Adam, gradient: list[float] | tf.Tensor, weight: tf.Variable, 
     adam.accept([weight], adam.updated([tf.constant(gradient)], [weight]), tf.constant(finite))
 
 
-def test_adam_is_keras_adam() -> None:
+@pytest.mark.parametrize("scale", [1.0, 1e-6])
+def test_adam_is_keras_adam(scale: float) -> None:
+    """Also where epsilon matters: there the algorithm 1 of its paper ends elsewhere."""
     start = np.array([1.0, -2.0, 3.0], np.float32)
     ours, theirs = tf.Variable(start), tf.Variable(start)
     adam = Adam([ours], 0.01, 0.5, 0.9, name="adam")
     reference = keras.optimizers.Adam(0.01, 0.5, 0.9)
     reference.build([theirs])
     for step in range(20):
-        gradient = tf.constant(np.sin(np.arange(3) + step), tf.float32)
+        gradient = tf.constant(scale * np.sin(np.arange(3) + step), tf.float32)
         descend(adam, gradient, ours)
         reference.apply_gradients([(gradient, theirs)])
     np.testing.assert_allclose(ours, theirs, rtol=1e-5)
