@@ -5,7 +5,7 @@ import dataclasses
 import functools
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -240,6 +240,9 @@ class Session:
         if self._workers.is_chief and doubtful_after is not None:
             # needed only to resume after an interruption
             checkpoints.remove_after(self._folder, doubtful_after)
+            self._uploads.went_back(doubtful_after)
+            self._uploads.saved(doubtful_after, self._needed())
+            self._uploads.finish()
         kept = "there is no checkpoint from before" if good is None else f"the checkpoint of step {good} is from before"
         raise TrainingDiverged(
             f"{' and '.join(map(str, findings)) or 'another worker gives up'}, at step {self.step} as in each window "
@@ -274,19 +277,23 @@ class Session:
         )
         checkpoints.save(self._folder, description, state)
         self._kept = self.step
-        keep = functools.partial(
+        needed = self._needed()
+        checkpoints.keep(self._folder, needed)
+        self._uploads.saved(self.step, needed)
+
+    def _needed(self) -> Callable[[list[int]], list[int]]:
+        """Return the choice of the checkpoints to keep, from the steps of all."""
+        return functools.partial(
             checkpoints.kept,
             count=self._config.keep_checkpoints,
             good=self._last_undoubted(),
             back=[*self._rollbacks.targets(self.step)],
         )
-        checkpoints.keep(self._folder, keep)
-        self._uploads.saved(self.step, keep)
 
     def _rollback(self, nonfinite: Nonfinite) -> None:
         """Return to a step before a number that is not finite, on all workers; raise after too many rollbacks."""
-        if len(self._rollbacks) == self._config.rollbacks:
-            raise TrainingDiverged(rollback.diverged(nonfinite, self._config))
+        if len(self._rollbacks) >= self._config.rollbacks:  # more, if a resumed training has a lower limit
+            raise TrainingDiverged(rollback.diverged(nonfinite, self._config, len(self._rollbacks)))
         back = self._rollbacks.add(nonfinite.step)
         # this machine may lack it, if the training began on another
         uploads.fetch(self._folder, back.step)

@@ -37,10 +37,10 @@ def first_nonfinite(block: Mapping[str, np.ndarray], step: int, wgan: WganStep) 
     return Nonfinite(broken[0] if broken else wgan.what(block["nonfinite"][index]), step + index + 1)
 
 
-def diverged(nonfinite: Nonfinite, config: TrainConfig) -> str:
-    """Return the message of a training that ends there."""
+def diverged(nonfinite: Nonfinite, config: TrainConfig, rollbacks: int) -> str:
+    """Return the message of a training that ends there, after so many rollbacks."""
     bound = ", or beyond the numbers of reproducibility exact," if config.reproducibility == "exact" else ""
-    often = f", after {config.rollbacks} rollbacks" if config.rollbacks else ""
+    often = f", after {rollbacks} rollbacks" if rollbacks else ""
     return (
         f"{nonfinite.what} is not finite{bound} at step {nonfinite.step}{often}; that update was not applied and the "
         "last checkpoint is sound. Lower the learning rates, or raise penalty_weight"

@@ -186,17 +186,22 @@ def test_two_at_once_in_one_folder_end_as_one(tiny_dataset: Path, uninterrupted:
 
 
 @pytest.mark.slow
-def test_a_training_that_will_not_recover_is_ended_and_its_last_good_checkpoint_stays(
-    tiny_dataset: Path, tmp_path: Path
-) -> None:
-    """Without a penalty: exit code, signal and step, and no checkpoint of bad windows."""
-    done = train(tiny_dataset, tmp_path, **SICK)
+@pytest.mark.usefixtures("bucket")
+def test_a_training_that_will_not_recover_is_ended_and_its_last_good_checkpoint_stays(tiny_dataset: Path) -> None:
+    """Without a penalty: exit code, signal and step, and no checkpoint of bad windows, here and in its bucket."""
+    location = Location.of("gs://b/training")
+    done = train(tiny_dataset, str(location), **SICK)
     assert done.returncode == errors.DEFECT, done.stderr
     for named in ("excess_slope", "step 1200", "since step 600", "checkpoint of step 600", "critic_learning_rate"):
         assert named in done.stderr
     assert "Traceback" not in done.stderr
-    assert checkpoints.steps(tmp_path) == [500, 600, 700]
-    health = training_log.read(tmp_path / training_log.HEALTH)
+    assert checkpoints.steps(location) == [500, 600, 700]
+    assert checkpoints.steps_named(folder.name for folder in location.artifacts(checkpoints.MANIFEST)) == [
+        500,
+        600,
+        700,
+    ]
+    health = training_log.read(location.path / training_log.HEALTH)
     assert [row["step"] for row in health] == [200, 400, 600, 800, 1000, 1200]
     assert [bool(row["warnings"]) for row in health] == [False, False, False, True, True, True]
 

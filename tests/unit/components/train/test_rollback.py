@@ -191,3 +191,21 @@ def test_what_goes_bad_again_and_again_is_ended_with_term_and_step(tiny_dataset:
     for location in ("none", "again"):
         for folder, _ in checkpoints.all_whole(tmp_path / location):
             assert checkpoints.not_finite(checkpoints.load_state(folder)) == []
+
+
+@pytest.mark.slow
+def test_a_resumed_training_with_fewer_rollbacks_allowed_than_it_had_has_none_left(
+    tiny_dataset: Path, tmp_path: Path
+) -> None:
+    short = {**SMALL, "checkpoint_every": 30, "learning_rate_decay": "none"}
+    (begun, _), (code, said) = attempts.made(
+        [
+            {"flags": attempts.flags(tiny_dataset, tmp_path / "t", **{**short, **more}), "poison": poison}
+            for more, poison in (
+                ({"steps": 30}, [[KERNEL, 10, 0], [KERNEL, 20, 1]]),
+                ({"steps": 60, "rollbacks": 1}, [[KERNEL, 40, 2]]),
+            )
+        ]
+    )
+    assert (begun, code) == (0, errors.DEFECT), said
+    assert re.search("at step 41, after 2 rollbacks; ", said.splitlines()[-1])
