@@ -5,6 +5,7 @@ import statistics
 import time
 from collections.abc import Callable
 
+from components.core.distributed.coordination import Agreement
 from components.train.batches import Batches
 from components.train.config import TrainConfig
 from components.train.step import WganStep
@@ -14,17 +15,20 @@ log = logging.getLogger(__name__)
 _BLOCK_STEPS, _LEAST_BLOCKS, _LEAST_SECONDS = 10, 5, 5.0
 
 
-def measured_steps(new_wgan: Callable[[], WganStep], batches: Batches, config: TrainConfig) -> int:
-    """Return how many steps fit into `config.minutes`, by the median of some blocks of a discarded training."""
+def measured_steps(new_wgan: Callable[[], WganStep], batches: Batches, config: TrainConfig, workers: Agreement) -> int:
+    """Return how many steps fit into `config.minutes`, by the median of some blocks of a discarded training.
+
+    Every worker computes as many blocks, until none needs more, and gets the largest of the workers' results.
+    """
     wgan = new_wgan()
     log.info("train: measuring the speed for a budget of %g minutes", config.minutes)
     seconds: list[float] = []
     wgan.run_block(*batches.block(0, _BLOCK_STEPS))["finite"].numpy()  # compiles
-    while len(seconds) < _LEAST_BLOCKS or sum(seconds) < _LEAST_SECONDS:
+    while workers.largest(len(seconds) < _LEAST_BLOCKS or sum(seconds) < _LEAST_SECONDS):
         started = time.monotonic()
         wgan.run_block(*batches.block(len(seconds) * _BLOCK_STEPS, _BLOCK_STEPS))["finite"].numpy()
         seconds.append(time.monotonic() - started)
-    steps = max(1, round(60 * config.minutes * _BLOCK_STEPS / statistics.median(seconds)))
+    steps = workers.largest(max(1, round(60 * config.minutes * _BLOCK_STEPS / statistics.median(seconds))))
     log.info(
         "train: %.3g ms a step, so %d steps fit; --steps %d without minutes repeats this training",
         1000 * statistics.median(seconds) / _BLOCK_STEPS,

@@ -74,7 +74,7 @@ def train(
         network = network_of(config, manifest.image, len(labels.names), label_features(labels.names))
         if config.minutes and found is None:
             new_wgan = functools.partial(WganStep, config, network, strategy, precision.name, labels.features)
-            steps = workers.largest(budget.measured_steps(new_wgan, batches_of(splits[0], labels, config), config))
+            steps = budget.measured_steps(new_wgan, batches_of(splits[0], labels, config), config, workers)
             config = dataclasses.replace(config, steps=steps)
         session = Session(config, manifest, splits, labels, network, folder, strategy, workers, precision)
         session.begin(found)

@@ -23,6 +23,15 @@ from tests.stages.train import attempts
 second = json.loads(os.environ["TF_CONFIG"])["task"]["index"] == 1
 attempts.attempt(sys.argv[1:], [["block", 8, signal.SIGTERM]] if second else [], [])
 """
+# The train stage; the clock by which worker 1 measures its speed runs a hundred times as fast as worker 0's.
+CLOCKS_DIFFER = """
+import json, os, sys, time, types
+from components.core.stage import cli
+from components.train import budget
+if json.loads(os.environ["TF_CONFIG"])["task"]["index"] == 1:
+    budget.time = types.SimpleNamespace(monotonic=lambda: 100 * time.monotonic())
+sys.exit(cli.main("train", sys.argv[1:]))
+"""
 SMALL = {"batch_size": 16, "latent_size": 8, "base_filters": 4, "steps": 60, "log_every": 7, "sample_every": 30}
 
 
@@ -52,6 +61,20 @@ def test_a_worker_that_is_killed_ends_the_other_with_try_again(tiny_dataset: Pat
     assert [process.returncode for process in processes] == [errors.TRANSIENT, -signal.SIGKILL], said(killed)
     assert "Traceback" not in said(killed)[0]
     assert checkpoints.newest(location) is not None
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_workers_whose_clocks_differ_agree_on_the_steps_of_a_time_budget(tiny_dataset: Path, tmp_path: Path) -> None:
+    """Each block is a collective: one that only some workers compute would never end."""
+    location, ended = tmp_path / "together", tmp_path / "ended"
+    command = stage(tiny_dataset, location, minutes=0.001, checkpoint_every=1000)
+    with two_workers(ended, [sys.executable, "-c", CLOCKS_DIFFER, *command[3:]]) as processes:
+        pass
+    assert [process.returncode for process in processes] == [0, 0], said(ended)
+    kept = checkpoints.newest(location)
+    assert kept is not None
+    assert all(f" {kept[1].step} steps fit" in text for text in said(ended))
 
 
 @pytest.mark.long
