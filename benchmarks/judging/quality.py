@@ -96,7 +96,7 @@ class Judge:
         batches = samples.draw(sampled, self._data.manifest.image, count, seed=0)
         drawn = np.concatenate([images for images, _ in batches])
         asked = samples.draw_labels(sampled, count, seed=0)
-        known = asked.numpy() if asked is not None and labels.names == self._data.manifest.classes else None
+        known = asked.numpy() if asked is not None and labels.kind == "class" else None
         row = self.score(drawn, known)
         return row | ({"counted": self._counted(sampled)} if self._held_out else {})
 
@@ -184,7 +184,7 @@ class Candidate:
     def make_step(self, image: datasets.ImageShape, labels: Labels) -> tuple[gan.NetworkConfig, WganStep]:
         """Return the networks' description, and the step on one CPU before its first update."""
         config = self.config
-        network = network_of(config, image, len(labels.names), label_features(labels.names))
+        network = network_of(config, image, len(labels.names), label_features(labels.kind))
         strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
         precision = choose_precision(config.precision, strategy, network, config.batch_size)
         return network, WganStep(config, network, strategy, precision.name, labels.features)

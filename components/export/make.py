@@ -44,6 +44,7 @@ def make(config: ExportConfig, checkpoint: checkpoints.Description, location: Lo
             classes=checkpoint.classes,
             dataset_digest=checkpoint.dataset_digest,
             class_counts=checkpoint.class_counts,
+            conditioning=checkpoint.conditioning,
             made_with=lineage.made_with("export"),
         )
         description = models.with_card(folder, description, model_card.render(description, checkpoint.settings))

@@ -196,8 +196,8 @@ def with_augmentation(config: TrainConfig, images: int) -> TrainConfig:
     return dataclasses.replace(config, augmentation=chosen) if config.augmentation == "auto" else config
 
 
-def class_names(config: TrainConfig, manifest: datasets.Manifest) -> list[str]:
-    """Return the names of the classes or clusters that the networks of a training distinguish; empty if none.
+def conditioning_of(config: TrainConfig, manifest: datasets.Manifest) -> tuple[str, list[str]]:
+    """Return what the networks of a training distinguish: `class`, `cluster` or `none`, and the names of these.
 
     Raises:
         ConfigError: `conditioning` is `class`, and not every training image has a label; or it is `cluster`, and
@@ -217,20 +217,15 @@ def class_names(config: TrainConfig, manifest: datasets.Manifest) -> list[str]:
             f"{images:,}; set conditioning to none, or make the dataset of more images"
         )
     if config.conditioning == "class" or (config.conditioning == "auto" and not unlabeled and manifest.class_count > 1):
-        return manifest.classes
+        return "class", manifest.classes
     if config.conditioning == "none" or clusters < 2:
-        return []
-    return cluster_names(clusters)
+        return "none", []
+    return "cluster", cluster_names(clusters)
 
 
-def conditioning_of(names: list[str]) -> str:
-    """Return `class`, `cluster` or `none`, by what `class_names` returned."""
-    return "none" if not names else "cluster" if names == cluster_names(len(names)) else "class"
-
-
-def label_features(names: list[str]) -> int:
+def label_features(kind: str) -> int:
     """Return how many numbers stand for each in the networks; 0 if these learn them, as they do for classes."""
-    return _CLUSTER_FEATURES if conditioning_of(names) == "cluster" else 0
+    return _CLUSTER_FEATURES if kind == "cluster" else 0
 
 
 def cluster_names(count: int) -> list[str]:

@@ -10,15 +10,16 @@ from components.core.artifacts import checkpoints, datasets
 from components.core.data import clusters
 from components.core.data.dataset_reader import Images
 from components.core.storage.location import LocationLike
-from components.train.config import TrainConfig, class_names, cluster_names, conditioning_of, label_features
+from components.train.config import TrainConfig, cluster_names, conditioning_of, label_features
 
 log = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True)
 class Labels:
-    """Names of the classes or clusters that the networks distinguish, none if they take no labels."""
+    """The classes or clusters that the networks distinguish, none if they take no labels."""
 
+    kind: str  # `class`, `cluster` or `none`
     names: list[str]
     counts: list[int]  # training images of each
     of_splits: list[np.ndarray]  # int32 [n] of each split, those of training first
@@ -40,10 +41,10 @@ def choose(
 
     Its clusters are those of the checkpoint `start`, if it starts from one.
     """
-    names = class_names(config, manifest)
-    if conditioning_of(names) != "cluster":
+    kind, names = conditioning_of(config, manifest)
+    if kind != "cluster":
         counts = manifest.splits["train"].class_counts if names else []
-        return Labels(names, counts, [classes for _, classes in splits])
+        return Labels(kind, names, counts, [classes for _, classes in splits])
     if start:
         centers = checkpoints.load_state(start, clusters.CENTERS)[clusters.CENTERS]
     else:
@@ -53,4 +54,4 @@ def choose(
     names = cluster_names(len(centers))  # of more images there would be more than in the checkpoint
     of_splits = [clusters.assign(images, centers) for images, _ in splits]
     counts = np.bincount(of_splits[0], minlength=len(names)).tolist()
-    return Labels(names, counts, of_splits, centers, clusters.features(centers, label_features(names)))
+    return Labels(kind, names, counts, of_splits, centers, clusters.features(centers, label_features(kind)))

@@ -71,7 +71,7 @@ def train(
         splits = tuple(dataset_reader.open_split(config.dataset, manifest, name) for name in ("train", "validation"))
         start = found[0] if found else config.initial_checkpoint
         labels = choose(config, manifest, [(images, images.labels) for images in splits], start)
-        network = network_of(config, manifest.image, len(labels.names), label_features(labels.names))
+        network = network_of(config, manifest.image, len(labels.names), label_features(labels.kind))
         if config.minutes and found is None:
             new_wgan = functools.partial(WganStep, config, network, strategy, precision.name, labels.features)
             steps = budget.measured_steps(new_wgan, batches_of(splits[0], labels, config), config, workers)

@@ -16,7 +16,6 @@ from components.core.storage.location import Location
 from components.train import tf_job, uploads, warm_start
 from components.train.config import (
     TrainConfig,
-    class_names,
     conditioning_of,
     deciding_settings,
     unlabeled_count,
@@ -110,15 +109,15 @@ def location_of(config: TrainConfig, dataset_digest: str) -> Location:
 
 def _say_which_classes(config: TrainConfig, manifest: datasets.Manifest) -> None:
     """Log which classes the networks take, and why; refuse `class` without labels."""
-    names, unlabeled = class_names(config, manifest), unlabeled_count(manifest)
-    found = conditioning_of(names)
+    kind, names = conditioning_of(config, manifest)
+    unlabeled = unlabeled_count(manifest)
     chosen = {
         "class": f"the generator draws each of {len(names)} classes",
         "cluster": "the generator draws clusters of similar images, at half of both learning rates",
         "none": "the generator takes no class",
-    }[found]
+    }[kind]
     why = ""
-    if config.conditioning == "auto" and found != "class":
+    if config.conditioning == "auto" and kind != "class":
         images = f"{unlabeled:,} of {manifest.splits['train'].records:,} training images"
         why = f", as {images} have no label" if unlabeled else ", as there is only one"
     log.info("train: %s%s", chosen, why)

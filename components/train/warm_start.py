@@ -6,7 +6,7 @@ from typing import Any
 from components.core.artifacts import checkpoints, datasets
 from components.core.artifacts.checkpoints import Description
 from components.core.errors import ConfigError, DataError
-from components.train.config import TrainConfig, class_names, conditioning_of, label_features
+from components.train.config import TrainConfig, conditioning_of, label_features
 
 
 def digest(config: TrainConfig) -> str:
@@ -45,15 +45,14 @@ def _differences(described: Description, config: TrainConfig, manifest: datasets
     from components.train.step import network_of
 
     there = NetworkConfig.from_json(described.network)
-    names = class_names(config, manifest)
-    here = network_of(config, manifest.image, len(names), label_features(names))
+    kind, names = conditioning_of(config, manifest)
+    here = network_of(config, manifest.image, len(names), label_features(kind))
     values: dict[str, tuple[Any, Any]] = {
         field.name: (getattr(there, field.name), getattr(here, field.name))
         for field in dataclasses.fields(NetworkConfig)
     }
-    of_classes = described.classes if there.classes else [], names
     del values["classes"]
-    kinds = values["conditioning"] = conditioning_of(of_classes[0]), conditioning_of(of_classes[1])
-    if kinds == ("class", "class"):  # without labels any classes will do, and clusters are taken from there
-        values["classes"] = of_classes
+    values["conditioning"] = described.conditioning, kind
+    if values["conditioning"] == ("class", "class"):  # without labels any classes will do; clusters are those of there
+        values["classes"] = described.classes, names
     return [f"{name} is {old} there and {new} here" for name, (old, new) in values.items() if old != new]

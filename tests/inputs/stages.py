@@ -29,7 +29,8 @@ def make_checkpoint(
     """
     from components.core.networks import checkpoint_networks, gan
 
-    network = gan.NetworkConfig(image, 16, 8, classes=len(class_counts))
+    features = 0 if centers is None else 32
+    network = gan.NetworkConfig(image, 16, 8, classes=len(class_counts), label_features=features)
     generator, critic = gan.build_generator(network), gan.build_critic(network)
     random = np.random.default_rng(seed)
     state = {

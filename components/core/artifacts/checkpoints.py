@@ -49,6 +49,13 @@ class Description(Manifest):
     class_counts: list[int] = dataclasses.field(default_factory=list)  # of training images; empty if unconditional
 
     @property
+    def conditioning(self) -> str:
+        """`class`, `cluster` or `none`: what the networks distinguish. Fixed features stand for clusters alone."""
+        if not self.network.get("classes"):
+            return "none"
+        return "cluster" if self.network.get("label_features") else "class"
+
+    @property
     def listed(self) -> dict[str, str]:
         """The sha256 of the state."""
         return {_STATE: self.state_sha256}

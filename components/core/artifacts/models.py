@@ -21,7 +21,7 @@ class Description(Manifest):
     WHAT = "model"
     VERSION = 1
     NOT_IN_DIGEST = ("made_with", "card_sha256")
-    LEFT_OUT_IF_EMPTY = ("class_counts",)
+    LEFT_OUT_IF_EMPTY = ("class_counts", "conditioning")
 
     files: dict[str, dict[str, Any]]  # bytes and sha256 of every file but manifest and card, by path
     checkpoint_digest: str
@@ -31,6 +31,7 @@ class Description(Manifest):
     classes: list[str]
     dataset_digest: str
     class_counts: list[int] = dataclasses.field(default_factory=list)  # of training images; empty if unconditional
+    conditioning: str = ""  # `class`, `cluster` or `none`; empty in older models
     card_sha256: str = ""  # empty in older models, which list the card among the files
     made_with: dict[str, Any] = dataclasses.field(default_factory=dict)  # code, image and libraries
 

@@ -45,7 +45,7 @@ def averaged(folder: LocationLike, checkpoint: checkpoints.Description) -> sampl
     return samples.Generator(
         images=images,
         latent_size=checkpoint.network["latent_size"],
-        classes=checkpoint.classes,
+        classes=[] if checkpoint.conditioning == "cluster" else checkpoint.classes,
         class_counts=checkpoint.class_counts,
     )
 
@@ -59,7 +59,10 @@ def published(folder: Path, model: models.Description) -> samples.Generator:
         return served.signatures["serving_default"](latents=latents, **given)["images"]
 
     return samples.Generator(
-        images=images, latent_size=model.latent_size, classes=model.classes, class_counts=model.class_counts
+        images=images,
+        latent_size=model.latent_size,
+        classes=[] if model.conditioning == "cluster" else model.classes,
+        class_counts=model.class_counts,
     )
 
 
@@ -87,7 +90,7 @@ def score(
 
     log.info("evaluate: drawing %d %s", sample_count, what)
     labels = samples.draw_labels(generator, sample_count, seed)
-    # The labels of a champion with other classes have another meaning.
+    # The labels of clusters, and of a champion with other classes, have another meaning.
     asked = labels.numpy() if labels is not None and generator.classes == manifest.classes else None
     found = scores.score(reference, pixels(), what, asked)
     if bad:

@@ -21,7 +21,7 @@ class Generator:
     # [n, height, width, channels] in [-1, 1].
     images: Callable[[tf.Tensor, tf.Tensor | None], tf.Tensor]
     latent_size: int
-    classes: Sequence[str]  # of its training
+    classes: Sequence[str]  # of its training; empty if it takes clusters, whose names may be those of classes
     class_counts: Sequence[int]  # training images of each, if it takes labels; else empty
 
 

@@ -334,6 +334,18 @@ def test_the_critic_of_a_training_on_clusters_scores_images_by_their_clusters(
     assert means[0] != pytest.approx(means[1], rel=1e-2)
 
 
+@pytest.mark.slow
+def test_clusters_named_as_the_classes_are_not_taken_for_these(run: Run, dataset: str, tmp_path: Path) -> None:
+    """Of the model, and of the champion."""
+    manifest = datasets.Manifest.of(dataset)
+    centers = clusters.find(dataset_reader.load_split(dataset, manifest, "test")[0], 3, seed=0)
+    ours, theirs = (make_checkpoint(tmp_path, seed, SHAPE, manifest.digest, [9, 9, 9], centers) for seed in (1, 2))
+    result = run(ours, tmp_path / "e", registry=champion_of(theirs, tmp_path / "champion"))
+    assert "class_accuracy" not in result.metrics
+    known = metrics(result)["groups"]["known"]
+    assert (known["model"], known["champion"]) == (None, None)
+
+
 def test_a_dropped_classifier_and_no_certificate_are_in_the_reasons(
     run: Run, two_checkpoints: list[Path], dataset: str, tmp_path: Path
 ) -> None:

@@ -9,7 +9,6 @@ from components.core.errors import ConfigError
 from components.train.config import (
     FEW_IMAGES,
     TrainConfig,
-    class_names,
     conditioning_of,
     label_features,
     sample_period,
@@ -19,8 +18,8 @@ from tests.inputs import artifacts
 
 
 def dataset_of(classes: int, unlabeled: int = 0) -> datasets.Manifest:
-    """Ten training images of each class, and some without a label."""
-    manifest = artifacts.dataset(classes=[str(label) for label in range(classes)])
+    """Ten training images of each class, and some without a label; the classes are named as clusters are."""
+    manifest = artifacts.dataset(classes=[f"cluster {label}" for label in range(classes)])
     train = datasets.Split(10 * classes + unlabeled, [10] * classes, [])
     return dataclasses.replace(manifest, splits={**manifest.splits, "train": train})
 
@@ -46,9 +45,9 @@ def test_networks_take_classes_where_every_image_has_a_label_and_else_clusters(
     conditioning: str, classes: int, unlabeled: int, kind: str, count: int
 ) -> None:
     config = TrainConfig(dataset="-", checkpoints="-", conditioning=conditioning)
-    names = class_names(config, dataset_of(classes, unlabeled))
-    assert (conditioning_of(names), len(names)) == (kind, count)
-    assert label_features(names) == (32 if kind == "cluster" else 0)
+    found, names = conditioning_of(config, dataset_of(classes, unlabeled))
+    assert (found, len(names)) == (kind, count)
+    assert label_features(found) == (32 if kind == "cluster" else 0)
 
 
 @pytest.mark.parametrize(
@@ -72,10 +71,10 @@ def test_few_images_are_augmented(augmentation: str, images: int, expected: str)
 def test_classes_that_some_images_lack_are_refused_with_their_number() -> None:
     config = TrainConfig(dataset="pictures", checkpoints="-", conditioning="class")
     with pytest.raises(ConfigError, match=r"^conditioning .* 1 of the 31 .* of pictures"):
-        class_names(config, dataset_of(3, 1))
+        conditioning_of(config, dataset_of(3, 1))
 
 
 def test_clusters_of_too_few_images_are_refused_with_their_number() -> None:
     config = TrainConfig(dataset="pictures", checkpoints="-", conditioning="cluster")
     with pytest.raises(ConfigError, match=r"^conditioning .* 400 .* pictures .* 399"):
-        class_names(config, dataset_of(0, 399))
+        conditioning_of(config, dataset_of(0, 399))
