@@ -32,7 +32,6 @@ class SelfcheckConfig(Config):
     penalty_weight: float = TrainConfig.penalty_weight
     latent_size: int = TrainConfig.latent_size
     base_filters: int = TrainConfig.base_filters
-    critic_normalization: str = TrainConfig.critic_normalization
     generator_normalization: str = TrainConfig.generator_normalization
     conditioning: str = TrainConfig.conditioning
     classes: Annotated[int, Setting("Number of classes under conditioning `class`.", at_least=1)] = 10

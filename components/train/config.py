@@ -88,9 +88,6 @@ class TrainConfig(Config):
             "Filters of layers at half the image's sides; deeper layers have twice as many.", at_least=1, at_most=1024
         ),
     ] = 32
-    critic_normalization: Annotated[
-        str, Setting("Layer normalization in the critic, with exact second derivatives.", choices=("none", "layer"))
-    ] = "none"
     generator_normalization: Annotated[
         str, Setting("Batch normalization in the generator, across all replicas.", choices=("batch", "none"))
     ] = "batch"

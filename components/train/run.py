@@ -9,6 +9,7 @@ from components.core.artifacts import checkpoints, datasets
 from components.core.data import dataset_reader
 from components.core.distributed.cluster import cluster_for
 from components.core.errors import ConfigError
+from components.core.settings import without_removed
 from components.core.stage import cache_key
 from components.core.stage.executor import StageResult
 from components.core.storage import atomic_files
@@ -135,7 +136,7 @@ def _choose_augmentation(config: TrainConfig, manifest: datasets.Manifest) -> Tr
 
 def _require_own(folder: Location, description: checkpoints.Description, identity: dict[str, Any]) -> None:
     """Refuse a checkpoint of another training, or of another step than its name says."""
-    found = {**description.settings, "dataset_digest": description.dataset_digest}
+    found = {**without_removed(description.settings), "dataset_digest": description.dataset_digest}
     if "steps" not in identity:
         found.pop("steps", None)
     atomic_files.require_own_folder(folder, "training", found, identity)
@@ -149,7 +150,7 @@ def _require_own(folder: Location, description: checkpoints.Description, identit
 def _claim(location: Location, identity: dict[str, Any], writes: bool) -> None:
     """Claim the folder for this training, or refuse another training's."""
     claim = location / _CLAIM
-    found = atomic_files.read_json(claim, "training") if claim.fetch_file() else None
+    found = without_removed(atomic_files.read_json(claim, "training")) if claim.fetch_file() else None
     if found is not None or writes:  # otherwise the chief may be creating it now
         atomic_files.require_own_folder(location, "training", found, identity)
     if found is None and writes:

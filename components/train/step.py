@@ -49,7 +49,6 @@ def network_of(config: TrainConfig, image: ImageShape, classes: int = 0, label_f
         image,
         config.latent_size,
         config.base_filters,
-        config.critic_normalization,
         config.generator_normalization,
         0 if config.conditioning == "none" else classes,
         label_features,

@@ -22,7 +22,7 @@ _CHANNELS = {"gray": 1, "rgb": 3}
 _SIZES = ("batch_size", "height", "width", "channels")
 # What decides networks and updates beside these, the precision and the number of critic updates.
 _NETWORKS = (
-    *("base_filters", "latent_size", "constraint", "critic_normalization", "generator_normalization"),
+    *("base_filters", "latent_size", "constraint", "generator_normalization"),
     *("augmentation", "reproducibility"),
 )
 

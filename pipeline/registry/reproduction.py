@@ -65,7 +65,7 @@ def script(version: Version, found: Lineage, root: Path, source: str = "", initi
         "set -e",
         _command("preprocess", preprocess, datasets.settings_of(found.dataset["preprocessing"])),
         f"# dataset_digest: {made['dataset']}",
-        _threads(found.checkpoint) + _command("train", train, found.checkpoint["settings"]),
+        _threads(found.checkpoint) + _command("train", train, settings.without_removed(found.checkpoint["settings"])),
         f"# checkpoint_digest: {made['checkpoint']}",
         _command("export", {**of_checkpoint, "model": root / "model"}, {}),
         f"# model_digest: {version.model.digest}",

@@ -22,9 +22,11 @@ import numpy as np
 import tensorflow as tf
 
 from components.core.artifacts.datasets import ImageShape
+from components.core.errors import DataError
 from components.core.networks.convolutions import KERNEL, STRIDE, PixelsToFeatures
 from components.core.networks.cost import doublings
-from components.core.networks.normalization import BatchNormalization, ExactLayerNormalization
+from components.core.networks.normalization import BatchNormalization
+from components.core.settings import without_removed
 
 _LEAK = 0.2
 _WEIGHTS_STDDEV = 0.02
@@ -38,7 +40,6 @@ class NetworkConfig:
     image: ImageShape
     latent_size: int
     base_filters: int  # of layers of half the image's sides; deeper ones have twice as many, the generator's last half
-    critic_normalization: str = "none"  # or `layer`: after all but the first convolution
     generator_normalization: str = "batch"  # before each activation; or `none`
     classes: int = 0  # 0 for networks that take no labels
     label_features: int = 0  # fixed numbers that stand for a class; 0 for networks that learn them
@@ -48,7 +49,15 @@ class NetworkConfig:
 
     @staticmethod
     def from_json(value: dict[str, Any]) -> "NetworkConfig":
-        return NetworkConfig(**{**value, "image": ImageShape(**value["image"])})
+        """Read the description of a checkpoint's networks; `DataError` if this version does not build these."""
+        known = without_removed(value)
+        unknown = known.keys() - {field.name for field in dataclasses.fields(NetworkConfig)}
+        if unknown:
+            raise DataError(
+                "this version does not build the networks of the checkpoint: it has no "
+                f"{', '.join(f'{name} {known[name]}' for name in sorted(unknown))}; use the version that trained them"
+            )
+        return NetworkConfig(**{**known, "image": ImageShape(**value["image"])})
 
 
 def build_generator(
@@ -138,8 +147,6 @@ def build_critic(config: NetworkConfig, seed: int = 0, *, precision: str = "floa
             x = PixelsToFeatures(filters, **of_layer)(x)
         else:
             x = keras.layers.Conv2D(filters, KERNEL, STRIDE, "same", **of_layer)(x)
-        if config.critic_normalization == "layer" and level > 0:
-            x = ExactLayerNormalization(name=f"normalize_{level}")(x)
         x = LeakyReLU(dtype=inner, name=f"leaky_relu_{level}")(x)
     x = keras.layers.Flatten(name="flatten")(x)
     # No bias: it cancels in the loss, so only rounding would move it, differently on each number of replicas.

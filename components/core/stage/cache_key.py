@@ -95,7 +95,7 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
 
 def changes(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     """Return the changed values, by name; digests are shortened."""
-    names = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
+    names = sorted(name for name in old.keys() | new.keys() if old.get(name, "none") != new.get(name, "none"))
     return [f"{name}: {_short(old.get(name))} -> {_short(new.get(name))}" for name in names]
 
 

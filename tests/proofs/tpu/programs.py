@@ -43,7 +43,6 @@ DEFAULT = Program("default")
 BLOCK = Program("block of 10 steps", steps=10)  # as a TPU runs it, with its noise
 VARIANTS = [
     Program("unlabeled", classes=0),
-    Program("layer normalization", settings={"critic_normalization": "layer"}),
     Program("weight clipping", settings={"constraint": "weight_clipping"}),
     Program("augmentation", settings={"augmentation": "geometric"}),
     Program("classifier", batch=128, classifier=True),

@@ -29,6 +29,7 @@ from components.train.config import TrainConfig
 from tests import programs
 from tests.conftest import classes_seen
 from tests.fakes.gcs.server import Server
+from tests.inputs import artifacts
 from tests.stages.train.attempts import SICK, curves_of, flags, left_by
 
 SMALL: dict[str, object] = {"batch_size": 16, "latent_size": 8, "base_filters": 4, "steps": 30}
@@ -161,6 +162,22 @@ def test_a_complete_training_is_not_trained_again(tiny_dataset: Path, uninterrup
     assert done.returncode == 0
     assert "already complete" in done.stderr
     assert {path: path.stat().st_mtime_ns for path in uninterrupted.rglob("*") if path.name != ".lock"} == before
+
+
+def test_a_training_of_an_earlier_version_goes_on_unless_its_critic_was_another(
+    tiny_dataset: Path, uninterrupted: Path, tmp_path: Path
+) -> None:
+    """Layer normalization of the critic was a setting."""
+    for value, code in (("none", 0), ("layer", errors.BAD_CONFIGURATION)):
+        folder = shutil.copytree(uninterrupted, tmp_path / value)
+        for path in (folder / "training.json", *folder.glob("step-*/checkpoint.json")):
+            held = artifacts.unsealed(path)
+            of_training = held.get("settings", held)
+            of_training["critic_normalization"] = value
+            path.write_text(json.dumps(held))
+        done = train(tiny_dataset, folder)
+        assert done.returncode == code, done.stderr
+        assert ("critic_normalization was 'layer' there" in done.stderr) == (value == "layer")
 
 
 def test_in_a_bucket_a_complete_training_fetches_no_images(

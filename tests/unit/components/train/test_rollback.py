@@ -53,7 +53,7 @@ def test_no_seed_is_that_of_another_training_after_a_rollback() -> None:
 
 
 CASES: dict[str, tuple[int, str, dict[str, Any]]] = {
-    "penalty": (1, "float32", {"critic_normalization": "layer"}),
+    "penalty": (1, "float32", {}),
     "clipping, exact, with classes": (
         1,
         "float32",

@@ -11,7 +11,6 @@ from components.core.networks import gan, normalization
 from components.train.second_order import penalty_errors, refuse_wrong_layers
 
 IMAGE = ImageShape(8, 8, 2)
-NORMALIZATIONS = ("none", "layer")
 
 
 def critic_with(make: Callable[[], keras.layers.Layer]) -> keras.Model:
@@ -50,16 +49,10 @@ UNFIT = {
 }
 
 
-SHIPPED = [
-    *((shape, normalization, 0) for shape in [(8, 8, 1), (28, 28, 1), (17, 33, 3)] for normalization in NORMALIZATIONS),
-    *(((12, 10, 1), normalization, 3) for normalization in NORMALIZATIONS),
-]
-
-
-@pytest.mark.parametrize(("shape", "normalization", "classes"), SHIPPED)
-def test_every_critic_that_we_ship_is_right(shape: tuple[int, int, int], normalization: str, classes: int) -> None:
+@pytest.mark.parametrize(("shape", "classes"), [((8, 8, 1), 0), ((28, 28, 1), 0), ((17, 33, 3), 0), ((12, 10, 1), 3)])
+def test_every_critic_that_we_ship_is_right(shape: tuple[int, int, int], classes: int) -> None:
     image = ImageShape(*shape)
-    config = gan.NetworkConfig(image, 6, 4, normalization, classes=classes)
+    config = gan.NetworkConfig(image, 6, 4, classes=classes)
     errors = penalty_errors(lambda: gan.build_critic(config), image, classes=classes)
     assert len(errors) > 4
     assert any("score_of_classes" in name for name in errors) == bool(classes)

@@ -66,6 +66,7 @@ def publish_version(
             "batch_size": 64,
             "critic_learning_rate": 0.0012,
             "beta_1": 0.25,
+            "critic_normalization": "none",  # of an earlier version
             "precision": "auto",
         },
         "made_with": {**maker, "code": code or maker["code"]},

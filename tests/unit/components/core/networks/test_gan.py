@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from components.core.artifacts.datasets import ImageShape
+from components.core.errors import DataError
 from components.core.networks import gan
 
 SHAPES = [(8, 8, 1), (28, 28, 1), (64, 64, 3), (256, 256, 3), (200, 150, 3), (33, 17, 3), (1, 1, 1), (12, 10, 1)]
@@ -106,4 +107,7 @@ def test_a_config_survives_json() -> None:
     assert gan.NetworkConfig.from_json(config.to_json()) == config
     from_before = config.to_json()
     del from_before["classes"], from_before["label_features"]
+    from_before["critic_normalization"] = "none"
     assert gan.NetworkConfig.from_json(from_before) == config
+    with pytest.raises(DataError, match="critic_normalization layer"):
+        gan.NetworkConfig.from_json({**from_before, "critic_normalization": "layer"})

@@ -83,7 +83,7 @@ def test_a_key_follows_settings_inputs_and_code_but_no_place() -> None:
 
 
 def test_differences_name_every_part() -> None:
-    old = {"settings": {"steps": 1, "rate": 0.1}, "inputs": {"dataset_digest": "0" * 64}, "code": "a"}
+    old = {"settings": {"steps": 1, "rate": 0.1, "gone": "none"}, "inputs": {"dataset_digest": "0" * 64}, "code": "a"}
     new = {"settings": {"steps": 2, "rate": 0.1}, "inputs": {"dataset_digest": "1" * 64, "more": "x" * 50}, "code": "b"}
     assert cache_key.differences(old, old) == []
     assert cache_key.differences(old, new) == [
