@@ -1,5 +1,6 @@
 """The publish stage: checks model and verdict, adds a version with a card, and moves the champion last."""
 
+import contextlib
 import dataclasses
 import functools
 import logging
@@ -40,7 +41,7 @@ def run(config: PublishConfig) -> StageResult:
     origin = lineage.read(config.evaluation, evaluation)
     _require_same_origin(config, model, origin)
     judged_card = _judged_card(config, model, evaluation, origin)
-    champion = registry.read_champion(config.registry)
+    champion = registry.read_champion(config.registry) or registry.NOBODY
     before = _published_before(config, model, champion)
     if before is not None:
         return before
@@ -55,13 +56,17 @@ def _publish(
     fill: Callable[[Path], None],
     model: models.Description,
     evaluation: evaluations.Description,
-    known: registry.Champion | None,
+    known: registry.Champion,
 ) -> StageResult:
     """Add the version that `fill` makes, and make it champion, unless another process replaced the `known` champion."""
     version = None
     while True:
         pointer = registry.read_pointer(config.registry)
         champion = pointer.champion
+        if not pointer.generation:  # written before the first version, so that a missing one is a lost one
+            with contextlib.suppress(Conflict):
+                registry.move_champion(config.registry, pointer, champion)
+            continue
         if champion != known:
             before = _published_before(config, model, champion)
             if before is not None:
@@ -83,16 +88,16 @@ def _publish(
             registry.move_champion(config.registry, pointer, registry.crowned(champion, whole))
         except Conflict:
             continue
-        previous = f"before it, version {champion.version}" if champion else "the first"
+        previous = f"before it, version {champion.version}" if champion.version else "the first"
         return _result(version, model, f"version {version} is the champion ({previous})")
 
 
 def _published_before(
-    config: PublishConfig, model: models.Description, champion: registry.Champion | None
+    config: PublishConfig, model: models.Description, champion: registry.Champion
 ) -> StageResult | None:
     """Return the result if this model is or was champion."""
     version = registry.find(config.registry, model.digest, champion)
-    if version is None or champion is None or version not in champion.been:
+    if version is None or version not in champion.been:
         return None
     log.info("publish: already published as version %d", version)
     summary = f"already published as version {version}; the champion is version {champion.version}"
@@ -148,21 +153,21 @@ def _judged_card(
 
 
 def _require_compared_with(
-    champion: registry.Champion | None, evaluation: evaluations.Description, refusal: type[StageError]
+    champion: registry.Champion, evaluation: evaluations.Description, refusal: type[StageError]
 ) -> None:
-    digest, version = (champion.model_digest, champion.version) if champion else (evaluations.NO_CHAMPION, 0)
-    if digest != evaluation.champion_digest:
-        then, now = (f"version {each}" if each else "no champion" for each in (evaluation.champion_version, version))
+    if champion.model_digest != evaluation.champion_digest:
+        numbers = evaluation.champion_version, champion.version
+        then, now = (f"version {each}" if each else "no champion" for each in numbers)
         raise refusal(
             f"the model was compared with {then}, but the champion is {now} now; evaluate it again with this registry"
         )
 
 
-def _require_next(version: int, champion: registry.Champion | None) -> None:
+def _require_next(version: int, champion: registry.Champion) -> None:
     """Refuse a version older than any champion: only a rollback goes back."""
-    if champion is not None and version in champion.removed:
+    if version in champion.removed:
         raise Superseded(f"version {version} was removed while it was published; publish again")
-    if champion is not None and version < max(champion.been):
+    if version < max(champion.been):
         raise Superseded(
             f"version {max(champion.been)} has been champion since version {version} was begun; "
             f"`wgan registry promote {version}` makes it champion anyway"

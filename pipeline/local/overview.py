@@ -41,11 +41,11 @@ def read(root: Location) -> Overview:
     """Read the runs of a root, and the champion unless it is unknown."""
     runs = past_runs.read(root)
     try:
-        champion = registry.read_pointer(root / "registry").champion
+        version = registry.read_pointer(root / "registry").champion.version
     except (StageError, OSError) as error:
         log.warning("no champion is shown: %s", errors.line_of(error))
-        champion = None
-    return Overview(runs, registry.version_folder(root / "registry", champion.version) if champion else None)
+        version = 0
+    return Overview(runs, registry.version_folder(root / "registry", version) if version else None)
 
 
 def write(found: Overview) -> None:

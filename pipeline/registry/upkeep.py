@@ -23,8 +23,8 @@ def verify(location: str, number: int | None) -> None:
         raise DataError(
             f"registry {location} has no version {number}; there are: {', '.join(map(str, there)) or 'none yet'}"
         )
-    if champion is not None and champion.version not in there:
-        problems.append(f"champion.json of {location} names version {champion.version}, which is not there")
+    lost = champion.been.difference([0], champion.removed, there) if champion else ()
+    problems += [f"version {each} of {location} is lost" for each in sorted(lost)]
     rows: list[tuple[str, ...]] = []
     for version in there if number is None else [number]:
         damage = registry.damage(location, version, champion)
@@ -38,15 +38,18 @@ def verify(location: str, number: int | None) -> None:
 
 
 def promote(location: str, number: int) -> None:
-    """Make a version champion that was published before, without comparing it with the present one."""
+    """Make a version champion that was published before, without comparing it with the present one.
+
+    So does a user who has lost `champion.json`, and writes it again.
+    """
     with registry.held(location):
-        pointer = _published(location)
+        pointer = registry.read_pointer(location, rebuild=True)
         version = registry.read_version(location, number, pointer.champion)
         if version.evaluation.verdict != evaluations.PROMOTE:
             raise DataError(
                 f"the verdict on version {number} of {location} is {version.evaluation.verdict}: it was changed"
             )
-        if pointer.champion is not None and pointer.champion.version == number:
+        if pointer.champion.version == number:
             print(f"version {number} is the champion already")
             return
         _move(location, pointer, registry.crowned(pointer.champion, version))
@@ -59,7 +62,9 @@ def rollback(location: str) -> None:
         pointer = _published(location)
         champion = _champion(location, pointer)
         if not champion.previous:
-            raise DataError(f"there was no champion of {location} before version {champion.version}")
+            raise DataError(
+                f"champion.json of {location} names no champion before version {champion.version}; promote a version"
+            )
         number = champion.previous[-1]
         if number not in registry.versions(location, champion):
             raise DataError(f"version {number}, the champion before, is gone from {location}; promote another version")
@@ -108,7 +113,7 @@ def _published(location: str) -> Pointer:
 
 
 def _champion(location: str, pointer: Pointer) -> Champion:
-    if pointer.champion is None:
+    if not pointer.champion.version:
         raise DataError(f"nothing has been published in {location} yet; run the pipeline with this registry")
     return pointer.champion
 

@@ -62,7 +62,12 @@ class Manifest:
     def read(cls, folder: LocationLike) -> Self:
         """Read the description of an artifact, and no other file of it; `DataError` if it is missing or damaged."""
         path = Location.of(folder) / cls.FILE
-        value, sealed = atomic_files.unsealed(atomic_files.read(path, cls.WHAT), path, cls.WHAT)
+        return cls.parse(atomic_files.read(path, cls.WHAT), path)
+
+    @classmethod
+    def parse(cls, content: bytes, path: Location) -> Self:
+        """Convert the content of the file, as `read` does."""
+        value, sealed = atomic_files.unsealed(content, path, cls.WHAT)
         try:
             return cls.from_json(value, str(path))
         except DataError as error:

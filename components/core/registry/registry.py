@@ -3,6 +3,8 @@
 Versions are counted from 1 and never change; no number is used twice. `versions/` has the layout that TensorFlow
 Serving reads. A version's `evaluation/` is the evaluation by which it was promoted.
 
+`champion.json` is written before the first version, when it names none: versions without it have lost it.
+
 A folder of this machine (`registry_folder`) and one in a bucket (`registry_bucket`) each provide a `_Store`.
 """
 
@@ -14,7 +16,7 @@ from pathlib import Path
 from typing import Protocol
 
 from components.core.artifacts import evaluations, models, recipes
-from components.core.artifacts.manifest import Manifest
+from components.core.artifacts.manifest import Incompatible, Manifest
 from components.core.errors import DataError
 from components.core.registry import registry_bucket, registry_folder
 from components.core.storage import atomic_files
@@ -51,7 +53,7 @@ class Champion(Manifest):
     WHAT = "champion"
     VERSION = 2
 
-    version: int  # to serve
+    version: int  # to serve; 0 before the first one
     model_digest: str
     checkpoint_digest: str
     evaluation_digest: str
@@ -61,12 +63,12 @@ class Champion(Manifest):
     removed: tuple[int, ...] = ()  # deleted, or abandoned before they were whole
 
     def __post_init__(self) -> None:
-        if 0 in (self.version, self.revision, *self.previous, *self.rolled_back, *self.removed):
+        if 0 in (*self.previous, *self.rolled_back, *self.removed):
             raise ValueError("a version is not a whole number from 1 on")
 
     @property
     def been(self) -> set[int]:
-        """Every version that is or was champion."""
+        """Every version that is or was champion, and 0 before the first one."""
         return {self.version, *self.previous, *self.rolled_back}
 
 
@@ -79,28 +81,28 @@ class Version:
     evaluation: evaluations.Description
 
 
+NOBODY = Champion(
+    version=0, model_digest=evaluations.NO_CHAMPION, checkpoint_digest="", evaluation_digest="", revision=0
+)
+
+
 @dataclasses.dataclass(frozen=True)
 class Pointer:
     """`champion.json`, as read."""
 
-    champion: Champion | None  # None if nothing has been published yet
-    generation: int = 0  # of the object in a bucket; 0 if there was none, and in folders of this machine
+    champion: Champion
+    generation: int = 0  # of the object in a bucket, 1 in folders of this machine; 0 if there was none
 
 
-def crowned(before: Champion | None, version: Version) -> Champion:
+def crowned(before: Champion, version: Version) -> Champion:
     """Return the `champion.json` that makes a version champion, after another one or as the first."""
-    first = Champion(
+    return Champion(
         version=version.number,
         model_digest=version.model.digest,
         checkpoint_digest=version.model.checkpoint_digest,
         evaluation_digest=version.evaluation.digest,
-    )
-    if before is None:
-        return first
-    return dataclasses.replace(
-        first,
         revision=before.revision + 1,
-        previous=(*before.previous, before.version),
+        previous=tuple(number for number in (*before.previous, before.version) if number),
         rolled_back=tuple(number for number in before.rolled_back if number != version.number),
         removed=before.removed,
     )
@@ -146,26 +148,35 @@ def versions(registry: LocationLike, champion: Champion | None = None) -> list[i
     return sorted(set(_store(location).committed(location)).difference(_removed(champion)))
 
 
-def read_pointer(registry: LocationLike) -> Pointer:
-    """Read which version is champion, without checking that version; `DataError` for a lost or damaged pointer."""
+def read_pointer(registry: LocationLike, rebuild: bool = False) -> Pointer:
+    """Read which version is champion, without checking that version.
+
+    A lost or damaged pointer is a `DataError`. To `rebuild` it, one is returned that names none, and none of the
+    versions for publications, because their order is lost with it.
+    """
     location = Location.of(registry)
     _require_folder(location)
-    found = _store(location).read_champion(location)
-    if found is not None:
-        content, generation = found
-        return Pointer(_champion_of(content, location / CHAMPION), generation)
-    # Interrupted first publications leave versions without a champion.
+    content, generation = _store(location).read_champion(location) or (None, 0)
+    problem = f"no champion at {location}: {CHAMPION} is missing"
+    if content is not None:
+        try:
+            return Pointer(Champion.parse(content, location / CHAMPION), generation)
+        except Incompatible:
+            raise
+        except DataError as error:
+            problem = str(error)
     numbers = versions(location)
-    if numbers not in ([], [1]) and not all(_is_first(location, number) for number in numbers):
-        raise DataError(f"no champion at {location}: {CHAMPION} is missing")
-    return Pointer(None)
+    if not rebuild and (numbers or generation):
+        raise DataError(f"{problem}; restore the file, or choose the version to serve: `wgan registry promote N`")
+    return Pointer(dataclasses.replace(NOBODY, rolled_back=tuple(numbers)), generation)
 
 
 def read_champion(registry: LocationLike) -> Champion | None:
     """Read which version is champion and check its model; None if nothing has been published yet."""
     champion = read_pointer(registry).champion
-    if champion is not None:
-        models.Description.of(_fetched(registry, champion.version), champion.model_digest)
+    if not champion.version:
+        return None
+    models.Description.of(_fetched(registry, champion.version), champion.model_digest)
     return champion
 
 
@@ -282,15 +293,3 @@ def _added(folder: Path, known: Set[str]) -> list[str]:
 def _said_digest(version: Location) -> str:
     """Return the digest of a version's model from its manifest alone; empty if the manifest is gone."""
     return models.Description.read(version).digest if version.fetch_description(models.MANIFEST) else ""
-
-
-def _is_first(registry: Location, number: int) -> bool:
-    """Return whether a version was published when there was no champion."""
-    evaluation = version_location(registry, number) / _EVALUATION
-    there = evaluation.fetch_description(evaluations.MANIFEST)
-    return there and evaluations.Description.read(evaluation).champion_digest == evaluations.NO_CHAMPION
-
-
-def _champion_of(content: bytes, file: Location) -> Champion:
-    value, _ = atomic_files.unsealed(content, file, Champion.WHAT)
-    return Champion.from_json(value, str(file))

@@ -29,9 +29,9 @@ def unfinished(registry: Location, removed: Collection[int]) -> list[str]:
 
 
 def read_champion(registry: Location) -> tuple[bytes, int] | None:
-    """Return the content of `champion.json`, and 0, because only the holder of the lock replaces it."""
+    """Return the content of `champion.json`, and 1, because only the holder of the lock replaces it."""
     file = registry / CHAMPION
-    return (atomic_files.read(file, "champion"), 0) if file.path.exists() else None
+    return (atomic_files.read(file, "champion"), 1) if file.path.exists() else None
 
 
 def swap_champion(registry: Location, content: bytes, generation: int) -> None:

@@ -10,9 +10,12 @@ from pathlib import Path
 import pytest
 
 from components.core.artifacts import evaluations, models
-from components.core.errors import Superseded, TransientError
+from components.core.errors import DataError, Superseded, TransientError
 from components.core.registry import registry, registry_bucket
 from components.core.storage import buckets
+from components.decide import run as decide
+from components.decide.config import DecideConfig
+from components.evaluate import inputs
 from tests.fakes.gcs.server import HangUp, Request, Server
 from tests.faults.candidates import Candidate, candidate
 from tests.programs import umask
@@ -151,6 +154,42 @@ def test_promote(location: str, ask: Ask) -> None:
     assert champion(location) == found
     assert ask("rollback")[0] == 0
     assert champion(location).version == 5
+
+
+@pytest.mark.parametrize("content", [None, b"{", b'{"version": 5}'])
+@pytest.mark.parametrize("versions", [1, VERSIONS])
+def test_a_lost_champion_is_refused_everywhere_until_one_is_promoted(
+    location: str, ask: Ask, candidates: list[Candidate], content: bytes | None, versions: int
+) -> None:
+    """Otherwise a worse model, compared with none, would be published as the first."""
+    for number in range(versions + 1, VERSIONS + 1):
+        registry.remove(location, str(number))
+    write(location, registry.CHAMPION, content)
+    remedy = "registry promote"
+    for words in (["verify"], ["list"], ["why", 1], ["reproduce", 1], ["rollback"], ["gc", "--yes"]):
+        found = ask(*words)
+        assert (found.code, registry.CHAMPION in found.logged, remedy in found.logged) == (65, True, True), words
+    for refused in (lambda: decide.run(decides(location)), lambda: candidates[0].publish(location)):
+        with pytest.raises(DataError, match=remedy):
+            refused()
+    digest, rival = inputs.read_champion(location)
+    assert (digest, rival and remedy in rival.problem) == ("unreadable", True)
+    assert registry.versions(location) == [*range(1, versions + 1)]
+
+    assert ask("promote", 1).code == 0
+    moved = champion(location)
+    assert (moved.version, moved.previous, moved.rolled_back) == (1, (), tuple(range(2, versions + 1)))
+    assert [ask(*words).code for words in (["verify"], ["list"], ["gc"], ["rollback"])] == [0, 0, 0, 65]
+    if versions > 1:  # rolled back before the loss, perhaps
+        assert candidates[1].publish(location).reused
+    assert champion(location) == moved
+    assert decide.run(decides(location)).parameters["decision"] == "RUN"
+    write(location, registry.CHAMPION, b'{"schema_version": 3}')  # of a later program
+    assert [ask(*words).code for words in (["promote", 1], ["list"])] == [65, 65]
+
+
+def decides(location: str) -> DecideConfig:
+    return DecideConfig(source="digits", registry=location, settings="")
 
 
 def test_a_version_whose_verdict_is_no_promotion_is_not_promoted(location: str, ask: Ask) -> None:

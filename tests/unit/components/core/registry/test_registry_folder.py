@@ -1,5 +1,6 @@
 """A registry in a folder: its lock, interruptions, and several processes."""
 
+import errno
 import functools
 import shutil
 import subprocess
@@ -13,8 +14,9 @@ import pytest
 
 from components.core.artifacts import evaluations, models
 from components.core.errors import DataError, Superseded
-from components.core.registry import registry
+from components.core.registry import registry, registry_folder
 from components.core.storage import atomic_files
+from components.core.storage.location import Location
 from tests.faults import candidates
 from tests.faults.candidates import Candidate
 from tests.inputs import artifacts
@@ -37,9 +39,20 @@ def champion_of(folder: Path) -> int:
     return champion.version
 
 
-def test_a_publication_that_was_interrupted_before_the_champion_moved_ends(made: list[Candidate], folder: Path) -> None:
-    made[0].publish(folder)
-    (folder / registry.CHAMPION).unlink()
+def test_a_publication_that_was_interrupted_before_the_champion_moved_ends(
+    made: list[Candidate], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cut(location: Location, content: bytes, generation: int) -> None:
+        if generation:
+            raise OSError(errno.EIO, "cut off")
+        swap(location, content, generation)
+
+    swap = registry_folder.swap_champion
+    monkeypatch.setattr(registry_folder, "swap_champion", cut)
+    with pytest.raises(OSError, match="cut off"):
+        made[0].publish(folder)
+    monkeypatch.setattr(registry_folder, "swap_champion", swap)
+    assert registry.versions(folder) == [1]
     assert registry.read_champion(folder) is None
     manifest = Path(made[0].evaluation, evaluations.MANIFEST)  # made anew meanwhile; the copy is of the first
     atomic_files.write_json(manifest, {**artifacts.unsealed(manifest), "reasons": ["another"]})
