@@ -25,9 +25,14 @@ def verify(location: str, number: int | None) -> None:
         )
     lost = champion.been.difference([0], champion.removed, there) if champion else ()
     problems += [f"version {each} of {location} is lost" for each in sorted(lost)]
+    problems += [f"versions/{each} of {location} is no version: remove it" for each in registry.strays(location)]
     rows: list[tuple[str, ...]] = []
+    originals: dict[tuple[str, str], int] = {}
     for version in there if number is None else [number]:
         damage = registry.damage(location, version, champion)
+        if not damage:
+            original = originals.setdefault(registry.read_digests(location, version), version)
+            damage = [f"it is a copy of version {original}"] if original != version else []
         if damage:
             problems.append(f"version {version} of {location} is damaged: {', '.join(damage)}")
         is_champion = champion is not None and champion.version == version

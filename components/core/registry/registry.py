@@ -215,6 +215,12 @@ def read_version(registry: LocationLike, number: int, champion: Champion | None)
     return Version(number=number, model=model, evaluation=evaluation)
 
 
+def read_digests(registry: LocationLike, number: int) -> tuple[str, str]:
+    """Read the digests of the model and of the evaluation of a fetched version, without checking its files."""
+    version = version_location(registry, number)
+    return models.Description.read(version).digest, evaluations.Description.read(version / _EVALUATION).digest
+
+
 def read_recipe(registry: LocationLike, number: int) -> recipes.Recipe | None:
     """Read the recipe of a version; None if it has none, `DataError` if it is damaged."""
     version = version_location(registry, number)
@@ -250,6 +256,12 @@ def damage(registry: LocationLike, number: int, champion: Champion | None) -> li
     except DataError as error:
         return [str(error).replace(f"{version}/", "")]
     return []
+
+
+def strays(registry: LocationLike) -> list[str]:
+    """Return the names of the folders among the versions that are none, such as copies named 0 or 01."""
+    folders = (Location.of(registry) / registry_folder.VERSIONS).children()
+    return [folder.name for folder in folders if not registry_folder.number_of(folder.name)]
 
 
 def uncommitted(registry: LocationLike, champion: Champion | None) -> list[str]:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from components.core.artifacts import models
 from components.core.errors import DataError, TransientError
-from components.core.registry.registry_folder import CHAMPION, VERSIONS
+from components.core.registry.registry_folder import CHAMPION, VERSIONS, number_of
 from components.core.storage import atomic_files, buckets, digests
 from components.core.storage.buckets import Conflict, Stored
 from components.core.storage.location import Location, at_once, files_below
@@ -158,7 +158,7 @@ def _objects(registry: str | Location) -> dict[int, set[str]]:
     """Return the names of the objects of each version, by its number."""
     found: dict[int, set[str]] = {}
     for path in files_below(f"{registry}/{VERSIONS}"):
-        number, _, name = path.partition("/")
-        if name and number.isdecimal() and str(int(number)) == number:
-            found.setdefault(int(number), set()).add(name)
+        folder, _, name = path.partition("/")
+        if name and (number := number_of(folder)):
+            found.setdefault(number, set()).add(name)
     return found

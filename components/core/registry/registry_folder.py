@@ -15,17 +15,17 @@ VERSIONS = "versions"
 
 def committed(registry: Location) -> list[int]:
     """Return the numbers of the versions."""
-    return [int(path.name) for path in _versions(registry).glob("[0-9]*") if path.name.isdecimal()]
+    return [number for path in _versions(registry).glob("*") if (number := number_of(path.name))]
 
 
 def begun(registry: Location) -> list[int]:
     """Return the numbers of the versions with any files."""
-    return committed(registry) + [_number_of(path) for path in _aside(registry)]
+    return committed(registry) + [_number_aside(path) for path in _aside(registry)]
 
 
 def unfinished(registry: Location, removed: Collection[int]) -> list[str]:
     """Return the names of the folders of interrupted or current publications."""
-    return sorted(path.name for path in _aside(registry) if _number_of(path) not in removed)
+    return sorted(path.name for path in _aside(registry) if _number_aside(path) not in removed)
 
 
 def read_champion(registry: Location) -> tuple[bytes, int] | None:
@@ -64,6 +64,11 @@ def remove(registry: Location, name: str) -> None:
         shutil.rmtree(folder)
 
 
+def number_of(folder: str) -> int:
+    """Return the number of a version by the name of its folder; 0 for another name, such as 01."""
+    return int(folder) if folder.isdecimal() and str(int(folder)) == folder else 0
+
+
 def _versions(registry: Location) -> Path:
     return registry.path / VERSIONS
 
@@ -72,7 +77,6 @@ def _aside(registry: Location) -> list[Path]:
     return list(_versions(registry).glob(".tmp-*"))
 
 
-def _number_of(aside: Path) -> int:
+def _number_aside(aside: Path) -> int:
     """Return the number of the version that a temporary folder is for; 0 if it is for none."""
-    number = aside.name.removeprefix(".tmp-").partition("-")[0]
-    return int(number) if number.isdecimal() else 0
+    return number_of(aside.name.removeprefix(".tmp-").partition("-")[0])

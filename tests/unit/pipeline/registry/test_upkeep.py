@@ -70,6 +70,7 @@ def write(location: str, name: str, content: bytes | None) -> None:
     """Change a file of the registry, or delete it, without its checks."""
     if not buckets.is_uri(location):
         path = Path(location, name)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.unlink() if content is None else path.write_bytes(content)
         return
     if content is not None:
@@ -127,6 +128,31 @@ def test_verify_names_every_file_that_is_damaged_or_added(location: str, ask: As
     found = ask("verify")
     assert (found.code, len(found.out.splitlines())) == (65, VERSIONS + 1)
     assert "champion" in found.logged
+
+
+def test_verify_names_what_is_lost_and_folders_that_are_no_version(published: Path, location: str, ask: Ask) -> None:
+    """A copied folder is found by its name, which counts as no other version, or by its content."""
+    for copy in ("0", "01", "6", "Copy of 5", "٥"):
+        for path in (published / "versions/5").rglob("*"):
+            if path.is_file():
+                write(
+                    location,
+                    f"versions/{copy}/{path.relative_to(published / 'versions/5').as_posix()}",
+                    path.read_bytes(),
+                )
+    registry.remove(location, "2")
+    assert registry.versions(location) == [1, 3, 4, 5, 6]
+    found = ask("verify")
+    assert found.code == 65
+    assert [line.split()[0] for line in found.out.splitlines()[1:] if "whole" in line] == ["1", "3", "4", "5"]
+    logged = "\n".join(found.logged.splitlines())
+    for problem in (
+        "version 2 of",
+        *(f"versions/{copy} of" for copy in ("0", "01", "Copy of 5", "٥")),
+        "copy of version 5",
+    ):
+        assert problem in logged, problem
+    assert "versions/6" not in logged
 
 
 def test_verify_names_links(published: Path, tmp_path: Path) -> None:
