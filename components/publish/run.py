@@ -15,7 +15,7 @@ from components.core.errors import ConfigError, DataError, StageError, Supersede
 from components.core.registry import registry
 from components.core.reporting import model_card
 from components.core.stage.executor import StageResult
-from components.core.storage import atomic_files
+from components.core.storage import atomic_files, digests
 from components.core.storage.buckets import Conflict
 from components.core.storage.location import Location
 from components.publish.config import PublishConfig
@@ -190,8 +190,11 @@ def _fill(
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             with naming(target / name):
                 shutil.copyfile(Location.of(source) / name, target / name)
-    models.with_card(folder, model, judged_card).write(folder)
+    recipe_sha256 = ""
     if config.recipe:
         dataclasses.replace(recipes.from_text(config.recipe), checkpoint_uri=config.checkpoint).write(folder)
+        recipe_sha256 = digests.sha256_of_file(folder / recipes.Recipe.FILE)
+    described = models.with_card(folder, model, judged_card)
+    dataclasses.replace(described, recipe_sha256=recipe_sha256).write(folder)
     models.Description.of(folder, model.digest)
     evaluations.Description.of(registry.evaluation_folder(folder), evaluation.digest)

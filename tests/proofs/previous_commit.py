@@ -22,7 +22,7 @@ from tests.system import whole_runs
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("datasets", "checkpoints", "embeddings", "evaluations", "models", "registry")
 # Code, libraries and speed; and checksums of manifests, reports and cards, which contain them.
-RUN_FIELDS = {"made_with", "code", "images_per_second", "card_sha256"}
+RUN_FIELDS = {"made_with", "code", "images_per_second", "card_sha256", "recipe_sha256"}
 RUN_FILES = {"lineage.json", "report.html", "training.json"}
 NOT_COMPARED = ("*/tensorboard/*", "*/.lock", "*.pb.lock", "*/saved_model.pb.tmp")
 

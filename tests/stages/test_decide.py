@@ -1,22 +1,24 @@
 """When a run continues and when it is skipped; where a training starts: on real registries."""
 
 import dataclasses
-import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from components.core.artifacts import checkpoints
+from components.core.artifacts import checkpoints, models
 from components.core.artifacts.recipes import Recipe
 from components.core.errors import ConfigError, DataError
 from components.core.registry import registry
 from components.core.stage import inputs
-from components.core.storage import buckets
+from components.core.storage import atomic_files, buckets
 from components.decide import run as decide
 from components.decide.config import DecideConfig
 from components.publish import run as publish
 from components.publish.config import PublishConfig
+from pipeline.registry import upkeep
 from tests.fakes.gcs.server import Server
+from tests.inputs import artifacts
 from tests.inputs.stages import make_evaluation, make_model
 
 SETTINGS = "steps=20\ncritic_learning_rate=0.0001"
@@ -90,6 +92,9 @@ def test_other_code_is_new_and_a_version_without_a_recipe_is_no_reason_to_skip(l
     assert published is not None
     assert published.settings == {"steps": "20", "critic_learning_rate": "0.0001"}
     version = registry.version_folder(location, 1)
+    manifest = artifacts.unsealed(version / models.MANIFEST)
+    del manifest["recipe_sha256"]  # an older one
+    atomic_files.write_json(version / models.MANIFEST, manifest)
     dataclasses.replace(published, code={**published.code, "train": "0" * 64}).write(version)
     assert decided(location) == ("RUN", "runs: since version 1, the code of train changed")
     (version / Recipe.FILE).write_text("{")
@@ -99,6 +104,19 @@ def test_other_code_is_new_and_a_version_without_a_recipe_is_no_reason_to_skip(l
     assert decided(location)[0] == "RUN"
     with pytest.raises(ConfigError, match=r"version 1 .* start_from scratch"):
         decide.run(config(location, start_from="champion"))
+
+
+@pytest.mark.parametrize("change", [None, {"settings": {}}])
+def test_a_recipe_that_is_lost_or_changed_is_damage(location: Path, change: dict[str, Any] | None) -> None:
+    """Also if it has lost its seal, as recipes from before there were seals."""
+    path = registry.version_folder(location, 1) / Recipe.FILE
+    if change is None:
+        path.unlink()
+    else:
+        atomic_files.write_json(path, {**artifacts.unsealed(path), **change})
+    for refused in (lambda: decide.run(config(location)), lambda: upkeep.verify(str(location), None)):
+        with pytest.raises(DataError, match=r"is damaged: recipe\.json"):
+            refused()
 
 
 def test_a_training_starts_from_the_champions_checkpoint(location: Path) -> None:
@@ -133,10 +151,5 @@ def test_a_registry_and_a_checkpoint_in_a_bucket(judged: tuple[Path, Path], tmp_
     buckets.create(f"{checkpoint}/{checkpoints.MANIFEST}", b"{}")
     assert decide.run(asked).parameters["initial_checkpoint"] == checkpoint
     buckets.put(f"{location}/versions/1/{Recipe.FILE}", (b"%s" % recipe.encode()).replace(b'"20"', b'"30"'))
-    assert decided(location) == ("RUN", "runs: since version 1, steps: 30 -> 20")  # from before recipes had a digest
-    stored = buckets.read(f"{location}/versions/1/{Recipe.FILE}")
-    assert stored is not None
-    value = {**json.loads(stored[0]), "sha256": "0" * 64}
-    buckets.put(f"{location}/versions/1/{Recipe.FILE}", json.dumps(value).encode())
-    with pytest.raises(DataError, match=r"recipe\.json is damaged"):
+    with pytest.raises(DataError, match=r"is damaged: recipe\.json"):
         decide.run(config(location))

@@ -6,6 +6,7 @@ from typing import Any
 
 from components.core.artifacts import datasets
 from components.core.artifacts.manifest import Manifest
+from components.core.artifacts.recipes import Recipe
 from components.core.storage import atomic_files, digests
 
 MANIFEST = "MANIFEST.json"
@@ -20,10 +21,10 @@ class Description(Manifest):
     FILE = MANIFEST
     WHAT = "model"
     VERSION = 1
-    NOT_IN_DIGEST = ("made_with", "card_sha256")
-    LEFT_OUT_IF_EMPTY = ("class_counts", "conditioning")
+    NOT_IN_DIGEST = ("made_with", "card_sha256", "recipe_sha256")
+    LEFT_OUT_IF_EMPTY = ("class_counts", "conditioning", "recipe_sha256")
 
-    files: dict[str, dict[str, Any]]  # bytes and sha256 of every file but manifest and card, by path
+    files: dict[str, dict[str, Any]]  # bytes and sha256 of every file but manifest, card and recipe, by path
     checkpoint_digest: str
     step: int
     image: datasets.ImageShape
@@ -33,6 +34,7 @@ class Description(Manifest):
     class_counts: list[int] = dataclasses.field(default_factory=list)  # of training images; empty if unconditional
     conditioning: str = ""  # `class`, `cluster` or `none`; empty in older models
     card_sha256: str = ""  # empty in older models, which list the card among the files
+    recipe_sha256: str = ""  # empty for a model that is no version, and in older versions
     made_with: dict[str, Any] = dataclasses.field(default_factory=dict)  # code, image and libraries
 
     @property
@@ -42,9 +44,10 @@ class Description(Manifest):
 
     @property
     def listed(self) -> dict[str, str]:
-        """The sha256 of every file, and of the card."""
+        """The sha256 of every file, and of card and recipe if they have one."""
         files = {name: entry["sha256"] for name, entry in self.files.items()}
-        return {**files, CARD: self.card_sha256} if self.card_sha256 else files
+        beside = {CARD: self.card_sha256, Recipe.FILE: self.recipe_sha256}
+        return {**files, **{name: sha256 for name, sha256 in beside.items() if sha256}}
 
     def classes_in_words(self) -> str:
         """Return the classes, with their numbers if the model takes them; of many, the first and how many more."""
