@@ -43,10 +43,6 @@ class Shard:
     bytes: int
     sha256: str
 
-    def __post_init__(self) -> None:
-        if self.file in ("", ".", "..") or "/" in self.file or "\0" in self.file:
-            raise ValueError(f"a shard is {reprlib.repr(self.file)}, expected the name of a file beside it")
-
 
 @dataclasses.dataclass(frozen=True)
 class Split:
@@ -86,6 +82,12 @@ class Manifest(manifest.Manifest):
     def identity(self) -> dict[str, Any]:
         """The settings and the fingerprint of the source."""
         return {**settings_of(self.preprocessing), "source_fingerprint": self.source["fingerprint"]}
+
+    @property
+    def file_names(self) -> list[str]:
+        """The shards, and the list of all quarantined images if there is one."""
+        shards = [shard.file for split in self.splits.values() for shard in split.shards]
+        return [*shards, self.quarantine["list"]["file"]] if "list" in self.quarantine else shards
 
     @property
     def class_count(self) -> int:

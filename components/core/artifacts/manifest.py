@@ -54,6 +54,11 @@ class Manifest:
         """The sha256 of each file that `of` checks, by its path within the artifact."""
         return {}
 
+    @property
+    def file_names(self) -> list[str]:
+        """The path within the artifact of each file that the description names."""
+        return list(self.listed)
+
     def write(self, folder: Path) -> None:
         """Write the file, sealed."""
         atomic_files.write_file(folder / self.FILE, atomic_files.sealed_json(self.to_json()))
@@ -85,7 +90,8 @@ class Manifest:
                     "again, or use the version of this program that made it"
                 )
             found: Self = _typed(cls, value, "")
-            _ = found.digest, found.listed  # raise for values that our files never hold, such as NaN
+            _ = found.digest  # raises for values that our files never hold, such as NaN
+            atomic_files.require_within(found.file_names)
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
             raise DataError(f"{where} does not describe the {cls.WHAT}: {reason}") from None

@@ -14,6 +14,7 @@ import glob
 import json
 import logging
 import os
+import reprlib
 import secrets
 import shutil
 import stat
@@ -182,6 +183,13 @@ def require_writable(path: str | Path, setting: str) -> None:
         raise ConfigError(f"{setting} {location} is a folder")
     if not location.parent.is_dir():
         raise ConfigError(f"{setting} {location} cannot be written: there is no folder {location.parent}")
+
+
+def require_within(names: Iterable[str]) -> None:
+    """Raise `ValueError` for names of files, as a description lists them, that lead out of its folder on any system."""
+    for name in names:
+        if any(part in ("", ".", "..") for part in name.split("/")) or "\\" in name or "\0" in name or name[1:2] == ":":
+            raise ValueError(f"a file is {reprlib.repr(name)}, expected a path within the folder")
 
 
 def files_in(folder: Path) -> dict[str, str]:

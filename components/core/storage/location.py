@@ -366,6 +366,7 @@ def _read_committed(uri: str, committed: bytes) -> tuple[str, dict[str, tuple[in
         if value["schema_version"] != SCHEMA_VERSION:
             raise DataError(f"{uri} is of another schema version; expected {SCHEMA_VERSION}")
         files = {name: (int(entry["bytes"]), str(entry["sha256"])) for name, entry in value["files"].items()}
+        atomic_files.require_within([value["folder"], *files])
         return f"{uri}/{value['folder']}", files
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{uri}/{COMMITTED} does not describe what was committed: {error!r}") from None

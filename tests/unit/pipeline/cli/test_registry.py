@@ -297,6 +297,20 @@ def test_what_cannot_be_reported_is_an_error(own_registry: Path, tmp_path: Path,
     assert "KeyError('model')" in complaint("why", 1)
 
 
+def test_a_model_that_lists_a_file_elsewhere_is_not_exported(
+    own_registry: Path, tmp_path: Path, refused: Callable[..., str]
+) -> None:
+    version = registry.version_folder(own_registry, 1)
+    evil = version.parent / "evil.sh"
+    evil.write_text("rm -rf /")
+    value = artifacts.unsealed(version / models.MANIFEST)
+    value["files"]["../evil.sh"] = {"bytes": 8, "sha256": digests.sha256_of_file(evil)}
+    atomic_files.write_file(version / models.MANIFEST, atomic_files.sealed_json(value))
+    for words in (["verify"], ["export", 1, tmp_path / "hub" / "mine", "--license", "mit"]):
+        assert "'../evil.sh'" in refused(*words, "--registry", own_registry)
+    assert not (tmp_path / "hub").exists()
+
+
 def test_links_and_page_of_a_root_follow_its_champion(own_registry: Path, ask: Callable[..., str]) -> None:
     root = own_registry.parent
     published = {"state": "done", "outputs": {"version": 1}}

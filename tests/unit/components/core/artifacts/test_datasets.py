@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import tempfile
 from pathlib import Path
 
@@ -86,15 +85,6 @@ def test_what_is_no_description_is_refused_with_what_differs(
     value = {**datasets.Manifest.of(str(dataset)).to_json(), **change}
     (tmp_path / datasets.MANIFEST).write_text(json.dumps(value))
     with pytest.raises(DataError, match=message):
-        datasets.Manifest.of(str(tmp_path))
-
-
-@pytest.mark.parametrize("name", ["../other.tfrecord", "/etc/passwd", "..", "", "a\0b"])
-def test_a_shard_elsewhere_is_refused(dataset: Path, tmp_path: Path, name: str) -> None:
-    value = datasets.Manifest.of(str(dataset)).to_json()
-    value["splits"]["test"]["shards"][0]["file"] = name
-    atomic_files.write_file(tmp_path / datasets.MANIFEST, atomic_files.sealed_json(value))
-    with pytest.raises(DataError, match=re.escape(repr(name))):
         datasets.Manifest.of(str(tmp_path))
 
 

@@ -1,15 +1,23 @@
 """One artifact of each kind: bytes and digests never change unless the schema version grows."""
 
 import hashlib
+import json
+import ntpath
+import posixpath
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
-from components.core.artifacts import checkpoints, lineage, recipes
+from components.core.artifacts import checkpoints, datasets, lineage, models, recipes
 from components.core.artifacts.manifest import Manifest
+from components.core.errors import DataError
 from components.core.registry import registry
+from components.core.storage import location
 from tests.inputs import artifacts
 
 _IMAGES = np.arange(2 * 8 * 8, dtype=np.uint8).reshape(2, 8, 8, 1)
@@ -96,6 +104,55 @@ def test_the_bytes_of_a_registry_stay(tmp_path: Path) -> None:
     )
     recipe.write(tmp_path)
     assert _sha256_of_all(tmp_path) == "b92637e50fd8b1a75e18ffd26a769aa698124fa641f73d2b71698894e1feaa30"
+
+
+# Descriptions that list one file.
+LISTS: dict[str, Callable[[str], Manifest]] = {
+    "model": lambda name: models.Description(files={name: {"bytes": 0, "sha256": ""}}, **MODEL),
+    "evaluation": lambda name: artifacts.evaluation(files={name: ""}),
+    "embedding": lambda name: artifacts.embedding(files={name: ""}),
+    "dataset": lambda name: artifacts.dataset(
+        splits=dict.fromkeys(datasets.SPLITS, datasets.Split(0, [], [datasets.Shard(name, 0, 0, "")]))
+    ),
+    "quarantine": lambda name: artifacts.dataset(quarantine={"list": {"file": name, "bytes": 0, "sha256": ""}}),
+}
+MODEL: dict[str, Any] = {
+    **dict.fromkeys(("checkpoint_digest", "dataset_digest"), ""),
+    **{"step": 1, "image": artifacts.SHAPE, "latent_size": 1, "classes": []},
+}
+PARTS = st.sampled_from(
+    ["", ".", "..", "a", "...", "C:", "c:a", "é b", "\\", "..\\", "a\\b", "\0", ".hidden"]
+) | st.text(st.characters(exclude_categories=["Cs"]), max_size=3)
+
+
+@pytest.mark.parametrize("kind", [*LISTS, "committed.json"])
+@given(st.lists(PARTS, max_size=4).map("/".join))
+@example("../evil.sh")
+@example("/etc/passwd")
+def test_a_listed_file_is_within_the_folder_on_any_system_or_refused(kind: str, name: str) -> None:
+    parts, accepted = name.split("/"), _is_accepted(kind, name)
+    if accepted:
+        assert _is_within(posixpath, "/runs/model", name)
+        assert _is_within(ntpath, "C:\\runs\\model", name)
+    assert accepted or any(part in ("", ".", "..") or set(part) & set("\\:\0") for part in parts)
+
+
+def _is_accepted(kind: str, name: str) -> bool:
+    try:
+        if kind == "committed.json":
+            files = {name: {"bytes": 0, "sha256": ""}}
+            value = {"schema_version": location.SCHEMA_VERSION, "folder": "x", "files": files}
+            location._read_committed("gs://b/a", json.dumps(value).encode())
+        else:
+            described = LISTS[kind](name)
+            type(described).from_json(described.to_json(), "there")
+    except DataError:
+        return False
+    return True
+
+
+def _is_within(system: Any, folder: str, name: str) -> bool:
+    return "\0" not in name and system.normpath(system.join(folder, name)).startswith(folder + system.sep)
 
 
 def _sha256_of_all(folder: Path) -> str:
