@@ -1,6 +1,8 @@
 """`wgan registry verify`, `promote`, `rollback` and `gc`: check versions, move the champion, remove versions."""
 
+import contextlib
 import dataclasses
+from collections.abc import Iterator
 
 from components.core.artifacts import evaluations
 from components.core.errors import DataError, Superseded
@@ -12,10 +14,11 @@ from pipeline.cli import tables
 
 def verify(location: str, number: int | None) -> None:
     """Compute every digest of one version, or of all, again; print the whole versions, raise if one is damaged."""
+    registry.require_there(location)
     problems: list[str] = []
     champion = None
     try:
-        champion = _published(location).champion
+        champion = registry.read_pointer(location).champion
     except DataError as error:
         problems.append(str(error))
     there = registry.versions(location, champion)
@@ -26,6 +29,8 @@ def verify(location: str, number: int | None) -> None:
     lost = champion.been.difference([0], champion.removed, there) if champion else ()
     problems += [f"version {each} of {location} is lost" for each in sorted(lost)]
     problems += [f"versions/{each} of {location} is no version: remove it" for each in registry.strays(location)]
+    if not there and not problems:
+        raise _nothing_published(location)
     rows: list[tuple[str, ...]] = []
     originals: dict[tuple[str, str], int] = {}
     for version in there if number is None else [number]:
@@ -47,8 +52,7 @@ def promote(location: str, number: int) -> None:
 
     So does a user who has lost `champion.json`, and writes it again.
     """
-    with registry.held(location):
-        pointer = registry.read_pointer(location, rebuild=True)
+    with _changing(location, rebuild=True) as pointer:
         version = registry.read_version(location, number, pointer.champion)
         if version.evaluation.verdict != evaluations.PROMOTE:
             raise DataError(
@@ -63,9 +67,10 @@ def promote(location: str, number: int) -> None:
 
 def rollback(location: str) -> None:
     """Make the previous champion champion again; publishing the rolled-back model again does not undo that."""
-    with registry.held(location):
-        pointer = _published(location)
-        champion = _champion(location, pointer)
+    with _changing(location) as pointer:
+        champion = pointer.champion
+        if not champion.version:
+            raise _nothing_published(location)
         if not champion.previous:
             raise DataError(
                 f"champion.json of {location} names no champion before version {champion.version}; promote a version"
@@ -88,9 +93,8 @@ def gc(location: str, keep: int, uncommitted: bool, yes: bool) -> None:
     `champion.json` lists removals first, so that a concurrent promotion sees them or is seen. `uncommitted` also
     removes unfinished publications, dead or active.
     """
-    with registry.held(location):
-        pointer = _published(location)
-        champion = _champion(location, pointer)
+    with _changing(location) as pointer:
+        champion = pointer.champion
         there = registry.versions(location, champion)
         kept = {champion.version, *champion.previous[-1:], *there[-keep:]}
         rows: list[tuple[str, ...]] = [(str(number), "not needed") for number in there if number not in kept]
@@ -112,15 +116,16 @@ def gc(location: str, keep: int, uncommitted: bool, yes: bool) -> None:
     print(f"\nremoved: {len(rows)}")
 
 
-def _published(location: str) -> Pointer:
+@contextlib.contextmanager
+def _changing(location: str, rebuild: bool = False) -> Iterator[Pointer]:
+    """Lock a registry that exists, and yield its pointer."""
     registry.require_there(location)
-    return registry.read_pointer(location)
+    with registry.held(location):
+        yield registry.read_pointer(location, rebuild)
 
 
-def _champion(location: str, pointer: Pointer) -> Champion:
-    if not pointer.champion.version:
-        raise DataError(f"nothing has been published in {location} yet; run the pipeline with this registry")
-    return pointer.champion
+def _nothing_published(location: str) -> DataError:
+    return DataError(f"nothing has been published in {location} yet; run the pipeline with this registry")
 
 
 def _move(location: str, pointer: Pointer, champion: Champion) -> None:

@@ -6,6 +6,7 @@ import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -262,15 +263,61 @@ def test_gc_prints_and_only_with_yes_removes(location: str, ask: Ask, candidates
     assert ask("gc", "--keep", 0)[0] == 64
 
 
-def test_a_registry_without_a_champion(location: str, tmp_path: Path, gcs: Server, wgan_models: Ask) -> None:
+@pytest.mark.usefixtures("no_retries")
+def test_every_verb_before_the_first_publication(
+    location: str, tmp_path: Path, gcs: Server, wgan_models: Ask, candidates: list[Candidate]
+) -> None:
+    """Where there is no folder, an empty one, and one in which the first publication was interrupted."""
     empty = "gs://b/empty" if buckets.is_uri(location) else str(tmp_path / "empty")
+    collect = ["gc", "--uncommitted", "--yes"]
+    export = ["export", 1, tmp_path / "exported", "--license", "mit"]
+    verbs: list[list[Any]] = [
+        ["list"],
+        ["why", 1],
+        ["reproduce", 1],
+        export,
+        ["verify"],
+        ["verify", 1],
+        ["promote", 1],
+        ["rollback"],
+    ]
+
+    def codes() -> set[int]:
+        found = [wgan_models(*words, "--registry", empty) for words in verbs]
+        assert all(empty in each.logged and "Traceback" not in each.logged for each in found)
+        return {each.code for each in found}
+
+    assert codes() == {65}
     if not buckets.is_uri(location):
+        assert (wgan_models(*collect, "--registry", empty).code, Path(empty).exists()) == (65, False)
         Path(empty).mkdir()
-    for words in (["gc"], ["rollback"], ["list"]):
-        found = wgan_models(*words, "--registry", empty)
-        assert (found.code, empty in found.logged) == (65, True)
-    assert wgan_models("list", "--registry", tmp_path / "nowhere").code == 65
+        assert codes() == {65}
+    assert wgan_models(*collect, "--registry", empty) == (0, "nothing to remove\n", "")
+    interrupt(candidates[0], empty, gcs)
+    assert codes() == {65}
+    assert wgan_models(*collect, "--registry", empty).out.endswith("\nremoved: 1\n")
+    assert candidates[0].publish(empty).parameters["version"] == (2 if buckets.is_uri(empty) else 1)
+    assert wgan_models("verify", "--registry", empty).code == 0
     assert wgan_models("list", "--registry", "gs://nowhere/registry").code == 64
+
+
+def interrupt(one: Candidate, location: str, gcs: Server) -> str:
+    """Publish until a process is killed: return the folder that it left, or the version with some of its files."""
+    if not buckets.is_uri(location):
+        number = max([0, *registry.versions(location)]) + 1
+        aside = Path(location, "versions", f".tmp-{number}-abc")
+        aside.mkdir(parents=True)
+        return aside.name
+
+    def fail(request: Request) -> None:
+        if request.method == "POST" and b"saved_model.pb" in request.body:
+            raise HangUp
+
+    gcs.before = fail
+    with pytest.raises(TransientError):
+        one.publish(location)
+    gcs.before = None
+    return str(registry_bucket.begun(location)[-1])
 
 
 def test_of_two_changes_at_once_one_fails(candidates: list[Candidate], bucket: Server, wgan_models: Ask) -> None:
@@ -302,22 +349,8 @@ def test_of_two_changes_at_once_one_fails(candidates: list[Candidate], bucket: S
 def test_an_unfinished_publication_is_removed_and_can_begin_anew(
     location: str, ask: Ask, candidates: list[Candidate], gcs: Server
 ) -> None:
-    """In a folder: the remains of a killed process. In a bucket: a claimed version with some of its files."""
-    if buckets.is_uri(location):
-
-        def fail(request: Request) -> None:
-            if request.method == "POST" and b"saved_model.pb" in request.body:
-                raise HangUp
-
-        gcs.before = fail
-        with pytest.raises(TransientError):
-            candidates[5].publish(location)
-        gcs.before = None
-        name = "6"
-        assert registry_bucket.begun(location)[-1] == 6
-    else:
-        name = ".tmp-6-abc"
-        Path(location, "versions", name).mkdir()
+    name = interrupt(candidates[5], location, gcs)
+    assert name in ("6", ".tmp-6-abc")
     assert [line.split()[0] for line in ask("gc").out.splitlines()[1:3]] == ["1", "2"]
     assert ask("gc", "--keep", 5) == (0, "nothing to remove\n", "")
     assert ask("gc", "--uncommitted", "--keep", 5)[1].splitlines()[1].split() == [name, "never", "finished"]
