@@ -1,11 +1,12 @@
 """Session of a run: its temporary folder, and its processes and containers.
 
-A killed runner cannot clean up. Its temporary folder is locked while it lives, and the next run removes unlocked ones.
-`pipeline.local.reaper` ends its processes and containers at once.
+A killed runner cannot clean up. Its temporary folder is locked while it lives, as its stages' are, and the next run
+removes unlocked ones. `pipeline.local.reaper` ends its processes and containers at once.
 """
 
 import contextlib
 import dataclasses
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,6 +14,13 @@ from pathlib import Path
 
 from components.core.storage import atomic_files
 from pipeline.local import reaper
+
+# Folders of a root in which stages and runs leave temporary files when they are killed. A registry is not among them:
+# `wgan registry gc` lists unfinished publications.
+_KEPT = (
+    *("cache", "checkpoints", "datasets", "downloads", "embeddings", "evaluations", "fingerprints"),
+    *("history", "models", "records"),
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,7 +54,11 @@ class Session:
 
 @contextlib.contextmanager
 def session(parent: Path, docker: str) -> Iterator[Session]:
-    """Open a session with a temporary folder in `parent`; remove folders of dead runs there."""
+    """Open a session with a temporary folder in `parent`; remove what dead runs and their stages left there."""
+    for name in _KEPT:
+        for place, folders, _ in os.walk(parent / name):
+            atomic_files.sweep(Path(place))
+            folders[:] = [each for each in folders if not each.startswith(".")]  # what is left there is alive
     with (
         atomic_files.temporary_folder(parent) as folder,
         subprocess.Popen(

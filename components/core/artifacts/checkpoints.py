@@ -190,7 +190,7 @@ def keep(checkpoints: LocationLike, needed: Callable[[list[int]], list[int]]) ->
             atomic_files.remove_folder(step_folder(folder, step))
         except OSError as error:
             log.warning("an old checkpoint could not be removed: %s", describe_os_error(error))
-    atomic_files.sweep(folder, "step-*")
+    atomic_files.sweep(folder)
 
 
 def remove_after(checkpoints: LocationLike, step: int) -> None:

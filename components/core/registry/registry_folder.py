@@ -58,7 +58,7 @@ def remove(registry: Location, name: str) -> None:
     folder = _versions(registry) / name
     if name.isdecimal():
         atomic_files.remove_folder(folder)  # gone at once for readers and servers
-        atomic_files.sweep(folder.parent, name)
+        atomic_files.sweep(folder.parent)
         return
     with contextlib.suppress(FileNotFoundError):  # the publication has ended
         shutil.rmtree(folder)

@@ -104,11 +104,8 @@ class SourceIndex:
         """Return the time by the clock of the file system, in nanoseconds; 0 if it is not writable."""
         try:
             self._file.path.parent.mkdir(parents=True, exist_ok=True)
-            location = atomic_files.make_unique(self._file.path.parent, ".tmp-clock-")
-            try:
+            with atomic_files.aside(self._file.path.with_name("clock"), is_folder=False) as location:
                 return location.stat().st_mtime_ns
-            finally:
-                location.unlink(missing_ok=True)
         except OSError as error:
             self._warn(error)
             return 0

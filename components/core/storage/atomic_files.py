@@ -2,15 +2,14 @@
 
 Content is written to a temporary file, synced to disk, then renamed: a reader, or the same command after a crash, finds
 the old state or the new one and nothing between. Temporary files and folders are called `.tmp-NAME-...` and are beside
-their target. Their maker holds a lock, which the system releases when the process dies; the next writer for the same
-target removes unlocked ones.
+their target. Their maker holds a lock, which the system releases when the process dies; the next writer in the same
+folder removes unlocked ones.
 
 Files get the mode 0666 and folders 0777, both without the bits of the umask.
 """
 
 import contextlib
 import fcntl
-import glob
 import json
 import logging
 import os
@@ -88,11 +87,11 @@ def remove_folder(location: Path) -> None:
             shutil.rmtree(aside, ignore_errors=True)
 
 
-def sweep(folder: Path, names: str) -> None:
-    """Remove unlocked temporary files and folders for targets whose names match a glob pattern."""
-    for path in folder.glob(f".tmp-{names}-*"):
-        with contextlib.suppress(OSError):  # it is locked, gone, or another user's
-            handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+def sweep(folder: Path) -> None:
+    """Remove unlocked temporary files and folders in a folder, for any target."""
+    for path in folder.glob(".tmp-*-*"):
+        with contextlib.suppress(OSError):  # it is locked, gone, another user's, or a link that is being made
+            handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 # Renamed first: if its maker is alive after all, it cannot publish a half removed folder.
@@ -264,9 +263,9 @@ def only_one(folder: Path) -> Iterator[None]:
 def aside(location: Path, is_folder: bool) -> Iterator[Path]:
     """Yield an empty file or folder beside a location, locked for the block; remove it if it was not renamed.
 
-    Those of dead processes for the same location are removed first.
+    Those of dead processes beside it are removed first.
     """
-    sweep(location.parent, glob.escape(location.name))
+    sweep(location.parent)
     path, handle = _held(location, is_folder)
     try:
         yield path

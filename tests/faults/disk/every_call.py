@@ -84,7 +84,7 @@ def problem_of(writer: Writer, work: Path, allowed: tuple[Any, ...], new: Any) -
             return f"the same command again leaves {writer.read(work)!r}"
     except Exception as error:
         return f"{type(error).__name__}: {error}"
-    left = [path for path in work.rglob(".tmp-*") if ".tmp-clock-" not in path.name]
+    left = [*work.rglob(".tmp-*")]
     return f"left behind: {left}" if left else ""
 
 

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from components.core.storage import atomic_files
 from pipeline.local.session import session
 from tests.unit.pipeline.conftest import Desk, Parts, wait_until
 
@@ -47,6 +48,17 @@ def test_a_run_removes_the_folder_of_a_dead_one_and_not_that_of_one_that_lives(t
     with session(tmp_path, "docker"):
         pass
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_removes_what_killed_stages_left_and_not_what_living_ones_write(tmp_path: Path) -> None:
+    kept = tmp_path / "checkpoints" / "KEY"
+    kept.mkdir(parents=True)
+    with atomic_files.aside(kept / "step-0000000002", is_folder=True) as alive:
+        (kept / ".tmp-step-0000000001-ab").mkdir()  # unlocked, as of a dead process
+        (tmp_path / "datasets" / ".tmp-KEY-ab" / "rows").mkdir(parents=True)
+        with session(tmp_path, "docker"):
+            assert [*kept.iterdir()] == [alive]
+            assert [*(tmp_path / "datasets").iterdir()] == []
 
 
 def test_a_stage_has_its_temporary_files_in_the_run_s_folder(desk: Desk, parts: Parts) -> None:
