@@ -38,7 +38,7 @@ _CHOSEN_BY_USERS = (PreprocessConfig, TrainConfig, EmbedConfig, EvaluateConfig, 
 # Settings that follow from the root or from another stage, as all digests of inputs do.
 _WIRED = {
     *("dataset", "embedding", "checkpoint", "checkpoints", "evaluation", "registry", "downloads", "settings"),
-    *("source_index", "previous_datasets", "initial_checkpoint"),
+    *("results", "source_index", "previous_datasets", "initial_checkpoint"),
 }
 # Parameters that decide the result; the others are locations and distribution of work.
 _DECIDING = sorted(
@@ -88,6 +88,7 @@ def pipeline_with(image_of: Mapping[str, str], profile: Profile) -> GraphCompone
             decided = decide(
                 registry=registry,
                 source_index=f"{root}/fingerprints",
+                results=root,
                 settings="\n".join(f"{name}={given[name]}" for name in _DECIDING if name in given),
                 **chosen(DecideConfig),
                 **of_run,
@@ -98,6 +99,7 @@ def pipeline_with(image_of: Mapping[str, str], profile: Profile) -> GraphCompone
                     dataset=f"{root}/datasets/{{key}}",
                     source_fingerprint=decided.outputs["source_fingerprint"],
                     source_index=f"{root}/fingerprints",
+                    results=root,
                     previous_datasets=f"{root}/datasets",
                     downloads=f"{root}/downloads",
                     **chosen(PreprocessConfig),

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from components.core.settings import Config, Setting
-from components.core.stage.inputs import CustomEmbedding, Source, SourceIndex
+from components.core.stage.inputs import CustomEmbedding, Results, Source, SourceIndex
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,6 +15,7 @@ class DecideConfig(Config):
     registry: Annotated[str, Setting("Folder of the registry, local or gs://BUCKET/FOLDER.", in_key=False)]
     custom_embedding: CustomEmbedding = ""
     source_index: SourceIndex = ""
+    results: Results = ""
     settings: Annotated[str, Setting("Pipeline parameters that decide the result, one `name=value` per line.")] = ""
     refresh: Annotated[
         str,

@@ -28,7 +28,7 @@ def run(config: DecideConfig) -> StageResult:
         DataError: The source does not exist or holds no images, the embedding is no SavedModel, or the registry is
             damaged.
     """
-    held = sources.contents(config.source, config.source_index)
+    held = sources.contents(config.source, config.source_index, config.results)
     custom_digest = inputs.digest_of_embedding(config.custom_embedding)
     now = recipes.of_this_code(held.fingerprint, custom_digest, config.settings)
     champion = registry.read_champion(config.registry)

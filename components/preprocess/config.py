@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from components.core.settings import Config, Setting
-from components.core.stage.inputs import Source, SourceIndex
+from components.core.stage.inputs import Results, Source, SourceIndex
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,6 +20,7 @@ class PreprocessConfig(Config):
         str, Setting("Fingerprint of the source from the decide stage; computed when empty.", digest=True)
     ] = ""
     source_index: SourceIndex = ""
+    results: Results = ""
     previous_datasets: Annotated[
         str,
         Setting(

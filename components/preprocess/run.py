@@ -55,7 +55,8 @@ def run(config: PreprocessConfig) -> StageResult:
         DataError: The source is missing, damaged, changed, too small, or has too many images that cannot be decoded.
         TransientError: A download failed.
     """
-    held = sources.contents(config.source, config.source_index)
+    is_listed = config.source_fingerprint != ""  # by the decide stage, which logged what is left out
+    held = sources.contents(config.source, config.source_index, config.results, verbose=not is_listed)
     if config.source_fingerprint not in ("", held.fingerprint):
         raise DataError(
             f"source {config.source} changed since it was fingerprinted: it was {config.source_fingerprint} "

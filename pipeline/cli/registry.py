@@ -136,7 +136,7 @@ def _described(location: str, number: int) -> Iterator[tuple[Version, Lineage, C
 def _reproduce(location: str, number: int, root: str, source: str) -> None:
     with _described(location, number) as (version, found, champion, _):
         initial = _version_of(location, champion, reproduction.initial_digest(found))
-        print("\n".join(reproduction.script(version, found, Path(root), source, initial)))
+        print("\n".join(reproduction.script(version, found, Path(root), Location.of(location).parent, source, initial)))
 
 
 def _export(location: str, number: int, folder: Path, license: str, dataset: list[str]) -> None:

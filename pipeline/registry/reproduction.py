@@ -13,6 +13,7 @@ from components.core.registry.registry import Version
 from components.core.reporting.markdown import plain
 from components.core.stage import cache_key
 from components.core.storage import digests
+from components.core.storage.location import Location
 
 # The stage of each link of a lineage.
 STAGES = {
@@ -30,10 +31,13 @@ _ESCAPE = re.compile(r"\\(?:[nrt]|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})")
 _COURSE = ("log_every", "sample_every", "checkpoint_every", "keep_checkpoints", "when_unhealthy", "rollbacks")
 
 
-def script(version: Version, found: Lineage, root: Path, source: str = "", initial_version: int = 0) -> list[str]:
+def script(
+    version: Version, found: Lineage, root: Path, made_in: Location, source: str = "", initial_version: int = 0
+) -> list[str]:
     """Return the lines of a shell script that makes the model of a version in an empty folder, and judges it.
 
-    Each command is given the digests that its inputs must have, so that the script ends where something differs. An
+    Each command is given the digests that its inputs must have, so that the script ends where something differs.
+    `made_in` is the root of the version's run, which was no part of the source. An
     empty `source` means the recorded one. `initial_version` is the version whose checkpoint the training began with; 0
     for none, or for one that is not known. Raises KeyError, TypeError or AttributeError if the lineage is incomplete.
     """
@@ -47,6 +51,7 @@ def script(version: Version, found: Lineage, root: Path, source: str = "", initi
         "source": source or _UNKNOWN_SOURCE,
         "source_fingerprint": found.dataset["source"]["fingerprint"],
         "dataset": dataset,
+        "results": made_in,
     }
     maker = found.checkpoint.get(digests.MADE_WITH, {})
     course = {name: maker[name] for name in _COURSE if name in maker}

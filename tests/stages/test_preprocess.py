@@ -15,6 +15,8 @@ from components.core.artifacts import datasets
 from components.core.data import dataset_reader
 from components.core.errors import ConfigError, DataError
 from components.core.storage import digests, tfrecord
+from components.decide import run as decide
+from components.decide.config import DecideConfig
 from components.preprocess import run as preprocess
 from components.preprocess.beam import pipeline
 from components.preprocess.config import PreprocessConfig
@@ -162,6 +164,25 @@ def test_a_second_run_does_nothing(idx_folder: Path, tmp_path: Path) -> None:
     assert run(idx_folder, tmp_path / "{key}") == first
     assert before == {path: path.stat().st_mtime_ns for path in Path(first["dataset_uri"]).iterdir()}
     assert run(idx_folder, tmp_path / "{key}", seed=1)["dataset_uri"] != first["dataset_uri"]
+
+
+def test_results_in_the_source_are_no_images_for_any_stage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    write_images(tmp_path, 40)
+    monkeypatch.chdir(tmp_path)
+    caplog.set_level("INFO")
+    found = []
+    for sheet in ("1.png", "2.png"):
+        config = DecideConfig(source=".", results="runs", registry="runs/registry", source_index="runs/fingerprints")
+        decided = decide.run(config).parameters["source_fingerprint"]
+        given = {"results": "runs", "source_fingerprint": decided, "height": 8, "width": 8}
+        found.append(run(".", "runs/datasets/{key}", **given))
+        Path("runs", "latest").mkdir(exist_ok=True)
+        Image.new("L", (9, 9)).save(Path("runs", "latest", sheet))
+    assert found[0] == found[1]
+    assert datasets.Manifest.of(found[0]["dataset_uri"]).classes == ["cats", "dogs"]
+    assert len([line for line in caplog.messages if line.startswith("left runs ")]) == 1
 
 
 def test_a_folder_of_another_dataset_is_refused(idx_folder: Path, tmp_path: Path) -> None:

@@ -84,11 +84,29 @@ _KINDS = (
 _LABELS, _OTHERS = len(_KINDS), len(_KINDS) + 1  # the numbers of files of labels and of files of no kind
 
 
+class _Root:
+    """The folder of all results, which is left out of a source that holds it."""
+
+    def __init__(self, source: str, root: str) -> None:
+        self.found = False
+        places = [each.rstrip("/") if buckets.is_uri(each) else os.path.realpath(each) for each in (source, root)]
+        self.is_source = root != "" and places[0] == places[1]
+        self._place = "" if not root or f"{places[0]}/".startswith(f"{places[1]}/") else places[1]
+
+    def holds(self, location: str) -> bool:
+        """Return whether a location, or the place to which it links, is the root or below it."""
+        place = location if buckets.is_uri(location) or not self._place else os.path.realpath(location)
+        is_ours = self._place != "" and f"{place}/".startswith(f"{self._place}/")
+        self.found |= is_ours
+        return is_ours
+
+
 class Listing:
     """The files of a source, by name."""
 
-    def __init__(self, catalog: Catalog, number: int) -> None:
+    def __init__(self, catalog: Catalog, number: int, holds_root: bool) -> None:
         found = _KINDS[number]
+        self.holds_root = holds_root  # whether it holds the folder of all results, which is left out
         self.kind, self.plural = found.name, found.plural
         self.catalog = catalog
         # Numbers in the catalog of the files that are read.
@@ -116,14 +134,15 @@ def is_image_name(name: str) -> bool:
     return name.lower().endswith(_IMAGE_SUFFIXES)
 
 
-def list_source(source: str) -> Listing:
+def list_source(source: str, root: str = "") -> Listing:
     """List a folder, a glob or one file: the files of the first kind of `_KINDS` that occurs.
 
-    Hidden files and folders do not count. In a glob `*` and `?` stay within a name, `[...]` is one of some characters,
-    `**` is any folders; names are relative to the last folder before the first of them.
+    Hidden files and folders do not count, nor does anything below `root`, the folder of all results, if it is below the
+    source. In a glob `*` and `?` stay within a name, `[...]` is one of some characters, `**` is any folders; names are
+    relative to the last folder before the first of them.
 
     Raises:
-        ConfigError: It is a URI of another scheme than gs://.
+        ConfigError: It is a URI of another scheme than gs://, or the root is the source itself.
         DataError: It does not exist, holds no kind, or a link leads out of it.
     """
     if "://" in source and not buckets.is_uri(source):
@@ -132,7 +151,8 @@ def list_source(source: str) -> Listing:
             f"`{DIGITS}`, or `{FASHION_MNIST}`, got {source}; copy it to one of these"
         )
     location, pattern = _split_glob(source)
-    files = _list_bucket(location) if buckets.is_uri(location) else _list_path(location)
+    left_out = _Root(location, root)
+    files = _list_bucket(location, left_out) if buckets.is_uri(location) else _list_path(location, left_out)
     catalog = Catalog(
         source,
         ((_number_of(file.name), file) for file in files if not pattern or _matches(file.name.split("/"), pattern)),
@@ -144,7 +164,12 @@ def list_source(source: str) -> Listing:
         packed = any(name.lower().endswith(_UNREADABLE_SUFFIXES) for name in names)
         remedy = "; unpack archives first" if packed else ""
         raise DataError(f"source {source} holds {held}, expected {_expected()}{remedy}")
-    return Listing(catalog, number)
+    is_flat = _KINDS[number].name == IDX or (len(pattern) == 1 and pattern != ["**"])  # results are in folders
+    if left_out.is_source and not is_flat:
+        raise ConfigError(
+            f"root {root} is the folder of source {source} itself; give another root, such as {root}/runs"
+        )
+    return Listing(catalog, number, left_out.found)
 
 
 def _number_of(name: str) -> int:
@@ -174,11 +199,12 @@ def _matches(name: list[str], pattern: list[str]) -> bool:
     return bool(name) and fnmatch.fnmatchcase(name[0], pattern[0]) and _matches(name[1:], pattern[1:])
 
 
-def contents(source: str, index: str = "") -> Contents:
-    """Fingerprint a source without decoding it; raises as `list_source`.
+def contents(source: str, index: str = "", root: str = "", verbose: bool = True) -> Contents:
+    """Fingerprint a source, of which `root` is no part, without decoding it; raises as `list_source`.
 
     In a bucket the storage's checksums replace the content, and for `fashion-mnist` the published sums. `index` is the
     folder of earlier checksums (see `components.core.sources.index`), empty for none; the result does not depend on it.
+    Log what is left out if `verbose`.
     """
     if source == DIGITS:
         content = digests.sha256_of_file(digits_file())
@@ -186,9 +212,11 @@ def contents(source: str, index: str = "") -> Contents:
     if source == FASHION_MNIST:
         found = digests.digest_of({"kind": FASHION_MNIST, "md5": FASHION_MNIST_MD5})
         return Contents(found, "4 official IDX files, 30.9 MB")
-    listing = list_source(source)
+    listing = list_source(source, root)
     left_out = listing.left_out
-    if len(left_out):
+    if listing.holds_root and verbose:
+        log.info("left %s out of the source: it holds the results of runs", root)
+    if len(left_out) and verbose:
         log.info("skipped %d files that are not %s by name: %s", len(left_out), listing.plural, _some(left_out))
     if not buckets.is_uri(source):
         _hash(source, listing, index)
@@ -214,7 +242,7 @@ def digits_file() -> Path:
     return Path(spec.origin).parent / "datasets" / "data" / "digits.csv.gz"
 
 
-def _list_path(source: str) -> Iterator[SourceFile]:
+def _list_path(source: str, left_out: _Root) -> Iterator[SourceFile]:
     root = Path(source)
     if not root.exists():
         raise DataError(
@@ -222,7 +250,7 @@ def _list_path(source: str) -> Iterator[SourceFile]:
             f"`{FASHION_MNIST}`"
         )
     if root.is_dir():
-        yield from _list_folder(root)
+        yield from _list_folder(root, left_out)
     elif not root.is_file():
         raise DataError(f"source {source} is neither a folder nor a file")
     elif not _is_source_alone(root.name):
@@ -237,12 +265,12 @@ def _is_source_alone(name: str) -> bool:
     return any(kind.alone and kind.is_name(name) for kind in _KINDS)
 
 
-def _list_folder(root: Path) -> Iterator[SourceFile]:
+def _list_folder(root: Path, left_out: _Root) -> Iterator[SourceFile]:
     within = root.resolve()
     written: dict[str, str] = {}  # folders by their printable names
     no_files: list[str] = []
     for folder, folders, names in os.walk(root, onerror=_raise_unreadable):
-        folders[:] = [name for name in folders if not name.startswith(".")]
+        folders[:] = [name for name in folders if not (name.startswith(".") or left_out.holds(f"{folder}/{name}"))]
         links = [name for name in folders if Path(folder, name).is_symlink()]
         if links:
             raise DataError(
@@ -260,6 +288,8 @@ def _list_folder(root: Path) -> Iterator[SourceFile]:
             try:
                 found = os.lstat(location)
                 if stat.S_ISLNK(found.st_mode):
+                    if left_out.holds(location):
+                        continue
                     if not Path(os.path.realpath(location)).is_relative_to(within):
                         raise DataError(f"{printable(location)} is a link out of the source; put the file itself there")
                     found = Path(location).stat()
@@ -283,7 +313,7 @@ def _raise_unreadable(error: OSError) -> None:
     raise DataError(f"{printable(str(error.filename))} may not be read: {os.strerror(error.errno or 0)}")
 
 
-def _list_bucket(source: str) -> Iterator[SourceFile]:
+def _list_bucket(source: str, left_out: _Root) -> Iterator[SourceFile]:
     """List one object, or a folder of a bucket with its checksums: one request for every 1,000 objects."""
     uri = source.rstrip("/")
     alone = buckets.stat(uri) if _is_source_alone(uri) else None
@@ -291,7 +321,8 @@ def _list_bucket(source: str) -> Iterator[SourceFile]:
     empty = True
     for name, stored in _logged(itertools.chain([(uri.rpartition("/")[2], alone)] if alone else [], below), "listed"):
         empty = False
-        if not name.endswith("/") and not any(part.startswith(".") for part in name.split("/")):
+        hidden = name.endswith("/") or any(part.startswith(".") for part in name.split("/"))
+        if not (hidden or left_out.holds(stored.uri)):
             yield SourceFile(printable(name), stored.uri, stored.bytes, checksum=stored.crc32c)
     if empty:
         raise DataError(f"source {source} does not exist or is empty")

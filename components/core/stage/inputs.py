@@ -18,6 +18,10 @@ Source = Annotated[
         location=True,
     ),
 ]
+Results = Annotated[
+    str,
+    Setting("Folder of all results, which is left out of a source that holds it; none when empty.", in_key=False),
+]
 SourceIndex = Annotated[
     str,
     Setting(

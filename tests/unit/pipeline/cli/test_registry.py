@@ -204,6 +204,7 @@ def test_reproduce_prints_settings_that_are_no_defaults_and_the_digests_to_expec
         "--source": PICTURES,
         "--source_fingerprint": "f" * 64,
         "--dataset": "a folder/dataset",
+        "--results": str(location.parent),
         "--height": "8",
         "--width": "8",
     }

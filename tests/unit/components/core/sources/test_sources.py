@@ -3,6 +3,7 @@
 import hashlib
 import random
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -205,3 +206,57 @@ def test_a_fingerprint_is_the_digest_of_names_sizes_and_contents(pets: Path, mon
     found = sources.contents(f"{pets}/")
     assert found.fingerprint == digests.digest_of({"kind": "images", "files": expected})
     assert found.summary == "43 images, 0.0 MB"
+
+
+@pytest.mark.parametrize("name", ["runs", "cats/results", "new/deep/er"])
+def test_the_folder_of_results_is_no_part_of_the_source(
+    pets: Path, tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "link").symlink_to(pets)
+    monkeypatch.chdir(pets)
+    patterns = ["", "/**", "/**/*.[pjJ]*"]
+    before = [sources.contents(f"{pets}{pattern}").fingerprint for pattern in patterns]
+    (pets / name / "checkpoints" / "samples").mkdir(parents=True)
+    (pets / name / "checkpoints" / "samples" / "1.png").write_bytes(b"a sheet")
+    (pets / f"{name}.png").write_bytes(b"an image beside it")
+    (pets / "latest.png").symlink_to(pets / name / "checkpoints" / "samples" / "1.png")
+    (pets / "latest").symlink_to(pets / name / "checkpoints")
+    caplog.set_level("INFO")
+    for pattern, old in zip(patterns, before, strict=True):
+        found = set()
+        for folder in (str(pets), ".", str(tmp_path / "link")):
+            for root in (str(pets / name), name, str(tmp_path / "link" / name)):
+                caplog.clear()
+                found.add(sources.contents(f"{folder}{pattern}", root=root).fingerprint)
+                assert [line.split()[:2] for line in caplog.messages] == [["left", root]]
+        assert len(found) == 1
+        assert old not in found
+    (pets / f"{name}.png").unlink()
+    assert sources.contents(str(pets), root=name).fingerprint == before[0]
+    shutil.move(pets / name, tmp_path / "elsewhere")
+    (pets / name).symlink_to(tmp_path / "elsewhere")
+    assert sources.contents(str(pets), root=str(tmp_path / "elsewhere")).fingerprint == before[0]
+
+
+def test_a_source_within_the_folder_of_results_counts_and_no_source_is_that_folder(pets: Path) -> None:
+    known = sources.contents(str(pets)).fingerprint
+    for root in (pets.parent, pets.parent / "pets2", pets / "cats" / "1", Path("gs://b/x")):
+        assert sources.contents(str(pets), root=str(root)).fingerprint == known
+    assert sources.contents(f"{pets}/cats/*", root=str(pets / "cats")).summary.startswith("2 images")
+    for source in (str(pets), f"{pets}/**"):
+        with pytest.raises(ConfigError, match=f"^root {pets} is "):
+            sources.contents(source, root=str(pets))
+
+
+def test_the_folder_of_results_in_a_bucket_is_no_part_of_the_source(photos: Server) -> None:
+    before = sources.contents("gs://photos/pets").fingerprint
+    buckets.put("gs://photos/pets/runs/latest/samples.png", b"a sheet")
+    for source, root in (
+        ("gs://photos/pets", "gs://photos/pets/runs"),
+        ("gs://photos/pets/", "gs://photos/pets/runs/"),
+    ):
+        assert sources.contents(source, root=root).fingerprint == before
+    for root in ("gs://photos/pets/run", "gs://photos", "gs://other/pets/runs", "/pets/runs"):
+        assert sources.contents("gs://photos/pets", root=root).fingerprint != before
+    with pytest.raises(ConfigError, match="give another root"):
+        sources.contents("gs://photos/pets", root="gs://photos/pets")
