@@ -69,10 +69,10 @@ def _signatures(
         return pixels(seed, count, labels_of)
 
     def serving_default(latents: tf.Tensor) -> dict[str, tf.Tensor]:
-        return {"images": draw(latents)}
+        return {"images": _not_of_none(draw, latents)}
 
     def serve_labels(latents: tf.Tensor, labels: tf.Tensor) -> dict[str, tf.Tensor]:
-        return {"images": draw(latents, _known(labels, classes))}
+        return {"images": _not_of_none(draw, latents, _known(labels, classes))}
 
     def sample(seed: tf.Tensor, count: tf.Tensor) -> dict[str, tf.Tensor]:
         return {"images": any_pixels(seed, count)}
@@ -99,6 +99,16 @@ def _signatures(
             "sample_labels": tf.function(sample_labels, input_signature=[draw_specs[0], labels_spec]),
         }
     return found
+
+
+def _not_of_none(draw: Callable[..., tf.Tensor], *inputs: tf.Tensor) -> tf.Tensor:
+    """Return `draw` of inputs [n, ...], in which it sees a row of zeros if n is 0.
+
+    Of an empty batch, TensorFlow's convolutions by oneDNN return the channels of their input.
+    """
+    count = tf.shape(inputs[0])[0]
+    added = tf.cast(tf.equal(count, 0), tf.int32)
+    return draw(*(tf.pad(rows, [[0, added]] + [[0, 0]] * (rows.shape.rank - 1)) for rows in inputs))[:count]
 
 
 def _known(labels: tf.Tensor, classes: int) -> tf.Tensor:

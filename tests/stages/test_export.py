@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from components.core.artifacts import checkpoints, models
+from components.core.artifacts import checkpoints, datasets, models
 from components.core.errors import ConfigError, DataError, StageError
-from components.core.networks import checkpoint_networks, gan
+from components.core.networks import checkpoint_networks, gan, saved_models
 from components.core.stage import cache_key
 from components.core.stage.executor import StageResult
 from components.core.storage import digests
-from components.export import make
+from components.export import make, serving
 from components.export import run as export
 from components.export.config import ExportConfig
 from tests.inputs.stages import make_checkpoint, make_model
@@ -110,6 +110,24 @@ def test_keras_draws_with_a_model_as_a_layer(exported: Exported, conditional: tu
         signature = tf.saved_model.load(str(model)).signatures["serving_default"]
         drawn, served = layer(latents, **further)["images"], signature(latents=latents, **further)["images"]
         np.testing.assert_array_equal(drawn, served)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("class_counts", [[], [10, 0, 30]])
+def test_every_signature_takes_an_empty_batch(tmp_path: Path, channels: int, class_counts: list[int]) -> None:
+    image = datasets.ImageShape(8, 8, channels)
+    generator = gan.build_generator(gan.NetworkConfig(image, 16, 4, classes=len(class_counts)))
+    served = serving.ServedGenerator(generator, image, 16, class_counts)
+    saved_models.save(served, tmp_path / "model", served.signatures_by_name)
+    signatures = tf.saved_model.load(str(tmp_path / "model")).signatures
+    none = {"labels": tf.zeros([0], tf.int32), "latents": tf.zeros([0, 16]), "count": tf.constant(0, tf.int64)}
+    inputs = {**none, "seed": tf.constant(0, tf.int64)}
+    assert len(signatures) == 4 if class_counts else 3
+    for name, signature in signatures.items():
+        names = signature.structured_input_signature[1]
+        outputs = signature(**{key: inputs[key] for key in names})
+        expected = [0] if name == "png" else [0, 8, 8, channels]
+        assert [output.shape.as_list() for output in outputs.values()] == [expected], name
 
 
 def test_the_signatures_are_those_that_tensorflow_serving_calls(conditional: tuple[Path, Path]) -> None:
