@@ -10,7 +10,7 @@ from kfp import compiler
 from components.core import container_images
 from components.core.errors import ConfigError
 from pipeline.graph import pipeline_with
-from pipeline.profiles import profiles
+from pipeline.profiles import profile_file, profiles
 from pipeline.profiles.profiles import Profile
 
 
@@ -21,7 +21,7 @@ def compiled_package(
 ) -> bytes:
     """Return the package (YAML); the same code, image names, profile and defaults give the same bytes."""
     found = {name: container_images.image(name) for name in container_images.NAMES} if image_of is None else image_of
-    profile = profiles.choose(profiles.read(), "cpu", profiles.KFP) if profile is None else profile
+    profile = profiles.choose(profile_file.read(), "cpu", profiles.KFP) if profile is None else profile
     of_train = container_images.TRAIN_IMAGES[profile.train_image]
     missing = [
         name

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from components.core import settings, stages
 from pipeline.__main__ import HELP
-from pipeline.profiles import profiles
+from pipeline.profiles import profile_file
 
 _PAGE = Path(__file__).parents[1] / "docs" / "reference.md"
 _HEAD = """# Reference
@@ -47,7 +47,7 @@ def _table(program: str) -> list[str]:
 
 def _set_by_profiles() -> list[str]:
     """Return a table of the defaults that profiles change; they are the same on both targets."""
-    changed = {name: profile.parameters for (name, _), profile in profiles.read().items() if profile.parameters}
+    changed = {name: profile.parameters for (name, _), profile in profile_file.read().items() if profile.parameters}
     rows = [
         f"| `{name}` | {', '.join(f'`{setting}` `{value}`' for setting, value in parameters.items())} |"
         for name, parameters in changed.items()

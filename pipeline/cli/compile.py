@@ -30,15 +30,16 @@ def main(verb: str, words: list[str]) -> int:
     parser.add_argument(
         "--profiles", type=Path, metavar="FILE", help="file of your own profiles, beside ours (docs/kubeflow.md)"
     )
-    if verb == "profiles":
-        print(profiles.as_yaml(parser.parse_args(words).profiles), end="")
-        from pipeline.profiles import tpu_estimates  # with the profiles' own modules, it needs pydantic
+    if verb == "compile":
+        _add_flags(parser)
+    parsed = parser.parse_args(words)
+    from pipeline.profiles import profile_file, tpu_estimates  # they need pydantic, which --help does not
 
+    if verb == "profiles":
+        print(profile_file.as_yaml(parsed.profiles), end="")
         print(tpu_estimates.comments(), end="")
         return errors.OK
-    _add_flags(parser)
-    parsed = parser.parse_args(words)
-    profile = profiles.choose(profiles.read(parsed.profiles), parsed.profile, parsed.target)
+    profile = profiles.choose(profile_file.read(parsed.profiles), parsed.profile, parsed.target)
     if parsed.images is None and not parsed.allow_tags:
         raise ConfigError(
             "images is required, because tags can change: give the file that `make push REGISTRY=...` "

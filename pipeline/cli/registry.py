@@ -16,7 +16,7 @@ from components.core.reporting.markdown import plain
 from components.core.stage import cache_key, cli
 from components.core.storage import atomic_files
 from components.core.storage.location import Location
-from pipeline.cli import tables
+from pipeline import tables
 from pipeline.local import overview
 from pipeline.registry import hub, reproduction, upkeep
 

@@ -11,7 +11,8 @@ from components.core.container_images import TRAIN_IMAGES
 from components.core.stage import cli
 from components.core.storage import buckets
 from components.core.storage.location import Location, private
-from pipeline.cli import extras, tables
+from pipeline import tables
+from pipeline.cli import extras
 from pipeline.local import containers, history, overview, plan, runner, session
 from pipeline.local.containers import Containers
 from pipeline.local.docker_client import Docker

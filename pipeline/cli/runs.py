@@ -10,7 +10,7 @@ from components.core.reporting import durations
 from components.core.reporting.markdown import plain
 from components.core.stage import cli
 from components.core.storage.location import Location
-from pipeline.cli import tables
+from pipeline import tables
 from pipeline.local import overview, past_runs
 from pipeline.local.display import relative
 from pipeline.local.overview import Overview

@@ -12,7 +12,7 @@ from pathlib import Path
 from components.core import errors, stages
 from components.core.errors import ConfigError, StageError
 from components.core.stage import cli
-from pipeline.cli import tables
+from pipeline import tables
 from pipeline.cluster import backend, backends, run_records, submission, waiting
 from pipeline.cluster.backend import Runs, RunStatus
 from pipeline.cluster.submission import ClusterPackage, Submission

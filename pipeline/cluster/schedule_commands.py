@@ -8,7 +8,7 @@ from typing import NamedTuple
 from components.core import errors
 from components.core.errors import ConfigError
 from components.core.stage import cli
-from pipeline.cli import tables
+from pipeline import tables
 from pipeline.cluster import apply, backends
 from pipeline.cluster.backend import LiveSchedule, Schedule, Schedules
 from pipeline.profiles import profiles

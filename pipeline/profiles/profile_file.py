@@ -1,19 +1,23 @@
 """Profiles in YAML, by name and target."""
 
+import importlib.resources
+from pathlib import Path
 from typing import Annotated, Any, Generic, TypeVar
 
+import yaml
 from pydantic import AfterValidator, Field, StrictStr
 
 from components.core import settings, stages
 from components.core.errors import ConfigError
 from components.core.settings import suggestion, unknown
 from components.train.config import TrainConfig
-from pipeline.profiles import validation
+from pipeline.profiles import validation, yaml_files
 from pipeline.profiles.kubernetes_hardware import KubernetesStage
 from pipeline.profiles.profiles import KFP, OTHERS, TARGETS, TRAIN, VERTEX, Profile
 from pipeline.profiles.validation import Settings, Text, matching
 from pipeline.profiles.vertex_hardware import VertexStage
 
+_SHIPPED = "profiles.yaml"
 # The exit handler reads notes and writes one file. It must start where a stage waits for more than the cluster has, or
 # canceling such a run never ends.
 _EXIT_HANDLER, _LITTLE = "record", {"cpu_request": "100m", "memory_request": "128Mi"}
@@ -87,6 +91,30 @@ class Targets(Settings):
     vertex: _OnVertex | None = None
 
 
+def read(path: Path | None = None) -> dict[tuple[str, str], Profile]:
+    """Return all profiles, by name and target: ours, and those of a user's file, which replace ours of that name."""
+    found = parse(_shipped(), _SHIPPED)
+    if path is not None:
+        own = parse(yaml_files.read_bytes(path, "profiles"), str(path))
+        names = {name for name, _ in own}
+        found = {key: profile for key, profile in found.items() if key[0] not in names} | own
+    return found
+
+
+def as_yaml(path: Path | None = None) -> str:
+    """Return the profiles as YAML that `read` accepts."""
+    read(path)
+    found = yaml_files.load(_shipped(), _SHIPPED) | (
+        yaml_files.load(yaml_files.read_bytes(path, "profiles"), str(path)) if path else {}
+    )
+
+    class Dumper(yaml.SafeDumper):
+        def ignore_aliases(self, data: object) -> bool:
+            return True
+
+    return yaml.dump(found, Dumper=Dumper, sort_keys=False, default_flow_style=None, width=120)
+
+
 def parse(text: bytes, where: str) -> dict[tuple[str, str], Profile]:
     """Return the profiles of one file, by name and target, or raise every mistake, one line each."""
     found = validation.read(dict[_Name, Targets], text, f"profiles {where}")
@@ -122,3 +150,7 @@ def _profile(
         accelerator="multi-worker" if getattr(train, "workers", 1) > 1 else accelerator,
         replicas=train.replicas,
     )
+
+
+def _shipped() -> bytes:
+    return importlib.resources.files("pipeline.profiles").joinpath(_SHIPPED).read_bytes()

@@ -1,17 +1,12 @@
 """Hardware profiles: the resources of each stage on a target. Ours are in profiles.yaml; a user's file adds others."""
 
 import dataclasses
-import importlib.resources
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import yaml
 
 from components.core import settings
 from components.core.errors import ConfigError
 from components.train.config import TrainConfig
-from pipeline.profiles import yaml_files
 
 if TYPE_CHECKING:
     from pipeline.profiles.kubernetes_hardware import KubernetesStage
@@ -20,7 +15,6 @@ if TYPE_CHECKING:
 KFP, VERTEX = "kfp", "vertex"
 TARGETS = (KFP, VERTEX)
 TRAIN, OTHERS = "train", "others"
-_SHIPPED = "profiles.yaml"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -44,33 +38,6 @@ class Profile:
         return self.accelerator == TrainConfig.accelerator
 
 
-def read(path: Path | None = None) -> dict[tuple[str, str], Profile]:
-    """Return all profiles, by name and target: ours, and those of a user's file, which replace ours of that name."""
-    # it needs pydantic, and most verbs read no profile
-    from pipeline.profiles.profile_file import parse
-
-    found = parse(_shipped(), _SHIPPED)
-    if path is not None:
-        own = parse(yaml_files.read_bytes(path, "profiles"), str(path))
-        names = {name for name, _ in own}
-        found = {key: profile for key, profile in found.items() if key[0] not in names} | own
-    return found
-
-
-def as_yaml(path: Path | None = None) -> str:
-    """Return the profiles as YAML that `read` accepts."""
-    read(path)
-    found = yaml_files.load(_shipped(), _SHIPPED) | (
-        yaml_files.load(yaml_files.read_bytes(path, "profiles"), str(path)) if path else {}
-    )
-
-    class Dumper(yaml.SafeDumper):
-        def ignore_aliases(self, data: object) -> bool:
-            return True
-
-    return yaml.dump(found, Dumper=Dumper, sort_keys=False, default_flow_style=None, width=120)
-
-
 def choose(found: Mapping[tuple[str, str], Profile], name: str, target: str) -> Profile:
     """Return the profile of a name for a target."""
     if (name, target) in found:
@@ -81,7 +48,3 @@ def choose(found: Mapping[tuple[str, str], Profile], name: str, target: str) -> 
     names = dict.fromkeys(known for known, _ in found)
     meant = settings.suggestion(name, names)
     raise ConfigError(f"profile {name!r} is unknown{meant} (--profiles FILE adds your own)")
-
-
-def _shipped() -> bytes:
-    return importlib.resources.files("pipeline.profiles").joinpath(_SHIPPED).read_bytes()

@@ -9,7 +9,7 @@ from components.core.errors import DataError, Superseded
 from components.core.registry import registry
 from components.core.registry.registry import Champion, Pointer
 from components.core.storage.buckets import Conflict
-from pipeline.cli import tables
+from pipeline import tables
 
 
 def verify(location: str, number: int | None) -> None:

@@ -12,9 +12,9 @@ from pathlib import Path
 from components.core import container_images
 from pipeline.compile import compiled_package
 from pipeline.package import shipped_package
-from pipeline.profiles import profiles
+from pipeline.profiles import profile_file, profiles
 
-PROFILES = profiles.read()
+PROFILES = profile_file.read()
 # One profile for each target and kind of hardware. After a change that is meant: `make goldens`.
 GOLDENS = (
     *(("cpu", profiles.KFP), ("gpu-l4-4", profiles.KFP), ("tpu-v5e-4-spot", profiles.KFP)),

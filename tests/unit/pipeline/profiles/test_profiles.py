@@ -7,7 +7,7 @@ import yaml
 
 from components.core import container_images, stages
 from components.core.errors import ConfigError
-from pipeline.profiles import profiles
+from pipeline.profiles import profile_file, profiles
 from pipeline.profiles.kubernetes_hardware import KubernetesStage
 from pipeline.profiles.profile_values import Retries
 from pipeline.profiles.profiles import KFP, VERTEX
@@ -15,7 +15,7 @@ from tests.unit.pipeline.profiles.contents import SHIPPED
 
 
 def test_everything_that_ships_is_for_both_targets_and_suits_the_defaults() -> None:
-    found = profiles.read()
+    found = profile_file.read()
     assert {name for name, _ in found} >= {"cpu", "gpu-l4", "tpu-v5e-8"}
     assert set(found) == {(name, target) for name in SHIPPED for target in (KFP, VERTEX)}
     for (name, target), profile in found.items():
@@ -31,13 +31,13 @@ def test_own_profiles_are_beside_ours_and_replace_them_by_name(tmp_path: Path) -
     path = tmp_path / "own.yaml"
     own = {"cpu": {KFP: {"stages": {"others": {"cpu_limit": 3}}}}, "big": {VERTEX: {"stages": {}}}}
     path.write_text(yaml.safe_dump(own))
-    found = profiles.read(path)
+    found = profile_file.read(path)
     assert found["cpu", KFP].stages["train"] == KubernetesStage(cpu_limit="3", retries=Retries(count=2, first_wait=10))
     assert ("big", VERTEX) in found
     assert ("gpu-l4", KFP) in found
-    assert yaml.safe_load(profiles.as_yaml(path)) == SHIPPED | own
+    assert yaml.safe_load(profile_file.as_yaml(path)) == SHIPPED | own
     for name, target, named in (("cpu", VERTEX, KFP), ("gpu-14", KFP, "gpu-l4"), ("moon", KFP, "gpu-l4, ")):
         with pytest.raises(ConfigError, match=f"{name}.*{named}"):
             profiles.choose(found, name, target)
     with pytest.raises(ConfigError, match=r"absent\.yaml"):
-        profiles.read(tmp_path / "absent.yaml")
+        profile_file.read(tmp_path / "absent.yaml")

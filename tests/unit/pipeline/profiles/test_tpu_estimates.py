@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pipeline.profiles import profiles
+from pipeline.profiles import profile_file
 from tests.unit.pipeline.conftest import messages, wgan
 
 
@@ -38,7 +38,7 @@ def test_a_batch_that_does_not_fit_a_chip_is_refused(tmp_path: Path, target: str
 
 
 def test_other_chips_are_not_judged_by_the_table(tmp_path: Path) -> None:
-    own = yaml.safe_load(profiles.as_yaml())["tpu-v5e-4"]
+    own = yaml.safe_load(profile_file.as_yaml())["tpu-v5e-4"]
     own["kfp"]["stages"]["train"]["node_selectors"]["cloud.google.com/gke-tpu-accelerator"] = "tpu-v6e-slice"
     (tmp_path / "own.yaml").write_text(yaml.safe_dump({"v6e": {"kfp": own["kfp"]}}))
     large = ["--set=height=28", "--set=width=28", "--set=color=gray", "--set=batch_size=1048576"]

@@ -10,7 +10,7 @@ from components.core.errors import ConfigError
 from pipeline.cli import run
 from pipeline.cluster import schedule_file, submission
 from pipeline.package import config_file
-from pipeline.profiles import profiles, yaml_files
+from pipeline.profiles import profile_file, yaml_files
 
 LEVELS = [f"b{level}: &b{level} [{', '.join([f'*b{level - 1}'] * 9)}]" for level in range(1, 12)]
 BOMB = "\n".join(["b0: &b0 [0]", *LEVELS])  # 9 ** 11 numbers
@@ -19,7 +19,7 @@ BOMB = "\n".join(["b0: &b0 [0]", *LEVELS])  # 9 ** 11 numbers
 every_reader = pytest.mark.parametrize(
     "read",
     [
-        profiles.read,
+        profile_file.read,
         schedule_file.read,
         run._package,
         submission.read_package,
