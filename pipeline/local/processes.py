@@ -10,8 +10,9 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import FrameType
 from typing import IO
 
 import components
@@ -113,9 +114,9 @@ class Processes:
                     with self._lock:
                         self._running.discard(process)
                         _signal_group(process, signal.SIGKILL)
-            code = process.wait()
+            process.wait()
             listener.join(_PIPE_SECONDS)
-        return code if code >= 0 else 128 - code
+        return _exit_status(process)
 
     def _variables(self) -> Mapping[str, str]:
         mirrors = os.environ.get(location.MIRRORS) or tempfile.gettempdir()
@@ -127,6 +128,11 @@ class Processes:
             self.stopping.set()
             for process in self._running:
                 _signal_group(process, signum)
+
+
+def _exit_status(process: subprocess.Popen[bytes]) -> int:
+    """Return the exit code of a process that has ended, 128 + N if signal N ended it."""
+    return process.returncode if process.returncode >= 0 else 128 - process.returncode
 
 
 def _signal_group(process: subprocess.Popen[bytes], signum: int) -> None:
@@ -141,15 +147,44 @@ def process_environment(added: Mapping[str, str]) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **added}
 
 
+@contextlib.contextmanager
+def handling_signals(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Handle the signals that end a command, while the block lasts.
+
+    SIGINT and SIGHUP stay ignored if they are, as under nohup, in cron and behind a script's `&`.
+    """
+    before = {}
+    for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signum == signal.SIGTERM or signal.getsignal(signum) != signal.SIG_IGN:
+            before[signum] = signal.signal(signum, handler)
+    try:
+        yield
+    finally:
+        for signum, previous in before.items():
+            signal.signal(signum, previous)
+
+
 def run_in_front(verb: str, words: list[str]) -> int:
-    """Run the program of a verb in this terminal, without TensorFlow's remarks on the processor."""
+    """Run the program of a verb in this terminal, without TensorFlow's remarks on the processor.
+
+    Return its exit code, 128 + N if signal N ended it.
+    """
     command = process_command(["python", "-m", f"components.{verb}", *words])
     environment = process_environment({cli.PROGRAM: f"wgan {verb}"})
-    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE) as process:
+    early: list[int] = []
+    # In a group of its own, so that a terminal's Ctrl-C does not reach the program twice.
+    with (
+        handling_signals(lambda signum, _: early.append(signum)),
+        subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, process_group=0) as process,
+        handling_signals(lambda signum, _: _signal_group(process, signum)),
+    ):
+        for signum in early:
+            _signal_group(process, signum)
         for line in process.stderr or ():
             if not _STARTUP_NOISE.match(line):
                 sys.stderr.write(line.decode(errors="replace"))
-    return process.returncode
+        process.wait()
+    return _exit_status(process)
 
 
 def copy_lines(output: IO[bytes], file: IO[bytes], show: Callable[[str | logs.Record], None]) -> int:

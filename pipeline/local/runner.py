@@ -17,9 +17,8 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from components.core import errors
@@ -42,7 +41,6 @@ log = logging.getLogger(__name__)
 
 _GOOD = (DONE, UNCHANGED)
 _CANNOT_START = 127
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _SIGNAL_SECONDS = 0.5  # longest delay until a signal is noticed
 
 
@@ -82,7 +80,8 @@ class Run:
 
         That is the code of the first stage that failed, or 128 + N if signal N interrupted the run.
         """
-        with self._signals(), self._display:
+        # Signals become events while the run lasts.
+        with processes.handling_signals(lambda signum, _: self._events.put(signum)), self._display:
             try:
                 self._decide()
                 while self._running():
@@ -263,26 +262,6 @@ class Run:
             log.error("%s: failed (%s); its log is %s", task.name, processes.name_of_exit(code), file)
 
     # --- interruption -----------------------------------------------------------------------------------------------
-
-    @contextlib.contextmanager
-    def _signals(self) -> Iterator[None]:
-        """Turn signals into events while the run lasts.
-
-        SIGINT and SIGHUP stay ignored if they are, as under nohup, in cron and behind a script's `&`.
-        """
-
-        def note(signum: int, frame: FrameType | None) -> None:
-            self._events.put(signum)
-
-        before = {}
-        for signum in _SIGNALS:
-            if signum == signal.SIGTERM or signal.getsignal(signum) != signal.SIG_IGN:
-                before[signum] = signal.signal(signum, note)
-        try:
-            yield
-        finally:
-            for signum, handler in before.items():
-                signal.signal(signum, handler)
 
     def _interrupt(self, signum: int) -> None:
         """Ask the stages to end; at the second signal, kill them."""

@@ -1,14 +1,19 @@
-"""Ctrl-C and SIGTERM: real signals to a real `wgan run`; no stage is left behind, the same command continues."""
+"""Ctrl-C and SIGTERM: real signals to real commands; no process is left behind, the same command continues."""
 
+import contextlib
 import ctypes
+import os
+import pty
 import signal
 import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.programs import ignoring
-from tests.unit.pipeline.conftest import Desk, Parts, is_running, wait_until
+from tests.unit.pipeline.conftest import Desk, Parts, is_running, read_terminal, wait_until
 
 # Writes its process id and its child's, then works until SIGTERM, and ends with the given code.
 STAGE = (
@@ -107,3 +112,85 @@ def test_killed_runner_is_followed_by_a_run_that_goes_on(desk: Desk, parts: Part
     wait_until(lambda: not any(running(desk)))
     (desk.folder / "allowed").touch()
     assert desk.run(package, "--location", str(desk.folder)).returncode == 0
+
+
+@contextlib.contextmanager
+def reading(folder: Path, terminal: int = subprocess.PIPE) -> Iterator["subprocess.Popen[bytes]"]:
+    """Start `wgan report` in a session of its own; its program reads a pipe that never ends."""
+    pipe = folder / "verdict.json"
+    os.mkfifo(pipe)
+    setsid = ["setsid"] if terminal == subprocess.PIPE else ["setsid", "--ctty"]
+    command = [*setsid, sys.executable, "-m", "pipeline", "report", "compare", str(folder), str(folder)]
+    with subprocess.Popen(command, stdin=terminal, stdout=terminal, stderr=terminal) as process:
+        writer = -1
+
+        def is_read() -> bool:
+            nonlocal writer
+            assert process.poll() is None
+            with contextlib.suppress(OSError):  # nobody reads it yet
+                writer = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+            return writer >= 0
+
+        try:
+            wait_until(is_read)
+            yield process
+        finally:
+            process.kill()
+            if writer >= 0:
+                os.close(writer)
+
+
+def program_of(process: "subprocess.Popen[bytes]") -> int:
+    """Return the process id of the one program that a command has started."""
+    (pid,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    return int(pid)
+
+
+def test_ctrl_c_in_a_terminal_waits_for_the_program_of_a_verb(tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    with reading(tmp_path, theirs) as process:
+        os.close(theirs)
+        os.write(ours, b"\x03")
+        shown = b""
+        while chunk := read_terminal(ours):
+            shown += chunk
+        assert process.wait(60) == 130
+    os.close(ours)
+    assert shown.count(b" report: interrupted") == 1
+    assert b"Traceback" not in shown
+
+
+@pytest.mark.parametrize("group", [True, False], ids=["group", "command alone"])
+@pytest.mark.parametrize(
+    ("signum", "code", "logged"),
+    [
+        (signal.SIGINT, 130, " report: interrupted"),
+        (signal.SIGTERM, 143, " report: terminated"),
+        (signal.SIGHUP, 129, ""),
+    ],
+)
+def test_a_signal_ends_the_program_of_a_verb_first(
+    tmp_path: Path, signum: int, code: int, logged: str, group: bool
+) -> None:
+    with reading(tmp_path) as process:
+        program = program_of(process)
+        (os.killpg if group else os.kill)(process.pid, signum)
+        _, err = process.communicate(timeout=60)
+        assert process.returncode == code, err
+        assert (len(err.splitlines()), logged in err.decode()) == (1 if logged else 0, True)
+        assert not is_running(program)
+
+
+def test_a_verb_s_program_ignores_what_was_ignored_at_the_start(tmp_path: Path) -> None:
+    with ignoring(signal.SIGINT, signal.SIGHUP), reading(tmp_path) as process:
+        for signum in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+            os.killpg(process.pid, signum)
+        _, err = process.communicate(timeout=60)
+    assert (process.returncode, b"report: terminated" in err) == (143, True)
+
+
+def test_the_death_of_a_verb_s_program_is_its_exit_code(tmp_path: Path) -> None:
+    with reading(tmp_path) as process:
+        os.kill(program_of(process), signal.SIGKILL)
+        process.communicate(timeout=60)
+    assert process.returncode == 137
