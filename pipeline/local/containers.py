@@ -22,9 +22,9 @@ from typing import IO
 
 import components
 from components.core import container_images
-from components.core.errors import ConfigError, StageError, TransientError
+from components.core.errors import ConfigError, StageError, Terminated, TransientError
 from components.core.stage import cache_key, cli, logs
-from pipeline.local.docker_client import START_SECONDS, Docker, Image
+from pipeline.local.docker_client import START_SECONDS, Docker, Image, end
 from pipeline.local.processes import Call, copy_lines
 from pipeline.local.session import Session
 from pipeline.package.image_digests import is_digest, is_moving_tag
@@ -35,7 +35,6 @@ log = logging.getLogger(__name__)
 # The folder of our code in images, as in docker/Dockerfile.
 _CODE = "/app/components"
 _ROOT_LABEL, _RUN_LABEL = "wgan-gp-pipeline.root", "wgan-gp-pipeline.run"
-_LAST_WORD_SECONDS = 10.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +63,7 @@ class Containers:
         self._docker, self._images, self._options = docker, found, options
         self._root, self._read, self._dev = root, read, dev
         self._lock = threading.Lock()
-        self._running: dict[str, list[subprocess.Popen[bytes]]] = {}
+        self._running: dict[str, list[subprocess.Popen[bytes]]] = {}  # Docker's clients at work, by container
         self.stopping = threading.Event()
 
     def begin(self, session: Session) -> None:
@@ -103,54 +102,73 @@ class Containers:
         name = f"wgan-{call.task.name}-{secrets.token_hex(4)}"
         with open(call.log_file, "ab", buffering=0) as file, self.session.container(name):
             with self._lock:
-                if self.stopping.is_set():
-                    return 128 + signal.SIGTERM
-                container = self._docker.ask("create", *self._words(call, name), seconds=START_SECONDS).strip()
-                try:
-                    self._docker.ask("start", container, seconds=START_SECONDS)
-                    listening = self._docker.begin("logs", "--follow", container)
-                    waiting = self._docker.begin("wait", container, stderr=subprocess.PIPE)
-                except BaseException:
-                    self._remove(container)
-                    raise
-                self._running[container] = [listening, waiting]
+                self._running[name] = []
             try:
+                self._do(name, "create", *self._words(call, name))
+                self._do(name, "start", name)
+                listening = self._begin(name, "logs", "--follow", name)
+                waiting = self._begin(name, "wait", name, stderr=subprocess.PIPE)
                 copied = _copy_log(listening, file, call.show)
                 status, complaint = waiting.communicate()
                 if status.strip().isdigit():
                     # Docker 20 stops following when a container ends, even before its last lines are read (followLogs
                     # in moby's daemon/logger/loggerutils/follow.go).
-                    with self._lock:
-                        complete = self._docker.begin("logs", container)
-                        self._running[container].append(complete)
-                    _copy_log(complete, file, call.show, skip=copied)
+                    _copy_log(self._begin(name, "logs", name, ended=True), file, call.show, skip=copied)
+            except Terminated:
+                return 128 + signal.SIGTERM
             finally:
                 with self._lock:
-                    del self._running[container]
-                self._remove(container)
+                    clients = self._running.pop(name)
+                for client in clients:
+                    with client:
+                        end(client)
+                self._remove(name)
         if not status.strip().isdigit():
+            if self.stopping.is_set():
+                return 128 + signal.SIGKILL
             raise TransientError(f"Docker was lost while it ran: {complaint.decode(errors='replace').strip()}")
         return int(status)
 
+    def _begin(
+        self, name: str, *words: str, stderr: int = subprocess.STDOUT, ended: bool = False
+    ) -> "subprocess.Popen[bytes]":
+        """Start a client that works for a container; `Terminated` if stages are to stop and it has not ended."""
+        with self._lock:
+            if self.stopping.is_set() and not ended:
+                raise Terminated
+            client = self._docker.begin(*words, stderr=stderr)
+            self._running[name].append(client)
+            return client
+
+    def _do(self, name: str, *words: str) -> None:
+        """Change a container; `Terminated` if stages are to stop by then."""
+        try:
+            self._docker.answer(self._begin(name, *words, stderr=subprocess.PIPE), START_SECONDS)
+        except StageError:
+            if not self.stopping.is_set():
+                raise
+
     def stop(self, signum: int) -> None:
-        """Send a signal to every container; none is started from now on."""
+        """Send a signal to every container, without waiting; none is started from now on.
+
+        A container that Docker is making or starting is removed as soon as it answers. SIGKILL ends the clients: when
+        they have ended, `run` removes the container.
+        """
         with self._lock:
             self.stopping.set()
-            for container, listeners in self._running.items():
-                try:
-                    self._docker.ask("kill", "--signal", str(int(signum)), container, seconds=_LAST_WORD_SECONDS)
-                except StageError as error:
-                    # A container that has just ended cannot be signaled; an engine that hangs must not block us.
-                    if signum == signal.SIGKILL and "not running" not in str(error):
-                        log.error("container %s may still run: %s", container[:12], error)
-                        for listener in listeners:
-                            listener.kill()
+            for name, clients in self._running.items():
+                if signum == signal.SIGKILL:
+                    for client in clients:
+                        end(client)
+                else:
+                    clients.append(self._docker.begin("kill", "--signal", str(int(signum)), name))
 
     def _remove(self, container: str) -> None:
         try:
             self._docker.ask("rm", "--force", container)
         except StageError as error:
-            log.error("container %s is left behind: %s", container[:12], error)
+            if "no such container" not in str(error).lower():
+                log.error("container %s is left behind: %s", container, error)
 
     def _words(self, call: Call, name: str) -> list[str]:
         """Return the words for `docker create`."""

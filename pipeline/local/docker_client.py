@@ -4,12 +4,15 @@ The command line, not a library, because it knows the user's setup: contexts, DO
 The variable DOCKER names another program.
 """
 
+import contextlib
 import dataclasses
 import json
 import os
 import re
+import signal
 import subprocess
 from collections.abc import Mapping
+from typing import cast
 
 from components.core.errors import ConfigError, StageError, TransientError
 
@@ -77,31 +80,25 @@ class Docker:
             ConfigError: There is no Docker, it refuses this user, or the command cannot work.
             TransientError: No engine answers, or not in time, or there is no space left.
         """
-        try:
-            # A new session: Ctrl-C is for the caller, not for Docker.
-            found = subprocess.run(
-                [self.program, *words],
-                env=self._environment,
-                input=given,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=seconds,
-                start_new_session=True,
-            )
-        except (FileNotFoundError, PermissionError):
-            raise ConfigError(
-                f"there is no program {self.program} here: install Docker, or name its command line in the variable "
-                "DOCKER"
-            ) from None
-        except subprocess.TimeoutExpired:
-            raise TransientError(
-                f"Docker did not answer `{self.program} {words[0]}` within {seconds:g} s: see whether `{self.program} "
-                "info` answers, and restart the engine if it does not, or set DOCKER_HOST"
-            ) from None
-        if found.returncode:
-            raise explained(found.stderr)
-        return found.stdout
+        return self.answer(self.begin(*words, stdin=subprocess.PIPE, stderr=subprocess.PIPE), seconds, given)
+
+    @staticmethod
+    def answer(client: "subprocess.Popen[bytes]", seconds: float | None, given: str = "") -> str:
+        """Wait for a command that `begin` started; return and raise as `ask` does."""
+        program, command, *_ = cast("list[str]", client.args)
+        with client:
+            try:
+                output, complaint = client.communicate(given.encode() or None, seconds)
+            except subprocess.TimeoutExpired:
+                raise TransientError(
+                    f"Docker did not answer `{program} {command}` within {seconds:g} s: see whether `{program} info` "
+                    "answers, and restart the engine if it does not, or set DOCKER_HOST"
+                ) from None
+            finally:
+                end(client)
+        if client.returncode:
+            raise explained(complaint.decode(errors="replace"))
+        return output.decode(errors="replace")
 
     def platform(self) -> str:
         """Return operating system and architecture of the engine; called first, as it shows whether there is one."""
@@ -126,16 +123,31 @@ class Docker:
             code=json.loads(labels.get(CODE_LABEL, "{}")),
         )
 
-    def begin(self, *words: str, stderr: int = subprocess.STDOUT) -> "subprocess.Popen[bytes]":
-        """Start a command that prints while a container runs, in a new session."""
-        return subprocess.Popen(
-            [self.program, *words],
-            env=self._environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            start_new_session=True,
-        )
+    def begin(
+        self, *words: str, stdin: int = subprocess.DEVNULL, stderr: int = subprocess.STDOUT
+    ) -> "subprocess.Popen[bytes]":
+        """Start a command in a new session, because Ctrl-C is for the caller; raise `ConfigError` without Docker."""
+        try:
+            return subprocess.Popen(
+                [self.program, *words],
+                env=self._environment,
+                stdin=stdin,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                start_new_session=True,
+            )
+        except (FileNotFoundError, PermissionError):
+            raise ConfigError(
+                f"there is no program {self.program} here: install Docker, or name its command line in the variable "
+                "DOCKER"
+            ) from None
+
+
+def end(client: "subprocess.Popen[bytes]") -> None:
+    """Kill a command that `begin` started and what it started, unless it has ended."""
+    with contextlib.suppress(ProcessLookupError):
+        if client.poll() is None:
+            os.killpg(client.pid, signal.SIGKILL)
 
 
 def explained(complaint: str) -> StageError:

@@ -12,6 +12,7 @@ One thread, the caller's, decides everything; each running stage has a thread th
 import contextlib
 import functools
 import logging
+import math
 import queue
 import shutil
 import signal
@@ -63,7 +64,7 @@ class Run:
         self._events: queue.SimpleQueue[tuple[Task, Progress] | int] = queue.SimpleQueue()
         self._parts: dict[Task, dict[str, Any]] = {}
         self._made: dict[Task, dict[str, Any]] = {}
-        self._interrupted_by = 0
+        self._interrupted_by, self._deadline = 0, math.inf
         self._name = f"{package.name}-{history.number:04d}"
         placeholders = placeholders_of(self._name, str(history.folder))
         self._estimates = Estimates(root, parameters)
@@ -226,12 +227,11 @@ class Run:
         # handler in this thread, and only between waits.
         event = None
         while event is None:
-            longest = max(self._deadline - time.monotonic(), 1.0) if self._interrupted_by else _SIGNAL_SECONDS
             with contextlib.suppress(queue.Empty):
-                event = self._events.get(timeout=longest)
-            if event is None and self._interrupted_by:
-                log.error("stages did not end within %g s: killed", processes.GRACE_SECONDS)
-                self._executor.stop(signal.SIGKILL)
+                event = self._events.get(timeout=_SIGNAL_SECONDS)
+            if event is None and time.monotonic() > self._deadline:
+                log.error("stages did not end within %g s", processes.GRACE_SECONDS)
+                self._kill()
         if isinstance(event, int):
             self._interrupt(event)
         else:
@@ -266,14 +266,19 @@ class Run:
     def _interrupt(self, signum: int) -> None:
         """Ask the stages to end; at the second signal, kill them."""
         if self._interrupted_by:
-            log.warning("killed")
-            self._executor.stop(signal.SIGKILL)
+            self._kill()
             return
         self._interrupted_by = signum
         self._deadline = time.monotonic() + processes.GRACE_SECONDS
         names = ", ".join(task.name for task in self._running())
         log.info("%s: waiting for %s to end; interrupt again to kill", signal.Signals(signum).name, names)
         self._executor.stop(signal.SIGTERM)
+
+    def _kill(self) -> None:
+        if self._deadline < math.inf:
+            self._deadline = math.inf
+            log.warning("killed")
+            self._executor.stop(signal.SIGKILL)
 
     def _write_state(self) -> None:
         tasks = {

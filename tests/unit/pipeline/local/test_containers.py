@@ -7,7 +7,7 @@ import shlex
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -22,7 +22,7 @@ from pipeline.local.processes import Call
 from pipeline.local.session import session
 from pipeline.package import reader
 from pipeline.package.reader import Package, Task
-from tests.unit.pipeline.conftest import Desk, messages, wait_until
+from tests.unit.pipeline.conftest import Desk, is_running, messages, wait_until
 
 BASE = "python:3.11-slim-bookworm"
 IMAGE = "wgan-test/python:1.0.0"
@@ -256,6 +256,88 @@ def test_the_umask_and_the_temporary_folder_are_the_runs(
     assert umask == expected
     assert Path(folder).parent == desk.root
     assert not Path(folder).exists()
+
+
+# An engine whose containers are folders; each command that has a file `slow-COMMAND` waits until that is removed.
+ENGINE = """#!/bin/sh
+cd '{folder}'
+echo "$1 $$" >> asked
+for last; do :; done
+while [ -e "slow-$1" ]; do sleep 0.02; done
+case "$1" in
+    version) echo linux/amd64 ;;
+    image) echo '[{{"Id": "sha256:1", "Os": "linux", "Architecture": "amd64"}}]' ;;
+    create)
+        while [ "$1" != --name ]; do shift; done
+        mkdir "containers/$2"; echo "$2" ;;
+    start) touch "containers/$last/running" ;;
+    wait) while [ -e "containers/$last/running" ]; do sleep 0.02; done; echo 143 ;;
+    kill) rm "containers/$last/running" ;;
+    rm) rm -r "containers/$last" || {{ echo "Error response from daemon: No such container: $last" >&2; exit 1; }} ;;
+esac
+"""
+
+
+@pytest.fixture
+def slow(desk: Desk) -> Iterator[Callable[[str], "subprocess.Popen[str]"]]:
+    """Start a run whose engine does not answer a command; return it when it has asked that."""
+    runs = []
+
+    def started(command: str) -> "subprocess.Popen[str]":
+        client = desk.folder / "docker"
+        client.write_text(ENGINE.format(folder=desk.folder))
+        client.chmod(0o755)
+        (desk.folder / "containers").mkdir()
+        (desk.folder / f"slow-{command}").touch()
+        desk.environment["DOCKER"] = str(client)
+        process = desk.start(desk.compile(one_task("", "image:1.0.0")), "--runner", "docker")
+        runs.append(process)
+        wait_until(lambda: command in asked(desk))
+        return process
+
+    yield started
+    for process in runs:
+        process.kill()
+        process.communicate()
+
+
+def asked(desk: Desk) -> dict[str, int]:
+    """Return the process of each command that the slow engine was asked last."""
+    file = desk.folder / "asked"
+    lines = file.read_text().splitlines() if file.exists() else []
+    return {command: int(pid) for command, pid in map(str.split, lines)}
+
+
+@pytest.mark.parametrize(("command", "next_command"), [("create", "start"), ("start", "logs")])
+def test_an_interrupted_run_goes_no_further_than_what_docker_does(
+    desk: Desk, slow: Callable[[str], "subprocess.Popen[str]"], command: str, next_command: str
+) -> None:
+    process = slow(command)
+    process.send_signal(signal.SIGINT)
+    desk.wait_for(process, "waiting for shell", task="")
+    (desk.folder / f"slow-{command}").unlink()
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert next_command not in asked(desk)
+    assert not list((desk.folder / "containers").iterdir())
+    assert " E " not in desk.shown()
+
+
+@pytest.mark.parametrize("command", ["create", "start", "kill", "wait"])
+def test_the_second_signal_ends_a_run_whose_docker_does_not_answer(
+    desk: Desk, slow: Callable[[str], "subprocess.Popen[str]"], command: str
+) -> None:
+    process = slow(command if command != "kill" else "wait")
+    (desk.folder / f"slow-{command}").touch()
+    for _ in range(3):
+        process.send_signal(signal.SIGINT)
+        desk.wait_for(process, "waiting for shell", task="")
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert not any(is_running(pid) for pid in asked(desk).values())
+    assert not list((desk.folder / "containers").iterdir())
+    assert desk.shown().count(" killed\n") == 1
+    assert " E " not in desk.shown()
 
 
 def test_the_code_that_keys_cover_is_the_images_or_this_working_trees(tmp_path: Path) -> None:

@@ -2,11 +2,19 @@
 # mypy: disable-error-code="valid-type"
 
 import json
+import os
+import signal
+import threading
 
 import pytest
 from kfp import dsl
 
+from pipeline.local import processes
+from pipeline.local.history import History
+from pipeline.local.processes import Call
+from pipeline.local.runner import Run
 from tests.unit.pipeline.conftest import Desk, Parts, is_running
+from tests.unit.pipeline.local.conftest import PIPELINE, Home, Stages, World
 
 
 def test_chain_passes_values_types_and_texts_on(desk: Desk, parts: Parts) -> None:
@@ -186,3 +194,32 @@ def test_nothing_that_a_stage_started_outlives_it(desk: Desk, parts: Parts) -> N
     location = desk.folder / "pid"
     assert desk.run(desk.compile(forgetful), "--location", str(location)).returncode == 0
     assert not is_running(int(location.read_text()))
+
+
+class Stubborn(Stages):
+    """A stage that interrupts its run, and ends only after that has tried to kill it for a while."""
+
+    def __init__(self, home: Home) -> None:
+        super().__init__(World(), home.root)
+        self.signals: list[int] = []
+        self._killed = [threading.Event(), threading.Event()]
+
+    def run(self, call: Call) -> int:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert self._killed[0].wait(60)
+        self._killed[1].wait(2)
+        return 137
+
+    def stop(self, signum: int) -> None:
+        self.stopping.set()
+        self.signals.append(signum)
+        if signum == signal.SIGKILL:
+            self._killed[self.signals.count(signum) - 1].set()
+
+
+def test_stages_that_outlive_their_time_are_killed_once(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "GRACE_SECONDS", 0.0)
+    values, stages = home.values(World()), Stubborn(home)
+    run = Run(PIPELINE, values, home.root, History(home.root, b"", values), stages)  # type: ignore[arg-type]
+    assert run.execute() == 130
+    assert stages.signals.count(signal.SIGKILL) == 1
