@@ -1,10 +1,12 @@
 """`wgan submit`, `status`, `logs`, `cancel` and `retry`: runs on a cluster or on Vertex AI."""
 
 import argparse
+import contextlib
 import dataclasses
 import datetime
 import json
 import logging
+import math
 import os
 import re
 from pathlib import Path
@@ -54,8 +56,9 @@ def main(verb: str, words: list[str]) -> int:
     parser.add_argument("--target", default=KFP, choices=TARGETS, help=f"where the run is (default: {KFP})")
     backends.add_flags(parser)
     parsed = parser.parse_args(words)
-    if getattr(parsed, "wait", False) and not parsed.run_id:
-        raise ConfigError("wait is for one run: give its id as well")
+    problems = _problems_of_waiting(parsed) if verb in ("status", "retry") else []
+    if problems:
+        raise ConfigError(*problems)
     server = backends.runs(parsed.target, parsed)
     if not parsed.run_id:
         _print_runs(server.recent(_SHOWN_RUNS), parsed.json)
@@ -92,10 +95,24 @@ def _add_waiting(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--wait", action="store_true", help="wait for its end, and show stages as they change")
     parser.add_argument(
         "--timeout",
-        type=float,
+        type=_seconds,
         metavar="SECONDS",
         help="with --wait: wait this long at most; the run continues (default: no limit)",
     )
+
+
+def _seconds(text: str) -> float:
+    """Return the value of --timeout; argparse adds the flag to the error."""
+    with contextlib.suppress(ValueError):
+        if 0 < (seconds := float(text)) < math.inf:
+            return seconds
+    raise argparse.ArgumentTypeError(f"must be a number of seconds greater than 0, got {text!r}")
+
+
+def _problems_of_waiting(parsed: argparse.Namespace) -> list[str]:
+    if parsed.timeout is not None and not parsed.wait:
+        return ["timeout is for waiting: give --wait as well"]
+    return ["wait is for one run: give its id as well"] if parsed.wait and not getattr(parsed, "run_id", True) else []
 
 
 def _submit(words: list[str]) -> int:
@@ -161,8 +178,7 @@ def _checked(parsed: argparse.Namespace, package: ClusterPackage, problems: list
         name = getattr(parsed, flag)
         if not name.strip() or len(name) > _LONGEST_NAME:
             problems.append(f"{flag} must be a name of 1 to {_LONGEST_NAME} letters, got {name!r}")
-    if parsed.timeout is not None and not parsed.wait:
-        problems.append("timeout is for waiting: give --wait as well")
+    problems += _problems_of_waiting(parsed)
     try:
         server = backends.runs(package.origin.target, parsed)
     except ConfigError as error:

@@ -21,6 +21,7 @@ from tests.unit.pipeline.cluster.conftest import complaints
 pytestmark = pytest.mark.usefixtures("bare_desk", "logged")
 
 _RUNS = "/apis/v2beta1/runs"
+_NO_LIMITS = ("nan", "inf", "-inf", "-1", "0", "soon")
 
 
 @pytest.fixture
@@ -44,6 +45,21 @@ def test_an_interrupt_leaves_the_run_alone(
     (line,) = complaints(caplog)
     assert f"`wgan cancel {started}`" in line
     assert not [each for each in server.requests if each.path.endswith(":terminate")]
+
+
+@pytest.mark.parametrize("verb", ["submit", "status", "retry"])
+@pytest.mark.parametrize("words", [["--timeout", "5"], *(["--wait", f"--timeout={n}"] for n in _NO_LIMITS)])
+def test_a_timeout_that_would_not_end_the_waiting_is_refused(
+    server: Server, packages: Path, started: str, verb: str, words: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    server.set_run(started, "FAILED" if verb == "retry" else "SUCCEEDED")
+    server.after = lambda request: server.set_run(newest(server), "SUCCEEDED")
+    server.requests.clear()
+    run = ["--package", str(packages / "kfp.yaml"), "--source", "digits", "--root", "/data/runs"]
+    code = main([verb, *(run if verb == "submit" else [started]), *words, "--host", server.url])
+    assert (code, server.requests) == (errors.BAD_CONFIGURATION, [])
+    (line,) = complaints(caplog)
+    assert "timeout" in line
 
 
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, errors.OK), (signal.SIGTERM, -signal.SIGTERM)])
