@@ -60,7 +60,11 @@ def main(verb: str, words: list[str]) -> int:
     if large:
         log.warning("a node of 2 cores and 8 GiB is too small, and the pod would stay pending: %s", "; ".join(large))
     if profile.service_account:
-        log.info("start its runs as service account %s: a package cannot name it", profile.service_account)
+        # To servers the account is a field of each run and schedule, not of a package, whose description notes it.
+        account = profile.service_account
+        log.info(
+            "`wgan submit` and `wgan schedule apply` use its service account %s; give it to other clients", account
+        )
     return errors.OK
 
 

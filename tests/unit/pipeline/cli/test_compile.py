@@ -118,6 +118,8 @@ def test_a_package_carries_beams_options_and_who_and_where_it_runs(tmp_path: Pat
     assert "one line" in wgan(*flags, "--set", "beam_options=--runner=X\n--region=Y").stderr
     written = wgan(*flags, "--set", f"beam_options={options}")
     assert written.returncode == 0, written.stderr
+    (line,) = [line for line in written.stderr.splitlines() if "@MY-PROJECT." in line]
+    assert "`wgan submit`" in line, "it passes the account to the server"
     package = yaml.safe_load((tmp_path / "out.yaml").read_bytes())
     assert package["root"]["inputDefinitions"]["parameters"]["beam_options"]["defaultValue"] == options
     origin = package_origin.read(package["pipelineInfo"]["description"])
