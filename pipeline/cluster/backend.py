@@ -5,6 +5,7 @@ A backend is a folder beside this file, named in `backends.py`.
 
 import dataclasses
 import datetime
+import shlex
 from collections.abc import Iterator
 from typing import Any, Protocol
 
@@ -42,6 +43,11 @@ class RunStatus:
     message: str = ""  # why it failed, if the backend reports it
     parameters: dict[str, Any] = dataclasses.field(default_factory=dict)  # empty where its records cannot be found
     stages: tuple[StageStatus, ...] = ()  # known to the backend so far
+
+
+def follow_up(flags: tuple[str, ...], verb: str, *words: str) -> str:
+    """Return a command to copy, for the connection that was made from these flags."""
+    return shlex.join(["wgan", verb, *words, *flags])
 
 
 def settled(stage: str, run: str) -> str:
@@ -123,8 +129,8 @@ class Runs(Protocol):
     def retry(self, run_id: str) -> RunStatus:
         """Restart a failed or canceled run from the failure; the run may have a new id."""
 
-    def flags(self, verb: str) -> tuple[str, ...]:
-        """Return the words that `wgan VERB RUN_ID` needs for a run of this backend."""
+    def command(self, verb: str, *words: str) -> str:
+        """Return the command that a user copies to run `wgan VERB WORDS` for this server (see `follow_up`)."""
 
 
 class Schedules(Protocol):

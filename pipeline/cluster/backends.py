@@ -1,6 +1,7 @@
 """The backends, by target; a new one is a folder and an entry here."""
 
 import argparse
+import dataclasses
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -56,11 +57,17 @@ def add_flags(parser: argparse.ArgumentParser, targets: Iterable[str] = BACKENDS
 
 def runs(target: str, parsed: argparse.Namespace) -> Runs:
     """Return the runs of the server that flags and environment name; nothing is sent yet."""
-    backend = BACKENDS[target]
-    return backend.runs(backend.from_flags(parsed))
+    return BACKENDS[target].runs(_connection(target, parsed))
 
 
 def schedules(target: str, parsed: argparse.Namespace) -> Schedules:
     """Return the schedules of that server; nothing is sent yet."""
+    return BACKENDS[target].schedules(_connection(target, parsed))
+
+
+def _connection(target: str, parsed: argparse.Namespace) -> Any:
+    """Return the connection, with the flags that were given, for further commands."""
     backend = BACKENDS[target]
-    return backend.schedules(backend.from_flags(parsed))
+    connection = backend.from_flags(parsed)
+    words = [word for name in backend.flags if (value := getattr(parsed, name)) for word in (f"--{name}", value)]
+    return dataclasses.replace(connection, flags=(*connection.flags, *words))

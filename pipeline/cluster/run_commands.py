@@ -211,13 +211,14 @@ def _wait(server: Runs, run_id: str, timeout: float | None, as_json: bool) -> in
     try:
         run = waiting.wait(server, run_id, timeout)
     except KeyboardInterrupt:
-        log.warning("run %s continues: `%s` cancels it", run_id, _command(server, "cancel", run_id))
+        log.warning("run %s continues: `%s` cancels it", run_id, server.command("cancel", run_id))
         return errors.INTERRUPTED
     except StageError:
-        log.warning("run %s continues: `%s` waits again", run_id, _command(server, "status", run_id, "--wait"))
+        log.warning("run %s continues: `%s` waits again", run_id, server.command("status", run_id, "--wait"))
         raise
     if run is None:
-        log.error("run %s has not ended within %g seconds and continues", run_id, timeout)
+        again = server.command("status", run_id, "--wait")
+        log.error("run %s has not ended within %g seconds and continues: `%s` waits again", run_id, timeout, again)
         return waiting.TIMED_OUT
     run = run_records.with_notes(run)
     _print_run(run, as_json)
@@ -225,16 +226,11 @@ def _wait(server: Runs, run_id: str, timeout: float | None, as_json: bool) -> in
     if run.state == backend.FAILED:
         failed = [stage.name for stage in run.stages if stage.state == backend.FAILED]
         why = f": {run.message}" if run.message else f" in {', '.join(failed)}" if failed else ""
-        more = f"; `{_command(server, 'logs', run_id, failed[0])}` shows its log" if failed else ""
+        more = f"; `{server.command('logs', run_id, failed[0])}` shows its log" if failed else ""
         log.error("run %s failed%s%s", run_id, why, more)
     elif code:
         log.error("run %s was canceled", run_id)
     return code
-
-
-def _command(server: Runs, verb: str, *words: str) -> str:
-    """Return a further command for a run."""
-    return " ".join(["wgan", verb, *words, *server.flags(verb)])
 
 
 def _logs(server: Runs, run_id: str, stage: str | None, follow: bool) -> int:

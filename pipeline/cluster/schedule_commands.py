@@ -191,8 +191,8 @@ def _steer(servers: list[_Server], name: str, enable: bool) -> int:
         steered = [each for each in live if wanted and each.digest == wanted.digest()]
         if len(steered) != 1:
             raise ConfigError(
-                f"there are several schedules {name}, of which one at most may start runs: `wgan schedule apply` keeps "
-                "the one that the file says"
+                f"there are several schedules {name}, of which one at most may start runs: apply the file, which keeps "
+                "its own"
             )
     for each in steered:
         (server.schedules.resume if enable else server.schedules.pause)(each.schedule_id)

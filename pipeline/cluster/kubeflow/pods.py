@@ -63,6 +63,10 @@ def logs(connection: KubeflowConnection, run_id: str, stage: str, follow: bool) 
         yield from _lines(answer)
 
 
+def kubectl_logs(connection: KubeflowConnection, run_id: str) -> str:
+    return f"kubectl logs -n {connection.pod_namespace} -l {RUN_LABEL}={run_id} -c {_CONTAINER} --prefix --tail=-1"
+
+
 @contextlib.contextmanager
 def _api(connection: KubeflowConnection, run_id: str, doing: str) -> Iterator[Any]:
     """Yield the API of the core objects, and explain its errors within the block."""
@@ -130,8 +134,7 @@ def _configuration(connection: KubeflowConnection, run_id: str) -> Any:
         except config.ConfigException:
             raise ConfigError(
                 "logs are read from the pods of the run: give --kube_context NAME, or run "
-                f"`kubectl logs -n {connection.pod_namespace} -l {RUN_LABEL}={run_id} -c {_CONTAINER} "
-                "--prefix --tail=-1`"
+                f"`{kubectl_logs(connection, run_id)}`"
             ) from None
     if urllib.parse.urlsplit(found.host).hostname in _LOOPBACK:
         found.proxy = None

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from components.core import stages
+from components.core import errors, stages
 from components.core.errors import StageError, TransientError
 from pipeline.cluster import backend
 from pipeline.cluster.backend import RunStatus, StageStatus
@@ -164,9 +164,11 @@ class KubeflowRuns:
     def logs(self, run_id: str, stage: str, follow: bool = False) -> Iterator[str]:
         return pods.logs(self.connection, run_id, stage, follow)
 
-    def flags(self, verb: str) -> tuple[str, ...]:
-        """Return the words that `wgan VERB RUN_ID` needs: logs are read from Kubernetes."""
-        return ("--kube_context", self.connection.kube_context or "NAME") if verb == "logs" else ()
+    def command(self, verb: str, *words: str) -> str:
+        """Return a command to copy: for logs, which are read from Kubernetes, kubectl's if there is no context."""
+        if verb == "logs" and not self.connection.kube_context and not errors.in_pod():
+            return pods.kubectl_logs(self.connection, words[0])
+        return backend.follow_up(self.connection.flags, verb, *words)
 
     def _run(self, run_id: str) -> Any:
         with self.connection.explained(f"ask for run {run_id}"):

@@ -10,6 +10,7 @@ from typing import Any
 
 from components.core.errors import ConfigError
 from pipeline.cluster import answers
+from pipeline.profiles.profiles import VERTEX
 
 # The variables of Google's own programs.
 _PROJECT_VARIABLE = "GOOGLE_CLOUD_PROJECT"
@@ -41,6 +42,7 @@ class VertexConnection:
     project: str
     location: str
     api_endpoint: str = ""  # empty for the region's; http:// is for a local server, which gets no credentials
+    flags: tuple[str, ...] = ("--target", VERTEX)  # of further commands
 
     @property
     def parent(self) -> str:

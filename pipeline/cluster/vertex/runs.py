@@ -22,7 +22,6 @@ from pipeline.cluster import answers, backend
 from pipeline.cluster.backend import RunStatus, StageStatus
 from pipeline.cluster.submission import Submission
 from pipeline.cluster.vertex.connection import REQUEST_SECONDS, VertexConnection, message
-from pipeline.profiles.profiles import VERTEX
 
 log = logging.getLogger("pipeline")
 
@@ -88,8 +87,8 @@ class VertexRuns:
             f"--project={self._connection.project} --format='value(textPayload, jsonPayload.message)'"
         )
 
-    def flags(self, verb: str) -> tuple[str, ...]:
-        return ("--target", VERTEX)
+    def command(self, verb: str, *words: str) -> str:
+        return backend.follow_up(self._connection.flags, verb, *words)
 
     def hint_for_waiting(self, run_id: str) -> str:
         return (
@@ -133,7 +132,7 @@ class VertexRuns:
         name = re.sub(r"[^a-z0-9]+", "-", str(job.pipeline_spec["pipelineInfo"]["name"]).lower()).strip("-")[:80]
         run_id = f"{name}-{now:%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"
         request = {"parent": self._connection.parent, "pipeline_job": job, "pipeline_job_id": run_id}
-        perhaps = f"`wgan status {run_id} --target vertex` shows whether it was started"
+        perhaps = f"`{self.command('status', run_id)}` shows whether it was started"
         with answers.of_vertex(f"start run {run_id}", perhaps):
             for attempt, seconds in enumerate((*_WAITS, None)):
                 try:

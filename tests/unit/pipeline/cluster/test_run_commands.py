@@ -43,7 +43,7 @@ def test_an_interrupt_leaves_the_run_alone(
     monkeypatch.setattr(time, "sleep", interrupt)
     assert main(["status", started, "--wait", "--host", server.url]) == errors.INTERRUPTED
     (line,) = complaints(caplog)
-    assert f"`wgan cancel {started}`" in line
+    assert f"`wgan cancel {started} " in line
     assert not [each for each in server.requests if each.path.endswith(":terminate")]
 
 

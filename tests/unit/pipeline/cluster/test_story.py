@@ -58,7 +58,7 @@ def test_submit_wait_fail_logs_retry_succeed(
         "train: failed",
     ]
     assert expected[-1].endswith(": out of memory")
-    assert caplog.messages[-1].startswith(f"run {run_id} failed: train: out of memory; `wgan logs {run_id} train --")
+    assert caplog.messages[-1].startswith(f"run {run_id} failed: train: out of memory; `{world.logs_command(run_id)}")
     shown = capsys.readouterr().out
     assert run_id in shown.splitlines()[0]
     assert [row.split()[:2] for row in shown.splitlines() if row.startswith(("decide ", "train ", "root "))] == [

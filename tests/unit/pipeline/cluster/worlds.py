@@ -37,6 +37,9 @@ class World(Protocol):
     server: Any
     first: int = 0
 
+    def logs_command(self, run_id: str) -> str:
+        """Return the beginning of the command for the logs of a run's stage train."""
+
     def connected(self) -> Schedules:
         """Return its schedules, through a new connection."""
 
@@ -135,6 +138,9 @@ class Kubeflow(World):
         self.server = server
         self.flags, self.pipeline_root = ["--host", server.url], []
 
+    def logs_command(self, run_id: str) -> str:
+        return f"kubectl logs -n kubeflow -l pipeline/runid={run_id} "
+
     def connected(self) -> Schedules:
         return KubeflowSchedules(KubeflowConnection(host=self.server.url))
 
@@ -188,6 +194,9 @@ class Vertex(World):
         self.server = server
         self.pipeline_root = ["--pipeline_root", "gs://bucket/vertex"]
         self.flags = ["--project", "my-project-1", "--location", "us-central1", "--api_endpoint", server.url]
+
+    def logs_command(self, run_id: str) -> str:
+        return f"wgan logs {run_id} train --target vertex "
 
     def connected(self) -> Schedules:
         return VertexSchedules(self._connection())

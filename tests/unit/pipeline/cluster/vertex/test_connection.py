@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ from pipeline.cluster.vertex.connection import VertexConnection
 from pipeline.cluster.vertex.runs import VertexRuns
 from tests.fakes import http
 
-GOOD = {"project": "my-project-1", "location": "us-central1"}
+GOOD: dict[str, Any] = {"project": "my-project-1", "location": "us-central1"}
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,103 @@
+"""The commands that `wgan` prints about a run work as printed, wherever they are pasted."""
+
+import re
+import shlex
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.core import errors
+from pipeline.__main__ import main
+from pipeline.cluster import waiting
+from tests.fakes.kubeflow.server import serving
+from tests.unit.pipeline.cluster import worlds
+from tests.unit.pipeline.cluster.worlds import World
+
+pytestmark = pytest.mark.usefixtures("bare_desk", "logged")
+
+
+@pytest.fixture(params=["kfp", "vertex"])
+def guarded(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
+    """A server of each target that answers nothing unless it gets every flag; files have a space in their names."""
+    if request.param == "vertex":
+        with worlds.world("vertex") as found:
+            yield found
+        return
+    with serving(token="my-token", cookie="who=me", multi_user=True) as server:  # noqa: S106
+        kubeflow = worlds.Kubeflow(server)
+        for name, text in (("token", "my-token"), ("cookie", "who=me")):
+            path = tmp_path / f"my {name}"
+            path.write_text(text)
+            kubeflow.flags += [f"--{name}_file", str(path)]
+        kubeflow.flags += ["--namespace", "team-a"]
+        yield kubeflow
+
+
+@pytest.fixture
+def submit(guarded: World, packages: Path) -> Callable[..., int]:
+    def run(*more: str) -> int:
+        words = ["--package", str(packages / f"{guarded.target}.yaml"), "--source", "gs://images"]
+        return main(["submit", *words, "--root", "/data/runs", *guarded.pipeline_root, *guarded.flags, *more])
+
+    return run
+
+
+def printed(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Return the words after `wgan` of the one command that the log shows, and clear the log."""
+    (command,) = re.findall("`wgan ([^`]+)`", caplog.text)
+    caplog.clear()
+    return shlex.split(command)
+
+
+def interrupt(*_: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def test_after_an_interrupt_the_command_cancels(
+    guarded: World,
+    submit: Callable[..., int],
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "sleep", interrupt)
+        assert submit("--wait") == errors.INTERRUPTED
+    assert main(printed(caplog)) == errors.OK
+    assert main(["status", *guarded.run_ids(), "--json", "--target", guarded.target, *guarded.flags]) == errors.OK
+    assert '"state": "CANCELING"' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("away", [False, True])
+def test_after_giving_up_the_command_waits_again(
+    guarded: World,
+    submit: Callable[..., int],
+    away: bool,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def lose(*request: Any) -> None:
+        if guarded.asks_for_a_run(*request):
+            guarded.hang_up()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(waiting, "PATIENCE_SECONDS", 0.0)
+        guarded.server.before = lose if away else None
+        assert submit("--wait", "--timeout", "0.05") == (errors.TRANSIENT if away else waiting.TIMED_OUT)
+    guarded.play(("SUCCEEDED", {}))
+    assert main(printed(caplog)) == errors.OK
+
+
+def test_after_a_failure_the_command_says_where_the_log_is(
+    guarded: World, submit: Callable[..., int], caplog: pytest.LogCaptureFixture
+) -> None:
+    guarded.play(("FAILED", {"decide": ("SUCCEEDED", ""), "train": ("FAILED", "out of memory")}))
+    assert submit("--wait") == waiting.FAILED
+    if guarded.target == "kfp":  # without a context
+        assert "`kubectl logs -n team-a " in caplog.text
+    else:
+        assert main(printed(caplog)) == errors.BAD_CONFIGURATION
+        assert guarded.logs_remedy in caplog.messages[-1]
