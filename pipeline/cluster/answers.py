@@ -56,27 +56,30 @@ _CODES = {
 
 
 @contextlib.contextmanager
-def of_kubeflow(doing: str, host: str, namespace: str = "") -> Iterator[None]:
+def of_kubeflow(doing: str, host: str, namespace: str = "", perhaps_done: str = "") -> Iterator[None]:
     """Turn each error of a client of Kubeflow or Kubernetes into one line: `cannot DOING: ...`.
 
-    It is a `TransientError` if a retry may work, else a `ConfigError`.
+    It is a `TransientError` if a retry may work, else a `ConfigError`. A lost answer does not show whether the request
+    was executed: `perhaps_done` says then what may have happened, and where to look.
     """
     try:
         yield
     except Exception as error:
-        known = explain_kubeflow(error, doing, host, namespace)
+        known = explain_kubeflow(error, doing, host, namespace, perhaps_done)
         if known is None:
             raise
         raise known from None
 
 
-def explain_kubeflow(error: Exception, doing: str, host: str, namespace: str = "") -> StageError | None:
+def explain_kubeflow(
+    error: Exception, doing: str, host: str, namespace: str = "", perhaps_done: str = ""
+) -> StageError | None:
     """Return the line for an error; None if it comes neither from a server nor from the network."""
     import urllib3
 
     status = getattr(error, "status", None)
     if isinstance(error, urllib3.exceptions.HTTPError) or status == 0:
-        return _unreached(error, doing, host)
+        return _unreached(error, doing, host, perhaps_done)
     if not isinstance(status, int) or not hasattr(error, "body"):
         return None
     what = _said(error.body)
@@ -101,6 +104,8 @@ def explain_kubeflow(error: Exception, doing: str, host: str, namespace: str = "
     remedy = remedy.format(host=host, namespace=f"namespace {namespace}" if namespace else "the namespace")
     says = f"the server says: {what} ({status})" if what else f"the server answers {status}"
     kind = TransientError if code in _PASSING else ConfigError
+    if perhaps_done and kind is TransientError:
+        remedy = perhaps_done
     return kind(": ".join(filter(None, (f"cannot {doing}", says, remedy))))
 
 
@@ -130,7 +135,7 @@ def _one_line(text: str) -> str:
     return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 3]}..."
 
 
-def _unreached(error: Exception, doing: str, host: str) -> StageError:
+def _unreached(error: Exception, doing: str, host: str, perhaps_done: str) -> StageError:
     from urllib3 import exceptions
 
     reason = getattr(error, "reason", error)
@@ -144,14 +149,13 @@ def _unreached(error: Exception, doing: str, host: str) -> StageError:
     why = said.split(": ", 1)[-1].rstrip(".")  # without the connection
     if isinstance(error, exceptions.TimeoutError) and not isinstance(error, exceptions.NewConnectionError):
         why = "no answer in time"
-    return TransientError(
-        f"cannot {doing}: {host} cannot be reached: {why}: check --host and the network, or try again"
-    )
+    remedy = perhaps_done or "check --host and the network, or try again"
+    return TransientError(f"cannot {doing}: {host} cannot be reached: {why}: {remedy}")
 
 
 @contextlib.contextmanager
 def of_vertex(doing: str, perhaps_done: str = "") -> Iterator[None]:
-    """Do the same for errors of Google's libraries; `perhaps_done` names where to look if there was no answer."""
+    """Do the same for errors of Google's libraries."""
     from google.api_core.exceptions import GoogleAPIError
     from google.auth.exceptions import GoogleAuthError
 

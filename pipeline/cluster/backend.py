@@ -16,6 +16,8 @@ from pipeline.cluster.submission import Submission
 PENDING, RUNNING, PAUSED, CANCELING = "PENDING", "RUNNING", "PAUSED", "CANCELING"
 SUCCEEDED, FAILED, CANCELED, SKIPPED = "SUCCEEDED", "FAILED", "CANCELED", "SKIPPED"
 ENDED = (SUCCEEDED, FAILED, CANCELED, SKIPPED)
+# Of a new schedule whose answer was lost.
+PERHAPS_CREATED = "it may have been created, but starts nothing yet: apply the file again"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -142,7 +142,11 @@ def _submit(words: list[str]) -> int:
     parser.set_defaults(**parameters.as_defaults(in_file))
     parsed, unknown = parser.parse_known_args(words)
     wanted, server = _checked(parsed, package, [*problems, *parser.unknown(unknown)])
-    run = server.submit(wanted)
+    try:
+        run = server.submit(wanted)
+    except KeyboardInterrupt:
+        log.warning("%s may have started: `%s` lists the newest runs", wanted.run_name, server.command("status"))
+        raise
     log.info("run %s (%s) is started", run.run_id, run.name)
     print(run.link or run.run_id, flush=True)
     return _wait(server, run.run_id, parsed.timeout, False) if parsed.wait else errors.OK

@@ -119,9 +119,9 @@ class KubeflowConnection:
         with self.explained("reach the server"):
             return Client(self._configuration(), self.namespace, self.cookie, self.seconds)
 
-    def explained(self, doing: str) -> contextlib.AbstractContextManager[None]:
+    def explained(self, doing: str, perhaps_done: str = "") -> contextlib.AbstractContextManager[None]:
         """Turn errors of this server within the block into one line (see `answers.of_kubeflow`)."""
-        return answers.of_kubeflow(doing, self.host or f"context {self.kube_context}", self.namespace)
+        return answers.of_kubeflow(doing, self.host or f"context {self.kube_context}", self.namespace, perhaps_done)
 
     @property
     def pod_namespace(self) -> str:

@@ -1,5 +1,6 @@
 """Runs on a Kubeflow server, identified by id, because names identify only pipelines and their versions."""
 
+import contextlib
 import dataclasses
 import datetime
 import json
@@ -40,23 +41,25 @@ class KubeflowRuns:
         start = self.start_of(submission)
         mark = f"Submitted by wgan, {uuid.uuid4()}."
         body = kfp_server_api.V2beta1Run(display_name=submission.run_name, description=mark, **start)
+        look = f"look for its name in `{self.command('status')}` before you submit again"
         try:
-            with self.connection.explained(f"submit the run {submission.run_name}"):
+            with self.connection.explained(f"submit the run {submission.run_name}", f"it may have started: {look}"):
                 run = self.connection.client.runs.run_service_create_run(run=body)
-        except TransientError as error:
-            run = self._started(start["experiment_id"], mark, error)
+        except TransientError:
+            run = self._marked(start["experiment_id"], mark)
+            if run is None:
+                raise
         return self._status(run)
 
-    def _started(self, experiment_id: str, mark: str, error: TransientError) -> Any:
-        """Return the run that was started although its answer was lost; else raise, with the facts known so far."""
-        try:
+    def _marked(self, experiment_id: str, mark: str) -> Any:
+        """Return the run of a mark; None if the server does not answer, or does not list it yet.
+
+        The server chooses the id, and starts the workflow before it lists the run.
+        """
+        with contextlib.suppress(StageError):
             newest = self._newest(50, experiment_id=experiment_id)
-        except TransientError:
-            raise TransientError(f"{error}; it may have started: check with `wgan status`") from None
-        for run in newest:
-            if run.description == mark:
-                return run
-        raise TransientError(f"{error}; it was not started") from None
+            return next((run for run in newest if run.description == mark), None)
+        return None
 
     def _newest(self, count: int, **scope: str) -> list[Any]:
         client = self.connection.client
@@ -150,16 +153,28 @@ class KubeflowRuns:
     def cancel(self, run_id: str) -> None:
         run = self._run(run_id)
         if _state(run) != backend.CANCELING:  # the server refuses a second time
-            with self.connection.explained(f"cancel run {run_id}"):
-                self.connection.client.runs.run_service_terminate_run(run_id)
+            terminate = self.connection.client.runs.run_service_terminate_run
+            self._change(run_id, "cancel", terminate, lambda state: state == backend.CANCELING)
         canceled_runs.add(run_id, _began(run))
 
     def retry(self, run_id: str) -> RunStatus:
-        with self.connection.explained(f"retry run {run_id}"):
-            self.connection.client.runs.run_service_retry_run(run_id)
+        retry = self.connection.client.runs.run_service_retry_run
+        self._change(run_id, "retry", retry, lambda state: state not in backend.ENDED)
         canceled_runs.forget(run_id)
         log.info("run %s continues from its failed stages", run_id)
         return self.status(run_id)
+
+    def _change(self, run_id: str, verb: str, send: Callable[[str], Any], is_done: Callable[[str], bool]) -> None:
+        """Send a request about a run; if its answer is lost, find out from the run's state whether it was executed."""
+        look = f"it may have happened: `{self.command('status', run_id)}` shows the run's state"
+        try:
+            with self.connection.explained(f"{verb} run {run_id}", look):
+                send(run_id)
+        except TransientError:
+            with contextlib.suppress(StageError):
+                if is_done(_state(self._run(run_id))):
+                    return
+            raise
 
     def logs(self, run_id: str, stage: str, follow: bool = False) -> Iterator[str]:
         return pods.logs(self.connection, run_id, stage, follow)

@@ -54,7 +54,7 @@ class KubeflowSchedules:
             no_catchup=not schedule.catch_up,
             **self._runs.start_of(schedule.submission),
         )
-        with self._connection.explained(f"create schedule {schedule.name}"):
+        with self._connection.explained(f"create schedule {schedule.name}", backend.PERHAPS_CREATED):
             api = self._connection.client.recurring_runs
             return str(api.recurring_run_service_create_recurring_run(recurring_run=body).recurring_run_id)
 

@@ -98,7 +98,8 @@ class VertexRuns:
 
     def cancel(self, run_id: str) -> None:
         job = self._job(run_id)
-        with answers.of_vertex(f"cancel run {run_id}"):
+        look = f"it may have happened: `{self.command('status', run_id)}` shows the run's state"
+        with answers.of_vertex(f"cancel run {run_id}", look):
             self._connection.pipelines.cancel_pipeline_job(name=job.name, timeout=REQUEST_SECONDS)
 
     def retry(self, run_id: str) -> RunStatus:
@@ -132,8 +133,8 @@ class VertexRuns:
         name = re.sub(r"[^a-z0-9]+", "-", str(job.pipeline_spec["pipelineInfo"]["name"]).lower()).strip("-")[:80]
         run_id = f"{name}-{now:%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"
         request = {"parent": self._connection.parent, "pipeline_job": job, "pipeline_job_id": run_id}
-        perhaps = f"`{self.command('status', run_id)}` shows whether it was started"
-        with answers.of_vertex(f"start run {run_id}", perhaps):
+        look = f"it may have started: `{self.command('status', run_id)}` shows it then"
+        with answers.of_vertex(f"start run {run_id}", look):
             for attempt, seconds in enumerate((*_WAITS, None)):
                 try:
                     return self._status_of(
@@ -142,15 +143,15 @@ class VertexRuns:
                 except AlreadyExists:
                     if attempt == 0:
                         raise
-                    return self.status(run_id)
+                    return self._status_of(self._job(run_id, look))
                 except (DeadlineExceeded, ServiceUnavailable):
                     if seconds is None:
                         raise
                     time.sleep(seconds)
         raise AssertionError("every attempt returns or raises")
 
-    def _job(self, run_id: str) -> Any:
-        with answers.of_vertex(f"find run {run_id}"):
+    def _job(self, run_id: str, perhaps_done: str = "") -> Any:
+        with answers.of_vertex(f"find run {run_id}", perhaps_done):
             name = f"{self._connection.parent}/pipelineJobs/{run_id}"
             return self._connection.pipelines.get_pipeline_job(name=name, timeout=REQUEST_SECONDS)
 

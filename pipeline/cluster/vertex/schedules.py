@@ -42,7 +42,7 @@ class VertexSchedules:
 
     def create(self, schedule: Schedule) -> str:
         wanted = message("Schedule", _content(schedule, self._connection.parent))
-        with answers.of_vertex(f"create schedule {schedule.name}"):
+        with answers.of_vertex(f"create schedule {schedule.name}", backend.PERHAPS_CREATED):
             made = self._connection.schedules.create_schedule(
                 parent=self._connection.parent, schedule=wanted, timeout=REQUEST_SECONDS
             )

@@ -2,6 +2,8 @@
 
 import re
 import shlex
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 from components.core import errors
 from pipeline.__main__ import main
 from pipeline.cluster import waiting
+from pipeline.cluster.vertex import runs as vertex_runs
 from tests.fakes.kubeflow.server import serving
 from tests.unit.pipeline.cluster import worlds
 from tests.unit.pipeline.cluster.worlds import World
@@ -56,6 +59,11 @@ def interrupt(*_: Any) -> None:
     raise KeyboardInterrupt
 
 
+def changes_a_run(*request: Any) -> bool:
+    name = request[0] if isinstance(request[0], str) else f"{request[0].method} {request[0].path}"
+    return bool(re.search("POST .*/runs$|:terminate$|:retry$|CreatePipelineJob|CancelPipelineJob", name))
+
+
 def test_after_an_interrupt_the_command_cancels(
     guarded: World,
     submit: Callable[..., int],
@@ -69,6 +77,65 @@ def test_after_an_interrupt_the_command_cancels(
     assert main(printed(caplog)) == errors.OK
     assert main(["status", *guarded.run_ids(), "--json", "--target", guarded.target, *guarded.flags]) == errors.OK
     assert '"state": "CANCELING"' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("verb", ["submit", "cancel", "retry"])
+@pytest.mark.parametrize("acted", [False, True])
+def test_after_a_lost_answer_the_command_shows_what_happened(
+    guarded: World,
+    submit: Callable[..., int],
+    verb: str,
+    acted: bool,
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """From that request on the server is away; `acted` says whether it executed it."""
+    monkeypatch.setattr(vertex_runs, "_WAITS", (0.0,))
+    lost: list[object] = []
+
+    def lose(*request: Any) -> None:
+        if lost or changes_a_run(*request):
+            lost.append(request)
+            guarded.hang_up()
+
+    words = [] if verb == "submit" else [verb, "--target", guarded.target, *guarded.flags]
+    if words:
+        submit()
+        (run_id,) = guarded.run_ids()
+        guarded.set_run(run_id, "FAILED" if verb == "retry" else "RUNNING")
+        words.insert(1, run_id)
+    if acted:
+        guarded.server.after = lose
+    else:
+        guarded.server.before = lose
+    assert (main(words) if words else submit("--run_name", "mine")) == errors.TRANSIENT
+    guarded.server.before = guarded.server.after = None
+    capsys.readouterr()
+    code = main(printed(caplog))
+    shown = capsys.readouterr().out
+    if guarded.target == "vertex" and verb != "cancel":  # by the id of the new run
+        assert (code, "\n" in shown) == ((errors.OK, True) if acted else (errors.BAD_CONFIGURATION, False))
+    elif verb == "submit":
+        assert (code, "mine" in shown) == (errors.OK, acted)
+    else:
+        states = {"cancel": ("running", "canceling"), "retry": ("failed", "running")}[verb]
+        assert (code, shown.split("  ")[1]) == (errors.OK, states[acted])
+
+
+def test_an_interrupted_submission_names_the_command_that_shows_it(
+    guarded: World, submit: Callable[..., int], caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(*request: Any) -> None:
+        if changes_a_run(*request):
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            guarded.hang_up()
+
+    guarded.server.after = interrupt
+    assert submit("--run_name", "mine") == errors.INTERRUPTED
+    guarded.server.after = None
+    assert main(printed(caplog)) == errors.OK
+    assert "mine" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("away", [False, True])

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from components.core.errors import ConfigError, TransientError
+from components.core.errors import ConfigError
 from pipeline.cluster import backend
 from pipeline.cluster.kubeflow.connection import KubeflowConnection
 from pipeline.cluster.kubeflow.runs import KubeflowRuns
@@ -80,14 +80,19 @@ def test_two_who_upload_one_new_package_at_once_share_a_version(server: Server, 
     assert [each["name"] for each in server.store.versions.values()].count(kfp_run.package.version) == 1
 
 
-def test_whether_a_run_was_started_may_not_be_known(server: Server, runs: KubeflowRuns, kfp_run: Submission) -> None:
+def test_lost_answers_about_a_run_are_looked_up(server: Server, runs: KubeflowRuns, kfp_run: Submission) -> None:
+    """A run that is canceled, retried and then fails has not been canceled."""
+
     def hang_up(request: Request) -> None:
-        if request.path == _RUNS:
+        if request.path.endswith((":terminate", ":retry")):
             raise HangUp
 
     server.after = hang_up
-    with pytest.raises(TransientError, match="`wgan status`"):
-        runs.submit(kfp_run)
+    run_id = runs.submit(kfp_run).run_id
+    for change, state in ((runs.cancel, backend.CANCELED), (runs.retry, backend.FAILED)):
+        change(run_id)
+        server.set_run(run_id, "FAILED")
+        assert runs.status(run_id).state == state
 
 
 def test_the_newest_attempt_of_a_stage_is_shown(server: Server, runs: KubeflowRuns, kfp_run: Submission) -> None:
