@@ -31,7 +31,7 @@ from components.core.container_images import VERSION
 from components.core.errors import ConfigError, StageError
 from components.core.stage import cli, logs
 from pipeline.cli import compile, extras, run, runs
-from pipeline.cluster import run_commands, schedule_commands
+from pipeline.cluster import redaction, run_commands, schedule_commands
 from pipeline.local import processes
 
 log = logging.getLogger("pipeline")
@@ -58,7 +58,11 @@ _EXTRAS = {
 def main(arguments: list[str] | None = None) -> int:
     """Run the command and return its exit code (see `components.core.errors`)."""
     logs.log_to_stderr()
-    words = sys.argv[1:] if arguments is None else arguments
+    with redaction.of_output():
+        return _run(sys.argv[1:] if arguments is None else arguments)
+
+
+def _run(words: list[str]) -> int:
     try:
         try:
             return _dispatch(words)

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from components.core.errors import ConfigError, StageError, TransientError
+from pipeline.cluster import redaction
 
 # The server version that our requests were checked against.
 KNOWN_SERVER = "2.16.1"
@@ -89,7 +90,7 @@ def explain_kubeflow(
             f"which {KNOWN_SERVER} does ({status})"
         )
     if 300 <= status < 400:
-        page = (getattr(error, "headers", None) or {}).get("Location") or "another page"
+        page = one_line((getattr(error, "headers", None) or {}).get("Location") or "another page")
         return ConfigError(
             f"cannot {doing}: {host} redirects to {page} ({status}): log in (--cookie_file or --token_file), "
             "or give that address as --host if it is where the server is"
@@ -114,12 +115,12 @@ def _said(body: Any) -> str:
     answer = _as_json(body)
     if not answer:
         text = body.decode(errors="replace") if isinstance(body, bytes) else body or ""
-        return _one_line(_TAG.sub(" ", text))
+        return _shortened(_TAG.sub(" ", text))
     details = answer.get("details")
     causes = [each.get("message") for each in details if isinstance(each, dict)] if isinstance(details, list) else []
     for found in (*causes, answer.get("message"), answer.get("error_message"), answer.get("error")):
         if isinstance(found, str) and found not in _SAYS_NOTHING:
-            return _one_line(found)
+            return _shortened(found)
     return ""
 
 
@@ -130,8 +131,13 @@ def _as_json(body: Any) -> dict[str, Any]:
     return {}
 
 
-def _one_line(text: str) -> str:
-    line = " ".join(text.split())  # also without the no-break spaces of proto's decoder
+def one_line(text: str) -> str:
+    """Return a server's text as one line, without the secrets that it may echo."""
+    return redaction.redacted(" ".join(text.split()))  # also without the no-break spaces of proto's decoder
+
+
+def _shortened(text: str) -> str:
+    line = one_line(text)
     return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 3]}..."
 
 
@@ -139,7 +145,7 @@ def _unreached(error: Exception, doing: str, host: str, perhaps_done: str) -> St
     from urllib3 import exceptions
 
     reason = getattr(error, "reason", error)
-    said = _one_line(str(reason.args[0] if getattr(reason, "args", ()) else reason))
+    said = _shortened(str(reason.args[0] if getattr(reason, "args", ()) else reason))
     if isinstance(error, exceptions.SSLError) or "SSL" in said or "CERTIFICATE" in said.upper():
         return ConfigError(
             f"cannot {doing}: {host} has an untrusted certificate: {said}: give its CA bundle (--ca_cert)"
@@ -175,7 +181,7 @@ def _of_vertex(doing: str, error: Exception, perhaps_done: str) -> StageError:
     said = [getattr(error, "message", None) or str(error)]
     for detail in getattr(error, "details", None) or ():
         said += [f"{each.field}: {each.description}" for each in getattr(detail, "field_violations", ())]
-    line = f"cannot {doing}: Vertex answers {code}: {'; '.join(_one_line(each).rstrip('.') for each in said)}"
+    line = f"cannot {doing}: Vertex answers {code}: {'; '.join(_shortened(each).rstrip('.') for each in said)}"
     remedy = _ACT_AS if code == "PERMISSION_DENIED" and "actAs" in line else _OF_VERTEX.get(code, "")
     if code in _PASSING:
         return TransientError("; ".join(filter(None, (line, remedy, perhaps_done))))
@@ -185,7 +191,7 @@ def _of_vertex(doing: str, error: Exception, perhaps_done: str) -> StageError:
 def _of_login(doing: str, error: Exception) -> StageError:
     from google.auth.exceptions import DefaultCredentialsError, TransportError
 
-    said = _one_line(str(error.args[0] if error.args else error)).rstrip(".")
+    said = _shortened(str(error.args[0] if error.args else error)).rstrip(".")
     if isinstance(error, DefaultCredentialsError):
         return ConfigError(f"cannot {doing}: {said}; {_LOG_IN}")
     if isinstance(error, TransportError) or getattr(error, "retryable", False):

@@ -10,6 +10,7 @@ import kfp_server_api
 from kfp_server_api.rest import RESTClientObject
 
 from components.core.errors import ConfigError
+from pipeline.cluster import answers, redaction
 
 
 class Client:
@@ -46,6 +47,8 @@ class _BoundedRequests(RESTClientObject):  # type: ignore[misc] # kfp_server_api
         self.host, self.seconds = configuration.host, seconds
 
     def request(self, method: str, url: str, **kwargs: Any) -> Any:
+        headers = kwargs.get("headers") or {}
+        redaction.know_headers(headers.get("authorization"), headers.get("Cookie"))
         kwargs["_request_timeout"] = kwargs.get("_request_timeout") or self.seconds
         try:
             answer = super().request(method, url, **kwargs)
@@ -56,7 +59,7 @@ class _BoundedRequests(RESTClientObject):  # type: ignore[misc] # kfp_server_api
         try:
             json.loads(answer.data or "{}")
         except ValueError:
-            kind = answer.getheader("Content-Type") or "something"
+            kind = answers.one_line(answer.getheader("Content-Type") or "something")
             raise ConfigError(
                 f"{self.host} answers with {kind}, not as the API does: log in "
                 "(--cookie_file or --token_file), or check --host"

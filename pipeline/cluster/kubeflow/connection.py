@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from components.core import errors
 from components.core.errors import ConfigError
-from pipeline.cluster import answers
+from pipeline.cluster import answers, redaction
 
 if TYPE_CHECKING:
     from pipeline.cluster.kubeflow.client import Client
@@ -51,7 +51,11 @@ def from_flags(parsed: argparse.Namespace) -> "KubeflowConnection":
             host, token_file = _IN_CLUSTER, token_file or volume
         else:
             problems.append("there is no server: give --host URL (or KF_PIPELINES_ENDPOINT), or --kube_context NAME")
-    if host and not re.match(r"https?://[^/]", host):
+    if re.match(r"(\w+://)?[^/]*@", host):
+        problems.append(
+            "host must not hold a user or password, which are never sent: give --token_file or --cookie_file"
+        )
+    elif host and not re.match(r"https?://[^/]", host):
         problems.append(f"host must begin with http:// or https:// and name a server, got {host}")
     if token_file and not host:
         problems.append("kube_context has credentials of its own: leave out --token_file")
@@ -166,7 +170,8 @@ def load_kube_config(configuration: Any, context: str) -> None:
         config.load_kube_config(config_file=file, client_configuration=configuration, context=context)
     except Exception as error:
         # A broken file, a missing context and a failing login program raise various errors.
-        raise ConfigError(f"kube_context {context} cannot be used: {' '.join(str(error).split())}") from None
+        raise ConfigError(f"kube_context {context} cannot be used: {answers.one_line(str(error))}") from None
+    redaction.know_headers(*configuration.api_key.values())
 
 
 def _keeping(hook: Callable[[Any], None] | None, host: str) -> Callable[[Any], None] | None:

@@ -108,7 +108,7 @@ def _reason(api: Any, connection: KubeflowConnection, pod: Any) -> str:
             _request_timeout=connection.seconds,
         )
         found = [f"{each.reason}: {each.message}" for each in events.items[-1:]] or ["its containers are being made"]
-    return " ".join(found[0].split())[:_LONGEST_REASON]
+    return answers.one_line(found[0])[:_LONGEST_REASON]
 
 
 def _last_words(pod: Any) -> str:
@@ -117,7 +117,7 @@ def _last_words(pod: Any) -> str:
         ended = container.state.terminated if container.state else None
         if container.name == _CONTAINER and ended is not None:
             killed = ended.reason if ended.reason not in (None, "Completed", "Error") else ""
-            return " ".join((ended.message or killed).split())
+            return answers.one_line(ended.message or killed)
     return ""
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from components.core import errors, stages
 from components.core.errors import StageError, TransientError
-from pipeline.cluster import backend
+from pipeline.cluster import answers, backend
 from pipeline.cluster.backend import RunStatus, StageStatus
 from pipeline.cluster.kubeflow import canceled_runs, pods
 from pipeline.cluster.kubeflow.connection import KubeflowConnection
@@ -271,4 +271,4 @@ def _time(found: datetime.datetime | None) -> datetime.datetime | None:
 
 def _message(found: Any) -> str:
     """Return the server's message about a failure as one line; empty if there is none."""
-    return " ".join(str(found.error.message or "").split()) if found.error else ""
+    return answers.one_line(found.error.message or "") if found.error else ""

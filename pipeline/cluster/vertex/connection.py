@@ -9,7 +9,7 @@ import re
 from typing import Any
 
 from components.core.errors import ConfigError
-from pipeline.cluster import answers
+from pipeline.cluster import answers, redaction
 from pipeline.profiles.profiles import VERTEX
 
 # The variables of Google's own programs.
@@ -110,6 +110,7 @@ def _credentials() -> Any:
             credentials = credentials.with_always_use_jwt_access(True)  # type: ignore[no-untyped-call]
         request = google.auth.transport.requests.Request()
         credentials.refresh(functools.partial(request, timeout=_TOKEN_SECONDS))  # type: ignore[no-untyped-call]
+    redaction.know(credentials.token)
     return credentials
 
 

@@ -243,7 +243,7 @@ def _stage(detail: Any, run: str) -> StageStatus:
 
 
 def _line(error: Any) -> str:
-    return " ".join(error.message.split())
+    return answers.one_line(error.message)
 
 
 def _custom_jobs(detail: Any) -> list[str]:

@@ -1,0 +1,219 @@
+"""A server that echoes credentials: none is shown, logged or written, in any form or part."""
+
+import base64
+import dataclasses
+import html
+import json
+import subprocess
+import sys
+import urllib.parse
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.core import errors
+from pipeline.__main__ import main
+from pipeline.cluster import redaction, waiting
+from pipeline.cluster.kubeflow.connection import KubeflowConnection
+from pipeline.cluster.kubeflow.runs import KubeflowRuns
+from pipeline.cluster.submission import Submission
+from tests.fakes.kubeflow.server import Answer, Request, Server, serving
+
+pytestmark = pytest.mark.usefixtures("bare_desk", "logged")
+
+_TOKEN = "eyJhbGciOi.J9+pay/load==" + "0123456789abcdef" * 8
+_SESSION = "MTcwMDAwMDAwMHxzZXNzaW9u"
+_PASSWORD = "correct-horse+battery"  # noqa: S105
+_WITH_A_DEFECT = """
+import sys
+from pipeline.__main__ import main
+from pipeline.cluster import run_commands
+
+def fail(found, as_json):
+    raise RuntimeError(found[0].name)
+
+run_commands._print_runs = fail
+sys.exit(main(sys.argv[1:]))
+"""
+_FORMS: dict[str, Callable[[str], str]] = {
+    "plain": str,
+    "URL": lambda text: urllib.parse.quote(text, safe=""),
+    "URL in a URL": lambda text: urllib.parse.quote(urllib.parse.quote(text)),
+    "HTML": lambda text: html.escape(text).replace("+", "&#43;").replace("=", "&#x3D;"),
+    "JSON": lambda text: json.dumps(text)[1:-1].replace("/", "\\/"),
+    "base64": lambda text: base64.b64encode(text.encode()).decode(),
+    "base64 for URLs": lambda text: base64.urlsafe_b64encode(text.encode()).decode(),
+}
+
+
+@pytest.fixture(autouse=True)
+def nothing_known() -> Iterator[None]:
+    yield
+    redaction._known.clear()
+
+
+_AROUND = st.text("zZ", max_size=9)
+_OTHERS = st.characters(min_codepoint=33, max_codepoint=126, exclude_characters="zZ")
+
+
+@given(st.lists(_OTHERS, min_size=8, unique=True).map("".join), _AROUND, _AROUND)
+@pytest.mark.parametrize("form", _FORMS)
+def test_a_known_secret_alone_is_removed_in_every_form(form: str, secret: str, before: str, after: str) -> None:
+    redaction._known.clear()
+    redaction.know(secret)
+    write = _FORMS[form]
+    shown = redaction.redacted(write(f"{before}{secret}{after}"))
+    if "base64" in form:
+        digits = len(write(before + secret + after)) - len(shown.replace("***", ""))
+        assert digits * 6 > (len(secret) - 2) * 8 + 4, "less than one character is left at either end"
+    else:
+        assert shown == f"{write(before)}***{write(after)}"
+
+
+def leaked(text: str) -> list[str]:
+    """Return the parts of a secret that a text holds, in any form."""
+    parts = [secret[at : at + 8] for secret in (_TOKEN, _SESSION, _PASSWORD) for at in range(len(secret) - 7)]
+    return [part for part in parts for write in _FORMS.values() if write(part).rstrip("=")[1:-1] in text]
+
+
+def files(tmp_path: Path, kubeconfig: dict[str, object]) -> None:
+    for name, text in (("token", _TOKEN), ("cookie", f"authservice_session={_SESSION}; theme=dark")):
+        (tmp_path / name).write_text(text)
+    (tmp_path / "kubeconfig").write_text(yaml.safe_dump(kubeconfig))
+
+
+@pytest.fixture
+def server(tmp_path: Path, bare_desk: None) -> Iterator[Server]:
+    with serving() as found:
+        yield found
+
+
+@pytest.fixture
+def flags(server: Server, tmp_path: Path) -> list[str]:
+    files(tmp_path, {})
+    return ["--host", server.url, "--token_file", str(tmp_path / "token"), "--cookie_file", str(tmp_path / "cookie")]
+
+
+def credentials(request: Request, form: str) -> str:
+    """Return the credentials of a request, behind so many words that a message is cut within them."""
+    given = "; ".join(filter(None, (request.headers["Authorization"], request.headers["Cookie"])))
+    return f"{'refused ' * 30}{_FORMS[form](given)}"
+
+
+@pytest.mark.parametrize("form", _FORMS)
+@pytest.mark.parametrize("kind", ["json", "html", "redirect", "upload", "type"])
+def test_an_answer_that_echoes_the_credentials(
+    server: Server,
+    flags: list[str],
+    kind: str,
+    form: str,
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def echo(request: Request) -> None:
+        text = credentials(request, form)
+        if kind == "redirect":
+            answer = Answer(302, "", "text/html")
+            answer.headers = {**answer.headers, "Location": f"/login?from={text}"}
+            raise answer
+        if kind == "type":
+            raise Answer(200, "<html>", text)
+        body = f"<html><p>{text}</html>" if kind == "html" else json.dumps({"message": text, "error_message": text})
+        raise Answer(500 if kind == "upload" else 403, body, "text/html" if kind == "html" else "application/json")
+
+    server.before = echo
+    assert main(["status", *flags]) in (errors.BAD_CONFIGURATION, errors.TRANSIENT)
+    shown = f"{capsys.readouterr()}{caplog.text}"
+    assert server.requests
+    assert "***" in shown
+    assert leaked(shown) == []
+
+
+@pytest.mark.parametrize("form", _FORMS)
+def test_a_run_whose_failure_echoes_the_credentials(
+    server: Server,
+    flags: list[str],
+    kfp_run: Submission,
+    form: str,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Its message is in the log of --wait, in the table, in JSON, and in the record of the run."""
+    root = tmp_path / "root"
+
+    def echo(request: Request) -> None:
+        if request.method == "GET" and "/runs/" in request.path:
+            server.set_run(run_id, "FAILED", {"train": ("FAILED", credentials(request, form))})
+
+    wanted = dataclasses.replace(kfp_run, parameters={"source": "digits", "root": str(root)})
+    run_id = KubeflowRuns(KubeflowConnection(host=server.url)).submit(wanted).run_id
+    (root / "records" / run_id).mkdir(parents=True)
+    server.before = echo
+    assert main(["status", run_id, "--wait", *flags]) == waiting.FAILED
+    assert main(["status", run_id, "--json", *flags]) == errors.OK
+    shown = f"{capsys.readouterr()}{caplog.text}"
+    written = [path.read_text() for path in root.rglob("*") if path.is_file()]
+    assert any("***" in text for text in written)
+    assert "***" in shown
+    assert leaked("\n".join([shown, *written])) == []
+
+
+def test_a_defect_and_a_password_of_the_kubeconfig(server: Server, tmp_path: Path) -> None:
+    """The context's login is sent as Basic, and the server makes it the name of a run."""
+    prefix = "/api/v1/namespaces/kubeflow/services/ml-pipeline:http/proxy"
+    with serving(prefix=prefix) as proxied:
+
+        def echo(request: Request) -> None:
+            if request.path.endswith("/runs"):
+                sent = request.headers["Authorization"]
+                login = base64.b64decode(sent.removeprefix("Basic ")).decode()
+                run = {"run_id": "x", "display_name": f"{sent} {login} {urllib.parse.quote(login)}"}
+                raise Answer(200, json.dumps({"runs": [run]}))
+
+        proxied.before = echo
+        files(
+            tmp_path,
+            {
+                "clusters": [{"name": "c", "cluster": {"server": proxied.url.removesuffix(prefix)}}],
+                "users": [{"name": "u", "user": {"username": "somebody", "password": _PASSWORD}}],
+                "contexts": [{"name": "here", "context": {"cluster": "c", "user": "u"}}],
+            },
+        )
+        found = subprocess.run(
+            [sys.executable, "-c", _WITH_A_DEFECT, "status", "--kube_context", "here"],
+            env={"KUBECONFIG": str(tmp_path / "kubeconfig"), "HOME": str(tmp_path), "PATH": ""},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert found.returncode == errors.DEFECT, found.stderr
+    assert "Traceback" in found.stderr
+    assert "***" in found.stderr
+    assert leaked(found.stderr + found.stdout) == []
+
+
+@pytest.mark.parametrize("words", [[], ["--host", "somebody:{}@h"], ["--host", "http://somebody:{}@h"]])
+def test_a_password_in_the_address_is_refused_and_not_shown(
+    words: list[str],
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("KF_PIPELINES_ENDPOINT", f"https://somebody:{_PASSWORD}@kubeflow.example")
+    assert main(["status", *(word.format(_PASSWORD) for word in words)]) == errors.BAD_CONFIGURATION
+    assert leaked(f"{capsys.readouterr()}{caplog.text}") == []
+
+
+def test_secrets_in_variables_and_passwords_in_urls_are_known(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SOME_TOKEN", _TOKEN)
+    with redaction.of_output():
+        print(_TOKEN, f"https://me:{_PASSWORD}@proxy:80", "gs://bucket/a:b@c")
+        print("-", _TOKEN, file=sys.stderr)
+    assert capsys.readouterr() == ("*** https://***@proxy:80 gs://bucket/a:b@c\n", "- ***\n")
