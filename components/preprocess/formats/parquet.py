@@ -119,7 +119,8 @@ def _open_parquet(file: SourceFile) -> Iterator["ParquetFile"]:
         raise DataError(f"{file.name} is a Parquet file, and pyarrow is not installed: pip install pyarrow") from None
     with open_file(file.location, file.checksum) as opened:
         try:
-            yield pyarrow.parquet.ParquetFile(opened, page_checksum_verification=True)
+            # No thread of pyarrow may read: if Python ends while the thread waits for its lock, the process aborts.
+            yield pyarrow.parquet.ParquetFile(opened, page_checksum_verification=True, pre_buffer=False)
         except (StageError, MemoryError):
             raise
         except OSError as error:

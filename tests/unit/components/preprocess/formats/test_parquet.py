@@ -3,6 +3,8 @@
 import io
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -153,3 +155,17 @@ def test_files_that_contradict_each_other_are_refused(tmp_path: Path, one: bytes
     (tmp_path / "test.parquet").write_bytes(other)
     with pytest.raises(DataError, match=words):
         survey(str(tmp_path))
+
+
+def test_no_thread_of_the_reader_is_left_to_abort_the_end_of_the_process(tmp_path: Path) -> None:
+    """`make prove NAME=parquet_exit` counts whole starts. A process of its own, because other tests start threads."""
+    (tmp_path / "x.parquet").write_bytes(WHOLE)
+    program = """
+import os, sys
+import pyarrow.compute, pyarrow.parquet
+from tests.inputs.sources import held
+before = os.listdir("/proc/self/task")
+assert len(held(sys.argv[1])[1]) == 9
+assert os.listdir("/proc/self/task") == before
+"""
+    subprocess.run([sys.executable, "-c", program, str(tmp_path / "x.parquet")], check=True)
