@@ -40,6 +40,10 @@ class DataError(StageError):
     exit_code = BAD_DATA
 
 
+class Incompatible(DataError):
+    """A whole artifact of another version of this program or another maker: it must not be replaced as damaged."""
+
+
 class TransientError(StageError):
     """A failure that may pass on a retry (a full disk, a network that does not answer)."""
 

@@ -46,7 +46,9 @@ def run(config: EmbedConfig) -> StageResult:
     digests = {"dataset_digest": manifest.digest, "custom_embedding_digest": custom_digest}
     identity = {**settings.values_in_key(config), **digests}
     # The other workers read the chief's files.
-    description, reused = made_once(location, embeddings.Description, identity, make)
+    description, reused = made_once(
+        location, embeddings.Description, identity, make, cache_key.is_keyed(config.embedding)
+    )
     return StageResult(
         parameters={
             "embedding_uri": location.uri,

@@ -46,7 +46,9 @@ def run(config: EvaluateConfig) -> StageResult:
         make(config, inputs, location)
 
     identity = {**settings.values_in_key(config), **inputs.digests}
-    description, reused = made_once(location, evaluations.Description, identity, make)
+    description, reused = made_once(
+        location, evaluations.Description, identity, make, cache_key.is_keyed(config.evaluation)
+    )
     return _result(config, location, description, reused)
 
 

@@ -38,7 +38,7 @@ _HEAD = struct.Struct("<8s32s32s")  # magic, sha256 of the shard, decoding
 _HASH_BYTES = 32
 # sha256 of the image file, sha256 of the pixels, offset of the pixels in the shard
 _MEMBER = np.dtype([("content", "V32"), ("pixels", "V32"), ("offset", "<u8")])
-_MEMBERS = ".members"
+MEMBERS = ".members"
 # Rows are inserted in order into a table without an index, which is fast for any number.
 _TABLES = """
 PRAGMA synchronous = OFF;
@@ -85,7 +85,7 @@ def decoding(image: ImageShape, resize: str) -> bytes:
 
 def members_name(shard: str) -> str:
     """Return the name of a shard's members file."""
-    return Path(shard).with_suffix(_MEMBERS).name
+    return Path(shard).with_suffix(MEMBERS).name
 
 
 def members_of(
@@ -117,7 +117,7 @@ def cache_of(earlier: str, made_by: bytes, wanted: Iterable[bytes] | None, folde
         folder: Where the table is written. Every worker must see it.
     """
     kept = Location.of(earlier)
-    kept.fetch_intact(datasets.MANIFEST, lambda name: name.endswith(_MEMBERS))
+    kept.fetch_intact(datasets.MANIFEST, lambda name: name.endswith(MEMBERS))
     path = atomic_files.make_unique(folder, "reuse-", ".sqlite")
     # Newest first, because those have most of the wanted images. Which of two copies is read does not matter.
     manifests = sorted(kept.path.glob(f"[!.]*/{datasets.MANIFEST}"), key=_age)
@@ -177,7 +177,7 @@ def _fill(
 def _rows_of(dataset: Location, made_by: bytes, shards: list[str]) -> Iterator[tuple[bytes, bytes, int, int]]:
     """Yield the rows of a dataset, and append its shards to the numbered ones."""
     try:
-        manifest = Manifest.of(dataset)
+        manifest = Manifest.read(dataset)
     except (DataError, OSError) as error:
         _pass_over(dataset, error)
         return

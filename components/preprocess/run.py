@@ -66,11 +66,9 @@ def run(config: PreprocessConfig) -> StageResult:
     location = Location.of(cache_key.fill_key(config.dataset, parts))
     identity = {**settings.values_in_key(config), "source_fingerprint": held.fingerprint}
     make = functools.partial(_make, config, held, location)
-    manifest, reused = made_once(location, Manifest, identity, make, whole=False)
+    manifest, reused = made_once(location, Manifest, identity, make, cache_key.is_keyed(config.dataset), whole=False)
     if reused and location.in_bucket:
         attempt_files.sweep(location)
-    elif reused:
-        _require_whole(location, manifest)
     return _result(location, manifest, reused)
 
 
@@ -93,6 +91,7 @@ def _make(config: PreprocessConfig, held: Contents, location: Location) -> None:
             raise AssertionError(f"{splits} and {quarantine['count']} quarantined came of {found.counts}")
         _require_images(splits, found.classes, plan.made_splits)
         reused = _reused(made.outcome, images) if plan.decoding and config.previous_datasets else {}
+        members = {name: file.sha256 for name, file in written.items() if name.endswith(reuse.MEMBERS)}
         manifest = Manifest(
             image=plan.image,
             classes=found.classes,
@@ -108,7 +107,11 @@ def _make(config: PreprocessConfig, held: Contents, location: Location) -> None:
             preprocessing=_policy(config, plan),
             quarantine=quarantine,
             made_with=lineage.made_with(
-                "preprocess", source=printable(config.source), **reused, **_cropped(made.outcome, images, plan.image)
+                "preprocess",
+                source=printable(config.source),
+                **reused,
+                **_cropped(made.outcome, images, plan.image),
+                **({datasets.MEMBERS: members} if members else {}),
             ),
         )
         attempt.finish(location, files, manifest, written | listed)
@@ -131,17 +134,6 @@ def _importing_beam() -> Iterator[None]:
         gc.freeze()  # and need not scan it later
         gc.enable()
         logging.disable(logging.NOTSET)
-
-
-def _require_whole(location: Location, manifest: Manifest) -> None:
-    """Refuse a dataset of which a file is missing or cut short."""
-    made = {shard.file: shard.bytes for split in manifest.splits.values() for shard in split.shards}
-    if "list" in manifest.quarantine:
-        made[manifest.quarantine["list"]["file"]] = manifest.quarantine["list"]["bytes"]
-    for name, size in made.items():
-        path = location.path / name
-        if not path.is_file() or path.stat().st_size != size:
-            raise DataError(f"{path} is missing or cut short; delete {location} and run this again")
 
 
 def _plan(config: PreprocessConfig, found: Survey) -> Plan:

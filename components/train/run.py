@@ -8,7 +8,7 @@ from typing import Any
 from components.core.artifacts import checkpoints, datasets
 from components.core.data import dataset_reader
 from components.core.distributed.cluster import cluster_for
-from components.core.errors import ConfigError
+from components.core.errors import ConfigError, DataError
 from components.core.settings import without_removed
 from components.core.stage import cache_key
 from components.core.stage.executor import StageResult
@@ -38,7 +38,7 @@ def run(config: TrainConfig) -> StageResult:
     Raises:
         ConfigError: The folder belongs to another training, the dataset lacks the labels that conditional training
             needs, the initial checkpoint is of other networks, the hardware is missing, or `TF_CONFIG` is malformed.
-        DataError: The dataset, the initial checkpoint where it is needed, or every checkpoint is missing or damaged.
+        DataError: The dataset, or the initial checkpoint where it is needed, is missing or damaged.
         TrainingDiverged: A loss or gradient is no longer finite.
         TransientError: Another worker did not come, or is gone; or the bucket or the cluster cannot be reached.
         Superseded: Another process trains in the same folder of a bucket, with other bits.
@@ -58,12 +58,18 @@ def run(config: TrainConfig) -> StageResult:
     identity = {**deciding_settings(config), "dataset_digest": manifest.digest}
     if config.learning_rate_decay == "none" or config.minutes:
         del identity["steps"]  # a constant rate allows lengthening; a time budget finds the steps itself
-    _claim(location, {**identity, "minutes": config.minutes} if config.minutes else identity, writes)
+    claim = {**identity, "minutes": config.minutes} if config.minutes else identity
+    is_claimed = _is_claimed(location, claim, cache_key.is_keyed(config.checkpoints), writes)
     with atomic_files.only_one(location.path) if writes else contextlib.nullcontext():
         found = checkpoints.newest(location)
         if found is not None:
             _require_own(*found, identity)
             config = with_kept_steps(config, found[1].settings)
+        if writes:
+            checkpoints.remove_after(location, found[1].step if found else -1)  # they are damaged
+            if not is_claimed:
+                atomic_files.write_json(location.path / _CLAIM, claim)
+                (location / _CLAIM).put_file()
         if found is not None and found[1].step > config.steps:
             raise ConfigError(
                 f"steps must be at least {found[1].step}, those already trained in {location}, got {config.steps}; "
@@ -147,12 +153,20 @@ def _require_own(folder: Location, description: checkpoints.Description, identit
         )
 
 
-def _claim(location: Location, identity: dict[str, Any], writes: bool) -> None:
-    """Claim the folder for this training, or refuse another training's."""
-    claim = location / _CLAIM
-    found = without_removed(atomic_files.read_json(claim, "training")) if claim.fetch_file() else None
-    if found is not None or writes:  # otherwise the chief may be creating it now
+def _is_claimed(location: Location, identity: dict[str, Any], is_keyed: bool, writes: bool) -> bool:
+    """Return whether this training has claimed the folder; refuse another training's.
+
+    Without a readable claim the checkpoints tell whose it is. A folder named by the key is ours in any case.
+    """
+    claim, found = location / _CLAIM, None
+    try:
+        if claim.fetch_file() or checkpoints.steps(location):
+            found = without_removed(atomic_files.read_json(claim, "training"))
+    except DataError as error:
+        log.warning("made again, as %s", error)
+    # Without a claim, the chief may be creating it now.
+    if not is_keyed and (found is not None or (writes and checkpoints.newest(location) is None)):
         atomic_files.require_own_folder(location, "training", found, identity)
-    if found is None and writes:
-        atomic_files.write_json(claim.path, identity)
-        claim.put_file()
+    if found not in (None, identity):
+        log.warning("%s is not what this training wrote; it is made again", claim)
+    return found == identity

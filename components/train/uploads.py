@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from components.core.artifacts import checkpoints, training_log
-from components.core.errors import DataError, StageError, Superseded, TransientError
+from components.core.errors import DataError, Incompatible, StageError, Superseded, TransientError
 from components.core.storage import buckets
 from components.core.storage.location import Location
 
@@ -27,23 +27,27 @@ _SAMPLES = "samples"
 def fetch(location: Location, at_most: float = math.inf) -> None:
     """Fetch the newest whole checkpoint up to a step from the bucket, unless this machine has one as new.
 
-    Raise if all in the bucket are damaged, because training must not start from scratch unnoticed.
+    Damaged ones are removed from the bucket: training makes them again.
     """
     if not location.in_bucket:
         return
-    here = max((step for step in checkpoints.steps(location) if step <= at_most), default=-1)
-    there = [step for step in _steps_in_bucket(location) if here < step <= at_most]
-    for step in reversed(there):
+    here = checkpoints.newest(location, at_most)
+    for step in reversed(_steps_in_bucket(location)):
+        if step > at_most:
+            continue
+        if here is not None and step <= here[1].step:
+            return
         folder = checkpoints.step_folder(location, step)
         try:
-            checkpoints.Description.fetch(folder)
+            with folder.removed_if_damaged():
+                checkpoints.Description.fetch(folder)
+        except Incompatible:
+            raise
         except DataError as error:
-            log.error("passed over: %s", error)
+            log.warning("passed over: %s", error)
             continue
         training_log.fetch(folder)
         return
-    if there and here < 0:
-        raise DataError(f"none of the {len(there)} checkpoints in {location} is intact; remove them to start again")
 
 
 def send_all(location: Location, keep: int) -> None:

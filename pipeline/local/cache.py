@@ -5,19 +5,30 @@
 """
 
 import dataclasses
+import logging
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
-from components.core import stages
+from components.core import errors, stages
+from components.core.artifacts import checkpoint_description, datasets, embeddings, models
 from components.core.artifacts.manifest import Manifest
-from components.core.errors import DataError
+from components.core.errors import DataError, Incompatible
 from components.core.stage import cache_key, cli
 from components.core.storage import buckets, location
 from pipeline.package.reader import Task
 from pipeline.package.values import Unknown
 
+log = logging.getLogger(__name__)
+
 _MADE_LATER = "made-later"
+# The artifact in a stage's output `NAME_uri`, by name.
+_KINDS: dict[str, type[Manifest]] = {
+    "dataset": datasets.Manifest,
+    "checkpoint": checkpoint_description.Description,
+    "embedding": embeddings.Description,
+    "model": models.Description,
+}
 
 
 def key_parts(task: Task, inputs: dict[str, Any], code: Callable[[Task], str]) -> dict[str, Any] | None:
@@ -66,7 +77,7 @@ class Cache:
     def look_up(
         self, task: str, parts: dict[str, Any], maker: dict[str, str], unknown: Collection[str] = ()
     ) -> CacheResult:
-        """Find the cached result of a task, if all its artifacts still exist.
+        """Find the cached result of a task, if all its artifacts still exist and are whole.
 
         `maker` names the libraries or the image of a new run, `unknown` the inputs in `parts` that are not known yet.
         """
@@ -79,6 +90,10 @@ class Cache:
         gone = [uri for uri in entry.uris if not _exists(uri)]
         if gone:
             return CacheResult(None, f"its artifact is gone: {gone[0]}")
+        try:
+            _require_whole(entry)
+        except (DataError, OSError) as error:
+            return CacheResult(None, errors.line_of(error))
         before = {name: value for name, value in entry.maker.items() if name in maker}
         return CacheResult(entry.outputs, "; ".join(cache_key.changes(before, {name: maker[name] for name in before})))
 
@@ -109,7 +124,11 @@ class Cache:
     def _read(folder: Path) -> Kept | None:
         try:
             return Kept.read(folder)
-        except (DataError, OSError):  # the stage just runs again
+        except Incompatible:  # the stage just runs again
+            return None
+        except (DataError, OSError) as error:
+            if folder.exists():
+                log.warning("passed over: %s", errors.line_of(error))
             return None
 
 
@@ -118,6 +137,14 @@ def _differences(old: dict[str, Any], new: dict[str, Any], unknown: Collection[s
         return {**parts, "inputs": {name: value for name, value in parts["inputs"].items() if name not in unknown}}
 
     return cache_key.differences(known(old), known(new))
+
+
+def _require_whole(entry: Kept) -> None:
+    """Raise a `DataError` that names a missing or damaged file of an artifact."""
+    for name, kind in _KINDS.items():
+        uri, digest = (entry.outputs.get(f"{name}_{what}") for what in ("uri", "digest"))
+        if uri in entry.uris:
+            kind.fetch(uri, str(digest), whole=not buckets.is_uri(uri))
 
 
 def _exists(uri: str) -> bool:

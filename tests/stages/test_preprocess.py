@@ -1,6 +1,7 @@
 """The whole stage, with real sources, read back by TensorFlow's own reader and compared with NumPy."""
 
 import base64
+import itertools
 import shutil
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from components.preprocess import run as preprocess
 from components.preprocess.beam import pipeline
 from components.preprocess.config import PreprocessConfig
 from tests.inputs import sheets
+from tests.inputs.damages import damage, damages
 from tests.inputs.sources import write_images
 
 
@@ -183,6 +185,31 @@ def test_results_in_the_source_are_no_images_for_any_stage(
     assert found[0] == found[1]
     assert datasets.Manifest.of(found[0]["dataset_uri"]).classes == ["cats", "dogs"]
     assert len([line for line in caplog.messages if line.startswith("left runs ")]) == 1
+
+
+def test_a_damaged_dataset_is_made_again_by_the_same_command(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    write_images(tmp_path / "pets", 40)
+    (tmp_path / "pets" / "cats" / "page.png").write_bytes(b"<html>")
+
+    def again() -> dict[str, Any]:
+        kept = {"previous_datasets": str(tmp_path / "datasets"), "bad_images_limit": 0.1}
+        return run(tmp_path / "pets", tmp_path / "datasets" / "{key}", height=8, width=8, **kept)
+
+    first = again()
+    folder = Path(first["dataset_uri"])
+    whole = content(folder)
+    kinds = itertools.cycle(damages(b"."))
+    assert {Path(name).suffix for name in whole} == {".tfrecord", ".members", ".json", ".jsonl"}
+    for name, how in zip([*sorted(whole), *sorted(whole, reverse=True)], kinds, strict=False):
+        damage(folder / name, how)
+        caplog.clear()
+        assert again() == first
+        assert content(folder) == whole
+        assert [line for line in caplog.messages if name in line and "made again" in line], (name, how)
+    damage(folder / datasets.MANIFEST, "cut")
+    folder.rename(tmp_path / "chosen")  # which may be another's
+    with pytest.raises(DataError, match=str(tmp_path / "chosen")):
+        run(tmp_path / "pets", tmp_path / "chosen", height=8, width=8)
 
 
 def test_a_folder_of_another_dataset_is_refused(idx_folder: Path, tmp_path: Path) -> None:

@@ -12,53 +12,22 @@ import re
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
 from components.core.artifacts import training_log
-from components.core.artifacts.manifest import Incompatible, Manifest
-from components.core.errors import DataError, TrainingDiverged, describe_os_error
+from components.core.artifacts.checkpoint_description import MANIFEST as MANIFEST
+from components.core.artifacts.checkpoint_description import STATE
+from components.core.artifacts.checkpoint_description import Description as Description
+from components.core.errors import DataError, Incompatible, TrainingDiverged, describe_os_error
 from components.core.storage import array_files, atomic_files, digests
 from components.core.storage.location import Location, LocationLike
 
 log = logging.getLogger(__name__)
 
-MANIFEST = "checkpoint.json"
-_STATE = "state.npz"
 Folder = TypeVar("Folder", Path, Location)
 _STEP_FOLDER = re.compile(r"step-(\d{10})")
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Description(Manifest):
-    """The content of `checkpoint.json`."""
-
-    FILE = MANIFEST
-    WHAT = "checkpoint"
-    VERSION = 1
-    LEFT_OUT_IF_EMPTY = ("class_counts",)
-
-    step: int  # generator updates done
-    network: dict[str, Any]  # a `gan.NetworkConfig`
-    settings: dict[str, Any]  # that decide the result
-    classes: list[str]
-    dataset_digest: str
-    state_sha256: str
-    made_with: dict[str, Any]  # code, image, libraries, hardware, and settings that decide no weight
-    class_counts: list[int] = dataclasses.field(default_factory=list)  # of training images; empty if unconditional
-
-    @property
-    def conditioning(self) -> str:
-        """`class`, `cluster` or `none`: what the networks distinguish. Fixed features stand for clusters alone."""
-        if not self.network.get("classes"):
-            return "none"
-        return "cluster" if self.network.get("label_features") else "class"
-
-    @property
-    def listed(self) -> dict[str, str]:
-        """The sha256 of the state."""
-        return {_STATE: self.state_sha256}
 
 
 def step_folder(checkpoints: Folder, step: int) -> Folder:
@@ -91,9 +60,9 @@ def save(checkpoints: Folder, description: Description, state: Mapping[str, np.n
     location = step_folder(checkpoints, description.step)
     _remove_damaged(location)
     with atomic_files.new_folder(Path(location), MANIFEST) as folder:
-        array_files.write_arrays(folder / _STATE, state)
+        array_files.write_arrays(folder / STATE, state)
         training_log.copy_to(folder, Path(checkpoints))
-        description = dataclasses.replace(description, state_sha256=digests.sha256_of_file(folder / _STATE))
+        description = dataclasses.replace(description, state_sha256=digests.sha256_of_file(folder / STATE))
         description.write(folder)
     return description
 
@@ -109,31 +78,23 @@ def not_finite(state: Mapping[str, np.ndarray]) -> list[str]:
 
 def _remove_damaged(checkpoint: Path | Location) -> None:
     path = Path(checkpoint)
-    if not path.exists():
-        return
     try:
-        Description.of(checkpoint)
+        with atomic_files.removed_if_damaged(path):
+            if path.exists():
+                Description.of(checkpoint)
     except Incompatible:
         raise
     except DataError as error:
-        log.error("made again, as %s", error)
-        atomic_files.remove_folder(path) if path.is_dir() else path.unlink()
+        log.warning("made again, as %s", error)
 
 
 def newest(checkpoints: Folder, at_most: float = math.inf) -> tuple[Folder, Description] | None:
     """Return the newest whole checkpoint, up to a step if one is given; log and skip damaged ones.
 
     Raises:
-        DataError: All are damaged, because training must not start from scratch unnoticed; or one is of another
-            version.
+        DataError: One is of another version.
     """
-    found_steps = [step for step in steps(checkpoints) if step <= at_most]
-    found = next(_whole(checkpoints, reversed(found_steps)), None)
-    if found_steps and found is None:
-        raise DataError(
-            f"none of the {len(found_steps)} checkpoints in {checkpoints} is intact; remove them to start again"
-        )
-    return found
+    return next(_whole(checkpoints, [step for step in reversed(steps(checkpoints)) if step <= at_most]), None)
 
 
 def all_whole(checkpoints: Folder) -> list[tuple[Folder, Description]]:
@@ -149,12 +110,12 @@ def _whole(checkpoints: Folder, some_steps: Iterable[int]) -> Iterator[tuple[Fol
         except Incompatible:
             raise
         except DataError as error:
-            log.error("passed over: %s", error)
+            log.warning("passed over: %s", error)
 
 
 def load_state(checkpoint: LocationLike, prefix: str = "") -> dict[str, np.ndarray]:
     """Return the variables whose names begin with the prefix; a `DataError` if they cannot be read."""
-    path = Location.of(checkpoint) / _STATE
+    path = Location.of(checkpoint) / STATE
     try:
         with np.load(path, allow_pickle=False) as arrays:
             return {name: arrays[name] for name in arrays.files if name.startswith(prefix)}

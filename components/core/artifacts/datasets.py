@@ -13,6 +13,7 @@ from components.core.artifacts import manifest
 MANIFEST = "dataset.json"
 SPLITS = ("train", "validation", "test")
 NO_LABEL = -1
+MEMBERS = "members"  # in `Manifest.made_with`: files from which later datasets reuse images
 JPEG_OVERSAMPLING = "jpeg_oversampling"  # in `Manifest.preprocessing`: decided by the code, not by a setting
 _PIXEL_RANGE = (0, 255)
 
@@ -55,7 +56,7 @@ class Split:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Manifest(manifest.Manifest):
-    """The content of `dataset.json`. Reading it does not check the shards; `dataset_reader` does."""
+    """The content of `dataset.json`."""
 
     FILE = MANIFEST
     WHAT = "dataset"
@@ -70,7 +71,8 @@ class Manifest(manifest.Manifest):
     preprocessing: dict[str, Any]
     quarantine: dict[str, Any]  # how many images were quarantined, and the reasons for the first ones
     pixel_range: list[int] = dataclasses.field(default_factory=lambda: [*_PIXEL_RANGE])
-    made_with: dict[str, Any] = dataclasses.field(default_factory=dict)  # code, image, libraries, and the source
+    # Code, image, libraries, the source, and the sha256 of `MEMBERS`.
+    made_with: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.splits.keys() != set(SPLITS):
@@ -84,10 +86,11 @@ class Manifest(manifest.Manifest):
         return {**settings_of(self.preprocessing), "source_fingerprint": self.source["fingerprint"]}
 
     @property
-    def file_names(self) -> list[str]:
-        """The shards, and the list of all quarantined images if there is one."""
-        shards = [shard.file for split in self.splits.values() for shard in split.shards]
-        return [*shards, self.quarantine["list"]["file"]] if "list" in self.quarantine else shards
+    def listed(self) -> dict[str, str]:
+        """The sha256 of every shard, of the list of quarantined images, and of the files beside shards."""
+        shards = [dataclasses.asdict(shard) for split in self.splits.values() for shard in split.shards]
+        files = [*shards, *([self.quarantine["list"]] if "list" in self.quarantine else [])]
+        return {**{file["file"]: file["sha256"] for file in files}, **self.made_with.get(MEMBERS, {})}
 
     @property
     def class_count(self) -> int:

@@ -13,7 +13,7 @@ import platform
 from typing import Any
 
 from components.core import container_images
-from components.core.artifacts import evaluations
+from components.core.artifacts import datasets, evaluations
 from components.core.artifacts.manifest import Manifest
 from components.core.errors import DataError
 from components.core.stage import cache_key
@@ -23,7 +23,7 @@ from components.core.storage.location import Location, LocationLike
 PARENTS = ("dataset", "checkpoint", "embedding")
 UNKNOWN = "not recorded"
 # Of a dataset: may differ between datasets of the same content.
-_DIFFERS_BY_RUN = ("source", "reused", "cropped")
+_DIFFERS_BY_RUN = ("source", "reused", "cropped", datasets.MEMBERS)
 _TENSORFLOW = ("tensorflow", "tensorflow-cpu", "tensorflow-tpu")  # names of its packages
 _LIBRARIES = ("apache-beam", "keras", "numpy", "pillow", "scikit-learn", "scipy", *_TENSORFLOW)
 

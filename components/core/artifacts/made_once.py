@@ -1,10 +1,11 @@
-"""Make an artifact unless it exists."""
+"""Make an artifact unless it exists and is whole."""
 
 import logging
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from components.core.artifacts.manifest import Manifest
+from components.core.errors import DataError, Incompatible
 from components.core.storage import atomic_files
 from components.core.storage.location import Location
 
@@ -14,21 +15,47 @@ Kind = TypeVar("Kind", bound=Manifest)
 
 
 def made_once(
-    location: Location, kind: type[Kind], identity: dict[str, Any], make: Callable[[], object], whole: bool = True
+    location: Location,
+    kind: type[Kind],
+    identity: dict[str, Any],
+    make: Callable[[], object],
+    is_keyed: bool,
+    whole: bool = True,
 ) -> tuple[Kind, bool]:
-    """Return the artifact at a location, and whether it existed; make it if it did not.
+    """Return the artifact at a location, and whether it existed; make it if it did not, or was damaged.
 
-    `identity` is the expected `Manifest.identity` of the artifact. Unless `whole`, only the description of an existing
-    one is fetched.
+    `identity` is the expected `Manifest.identity` of the artifact. If the location `is_keyed`, whatever is there is
+    ours; elsewhere an artifact without a readable description is refused. Unless `whole`, only the description is
+    fetched from a bucket, whose listing then shows damage.
     """
-    fetch = location.fetch if whole else location.fetch_description
-    found = kind.of(location) if fetch(kind.FILE) else None
-    if found is not None:
-        atomic_files.require_own_folder(location, kind.WHAT, found.identity, identity)
-        log.info("%s: already complete at %s", kind.WHAT, location)
-        return found, True
-    if not location.in_bucket:  # a mirror may outlive its artifact
+    try:
+        with location.removed_if_damaged():
+            described = _described(location, kind, is_keyed, whole)
+            if described is not None:
+                atomic_files.require_own_folder(location, kind.WHAT, described.identity, identity)
+                described = kind.of(location, whole=whole or not location.in_bucket)
+                log.info("%s: already complete at %s", kind.WHAT, location)
+                return described, True
+    except Incompatible:
+        raise
+    except DataError as error:
+        log.warning("made again, as %s", error)
+    if not (location.in_bucket or is_keyed):  # a mirror may outlive its artifact
         atomic_files.require_own_folder(location, kind.WHAT, None, identity)
     location.require_writable()
     make()
-    return kind.of(location.require(kind.FILE, kind.WHAT, whole)), False
+    return kind.fetch(location, whole=whole), False
+
+
+def _described(location: Location, kind: type[Kind], is_keyed: bool, whole: bool) -> Kind | None:
+    """Read a description; None without an artifact. `DataError` if it is damaged, `Incompatible` if not surely ours."""
+    try:
+        if (location.fetch if whole else location.fetch_description)(kind.FILE):
+            return kind.read(location)
+        if is_keyed and not location.in_bucket and location.path.exists():
+            raise DataError(f"no {kind.WHAT} at {location}: {kind.FILE} is missing")
+    except DataError as error:
+        if is_keyed or isinstance(error, Incompatible):
+            raise
+        raise Incompatible(f"{error}; delete {location}, if it holds nothing else, and run this again") from None
+    return None

@@ -9,13 +9,9 @@ import types
 from pathlib import Path
 from typing import Any, ClassVar, Self, get_args, get_origin
 
-from components.core.errors import DataError
+from components.core.errors import DataError, Incompatible
 from components.core.storage import atomic_files, digests
 from components.core.storage.location import Location, LocationLike
-
-
-class Incompatible(DataError):
-    """A whole description of another version of this program: it must not be skipped as damaged."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -54,11 +50,6 @@ class Manifest:
         """The sha256 of each file that `of` checks, by its path within the artifact."""
         return {}
 
-    @property
-    def file_names(self) -> list[str]:
-        """The path within the artifact of each file that the description names."""
-        return list(self.listed)
-
     def write(self, folder: Path) -> None:
         """Write the file, sealed."""
         atomic_files.write_file(folder / self.FILE, atomic_files.sealed_json(self.to_json()))
@@ -91,7 +82,7 @@ class Manifest:
                 )
             found: Self = _typed(cls, value, "")
             _ = found.digest  # raises for values that our files never hold, such as NaN
-            atomic_files.require_within(found.file_names)
+            atomic_files.require_within(found.listed)
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
             raise DataError(f"{where} does not describe the {cls.WHAT}: {reason}") from None
@@ -100,13 +91,16 @@ class Manifest:
     @classmethod
     def fetch(cls, folder: LocationLike, expected_digest: str = "", whole: bool = True) -> Self:
         """Read an artifact as `of` does, after fetching it from its bucket: all of it or its description alone."""
-        return cls.of(Location.of(folder).require(cls.FILE, cls.WHAT, whole), expected_digest)
+        return cls.of(Location.of(folder).require(cls.FILE, cls.WHAT, whole), expected_digest, whole)
 
     @classmethod
-    def of(cls, folder: LocationLike, expected_digest: str = "") -> Self:
-        """Read the description of an artifact and check the listed files, and its digest if one is expected."""
+    def of(cls, folder: LocationLike, expected_digest: str = "", whole: bool = True) -> Self:
+        """Read the description of an artifact and check the listed files, and its digest if one is expected.
+
+        Unless `whole`, the files are left to the caller: those of a bucket were checked by its listing.
+        """
         found = cls.read(folder)
-        for changed in atomic_files.changed_files(Location.of(folder), found.listed):
+        for changed in atomic_files.changed_files(Location.of(folder), found.listed if whole else {}):
             raise DataError(f"{cls.WHAT} {folder} is damaged: {changed} is not the file that {cls.FILE} describes")
         if expected_digest and found.digest != expected_digest:
             raise DataError(f"{cls.WHAT} {folder} has digest {found.digest}, expected {expected_digest}")

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Protocol
 
 from components.core.artifacts import evaluations, models, recipes
-from components.core.artifacts.manifest import Incompatible, Manifest
-from components.core.errors import DataError
+from components.core.artifacts.manifest import Manifest
+from components.core.errors import DataError, Incompatible
 from components.core.registry import registry_bucket, registry_folder
 from components.core.storage import atomic_files
 from components.core.storage.location import Location, LocationLike

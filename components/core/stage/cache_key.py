@@ -82,6 +82,11 @@ def key_of(parts: dict[str, Any]) -> str:
     return digest_of(parts)[:16]
 
 
+def is_keyed(location: str) -> bool:
+    """Return whether a location has `{key}`: such a folder is the pipeline's own, whatever is in it."""
+    return KEY_PLACEHOLDER in location
+
+
 def fill_key(location: str, parts: dict[str, Any]) -> str:
     """Replace `{key}` in a location by the key."""
     return location.replace(KEY_PLACEHOLDER, key_of(parts))

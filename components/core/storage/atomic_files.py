@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from components.core.errors import ConfigError, DataError, naming
+from components.core.errors import ConfigError, DataError, Incompatible, naming
 from components.core.storage import digests
 
 log = logging.getLogger(__name__)
@@ -77,14 +77,39 @@ def make_unique(folder: Path, prefix: str, suffix: str = "", is_folder: bool = F
 
 
 def remove_folder(location: Path) -> None:
-    """Remove a folder, if it exists, whole or not at all."""
+    """Remove a folder, or a file in its place, if it exists, whole or not at all."""
     with contextlib.suppress(FileNotFoundError), _naming(location):
+        if location.is_symlink() or location.is_file():
+            location.unlink()
+            return
         aside = make_unique(location.parent, _prefix(location), _DEAD, is_folder=True)
         try:
             location.rename(aside)
             _sync(location.parent)
         finally:
             shutil.rmtree(aside, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def removed_if_damaged(location: Path) -> Iterator[None]:
+    """Remove a folder if the block raises a `DataError` about it; never what another process has put there since."""
+    seen = None
+    with contextlib.suppress(FileNotFoundError):
+        seen = os.open(location, os.O_RDONLY)
+    try:
+        yield
+    except Incompatible:
+        raise
+    except DataError:
+        if seen is not None:
+            with contextlib.suppress(OSError):  # a file system without locks
+                fcntl.flock(seen, fcntl.LOCK_EX)  # so that of several processes one removes it
+            if location.exists() and os.path.samestat(os.fstat(seen), location.stat()):
+                remove_folder(location)
+        raise
+    finally:
+        if seen is not None:
+            os.close(seen)
 
 
 def sweep(folder: Path) -> None:

@@ -25,7 +25,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed, wait
 from pathlib import Path
 from typing import Any
 
-from components.core.errors import ConfigError, DataError, TransientError
+from components.core.errors import ConfigError, DataError, Incompatible, TransientError
 from components.core.storage import atomic_files, buckets, digests
 from components.core.storage.buckets import Conflict, Stored
 
@@ -283,9 +283,13 @@ class Location(os.PathLike[str]):
         if there is not None:
             return there == found[manifest]
         target = f"{self}/{attempt}"
+        for name, stored in files_below(target).items():
+            if name in files and (stored.bytes, stored.crc32c) != (files[name]["bytes"], checksums[name]):
+                buckets.delete(stored)  # damaged, as the folder's name is the digest of its files
         at_once(buckets.create, [(f"{target}/{name}", folder / name) for name in files])
         self.require_sent(attempt, {name: (files[name]["bytes"], checksum) for name, checksum in checksums.items()})
-        return self.publish(attempt, files, manifest)
+        listed = {name: {**file, "crc32c": checksums[name]} for name, file in files.items()}
+        return self.publish(attempt, listed, manifest)
 
     def require_sent(self, folder: str, sent: dict[str, tuple[int, str]]) -> None:
         """Compare bytes and crc32c of files with one listing of a folder within this one.
@@ -299,7 +303,7 @@ class Location(os.PathLike[str]):
                 raise TransientError(f"{self}/{folder}/{name} is not what was sent; try again")
 
     def publish(self, folder: str, files: dict[str, dict[str, Any]], manifest: str) -> bool:
-        """Make complete files of a folder within this one, each with `bytes` and `sha256`, this artifact in the bucket.
+        """Make complete files of a folder within this one, each with `bytes`, `sha256` and `crc32c`, this artifact.
 
         Return False if one with another description was committed before.
         """
@@ -310,15 +314,35 @@ class Location(os.PathLike[str]):
             return self._committed_sha256(manifest) == str(files[manifest]["sha256"])
         return True
 
-    def committed(self) -> tuple[str, dict[str, tuple[int, str]]] | None:
-        """Return the committed folder in the bucket, and bytes and sha256 of its files; None without one."""
+    def committed(self) -> tuple[str, dict[str, tuple[int, str, str]]] | None:
+        """Return the committed folder in the bucket, and bytes, sha256 and crc32c of its files; None without one."""
         found = buckets.read(f"{self}/{COMMITTED}")
         return _read_committed(self.uri, found[0]) if found else None
 
     def _committed_sha256(self, name: str) -> str | None:
         """Return the sha256 of a file of the committed artifact; None if none is committed."""
         found = self.committed()
-        return found[1].get(name, (0, ""))[1] if found else None
+        return found[1].get(name, (0, "", ""))[1] if found else None
+
+    @contextlib.contextmanager
+    def removed_if_damaged(self) -> Iterator[None]:
+        """Remove an artifact if the block raises a `DataError` about it; never what another process has made since.
+
+        In a bucket, what `committed.json` names then counts as never committed.
+        """
+        if not self.in_bucket:
+            with atomic_files.removed_if_damaged(self.path):
+                yield
+            return
+        seen = buckets.stat(f"{self}/{COMMITTED}")
+        try:
+            yield
+        except Incompatible:
+            raise
+        except DataError:
+            if seen is not None:
+                buckets.delete(seen)
+            raise
 
     def remove(self) -> None:
         """Remove an artifact from the bucket: first `committed.json`, then its files."""
@@ -342,10 +366,11 @@ class Location(os.PathLike[str]):
             return plain if manifest in plain else None
         folder, listed = found
         there = files_below(folder)
-        lost = sorted(name for name, (size, _) in listed.items() if name not in there or there[name].bytes != size)
-        if lost:
-            raise DataError(f"{self} is damaged: {lost[0]} in {folder} is missing or of another size")
-        return {name: (there[name], sha256) for name, (_, sha256) in listed.items()}
+        for name, (size, _, crc32c) in sorted(listed.items()):
+            # Earlier versions committed no crc32c.
+            if name not in there or (there[name].bytes, crc32c and there[name].crc32c) != (size, crc32c):
+                raise DataError(f"{self} is damaged: {name} in {folder} is not the file that {COMMITTED} describes")
+        return {name: (there[name], sha256) for name, (_, sha256, _) in listed.items()}
 
 
 def private(name: str) -> Path:
@@ -359,13 +384,16 @@ def private(name: str) -> Path:
     return root / name
 
 
-def _read_committed(uri: str, committed: bytes) -> tuple[str, dict[str, tuple[int, str]]]:
-    """Return the committed folder, and bytes and sha256 of its files."""
+def _read_committed(uri: str, committed: bytes) -> tuple[str, dict[str, tuple[int, str, str]]]:
+    """Return the committed folder, and bytes, sha256 and crc32c of its files."""
     try:
         value: dict[str, Any] = json.loads(committed)
         if value["schema_version"] != SCHEMA_VERSION:
-            raise DataError(f"{uri} is of another schema version; expected {SCHEMA_VERSION}")
-        files = {name: (int(entry["bytes"]), str(entry["sha256"])) for name, entry in value["files"].items()}
+            raise Incompatible(f"{uri} is of another schema version; expected {SCHEMA_VERSION}")
+        files = {
+            name: (int(entry["bytes"]), str(entry["sha256"]), str(entry.get("crc32c", "")))
+            for name, entry in value["files"].items()
+        }
         atomic_files.require_within([value["folder"], *files])
         return f"{uri}/{value['folder']}", files
     except (ValueError, KeyError, TypeError, AttributeError) as error:

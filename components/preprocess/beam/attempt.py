@@ -83,7 +83,7 @@ def finish(location: Location, files: AttemptFiles, manifest: datasets.Manifest,
     content = atomic_files.sealed_json(manifest.to_json())
     written = {**written, datasets.MANIFEST: written_as(content, files.write(datasets.MANIFEST, [content]))}
     location.require_sent(files.name, {name: (file.bytes, file.crc32c) for name, file in written.items()})
-    listed = {name: {"bytes": file.bytes, "sha256": file.sha256} for name, file in written.items()}
+    listed = {name: file._asdict() for name, file in written.items()}
     if not location.publish(files.name, listed, datasets.MANIFEST):
         log.info("another process made %s first; its result is used", location)
 

@@ -30,6 +30,7 @@ from tests import programs
 from tests.conftest import classes_seen
 from tests.fakes.gcs.server import Server
 from tests.inputs import artifacts
+from tests.inputs.damages import damage
 from tests.stages.train.attempts import SICK, curves_of, flags, left_by
 
 SMALL: dict[str, object] = {"batch_size": 16, "latent_size": 8, "base_filters": 4, "steps": 30}
@@ -94,6 +95,34 @@ def test_a_training_reports_each_block_with_the_newest_samples_and_checkpoint(
     ]
     samples = f"{tmp_path}/samples/step-0000000030.png"
     assert reported[-1] == logs.Work("step", 30, 30, images=16, samples=samples, kept=30)
+
+
+def test_damaged_checkpoints_are_passed_over_and_made_again(
+    tiny_dataset: Path, uninterrupted: Path, tmp_path: Path
+) -> None:
+    """From the one before, or from nothing; in a folder of the user's own too, if it is this training's for sure."""
+    expected = left_by(uninterrupted)
+    for folder, names, how in (
+        (tmp_path / "newest", ["step-0000000030/state.npz"], "one byte flipped"),
+        (tmp_path / "claim", ["step-0000000030/checkpoint.json", "training.json"], "deleted"),
+        (tmp_path / "all", [f"step-00000000{step}/state.npz" for step in (10, 20, 30)], "cut"),
+    ):
+        shutil.copytree(uninterrupted, folder)
+        for name in names:
+            damage(folder / name, how)
+        done = train(tiny_dataset, folder)
+        assert done.returncode == 0, done.stderr
+        assert all(Path(name).name in done.stderr for name in names)
+        assert left_by(folder) == expected
+        for name in names:
+            assert (folder / name).read_bytes() == (uninterrupted / name).read_bytes(), name
+    (tmp_path / "claim" / "training.json").write_bytes(b"{")
+    damage(tmp_path / "claim" / "step-0000000030" / "state.npz", "cut")
+    for step in (10, 20):
+        shutil.rmtree(checkpoints.step_folder(tmp_path / "claim", step))
+    done = train(tiny_dataset, tmp_path / "claim")
+    assert done.returncode == errors.BAD_CONFIGURATION
+    assert (tmp_path / "claim" / "step-0000000030").exists()
 
 
 def test_sigkill_and_the_same_command_again(tiny_dataset: Path, uninterrupted: Path, tmp_path: Path) -> None:

@@ -10,14 +10,15 @@ from pathlib import Path
 import pytest
 
 from components.core.artifacts import checkpoints, training_log
-from components.core.errors import DataError, StageError, Superseded, TransientError
+from components.core.errors import StageError, Superseded, TransientError
 from components.core.storage import buckets
 from components.core.storage import location as location_module
-from components.core.storage.location import Location
+from components.core.storage.location import COMMITTED, Location
 from components.train import uploads
 from components.train.uploads import Uploads
 from tests.fakes.gcs.server import HangUp, Request, Server
 from tests.faults.soak import transfers
+from tests.inputs.damages import damages
 
 URI = "gs://b/training"
 KEEP = 2
@@ -267,15 +268,36 @@ def test_another_machine_goes_back_to_what_the_bucket_has(bucket: Server) -> Non
     assert checkpoints.steps(location) == [3, 4]
 
 
-def test_never_a_silent_start_from_nothing(bucket: Server) -> None:
-    train_to(1)
+def test_a_damaged_checkpoint_in_the_bucket_is_named_and_made_again(
+    bucket: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    train_to(2)
     uploads.send_all(Location.of(URI), KEEP)
-    for name in content(bucket):
-        if name.endswith(".npz"):
-            buckets.put(f"gs://b/{name}", b"")
-    forget()
-    with pytest.raises(DataError, match="1 checkpoints in gs://b/training "):
-        uploads.fetch(Location.of(URI))
+    whole = content(bucket)
+    checked = [name for name in whole if name.rpartition("/")[2] in ("state.npz", checkpoints.MANIFEST, COMMITTED)]
+    assert len(checked) == 3
+    for name in checked:
+        for how, left in damages(whole[name]).items():
+            if left is not None:
+                buckets.put(f"gs://b/{name}", left)
+            else:
+                del bucket.objects["b"][name]
+            caplog.clear()
+            forget()
+            uploads.fetch(Location.of(URI))
+            assert Path(name).name in caplog.text or (name, left) == (f"training/step-0000000002/{COMMITTED}", None)
+            train_to(2)
+            uploads.send_all(Location.of(URI), KEEP)
+            assert content(bucket) == whole, (name, how)
+
+
+def test_a_damaged_mirror_is_fetched_again(bucket: Server) -> None:
+    location = train_to(1)
+    uploads.send_all(Location.of(URI), KEEP)
+    state = checkpoints.step_folder(location, 1) / "state.npz"
+    state.write_bytes(b"")
+    uploads.fetch(Location.of(URI))
+    assert checkpoints.newest(location) is not None
 
 
 @pytest.mark.slow

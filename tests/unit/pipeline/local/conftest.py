@@ -1,10 +1,11 @@
-"""Plans and runs of the shipped package whose stages only make empty folders."""
+"""Plans and runs of the shipped package whose stages make descriptions without files."""
 
 import dataclasses
+import hashlib
 import os
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +13,8 @@ from typing import Any
 import pytest
 
 from components.core import settings, stages
+from components.core.artifacts import checkpoint_description, models
+from components.core.artifacts.manifest import Manifest
 from components.core.settings import Field
 from components.core.stage import cache_key, cli
 from components.core.stage.executor import ExecutorInput, StageResult
@@ -23,6 +26,7 @@ from pipeline.local.progress import DONE, SKIPPED, UNCHANGED
 from pipeline.local.runner import Run
 from pipeline.package import shipped_package
 from pipeline.package.reader import Task
+from tests.inputs import artifacts
 
 PIPELINE = shipped_package.read()
 TASKS = {task.name: task for task in PIPELINE.tasks}
@@ -53,7 +57,7 @@ class World:
 
 
 class Stages:
-    """Stages that make an empty folder at their key's location; their content follows from everything but the code."""
+    """Stages that make a description at their key's location; its content follows from everything but the code."""
 
     def __init__(self, world: World, folder: Path) -> None:
         self.world, self.stopping, self.ran = world, threading.Event(), set[str]()
@@ -88,7 +92,11 @@ class Stages:
         folder = Path(cache_key.fill_key(getattr(config, location), parts))
         assert not folder.exists(), f"{stage} was started for what is there already"
         folder.mkdir(parents=True)
-        return {uri: str(folder), digest: digests.digest_of({**parts, "code": ""})}
+        described = _DESCRIPTIONS[stage](digests.digest_of({**parts, "code": ""}))
+        described.write(folder)
+        if stage == "train":
+            (folder / checkpoint_description.STATE).touch()
+        return {uri: str(folder), digest: described.digest}
 
     def _answer(self, given: dict[str, Any]) -> dict[str, Any]:
         """Return the outputs of the stages that run each time."""
@@ -103,6 +111,18 @@ class Stages:
             "judged_checkpoint_digest": given.get("checkpoint_digest", ""),
             "version": 1,
         }
+
+
+_NO_STATE = hashlib.sha256().hexdigest()
+# By stage, and a digest that it must depend on.
+_DESCRIPTIONS: dict[str, Callable[[str], Manifest]] = {
+    "preprocess": lambda digest: artifacts.dataset(source={"fingerprint": digest}),
+    "train": lambda digest: artifacts.checkpoint(settings={"made": digest}, state_sha256=_NO_STATE),
+    "embed": lambda digest: artifacts.embedding(dataset_digest=digest, files={}),
+    "export": lambda digest: models.Description(
+        files={}, checkpoint_digest=digest, step=1, image=artifacts.SHAPE, latent_size=1, classes=[], dataset_digest=""
+    ),
+}
 
 
 class Home:

@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from components.core.artifacts import checkpoints
-from components.core.artifacts.manifest import Incompatible
-from components.core.errors import DataError, TrainingDiverged
+from components.core.errors import DataError, Incompatible, TrainingDiverged
 from components.core.storage import atomic_files
 from tests.inputs import artifacts
 
@@ -127,7 +126,7 @@ def test_a_damaged_checkpoint_gives_way_to_the_next_of_its_step_and_a_whole_one_
         (whole / damage).write_bytes((whole / damage).read_bytes()[:-9])
     with caplog.at_level(logging.WARNING):
         written = checkpoints.save(whole.parent, describe(5), other)
-    assert "made again, as " in caplog.text
+    assert whole.name in caplog.text
     assert checkpoints.Description.of(whole) == written
     assert checkpoints.load_state(whole)["a"] == 0.2
     assert [path.name for path in whole.parent.iterdir()] == [whole.name]
@@ -175,5 +174,5 @@ def test_the_newest_up_to_a_step(tmp_path: Path, caplog: pytest.LogCaptureFixtur
     assert checkpoints.newest(tmp_path, 1) is None
     assert [found and found[1].step for found in (checkpoints.newest(tmp_path, at) for at in (2, 5, 9))] == [2, 4, 6]
     (checkpoints.step_folder(tmp_path, 2) / "state.npz").unlink()
-    with pytest.raises(DataError, match="none of the 1 checkpoints"):
-        checkpoints.newest(tmp_path, 3)
+    assert checkpoints.newest(tmp_path, 3) is None
+    assert "state.npz" in caplog.text

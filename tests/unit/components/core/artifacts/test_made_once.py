@@ -1,28 +1,148 @@
-"""An artifact is made once; an existing one is found, or refused if it differs."""
+"""An artifact is made once; an existing one is found, made again if it is damaged, or refused if it differs."""
 
+import contextlib
+import logging
+import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
-from components.core.artifacts import models
+from components.core.artifacts import datasets, embeddings, evaluations, models
 from components.core.artifacts.made_once import made_once
-from components.core.errors import ConfigError
+from components.core.artifacts.manifest import Manifest
+from components.core.errors import ConfigError, DataError, Incompatible
+from components.core.storage import atomic_files, buckets
 from components.core.storage.location import Location
+from tests.fakes.gcs.server import Server
 from tests.inputs import artifacts
+from tests.inputs.damages import damages
+
+ORIGIN = artifacts.origin(artifacts.dataset(), {"step": 7, "classes": [], "dataset_digest": "d" * 64})
+
+
+def _dataset(folder: Path) -> object:
+    files = {name: folder / name for name in ("test-00000-of-00001.members", "quarantine.jsonl")}
+    for name, path in files.items():
+        atomic_files.write_file(path, name.encode())
+    sha256 = atomic_files.files_in(folder)
+    (members, quarantined) = files
+    return artifacts.write_dataset(
+        folder,
+        dict.fromkeys(datasets.SPLITS, (np.zeros((2, 2, 2, 1), np.uint8), [0, 0])),
+        ["one"],
+        quarantine={"list": {"file": quarantined, "bytes": len(quarantined), "sha256": sha256[quarantined]}},
+        made_with={datasets.MEMBERS: {members: sha256[members]}},
+    )
+
+
+def _embedding(folder: Path) -> None:
+    atomic_files.write_file(folder / "model" / "saved_model.pb", b"a large graph")
+    artifacts.embedding(files=atomic_files.files_in(folder)).write(folder)
+
+
+KINDS: dict[type[Manifest], Callable[[Path], object]] = {
+    datasets.Manifest: _dataset,
+    embeddings.Description: _embedding,
+    evaluations.Description: lambda folder: artifacts.write_evaluation(folder, ORIGIN),
+    models.Description: lambda folder: artifacts.write_model(folder, ORIGIN, {"variables/data": b"many weights"}),
+}
+
+
+class Maker:
+    """Makes an artifact of a kind, always the same, at a location."""
+
+    def __init__(self, kind: type[Manifest], location: Location, template: Path) -> None:
+        KINDS[kind](template)
+        self.kind, self.location, self._template, self.count = kind, location, template, 0
+        self.content = {name: (template / name).read_bytes() for name in atomic_files.files_in(template)}
+
+    def _make(self) -> None:
+        self.count += 1
+        with self.location.new_folder(self.kind.FILE) as folder:
+            shutil.copytree(self._template, folder, dirs_exist_ok=True)
+
+    def run(self, is_keyed: bool = True, identity: dict[str, Any] | None = None) -> bool:
+        """Return whether it was there."""
+        identity = identity or self.kind.read(self._template).identity
+        return made_once(self.location, self.kind, identity, self._make, is_keyed)[1]
 
 
 def test_it_is_made_if_it_is_not_there_and_found_if_it_is(tmp_path: Path) -> None:
-    location = Location.of(tmp_path / "model")
-    origin = artifacts.origin(artifacts.dataset(), {"step": 7, "classes": [], "dataset_digest": "d" * 64})
-    made: list[models.Description] = []
-
-    def make() -> None:
-        made.append(artifacts.write_model(tmp_path / "model", origin, {"saved_model.pb": b"graph"}))
-
-    identity = artifacts.write_model(tmp_path / "alike", origin, {"saved_model.pb": b"graph"}).identity
-    first, was_there = made_once(location, models.Description, identity, make)
-    assert (first, was_there) == (made[0], False)
-    assert made_once(location, models.Description, identity, make) == (first, True)
+    maker = Maker(models.Description, Location.of(tmp_path / "KEY"), tmp_path / "template")
+    assert [maker.run(is_keyed=False) for _ in range(2)] == [False, True]
     with pytest.raises(ConfigError, match="checkpoint_digest"):
-        made_once(location, models.Description, {"checkpoint_digest": "e" * 64}, make)
-    assert len(made) == 1
+        maker.run(identity={"checkpoint_digest": "e" * 64})
+    assert maker.count == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_damaged_one_is_made_again(kind: type[Manifest], tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    maker = Maker(kind, Location.of(tmp_path / "KEY"), tmp_path / "template")
+    maker.run()
+    for name, content in maker.content.items():
+        for how, left in damages(content).items():
+            path = maker.location.path / name
+            path.unlink() if left is None else path.write_bytes(left)
+            caplog.clear()
+            assert not maker.run(), (name, how)
+            (warning,) = (record.message for record in caplog.records if record.levelno == logging.WARNING)
+            assert path.name in warning
+            assert {each: (maker.location.path / each).read_bytes() for each in maker.content} == maker.content
+            assert maker.run()
+    assert {path.name for path in tmp_path.iterdir()} == {"KEY", "template"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_damaged_one_in_a_bucket_is_made_again(
+    kind: type[Manifest], tmp_path: Path, gcs: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    gcs.create_bucket("b")
+    maker = Maker(kind, Location.of("gs://b/KEY"), tmp_path / "template")
+    maker.run()
+    whole = {name: stored.content for name, stored in gcs.objects["b"].items()}
+    for name, content in whole.items():
+        for how, left in damages(content).items():
+            if left is None:
+                del gcs.objects["b"][name]
+            else:
+                buckets.put(f"gs://b/{name}", left)
+            caplog.clear()
+            is_whole = name.endswith("committed.json") and left is None  # as before the commit
+            assert not maker.run(), (name, how)
+            assert is_whole or any(Path(name).name in record.message for record in caplog.records), (name, how)
+            assert {each: stored.content for each, stored in gcs.objects["b"].items()} == whole, (name, how)
+            assert maker.run()
+
+
+def test_what_another_process_has_made_again_stays(tmp_path: Path, gcs: Server) -> None:
+    gcs.create_bucket("b")
+    for location in (Location.of(tmp_path / "KEY"), Location.of("gs://b/KEY")):
+        maker = Maker(models.Description, location, tmp_path / f"template {location.in_bucket}")
+        maker.run()
+        if location.in_bucket:
+            (weights,) = (name for name in gcs.objects["b"] if name.endswith("data"))
+            buckets.put(f"gs://b/{weights}", b"")
+        else:
+            (location.path / "variables" / "data").write_bytes(b"")
+        with contextlib.suppress(DataError), location.removed_if_damaged():
+            assert not maker.run()
+            raise DataError("what this process saw before")
+        assert maker.run()
+        assert maker.count == 2
+
+
+def test_where_the_user_chose_the_folder_nothing_is_removed_that_may_be_no_artifact(tmp_path: Path) -> None:
+    location = Location.of(tmp_path / "chosen")
+    maker = Maker(datasets.Manifest, location, tmp_path / "template")
+    maker.run(is_keyed=False)
+    shard, description = location.path / "train-00000-of-00001.tfrecord", location.path / datasets.MANIFEST
+    shard.unlink()
+    assert not maker.run(is_keyed=False)
+    for left in (b"{}", b"", None):
+        description.unlink() if left is None else description.write_bytes(left)
+        with pytest.raises(ConfigError if left is None else Incompatible, match=str(location)):
+            maker.run(is_keyed=False)
+        assert shard.exists()
