@@ -11,7 +11,7 @@ import pytest
 from tests.fakes.kubeflow.server import serving
 from tests.fakes.kubeflow.store import Store
 
-PROBE = Path(os.environ.get("KFP_PROBE_DIR", "none"))
+PROBE = Path(os.environ.get("KFP_PROBE_DIR", os.devnull))
 # Recorded requests that this server answers differently, because our client never sends them.
 _OTHER = {
     *("archive_run", "archive_run again", "unarchive_run", "delete_run", "archive_experiment", "unarchive_experiment"),

@@ -135,13 +135,12 @@ def test_help_names_the_verb_as_it_is_typed(verb: str) -> None:
     assert wgan(verb, "--help").stdout.startswith(f"usage: wgan {verb} ")
 
 
-@pytest.mark.parametrize("words", [["run", "--help"], ["profiles"], ["plan", "--source", "digits", "--root", "none"]])
-def test_a_closed_pipe_ends_a_command_without_a_word(words: list[str]) -> None:
+@pytest.mark.parametrize("words", [["run", "--help"], ["profiles"], ["plan", "--source", "digits"]])
+def test_a_closed_pipe_ends_a_command_without_a_word(words: list[str], tmp_path: Path) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
-    found = subprocess.run(
-        [sys.executable, "-m", "pipeline", *words], stdout=writer, stderr=subprocess.PIPE, env=environment, check=False
-    )
+    command = [sys.executable, "-m", "pipeline", *words]
+    found = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, env=environment, cwd=tmp_path, check=False)
     os.close(writer)
     assert (found.returncode, found.stderr) == (errors.CLOSED_PIPE, b"")

@@ -13,7 +13,7 @@ from components.core import errors
 from components.core.errors import ConfigError, TransientError
 from pipeline.cluster import answers
 
-_PROBE = Path(os.environ.get("KFP_PROBE_DIR", "none"))
+_PROBE = Path(os.environ.get("KFP_PROBE_DIR", os.devnull))
 _ANSWERS = _PROBE / "answers.jsonl"
 _HOST = "http://kubeflow.example"
 
