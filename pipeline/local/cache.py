@@ -13,7 +13,7 @@ from typing import Any
 from components.core import errors, stages
 from components.core.artifacts import checkpoint_description, datasets, embeddings, models
 from components.core.artifacts.manifest import Manifest
-from components.core.errors import DataError, Incompatible
+from components.core.errors import DataError
 from components.core.stage import cache_key, cli
 from components.core.storage import buckets, location
 from pipeline.package.reader import Task
@@ -84,8 +84,11 @@ class Cache:
         if unknown:
             fits = any(not _differences(each.parts, parts, unknown) for each in self._all(task))
             return CacheResult(None, "" if fits else self._reason(task, parts, unknown))
-        entry = self._read(self._entry_folder(task, parts))
+        folder = self._entry_folder(task, parts)
+        entry = self._read(folder)
         if entry is None:
+            if (folder / Kept.FILE).exists():
+                log.warning("%s is damaged, or of another version", folder / Kept.FILE)
             return CacheResult(None, self._reason(task, parts))
         gone = [uri for uri in entry.uris if not _exists(uri)]
         if gone:
@@ -124,11 +127,7 @@ class Cache:
     def _read(folder: Path) -> Kept | None:
         try:
             return Kept.read(folder)
-        except Incompatible:  # the stage just runs again
-            return None
-        except (DataError, OSError) as error:
-            if folder.exists():
-                log.warning("passed over: %s", errors.line_of(error))
+        except (DataError, OSError):  # the stage just runs again
             return None
 
 

@@ -79,8 +79,13 @@ def test_plan_says_why(home: Home) -> None:
     assert why("publish", decision="SKIP") == ("skipped", "decision SKIP")
     state, reason = why("embed", libraries="2")
     assert (state, reason.rpartition("(")[2]) == ("unchanged", "decides nothing: keras: 1 -> 2)")
+    for stage, name in (("train", "state.npz"), ("embed", "embedding.json"), ("export", "MANIFEST.json")):
+        (file,) = home.root.rglob(name)
+        file.write_bytes(b"damage")
+        state, reason = why(stage)
+        assert (state, name in reason) == ("runs", True)
     (dataset,) = (home.root / "datasets").iterdir()
-    dataset.rmdir()
+    shutil.rmtree(dataset)
     state, reason = why("preprocess")
     assert (state, reason.endswith(f" gone: {dataset}")) == ("runs", True)
 
