@@ -1,11 +1,9 @@
 """Write a shard, and beside it the facts that the dataset's description is made of."""
 
 import dataclasses
-import functools
 import hashlib
 import itertools
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -17,7 +15,7 @@ from components.core.storage import tfrecord
 from components.preprocess import cropped, leaks, reuse, rows
 from components.preprocess.attempt_files import AttemptFiles, FilePart
 from components.preprocess.beam import attempt
-from components.preprocess.beam.attempt import Written
+from components.preprocess.beam.attempt import Note, Written
 from components.preprocess.leaks import Leak, ShardSignatures
 from components.preprocess.plan import Plan
 from components.preprocess.rows import Outcome
@@ -82,10 +80,10 @@ def write_shard(
 def gather(rows_at: AttemptFiles, files: AttemptFiles, chunk_count: int, plan: Plan) -> BuildResult:
     """Read the workers' files; `TransientError` if one is missing although no step failed."""
     names, indexes = sorted(files.sizes()), _ending(rows_at.sizes(), rows.INDEX)
-    facts: list[ShardFacts] = [*_read_all(files, _ending(names, _FACTS))]
-    found = dict(zip(_ending(names, LEAKS), _read_all(files, _ending(names, LEAKS)), strict=True))
+    facts = [*_read_all(files, _ending(names, _FACTS), ShardFacts)]
+    found = dict(zip(_ending(names, LEAKS), _read_all(files, _ending(names, LEAKS), list[Leak]), strict=True))
     wanted, total = set[str](), Outcome()
-    for outcome in _read_all(rows_at, indexes):
+    for outcome in _read_all(rows_at, indexes, Outcome):
         wanted |= outcome.locations.keys()
         total.reused.update(outcome.reused)
         total.damaged.update(outcome.damaged)
@@ -112,9 +110,9 @@ def _ending(names: Iterable[str], suffix: str) -> list[str]:
     return sorted(name for name in names if name.endswith(suffix))
 
 
-def _read_all(files: AttemptFiles, names: Iterable[str]) -> Iterator[Any]:
+def _read_all(files: AttemptFiles, names: Iterable[str], kind: type[Note]) -> Iterator[Note]:
     """Yield the notes one after another: those of all chunks, with their thumbnails, may not fit into memory."""
-    return concurrent.in_threads(functools.partial(attempt.read, files), names, _READ_AT_ONCE)
+    return concurrent.in_threads(lambda name: attempt.read(files, name, kind), names, _READ_AT_ONCE)
 
 
 class _Writing:

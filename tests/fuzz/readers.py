@@ -13,6 +13,7 @@ import random
 import struct
 import tarfile
 import zipfile
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,9 +29,16 @@ from components.core.errors import ConfigError, DataError
 from components.core.sources.files import SourceFile
 from components.core.stage.executor import ExecutorInput
 from components.core.storage import atomic_files, tfrecord
+from components.preprocess import notes
+from components.preprocess.beam.attempt import Written
+from components.preprocess.cropped import CroppedImage
 from components.preprocess.decode import pixels
 from components.preprocess.formats import archives, idx, label_files, labels, npz, parquet, tfrecords
+from components.preprocess.formats.parquet import TableStack
 from components.preprocess.formats.stacks import Example, Stack
+from components.preprocess.formats.survey import READABLE, ImagesPart
+from components.preprocess.rows import Outcome
+from components.preprocess.shards import ShardFacts
 from tests.faults.damage.image_cases import CASES
 from tests.inputs import artifacts
 
@@ -141,6 +149,11 @@ def read_manifest(folder: Path, content: bytes) -> Any:
     return manifest
 
 
+def read_note(folder: Path, content: bytes) -> Any:
+    """Read what a worker of preprocess leaves for others."""
+    return notes.read(READABLE | Outcome | ShardFacts, content, "x")
+
+
 def read_executor_input(folder: Path, content: bytes) -> Any:
     """Read parameters that can be written."""
     return json.dumps(ExecutorInput(content.decode("utf-8", "surrogateescape")).parameters)
@@ -242,6 +255,19 @@ def seeds_of_manifest() -> Iterator[bytes]:
     yield atomic_files.sealed_json(manifest.to_json())
 
 
+def seeds_of_note() -> Iterator[bytes]:
+    """Yield two parts of a source, and what is known of a chunk and of a shard."""
+    file = SourceFile("a.png", "/a.png", 3, "", "f0")
+    yield notes.written(ImagesPart(((file, "train", -1),)))
+    columns = parquet._Columns("image", True, "label", ("a", "b"))
+    yield notes.written(TableStack("a", "test", 2, None, [0, 1], [], file, columns, {"a": 0}))
+    cropped = CroppedImage(0.5, "a.png", 2, b"pixels")
+    yield notes.written(Outcome({"train": [("run", 0, 3, 7)]}, [], 0, [cropped], 1, Counter(a=3)))
+    shard = datasets.Shard("train-0.tfrecord", 2, 300, "f0")
+    files = {shard.file: Written(300, "f0", "")}
+    yield notes.written(ShardFacts("train", shard, files, np.arange(2), np.zeros(256, np.int64), 0, 0, ""))
+
+
 def seeds_of_executor_input() -> Iterator[bytes]:
     """Yield a message of Kubeflow's launcher."""
     parameters = {"steps": 3.0, "source": "digits", "held": [1, {"a": None}], "pipelinechannel--x": "y"}
@@ -296,5 +322,6 @@ READERS = {
     "image": Reader(read_image, pixels.UndecodableImage, seeds_of_image),
     "png": Reader(read_image, pixels.UndecodableImage, seeds_of_png, faithful=lambda whole, found: False),
     "manifest": Reader(read_manifest, DataError, seeds_of_manifest),
+    "note": Reader(read_note, DataError, seeds_of_note),
     "executor_input": Reader(read_executor_input, ConfigError, seeds_of_executor_input),
 }

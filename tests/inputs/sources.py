@@ -3,7 +3,6 @@
 import functools
 import gzip
 import io
-import pickle
 import struct
 from pathlib import Path
 
@@ -14,7 +13,8 @@ from PIL import Image
 from components.core.artifacts.datasets import ImageShape
 from components.core.sources import sources
 from components.core.sources.files import SourceFile
-from components.preprocess.formats.survey import Survey, read, survey
+from components.preprocess import notes
+from components.preprocess.formats.survey import READABLE, Survey, read, survey
 from components.preprocess.plan import Plan
 
 
@@ -38,7 +38,7 @@ def held(source: Path | str, content: bytes | None = None) -> tuple[Survey, list
     if content is not None:
         Path(source).write_bytes(content)
     found = survey(str(source), sources.contents(str(source)).listing)
-    parts = [pickle.loads(pickle.dumps(part)) for part in found.parts]  # noqa: S301 - our own
+    parts = [notes.read(READABLE, notes.written(part), "") for part in found.parts]
     return found, [image[:4] for part in parts for some in read(part) for image in some]
 
 

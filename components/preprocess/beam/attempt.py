@@ -10,21 +10,23 @@ runner.
 import contextlib
 import hashlib
 import logging
-import pickle
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, TypeVar
 
+from components.core import errors
 from components.core.artifacts import datasets
-from components.core.errors import StageError, TransientError
+from components.core.errors import ConfigError, DataError, StageError, TransientError
 from components.core.storage import atomic_files
 from components.core.storage.location import Location, private
-from components.preprocess import attempt_files
+from components.preprocess import attempt_files, notes
 from components.preprocess.attempt_files import FAILED, AttemptFiles, Folder
 
 log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
+Note = TypeVar("Note")
+_RAISED = {kind.exit_code: kind for kind in (ConfigError, DataError, TransientError)}
 _ROWS = "rows"  # the folder of rows within the attempt's, as every worker sees it
 
 
@@ -34,6 +36,13 @@ class Written(NamedTuple):
     bytes: int
     sha256: str
     crc32c: str  # as the storage of a bucket writes it; empty in a folder
+
+
+class Failure(NamedTuple):
+    """The failure that ended an attempt."""
+
+    exit_code: int
+    message: str
 
 
 @contextlib.contextmanager
@@ -106,26 +115,29 @@ def results(location: str, work: Callable[[AttemptFiles], Iterable[Result]]) -> 
         return []
     except StageError as error:
         failure: Exception = error
-    except OSError as error:  # some kinds cannot be pickled
-        failure = OSError(error.errno or 0, error.strerror or str(error), error.filename or location.rpartition("/")[0])
+    except OSError as error:
+        error.filename = error.filename or location.rpartition("/")[0]
+        failure = error
     except MemoryError:
         failure = TransientError("out of memory; give fewer images_per_shard, or use a larger machine")
     with contextlib.suppress(OSError, StageError):  # the driver notices missing files
-        files.fail(pickle.dumps(failure))
+        files.fail(notes.written(Failure(errors.exit_code_of(failure), "\n".join(errors.lines_of(failure)))))
     return []
 
 
 def raise_failure(files: AttemptFiles) -> None:
     """Raise the error that ended the attempt, if one did."""
     if files.exists(FAILED):
-        raise read(files, FAILED)
+        failure = read(files, FAILED, Failure)
+        raise _RAISED.get(failure.exit_code, StageError)(failure.message)
 
 
 def leave(files: AttemptFiles, name: str, value: Any) -> None:
     """Leave a value for others of this attempt."""
-    files.leave(name, pickle.dumps(value))
+    files.leave(name, notes.written(value))
 
 
-def read(files: AttemptFiles, name: str) -> Any:
-    """Read a value that a worker of this attempt left."""
-    return pickle.loads(files.read(name))  # noqa: S301 - written by this stage
+def read(files: AttemptFiles, name: str, kind: type[Note]) -> Note:
+    """Read a value of a type that a worker of this attempt left; `DataError` if it is damaged."""
+    value: Note = notes.read(kind, files.read(name), f"{files}/{name}")
+    return value

@@ -5,19 +5,17 @@ shards. Each step is given both folders: folders that all workers see, or folder
 """
 
 import functools
-import io
-import pickle
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import apache_beam as beam
 
-from components.preprocess import attempt_files, leaks, rows, shards
+from components.preprocess import attempt_files, leaks, notes, rows, shards
 from components.preprocess.attempt_files import AttemptFiles, FilePart
 from components.preprocess.beam import attempt, progress, runners
 from components.preprocess.formats.stacks import Stack
-from components.preprocess.formats.survey import Part
-from components.preprocess.leaks import ReferenceSet
+from components.preprocess.formats.survey import READABLE, Part
+from components.preprocess.leaks import ReferenceSet, ShardSignatures
 from components.preprocess.plan import Plan
 from components.preprocess.rows import Outcome
 from components.preprocess.shards import BuildResult
@@ -72,7 +70,7 @@ def make_rows(chunk: Chunk, plan: Plan, rows_at: str, location: str, decoders: i
         beside = _rows(rows_at, location, files)
         if not beside.exists(index):
             attempt.leave(beside, index, rows.make(_read_parts(chunk, beside), plan, beside, decoders))
-        found: Outcome = attempt.read(beside, index)  # another worker's, if that one was first
+        found = attempt.read(beside, index, Outcome)  # another worker's, if that one was first
         return [(shard, location) for shard, locations in found.locations.items() for location in locations]
 
     return attempt.results(location, work)
@@ -92,7 +90,8 @@ def find_leaks(shard: str, location: str) -> list[str]:
     def work(files: AttemptFiles) -> list[str]:
         signed = f"{shard}{shards.SIGNED}"
         if files.exists(signed):
-            attempt.leave(files, f"{shard}{shards.LEAKS}", leaks.find(_held(location), attempt.read(files, signed)))
+            found = leaks.find(_held(location), attempt.read(files, signed, ShardSignatures))
+            attempt.leave(files, f"{shard}{shards.LEAKS}", found)
         return []
 
     return attempt.results(location, work)
@@ -111,32 +110,30 @@ def _rows(rows_at: str, location: str, files: AttemptFiles) -> AttemptFiles:
 def _held(location: str) -> ReferenceSet:
     files = attempt_files.at(location)
     names = (name for name in files.sizes() if name.startswith("test-") and name.endswith(shards.SIGNED))
-    return leaks.hold(attempt.read(files, name) for name in names)
+    return leaks.hold(attempt.read(files, name, ShardSignatures) for name in names)
 
 
 def _write_chunks(parts: Iterable[Part], files: AttemptFiles) -> list[Chunk]:
     """Write each chunk to a file that every worker reads, because the pipeline itself must be small."""
     chunks = []
-    for number, content in enumerate(_pickled_chunks(parts)):
-        chunks.append(f"parts-{number:06d}.pickle")
-        files.write(chunks[-1], [content])
+    for number, lines in enumerate(_in_chunks(parts)):
+        chunks.append(f"parts-{number:06d}.jsonl")
+        files.write(chunks[-1], [b"\n".join(lines)])
     return chunks
 
 
-def _pickled_chunks(parts: Iterable[Part]) -> Iterator[bytes]:
-    pickled, images = io.BytesIO(), 0
+def _in_chunks(parts: Iterable[Part]) -> Iterator[list[bytes]]:
+    lines, images = list[bytes](), 0
     for part in parts:
-        pickle.dump(part, pickled)
+        lines.append(notes.written(part))
         images += _CHUNK_IMAGES if isinstance(part, Stack) else len(part.images)
         if images >= _CHUNK_IMAGES:
-            yield pickled.getvalue()
-            pickled, images = io.BytesIO(), 0
+            yield lines
+            lines, images = [], 0
     if images:
-        yield pickled.getvalue()
+        yield lines
 
 
 def _read_parts(chunk: Chunk, files: AttemptFiles) -> Iterator[Part]:
-    content = files.read(chunk)
-    pickled = io.BytesIO(content)
-    while pickled.tell() < len(content):
-        yield pickle.load(pickled)  # noqa: S301 - written by this stage
+    for line in files.read(chunk).splitlines():
+        yield notes.read(READABLE, line, f"{files}/{chunk}")

@@ -5,7 +5,7 @@ then the values, last dimension fastest. Images are bytes [n, height, width] or 
 bytes [n].
 """
 
-import functools
+import dataclasses
 import gzip
 import hashlib
 import itertools
@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
 from components.core.artifacts import datasets
+from components.core.artifacts.datasets import ImageShape
 from components.core.errors import DataError
 from components.core.sources.files import SourceFile
 from components.preprocess.formats import stacks
@@ -30,9 +31,26 @@ FASHION_MNIST_CLASSES = [
 _FASHION_MNIST_LABELS = "657fbd221bfc9f4198cc14b5619cc33ec57c58dd0e47af4d99d6650759e869a7"
 
 
+@dataclasses.dataclass(frozen=True)
+class IdxStack(Stack):
+    """The images of a file, with the labels of another one."""
+
+    shape: ImageShape
+    images: SourceFile
+    labels: SourceFile | None
+
+    def examples(self) -> Iterator[Example]:
+        """Read both files."""
+        values = read_labels(self.labels, self.count) if self.labels else itertools.repeat(None, self.count)
+        with open_unpacked(self.images) as opened:
+            _read_header(self.images, opened, "images", (3, 4))
+            blocks = stacks.read_blocks(self.name, opened, self.count, self.shape.size)
+            yield from zip(stacks.split_blocks(blocks, self.shape.size), values, strict=True)
+
+
 def list_stacks(files: Iterable[SourceFile]) -> list[Stack]:
     """List the files of images with their labels."""
-    found = []
+    found: list[Stack] = []
     for split, images, labels in pair_files(files):
         with open_unpacked(images) as opened:
             dimensions = _read_header(images, opened, "images", (3, 4))
@@ -40,8 +58,7 @@ def list_stacks(files: Iterable[SourceFile]) -> list[Stack]:
         values = read_labels(labels, count) if labels else b""
         is_known = split == "train" and hashlib.sha256(values).hexdigest() == _FASHION_MNIST_LABELS
         classes = FASHION_MNIST_CLASSES if is_known else []
-        examples = functools.partial(_examples, images, labels, count, shape.size)
-        found.append(Stack(images.name, split, count, shape, sorted(set(values)), examples, classes))
+        found.append(IdxStack(images.name, split, count, shape, sorted(set(values)), classes, images, labels))
     return found
 
 
@@ -69,14 +86,6 @@ def read_labels(file: SourceFile, count: int) -> bytes:
         if found != count:
             raise DataError(f"{file.name} has {found:,} labels for {count:,} images; they must be as many")
         return b"".join(stacks.read_blocks(file.name, opened, count, 1, "labels"))
-
-
-def _examples(images: SourceFile, labels: SourceFile | None, count: int, image_bytes: int) -> Iterator[Example]:
-    values = read_labels(labels, count) if labels else itertools.repeat(None, count)
-    with open_unpacked(images) as opened:
-        _read_header(images, opened, "images", (3, 4))
-        blocks = stacks.read_blocks(images.name, opened, count, image_bytes)
-        yield from zip(stacks.split_blocks(blocks, image_bytes), values, strict=True)
 
 
 def _read_header(file: SourceFile, opened: BinaryIO, what: str, ranks: tuple[int, ...]) -> tuple[int, ...]:

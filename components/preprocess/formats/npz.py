@@ -7,7 +7,7 @@ left out and logged. Nothing is unpickled.
 """
 
 import contextlib
-import functools
+import dataclasses
 import itertools
 import logging
 import math
@@ -19,6 +19,7 @@ from typing import IO
 import numpy as np
 from numpy.lib import format as npy
 
+from components.core.artifacts.datasets import ImageShape
 from components.core.errors import DataError
 from components.core.sources.files import SourceFile, open_file, printable
 from components.preprocess.decode import pixels
@@ -30,6 +31,28 @@ log = logging.getLogger(__name__)
 _IMAGE_WORDS = {"images", "image", "imgs", "x", "data"}
 _LABEL_WORDS = {"labels", "label", "y", "targets"}
 _NAMES_SHOWN = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class ArrayStack(Stack):
+    """The images of an array, with the labels of another one; values of 16 bit become 8 as in `pixels.of_16_bit`."""
+
+    shape: ImageShape
+    file: SourceFile
+    array: str
+    labels: str  # empty for none
+
+    def examples(self) -> Iterator[Example]:
+        """Read both arrays."""
+        file, labels, count, size = self.file, self.labels, self.count, self.shape.size
+        with _open_npz(file) as packed:
+            values = _read_labels(file, packed, labels, count).tolist() if labels else itertools.repeat(None, count)
+            with packed.open(f"{self.array}.npy") as opened:
+                _, dtype = _read_header(self.name, opened)
+                blocks = stacks.read_blocks(self.name, opened, count, size * dtype.itemsize)
+                if dtype != np.uint8:
+                    blocks = (pixels.of_16_bit(np.frombuffer(block, dtype)).tobytes() for block in blocks)
+                yield from zip(stacks.split_blocks(blocks, size), values, strict=True)
 
 
 def list_stacks(files: Iterable[SourceFile]) -> list[Stack]:
@@ -76,23 +99,7 @@ def _describe(file: SourceFile, packed: zipfile.ZipFile, split: str, array: str,
     if found.file_size != size:
         raise DataError(f"{name} has {found.file_size:,} bytes, its header says {size:,}")
     values = np.unique(_read_labels(file, packed, labels, count)).tolist() if labels else []
-    examples = functools.partial(_examples, file, array, labels, count, shape.size, dtype)
-    return Stack(name, split, count, shape, values, examples)
-
-
-def _examples(
-    file: SourceFile, array: str, labels: str, count: int, image_bytes: int, dtype: np.dtype
-) -> Iterator[Example]:
-    """Yield images with their labels, an empty name for none; values of 16 bit become 8 as in `pixels.of_16_bit`."""
-    name = f"{file.name}[{array}]"
-    with _open_npz(file) as packed:
-        values = _read_labels(file, packed, labels, count).tolist() if labels else itertools.repeat(None, count)
-        with packed.open(f"{array}.npy") as opened:
-            _read_header(name, opened)
-            blocks = stacks.read_blocks(name, opened, count, image_bytes * dtype.itemsize)
-            if dtype != np.uint8:
-                blocks = (pixels.of_16_bit(np.frombuffer(block, dtype)).tobytes() for block in blocks)
-            yield from zip(stacks.split_blocks(blocks, image_bytes), values, strict=True)
+    return ArrayStack(name, split, count, shape, values, [], file, array, labels)
 
 
 def _read_labels(file: SourceFile, packed: zipfile.ZipFile, array: str, count: int) -> np.ndarray:

@@ -11,7 +11,6 @@ a file made to do harm can take some 8 GB of memory, four times the largest page
 
 import contextlib
 import dataclasses
-import functools
 import json
 import logging
 from collections.abc import Collection, Iterator
@@ -52,6 +51,35 @@ class _Columns:
         return f"{self.image}.bytes" if self.of_struct else self.image
 
 
+@dataclasses.dataclass(frozen=True)
+class TableStack(Stack):
+    """The images of a table with their labels, in two of its columns."""
+
+    file: SourceFile
+    columns: _Columns
+    value_of: dict[str, int]  # the values of labels that are text
+
+    def examples(self) -> Iterator[Example]:
+        """Read both columns."""
+        columns, number = self.columns, 0
+        wanted = [columns.images, *([columns.label] if columns.label else [])]
+        with _open_parquet(self.file) as opened:
+            for batch in opened.iter_batches(_IMAGES_AT_ONCE, columns=wanted, use_threads=False):
+                images = batch.column(columns.image).flatten()[0] if columns.of_struct else batch.column(columns.image)
+                labels = batch.column(columns.label).to_pylist() if columns.label else [None] * len(images)
+                for scalar, label in zip(images, labels, strict=True):
+                    buffer = scalar.as_buffer()
+                    image = buffer[: pixels.LARGEST_FILE + 1].to_pybytes() if buffer is not None else b""
+                    # The first image decides; others are quarantined.
+                    if number == 0 and not pixels.is_image_file(image):
+                        raise DataError(
+                            f"{self.name} has no PNG, JPEG or WebP file in column {printable(columns.image)} of its "
+                            "first row; write the content of image files there, as `Dataset.to_parquet` does"
+                        )
+                    number += 1
+                    yield image, self.value_of.get(label, _whole(label))
+
+
 def list_stacks(files: Collection[SourceFile]) -> list[Stack]:
     """Read the labels of files, and list those with images; a single file is for `train` under any name."""
     columns, counts = {}, {}
@@ -65,15 +93,15 @@ def list_stacks(files: Collection[SourceFile]) -> list[Stack]:
                     f"{file.name} says that it has {counts[file]:,} rows, expected {stacks.MOST_IMAGES:,} at most"
                 )
             held[file] = _labels_of(file, opened, columns[file].label)
-    names = {found.classes for found in columns.values() if found.classes}
-    if len(names) > 1:
+    names_of_files = {found.classes for found in columns.values() if found.classes}
+    if len(names_of_files) > 1:
         raise DataError(f"{min(file.name for file in files)} and others name their classes in different ways")
-    classes = next(iter(names), ())
+    classes = next(iter(names_of_files), ())
     texts = sorted({label for labels in held.values() for label in labels if isinstance(label, str)})
     if texts and any(isinstance(label, int) for labels in held.values() for label in labels):
         raise DataError("some labels are text and others whole numbers; write one kind in all files")
     value_of = {text: value for value, text in enumerate(texts)}
-    found = []
+    found: list[Stack] = []
     for file in files:
         if not counts[file]:
             continue
@@ -81,29 +109,9 @@ def list_stacks(files: Collection[SourceFile]) -> list[Stack]:
         values = sorted(value_of.get(label, label) for label in held[file] if label is not None)
         if values and classes and values[-1] >= len(classes):
             raise DataError(f"{file.name} has a label {values[-1]}, and names for {len(classes)} classes")
-        examples = functools.partial(_examples, file, columns[file], value_of)
-        found.append(Stack(file.name, split, counts[file], None, values, examples, classes or [*map(printable, texts)]))
+        names = [*(classes or map(printable, texts))]
+        found.append(TableStack(file.name, split, counts[file], None, values, names, file, columns[file], value_of))
     return found
-
-
-def _examples(file: SourceFile, columns: _Columns, value_of: dict[str, int]) -> Iterator[Example]:
-    wanted = [columns.images, *([columns.label] if columns.label else [])]
-    with _open_parquet(file) as opened:
-        number = 0
-        for batch in opened.iter_batches(_IMAGES_AT_ONCE, columns=wanted, use_threads=False):
-            images = batch.column(columns.image).flatten()[0] if columns.of_struct else batch.column(columns.image)
-            labels = batch.column(columns.label).to_pylist() if columns.label else [None] * len(images)
-            for scalar, label in zip(images, labels, strict=True):
-                buffer = scalar.as_buffer()
-                image = buffer[: pixels.LARGEST_FILE + 1].to_pybytes() if buffer is not None else b""
-                # The first image decides; others are quarantined.
-                if number == 0 and not pixels.is_image_file(image):
-                    raise DataError(
-                        f"{file.name} has no PNG, JPEG or WebP file in column {printable(columns.image)} of its first "
-                        "row; write the content of image files there, as `Dataset.to_parquet` does"
-                    )
-                number += 1
-                yield image, value_of.get(label, _whole(label))
 
 
 def _whole(label: Any) -> int | None:

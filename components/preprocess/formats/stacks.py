@@ -3,12 +3,13 @@
 All readers of formats raise `DataError` for a file that is damaged, changed, or not what its name says.
 """
 
+import abc
 import contextlib
 import dataclasses
 import gzip
 import re
 import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from typing import IO, BinaryIO, NamedTuple, cast
 
 from components.core.artifacts import datasets
@@ -42,16 +43,19 @@ class Original(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Stack:
-    """Images of one split in one file, which one worker reads from start to end."""
+class Stack(abc.ABC):
+    """Images of one split in one file, which one worker reads from start to end. Each format has its own class."""
 
     name: str  # for messages; an image adds its number
     split: str
     count: int  # number of images
     shape: ImageShape | None  # of plain pixels; None if each image is a file
-    values: Sequence[int]  # the labels that occur, ascending; empty without classes
-    examples: Callable[[], Iterator[Example]]  # reads the file, on any machine
-    classes: Sequence[str] = ()  # names of the labels by value; empty if they have none
+    values: list[int]  # the labels that occur, ascending; empty without classes
+    classes: list[str]  # names of the labels by value; empty if they have none
+
+    @abc.abstractmethod
+    def examples(self) -> Iterator[Example]:
+        """Read the file, on any machine."""
 
     def originals(self) -> Iterator[Original]:
         """Yield the images; each label becomes its index in `values`."""

@@ -30,8 +30,12 @@ from components.preprocess.formats import (
     webdataset,
 )
 from components.preprocess.formats.archives import Member
+from components.preprocess.formats.idx import IdxStack
 from components.preprocess.formats.label_files import LabelFile
+from components.preprocess.formats.npz import ArrayStack
+from components.preprocess.formats.parquet import TableStack
 from components.preprocess.formats.stacks import Example, Original, Stack
+from components.preprocess.formats.tfrecords import RecordStack
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +73,21 @@ class ArchivePart:
             yield Original(f"{self.file.name}/{member.name}", split, label, content)
 
 
+@dataclasses.dataclass(frozen=True)
+class DigitsStack(Stack):
+    """scikit-learn's digits."""
+
+    def examples(self) -> Iterator[Example]:
+        """Yield the digits; their values from 0 to 16 become 0 to 255, rounded."""
+        with gzip.open(sources.digits_file(), "rt", encoding="ascii", newline="") as file:
+            for cells in csv.reader(file):
+                *values, label = (int(float(cell)) for cell in cells)
+                yield bytes((value * 255 + 8) // 16 for value in values), label
+
+
 Part = Stack | ImagesPart | ArchivePart  # some images of a source, which one worker reads, on any machine
+READABLE = IdxStack | ArrayStack | RecordStack | TableStack | DigitsStack | ImagesPart | ArchivePart  # its classes
+DIGITS = DigitsStack(sources.DIGITS, "train", 1797, ImageShape(8, 8, 1), [*range(10)], [])
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -108,17 +126,6 @@ def read(part: Part) -> Iterator[list[Original]]:
         size += len(original.content)
     if found:
         yield found
-
-
-def _read_digits() -> Iterator[Example]:
-    """Yield scikit-learn's digits; their values from 0 to 16 become 0 to 255, rounded."""
-    with gzip.open(sources.digits_file(), "rt", encoding="ascii", newline="") as file:
-        for cells in csv.reader(file):
-            *values, label = (int(float(cell)) for cell in cells)
-            yield bytes((value * 255 + 8) // 16 for value in values), label
-
-
-DIGITS = Stack(sources.DIGITS, "train", 1797, ImageShape(8, 8, 1), range(10), _read_digits)
 
 
 def _survey_stacks(location: str, kind: str, found: Sequence[Stack]) -> Survey:

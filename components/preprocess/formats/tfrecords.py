@@ -7,7 +7,7 @@ two checksums, which are compared; no file says how many there should be, so tha
 The name of a file, or of a folder that it is in, says its split.
 """
 
-import functools
+import dataclasses
 from collections.abc import Collection, Iterator
 
 from google.protobuf.message import DecodeError
@@ -24,9 +24,20 @@ _IMAGE_FEATURES = ("image/encoded", "image")
 _LABEL_FEATURES = ("image/class/label", "label")
 
 
+@dataclasses.dataclass(frozen=True)
+class RecordStack(Stack):
+    """The records of a file."""
+
+    file: SourceFile
+
+    def examples(self) -> Iterator[Example]:
+        """Read the file."""
+        return _examples(self.file)
+
+
 def list_stacks(files: Collection[SourceFile]) -> list[Stack]:
     """Read files to the end, and list those with records; a single file is for `train` under any name."""
-    found = []
+    found: list[Stack] = []
     for file in files:
         labels = [label for _, label in _examples(file)]
         values = sorted({label for label in labels if label is not None})
@@ -35,8 +46,7 @@ def list_stacks(files: Collection[SourceFile]) -> list[Stack]:
             raise DataError(f"{file.name} has labels, but none for record {first}; give one to all or to none")
         split = stacks.split_of(file.name) if len(files) > 1 else "train"
         if labels:
-            examples = functools.partial(_examples, file)
-            found.append(Stack(file.name, split, len(labels), None, values, examples))
+            found.append(RecordStack(file.name, split, len(labels), None, values, [], file))
     return found
 
 

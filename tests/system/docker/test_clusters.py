@@ -130,7 +130,7 @@ def test_same_bytes_on_two_machines(run: Run, expected: dict[str, str]) -> None:
     assert_made(run, expected)
 
 
-@pytest.mark.parametrize("moment", [".pickle", ".rows", ".tfrecord"])
+@pytest.mark.parametrize("moment", [".jsonl", ".rows", ".tfrecord"])
 def test_a_python_worker_that_is_killed(run: Run, expected: dict[str, str], moment: str) -> None:
     """Boot starts it again, and the runner repeats its work."""
     stage = run.start()
@@ -158,7 +158,7 @@ def test_two_stages_at_once(run: Run, expected: dict[str, str]) -> None:
 def test_a_worker_that_wakes_late(run: Run) -> None:
     """The stage is stopped while a worker is paused; files that the worker writes later do not stay."""
     stage = run.start()
-    run.until_there(".pickle")
+    run.until_there(".jsonl")
     pid = run.signal("machine-0", "SIGSTOP")
     run.cluster.docker("stop", "--time=60", run.cluster.full_name(stage))
     assert run.cluster.wait(stage) == errors.TERMINATED, run.cluster.log_of(stage)

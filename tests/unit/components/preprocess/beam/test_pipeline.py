@@ -34,7 +34,7 @@ def test_work_that_is_done_again_makes_the_same_and_is_done_once(
     names = write_all(made, rows_at, location)
     before = content(tmp_path)
     assert sorted(before) == sorted(names)
-    next(tmp_path.glob("rows/parts-*.pickle")).unlink()  # so that reading it again fails
+    next(tmp_path.glob("rows/parts-*")).unlink()  # so that reading it again fails
     assert pipeline.make_rows(chunk, DIGITS, rows_at, location, 1) == made
     forget_facts(tmp_path)
     write_all(made, rows_at, location)

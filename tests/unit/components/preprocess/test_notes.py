@@ -1,0 +1,46 @@
+"""Notes of an attempt that another wrote, as who may write to the bucket can: refused as damaged, and never run."""
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.core.errors import DataError
+from components.preprocess import shards
+from components.preprocess.attempt_files import FAILED, Folder
+from components.preprocess.beam import attempt, pipeline
+from tests.unit.components.preprocess.beam.chunks import DIGITS, chunks_of_digits, write_all
+
+
+class Unpickled:
+    """Ends the test if it is unpickled."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (exec, ("raise SystemExit('unpickled')",))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "rows/parts-*",
+        "rows/parts-*.index",
+        "train-00000-*.signed",
+        "train-00001-*.leaks",
+        "train-00002-*.facts",
+        FAILED,
+    ],
+)
+def test_a_note_that_another_wrote_is_refused(tmp_path: Path, name: str) -> None:
+    (chunk,), rows_at, location = chunks_of_digits(tmp_path)
+    if name != "rows/parts-*":
+        for shard in write_all(pipeline.make_rows(chunk, DIGITS, rows_at, location, 1), rows_at, location):
+            if shard.startswith("train"):
+                pipeline.find_leaks(shard, location)
+    (replaced,) = [tmp_path / FAILED] if name == FAILED else tmp_path.glob(name)
+    replaced.write_bytes(pickle.dumps(Unpickled()))
+    with pytest.raises(DataError, match=rf"{replaced} is damaged"):  # noqa: PT012 - by whoever reads it
+        pipeline.make_rows(chunk, DIGITS, rows_at, location, 1)
+        pipeline.find_leaks("train-00000-of-00003.tfrecord", location)
+        attempt.raise_failure(Folder(tmp_path))
+        shards.gather(Folder(Path(rows_at)), Folder(tmp_path), 1, DIGITS)
