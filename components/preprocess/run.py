@@ -89,7 +89,7 @@ def _make(config: PreprocessConfig, held: Contents, location: Location) -> None:
         splits = _splits(made.shards, len(found.classes))
         if sum(split.records for split in splits.values()) + quarantine["count"] != images:
             raise AssertionError(f"{splits} and {quarantine['count']} quarantined came of {found.counts}")
-        _require_images(splits, found.classes, plan.made_splits)
+        _require_images(splits, found.classes)
         reused = _reused(made.outcome, images) if plan.decoding and config.previous_datasets else {}
         members = {name: file.sha256 for name, file in written.items() if name.endswith(reuse.MEMBERS)}
         manifest = Manifest(
@@ -248,18 +248,19 @@ def _splits(shards: list[ShardFacts], class_count: int) -> dict[str, Split]:
     return splits
 
 
-def _require_images(splits: dict[str, Split], classes: list[str], made: dict[str, float]) -> None:
-    """Refuse an empty split, or a class of which the source has no image to train on."""
+def _require_images(splits: dict[str, Split], classes: list[str]) -> None:
+    """Refuse an empty split, or classes without an image to train on: chance may give all of a few to other splits."""
     if not (splits["train"].records and splits["test"].records):
         shown = _listed({name: split.records for name, split in splits.items()})
         raise DataError(f"the train or test split is empty ({shown} images); give more images, or change the fractions")
-    for label, name in enumerate(classes):
-        counts = {split: found.class_counts[label] for split, found in splits.items()}
-        if not sum(counts[split] for split in ("train", *made)):
-            shown = f"{_listed(counts)} images"
-            raise DataError(f"class {name} has no image to train on ({shown}); give more of it, or remove it")
-        if not counts["train"]:  # chance gave all to the made splits
-            log.warning("class %s is so small that it has no image to train on (%s images)", name, _listed(counts))
+    untrained = [label for label, count in enumerate(splits["train"].class_counts) if not count]
+    if untrained:
+        counts = _listed({split: found.class_counts[untrained[0]] for split, found in splits.items()})
+        raise DataError(
+            f"there is no image to train on for {len(untrained):,} of {len(classes):,} classes, such as "
+            f"{classes[untrained[0]]} ({counts} images); give more images of them, or remove them, or give the source "
+            "splits of its own"
+        )
 
 
 def _listed(counts: dict[str, int]) -> str:
