@@ -81,9 +81,11 @@ def test_plan_says_why(home: Home) -> None:
     assert (state, reason.rpartition("(")[2]) == ("unchanged", "decides nothing: keras: 1 -> 2)")
     for stage, name in (("train", "state.npz"), ("embed", "embedding.json"), ("export", "MANIFEST.json")):
         (file,) = home.root.rglob(name)
+        whole = file.read_bytes()
         file.write_bytes(b"damage")
         state, reason = why(stage)
         assert (state, name in reason) == ("runs", True)
+        file.write_bytes(whole)
     (dataset,) = (home.root / "datasets").iterdir()
     shutil.rmtree(dataset)
     state, reason = why("preprocess")
