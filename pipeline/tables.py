@@ -29,7 +29,9 @@ def print_run(progress: Mapping[str, Progress]) -> None:
     for task, found in progress.items():
         seconds = f"{found.seconds:.1f}" if found.attempts else ""
         made = as_text((found.outputs or {}).get("summary", ""))
-        table.add_row(task, Text(_state(found), _STYLES.get(found.state, "")), seconds, Text(made))
+        table.add_row(
+            Text(plain(task)), Text(plain(_state(found)), _STYLES.get(found.state, "")), seconds, Text(plain(made))
+        )
     _print(table)
 
 
@@ -48,10 +50,10 @@ def print_plan(rows: list[Planned]) -> None:
 
 
 def print_rows(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
-    """Print rows of plain text below the names of their columns."""
+    """Print rows of text, each one printable line, below the names of their columns."""
     table = _table(*columns)
     for row in rows:
-        table.add_row(*map(Text, row))
+        table.add_row(*(Text(plain(text)) for text in row))
     _print(table)
 
 

@@ -16,6 +16,7 @@ from components.core.stage import run_notes
 from components.core.stage.executor import RunOf, StageResult
 from components.core.stage.run_notes import DONE, FAILED, REUSED, RUNNING, Note
 from components.core.storage import atomic_files
+from components.core.storage.json_values import typed
 from components.core.storage.location import Location
 from components.record.config import RecordConfig
 
@@ -55,8 +56,11 @@ def update(of_run: RunOf) -> None:
     config = RecordConfig(records=of_run.records, run=of_run.run)
     if (old := _read(config)) is None:
         return
-    known = {name: old[name] or "" for name in ("run_name", "created", "scheduled")}
-    known |= {"source": old["data"]["source"], "registry": old["links"].get("registry", "")}
+    try:
+        known = {name: old[name] or "" for name in ("run_name", "created", "scheduled")}
+        known |= {"source": old["data"]["source"], "registry": old["links"].get("registry", "")}
+    except (KeyError, TypeError, AttributeError) as error:
+        raise DataError(f"{_file(config)} does not describe a record: {error!r}") from None
     notes = {note.stage: note for note in run_notes.read(of_run)}
     state = _state(notes, ("", "")) or _RUNNING
     write(config, _record(dataclasses.replace(config, **known), notes, state, ("", "")))
@@ -149,11 +153,19 @@ def _record(config: RecordConfig, notes: dict[str, Note], state: str, status: tu
             "started_from": decided.get("initial_checkpoint_digest") or None,
             "judged_checkpoint_digest": evaluated.get("judged_checkpoint_digest"),
         },
-        "recipe": json.loads(decided.get("recipe", "null")),
+        "recipe": _recipe(decided.get("recipe")),
         "stages": {name: _of_stage(note) for name, note in notes.items()},
         "seconds": round(sum(note.seconds for note in notes.values()), 3),
         "links": _links(outputs, config.registry),
     }
+
+
+def _recipe(text: Any) -> dict[str, Any] | None:
+    """Return the recipe that `decide` printed; None without one."""
+    with contextlib.suppress(TypeError, ValueError):
+        found: dict[str, Any] = typed(dict[str, Any], json.loads(text), "recipe")
+        return found
+    return None
 
 
 def _file(config: RecordConfig) -> Location:
@@ -166,8 +178,7 @@ def _read(config: RecordConfig) -> dict[str, Any] | None:
     if not file.fetch_file():
         return None
     with contextlib.suppress(DataError):
-        found: dict[str, Any] = atomic_files.read_json(file.path, "record")
-        return found
+        return atomic_files.read_json(file.path, "record")
     return None
 
 

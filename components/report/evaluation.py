@@ -3,6 +3,7 @@
 import dataclasses
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from components.core.artifacts import evaluations
@@ -65,7 +66,7 @@ def of_runs(root: Location) -> dict[str, Location]:
         numbered = _LOCAL_RUN.fullmatch(folder.name)
         name = f"run {int(numbered[1])}" if numbered else folder.name
         found += [
-            (note.started, name, root / "evaluations" / Location.of(note.outputs["evaluation_uri"]).name)
+            (note.started, name, root / "evaluations" / Path(str(note.outputs["evaluation_uri"])).name)
             for note in run_notes.read(RunOf(records.uri, folder.name))
             if "evaluation_uri" in note.outputs
         ]

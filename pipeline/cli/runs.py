@@ -7,7 +7,6 @@ from components.core import errors
 from components.core.artifacts import evaluations
 from components.core.errors import ConfigError, DataError
 from components.core.reporting import durations
-from components.core.reporting.markdown import plain
 from components.core.stage import cli
 from components.core.storage.location import Location
 from pipeline import tables
@@ -66,10 +65,10 @@ def _list(found: Overview) -> None:
             str(run.number),
             run.began,
             durations.duration(run.seconds),
-            plain(run.state),
-            plain(found.verdict(run)),
+            run.state,
+            found.verdict(run),
             tables.number(run.score),
-            plain(overview.changes(run)),
+            overview.changes(run),
         )
         for run in found.runs
     ]

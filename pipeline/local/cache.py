@@ -13,7 +13,7 @@ from typing import Any
 from components.core import errors, stages
 from components.core.artifacts import checkpoint_description, datasets, embeddings, models
 from components.core.artifacts.manifest import Manifest
-from components.core.errors import DataError
+from components.core.errors import DataError, Incompatible
 from components.core.stage import cache_key, cli
 from components.core.storage import buckets, location
 from pipeline.package.reader import Task
@@ -87,8 +87,6 @@ class Cache:
         folder = self._entry_folder(task, parts)
         entry = self._read(folder)
         if entry is None:
-            if (folder / Kept.FILE).exists():
-                log.warning("%s is damaged, or of another version", folder / Kept.FILE)
             return CacheResult(None, self._reason(task, parts))
         gone = [uri for uri in entry.uris if not _exists(uri)]
         if gone:
@@ -125,9 +123,15 @@ class Cache:
 
     @staticmethod
     def _read(folder: Path) -> Kept | None:
+        """Return the entry in a folder; None, with a warning unless another version wrote it, if it is damaged."""
         try:
-            return Kept.read(folder)
-        except (DataError, OSError):  # the stage just runs again
+            found = Kept.read(folder)
+            return found if cache_key.key_of(found.parts) == folder.name else None
+        except Incompatible:
+            return None
+        except (DataError, OSError) as error:
+            if (folder / Kept.FILE).exists():
+                log.warning("%s; the stage runs again", errors.line_of(error))
             return None
 
 

@@ -14,6 +14,7 @@ from components.core.artifacts.datasets import ImageShape, Manifest
 from components.core.errors import DataError, StageError
 from components.core.networks import cost
 from components.core.storage import atomic_files, location
+from components.core.storage.json_values import typed
 from pipeline.local import past_runs
 from pipeline.local.cache import Cache
 from pipeline.local.display import as_duration
@@ -56,7 +57,7 @@ class Estimates:
     def advice(self, inputs: dict[str, Any]) -> str:
         """Return in words how long a training will take, and how to shorten a long one; empty if unknown."""
         image, seconds, steps = self._image(inputs["dataset"]), self.of("train", inputs), int(inputs["steps"])
-        if image is None or seconds is None or inputs.get("minutes"):
+        if image is None or seconds is None or seconds <= _START_SECONDS or inputs.get("minutes"):
             return ""
         rate = int(inputs["critic_steps"]) * int(inputs["batch_size"]) * steps / (seconds - _START_SECONDS)
         guess = "" if self._learned(inputs) else " (a guess until the first training on this machine has ended)"
@@ -66,12 +67,8 @@ class Estimates:
 
     def _learned(self, inputs: dict[str, Any]) -> float | None:
         """Return by how much the newest training's steps took longer than estimated; None without a training."""
-        with contextlib.suppress(StageError, OSError, KeyError, TypeError):  # there is none, or it is damaged
-            return float(atomic_files.read_json(_speed_file(inputs), "speed")["slowness"])
         newest = self._cache.newest("train")
-        with contextlib.suppress(StageError, OSError, KeyError, ValueError, TypeError):
-            return None if newest is None else _measured(newest.outputs)
-        return None
+        return _kept(_speed_file(inputs), "slowness") or (_measured(newest.outputs) if newest else None)
 
     def _image(self, dataset: Any) -> ImageShape | None:
         """Return the shape of the training images."""
@@ -88,8 +85,9 @@ class Estimates:
 
 def learn(inputs: dict[str, Any], outputs: dict[str, Any]) -> None:
     """Keep the speed of a training on this machine for later estimates."""
-    with contextlib.suppress(StageError, OSError, KeyError, ValueError, TypeError):  # it only estimates
-        atomic_files.write_json(_speed_file(inputs), {"slowness": _measured(outputs)})
+    if slowness := _measured(outputs):
+        with contextlib.suppress(OSError):  # it only estimates
+            atomic_files.write_json(_speed_file(inputs), {"slowness": slowness})
 
 
 def total(seconds: Mapping[str, float | None]) -> str:
@@ -108,8 +106,8 @@ def _speed_file(inputs: dict[str, Any]) -> Path:
 def _product_rate() -> float:
     """Return the multiplications a second of products in float32 on all cores, measured once a machine."""
     kept = location.private("speed") / "products.json"
-    with contextlib.suppress(StageError, OSError, KeyError, TypeError):  # absent, or damaged
-        return float(atomic_files.read_json(kept, "speed")["rate"])
+    if rate := _kept(kept, "rate"):
+        return rate
     program = [sys.executable, "-m", "components.core.networks.products"]
     alone = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
     found = subprocess.run(program, env=alone, capture_output=True, text=True)
@@ -120,14 +118,23 @@ def _product_rate() -> float:
     return float(found.stdout)
 
 
-def _measured(outputs: dict[str, Any]) -> float:
-    """Return by how much a training's steps took longer than estimated."""
-    checkpoint = location.Location.of(outputs["checkpoint_uri"]).path
-    made = atomic_files.read_json(checkpoint / "checkpoint.json", "checkpoint")
-    rows = training_log.read(checkpoint / training_log.METRICS)
-    rate = statistics.median(row["images_per_second"] for row in rows if row["images_per_second"])
-    images = int(made["settings"]["batch_size"]) * int(made["settings"]["critic_steps"])
-    return images / float(rate) / _step_seconds(ImageShape(**made["network"]["image"]), made["settings"])
+def _kept(file: Path, name: str) -> float | None:
+    """Return a positive number that was measured before; None if it is absent or damaged."""
+    with contextlib.suppress(StageError, OSError, KeyError, TypeError, ValueError):
+        return float(typed(float, atomic_files.read_json(file, "speed")[name], name)) or None
+    return None
+
+
+def _measured(outputs: dict[str, Any]) -> float | None:
+    """Return by how much a training's steps took longer than estimated; None if its files are lost or damaged."""
+    with contextlib.suppress(StageError, OSError, KeyError, ValueError, TypeError, ArithmeticError):
+        checkpoint = location.Location.of(outputs["checkpoint_uri"]).path
+        made = atomic_files.read_json(checkpoint / "checkpoint.json", "checkpoint")
+        rows = training_log.read(checkpoint / training_log.METRICS)
+        rate = statistics.median(row["images_per_second"] for row in rows if row["images_per_second"])
+        images = int(made["settings"]["batch_size"]) * int(made["settings"]["critic_steps"])
+        return images / float(rate) / _step_seconds(ImageShape(**made["network"]["image"]), made["settings"])
+    return None
 
 
 def _step_seconds(image: ImageShape, settings: dict[str, Any]) -> float:

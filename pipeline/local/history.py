@@ -5,7 +5,9 @@ That number is the run's: `wgan runs`, `wgan open` and `wgan report compare` tak
 
 import contextlib
 import datetime
+import re
 import uuid
+from pathlib import Path
 from typing import Any
 
 from components.core.storage import atomic_files, buckets
@@ -13,6 +15,12 @@ from components.core.storage.location import Location, LocationLike
 
 FOLDER, PARAMETERS, STATE = "history", "parameters.json", "state.json"
 MINUTE = "%Y-%m-%d %H:%M"  # format of times
+
+
+def folders(root: LocationLike) -> dict[int, Path]:
+    """Return the folders of the runs under a root by their numbers, oldest first."""
+    paths = (Location.of(root).own / FOLDER).glob("*")
+    return dict(sorted((int(path.name), path) for path in paths if re.fullmatch("[0-9]+", path.name)))
 
 
 class History:
@@ -26,7 +34,7 @@ class History:
         location = Location.of(root)
         runs = location.own / FOLDER
         runs.mkdir(parents=True, exist_ok=True)
-        self.number = max((int(path.name) for path in runs.iterdir() if path.name.isdigit()), default=0) + 1
+        self.number = max(folders(root), default=0) + 1
         while True:
             self.folder = runs / f"{self.number:04d}"
             with contextlib.suppress(FileExistsError, buckets.Conflict):

@@ -1,21 +1,41 @@
 """The runs under a root that began on this machine, as their folders in `history` describe them."""
 
-import contextlib
 import dataclasses
 import datetime
 import functools
+import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from components.core import stages
+from components.core import errors, stages
 from components.core.artifacts import evaluations
 from components.core.artifacts.recipes import SKIP
-from components.core.errors import DataError
+from components.core.errors import DataError, StageError
 from components.core.storage import atomic_files
+from components.core.storage.json_values import typed
 from components.core.storage.location import Location
 from pipeline.local import history
 from pipeline.local.progress import DONE, FAILED, INTERRUPTED, NOT_RUN, RUNNING, SKIPPED, Progress
+
+log = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _State:
+    """The content of `state.json`."""
+
+    began: str = ""
+    exit_code: int = 0
+    tasks: dict[str, Progress] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for task in self.tasks.values():
+            for name, value in (task.outputs or {}).items():
+                if name.endswith("_uri"):
+                    Location.of(typed(str, value, name))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -78,22 +98,23 @@ def read(root: Location) -> list[PastRun]:
     """Return the runs under a root, oldest first."""
     found: list[PastRun] = []
     before: dict[str, Any] | None = None
-    files = [path for path in (root.own / history.FOLDER).glob(f"*/{history.PARAMETERS}") if path.parent.name.isdigit()]
-    for file in sorted(files, key=lambda path: int(path.parent.name)):
-        parameters, state = _read(file), _read(file.with_name(history.STATE))
+    for number, folder in history.folders(root).items():
+        file = folder / history.PARAMETERS
+        if not file.exists():
+            continue
+        parameters, state = _read(file, dict[str, Any], {}), _read(folder / history.STATE, _State, _State())
         changed = before and {name: value for name, value in parameters.items() if before.get(name, value) != value}
-        tasks = state.get("tasks", {})
         # Earlier versions did not note when a run began, but this file does not change afterwards.
         written = datetime.datetime.fromtimestamp(file.stat().st_mtime, datetime.UTC)
         found.append(
             PastRun(
                 root=root,
-                number=int(file.parent.name),
-                folder=file.parent,
-                began=state.get("began", f"{written:{history.MINUTE}}"),
+                number=number,
+                folder=folder,
+                began=state.began or f"{written:{history.MINUTE}}",
                 changed=changed,
-                exit_code=state.get("exit_code", 0),
-                tasks={name: _progress(tasks[name]) for name in sorted(tasks, key=_place)},
+                exit_code=state.exit_code,
+                tasks={name: state.tasks[name] for name in sorted(state.tasks, key=_place)},
             )
         )
         before = {name: value for name, value in parameters.items() if name != "root"} or before
@@ -123,12 +144,12 @@ def _place(task: str) -> int:
     return (*stages.ALL, task).index(task)
 
 
-def _progress(task: dict[str, Any]) -> Progress:
-    return Progress(**{name: value for name, value in task.items() if name in Progress.__dataclass_fields__})
-
-
-def _read(path: Path) -> dict[str, Any]:
-    with contextlib.suppress(DataError, OSError):  # a run that was killed early, or a damaged disk
-        found: dict[str, Any] = atomic_files.read_json(path, "run")
+def _read(path: Path, kind: type[_T], empty: _T) -> _T:
+    """Return the content of a file of a run; nothing, with a warning, if the file is damaged."""
+    try:
+        found: _T = typed(kind, atomic_files.read_json(path, "run"), path.name)
         return found
-    return {}
+    except (StageError, OSError, TypeError, ValueError) as error:
+        if path.exists():  # it does not if the run was killed early
+            log.warning("%s is left out: %s", path, errors.line_of(error))
+    return empty

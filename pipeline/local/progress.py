@@ -17,3 +17,4 @@ class Progress:
     attempts: int = 0
     exit_code: int | None = None  # of the last attempt
     outputs: dict[str, Any] | None = None
+    image: str = ""  # of its container

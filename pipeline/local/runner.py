@@ -10,6 +10,7 @@ One thread, the caller's, decides everything; each running stage has a thread th
 """
 
 import contextlib
+import dataclasses
 import functools
 import logging
 import math
@@ -283,10 +284,7 @@ class Run:
     def _write_state(self) -> None:
         tasks = {
             task.name: {
-                "state": progress.state,
-                "reason": progress.reason,
-                "attempts": progress.attempts,
-                "exit_code": progress.exit_code,
+                **dataclasses.asdict(progress),
                 "image": self._executor.image(task),
                 "seconds": round(progress.seconds, 3),
                 "outputs": progress.outputs or {},

@@ -9,6 +9,7 @@ from typing import Any
 from components.core.artifacts.manifest import Manifest
 from components.core.errors import DataError
 from components.core.storage import atomic_files
+from components.core.storage.json_values import typed
 
 MANIFEST = "verdict.json"
 METRICS, SAMPLES, REPORT, LINEAGE = "metrics.json", "samples.png", "report.html", "lineage.json"
@@ -83,8 +84,7 @@ def distance_name(numbers: dict[str, Any]) -> str:
 
 def distance_ratio(folder: Path) -> float | None:
     """Return the distance of an evaluation divided by that of real images; None if it has none or is damaged."""
-    with contextlib.suppress(DataError, OSError, KeyError, TypeError, IndexError):
+    with contextlib.suppress(DataError, OSError, KeyError, TypeError, IndexError, ValueError):
         numbers = atomic_files.read_json(folder / METRICS, "evaluation")
-        ratio: float | None = numbers["model"][f"{distance_name(numbers)}_ratio"]
-        return ratio
+        return float(typed(float, numbers["model"][f"{distance_name(numbers)}_ratio"], "ratio"))
     return None

@@ -5,12 +5,12 @@ Standard library only.
 
 import dataclasses
 import reprlib
-import types
 from pathlib import Path
-from typing import Any, ClassVar, Self, get_args, get_origin
+from typing import Any, ClassVar, Self
 
 from components.core.errors import DataError, Incompatible
 from components.core.storage import atomic_files, digests
+from components.core.storage.json_values import typed
 from components.core.storage.location import Location, LocationLike
 
 
@@ -80,7 +80,7 @@ class Manifest:
                     f"{where} has schema version {reprlib.repr(version)}, expected {cls.VERSION}: make the {cls.WHAT} "
                     "again, or use the version of this program that made it"
                 )
-            found: Self = _typed(cls, value, "")
+            found: Self = typed(cls, value, "")
             _ = found.digest  # raises for values that our files never hold, such as NaN
             atomic_files.require_within(found.listed)
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
@@ -105,32 +105,3 @@ class Manifest:
         if expected_digest and found.digest != expected_digest:
             raise DataError(f"{cls.WHAT} {folder} has digest {found.digest}, expected {expected_digest}")
         return found
-
-
-def _typed(kind: Any, value: Any, what: str) -> Any:
-    """Convert a JSON value to a type; an integer passes for a float, and none may be negative."""
-    if kind is Any:
-        return value
-    if isinstance(kind, types.UnionType):  # a type or None
-        return _typed(get_args(kind)[0], value, what) if value is not None else None
-    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
-        field_types = {field.name: field.type for field in dataclasses.fields(kind)}
-        given = _typed(dict[str, Any], value, what)
-        unknown = sorted(given.keys() - field_types.keys())
-        if unknown:
-            raise ValueError(f"unknown {reprlib.repr(unknown)}")
-        within = f" of {what}" if what else ""
-        fields = {name: _typed(field_types[name], found, f"{name}{within}") for name, found in given.items()}
-        return kind(**fields)
-    plain = get_origin(kind) or kind
-    accepted: Any = {float: (int, float), tuple: list}.get(plain, plain)
-    if not isinstance(value, accepted) or isinstance(value, bool) or (plain is int and value < 0):
-        raise TypeError(f"{what} is {reprlib.repr(value)}")
-    match get_args(kind):
-        case (item, end) if end is Ellipsis:
-            return tuple(_typed(item, each, f"one of {what}") for each in value)
-        case (item,):
-            return [_typed(item, each, f"one of {what}") for each in value]
-        case (_, item):
-            return {name: _typed(item, each, f"{reprlib.repr(name)} of {what}") for name, each in value.items()}
-    return value

@@ -120,7 +120,7 @@ def _too_old_device(build: Mapping[str, Any]) -> str:
     driver = ctypes.CDLL(_DRIVER)
     major, minor = (_number(driver.cuDeviceGetAttribute, of, 0) for of in (_CAPABILITY_MAJOR, _CAPABILITY_MINOR))
     targets = [str(each).rpartition("_")[2] for each in build.get("cuda_compute_capabilities", ())]
-    oldest = min((int(each) for each in targets if each.isdigit()), default=0)
+    oldest = min((int(each) for each in targets if each.isdecimal()), default=0)
     if 10 * major + minor < oldest:
         return (
             f"the GPU has compute capability {major}.{minor}, and this TensorFlow needs {oldest // 10}.{oldest % 10}; "

@@ -92,7 +92,7 @@ def set_threads(exact: bool = False) -> None:
 def threads() -> int:
     """Return how many threads one operation may use."""
     given = os.environ.get(_INTRA_OP_THREADS, "")
-    from_environment = int(given) if given.isdigit() else 0
+    from_environment = int(given) if given.isdecimal() else 0
     return tf.config.threading.get_intra_op_parallelism_threads() or from_environment or _cores()
 
 
@@ -152,7 +152,7 @@ def _silence(address: str) -> str:
     for one in address.split(","):
         scheme, _, location = one.partition("://")
         host, _, port = location.partition(":")
-        if scheme != "grpc" or not host or not (port or "0").isdigit():
+        if scheme != "grpc" or not host or not (port or "0").isdecimal():
             return f"{one!r} is not grpc://HOST:PORT"
         reason = workers.absence(f"{host}:{port or _GRPC_PORT}")
         if reason:

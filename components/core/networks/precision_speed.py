@@ -14,6 +14,7 @@ import tensorflow as tf
 from components.core.errors import DataError
 from components.core.networks import cost, gan
 from components.core.storage import atomic_files, digests
+from components.core.storage.json_values import typed
 from components.core.storage.location import private
 
 PRECISIONS = ("float32", "bfloat16")
@@ -33,9 +34,9 @@ def measured(network: gan.NetworkConfig, images: int, machine: list[str]) -> dic
     threads = tf.config.threading.get_intra_op_parallelism_threads()
     key = digests.digest_of([network.to_json(), few, threads, tf.__version__, machine])
     file = private("precision") / f"{key}.json"
-    with contextlib.suppress(DataError):
-        found: dict[str, float] = atomic_files.read_json(file, "speed of networks")
-        return found
+    with contextlib.suppress(DataError, TypeError, ValueError, KeyError):
+        kept = typed(dict[str, float], atomic_files.read_json(file, "speed of networks"), "speed")
+        return {name: kept[name] for name in PRECISIONS}
     seconds = least_seconds({name: passes(network, few, name) for name in PRECISIONS})
     atomic_files.write_json(file, seconds)
     return seconds

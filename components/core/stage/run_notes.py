@@ -16,6 +16,7 @@ from components.core import errors
 from components.core.errors import ConfigError, DataError, StageError, Terminated, TransientError
 from components.core.stage.executor import RunOf, StageResult
 from components.core.storage import atomic_files
+from components.core.storage.json_values import typed
 from components.core.storage.location import Location
 
 log = logging.getLogger(__name__)
@@ -116,7 +117,7 @@ def read(of_run: RunOf) -> list[Note]:
         if path.name == RECORD:
             continue
         try:
-            found.append(Note(**atomic_files.read_json(path, "note")))
-        except (DataError, TypeError) as error:
-            log.warning("left out of the record: %s", error)
+            found.append(typed(Note, atomic_files.read_json(path, "note"), "note"))
+        except (DataError, TypeError, ValueError) as error:
+            log.warning("%s is left out of the record: %s", path, error)
     return sorted(found, key=lambda note: note.started)

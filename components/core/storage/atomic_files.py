@@ -130,9 +130,12 @@ def write_json(path: Path, value: Any) -> None:
     write_file(path, _readable(value))
 
 
-def read_json(path: os.PathLike[str], what: str) -> Any:
-    """Read the JSON description of a dataset, a checkpoint, ...; `DataError` if it is missing or is not JSON."""
-    return _parse(read(path, what), path, what)
+def read_json(path: os.PathLike[str], what: str) -> dict[str, Any]:
+    """Read the JSON description of a dataset, a checkpoint, ...; `DataError` if it is missing or no object of JSON."""
+    value = _parse(read(path, what), path, what)
+    if not isinstance(value, dict):
+        raise DataError(f"{path} does not describe a {what}: it holds {reprlib.repr(value)}")
+    return value
 
 
 def read(path: os.PathLike[str], what: str) -> bytes:
@@ -172,7 +175,10 @@ def unsealed(content: bytes, path: str | os.PathLike[str], what: str) -> tuple[A
 
 def _parse(content: bytes, path: str | os.PathLike[str], what: str) -> Any:
     try:
-        return json.loads(content.decode())
+        value = json.loads(content.decode())
+        if b"\\u" in content:
+            json.dumps(value, ensure_ascii=False).encode()  # raises for half a character
+        return value
     except (ValueError, RecursionError) as error:  # no UTF-8, no JSON, a number of thousands of digits, too deep
         raise DataError(f"{path} does not describe a {what}: {error}") from None
 
