@@ -79,7 +79,7 @@ def test_plan_says_why(home: Home) -> None:
     assert why("publish", decision="SKIP") == ("skipped", "decision SKIP")
     state, reason = why("embed", libraries="2")
     assert (state, reason.rpartition("(")[2]) == ("unchanged", "decides nothing: keras: 1 -> 2)")
-    for stage, name in (("train", "state.npz"), ("embed", "embedding.json"), ("export", "MANIFEST.json")):
+    for stage, name in (("train", "state.npz"), ("embed", "embedding.json")):
         (file,) = home.root.rglob(name)
         whole = file.read_bytes()
         file.write_bytes(b"damage")
