@@ -150,6 +150,7 @@ lint: install ## Check format, lint and types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/mypy --platform darwin --cache-dir .mypy_cache/darwin components pipeline wgan_gp_pipeline
 	$(BIN)/hadolint docker/Dockerfile
 
 actionlint: ## Check the GitHub workflows with a linter built with Go

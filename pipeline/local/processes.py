@@ -109,7 +109,10 @@ class Processes:
                 listener.start()
                 try:
                     # Left unreaped until its group is dead, so that its number cannot be reused before.
-                    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+                    if hasattr(os, "waitid"):  # not on macOS before Python 3.13
+                        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+                    else:
+                        process.wait()
                 finally:
                     with self._lock:
                         self._running.discard(process)

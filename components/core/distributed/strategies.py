@@ -13,6 +13,7 @@ from components.core.distributed import cluster as workers
 from components.core.distributed import cuda
 from components.core.distributed.cluster import Cluster
 from components.core.errors import ConfigError, TransientError
+from components.core.sources import concurrent
 from components.core.stage.hardware import exact_problem, has_tpu
 
 log = logging.getLogger(__name__)
@@ -84,7 +85,7 @@ def set_threads(exact: bool = False) -> None:
     elif _INTRA_OP_THREADS in os.environ:
         return
     else:
-        count = max(1, _cores() // 2)
+        count = max(1, concurrent.processors() // 2)
     with contextlib.suppress(RuntimeError):
         tf.config.threading.set_intra_op_parallelism_threads(count)
 
@@ -93,12 +94,7 @@ def threads() -> int:
     """Return how many threads one operation may use."""
     given = os.environ.get(_INTRA_OP_THREADS, "")
     from_environment = int(given) if given.isdecimal() else 0
-    return tf.config.threading.get_intra_op_parallelism_threads() or from_environment or _cores()
-
-
-def _cores() -> int:
-    """Return the number of cores that this process may use, as TensorFlow counts them."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return tf.config.threading.get_intra_op_parallelism_threads() or from_environment or concurrent.processors()
 
 
 def shares(batch_size: int, replicas: int) -> str:

@@ -17,7 +17,7 @@ Result = TypeVar("Result")
 
 def processors() -> int:
     """Return how many processors this process may use."""
-    return len(os.sched_getaffinity(0))
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1  # macOS
 
 
 def ordered(
