@@ -91,8 +91,8 @@ def _dispatch(words: list[str]) -> int:
         words = _to_complete()
     verb = words[0] if words else ""
     extra = _EXTRAS.get(verb)
-    if extra and not {"-h", "--help"} & set(words):
-        extras.require(extra, verb)
+    if extra:
+        extras.require(extra, verb, words)
     if verb in _PROGRAMS and completing:  # from its settings, which need no TensorFlow
         return cli.main(verb, words[1:])
     if verb in _PROGRAMS:

@@ -37,7 +37,7 @@ def main(verb: str, words: list[str]) -> int:
     # The package decides the flags, so --package is read first.
     first = _parser(verb).parse_known_args(words)[0]
     if first.runner == _PROCESS:
-        extras.require("local", verb)
+        extras.require("local", verb, words)
     found = _package(first.package)
     parser = _parser(verb, add_help=True)
     parameters.add_flags(parser, found.parameters, everything=parameters.wants_all(words))

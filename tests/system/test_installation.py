@@ -13,11 +13,12 @@ import pytest
 from packaging.requirements import Requirement
 
 from components.core.container_images import VERSION
+from pipeline.__main__ import HELP
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("components", "pipeline", "wgan_gp_pipeline")
 BUILT = ("LICENSE", "README.md", *PACKAGES, "pyproject.toml")
-LOCAL = [["run", "--source", "digits"], ["plan", "--help"]]
+LOCAL = [["run", "--source", "digits"], ["plan", "--source", "digits"]]
 PIPELINE = [
     ["compile", "--target", "kfp"],
     ["profiles"],
@@ -139,11 +140,15 @@ def test_a_verb_names_its_missing_extra(wgan: Path, tmp_path: Path, extra: str, 
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("words", [["compile"], ["registry", "list"], ["sample"]])
-def test_help_of_a_verb_without_extras(wgan: Path, tmp_path: Path, words: list[str]) -> None:
-    done = run(wgan, *words, "--help", cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("usage: ")
+@pytest.mark.parametrize("flag", ["--help", "--help-all"])
+@pytest.mark.parametrize("verb", sorted(HELP))
+def test_help_of_a_verb_without_extras(wgan: Path, tmp_path: Path, verb: str, flag: str) -> None:
+    done = run(wgan, verb, flag, cwd=tmp_path)
+    if flag == "--help" or verb in ("plan", "run", "submit"):
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.startswith(f"usage: wgan {verb} ")
+    else:
+        assert (done.returncode, "Traceback" in done.stderr) == (64, False)
 
 
 def test_verbs_that_need_no_extra(wgan: Path, tmp_path: Path) -> None:
