@@ -1,10 +1,8 @@
 """Estimates of how long stages take: as long as last time under a root, and training by its settings and machine."""
 
 import contextlib
-import os
 import statistics
 import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,7 @@ from components.core.errors import DataError, StageError
 from components.core.networks import cost
 from components.core.storage import atomic_files, location
 from components.core.storage.json_values import typed
-from pipeline.local import past_runs
+from pipeline.local import past_runs, processes
 from pipeline.local.cache import Cache
 from pipeline.local.display import as_duration
 from pipeline.package.values import Unknown
@@ -108,8 +106,8 @@ def _product_rate() -> float:
     kept = location.private("speed") / "products.json"
     if rate := _kept(kept, "rate"):
         return rate
-    program = [sys.executable, "-m", "components.core.networks.products"]
-    alone = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    program = processes.process_command(["python", "-m", "components.core.networks.products"])
+    alone = processes.process_environment({"OPENBLAS_NUM_THREADS": "1"})
     found = subprocess.run(program, env=alone, capture_output=True, text=True)
     if found.returncode:  # no NumPy: this desk submits, and trains nothing itself
         return _RATE / _SHARE_OF_PRODUCTS

@@ -150,7 +150,7 @@ class _Process:
         with theirs:
             given = json.dumps([sys.path, theirs.fileno(), self._limits.memory, self._limits.processor_seconds])
             self.process = subprocess.Popen(
-                [sys.executable, "-c", _PROGRAM, given],
+                [sys.executable, "-P", "-c", _PROGRAM, given],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,  # stdout is for the stage's results
                 env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},  # threads would take memory and are useless here

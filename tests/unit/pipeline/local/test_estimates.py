@@ -66,12 +66,17 @@ def test_a_first_training_is_estimated_from_its_settings(tmp_path: Path) -> None
     assert rgb > usual
 
 
-def test_a_first_training_is_estimated_from_how_fast_the_machine_multiplies(tmp_path: Path, products: Path) -> None:
+def test_a_first_training_is_estimated_from_how_fast_the_machine_multiplies(
+    tmp_path: Path, products: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     usual = estimate(tmp_path)
     assert usual is not None
     products.write_text(json.dumps({"rate": RATE / 4}))
     assert estimate(tmp_path) == pytest.approx(4 * usual - 3 * START)
     products.unlink()
+    (tmp_path / "components").mkdir()  # of another project
+    (tmp_path / "components" / "__init__.py").write_text("raise SystemExit(1)")
+    monkeypatch.chdir(tmp_path)
     here = estimate(tmp_path)
     rate = json.loads(products.read_text())["rate"]
     assert here == estimate(tmp_path) == pytest.approx(START + (usual - START) * RATE / rate)  # measured once

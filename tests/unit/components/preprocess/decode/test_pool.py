@@ -142,6 +142,13 @@ def test_a_process_that_cannot_start_is_no_fault_of_an_image(tmp_path: Path) -> 
         pool.decode([png(0)], SHAPE, "fill")
 
 
+def test_modules_of_the_working_folder_are_not_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "faulty" / "sitecustomize.py").write_text("")
+    (tmp_path / "json.py").write_text("raise SystemExit(1)")
+    monkeypatch.chdir(tmp_path)
+    assert pool.decode([png(0)], SHAPE, "fill") == [decoded_here(png(0))]
+
+
 def test_nothing_is_left_when_the_parent_is_killed() -> None:
     program = (
         "import sys, time; from components.preprocess.decode import pool; "
