@@ -1,5 +1,6 @@
 """From a folder of color pictures of mixed sizes, without classes, to a published generator: the real command."""
 
+import itertools
 import json
 import os
 import re
@@ -15,6 +16,7 @@ from PIL import Image
 from components.core import errors, stages
 from components.core.artifacts import models
 from tests import documents
+from tests.inputs.damages import damage, damages
 from tests.inputs.limits import NO_LIMITS
 from tests.system.whole_runs import against_umask, record_of
 
@@ -196,3 +198,21 @@ def test_new_pictures_are_noticed(location: Path) -> None:
     done = wgan("plan", "--source=pictures", *flags(), cwd=location)
     picture.unlink()
     assert "source_fingerprint" in done.stdout
+
+
+def test_damaged_artifacts_are_made_again_by_the_same_command(location: Path) -> None:
+    runs, kinds = location / "runs", itertools.cycle(damages(b"."))
+    files = [
+        *(file for kind in ("datasets", "embeddings", "models") for file in (runs / kind).rglob("*") if file.is_file()),
+        *runs.glob("checkpoints/*/step-0000000200/[cs]*"),
+    ]
+    whole = {file: file.read_bytes() for file in files}
+    for file, how in zip(sorted(whole), kinds, strict=False):
+        damage(file, how)
+    done = wgan("run", "--source=pictures", "--refresh=yes", *flags(), cwd=location)
+    assert done.returncode == 0, done.stderr
+    assert {stage: states(done)[stage] for stage in ("preprocess", "embed", "train", "export")} == dict.fromkeys(
+        ("preprocess", "embed", "train", "export"), "done"
+    )
+    assert done.stderr.count("made again, as ") == 3
+    assert {file for file in whole if file.read_bytes() != whole[file]} == set()
