@@ -22,7 +22,7 @@ FASHION_MNIST ?= fashion-mnist
 KILLS ?= 200
 ROUNDS ?= 3
 ON_FASHION_MNIST := calibration classifier equal_models previous_commit retraining small_data
-PROOFS := $(ON_FASHION_MNIST) cuda_errors images parquet_exit protocol replicas threads
+PROOFS := $(ON_FASHION_MNIST) cuda_errors images intervals parquet_exit protocol replicas threads
 # --universal serves Python 3.11 and later; with "fewest", every Python gets the same version of a package.
 LOCK = $(BIN)/uv pip compile --quiet --python-version 3.11 --fork-strategy fewest --generate-hashes --no-annotate \
   --custom-compile-command 'make lock' $(UPGRADE)

@@ -10,6 +10,8 @@ import dataclasses
 import math
 
 import numpy as np
+import scipy.optimize
+import scipy.special
 import scipy.stats
 
 LEVEL = 0.001
@@ -40,10 +42,28 @@ def share(value: float, count: float, level: float = LEVEL) -> Measured:
     return Measured(value, float(_lowest(value, count, level)), float(_highest(value, count, level)))
 
 
-def mean(values: np.ndarray, level: float = LEVEL) -> Measured:
-    """Return the mean of independent values [n] (Student's t)."""
-    count, found = len(values), float(np.mean(values))
-    return around(found, float(scipy.stats.t.isf(level, count - 1) * np.std(values, ddof=1) / math.sqrt(count)))
+def mean(values: np.ndarray, at_most: float, level: float) -> Measured:
+    """Return the mean of independent values [n] from 0 to `at_most`, with an interval that is never too narrow.
+
+    No distribution is assumed, as the mean of few skewed values is far from normal (Orabona and Jun, 2024).
+    """
+    shares = values / at_most
+    return Measured(
+        float(np.mean(values)), at_most * (1 - _highest_mean(1 - shares, level)), at_most * _highest_mean(shares, level)
+    )
+
+
+def deviation(means: np.ndarray, powers: np.ndarray, at_most: float, level: float) -> Measured:
+    """Return the standard deviation of all pixels of images, from each one's mean [n] and mean square [n].
+
+    The images are independent and in random order, their pixels from 0 to `at_most`. Two images give an estimate of the
+    variance that is at most half that square, and disjoint pairs give independent ones.
+    """
+    half = len(means) // 2
+    pairs = (powers[:half] + powers[half : 2 * half]) / 2 - means[:half] * means[half : 2 * half]
+    variance = mean(np.clip(pairs, 0.0, at_most**2 / 2), at_most**2 / 2, level)
+    value = math.sqrt(max(0.0, float(powers.mean() - means.mean() ** 2)))
+    return Measured(value, math.sqrt(max(0.0, variance.low)), math.sqrt(variance.high))
 
 
 def corrected(distance: float, halves: np.ndarray, directions: int) -> Measured:
@@ -58,13 +78,26 @@ def corrected(distance: float, halves: np.ndarray, directions: int) -> Measured:
 
 
 def paired_shares(of: np.ndarray, less: np.ndarray, count: float) -> Measured:
-    """Return the difference of two shares of the same images (McNemar's standard error, with a continuity correction).
+    """Return the difference of two shares of the same images, which is that of the shares in one set alone.
 
     `of` and `less` mark the images of each share, bool [n]; `count` is the effective number of independent images.
     """
-    difference = of.astype(float) - less
-    half_width = float(scipy.stats.norm.isf(LEVEL)) * math.sqrt(float(difference.var()) / count) + 1 / count
-    return around(float(difference.mean()), half_width)
+    return _difference(float(np.mean(of & ~less)), float(np.mean(less & ~of)), count)
+
+
+def _difference(share_of: float, less: float, count: float) -> Measured:
+    """Return the difference of the shares of two kinds of observations, of `count` that may be of other kinds too.
+
+    Their exact intervals are combined as errors of a multinomial distribution (Zou and Donner, 2008).
+    """
+    one, other = share(share_of, count, LEVEL), share(less, count, LEVEL)
+    correlation = math.sqrt(share_of * less / ((1 - share_of) * (1 - less))) if share_of * less else 0.0
+
+    def half_width(*errors: float) -> float:
+        return math.sqrt(sum(error**2 for error in errors) + 2 * correlation * math.prod(errors))
+
+    low = share_of - less - half_width(share_of - one.low, other.high - less)
+    return Measured(share_of - less, low, share_of - less + half_width(one.high - share_of, less - other.low))
 
 
 def ratio(of: Measured, to: Measured) -> Measured:
@@ -72,16 +105,17 @@ def ratio(of: Measured, to: Measured) -> Measured:
     return Measured(_over(of.value, to.value), max(of.low, 0.0) / to.high, _over(of.high, to.low))
 
 
-def smallest_ratio(p: np.ndarray, n: np.ndarray | float, q: np.ndarray, m: np.ndarray | float) -> Measured:
+def smallest_ratio(p: np.ndarray, n: np.ndarray | float, q: np.ndarray | float, m: np.ndarray | float) -> Measured:
     """The smallest ratio of a share p to a share q, over those q that are not 0.
 
     The shares' intervals are combined on a log scale as errors that are independent or positively correlated (method of
     variance estimates recovery; Zou and Donner, 2008). The low end needs no correction for the number of ratios: the
     bound of the truly smallest ratio is valid, and no bound replaces it unless it is lower still. The high
     end does: it is the lowest of all, so the ratios share its level.
-    The shares p and q are [k]; the effective numbers of observations of each, n and m, are [k] or one number.
+    The shares p are [k]; the shares q and the effective numbers of observations, n and m, are [k] or one number.
     """
-    p, q, n, m = (np.broadcast_to(array, p.shape)[q > 0] for array in (p, q, np.asarray(n), np.asarray(m)))
+    p, n, q, m = np.broadcast_arrays(p, n, q, m)
+    p, n, q, m = (array[q > 0] for array in (p, n, q, m))
     level = LEVEL / len(p)
     with np.errstate(divide="ignore", invalid="ignore"):  # division by 0
         down = np.hypot(np.log(p) - np.log(_lowest(p, n, LEVEL)), np.log(_highest(q, m, LEVEL)) - np.log(q))
@@ -110,9 +144,10 @@ def total_variation(p: np.ndarray, n: int, q: np.ndarray, m: int) -> Measured:
 
 
 def total_variation_difference(p: np.ndarray, n: int, other: np.ndarray, k: int, q: np.ndarray, m: int) -> Measured:
-    """Return how much further p is from q in total variation than `other` is (delta method).
+    """Return how much further p is from q in total variation than `other` is.
 
-    All three are shares of classes, [classes], in samples of n, m and k.
+    All three are shares of classes, [classes], in samples of n, m and k. Each sample has an error as if the classes in
+    which its share is the larger were known.
     Both estimates are biased upwards where shares are nearly equal, as the mean of a folded normal distribution is. The
     value is corrected by that bias; each end allows for a share's difference being up to two standard errors smaller
     than it seems, so that its bias is larger.
@@ -120,10 +155,12 @@ def total_variation_difference(p: np.ndarray, n: int, other: np.ndarray, k: int,
     of_p, of_other = (_folded_bias(*sample, q, m) for sample in ((p, n), (other, k)))
     value = float(np.abs(p - q).sum() - np.abs(other - q).sum()) / 2 - of_p[0] + of_other[0]
     signs_p, signs_other = np.sign(p - q), np.sign(other - q)
-    parts = ((signs_p, p, n), (signs_other, other, k), (signs_p - signs_other, q, m))
-    variance = sum(float((sign**2 * of).sum() - (sign * of).sum() ** 2) / size for sign, of, size in parts) / 4
-    half_width = float(scipy.stats.norm.isf(LEVEL)) * math.sqrt(variance)
-    return Measured(value, value - half_width - of_p[1] + of_p[0], value + half_width + of_other[1] - of_other[0])
+    samples = (signs_p, p, n, 2), (-signs_other, other, k, 2), ((signs_other - signs_p) / 2, q, m, 1)
+    down = up = 0.0
+    for signs, of, size, parts in samples:
+        one = _difference(float(np.maximum(signs, 0) @ of), float(np.maximum(-signs, 0) @ of), size)
+        down, up = math.hypot(down, (one.value - one.low) / parts), math.hypot(up, (one.high - one.value) / parts)
+    return Measured(value, value - down - of_p[1] + of_p[0], value + up + of_other[1] - of_other[0])
 
 
 def _folded_bias(p: np.ndarray, n: int, q: np.ndarray, m: int) -> tuple[float, float]:
@@ -154,17 +191,52 @@ def share_below(drawn: np.ndarray, held_out: np.ndarray, tail: float) -> Measure
 
 
 def chance_of_less(x: np.ndarray, y: np.ndarray) -> Measured:
-    """Return the chance that a value of x [n] is less than one of y [m], ties counting half (DeLong et al., 1988)."""
+    """Return the chance that a value of x [n] is less than one of y [m], ties counting half (DeLong et al., 1988).
+
+    The interval is the wider of those on the scale of chances and of log odds (Qin and Hotilovac, 2008) at each end:
+    the first is too narrow away from 0 and 1, where the estimate is skewed, the second towards them.
+    """
     n, m = len(x), len(y)
+    fewer = min(n, m)
     ranks = scipy.stats.rankdata(np.concatenate([x, y]))
     # For each value the share of the other sample on its far side.
     of_x = 1 - (ranks[:n] - scipy.stats.rankdata(x)) / m
     of_y = (ranks[n:] - scipy.stats.rankdata(y)) / n
     value = float(of_x.mean())
     # At least the error of one value on the wrong side, so that samples without overlap do not seem certain.
-    variance = max(float(of_x.var(ddof=1) / n + of_y.var(ddof=1) / m), 1 / min(n, m) ** 2)
-    half_width = float(scipy.stats.t.isf(LEVEL, min(n, m) - 1)) * math.sqrt(variance)
-    return Measured(value, max(value - half_width, 0.0), min(value + half_width, 1.0))
+    variance = max(float(of_x.var(ddof=1) / n + of_y.var(ddof=1) / m), 1 / fewer**2)
+    half_width = float(scipy.stats.t.isf(LEVEL, fewer - 1)) * math.sqrt(variance)
+    inner = min(max(value, 1 / fewer), 1 - 1 / fewer)
+    odds = scipy.special.logit(inner), half_width / (inner * (1 - inner))
+    low = min(value - half_width, float(scipy.special.expit(odds[0] - odds[1])))
+    high = max(value + half_width, float(scipy.special.expit(odds[0] + odds[1])))
+    return Measured(value, max(low, 0.0), min(high, 1.0))
+
+
+def _highest_mean(values: np.ndarray, level: float) -> float:
+    """Return the high end of the mean of independent values from 0 to 1, [n].
+
+    It is the largest mean m that no bet refutes: the wealth of who bets on lower values, the product of
+    1 + bet * (m - value), grows at most as in a fair game. The best bet in hindsight earns more by no more than the
+    factor sqrt(pi) gamma(n + 1) / gamma(n + 1/2) than a mixture of bets (Cover and Ordentlich, 1996), whose wealth
+    exceeds 1 / level with probability level at most (Ville).
+    """
+    count = len(values)
+    regret = math.log(math.pi) / 2 + math.lgamma(count + 1) - math.lgamma(count + 0.5)
+    needed = regret - math.log(level)
+
+    def highest(tilt: float) -> float:
+        """Return the mean against which bet = tilt / (1 - tilt * mean) is the best."""
+        return float(np.average(values, weights=1 / (1 - tilt * values)))
+
+    def wealth(tilt: float) -> float:
+        return float(np.log1p(-tilt * values).sum() - count * math.log1p(-tilt * highest(tilt)))
+
+    most = 1 - 1e-12
+    if wealth(most) < needed:  # even with the largest bet
+        with np.errstate(divide="ignore"):
+            return float(1 - np.exp(np.log1p(-values).mean() - needed / count))
+    return highest(scipy.optimize.brentq(lambda tilt: wealth(tilt) - needed, 0.0, most))
 
 
 def _lowest(value: np.ndarray | float, count: np.ndarray | float, level: float) -> np.ndarray:

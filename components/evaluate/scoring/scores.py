@@ -27,6 +27,7 @@ ENOUGH = 1000  # images; with fewer, distances are noisy (`low_n`)
 _COPIES_AMONG = 2000  # fewest samples, so that the error of their share is small beside that of the test images
 _TRAIN_AT_MOST = 100_000  # training images that are searched for copies
 _GROUP_LEAST = 10  # real images; with fewer, the coverage of a group says little
+_BRIGHTEST = 255.0  # of a pixel
 _CHUNK = 500
 _LOG_EVERY = 5000  # images
 _PAIRS = 16
@@ -48,12 +49,11 @@ class Seen:
 
     @property
     def pixels(self) -> tuple[Measured, Measured]:
-        """Return mean and standard deviation of all pixels, each at half the level; the latter by the delta method."""
-        mean = intervals.mean(self.brightness, intervals.LEVEL / 2)
-        square = float(self.power.mean()) - mean.value**2
-        variance = intervals.mean(self.power - 2 * mean.value * self.brightness, intervals.LEVEL / 2)
-        roots = [math.sqrt(max(0.0, square + end - variance.value)) for end in dataclasses.astuple(variance)]
-        return mean, Measured(*roots)
+        """Return mean and standard deviation of all pixels, each at half the level."""
+        return (
+            intervals.mean(self.brightness, _BRIGHTEST, intervals.LEVEL / 2),
+            intervals.deviation(self.brightness, self.power, _BRIGHTEST, intervals.LEVEL / 2),
+        )
 
     @property
     def finite(self) -> bool:
