@@ -59,7 +59,8 @@ def update(of_run: RunOf) -> None:
     try:
         known = {name: old[name] or "" for name in ("run_name", "created", "scheduled")}
         known |= {"source": old["data"]["source"], "registry": old["links"].get("registry", "")}
-    except (KeyError, TypeError, AttributeError) as error:
+        known = typed(dict[str, str], known, "record")
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataError(f"{_file(config)} does not describe a record: {error!r}") from None
     notes = {note.stage: note for note in run_notes.read(of_run)}
     state = _state(notes, ("", "")) or _RUNNING
@@ -122,7 +123,7 @@ def _samples(location: str, longest: int) -> str:
         return ""
     try:
         png = Location.of(location).read_file()
-    except (OSError, StageError) as error:  # a record is written without its samples
+    except (OSError, ValueError, StageError) as error:  # a record is written without its samples
         log.warning("record: the page has no samples: %s", errors.line_of(error))
         return ""
     # On the second line, because Kubeflow 2.16 takes a minute for a paragraph whose first line is so long.

@@ -47,6 +47,11 @@ class Note:
     exit_code: int | None = None
     repeats: int = 0  # attempts of the server to come that would fail again, and so end at once
 
+    def __post_init__(self) -> None:
+        for name, value in self.outputs.items():
+            if not isinstance(value, str if name.endswith("_uri") else str | int | float):
+                raise TypeError(f"output {name} is {value!r}")
+
 
 def folder_of(of_run: RunOf) -> Location:
     """Return the folder of the notes and the record of a run."""
