@@ -56,8 +56,11 @@ def choose_strategy(
             f"a batch of {batch_size} cannot be shared evenly by the {count} cores of this TPU, as one must; "
             f"give a multiple of {count}"
         )
-    if reproducibility == "exact" and tf.config.get_visible_devices("GPU"):
-        tf.config.experimental.enable_op_determinism()
+    if reproducibility == "exact":
+        # It orders some sums by the rest of the graph, and so by the number of shards of a replica.
+        tf.config.optimizer.set_experimental_options({"arithmetic_optimization": False})
+        if tf.config.get_visible_devices("GPU"):
+            tf.config.experimental.enable_op_determinism()
     log.info("%d x %s: %d images per batch, %s", count, kind, batch_size, shares(batch_size, count))
     return strategy
 
