@@ -43,6 +43,8 @@ class Failure(NamedTuple):
 
     exit_code: int
     message: str
+    errno: int = 0  # of an `OSError`, else 0
+    filename: str = ""
 
 
 @contextlib.contextmanager
@@ -114,14 +116,14 @@ def results(location: str, work: Callable[[AttemptFiles], Iterable[Result]]) -> 
         files.take_back()
         return []
     except StageError as error:
-        failure: Exception = error
+        failure = Failure(error.exit_code, str(error))
     except OSError as error:
-        error.filename = error.filename or location.rpartition("/")[0]
-        failure = error
+        name = str(error.filename or location.rpartition("/")[0])
+        failure = Failure(errors.exit_code_of(error), error.strerror or str(error), error.errno or 0, name)
     except MemoryError:
-        failure = TransientError("out of memory; give fewer images_per_shard, or use a larger machine")
+        failure = Failure(errors.TRANSIENT, "out of memory; give fewer images_per_shard, or use a larger machine")
     with contextlib.suppress(OSError, StageError):  # the driver notices missing files
-        files.fail(notes.written(Failure(errors.exit_code_of(failure), "\n".join(errors.lines_of(failure)))))
+        files.fail(notes.written(failure))
     return []
 
 
@@ -129,6 +131,8 @@ def raise_failure(files: AttemptFiles) -> None:
     """Raise the error that ended the attempt, if one did."""
     if files.exists(FAILED):
         failure = read(files, FAILED, Failure)
+        if failure.errno:
+            raise OSError(failure.errno, failure.message, failure.filename)
         raise _RAISED.get(failure.exit_code, StageError)(failure.message)
 
 
