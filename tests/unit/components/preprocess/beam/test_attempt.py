@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from components.core.errors import ConfigError, DataError, StageError, TransientError
+from components.core.errors import DataError, StageError, TransientError
 from components.preprocess.attempt_files import AttemptFiles, Folder
 from components.preprocess.beam import attempt
 
@@ -15,12 +15,12 @@ from components.preprocess.beam import attempt
     ("error", "kind", "message"),
     [
         (DataError("x is damaged"), DataError, "^x is damaged$"),
-        (OSError(errno.EIO, "broken"), TransientError, "^Input/output error: {above}$"),
+        (OSError(errno.EIO, "broken"), OSError, r"^\[Errno 5\] broken: '{above}'$"),
         (TransientError("no decoder"), TransientError, "^no decoder$"),
         (StageError("odd"), StageError, "^odd$"),
         (MemoryError(), TransientError, "images_per_shard"),
-        (OSError(errno.ENOSPC, "full", "/data/run"), TransientError, "^No space left on device: /data/run$"),
-        (PermissionError(errno.EACCES, "no", "/data/run"), ConfigError, "^Permission denied: /data/run "),
+        (OSError(errno.ENOSPC, "full", "/data/run"), OSError, r"^\[Errno 28\] full: '/data/run'$"),
+        (PermissionError(errno.EACCES, "no", "/data/run"), PermissionError, r"^\[Errno 13\] no: '/data/run'$"),
     ],
 )
 def test_the_first_failure_ends_the_attempt_and_is_raised(
