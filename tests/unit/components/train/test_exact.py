@@ -133,7 +133,7 @@ def test_the_rows_hold_every_pair_of_values_that_the_settings_allow() -> None:
     assert (("conditioning", "cluster"), ("precision", "bfloat16")) in pairs
 
 
-@pytest.mark.parametrize("most", [1, pytest.param(None, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("most", [1, pytest.param(None, marks=pytest.mark.long)])
 def test_several_replicas_compute_the_bits_of_one(most: int | None, tmp_path: Path) -> None:
     rows = covering_rows()[:most]
     one, two = (arrays_on(count, tmp_path, results, rows) for count in (1, 2))
