@@ -24,7 +24,7 @@ from tests.system.whole_runs import against_umask, record_of
 SETTINGS = {
     "height": 16,
     "width": 12,
-    "steps": 200,
+    "steps": 600,
     "batch_size": 16,
     "base_filters": 8,
     "latent_size": 8,
@@ -186,9 +186,9 @@ def test_a_run_that_fails_leaves_its_record(location: Path) -> None:
 
 def test_a_plan_names_what_changed_and_runs_nothing(location: Path) -> None:
     before = sorted(location.rglob("*"))
-    done = wgan("plan", "--source=pictures", *flags(steps=201), cwd=location)
+    done = wgan("plan", "--source=pictures", *flags(steps=601), cwd=location)
     assert done.returncode == 0, done.stderr
-    assert re.search(r"train +runs +\d+ s +steps: 200 -> 201", done.stdout)
+    assert re.search(r"train +runs +\d+ s +steps: 600 -> 601", done.stdout)
     assert sorted(location.rglob("*")) == before
 
 
@@ -204,7 +204,7 @@ def test_damaged_artifacts_are_made_again_by_the_same_command(location: Path) ->
     runs, kinds = location / "runs", itertools.cycle(damages(b"."))
     files = [
         *(file for kind in ("datasets", "embeddings", "models") for file in (runs / kind).rglob("*") if file.is_file()),
-        *runs.glob("checkpoints/*/step-0000000200/[cs]*"),
+        *runs.glob("checkpoints/*/step-0000000600/[cs]*"),
     ]
     whole = {file: file.read_bytes() for file in files}
     for file, how in zip(sorted(whole), kinds, strict=False):
