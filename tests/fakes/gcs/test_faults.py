@@ -15,8 +15,8 @@ from google.cloud.storage.exceptions import DataCorruption
 from tests.contracts.test_gcs import FIRST, SECOND, Place, place_on, upload_in_chunks, upload_in_one
 from tests.fakes.gcs.server import FAULTS, LEAK, Request, Server, serving
 
-# Seconds until a client gives up, and of a stall that outlasts them.
-PATIENCE, STALL = 0.2, 0.6
+# Seconds until a client gives up, of a stall that outlasts them, and until one gives up that waits for no stall.
+PATIENCE, STALL, LONG = 0.2, 0.6, 60.0
 pytestmark = pytest.mark.filterwarnings(f"ignore:{LEAK}:ResourceWarning")
 every_fault = pytest.mark.parametrize("kind", FAULTS)
 
@@ -33,15 +33,15 @@ def place(server: Server) -> Iterator[Place]:
         yield found
 
 
-def patient(place: Place) -> dict[str, Any]:
-    """Return timeout and retry policy."""
-    return {"timeout": PATIENCE, "retry": place.retry}
+def patient(place: Place, kind: str) -> dict[str, Any]:
+    """Return timeout and retry policy for a fault."""
+    return {"timeout": PATIENCE if kind == "stall" else LONG, "retry": place.retry}
 
 
-def outcome(place: Place, upload: Any, **conditions: Any) -> str:
-    """Return how a first upload ends for the client."""
+def outcome(place: Place, kind: str, upload: Any, **conditions: Any) -> str:
+    """Return how a first upload ends for the client after a fault."""
     try:
-        upload(place.blob(), FIRST, **conditions, **patient(place))
+        upload(place.blob(), FIRST, **conditions, **patient(place, kind))
     except exceptions.GoogleAPICallError as error:
         return type(error).__name__
     return "made"
@@ -60,7 +60,7 @@ IN_ONE = {
 @every_fault
 def test_create_in_one(server: Server, place: Place, kind: str) -> None:
     server.inject(kind, seconds=STALL)
-    assert outcome(place, upload_in_one, if_generation_match=0) == IN_ONE.get(kind, "made")
+    assert outcome(place, kind, upload_in_one, if_generation_match=0) == IN_ONE.get(kind, "made")
     assert server.fired == ([] if kind == "flip-download" else [(kind, 0)])
     assert place.content() == (None if kind == "flip-upload" else FIRST)
 
@@ -71,9 +71,9 @@ def test_read(server: Server, place: Place, kind: str) -> None:
     server.inject(kind, seconds=STALL)
     if kind == "flip-download":
         with pytest.raises(DataCorruption):
-            place.blob().download_as_bytes(**patient(place))
+            place.blob().download_as_bytes(**patient(place, kind))
     else:
-        assert place.blob().download_as_bytes(**patient(place)) == FIRST
+        assert place.blob().download_as_bytes(**patient(place, kind)) == FIRST
     assert server.fired == ([] if kind == "flip-upload" else [(kind, 1)])
 
 
