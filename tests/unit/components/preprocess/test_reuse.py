@@ -94,6 +94,9 @@ def change(source: Path, chance: random.Random) -> None:
         else:
             path.write_bytes(picture(chance.randrange(1000)) if what == "replace" else b"no image")
     write(source, [chance.randrange(1000) for _ in range(chance.randrange(12))])
+    for number in range(10):  # a class of fewer images may have none to train on, and be refused
+        (source / "d").mkdir(exist_ok=True)
+        (source / "d" / f"new-{number}.png").write_bytes(picture(1000 + number))
 
 
 @pytest.mark.parametrize("seed", [4, 5])
