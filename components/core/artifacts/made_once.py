@@ -24,7 +24,7 @@ def made_once(
 ) -> tuple[Kind, bool]:
     """Return the artifact at a location, and whether it existed; make it if it did not, or was damaged.
 
-    `identity` is the expected `Manifest.identity` of the artifact. If the location `is_keyed`, whatever is there is
+    `identity` is the expected `Manifest.identity` of the artifact. If the location `is_keyed`, all that is there is
     ours; elsewhere an artifact without a readable description is refused. Unless `whole`, only the description is
     fetched from a bucket, whose listing then shows damage.
     """

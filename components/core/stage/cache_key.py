@@ -83,7 +83,7 @@ def key_of(parts: dict[str, Any]) -> str:
 
 
 def is_keyed(location: str) -> bool:
-    """Return whether a location has `{key}`: such a folder is the pipeline's own, whatever is in it."""
+    """Return whether a location has `{key}`: such a folder is the pipeline's own, with all that is in it."""
     return KEY_PLACEHOLDER in location
 
 
