@@ -261,8 +261,8 @@ class Bench:
         def strike(request: Request) -> None:
             if next(count) == at:
                 started.wait()
+                killed.set()  # before, because who waits for the process reads it as soon as it is dead
                 os.kill(child[0], signal.SIGKILL)
-                killed.set()
                 if not acted:
                     raise HangUp
             elif killed.is_set() and not acted:
