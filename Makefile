@@ -225,7 +225,7 @@ bench: install .venv-bench/installed ## Measure speed and memory; a quarter of a
 	$(BIN)/python -m benchmarks.training.stage
 	$(BIN)/python -m benchmarks.judging.evaluation
 
-bench-preprocess: install .venv-tfds/installed ## Measure the preprocess stage beside a plain loop and TensorFlow Datasets
+bench-preprocess: install ## Measure the preprocess stage beside a plain loop
 	$(BIN)/python -m benchmarks.data.preprocess
 
 lock: install ## Pin every dependency again, with hashes; UPGRADE=--upgrade takes the newest
@@ -245,7 +245,6 @@ lock: install ## Pin every dependency again, with hashes; UPGRADE=--upgrade take
 	$(LOCK) --universal --group pyproject.toml:notebook -c requirements/dev.txt -o requirements/notebook.txt
 	$(LOCK) --universal --group pyproject.toml:docs -o requirements/docs.txt
 	$(LOCK) --universal --group pyproject.toml:tpu-compiler -o requirements/tpu-compiler.txt
-	$(LOCK) --universal --group pyproject.toml:tfds --extra cpu pyproject.toml -c requirements/dev.txt -o requirements/tfds.txt
 	$(LOCK_IMAGE) --extra preprocess --excludes requirements/preprocess-excludes.txt -c requirements/dev.txt \
 	  -o requirements/preprocess.txt
 	$(LOCK_IMAGE) --extra cpu --excludes requirements/train-excludes.txt -c requirements/dev.txt \

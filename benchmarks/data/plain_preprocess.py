@@ -9,35 +9,19 @@ no shuffling, no held-out split, no limits, no checks, no manifest.
 import argparse
 import gzip
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
+import tensorflow as tf
 from PIL import Image, ImageOps
 
 _SIDE = 64
 _IDX_SIDE = 28
-_IDX_PREFIXES = {"train": "train", "test": "t10k"}
-
-
-class Reader(NamedTuple):
-    """A kind of source: the shape of its images, its splits, and the pixels and label of each image of a split."""
-
-    shape: tuple[int, int, int]
-    splits: tuple[str, ...]
-    read: Callable[[Path, str], Iterator[tuple[bytes, int]]]
-
-
-def reader_of(source: Path) -> Reader:
-    """Choose how to read a source by its files."""
-    if any(source.glob("*-idx3-ubyte.gz")):
-        return Reader((_IDX_SIDE, _IDX_SIDE, 1), ("train", "test"), _read_idx)
-    return Reader((_SIDE, _SIDE, 3), ("train",), _read_files)
 
 
 def _read_idx(source: Path, split: str) -> Iterator[tuple[bytes, int]]:
-    prefix = _IDX_PREFIXES[split]
+    prefix = {"train": "train", "test": "t10k"}[split]
     with gzip.open(source / f"{prefix}-images-idx3-ubyte.gz") as file:
         images = np.frombuffer(file.read(), np.uint8, offset=16).reshape(-1, _IDX_SIDE**2)
     with gzip.open(source / f"{prefix}-labels-idx1-ubyte.gz") as file:
@@ -46,7 +30,7 @@ def _read_idx(source: Path, split: str) -> Iterator[tuple[bytes, int]]:
         yield image.tobytes(), int(label)
 
 
-def _read_files(source: Path, split: str) -> Iterator[tuple[bytes, int]]:
+def _read_files(source: Path) -> Iterator[tuple[bytes, int]]:
     for label, folder in enumerate(sorted(source.iterdir())):
         for path in sorted(folder.iterdir()):
             with Image.open(io.BytesIO(path.read_bytes())) as image:
@@ -60,13 +44,14 @@ def main() -> None:
     parser.add_argument("source", type=Path)
     parser.add_argument("folder", type=Path)
     given = parser.parse_args()
-    import tensorflow as tf  # here, as the builder of TensorFlow Datasets imports this module too
-
     given.folder.mkdir(parents=True)
-    reader = reader_of(given.source)
-    for split in reader.splits:
+    if any(given.source.glob("*-idx3-ubyte.gz")):
+        splits = {split: _read_idx(given.source, split) for split in ("train", "test")}
+    else:
+        splits = {"train": _read_files(given.source)}
+    for split, images in splits.items():
         with tf.io.TFRecordWriter(str(given.folder / f"{split}.tfrecord")) as writer:
-            for image, label in reader.read(given.source, split):
+            for image, label in images:
                 features = {
                     "image": tf.train.Feature(bytes_list=tf.train.BytesList(value=[image])),
                     "label": tf.train.Feature(int64_list=tf.train.Int64List(value=[label])),

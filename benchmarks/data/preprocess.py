@@ -1,4 +1,4 @@
-"""The preprocess stage against a plain loop and against TensorFlow Datasets: the same images, whole processes.
+"""The preprocess stage against a plain loop: the same images, whole processes.
 
     python -m benchmarks.data.preprocess --rounds 5 --files 50000
 
@@ -13,7 +13,7 @@ import os
 import shutil
 import statistics
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +26,9 @@ from benchmarks.lib.processes import Turn, measured
 from tests.proofs.stages import command
 
 _FOLDER = fashion_mnist.BUILD / "preprocess"
-_TFDS = Path(".venv-tfds") / "bin" / "python"
 _SMALLEST, _LARGEST = 32, 160  # pixels on a side
 _DETAIL = 16  # pixels of noise on a side, which are enlarged: files of some kilobytes, as of drawings
-_OURS, _PLAIN, _BUILDER = "preprocess stage", "plain loop", "TensorFlow Datasets"
+_OURS, _PLAIN = "preprocess stage", "plain loop"
 
 
 def write_files(folder: Path, count: int) -> None:
@@ -81,47 +80,33 @@ def read_whole(source: Path) -> None:
             path.read_bytes()
 
 
-def contenders(source: Path, location: Path) -> dict[str, list[str]]:
-    """Return the command of each available contender by name."""
-    found = {_OURS: command("preprocess", source=source, dataset=location / "ours")}
-    found[_PLAIN] = [sys.executable, "-m", "benchmarks.data.plain_preprocess", str(source), str(location / "plain")]
-    if _TFDS.exists():
-        found[_BUILDER] = [str(_TFDS), "-m", "benchmarks.data.tfds_preprocess", str(source), str(location / "tfds")]
-    return found
-
-
 def compare(what: str, source: Path, rounds: int) -> None:
-    """Measure each contender on a source, `rounds` times, and print medians."""
-    turns: dict[str, list[Turn]] = {}
+    """Measure both contenders on a source, `rounds` times, and print medians."""
+    location = _FOLDER / "made"
+    plain = [sys.executable, "-m", "benchmarks.data.plain_preprocess", str(source), str(location / "plain")]
+    contenders = {_OURS: command("preprocess", source=source, dataset=location / "ours"), _PLAIN: plain}
+    turns: dict[str, list[Turn]] = {name: [] for name in contenders}
     for number in range(rounds):
-        location = _FOLDER / "made"
         shutil.rmtree(location, ignore_errors=True)
         location.mkdir(parents=True)
-        these = [*contenders(source, location).items()]
-        for name, words in these if number % 2 == 0 else reversed(these):
+        for name in contenders if number % 2 == 0 else reversed(contenders):
             print(f"{what}, round {number + 1} of {rounds}: {name}", file=sys.stderr)
             read_whole(source)
-            turns.setdefault(name, []).append(measured(words))
+            turns[name].append(measured(contenders[name]))
             shutil.rmtree(location / "ours", ignore_errors=True)
     rows = []
     for name, made in turns.items():
         seconds, cpu = (statistics.median(turn[of] for turn in made) for of in (0, 1))
-        ratios = [_ratio(turns.get(other), made) for other in (_PLAIN, _BUILDER)]
-        rows.append([name, f"{seconds:.1f}", f"{cpu:.1f}", *ratios, f"{max(turn.mebibytes for turn in made):,.0f}"])
-    columns = ["", "seconds", "CPU seconds", "x plain loop", "x TensorFlow Datasets", "MiB at most"]
+        ratio = statistics.median(plain.seconds / own.seconds for plain, own in zip(turns[_PLAIN], made, strict=True))
+        most = max(turn.mebibytes for turn in made)
+        rows.append([name, f"{seconds:.1f}", f"{cpu:.1f}", f"{ratio:.2f}", f"{most:,.0f}"])
+    columns = ["", "seconds", "CPU seconds", "x plain loop", "MiB at most"]
     tables.show(f"{what}, {os.cpu_count()} cores", columns, rows, ["x: times as fast, the median over the rounds"])
     tables.keep(f"preprocess-{what.split(' ')[0]}", {"turns": turns})
 
 
-def _ratio(others: Sequence[Turn] | None, made: Sequence[Turn]) -> str:
-    if others is None:
-        return ""
-    pairs = zip(others, made, strict=True)
-    return f"{statistics.median(other.seconds / own.seconds for other, own in pairs):.2f}"
-
-
 def main() -> None:
-    """Compare all on each source."""
+    """Compare both on each source."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--files", type=int, default=50_000, help="PNG and JPEG files; 0 leaves them out")

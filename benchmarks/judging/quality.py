@@ -8,7 +8,7 @@ what an update costs. A line of results is one score of one generator's average:
     train_images      how many images it was trained on, the first of the training split
     steps             generator updates of the whole run, over which the learning rates fall
     step, images      generator updates, and images of the training set drawn by the critic, when it was scored
-    cpu_seconds       processor time of the training until then, of all threads; 0 on a GPU (`gpu_train.py`)
+    cpu_seconds       processor time of the training until then, of all threads; 0 on a GPU
     scores            of as many samples as test images, 10,000 at most, against these, by the evaluate stage's own
                       functions; `floor` for as many training images. `copy_share` is the share of samples
                       that are as close to an image trained on as the closest hundredth of the test images
@@ -190,23 +190,6 @@ class Candidate:
         return network, WganStep(config, network, strategy, precision.name, labels.features)
 
 
-def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags that `candidates_of` reads, and --dataset."""
-    parser.add_argument("--dataset", required=True)
-    parser.add_argument("--steps", type=int, default=2000)
-    parser.add_argument("--seeds", default="0")
-    parser.add_argument("--candidate", action="append", default=[])
-    parser.add_argument("--images", type=int, default=0, help="Train on so many images only; 0: all.")
-
-
-def candidates_of(given: argparse.Namespace, manifest: datasets.Manifest) -> list[Candidate]:
-    """Return every candidate with every seed."""
-    count = given.images or manifest.splits["train"].records
-    return [
-        Candidate(line, int(seed), given.steps, count) for seed in given.seeds.split(",") for line in given.candidate
-    ]
-
-
 def train_and_score(
     candidate: Candidate, data: Data, judge: Judge, marks: list[int], work: Path, results: Path
 ) -> None:
@@ -284,7 +267,11 @@ def _is_finished(candidate: Candidate, results: Path) -> bool:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    add_flags(parser)
+    parser.add_argument("--dataset", required=True)
+    parser.add_argument("--steps", type=int, default=2000)
+    parser.add_argument("--seeds", default="0")
+    parser.add_argument("--candidate", action="append", default=[])
+    parser.add_argument("--images", type=int, default=0, help="Train on so many images only; 0: all.")
     parser.add_argument("--embedding", required=True)
     parser.add_argument("--work", required=True, type=Path, help="Folder for states and grids of samples.")
     parser.add_argument("--results", required=True, type=Path)
@@ -297,7 +284,8 @@ def main() -> None:
     given.results.parent.mkdir(parents=True, exist_ok=True)
 
     data = Data(given.dataset)
-    runs = candidates_of(given, data.manifest)
+    count, seeds = given.images or data.manifest.splits["train"].records, given.seeds.split(",")
+    runs = [Candidate(line, int(seed), given.steps, count) for seed in seeds for line in given.candidate]
     left = [run for run in runs if not _is_finished(run, given.results)]
     print(f"{len(runs)} runs, {len(runs) - len(left)} of them finished before", flush=True)
     judge = Judge(data, given.embedding, given.work if given.held_out else None, given.shapes)

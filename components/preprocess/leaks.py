@@ -4,7 +4,6 @@ Exact means the same pixels. Near means that thumbnails, the gray means of 16x16
 255 (root mean square, without the mean) and by less than a tenth of the standard deviation of either. So a copy that
 is lighter throughout is near, and one saved again as JPEG; one moved by a pixel or mirrored is not, nor a blank image
 unless it is exact. Images that differ only in color, or within fields, are near.
-`python -m benchmarks.data.leaks` counts how many.
 
 Few thumbnails are compared. Means of 4x4 fields differ by no more than thumbnails do, so they dismiss most pairs, and
 none falsely (Faloutsos, Ranganathan and Manolopoulos, Fast Subsequence Matching in Time-Series Databases, 1994). All
