@@ -1,4 +1,4 @@
-"""The step on a GPU, in turns: ours without and with XLA, the Keras example, PyTorch, and the convolutions alone.
+"""The step on a GPU, in turns: ours without and with XLA, the Keras example, and PyTorch.
 
     python -m benchmarks.training.gpu_step --torch_python .venv-bench-gpu/bin/python
 
@@ -14,9 +14,9 @@ from typing import Any
 
 from benchmarks.lib import fashion_mnist, tables
 from benchmarks.lib.turns import Contender, median_ratio, median_seconds, run_rounds
-from benchmarks.training import size, step_costs
+from benchmarks.training import size
 
-OURS, KERAS, TORCH, RATE = "this project", "Keras example's train_step", "PyTorch", "convolutions alone"
+OURS, KERAS, TORCH = "this project", "Keras example's train_step", "PyTorch"
 PRECISIONS = ("float32", "tf32", "bfloat16")
 
 
@@ -27,11 +27,9 @@ def commands(given: argparse.Namespace) -> dict[str, list[str]]:
     keras = [sys.executable, "-m", "benchmarks.training.keras_example", *flags]
     device = ["--device", "cuda" if given.device == "gpu" else "cpu"]
     torch = [given.torch_python, "-m", "benchmarks.training.torch_step", *flags, *device]
-    rate = [given.torch_python, "-m", "benchmarks.training.convolution_rate", *flags, *device]
     found = {}
     for name in PRECISIONS:
         precision = ["--precision", name]
-        found[f"{RATE}, {name}"] = [*rate, *precision]
         found[f"{OURS}, {name}"] = [*ours, *precision]
         found[f"{OURS}, {name}, XLA"] = [*ours, *precision, "--xla"]
         found[f"{TORCH}, {name}"] = [*torch, *precision]
@@ -66,20 +64,17 @@ def fastest(contenders: dict[str, Contender], prefix: str) -> Contender | None:
     return min((each for name, each in contenders.items() if name.startswith(prefix)), key=median_seconds, default=None)
 
 
-def targets(contenders: dict[str, Contender], flops: int) -> dict[str, float | None]:
+def targets(contenders: dict[str, Contender]) -> dict[str, float | None]:
     """Return what is compared with the targets; None if a contender of it failed.
 
-    The Keras example is compared at the precisions that it has. The share of the rate is that of our fastest step, in
-    its own precision: operations of the step over its time, over those of the convolutions alone over theirs.
+    The Keras example is compared at the precisions that it has.
     """
     ours, torch = fastest(contenders, OURS), fastest(contenders, TORCH)
     alike = [fastest(contenders, f"{OURS}, {name}") for name in PRECISIONS[:2]]
     comparable, keras = min(filter(None, alike), key=median_seconds, default=None), fastest(contenders, KERAS)
-    rate = contenders.get(f"{RATE}, {ours.name.split(', ')[1]}") if ours else None
     return {
         "times_keras": median_ratio(comparable, keras) if comparable and keras else None,
         "times_torch": median_ratio(ours, torch) if ours and torch else None,
-        "share_of_rate": median_ratio(ours, rate) * flops / rate.facts["flops"] if ours and rate else None,
     }
 
 
@@ -99,24 +94,21 @@ def main() -> None:
     run_rounds(list(contenders.values()), given.rounds, given.seconds)
     for contender in contenders.values():
         contender.close()
-    flops = step_costs.count(given.critic_steps, given.batch_size, given.base_filters)
-    result: dict[str, Any] = {"targets": targets(contenders, flops), "failed": failed, "flops": flops, "contenders": {}}
+    result: dict[str, Any] = {"targets": targets(contenders), "failed": failed, "contenders": {}}
     rows = []
     for name, contender in contenders.items():
         seconds, facts = median_seconds(contender), contender.facts
-        rate = facts.get("flops", flops) / seconds
-        result["contenders"][name] = {"seconds_per_step": seconds, "flops_per_second": rate, **facts}
+        result["contenders"][name] = {"seconds_per_step": seconds, **facts}
         memory, first = facts.get("peak_bytes"), facts.get("first_call_seconds")
         rows.append(
             [
                 name,
                 f"{1e3 * seconds:.3f}",
-                f"{rate / 1e12:.3f}",
                 "" if memory is None else f"{memory / 2**20:.0f}",
                 "" if first is None else f"{first:.0f}",
             ]
         )
-    columns = ["", "ms/step", "TFLOP/s", "MiB at most", "first call, s"]
+    columns = ["", "ms/step", "MiB at most", "first call, s"]
     title = f"critic_steps {given.critic_steps}, base_filters {given.base_filters}, batch {given.batch_size}, "
     remarks = [f"failed: {name}: {reason}" for name, reason in failed.items()]
     tables.show(f"{title}medians of {given.rounds} rounds, {given.device}", columns, rows, remarks)

@@ -2,7 +2,7 @@
 
     python -m benchmarks.training.step --critic_steps 1
 
-Beside them, in the same rounds: the Keras example with its own networks, and the machine's matrix-product rate.
+Beside them, in the same rounds: the Keras example with its own networks.
 """
 
 import argparse
@@ -13,11 +13,10 @@ from pathlib import Path
 
 from benchmarks.lib import fashion_mnist, tables
 from benchmarks.lib.turns import Contender, median_ratio, median_seconds, run_rounds
-from benchmarks.training import matrix_rate, size, step_costs
+from benchmarks.training import size
 
 _OURS, _KERAS, _PUBLISHED = "this project", "Keras example's train_step", "Keras example as published"
 _PUBLISHED_CRITIC_STEPS = 3
-_PRODUCT = "matrix product"
 _PRECISIONS = ("float32", "bfloat16")
 
 
@@ -36,8 +35,7 @@ def main() -> None:
     run_rounds(list(contenders.values()), given.rounds, given.seconds)
     for contender in contenders.values():
         contender.close()
-    costs = step_costs.measure(given)
-    _show(contenders, costs, given)
+    _show(contenders, given)
 
 
 def _commands(given: argparse.Namespace) -> dict[str, list[str]]:
@@ -46,10 +44,7 @@ def _commands(given: argparse.Namespace) -> dict[str, list[str]]:
     ours = [sys.executable, "-m", "benchmarks.training.our_step", *flags]
     keras = [sys.executable, "-m", "benchmarks.training.keras_example", *flags]
     torch = [given.torch_python, "-m", "benchmarks.training.torch_step", *flags]
-    product = [sys.executable, "-m", "benchmarks.training.matrix_rate"]
-    commands = {f"{_PRODUCT}, {name}": [*product, "--precision", name] for name in _PRECISIONS}
-    for name in _PRECISIONS:
-        commands[f"{_OURS}, {name}"] = [*ours, "--precision", name]
+    commands = {f"{_OURS}, {name}": [*ours, "--precision", name] for name in _PRECISIONS}
     commands[_KERAS] = keras
     for name in _PRECISIONS:
         commands[f"PyTorch, {name}"] = [*torch, "--precision", name]
@@ -68,18 +63,17 @@ def _require_same_networks(contenders: dict[str, Contender]) -> None:
     sizes = {
         (contender.facts["generator_parameters"], contender.facts["critic_parameters"])
         for name, contender in contenders.items()
-        if "critic_parameters" in contender.facts and name != _PUBLISHED
+        if name != _PUBLISHED
     }
     if len(sizes) != 1:
         raise RuntimeError(f"the contenders' networks differ in size: {sizes}")
 
 
-def _show(contenders: dict[str, Contender], costs: step_costs.Costs, given: argparse.Namespace) -> None:
-    trained = {name: contender for name, contender in contenders.items() if not name.startswith(_PRODUCT)}
+def _show(contenders: dict[str, Contender], given: argparse.Namespace) -> None:
     keras = contenders[_KERAS]
-    torch = min((c for name, c in trained.items() if name.startswith("PyTorch")), key=median_seconds)
+    torch = min((c for name, c in contenders.items() if name.startswith("PyTorch")), key=median_seconds)
     rows, result = [], {}
-    for name, contender in trained.items():
+    for name, contender in contenders.items():
         same = name != _PUBLISHED
         critic_steps = given.critic_steps if same else _PUBLISHED_CRITIC_STEPS
         images_per_second = critic_steps * given.batch_size / median_seconds(contender)
@@ -103,37 +97,12 @@ def _show(contenders: dict[str, Contender], costs: step_costs.Costs, given: argp
                 f"{found['first_call_seconds']:.0f}",
             ]
         )
-    rates = {name: matrix_rate.FLOPS / median_seconds(contenders[f"{_PRODUCT}, {name}"]) / 1e9 for name in _PRECISIONS}
-    ours = contenders[f"{_OURS}, float32"]
-    product = contenders[f"{_PRODUCT}, float32"]
-    share = median_ratio(ours, product) * costs.flops / matrix_rate.FLOPS
     title = f"critic_steps {given.critic_steps}, base_filters {given.base_filters}, batch {given.batch_size}, "
     title += f"medians of {given.rounds} rounds"
     columns = ["", "images/s", "ms/step", "CPU ms/step", "x Keras", f"x {torch.name}", "first call, s"]
-    tables.show(
-        title, columns, rows,
-        [
-            f"images/s: real images that the critic saw; the example as published takes {_PUBLISHED_CRITIC_STEPS} "
-            "critic steps",
-            "matrix products of 2048: " + ", ".join(f"{rate:.0f} GFLOP/s in {name}" for name, rate in rates.items()),
-            f"a step has {costs.flops / 1e9:.1f} GFLOP by the layers; its graph {costs.graph_flops / 1e9:.1f} by "
-            f"TensorFlow's profiler; the step in float32 reaches {share:.0%} of the product's rate",
-            "where the time of our step goes: "
-            + ", ".join(f"{name} {part:.0%}" for name, part in list(costs.time_by_operation.items())[:10]),
-        ],
-    )  # fmt: skip
-    tables.keep(
-        f"step-{given.critic_steps}-{given.base_filters}",
-        {
-            "contenders": result,
-            "torch_best": torch.name,
-            "product_gflops": rates,
-            "share_of_product_rate": share,
-            "flops": costs.flops,
-            "graph_flops": costs.graph_flops,
-            "time_by_operation": costs.time_by_operation,
-        },
-    )
+    published = f"the example as published takes {_PUBLISHED_CRITIC_STEPS} critic steps"
+    tables.show(title, columns, rows, [f"images/s: real images that the critic saw; {published}"])
+    tables.keep(f"step-{given.critic_steps}-{given.base_filters}", {"contenders": result, "torch_best": torch.name})
 
 
 if __name__ == "__main__":

@@ -22,8 +22,8 @@ from tests.proofs.gpu import __main__ as prove_gpu
 from tests.proofs.gpu.__main__ import Part
 
 STEP = {
-    "targets": {"times_keras": 2.5, "times_torch": 0.9, "share_of_rate": None},
-    "contenders": {"ours": {"seconds_per_step": 0.002, "flops_per_second": 4e12, "peak_bytes": 2**30}},
+    "targets": {"times_keras": 2.5, "times_torch": 0.9},
+    "contenders": {"ours": {"seconds_per_step": 0.002, "peak_bytes": 2**30}},
     "failed": {"PyTorch": "no such file"},
 }
 
@@ -52,17 +52,19 @@ def test_without_a_gpu_it_ends_at_once_and_names_the_remedy() -> None:
 
 def test_verdicts_compare_with_the_targets() -> None:
     found = {what: outcome for what, _, _, outcome in prove_gpu.verdicts({"step": passed(STEP)})}
-    assert list(found.values()) == ["passed", "met", "MISSED", "not measured"]
+    assert list(found.values()) == ["passed", "met", "MISSED"]
+    unmeasured = passed({**STEP, "targets": {"times_keras": 2.5, "times_torch": None}})
+    assert [outcome for *_, outcome in prove_gpu.verdicts({"step": unmeasured})][1:] == ["met", "not measured"]
     failed = {"outcome": "FAILED with exit code 1", "seconds": 1.0, "found": []}
-    assert [outcome for *_, outcome in prove_gpu.verdicts({"step": failed})][1:] == ["not measured"] * 3
+    assert [outcome for *_, outcome in prove_gpu.verdicts({"step": failed})][1:] == ["not measured"] * 2
     assert prove_gpu.verdicts({"bits": passed({})}) == [("bits", "passed", "1.0 s", "passed")]
 
 
 def test_tables_have_contenders_failures_and_quality() -> None:
     quality = {"checkpoints": [{"step": 2000, "seconds": 9.5, "fcd": 0.8769}], "seconds": {}}
     text = prove_gpu.as_markdown("gpu", {"step": passed(STEP), "quality": passed(quality)})
-    assert "| ours | 2.000 | 4.000 | 1024 |" in text
-    assert "| PyTorch | failed |  |  |" in text
+    assert "| ours | 2.000 | 1024 |" in text
+    assert "| PyTorch | failed |  |" in text
     assert "| 2,000 | 9.5 | 0.877 |" in text
 
 

@@ -104,7 +104,6 @@ def verdicts(results: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, str, s
     for name, what, least in (
         ("times_keras", "times as fast as the Keras example's step", 2.0),
         ("times_torch", "times as fast as PyTorch's best", 1.0),
-        ("share_of_rate", "share of the card's convolution rate at that shape", 0.6),
     ):
         value = targets.get(name)
         met = "not measured" if value is None else MET if value >= least else "MISSED"
@@ -118,12 +117,12 @@ def as_markdown(device: str, results: Mapping[str, Mapping[str, Any]]) -> str:
     tables = [f"`make prove-gpu DEVICE={device}`", _table(rows)]
     step, quality = (results.get(name, {}).get("found") for name in ("step", "quality"))
     if isinstance(step, dict):
-        rows = [("step", "ms", "TFLOP/s", "MiB at most")]
+        steps = [("step", "ms", "MiB at most")]
         for name, of in step["contenders"].items():
             memory = f"{of['peak_bytes'] / 2**20:.0f}" if "peak_bytes" in of else ""
-            rows.append((name, f"{1e3 * of['seconds_per_step']:.3f}", f"{of['flops_per_second'] / 1e12:.3f}", memory))
-        rows += [(name, "failed", "", "") for name in step["failed"]]
-        tables.append(_table(rows))
+            steps.append((name, f"{1e3 * of['seconds_per_step']:.3f}", memory))
+        steps += [(name, "failed", "") for name in step["failed"]]
+        tables.append(_table(steps))
     if isinstance(quality, dict):
         found = [(f"{of['step']:,}", f"{of['seconds']}", f"{of['fcd']:.3f}") for of in quality["checkpoints"]]
         tables.append(_table([("updates", "seconds", "FCD to validation images"), *found]))
