@@ -13,7 +13,7 @@ from components.core.stage.hardware import Accelerator, Replicas, Tpu, exact_pro
 # From so many training images on, augmentation costs more than it gains: benchmarks/judging/quality.md, "Few images".
 FEW_IMAGES = 1000
 # Images without labels form a cluster per so many, as more would make the generator copy few images; from so many on,
-# there is a fixed number of clusters: benchmarks/judging/quality.md, "Features of clusters".
+# there is a fixed number of clusters: benchmarks/judging/quality.md, "Without labels".
 _IMAGES_PER_CLUSTER, _MANY_IMAGES, _CLUSTERS_OF_MANY = 200, 50_000, 5000
 _CLUSTER_FEATURES = 32  # that stand for a cluster in the networks
 
