@@ -97,11 +97,6 @@ class Judge:
         drawn = np.concatenate([images for images, _ in batches])
         asked = samples.draw_labels(sampled, count, seed=0)
         known = asked.numpy() if asked is not None and labels.kind == "class" else None
-        row = self.score(drawn, known)
-        return row | ({"counted": self._counted(sampled)} if self._held_out else {})
-
-    def score(self, drawn: np.ndarray, known: np.ndarray | None = None) -> dict[str, Any]:
-        """Score samples, uint8 [n, height, width, channels], and their requested classes, if any."""
         seen = scores.see(self._spaces, [drawn], "samples")
         found = scores.score_seen(self._reference, seen, known)
         some = seen.features[self._reference.spaces[0]][: len(self._validation)]
@@ -122,6 +117,7 @@ class Judge:
             row["second_held_out"] = [_rounded(second(compared)), _rounded(second.floor)]
             row["nearest"] = _rounded(first.nearness(drawn))
             row["sure"] = _rounded(first.sure_share(drawn))
+            row["counted"] = self._counted(sampled)
         return row
 
     def _counted(self, generator: samples.Generator) -> list[float | None]:
@@ -210,7 +206,7 @@ def train_and_score(
     while True:
         if step in marks or step == config.steps:
             row = {**identity, "step": step, "images": step * config.critic_steps * config.batch_size}
-            write_row(results, {**row, "cpu_seconds": round(used), **judge(wgan.average, labels)})
+            _write_row(results, {**row, "cpu_seconds": round(used), **judge(wgan.average, labels)})
             _write_grid(kept.with_name(f"{kept.stem}-{step:06d}.png"), wgan.average, network)
         if step == config.steps:
             break
@@ -221,7 +217,7 @@ def train_and_score(
         used += time.process_time() - started
         step += steps
         if not finite:
-            write_row(results, {**identity, "step": step, "scores": "diverged"})
+            _write_row(results, {**identity, "step": step, "scores": "diverged"})
             return
         if step % _KEEP_EVERY == 0 and step < config.steps:
             partial = kept.with_suffix(".partial.npz")
@@ -245,7 +241,7 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None else round(float(value), 4)
 
 
-def write_row(results: Path, row: dict[str, Any]) -> None:
+def _write_row(results: Path, row: dict[str, Any]) -> None:
     """Append a line, unless it is there already."""
     key = ("candidate", "train_images", "seed", "steps", "step")
     if any(all(old.get(name) == row.get(name) for name in key) for old in _read(results)):
