@@ -3,7 +3,7 @@
 A convolution to one channel or three leaves most lanes of oneDNN's kernels empty, and the gradient of the penalty
 computes several of them. Here it is a product of every feature vector with the whole kernel, and a sum of the patches
 where they overlap: the same numbers in another order. To the features, and to the kernel, TensorFlow's own operations
-stay. `python -m benchmarks.training.pixel_convolutions` compares it with Keras' layer.
+stay. benchmarks/README.md compares it with Keras' layer.
 """
 
 from collections.abc import Callable
