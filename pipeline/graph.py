@@ -139,9 +139,9 @@ def pipeline_with(image_of: Mapping[str, str], profile: Profile) -> GraphCompone
                 ).set_caching_options(False)
 
                 model = export(
-                    checkpoint=evaluation.outputs["judged_checkpoint_uri"],
+                    checkpoint=checkpoint.outputs["checkpoint_uri"],
                     model=f"{root}/models/{{key}}",
-                    checkpoint_digest=evaluation.outputs["judged_checkpoint_digest"],
+                    checkpoint_digest=checkpoint.outputs["checkpoint_digest"],
                     **of_run,
                 )
 
@@ -153,7 +153,7 @@ def pipeline_with(image_of: Mapping[str, str], profile: Profile) -> GraphCompone
                         model_digest=model.outputs["model_digest"],
                         evaluation_digest=evaluation.outputs["evaluation_digest"],
                         recipe=decided.outputs["recipe"],
-                        checkpoint=evaluation.outputs["judged_checkpoint_uri"],
+                        checkpoint=checkpoint.outputs["checkpoint_uri"],
                         **of_run,
                     ).set_caching_options(False)
 

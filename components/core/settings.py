@@ -13,8 +13,8 @@ from typing import Any, get_args, get_type_hints
 from components.core.errors import ConfigError
 
 _MOST_LISTED = 20
-# Settings of training in earlier versions, each with the value by which this version always trains.
-_REMOVED = {"critic_normalization": "none"}
+# Settings of earlier versions, each with the value that this version always has.
+_REMOVED = {"critic_normalization": "none", "export_checkpoint": "last"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,7 +161,7 @@ def values_in_key(config: Any) -> dict[str, Any]:
 
 
 def without_removed(recorded: Mapping[str, Any]) -> dict[str, Any]:
-    """Return recorded settings of a training or of its networks, without removed ones that were as they now always are.
+    """Return recorded settings of a stage or of networks, without removed ones that were as they now always are.
 
     A removed one of another value stays, for the caller to refuse.
     """

@@ -1,4 +1,4 @@
-"""Score the checkpoints of a training alike, and choose the best.
+"""Score the checkpoints of a training alike.
 
 They are compared on validation images: the test images are for the verdict, and would flatter a checkpoint that was
 chosen by them.
@@ -6,16 +6,14 @@ chosen by them.
 
 import dataclasses
 import logging
-import math
 from collections.abc import Iterator
-from typing import Any
 
 from components.core.artifacts import checkpoints, datasets, embeddings
 from components.core.data import dataset_reader
 from components.core.errors import DataError
 from components.core.metrics import feature_spaces
 from components.core.stage import cache_key
-from components.core.storage import atomic_files, digests
+from components.core.storage import atomic_files
 from components.core.storage.location import Location
 from components.evaluate.report import scores_table
 from components.evaluate.report.scores_table import Comparison, Row
@@ -25,40 +23,6 @@ log = logging.getLogger(__name__)
 
 SPLIT = "validation"
 _LOCK = ".scores"
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Choice:
-    """The best of a training's checkpoints."""
-
-    chosen: Row
-    rows: list[Row]  # of every candidate, by step
-
-    @property
-    def digest(self) -> str:
-        return digests.digest_of([row.checkpoint_digest for row in self.rows])
-
-    def to_json(self) -> dict[str, Any]:
-        rows = [
-            {"step": row.step, "checkpoint_digest": row.checkpoint_digest, "distance": row.distance}
-            for row in self.rows
-        ]
-        comparison = self.chosen.comparison
-        return {"split": comparison.split, "compared": comparison.compared, "candidates": rows}
-
-    @property
-    def reason(self) -> str:
-        """A sentence that names the chosen step, the candidates, and the reason."""
-        first, last = self.rows[0], self.rows[-1]
-        if first is last:
-            return f"step {last.step:,} is judged: it is the only checkpoint"
-        among = f"of the {len(self.rows)} checkpoints from step {first.step:,} to {last.step:,}"
-        distance, name = self.chosen.distance, self.chosen.comparison.distance
-        if distance is None:
-            return f"step {last.step:,} is judged as the last {among}, as none has a distance to {SPLIT} images"
-        text = f"step {self.chosen.step:,} is judged as the best {among}: its {name} to {SPLIT} images is"
-        of_last = "" if last is self.chosen or last.distance is None else f", the last's {last.distance:.3g}"
-        return f"{text} {distance:.3g}{of_last}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,8 +36,8 @@ class Scorer:
     sample_count: int
     seed: int  # decides the samples and the real images
 
-    def score_all(self, training: Location, last_step: float = math.inf) -> list[Row]:
-        """Score the checkpoints of a training, up to a step, that have no row in its table yet.
+    def score_all(self, training: Location) -> list[Row]:
+        """Score the checkpoints of a training that have no row in its table yet.
 
         Each row is added to the table at once. Return the rows of all, by step; log and skip damaged ones.
         """
@@ -81,7 +45,7 @@ class Scorer:
         found = [
             (folder, description)
             for folder, description in checkpoints.all_whole(training)
-            if self._fits(training, folder, description) and description.step <= last_step
+            if self._fits(training, folder, description)
         ]
         with atomic_files.only_one(training.path / _LOCK):
             rows = {row.checkpoint_digest: row for row in scores_table.read(training, comparison)}
@@ -94,11 +58,6 @@ class Scorer:
         if not scored:
             raise DataError(f"there is no checkpoint in {training} that could be scored")
         return scored
-
-    def choose(self, training: Location, last_step: int) -> Choice:
-        """Return the best of a training's checkpoints up to a step; the last if none has a distance."""
-        rows = self.score_all(training, last_step)
-        return Choice(chosen=scores_table.best(rows) or rows[-1], rows=rows)
 
     def _comparison(self) -> Comparison:
         splits, spaces = self.manifest.splits, [space.name for space in self.description.spaces]

@@ -10,8 +10,6 @@ evaluate = component_of(
     "Scores a checkpoint and gives a verdict.",
     {
         "evaluation_uri": str,
-        "judged_checkpoint_uri": str,
-        "judged_checkpoint_digest": str,
         "evaluation_digest": str,
         "verdict": str,
         "metrics": dsl.Metrics,

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from components.core.settings import Config, Setting
 
-BEST, JUDGE = "best", "judge"
+JUDGE = "judge"
 _folder = functools.partial(Setting, in_key=False)
 _digest = functools.partial(Setting, digest=True)
 _fraction = functools.partial(Setting, at_least=0.0, at_most=1.0)
@@ -21,9 +21,7 @@ class EvaluateConfig(Config):
     With --all-checkpoints, score every checkpoint of a training; see --all-checkpoints --help.
     """
 
-    checkpoint: Annotated[
-        str, _folder("Folder of the checkpoint to judge; under export_checkpoint `best`, of the last candidate.")
-    ]
+    checkpoint: Annotated[str, _folder("Folder of the checkpoint to judge.")]
     dataset: Annotated[str, _folder("Folder of the dataset.")]
     embedding: Annotated[str, _folder("Folder of the embedding.")]
     evaluation: Annotated[str, _folder("Output folder; `{key}` becomes a digest of settings, inputs and code.")]
@@ -31,14 +29,6 @@ class EvaluateConfig(Config):
     checkpoint_digest: Annotated[str, _digest("Expected digest of the checkpoint; any when empty.")] = ""
     dataset_digest: Annotated[str, _digest("Expected digest of the dataset; any when empty.")] = ""
     embedding_digest: Annotated[str, _digest("Expected digest of the embedding; any when empty.")] = ""
-    export_checkpoint: Annotated[
-        str,
-        Setting(
-            "Checkpoint to judge and export: the last, or the kept one with the smallest Fréchet distance to "
-            "validation images (see keep_checkpoints).",
-            choices=("last", BEST),
-        ),
-    ] = "last"
     sample_count: Annotated[int, _sample_count("Number of samples to score.")] = 10_000
     distance_limit: Annotated[
         float,

@@ -2,7 +2,6 @@
 
 import dataclasses
 import logging
-from typing import TYPE_CHECKING
 
 from components.core.artifacts import checkpoints, datasets, embeddings, evaluations, models
 from components.core.errors import ConfigError, DataError
@@ -10,9 +9,6 @@ from components.core.registry import registry
 from components.core.storage.location import Location
 from components.evaluate.config import EvaluateConfig
 from components.evaluate.judging.champion import Champion
-
-if TYPE_CHECKING:
-    from components.evaluate.checkpoint_scores import Choice
 
 log = logging.getLogger(__name__)
 
@@ -26,18 +22,16 @@ class Inputs:
     embedding: embeddings.Description
     champion_digest: str
     champion: Champion | None  # before it is scored; None if absent
-    choice: "Choice | None" = None  # of the checkpoint; None if it is the last
 
     @property
     def digests(self) -> dict[str, str]:
         """Digests of the inputs, by the name of the field in the evaluation's description."""
-        found = {
+        return {
             "checkpoint_digest": self.checkpoint.digest,
             "dataset_digest": self.manifest.digest,
             "embedding_digest": self.embedding.digest,
             "champion_digest": self.champion_digest,
         }
-        return {**found, "candidates_digest": self.choice.digest} if self.choice else found
 
 
 def training_of(config: EvaluateConfig) -> Location:

@@ -67,7 +67,6 @@ def make(config: EvaluateConfig, inputs: Inputs, location: Location) -> None:
     page = pages.render(
         _REPORT,
         numbers=numbers,
-        choice=inputs.choice.reason if inputs.choice else None,
         verdict=verdict,
         rules=[(rule, rule_labels.describe(rule.rule)) for rule in verdict.rules],
         once_in=round(1 / intervals.LEVEL),
@@ -136,7 +135,6 @@ def _numbers(
     bins = [f"bin {index + 1}" for index in range(reference.groups.count)]
     return {
         "step": inputs.checkpoint.step,
-        "choice": inputs.choice.to_json() if inputs.choice else None,
         "samples": config.sample_count,
         "compared": reference.count,
         "copy_search": {"searched": len(reference.searched), "of": inputs.manifest.splits["train"].records},

@@ -152,7 +152,6 @@ def _record(config: RecordConfig, notes: dict[str, Note], state: str, status: tu
         "training": {
             **_made(notes.get("train"), "checkpoint_digest"),
             "started_from": decided.get("initial_checkpoint_digest") or None,
-            "judged_checkpoint_digest": evaluated.get("judged_checkpoint_digest"),
         },
         "recipe": _recipe(decided.get("recipe")),
         "stages": {name: _of_stage(note) for name, note in notes.items()},

@@ -64,6 +64,7 @@ def script(
         embed |= {"custom_embedding": _CUSTOM_EMBEDDING, "custom_embedding_digest": custom}
     champion = version.evaluation.champion_version
     beside = f"; then beside version {champion}, the champion then, here alone" if champion else ", as the first"
+    judged = settings.without_removed(version.evaluation.settings)
     judge = {**of_checkpoint, **of_dataset, "embedding": embedding, "embedding_digest": made["embedding"]}
     return [
         *_comments(version, found, source != "", initial_version),
@@ -77,7 +78,7 @@ def script(
         f"# How it was judged{beside}:",
         _threads(found.embedding) + _command("embed", embed, found.embedding["settings"]),
         f"# embedding_digest: {made['embedding']}",
-        _command("evaluate", {**judge, "evaluation": root / "evaluation"}, version.evaluation.settings),
+        _command("evaluate", {**judge, "evaluation": root / "evaluation"}, judged),
     ]
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from components.core.artifacts.manifest import Manifest
 from components.core.errors import DataError
+from components.core.settings import without_removed
 from components.core.storage import atomic_files
 from components.core.storage.json_values import typed
 
@@ -20,7 +21,7 @@ _FOR_THE_RECORD = (REPORT, TRAINING, LINEAGE)
 PROMOTE, HOLD, REJECT = "PROMOTE", "HOLD", "REJECT"
 PASSED, HELD, FAILED = "passed", "held", "failed"  # outcomes of a rule
 NO_CHAMPION = "none"
-_INPUTS = ("checkpoint", "dataset", "embedding", "champion", "candidates")
+_INPUTS = ("checkpoint", "dataset", "embedding", "champion")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -31,7 +32,6 @@ class Description(Manifest):
     WHAT = "evaluation"
     VERSION = 2
     NOT_IN_DIGEST = ("source",)
-    LEFT_OUT_IF_EMPTY = ("candidates_digest",)
 
     verdict: str  # `PROMOTE`, `HOLD` or `REJECT`
     reasons: list[str]  # sentences
@@ -44,7 +44,6 @@ class Description(Manifest):
     settings: dict[str, Any]  # that decide the result
     files: dict[str, str]  # sha256 of every other file, by name
     uncertified: str = ""  # why the embedding has no certificate, such as `34 test images, 2,000 needed`
-    candidates_digest: str = ""  # of the checkpoints from which the best was chosen; empty if the last was judged
     source: str = ""  # location of the images
 
     def __post_init__(self) -> None:
@@ -65,7 +64,7 @@ class Description(Manifest):
     def identity(self) -> dict[str, Any]:
         """The settings, and the digests of the inputs."""
         digests = {f"{name}_digest": getattr(self, f"{name}_digest") for name in _INPUTS}
-        return {**self.settings, **{name: digest for name, digest in digests.items() if digest}}
+        return {**without_removed(self.settings), **digests}
 
 
 def follows(outcomes: Iterable[str]) -> str:

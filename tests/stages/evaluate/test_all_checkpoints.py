@@ -1,4 +1,4 @@
-"""Tests for the scores of all checkpoints and the choice of the best, on generators with random weights."""
+"""Tests for the scores of all checkpoints, on generators with random weights."""
 
 import json
 import shutil
@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from components.core.artifacts import checkpoints, datasets, embeddings, evaluations
+from components.core.artifacts import checkpoints, datasets, embeddings
 from components.core.data import dataset_reader
 from components.core.errors import ConfigError, DataError
 from components.core.metrics import feature_spaces
@@ -25,7 +25,7 @@ from components.evaluate.scoring import scores
 from tests import programs
 from tests.fakes.gcs.server import Server
 from tests.inputs.stages import make_checkpoint
-from tests.stages.evaluate.conftest import Run, copy_as, metrics, report
+from tests.stages.evaluate.conftest import copy_as
 
 pytestmark = pytest.mark.slow
 
@@ -210,67 +210,3 @@ def test_the_embedding_must_be_there_and_unambiguous(embedding: Path, copied: Pa
     with pytest.raises(ConfigError, match=r"^embedding .*/e, .*/other"):
         score(copied)
     score(copied, embedding=str(kept / "e"))
-
-
-@pytest.fixture(scope="module")
-def best(
-    one: Path, scored: list[scores_table.Row], run: Run, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, Any]:
-    """The stage's outputs on a training whose second last checkpoint is better than the last."""
-    training = tmp_path_factory.mktemp("best") / "training"
-    shutil.copytree(one, training, ignore=shutil.ignore_patterns(scores_table.FILE))
-    return chosen(run, training / "step-0000000030", training.parent / "{key}")
-
-
-def chosen(run: Run, last: Path, location: Path) -> dict[str, Any]:
-    return run(last, location, sample_count=SAMPLES, export_checkpoint="best").parameters
-
-
-def test_the_best_is_judged_in_place_of_the_last(
-    run: Run, scored: list[scores_table.Row], best: dict[str, Any], tmp_path: Path
-) -> None:
-    """Its scores are the same as when it is evaluated alone."""
-    middle, location = Path(best["judged_checkpoint_uri"]), Path(best["evaluation_uri"])
-    assert middle.name == "step-0000000020"
-    assert scores_table.read(middle.parent) == scored
-    assert "step 20" in best["summary"]
-    assert "step 20 is judged" in (location / evaluations.REPORT).read_text()
-    digest = checkpoints.Description.of(middle).digest
-    assert best["judged_checkpoint_digest"] == evaluations.Description.of(location).checkpoint_digest == digest
-
-    of_last, of_middle = (
-        run(checkpoint, tmp_path / checkpoint.name, sample_count=SAMPLES)
-        for checkpoint in (middle.with_name("step-0000000030"), middle)
-    )
-    assert Path(str(of_middle.parameters["judged_checkpoint_uri"])) == middle
-    assert of_middle.parameters["judged_checkpoint_digest"] == digest
-    found = json.loads((location / evaluations.METRICS).read_text())
-    assert found["model"] == metrics(of_middle)["model"]
-    assert found["model"]["fcd"] < metrics(of_last)["model"]["fcd"]
-    assert [entry["distance"] for entry in found["choice"]["candidates"]] == [row.scores["fcd"] for row in scored]
-    assert metrics(of_last)["choice"] is metrics(of_middle)["choice"] is None
-
-
-def test_the_key_follows_the_checkpoints_that_there_were(run: Run, best: dict[str, Any], tmp_path: Path) -> None:
-    training = tmp_path / "training"
-    shutil.copytree(Path(best["judged_checkpoint_uri"]).parent, training)
-    last, location = training / "step-0000000030", Path(best["evaluation_uri"])
-    again = chosen(run, last, location.parent / "{key}")
-    assert again == {**best, "judged_checkpoint_uri": str(training / "step-0000000020")}
-    # Checkpoints after the given one do not count.
-    with pytest.raises(ConfigError, match="candidates_digest"):
-        chosen(run, training / "step-0000000020", location)
-    shutil.rmtree(training / "step-0000000010")
-    without = chosen(run, last, tmp_path / "{key}")
-    assert without["judged_checkpoint_digest"] == best["judged_checkpoint_digest"]
-    assert Path(without["evaluation_uri"]).name != location.name
-
-
-def test_no_distance_at_all_leaves_the_last_to_be_rejected(
-    run: Run, two_checkpoints: list[Path], tmp_path: Path
-) -> None:
-    _, last = (copy_as(two_checkpoints[0], tmp_path / "t", step, nan=True) for step in (10, 20))
-    result = run(last, tmp_path / "e", sample_count=SAMPLES, export_checkpoint="best")
-    assert result.parameters["judged_checkpoint_uri"] == str(last)
-    assert result.parameters["verdict"] == evaluations.REJECT
-    assert "step 20 is judged" in report(result)

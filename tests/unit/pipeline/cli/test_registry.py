@@ -88,7 +88,7 @@ def publish_version(
         **{
             "reasons": ["better than ever", HOSTILE],
             "rules": [artifacts.RULE],
-            "settings": {"sample_count": 500},
+            "settings": {"sample_count": 500, "export_checkpoint": "last"},  # the latter of an earlier version
             "source": PICTURES,
             **changes,
         },
@@ -223,6 +223,7 @@ def test_reproduce_prints_settings_that_are_no_defaults_and_the_digests_to_expec
     assert flags[2]["--checkpoint"] == "a folder/checkpoints/step-0000000300"
     assert flags[3]["--seed"] == "3"
     assert flags[4]["--sample_count"] == "500"
+    assert "--export_checkpoint" not in flags[4]
     comments = [line for line in text.splitlines() if line.startswith("# ")]
     assert f"# model_digest: {models.Description.of(registry.version_folder(location, 1)).digest}" in comments
     assert any("bfloat16" in comment for comment in comments)

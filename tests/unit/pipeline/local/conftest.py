@@ -79,7 +79,7 @@ class Stages:
         executor = ExecutorInput(call.words[-1])
         executor.take_run([])
         stage = call.task.stage
-        made = self._make(stage, executor.parameters) if stage in MADE else self._answer(executor.parameters)
+        made = self._make(stage, executor.parameters) if stage in MADE else self._answer()
         others = {name: "" if kind == "STRING" else 0 for name, kind in call.task.output_types.items()}
         executor.write_output(StageResult(parameters={**others, **made}))
         self.ran.add(stage)
@@ -98,7 +98,7 @@ class Stages:
             (folder / checkpoint_description.STATE).touch()
         return {uri: str(folder), digest: described.digest}
 
-    def _answer(self, given: dict[str, Any]) -> dict[str, Any]:
+    def _answer(self) -> dict[str, Any]:
         """Return the outputs of the stages that run each time."""
         return {
             "source_fingerprint": self.world.source,
@@ -107,8 +107,6 @@ class Stages:
             "initial_checkpoint": self.world.initial_checkpoint,
             "initial_checkpoint_digest": self.world.initial_checkpoint,
             "verdict": self.world.verdict,
-            "judged_checkpoint_uri": given.get("checkpoint", ""),
-            "judged_checkpoint_digest": given.get("checkpoint_digest", ""),
             "version": 1,
         }
 

@@ -22,6 +22,12 @@ def test_where_the_images_lay_does_not_count() -> None:
     assert dataclasses.replace(MADE, source="elsewhere").digest == MADE.digest
 
 
+def test_an_evaluation_of_the_last_checkpoint_by_an_earlier_version_is_the_same() -> None:
+    earlier = {name: dataclasses.replace(MADE, settings={"export_checkpoint": name}) for name in ("last", "best")}
+    assert earlier["last"].identity == MADE.identity
+    assert earlier["best"].identity != MADE.identity
+
+
 @pytest.mark.parametrize(
     ("outcomes", "verdict"),
     [

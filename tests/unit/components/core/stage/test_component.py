@@ -26,8 +26,6 @@ OUTPUTS = {
     "embed": {"embedding_uri": "String", "embedding_digest": "String", "summary": "String"},
     "evaluate": {
         "evaluation_uri": "String",
-        "judged_checkpoint_uri": "String",
-        "judged_checkpoint_digest": "String",
         "evaluation_digest": "String",
         "verdict": "String",
         "summary": "String",

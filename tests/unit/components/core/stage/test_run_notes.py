@@ -184,7 +184,7 @@ def test_the_record_says_what_was_trained_and_on_what(of_run: RunOf) -> None:
         },
         preprocess={"dataset_uri": "/r/datasets/k", "dataset_digest": "d", "summary": "9 images"},
         train={"checkpoint_uri": "/r/checkpoints/k/step-5", "checkpoint_digest": "c1", "summary": "5 steps"},
-        evaluate={"evaluation_uri": "/r/e", "verdict": "PROMOTE", "judged_checkpoint_digest": "c1", "summary": "good"},
+        evaluate={"evaluation_uri": "/r/e", "verdict": "PROMOTE", "summary": "good"},
         publish={"version": 3, "summary": "version 3 is the champion"},
     )
     found = record(of_run, created="2026-11-02T03:00:00Z", scheduled="{{$.pipeline_job_schedule_time_utc}}", source="s")
@@ -204,7 +204,6 @@ def test_the_record_says_what_was_trained_and_on_what(of_run: RunOf) -> None:
         "checkpoint_digest": "c1",
         "summary": "5 steps",
         "started_from": "c0",
-        "judged_checkpoint_digest": "c1",
     }
     assert found["recipe"] == {"settings": chosen}
     assert found["seconds"] == 12.5
