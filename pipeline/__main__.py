@@ -11,7 +11,7 @@ wgan submit --package pipeline.yaml --host https://kubeflow.example.com --source
 wgan status
 wgan logs 3f2a train --follow --kube_context my-cluster
 wgan schedule apply --file schedules.yaml --host https://kubeflow.example.com
-wgan evaluate --all-checkpoints --checkpoints runs/demo/checkpoints/KEY
+wgan evaluate --help
 wgan sample --registry runs/demo/registry --count 64 --out grid.png
 wgan registry why 1 --registry runs/demo/registry
 wgan report compare 1 2 3 --root runs/demo
@@ -37,7 +37,7 @@ from pipeline.local import processes
 log = logging.getLogger("pipeline")
 
 _PROGRAMS = {
-    "evaluate": "judge a checkpoint, or score all checkpoints of a training (--all-checkpoints)",
+    "evaluate": "judge a checkpoint",
     "sample": "draw images from the registry's champion",
     "report": "compare runs in one HTML page (report compare 1 2)",
     "selfcheck": "prove on this machine that training is exact on any number of replicas",

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from components.core import stages
 from components.core.stage import cli
 from pipeline.__main__ import HELP, main
 from pipeline.package.parameters import HELP_ALL
@@ -44,8 +43,7 @@ def test_every_verb_and_flag_that_is_named_exists(capfd: pytest.CaptureFixture[s
         for program, rest in documents.mentions(page):
             words = re.split(r"[^a-z ]", rest)[0].split()[: 2 if program == "wgan" else 0]
             flags = re.findall(r"(?<=--)[\w-]+", rest)
-            variant = [f"--{flag}" for flag in flags if flag.replace("-", "_") in stages.VARIANTS.values()]
-            named[program, *words, *variant] |= {
+            named[program, *words] |= {
                 (flag.replace("-", "_"), str(page.relative_to(_ROOT))) for flag in [*flags, "help"]
             }
     wrong = []

@@ -7,12 +7,10 @@ import importlib
 
 # Stages whose code decides what is published.
 MAKERS = ("preprocess", "train", "embed", "evaluate", "export")
-VARIANTS = {"evaluate": "all_checkpoints"}  # by a flag of its name, a stage runs another module with other settings
 ALL = ("decide", *MAKERS, "publish", "record")
 
 
-def config_of(stage: str, variant: str = "") -> type:
-    """Return the class of the settings of a stage, or of a variant of it."""
-    name = (variant or stage).title().replace("_", "")
-    found: type = getattr(importlib.import_module(f"components.{stage}.config"), f"{name}Config")
+def config_of(stage: str) -> type:
+    """Return the class of the settings of a stage."""
+    found: type = getattr(importlib.import_module(f"components.{stage}.config"), f"{stage.title()}Config")
     return found

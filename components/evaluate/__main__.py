@@ -1,4 +1,4 @@
-"""python -m components.evaluate, also with --all-checkpoints."""
+"""python -m components.evaluate"""
 
 from components.core.stage import cli
 

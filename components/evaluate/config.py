@@ -1,4 +1,4 @@
-"""Settings of the evaluate stage, and of its variant --all-checkpoints."""
+"""Settings of the evaluate stage."""
 
 import functools
 from dataclasses import dataclass
@@ -10,16 +10,11 @@ JUDGE = "judge"
 _folder = functools.partial(Setting, in_key=False)
 _digest = functools.partial(Setting, digest=True)
 _fraction = functools.partial(Setting, at_least=0.0, at_most=1.0)
-_sample_count = functools.partial(Setting, at_least=100, at_most=1_000_000)
-_Seed = Annotated[int, Setting("Seed of the samples.", at_least=0, below=2**31)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluateConfig(Config):
-    """Score samples of a checkpoint, and of the champion, against test images, and give a verdict.
-
-    With --all-checkpoints, score every checkpoint of a training; see --all-checkpoints --help.
-    """
+    """Score samples of a checkpoint, and of the champion, against test images, and give a verdict."""
 
     checkpoint: Annotated[str, _folder("Folder of the checkpoint to judge.")]
     dataset: Annotated[str, _folder("Folder of the dataset.")]
@@ -29,7 +24,7 @@ class EvaluateConfig(Config):
     checkpoint_digest: Annotated[str, _digest("Expected digest of the checkpoint; any when empty.")] = ""
     dataset_digest: Annotated[str, _digest("Expected digest of the dataset; any when empty.")] = ""
     embedding_digest: Annotated[str, _digest("Expected digest of the embedding; any when empty.")] = ""
-    sample_count: Annotated[int, _sample_count("Number of samples to score.")] = 10_000
+    sample_count: Annotated[int, Setting("Number of samples to score.", at_least=100, at_most=1_000_000)] = 10_000
     distance_limit: Annotated[
         float,
         Setting(
@@ -70,20 +65,4 @@ class EvaluateConfig(Config):
             choices=("hold", JUDGE),
         ),
     ] = "hold"
-    seed: _Seed = 0
-
-
-@dataclass(frozen=True, kw_only=True)
-class AllCheckpointsConfig(Config):
-    """Score every checkpoint of a training against validation images, and name the best.
-
-    Scores are appended to `scores.jsonl` beside the checkpoints; scored checkpoints are skipped.
-    """
-
-    checkpoints: Annotated[str, Setting("Folder of one training, ROOT/checkpoints/KEY, local or in gs://BUCKET.")]
-    dataset: Annotated[str, Setting("Folder of the training's dataset; when empty, that in ROOT/datasets.")] = ""
-    embedding: Annotated[
-        str, Setting("Folder of the embedding; when empty, the dataset's only one in ROOT/embeddings.")
-    ] = ""
-    sample_count: Annotated[int, _sample_count("Number of samples per checkpoint.")] = EvaluateConfig.sample_count
-    seed: _Seed = EvaluateConfig.seed
+    seed: Annotated[int, Setting("Seed of the samples.", at_least=0, below=2**31)] = 0

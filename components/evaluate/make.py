@@ -166,13 +166,11 @@ def _numbers(
 
 def _training(config: EvaluateConfig, inputs: Inputs) -> dict[str, Any]:
     """Return the JSON value of training.json: the course of the training up to the checkpoint."""
-    folder, step = training_of(config).path, inputs.checkpoint.step
+    step = inputs.checkpoint.step
     logs = training_log.fetch(Location.of(config.checkpoint))
-    same = {"dataset_digest": inputs.manifest.digest, "embedding_digest": inputs.embedding.digest}
     return {
         "step": step,
         "settings": inputs.checkpoint.settings,
         "log": training_folder.read_log(logs, step),
         "warnings": training_folder.read_warnings(logs, step),
-        "scores": training_folder.read_scores(folder, step, same),
     }

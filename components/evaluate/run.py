@@ -3,14 +3,14 @@
 import logging
 
 from components.core import settings
-from components.core.artifacts import evaluations, training_log
+from components.core.artifacts import evaluations
 from components.core.artifacts.made_once import made_once
 from components.core.stage import cache_key
 from components.core.stage.executor import StageResult
 from components.core.storage import atomic_files
 from components.core.storage.location import Location
 from components.evaluate.config import EvaluateConfig
-from components.evaluate.inputs import read_inputs, training_of
+from components.evaluate.inputs import read_inputs
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,6 @@ def run(config: EvaluateConfig) -> StageResult:
         log.info("evaluate: loading TensorFlow")
         from components.evaluate.make import make
 
-        (training_of(config) / training_log.SCORES).fetch_file()
         make(config, inputs, location)
 
     identity = {**settings.values_in_key(config), **inputs.digests}

@@ -30,7 +30,7 @@ def of(runs: Runs) -> dict[str, Any]:
             {"caption": f"{name}, step {run.training['step']:,}", "png": _shrunk(run, _SAMPLES_BYTES // len(runs))}
             for name, run in runs.items()
         ],
-        "curves": training_curves.draw(trainings, distances=not different),
+        "curves": training_curves.draw(trainings),
     }
 
 

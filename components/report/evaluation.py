@@ -27,7 +27,7 @@ class Evaluation:
     low_n: bool  # whether these are too few for reliable distances
     model: Mapping[str, float | None]  # scores
     real: Mapping[str, float | None]  # scores of real images
-    training: Mapping[str, Any]  # `step`, `settings`, and the rows of the curves, `log` and `scores`
+    training: Mapping[str, Any]  # `step`, `settings`, and the rows of the curves, `log`
     samples: bytes  # a sheet, PNG
 
 
@@ -86,7 +86,7 @@ def read(folder: Location) -> Evaluation:
             folder=folder,
             described=described,
             spaces=[space["name"] for space in metrics["spaces"]],
-            training={name: training[name] for name in ("step", "settings", "log", "scores")},
+            training={name: training[name] for name in ("step", "settings", "log")},
             samples=(folder.path / evaluations.SAMPLES).read_bytes(),
             **{name: metrics[name] for name in ("compared", "low_n", "model", "real")},
         )

@@ -31,8 +31,7 @@ def write_evaluation(folder: Path, fcd: float, **changes: Any) -> Path:
         "real": {"fcd": given["real_fcd"]},
     }
     rows = [{"step": 50, "critic_loss": 1.0}, {"step": 100, "critic_loss": 2.0}]
-    scores = {"validation": [{"step": 100, "fcd": fcd}]}
-    training = {"step": 100, "settings": given["settings"], "log": rows, "scores": scores}
+    training = {"step": 100, "settings": given["settings"], "log": rows}
     atomic_files.write_json(folder / evaluations.TRAINING, training)
     atomic_files.write_file(folder / evaluations.SAMPLES, grids.png_grid(np.zeros((4, 8, 8, 1), np.uint8)))
     origin = artifacts.origin(artifacts.dataset(), artifacts.checkpoint().to_json())
@@ -101,7 +100,7 @@ def test_two_runs_stand_side_by_side_with_what_differs_first(
     assert classifier[:2] == [["quantity", "A", "B", "real images"], ["Fréchet distance (fcd)", "2.5", "3.5", "1.25"]]
     assert untrained[1:] == [["Fréchet distance (untrained_fcd)", "5", "7", "–"]]
     assert others[1:] == []
-    assert page.pictures == 4  # two sheets of samples, losses, distances
+    assert page.pictures == 3  # two sheets of samples, losses
     assert "cannot be compared" not in page.text
     assert "A HOLD, B HOLD; scored alike" in capsys.readouterr().out
 
@@ -116,7 +115,6 @@ def test_what_was_scored_otherwise_is_said_to_be_incomparable(tmp_path: Path) ->
         ["quantity", "A", "B", "real images of A", "real images of B"],
         ["Fréchet distance (fcd)", "2.5", "3.5", "1.25", "1.5"],
     ]
-    assert page.pictures == 3  # no distances in the same axes
 
 
 def test_a_run_is_named_by_its_root_and_a_version_by_its_folder_or_by_uri(tmp_path: Path, bucket: Server) -> None:

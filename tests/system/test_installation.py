@@ -29,7 +29,7 @@ PIPELINE = [
     ["retry", "3f2a"],
     ["schedule", "list"],
 ]
-CPU = [["evaluate", "--all-checkpoints"], ["sample", "--count", "64"], ["report", "compare", "a", "b"], ["selfcheck"]]
+CPU = [["evaluate"], ["sample", "--count", "64"], ["report", "compare", "a", "b"], ["selfcheck"]]
 
 
 def run(*command: object, cwd: Path) -> subprocess.CompletedProcess[str]:

@@ -10,7 +10,7 @@ import logging
 import math
 import re
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -94,23 +94,16 @@ def newest(checkpoints: Folder, at_most: float = math.inf) -> tuple[Folder, Desc
     Raises:
         DataError: One is of another version.
     """
-    return next(_whole(checkpoints, [step for step in reversed(steps(checkpoints)) if step <= at_most]), None)
-
-
-def all_whole(checkpoints: Folder) -> list[tuple[Folder, Description]]:
-    """Return every whole checkpoint, by step; log and skip damaged ones."""
-    return list(_whole(checkpoints, steps(checkpoints)))
-
-
-def _whole(checkpoints: Folder, some_steps: Iterable[int]) -> Iterator[tuple[Folder, Description]]:
-    for step in some_steps:
+    for step in reversed(steps(checkpoints)):
         folder = step_folder(checkpoints, step)
         try:
-            yield folder, Description.of(folder)
+            if step <= at_most:
+                return folder, Description.of(folder)
         except Incompatible:
             raise
         except DataError as error:
             log.warning("passed over: %s", error)
+    return None
 
 
 def load_state(checkpoint: LocationLike, prefix: str = "") -> dict[str, np.ndarray]:

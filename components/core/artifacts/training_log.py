@@ -14,8 +14,7 @@ from components.core.errors import naming
 from components.core.storage import atomic_files
 from components.core.storage.location import Location
 
-METRICS, HEALTH, SCORES = "metrics.jsonl", "health.jsonl", "scores.jsonl"
-_WRITTEN_BY_TRAINING = METRICS, HEALTH
+METRICS, HEALTH = "metrics.jsonl", "health.jsonl"
 
 
 def append(path: Path, row: Mapping[str, Any]) -> None:
@@ -43,14 +42,14 @@ def read(path: Path, last_step: float = float("inf")) -> list[dict[str, Any]]:
 
 def copy_to(checkpoint: Path, training: Path) -> None:
     """Copy the logs of a training into a checkpoint that is being made."""
-    for name in _WRITTEN_BY_TRAINING:
+    for name in (METRICS, HEALTH):
         if (training / name).exists():
             shutil.copyfile(training / name, checkpoint / name)
 
 
 def go_back(training: Path, step: int, checkpoint: Path) -> None:
     """Restore a training's logs from the checkpoint of a step; if it has none, drop the later rows."""
-    for name in _WRITTEN_BY_TRAINING:
+    for name in (METRICS, HEALTH):
         source = checkpoint / name if (checkpoint / name).exists() else training / name
         if source.exists():
             lines = [json.dumps(row) + "\n" for row in read(source, step)]
@@ -64,6 +63,6 @@ def fetch(checkpoint: Location) -> Path:
     """
     if (checkpoint / METRICS).path.exists():
         return checkpoint.path
-    for name in _WRITTEN_BY_TRAINING:
+    for name in (METRICS, HEALTH):
         (checkpoint.parent / name).fetch_file()
     return checkpoint.parent.path

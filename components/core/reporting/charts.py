@@ -50,7 +50,7 @@ def bars(groups: list[str], shares: Mapping[str, np.ndarray], known: Mapping[str
     return _png(figure, axes, columns=len(shares))
 
 
-def lines(curves: Sequence[Curve], logarithmic: bool = False) -> bytes:
+def lines(curves: Sequence[Curve]) -> bytes:
     """Draw curves over generator updates, those of few points with a mark at each."""
     figure = Figure(figsize=_NARROW, layout="constrained")
     axes = figure.add_subplot()
@@ -64,8 +64,6 @@ def lines(curves: Sequence[Curve], logarithmic: bool = False) -> bytes:
             markersize=3,
             linewidth=1.2,
         )
-    if logarithmic:
-        axes.set_yscale("log")
     axes.set_xlabel("generator updates")
     return _png(figure, axes, columns=2 if max(len(curve.label) for curve in curves) <= _LABEL_LENGTH else 1)
 

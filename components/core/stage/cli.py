@@ -105,11 +105,9 @@ def set_umask() -> None:
 
 
 def main(stage: str, arguments: list[str] | None = None) -> int:
-    """Run `components.STAGE.run`, or the variant chosen by a flag of its name, and return the exit code."""
+    """Run `components.STAGE.run`, and return the exit code."""
     logs.log_to_stderr()
     words = sys.argv[1:] if arguments is None else arguments
-    switch = stages.VARIANTS.get(stage, "")
-    variant = switch if {f"--{switch}", _flag(switch)} & {*words} else ""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     if not hardware.has_tpu():
         # On import `tensorflow-tpu`'s libtpu asks Google Cloud's metadata server for the TPU's shape, and elsewhere
@@ -123,14 +121,14 @@ def main(stage: str, arguments: list[str] | None = None) -> int:
         if stage in stages.ALL:  # the other programs write files that the user names
             set_umask()
         program = os.environ.get(PROGRAM, f"python -m components.{stage}")
-        config_class = stages.config_of(stage, variant)
-        given, executor = _read_arguments(program, config_class, words, switch)
+        config_class = stages.config_of(stage)
+        given, executor = _read_arguments(program, config_class, words)
         own = [field.name for field in settings.fields_of(config_class)]
         of_run = executor.take_run(own) if executor else None
         try:
             with run_notes.noted(stage, of_run) as results:
                 config = build(config_class, given)
-                result: StageResult = importlib.import_module(f"components.{stage}.{variant or 'run'}").run(config)
+                result: StageResult = importlib.import_module(f"components.{stage}.run").run(config)
                 if executor is not None:
                     executor.write_output(result)
                 results.append(result)
@@ -202,17 +200,14 @@ def build(config_class: type, given: dict[str, Any]) -> Any:
 
 
 def _read_arguments(
-    program: str, config_class: type, arguments: list[str], switch: str = ""
+    program: str, config_class: type, arguments: list[str]
 ) -> tuple[dict[str, Any], ExecutorInput | None]:
     parser = Parser(prog=program, description=config_class.__doc__)
     parser.add_argument(_EXECUTOR_INPUT, help=argparse.SUPPRESS)
-    if switch:
-        flag = _flag(switch)
-        parser.add_argument(flag, action="store_true", help=f"choose this variant, which {flag} --help describes")
     for field in settings.fields_of(config_class):
         add_flag(parser, field)
     parsed, unknown = parser.parse_known_intermixed_args(arguments)
-    given = {name: value for name, value in vars(parsed).items() if value is not None and name != switch}
+    given = {name: value for name, value in vars(parsed).items() if value is not None}
     text = given.pop("executor_input", None)
     if text is not None:
         if given or unknown:
@@ -225,10 +220,6 @@ def _read_arguments(
         if not any(word.startswith("--") for word in unknown):
             raise ConfigError(f"unexpected arguments: {' '.join(unknown)}")
     return given, None
-
-
-def _flag(switch: str) -> str:
-    return f"--{switch.replace('_', '-')}"
 
 
 def add_flag(parser: argparse._ActionsContainer, field: settings.Field, dest: str = "", shown: bool = True) -> None:

@@ -1,4 +1,4 @@
-"""Logs, scores and samples in the folder of a training, up to a checkpoint.
+"""Logs and samples in the folder of a training, up to a checkpoint.
 
 The report shows it, and nothing is decided by it: missing or damaged parts are left out.
 """
@@ -14,8 +14,6 @@ import numpy as np
 from components.core.artifacts import training_log
 from components.core.reporting import grids
 from components.core.storage.location import Location
-from components.evaluate.report import scores_table
-from components.evaluate.report.scores_table import Comparison
 
 _SAMPLES = "samples"
 _SHEET = re.compile(r"step-(\d{10})\.png")
@@ -44,20 +42,6 @@ def read_warnings(folder: Path, last_step: int) -> list[dict[str, Any]] | None:
             one = found.setdefault(given["signal"], {"warning": given["message"], "first": row["step"], "windows": 0})
             one |= {"last": row["step"], "windows": one["windows"] + 1}
     return list(found.values())
-
-
-def read_scores(folder: Path, last_step: int, same: dict[str, str]) -> dict[str, list[dict[str, float]]]:
-    """Return the scores of a training's checkpoints up to a step, by split, whose comparison has the `same` fields.
-
-    Rows are by step: the finite numbers by name. If a split was scored in several ways, with other seeds for instance,
-    those of the way with most rows.
-    """
-    ways: dict[str, dict[Comparison, list[dict[str, float]]]] = {}
-    for row in scores_table.read(folder):
-        comparison = row.comparison
-        if row.step <= last_step and all(getattr(comparison, name) == value for name, value in same.items()):
-            ways.setdefault(comparison.split, {}).setdefault(comparison, []).append(_numbers(row.to_json()))
-    return {split: max(ways[split].values(), key=len) for split in sorted(ways)}
 
 
 def timeline(training: Location, last_step: int, size: int) -> list[dict[str, Any]]:

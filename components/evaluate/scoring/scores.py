@@ -1,7 +1,4 @@
-"""Scores of samples against real test images in the spaces of an embedding.
-
-To compare checkpoints, the test images are those of the validation split.
-"""
+"""Scores of samples against real test images in the spaces of an embedding."""
 
 import dataclasses
 import hashlib
@@ -123,13 +120,13 @@ class Reference:
         return name_of(score, space or self.spaces[0], self.spaces)
 
 
-def image_count(sample_count: int, train: int, held_out: int, split: str = "test") -> int:
+def image_count(sample_count: int, train: int, test: int) -> int:
     """Return the number of images of each kind to compare; refuse too few."""
-    count = min(sample_count, held_out, train)
+    count = min(sample_count, test, train)
     if count < LEAST:
         raise DataError(
-            f"{held_out} {split} images and {train} training images are too few to judge samples by: at least {LEAST} "
-            f"of each are needed; make the dataset of more images, or with a larger {split}_fraction"
+            f"{test} test images and {train} training images are too few to judge samples by: at least {LEAST} "
+            "of each are needed; make the dataset of more images, or with a larger test_fraction"
         )
     return count
 

@@ -157,12 +157,12 @@ def trainings(folder: Path) -> dict[str, Any]:
 def _train(dataset: Path, location: Path) -> dict[str, Any]:
     settings = {"dataset": dataset, "checkpoints": location, **TRAINING, "critic_steps": 2}
     found = _ended(Stage("train", settings))
-    whole = [description.step for _, description in checkpoints.all_whole(location)]
+    newest = [checkpoints.newest(location, step) for step in checkpoints.steps(location)]
     return {
         **found,
         "place": str(location),
         "steps": checkpoints.steps(location),
-        "whole": sorted(whole),
+        "whole": sorted({found[1].step for found in newest if found}),
         **_left(location),
     }
 

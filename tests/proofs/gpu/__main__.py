@@ -57,7 +57,7 @@ def parts_of(device: str, torch: str, bench: Path) -> list[Part]:
         Part("replicas", 180, ("-m", f"{of_proof}.replicas", device)),
         Part("bits", 240, ("-m", f"{of_proof}.bits", device, dataset, "4" if small else "200")),
         Part("step", 400, step, bench / f"gpu-step-{device}-1-{8 if small else 64}.json"),
-        Part("quality", 400, ("-m", f"{of_proof}.quality", device, dataset, *quality, folder)),
+        Part("quality", 600, ("-m", f"{of_proof}.quality", device, dataset, *quality, folder)),
     ]
     return [dataclasses.replace(part, limit=slower * part.limit) for part in parts]
 

@@ -1,4 +1,4 @@
-"""Time to quality: train the default on Fashion-MNIST, and score its checkpoints by the evaluate stage's distance.
+"""Time to quality: train the default on Fashion-MNIST, and evaluate each of its checkpoints.
 
 python -m tests.proofs.gpu.quality gpu|cpu DATASET STEPS EPOCHS FOLDER
 """
@@ -11,16 +11,15 @@ import time
 from pathlib import Path
 
 from components.core.artifacts import checkpoints
-from components.evaluate.report import scores_table
 
 _SCORES = 5  # checkpoints to score
 
 
-def stage(name: str, *flags: str, **settings: object) -> float:
+def stage(name: str, **settings: object) -> float:
     """Run a stage, and return its seconds, its start included."""
     started = time.monotonic()
     given = [f"--{key}={value}" for key, value in settings.items()]
-    command = [sys.executable, "-m", f"components.{name}", *flags, *given]
+    command = [sys.executable, "-m", f"components.{name}", *given]
     subprocess.run(command, check=True, stdout=sys.stderr)
     return time.monotonic() - started
 
@@ -30,19 +29,21 @@ def main() -> None:
     device, dataset, steps, epochs, root = sys.argv[1:]
     folder = Path(root)
     on = {"dataset": dataset, "accelerator": device}
-    embedding, training = folder / "embedding", folder / "checkpoints"
+    embedding, training, evaluations = (folder / name for name in ("embedding", "checkpoints", "evaluations"))
     embed_seconds = stage("embed", embedding=embedding, classifier_epochs=epochs, **on)
-    shutil.rmtree(training, ignore_errors=True)  # of an earlier attempt, which a stage would resume
+    for earlier in (training, evaluations):  # attempts, which a stage would resume
+        shutil.rmtree(earlier, ignore_errors=True)
     began = time.time()
     every = int(steps) // _SCORES
     train_seconds = stage("train", checkpoints=training, steps=steps, checkpoint_every=every, keep_checkpoints=0, **on)
-    evaluate_seconds = stage(
-        "evaluate", "--all-checkpoints", checkpoints=training, dataset=dataset, embedding=embedding
-    )
-    rows = []
-    for row in scores_table.read(training):
-        written = (checkpoints.step_folder(training, row.step) / checkpoints.MANIFEST).stat().st_mtime
-        rows.append({"step": row.step, "seconds": round(written - began, 1), "fcd": row.distance})
+    evaluate_seconds, rows = 0.0, []
+    for step in checkpoints.steps(training):
+        checkpoint, location = checkpoints.step_folder(training, step), evaluations / str(step)
+        given = {"checkpoint": checkpoint, "dataset": dataset, "embedding": embedding, "evaluation": location}
+        evaluate_seconds += stage("evaluate", **given)
+        written = (checkpoint / checkpoints.MANIFEST).stat().st_mtime
+        scores = json.loads((location / "metrics.json").read_text())["model"]
+        rows.append({"step": step, "seconds": round(written - began, 1), "fcd": scores["fcd"]})
     seconds = {"embed": embed_seconds, "train": train_seconds, "evaluate": evaluate_seconds}
     print(json.dumps({"checkpoints": rows, "seconds": seconds}))
 

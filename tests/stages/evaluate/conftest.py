@@ -13,7 +13,6 @@ from components.core.artifacts import checkpoints, datasets, evaluations
 from components.core.stage.executor import StageResult
 from components.evaluate import run as evaluate
 from components.evaluate.config import EvaluateConfig
-from components.evaluate.report.scores_table import Comparison, Row
 from tests.inputs.limits import NO_LIMITS
 from tests.inputs.stages import make_checkpoint, make_dataset, make_embedding
 
@@ -90,15 +89,3 @@ def report(result: StageResult) -> str:
 
 def folder_of(result: StageResult) -> Path:
     return Path(str(result.parameters["evaluation_uri"]))
-
-
-def score_row(step: int, fcd: float | None = 1.0, **comparison: Any) -> Row:
-    """Return a row of `scores.jsonl`."""
-    alike = {"dataset_digest": "d", "split": "validation", "compared": 90, "embedding_digest": "e", "samples": 100}
-    return Row(
-        step=step,
-        checkpoint_digest=f"c{step}",
-        comparison=Comparison(**{**alike, "seed": 0, "distance": "fcd", "code": "c", **comparison}),
-        scores={"fcd": fcd, "recall": 0.5, "copy_z": None},
-        settings={"seed": 3},
-    )

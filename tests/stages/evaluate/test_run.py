@@ -26,7 +26,6 @@ from components.core.stage import cli
 from components.core.stage.executor import StageResult
 from components.core.storage import atomic_files, buckets
 from components.evaluate import inputs
-from components.evaluate.report import scores_table
 from components.evaluate.scoring import scores
 from components.export import run as export
 from components.export.config import ExportConfig
@@ -34,7 +33,7 @@ from tests.fakes.gcs.server import Server
 from tests.inputs import artifacts
 from tests.inputs.limits import NO_LIMITS
 from tests.inputs.stages import SHAPE, make_checkpoint, make_dataset, make_embedding, make_model
-from tests.stages.evaluate.conftest import DOCUMENT, Run, copy_as, folder_of, metrics, report, score_row
+from tests.stages.evaluate.conftest import DOCUMENT, Run, copy_as, folder_of, metrics, report
 
 
 @pytest.fixture(scope="module")
@@ -387,15 +386,11 @@ def test_an_embedding_whose_certificate_failed_is_refused(
     assert not (tmp_path / "e").exists()
 
 
-def test_the_report_stands_alone(
-    run: Run, two_checkpoints: list[Path], dataset: str, champions: Path, tmp_path: Path
-) -> None:
+def test_the_report_stands_alone(run: Run, two_checkpoints: list[Path], champions: Path, tmp_path: Path) -> None:
     checkpoint = tmp_path / "training" / two_checkpoints[1].name
     shutil.copytree(two_checkpoints[1], checkpoint)
     rows = [{"step": step, "critic_loss": -step, "generator_loss": 1.0, "gradient_norm": 1.1} for step in (50, 100)]
     (checkpoint.parent / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows) + '{"step": 1')
-    digest = datasets.Manifest.of(dataset).digest
-    scores_table.append(checkpoint.parent, score_row(50, dataset_digest=digest, embedding_digest="of another space"))
     (checkpoint.parent / "health.jsonl").write_text('{"step": 60, "warnings": ["wasserstein_estimate is <b>-1</b>"]}')
     text = report(run(checkpoint, tmp_path / "e", registry=champions))
     # Samples, the champion's, real ones, closest pairs, classes, three splits, losses, slope.
@@ -406,4 +401,4 @@ def test_the_report_stands_alone(
     described = checkpoints.Description.of(checkpoint)
     warning = {"warning": "wasserstein_estimate is <b>-1</b>", "first": 60, "last": 60, "windows": 1}
     of_checkpoint = {"step": described.step, "settings": described.settings}
-    assert kept == {**of_checkpoint, "log": rows, "scores": {}, "warnings": [warning]}
+    assert kept == {**of_checkpoint, "log": rows, "warnings": [warning]}

@@ -71,5 +71,6 @@ def test_every_attempt_that_lives_two_intervals_makes_progress_also_while_in_dou
     assert [int(found[1]) if found else 0 for found in begun] == [200 * index for index in range(kills + 1)]
     assert re.search(r"step 1200 .* since step 600;", made[-1][1])
     assert checkpoints.steps(tmp_path / "t") == [500, 600, 700]
-    for folder, _ in checkpoints.all_whole(tmp_path / "t"):
-        assert all(np.isfinite(array).all() for array in checkpoints.load_state(folder).values())
+    for step in checkpoints.steps(tmp_path / "t"):
+        state = checkpoints.load_state(checkpoints.step_folder(tmp_path / "t", step))
+        assert all(np.isfinite(array).all() for array in state.values())

@@ -30,7 +30,7 @@ echo "$*" >> '{noted}'
 # One line, because zsh passes all of it. A tab must complete a word and add a space only if it is the whole word.
 TYPED = (
     "cd wgan; wgan st\t; X=1 wgan run --ste\t3 --accelerator t\t; wgan compile --prof\ts=x; wgan sample --cla\t7 ;"
-    " wgan report --ou\tx com\t2 ; wgan evaluate --all\t--checkp\tx && wgan run --config pict\t\n"
+    " wgan report --ou\tx com\t2 ; wgan evaluate --distance\t1 && wgan run --config pict\t\n"
 )
 NOTED = [
     "status",
@@ -38,7 +38,7 @@ NOTED = [
     "compile --profiles=x",
     "sample --class_name 7",
     "report --output x compare 2",
-    "evaluate --all-checkpoints --checkpoints x",
+    "evaluate --distance_limit 1",
     "run --config pictures.yaml",
 ]
 
@@ -58,7 +58,6 @@ def completed(line: str, tmp_path: Path, cursor: int | None = None) -> tuple[lis
     "verb",
     [
         *sorted(HELP.keys() - {"registry", "schedule"}),
-        "evaluate --all-checkpoints",
         "registry gc",
         "report compare",
         "schedule apply",

@@ -189,8 +189,9 @@ def test_what_goes_bad_again_and_again_is_ended_with_term_and_step(tiny_dataset:
     assert [f"to step {step}; " in said_again for step in (200, 0)] == [True, True]
     assert "251, after 2 rollbacks" in said_again.splitlines()[-1]
     for location in ("none", "again"):
-        for folder, _ in checkpoints.all_whole(tmp_path / location):
-            assert checkpoints.not_finite(checkpoints.load_state(folder)) == []
+        for step in checkpoints.steps(tmp_path / location):
+            state = checkpoints.load_state(checkpoints.step_folder(tmp_path / location, step))
+            assert checkpoints.not_finite(state) == []
 
 
 @pytest.mark.slow

@@ -66,7 +66,7 @@ def test_a_checkpoint_that_cannot_be_removed_is_reported(
         patched.setattr(Path, "rename", broken)
         checkpoints.keep(tmp_path, functools.partial(checkpoints.kept, count=1))
     assert f"Input/output error: {checkpoints.step_folder(tmp_path, 1)}" in caplog.text
-    assert checkpoints.all_whole(tmp_path)[0][1].step == 1
+    assert checkpoints.Description.of(checkpoints.step_folder(tmp_path, 1)).step == 1
 
 
 def test_differences_are_listed() -> None:

@@ -19,7 +19,7 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from components.core.artifacts import checkpoints, datasets, embeddings, evaluations
+from components.core.artifacts import checkpoints, datasets, evaluations
 from components.core.artifacts.datasets import ImageShape
 from components.core.registry import registry
 from components.core.reporting import grids, pages
@@ -27,8 +27,6 @@ from components.core.storage import atomic_files
 from components.core.storage.location import Location
 from components.evaluate import run as evaluate
 from components.evaluate.config import EvaluateConfig
-from components.evaluate.report import scores_table
-from components.evaluate.report.scores_table import Comparison, Row
 from components.report import run as report
 from components.report.config import ReportConfig
 from pipeline.local import overview
@@ -37,10 +35,10 @@ from tests.conftest import write_dataset
 from tests.fakes import http
 from tests.inputs.stages import make_checkpoint, make_dataset, make_embedding
 
-# Samples, real images, closest pairs, seven steps, classes, two splits, leaks, crops, five curves; rows of classes too,
-# but no distances and no leaks; two sheets and four curves, as distances cannot be compared.
+# Samples, real images, closest pairs, seven steps, classes, two splits, leaks, crops, four curves; rows of classes too,
+# but no leaks; two sheets and four curves.
 # Of the runs, every other has samples.
-IMAGES = {"report": 20, "large report": 18, "comparison": 6, "runs": 5}
+IMAGES = {"report": 19, "large report": 18, "comparison": 6, "runs": 5}
 PHONE, DESK = 390, 1040  # pixels
 PROGRAMS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 CONTRAST = 4.5  # of text, as WCAG 2.2 AA asks for
@@ -131,15 +129,6 @@ def evaluation(tmp_path_factory: pytest.TempPathFactory, hostile: list[str]) -> 
     atomic_files.write_json(checkpoint / checkpoints.MANIFEST, described.to_json())
     write_log(training, described.step)
     write_samples(training, ImageShape(8, 8, 1), described.step)
-    same = {
-        "dataset_digest": described.dataset_digest,
-        "embedding_digest": embeddings.Description.of(embedding).digest,
-    }
-    compared = Comparison(split=hostile[6], compared=60, samples=100, seed=0, distance="fcd", code=hostile[0], **same)
-    for step in (50, 100):
-        scores: dict[str, float | None] = {"fcd": 9 / step, hostile[1]: 1.0}
-        row = Row(step=step, checkpoint_digest=hostile[0], comparison=compared, scores=scores, settings={})
-        scores_table.append(training, row)
     champion = root / "registry" / registry.CHAMPION
     champion.parent.mkdir()
     champion.write_text(json.dumps({"schema_version": 1, hostile[0]: hostile[1]}))

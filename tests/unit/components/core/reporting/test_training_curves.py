@@ -9,8 +9,8 @@ from PIL import Image
 from components.core.reporting import training_curves
 
 
-def training(*rows: dict[str, float], **scores: list[dict[str, float]]) -> dict[str, Any]:
-    return {"log": rows, "scores": scores}
+def training(*rows: dict[str, float]) -> dict[str, Any]:
+    return {"log": rows}
 
 
 def pixels_of_color(png: bytes, color: str) -> int:
@@ -30,9 +30,6 @@ def test_there_is_a_chart_for_what_the_log_holds_and_for_nothing_else() -> None:
     rows = [{"step": step, "penalty": 1.0, "unknown": 2.0} for step in (1, 2)]
     (chart,) = training_curves.draw({"t": training(*rows)})
     assert chart["caption"].startswith("Gradient penalty")
-    both = training_curves.draw({"t": training(*rows, validation=[{"step": 1, "fcd": 3.0}, {"step": 2, "fcd": 1.0}])})
-    assert [chart["caption"].split()[0] for chart in both] == ["Gradient", "Fréchet"]
-    assert training_curves.draw({"t": training(validation=[{"step": 1, "fcd": 3.0}])}, distances=False) == []
 
 
 def test_a_line_each_and_in_the_same_axes_a_color_for_each_training() -> None:

@@ -11,7 +11,6 @@ from components.core.storage import buckets
 from components.core.storage.location import Location
 from components.evaluate.report import training_folder
 from tests.fakes.gcs.server import Server
-from tests.stages.evaluate.conftest import score_row as row
 
 
 def write_rows(path: Path, rows: list[dict[str, Any]]) -> None:
@@ -44,20 +43,6 @@ def test_warnings_are_listed_once_for_each_signal(tmp_path: Path) -> None:
         {"warning": flat, "first": 200, "last": 200, "windows": 1},
     ]
     assert training_folder.read_warnings(tmp_path, 100) == []
-
-
-def test_scores_are_those_of_the_space_one_way_a_split(tmp_path: Path) -> None:
-    same = {"embedding_digest": "e"}
-    assert training_folder.read_scores(tmp_path, 100, same) == {}
-    rows = [row(20, 2.0), row(10, 3.0), row(30, None), row(200, 1.0), row(10, 9.0, seed=1), row(10, 4.0, split="test")]
-    of_another_space = row(10, 7.0, embedding_digest="another")
-    write_rows(
-        tmp_path / "scores.jsonl", [each.to_json() for each in (of_another_space, *rows)] + [{"step": 10, **same}]
-    )
-    found = training_folder.read_scores(tmp_path, 100, same)
-    assert list(found) == ["test", "validation"]
-    assert [(row["step"], row.get("fcd")) for row in found["validation"]] == [(10, 3.0), (20, 2.0), (30, None)]
-    assert [row["fcd"] for row in found["test"]] == [4.0]
 
 
 def write_sheet(folder: Path, step: int) -> bytes:
