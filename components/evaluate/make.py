@@ -46,8 +46,6 @@ def make(config: EvaluateConfig, inputs: Inputs, location: Location) -> None:
 
     generator = candidates.averaged(config.checkpoint, inputs.checkpoint)
     model = candidates.score(generator, reference, train[0], inputs.manifest, config.sample_count, "samples")
-    gaps = candidates.wasserstein_estimates(config, inputs.checkpoint, generator, inputs.manifest.image, train, test)
-    model.scores.values.update(gaps)
     to_beat, champion = _score_champion(config, inputs, reference, train[0], model)
     version = to_beat.version if to_beat else 0
     uncertified = embeddings.why_uncertified(inputs.embedding, inputs.manifest)

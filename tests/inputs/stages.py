@@ -8,7 +8,6 @@ import numpy as np
 
 from components.core.artifacts import checkpoints, datasets
 from components.core.artifacts.datasets import ImageShape
-from components.core.data import clusters
 from tests.inputs import artifacts
 
 SHAPE = ImageShape(8, 8, 1)
@@ -21,26 +20,22 @@ def make_checkpoint(
     image: ImageShape = SHAPE,
     dataset_digest: str = "0" * 64,
     class_counts: Sequence[int] = (),
-    centers: np.ndarray | None = None,
+    label_features: int = 0,
 ) -> Path:
     """Write a checkpoint of a generator with random weights, which depend on the seed.
 
-    It is conditional on `CLASSES` if the number of training images of each is given; on clusters with their centers.
+    It is conditional on `CLASSES` if the number of training images of each is given, and on clusters with features too.
     """
     from components.core.networks import checkpoint_networks, gan
 
-    features = 0 if centers is None else 32
-    network = gan.NetworkConfig(image, 16, 8, classes=len(class_counts), label_features=features)
-    generator, critic = gan.build_generator(network), gan.build_critic(network)
+    network = gan.NetworkConfig(image, 16, 8, classes=len(class_counts), label_features=label_features)
     random = np.random.default_rng(seed)
     state = {
-        prefix + variable.path: random.normal(0.0, 0.7, variable.shape).astype(np.float32)
+        checkpoint_networks.AVERAGE + variable.path: random.normal(0.0, 0.7, variable.shape).astype(np.float32)
         if "variance" not in variable.path
         else np.ones(variable.shape, np.float32)
-        for prefix, model in ((checkpoint_networks.AVERAGE, generator), (checkpoint_networks.CRITIC, critic))
-        for variable in model.variables
+        for variable in gan.build_generator(network).variables
     }
-    state |= {} if centers is None else {clusters.CENTERS: centers}
     description = artifacts.checkpoint(
         100 + seed,
         network=network.to_json(),

@@ -36,10 +36,6 @@ _OF_IMAGES = {
     "copy_nearness": "probability that a sample is nearer to training images than a test image is",
     "copy_z": "nearness to training images relative to test images; negative is nearer",
     "copy_share": "share of samples as near to a training image as the nearest 1% of test images",
-    "wasserstein_estimate_train": "mean critic score of training images minus that of samples",
-    "wasserstein_estimate_test": "mean critic score of test images minus that of samples",
-    "wasserstein_estimate_error": "standard error of the estimate on test images",
-    "critic_overfit": "share of the Wasserstein estimate that the critic owes to memorized training images",
 }
 
 
@@ -82,7 +78,7 @@ def tables(columns: Sequence[Column]) -> list[dict[str, Any]]:
         {"name": f"{text} ({name})", "values": [column.scores.get(name) for column in columns]}
         for name, text in _OF_IMAGES.items()
     ]
-    return [*of_spaces, _table(columns, "Classes, copies, critic", "", of_images)]
+    return [*of_spaces, _table(columns, "Classes and copies", "", of_images)]
 
 
 def _label(space: str) -> str:

@@ -2,7 +2,6 @@
 
 import dataclasses
 import logging
-import math
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,17 +9,14 @@ import numpy as np
 import tensorflow as tf
 
 from components.core.artifacts import checkpoints, datasets, models
-from components.core.data import clusters
 from components.core.networks import checkpoint_networks, gan, saved_models
 from components.core.storage.location import LocationLike
-from components.evaluate.config import EvaluateConfig
 from components.evaluate.judging.verdict import Scores
-from components.evaluate.scoring import critic, samples, scores
+from components.evaluate.scoring import samples, scores
 
 log = logging.getLogger(__name__)
 
 GRID_COUNT = 64
-_CRITIC_SAMPLES = 2000
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -106,34 +102,3 @@ def score(
         scores=dataclasses.replace(found, values={**found.values, "bad_samples": bad}),
         copies=copies,
     )
-
-
-def wasserstein_estimates(
-    config: EvaluateConfig,
-    checkpoint: checkpoints.Description,
-    generator: samples.Generator,
-    image: datasets.ImageShape,
-    train: tuple[np.ndarray, np.ndarray],
-    test: tuple[np.ndarray, np.ndarray],
-) -> scores.ByName:
-    """Compare the critic's scores of training images, test images and samples of its checkpoint: `critic.gaps`."""
-    classes = len(checkpoint.class_counts)
-    centers = checkpoints.load_state(config.checkpoint, clusters.CENTERS).get(clusters.CENTERS)
-    count = min(config.sample_count, _CRITIC_SAMPLES)
-    labels = samples.draw_labels(generator, count, config.seed)
-
-    def drawn() -> Iterator[critic.Labeled]:
-        at = 0
-        for batch, _ in samples.draw(generator, image, count, config.seed):
-            yield batch, None if labels is None else labels[at : at + len(batch)].numpy()
-            at += len(batch)
-
-    def some(split: tuple[np.ndarray, np.ndarray]) -> critic.Labeled:
-        chosen = np.random.default_rng(config.seed).permutation(len(split[0]))[: config.sample_count]
-        images = split[0][chosen]
-        if centers is not None:
-            return images, clusters.assign(images, centers)
-        return images, split[1][chosen] if classes else None
-
-    found = critic.gaps(checkpoint_networks.load_critic(config.checkpoint), classes, drawn(), some(train), some(test))
-    return {name: value if math.isfinite(value) else None for name, value in found.items()}
