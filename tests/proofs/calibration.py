@@ -36,7 +36,6 @@ SCORES = (
     "class_coverage",
     "distinct_share",
     "copy_share",
-    "copy_z",
     "copy_nearness",
 )
 

@@ -34,7 +34,6 @@ _OF_IMAGES = {
     "pixel_deviation_ratio": "standard deviation of pixels divided by that of test images",
     "distinct_share": "share of distinct images",
     "copy_nearness": "probability that a sample is nearer to training images than a test image is",
-    "copy_z": "nearness to training images relative to test images; negative is nearer",
     "copy_share": "share of samples as near to a training image as the nearest 1% of test images",
 }
 

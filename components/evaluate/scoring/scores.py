@@ -29,7 +29,7 @@ _CHUNK = 500
 _LOG_EVERY = 5000  # images
 _PAIRS = 16
 
-_OF_COPIES = ("copy_z", "copy_nearness", "copy_share")
+_OF_COPIES = ("copy_nearness", "copy_share")
 
 ByName = dict[str, float | None]  # scores; None if it could not be computed
 
@@ -202,8 +202,7 @@ def score_seen(reference: Reference, seen: Seen, labels: np.ndarray | None = Non
     distances, originals = neighbors.nearest(among, reference.train)
     nearness = intervals.chance_of_less(distances, reference.held_out)
     share = intervals.share_below(distances, reference.held_out, neighbors.TAIL)
-    copy_z = neighbors.copy_z(distances, reference.held_out)
-    found.values.update(copy_z=copy_z, copy_nearness=nearness.value, copy_share=share.value)
+    found.values.update(copy_nearness=nearness.value, copy_share=share.value)
     found.measured.update(copy_nearness=nearness, copy_share=share)
     closest = np.argsort(distances, kind="stable")[:_PAIRS]
     return dataclasses.replace(found, copies=closest, originals=reference.searched[originals[closest]])
