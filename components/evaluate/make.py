@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from components.core import settings
-from components.core.artifacts import datasets, embeddings, evaluations, lineage, models, training_log
+from components.core.artifacts import datasets, embeddings, evaluations, lineage, models
 from components.core.data import dataset_reader
 from components.core.errors import DataError
 from components.core.metrics import feature_spaces
@@ -164,8 +164,7 @@ def _numbers(
 
 def _training(config: EvaluateConfig, inputs: Inputs) -> dict[str, Any]:
     """Return the JSON value of training.json: the course of the training up to the checkpoint."""
-    step = inputs.checkpoint.step
-    logs = training_log.fetch(Location.of(config.checkpoint))
+    logs, step = Location.of(config.checkpoint).path, inputs.checkpoint.step
     return {
         "step": step,
         "settings": inputs.checkpoint.settings,

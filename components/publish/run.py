@@ -8,8 +8,6 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-import jinja2
-
 from components.core.artifacts import evaluations, lineage, models, recipes
 from components.core.errors import ConfigError, DataError, StageError, Superseded, naming
 from components.core.registry import registry
@@ -142,14 +140,8 @@ def _judged_card(
     config: PublishConfig, model: models.Description, evaluation: evaluations.Description, origin: lineage.Lineage
 ) -> str:
     numbers = atomic_files.read_json(Location.of(config.evaluation) / evaluations.METRICS, "evaluation")
-    try:
-        judgment = model_card.Judgment(evaluation=evaluation, numbers=numbers, lineage=origin)
-        return model_card.render(model, origin.checkpoint["settings"], judgment)
-    except (jinja2.TemplateError, KeyError, TypeError, ValueError, AttributeError) as error:
-        raise DataError(
-            f"evaluation {config.evaluation} lacks a value of the card ({error!r}): an earlier version of this program "
-            "made it, or it was changed; evaluate the model again"
-        ) from None
+    judgment = model_card.Judgment(evaluation=evaluation, numbers=numbers, lineage=origin)
+    return model_card.render(model, origin.checkpoint["settings"], judgment)
 
 
 def _require_compared_with(

@@ -27,7 +27,7 @@ class Evaluation:
     low_n: bool  # whether these are too few for reliable distances
     model: Mapping[str, float | None]  # scores
     real: Mapping[str, float | None]  # scores of real images
-    training: Mapping[str, Any]  # `step`, `settings`, and the rows of the curves, `log`
+    training: Mapping[str, Any]  # `step`, `settings`, and the rows of the curves, as `log`
     samples: bytes  # a sheet, PNG
 
 
@@ -76,25 +76,16 @@ def of_runs(root: Location) -> dict[str, Location]:
 def read(folder: Location) -> Evaluation:
     """Read the evaluation in a folder."""
     described = evaluations.Description.of(folder)
-    try:
-        missing = {evaluations.METRICS, evaluations.TRAINING, evaluations.SAMPLES} - described.files.keys()
-        if missing:
-            raise KeyError(*sorted(missing))
-        metrics = atomic_files.read_json(folder / evaluations.METRICS, "evaluation")
-        training = atomic_files.read_json(folder / evaluations.TRAINING, "evaluation")
-        return Evaluation(
-            folder=folder,
-            described=described,
-            spaces=[space["name"] for space in metrics["spaces"]],
-            training={name: training[name] for name in ("step", "settings", "log")},
-            samples=(folder.path / evaluations.SAMPLES).read_bytes(),
-            **{name: metrics[name] for name in ("compared", "low_n", "model", "real")},
-        )
-    except (KeyError, TypeError) as error:
-        raise DataError(
-            f"evaluation {folder} was made by another version of this program, without {error}; evaluate its "
-            "checkpoint again to compare it"
-        ) from None
+    metrics = atomic_files.read_json(folder / evaluations.METRICS, "evaluation")
+    training = atomic_files.read_json(folder / evaluations.TRAINING, "evaluation")
+    return Evaluation(
+        folder=folder,
+        described=described,
+        spaces=[space["name"] for space in metrics["spaces"]],
+        training=training,
+        samples=(folder.path / evaluations.SAMPLES).read_bytes(),
+        **{name: metrics[name] for name in ("compared", "low_n", "model", "real")},
+    )
 
 
 def find(location: Location) -> Location:

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-from components.core.artifacts import checkpoints, training_log
+from components.core.artifacts import checkpoints
 from components.core.errors import DataError, Incompatible, StageError, Superseded, TransientError
 from components.core.storage import buckets
 from components.core.storage.location import Location
@@ -46,7 +46,6 @@ def fetch(location: Location, at_most: float = math.inf) -> None:
         except DataError as error:
             log.warning("passed over: %s", error)
             continue
-        training_log.fetch(folder)
         return
 
 

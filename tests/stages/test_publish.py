@@ -12,7 +12,7 @@ import pytest
 from components.core.artifacts import evaluations, models
 from components.core.errors import ConfigError, DataError
 from components.core.registry import registry
-from components.core.storage import atomic_files, digests
+from components.core.storage import atomic_files
 from components.publish import run as publish
 from components.publish.config import PublishConfig
 from tests.inputs import artifacts
@@ -135,21 +135,6 @@ def test_an_evaluation_that_was_changed_is_not_published(judged: Judged, folder:
         atomic_files.write_json(path, {**promoted, **change})
         with pytest.raises(DataError, match=message):
             publish.run(config)
-    assert not registry.versions(folder)
-
-
-@pytest.mark.parametrize("name", [evaluations.LINEAGE, evaluations.METRICS])
-def test_an_evaluation_from_before_there_were_cards_is_not_published(judged: Judged, folder: Path, name: str) -> None:
-    config = judged(0)
-    evaluation = Path(config.evaluation)
-    value = artifacts.unsealed(evaluation / evaluations.MANIFEST)
-    atomic_files.write_json(evaluation / name, {})
-    value["files"][name] = digests.sha256_of_file(evaluation / name)
-    if name == evaluations.LINEAGE:
-        del value["files"][name]
-    atomic_files.write_json(evaluation / evaluations.MANIFEST, value)
-    with pytest.raises(DataError, match="an earlier version"):
-        publish.run(config)
     assert not registry.versions(folder)
 
 

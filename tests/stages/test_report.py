@@ -179,7 +179,6 @@ def test_runs_that_cannot_be_compared_are_named(
     [
         ("nothing", 65, "no evaluation at"),
         ("damaged", 65, "metrics.json is not"),
-        ("previous", 65, "without 'samples.png'"),
         ("output", 64, "is a folder"),
         ("nowhere", 64, "there is no "),
         ("action", 64, "compare, got 'show'"),
@@ -196,11 +195,6 @@ def test_bad_input_is_named_and_shows_no_traceback(
     output = {"output": tmp_path, "nowhere": tmp_path / "no" / "page.html"}.get(case, tmp_path / "page.html")
     if case == "damaged":
         (write_evaluation(bad, 1.0) / evaluations.METRICS).write_text("{}")
-    elif case == "previous":
-        write_evaluation(bad, 1.0)
-        described = evaluations.Description.of(bad)
-        del described.files[evaluations.SAMPLES]
-        atomic_files.write_json(bad / evaluations.MANIFEST, described.to_json())
     elif case in ("output", "nowhere"):
         bad = good
     words = ["show" if case == "action" else "compare", str(good), str(bad), "--output", str(output)]

@@ -77,8 +77,7 @@ def follows(outcomes: Iterable[str]) -> str:
 
 def distance_name(numbers: dict[str, Any]) -> str:
     """Return the name of the first space's Fréchet distance in `metrics.json`; NAME_ratio compares with real images."""
-    # In older files, which have no such field, the distance is the first score.
-    return str(numbers["distance"] if "distance" in numbers else numbers["names"][0][0])
+    return str(numbers["distance"])
 
 
 def distance_ratio(folder: Path) -> float | None:

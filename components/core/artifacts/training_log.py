@@ -12,7 +12,6 @@ from typing import Any
 
 from components.core.errors import naming
 from components.core.storage import atomic_files
-from components.core.storage.location import Location
 
 METRICS, HEALTH = "metrics.jsonl", "health.jsonl"
 
@@ -54,15 +53,3 @@ def go_back(training: Path, step: int, checkpoint: Path) -> None:
         if source.exists():
             lines = [json.dumps(row) + "\n" for row in read(source, step)]
             atomic_files.write_file(training / name, "".join(lines).encode())
-
-
-def fetch(checkpoint: Location) -> Path:
-    """Return the folder with the logs of a fetched checkpoint.
-
-    For one of an earlier version that is the training's folder, in a bucket too.
-    """
-    if (checkpoint / METRICS).path.exists():
-        return checkpoint.path
-    for name in (METRICS, HEALTH):
-        (checkpoint.parent / name).fetch_file()
-    return checkpoint.parent.path

@@ -37,9 +37,8 @@ def read_warnings(folder: Path, last_step: int) -> list[dict[str, Any]] | None:
     found: dict[str, dict[str, Any]] = {}
     for row in training_log.read(folder / training_log.HEALTH, last_step):
         for warning in row.get("warnings", []):
-            # Earlier versions wrote the message alone.
-            given = {"signal": warning, "message": warning} if isinstance(warning, str) else warning
-            one = found.setdefault(given["signal"], {"warning": given["message"], "first": row["step"], "windows": 0})
+            first = {"warning": warning["message"], "first": row["step"], "windows": 0}
+            one = found.setdefault(warning["signal"], first)
             one |= {"last": row["step"], "windows": one["windows"] + 1}
     return list(found.values())
 

@@ -180,7 +180,7 @@ def test_the_same_again_gives_the_same_digest_however_fast_its_training_was(
     training = tmp_path / "training"
     shutil.copytree(two_checkpoints[0], training / two_checkpoints[0].name)
     rows = [{"step": step, "images_per_second": 1000.0 + step} for step in (50, 100)]
-    (training / "metrics.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    (training / two_checkpoints[0].name / "metrics.jsonl").write_text("\n".join(map(json.dumps, rows)))
     again = run(training / two_checkpoints[0].name, tmp_path / "again")
     assert again.parameters["evaluation_digest"] == first.parameters["evaluation_digest"]
 
@@ -371,8 +371,9 @@ def test_the_report_stands_alone(run: Run, two_checkpoints: list[Path], champion
     checkpoint = tmp_path / "training" / two_checkpoints[1].name
     shutil.copytree(two_checkpoints[1], checkpoint)
     rows = [{"step": step, "critic_loss": -step, "generator_loss": 1.0, "gradient_norm": 1.1} for step in (50, 100)]
-    (checkpoint.parent / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows) + '{"step": 1')
-    (checkpoint.parent / "health.jsonl").write_text('{"step": 60, "warnings": ["wasserstein_estimate is <b>-1</b>"]}')
+    (checkpoint / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows) + '{"step": 1')
+    said = {"signal": "wasserstein_estimate", "message": "wasserstein_estimate is <b>-1</b>"}
+    (checkpoint / "health.jsonl").write_text(json.dumps({"step": 60, "warnings": [said]}))
     text = report(run(checkpoint, tmp_path / "e", registry=champions))
     # Samples, the champion's, real ones, closest pairs, classes, three splits, losses, slope.
     assert text.count(" src=") == text.count(' src="data:image/png;base64,') == 10

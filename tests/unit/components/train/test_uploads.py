@@ -72,7 +72,6 @@ def test_another_machine_goes_on_where_this_one_stopped(bucket: Server) -> None:
     assert checkpoints.steps(location) == [3]
     training_log.go_back(location, 3, checkpoints.step_folder(location, 3))
     assert (location / training_log.METRICS).read_bytes() == log
-    assert training_log.fetch(checkpoints.step_folder(Location.of(URI), 3)) == checkpoints.step_folder(location, 3)
     pictures = [name for name in content(bucket) if name.endswith(".png")]
     assert pictures == [f"training/samples/step-{step:010d}.png" for step in (1, 2, 3)]
 
@@ -196,19 +195,6 @@ def test_the_same_checkpoint_with_a_log_of_another_speed_is_sent_already(bucket:
     transfers.save(1, location, 0.5)
     uploads.send_all(Location.of(URI), KEEP)
     assert content(bucket) == before
-
-
-def test_of_an_earlier_version_the_log_beside_the_checkpoints_is_fetched(bucket: Server) -> None:
-    location = Location.of(URI).path
-    location.mkdir(parents=True)
-    transfers.save(1, location, 0.5)
-    uploads.send_all(Location.of(URI), KEEP)
-    buckets.put(f"{URI}/{training_log.METRICS}", b'{"step": 1}\n{"step": 2}\n')
-    forget()
-    uploads.fetch(Location.of(URI))
-    assert training_log.fetch(checkpoints.step_folder(Location.of(URI), 1)) == location
-    training_log.go_back(location, 1, checkpoints.step_folder(location, 1))
-    assert training_log.read(location / training_log.METRICS) == [{"step": 1}]
 
 
 def test_a_superseded_training_stops_at_its_next_checkpoint(bucket: Server) -> None:

@@ -32,15 +32,13 @@ def publish_version(
     step: int,
     code: str = "",
     distance: str = "fcd",
-    without: str = "",
     initial: str = "",
     **changes: Any,
 ) -> None:
     """Publish a model of a few bytes, which is judged as good beside whoever is champion now.
 
-    `code` is the digest of the code that trained it (empty: that of here), `distance` what it was judged by, `without`
-    a key that metrics.json lacks, `initial` the digest of the checkpoint that its training began with, `changes` other
-    values of the evaluation's description.
+    `code` is the digest of the code that trained it (empty: that of here), `distance` what it was judged by, `initial`
+    the digest of the checkpoint that its training began with, `changes` other values of the evaluation's description.
     """
     maker = lineage.made_with(
         "train",
@@ -84,7 +82,7 @@ def publish_version(
         folder / "evaluation",
         origin,
         (champion.model_digest, champion.version) if champion else (evaluations.NO_CHAMPION, 0),
-        {name: value for name, value in numbers.items() if name != without},
+        numbers,
         **{
             "reasons": ["better than ever", HOSTILE],
             "rules": [artifacts.RULE],
@@ -170,14 +168,12 @@ def test_why_tells_where_a_version_came_from_and_whom_it_beat(location: Path, as
     assert ask("why", 1, "--registry", location).startswith("version     1, not the champion\n")
 
 
-@pytest.mark.parametrize("without", ["", "distance"])
 def test_a_version_judged_in_a_custom_space_is_described_by_the_distance_there(
-    tmp_path: Path, ask: Callable[..., str], without: str
+    tmp_path: Path, ask: Callable[..., str]
 ) -> None:
-    """As metrics.json names it, or, where that is older, by the first of the scores."""
     for number, step in ((1, 100), (2, 200)):
         folder = tmp_path / str(number)
-        publish_version(folder, tmp_path / "registry", step, distance="mine_fd", without=without)
+        publish_version(folder, tmp_path / "registry", step, distance="mine_fd")
     rows = [line.split() for line in ask("list", "--registry", tmp_path / "registry").splitlines()]
     assert [row[-3] for row in rows[1:]] == ["2.5", "2.5"]
     facts = dict(line.split(maxsplit=1) for line in ask("why", 2, "--registry", tmp_path / "registry").splitlines()[:8])
@@ -289,12 +285,8 @@ def test_what_cannot_be_reported_is_an_error(own_registry: Path, tmp_path: Path,
     value = artifacts.unsealed(verdict)
     atomic_files.write_json(verdict, {**value, "checkpoint_digest": "d" * 64})
     assert "version 1 of" in complaint("why", 1)
-    del value["files"][evaluations.LINEAGE]
-    atomic_files.write_json(verdict, value)
-    assert "lineage" in complaint("reproduce", 1)
     (registry.evaluation_folder(first) / evaluations.METRICS).write_text("{}")
-    for name in (evaluations.METRICS, evaluations.LINEAGE):
-        value["files"][name] = digests.sha256_of_file(verdict.parent / name)
+    value["files"][evaluations.METRICS] = digests.sha256_of_file(verdict.parent / evaluations.METRICS)
     atomic_files.write_json(verdict, value)
     assert "KeyError('model')" in complaint("why", 1)
 

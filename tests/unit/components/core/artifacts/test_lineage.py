@@ -115,9 +115,3 @@ def test_a_lineage_of_something_else_is_refused(evaluation: Path, change: Callab
     describe(evaluation)  # a verdict that names the changed file
     with pytest.raises(DataError, match=message):
         read(evaluation)
-
-
-def test_an_evaluation_without_lineage_says_what_to_do(evaluation: Path) -> None:
-    (evaluation / evaluations.LINEAGE).unlink()
-    with pytest.raises(DataError, match=r"no lineage: .* train and evaluate"):
-        read(describe(evaluation))

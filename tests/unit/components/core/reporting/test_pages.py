@@ -127,7 +127,7 @@ def evaluation(tmp_path_factory: pytest.TempPathFactory, hostile: list[str]) -> 
     settings = {**described.settings, **{f"setting {index}": text for index, text in enumerate(hostile)}, hostile[1]: 1}
     described = dataclasses.replace(described, settings=settings)
     atomic_files.write_json(checkpoint / checkpoints.MANIFEST, described.to_json())
-    write_log(training, described.step)
+    write_log(checkpoint, described.step)
     write_samples(training, ImageShape(8, 8, 1), described.step)
     champion = root / "registry" / registry.CHAMPION
     champion.parent.mkdir()
@@ -162,7 +162,7 @@ def large_evaluation(tmp_path_factory: pytest.TempPathFactory) -> Path:
     manifest = datasets.Manifest.of(dataset)
     counts = manifest.splits["train"].class_counts
     checkpoint = make_checkpoint(root / "t", image=shape, dataset_digest=manifest.digest, class_counts=counts)
-    write_log(checkpoint.parent, 10_000)
+    write_log(checkpoint, 10_000)
     write_samples(checkpoint.parent, shape, 100)
     return evaluated(checkpoint, dataset, make_embedding(root / "embedding", dataset), root / "evaluation", "")
 
@@ -180,7 +180,7 @@ def evaluated(checkpoint: Path, dataset: str, embedding: Path, location: Path, c
     return location
 
 
-def write_log(training: Path, rows: int) -> None:
+def write_log(checkpoint: Path, rows: int) -> None:
     """Write rows up to step 100, as noisy as possible."""
     names = ("critic_loss", "generator_loss", "penalty", "gradient_norm", "images_per_second")
     values = np.random.default_rng(0).normal(size=(rows, len(names))).tolist()
@@ -188,7 +188,7 @@ def write_log(training: Path, rows: int) -> None:
         json.dumps({"step": -(-100 * (index + 1) // rows), **dict(zip(names, row, strict=True))})
         for index, row in enumerate(values)
     ]
-    (training / "metrics.jsonl").write_text("\n".join(lines))
+    (checkpoint / "metrics.jsonl").write_text("\n".join(lines))
 
 
 def write_samples(training: Path, image: ImageShape, last_step: int) -> None:
