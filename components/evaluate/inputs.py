@@ -34,10 +34,6 @@ class Inputs:
         }
 
 
-def training_of(config: EvaluateConfig) -> Location:
-    return Location.of(config.checkpoint).parent
-
-
 def read_inputs(config: EvaluateConfig) -> Inputs:
     """Read the inputs, and refuse those that do not belong together."""
     checkpoint = checkpoints.Description.fetch(config.checkpoint, config.checkpoint_digest)

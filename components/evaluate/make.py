@@ -18,7 +18,7 @@ from components.core.reporting import grids, metric_labels, pages, training_curv
 from components.core.storage import atomic_files
 from components.core.storage.location import Location
 from components.evaluate.config import EvaluateConfig
-from components.evaluate.inputs import Inputs, training_of, unreadable_champion
+from components.evaluate.inputs import Inputs, unreadable_champion
 from components.evaluate.judging import intervals, rule_labels
 from components.evaluate.judging.champion import Champion
 from components.evaluate.judging.verdict import incomparable, judge
@@ -73,7 +73,9 @@ def make(config: EvaluateConfig, inputs: Inputs, location: Location) -> None:
         group_chart=contents.group_chart(numbers["groups"]),
         splits=datasets.SPLITS,
         data=data,
-        timeline=training_folder.timeline(training_of(config), inputs.checkpoint.step, _TIMELINE_BYTES),
+        timeline=training_folder.timeline(
+            Location.of(config.checkpoint).parent, inputs.checkpoint.step, _TIMELINE_BYTES
+        ),
         curves=training_curves.draw({"training": training}),
         warnings=training["warnings"],
         **contents.provenance(config, inputs, origin),

@@ -14,6 +14,7 @@ import jinja2
 from components.core.artifacts import datasets, evaluations, lineage, models
 from components.core.artifacts.lineage import Lineage
 from components.core.reporting.markdown import escaped
+from components.core.reporting.pages import number
 
 _TEMPLATE = Path(__file__).with_name("model_card.md.j2")
 
@@ -74,15 +75,9 @@ def _template() -> jinja2.Template:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {"digest": _digest, "number": _number}
+    environment.filters |= {"digest": _digest, "number": number}
     return environment.get_template(_TEMPLATE.name)
 
 
 def _digest(text: str) -> str:
     return _Markdown(f"`{text}`") if re.fullmatch("[0-9a-f]{64}", text) else text
-
-
-def _number(value: Any) -> Any:
-    if value is None:
-        return "–"
-    return f"{value:.4g}" if isinstance(value, float) else value
