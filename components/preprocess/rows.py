@@ -12,7 +12,7 @@ import mmap
 import secrets
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,9 +23,8 @@ from components.core import errors
 from components.core.artifacts import datasets
 from components.core.artifacts.datasets import ImageShape
 from components.core.errors import DataError
-from components.preprocess import cropped, plan, reuse
+from components.preprocess import plan, reuse
 from components.preprocess.attempt_files import AttemptFiles, FilePart
-from components.preprocess.cropped import CroppedImage
 from components.preprocess.decode import pixels, pool
 from components.preprocess.formats import survey
 from components.preprocess.formats.stacks import Original
@@ -59,8 +58,7 @@ class Outcome:
     locations: dict[str, list[FilePart]] = dataclasses.field(default_factory=dict)
     quarantined: list[Quarantined] = dataclasses.field(default_factory=list)  # the first by name, see `_Writer`
     quarantined_count: int = 0
-    cropped: list[CroppedImage] = dataclasses.field(default_factory=list)  # the worst
-    cropped_count: int = 0
+    cropped_count: int = 0  # images of which much was cropped
     reused: Counter[str] = dataclasses.field(default_factory=Counter)  # images, by shard of an earlier dataset
     damaged: Counter[str] = dataclasses.field(default_factory=Counter)  # those that could not be reused
 
@@ -82,7 +80,7 @@ def make(parts: Iterable[Part], decided: Plan, rows_at: AttemptFiles, decoders: 
         for batch, images in with_contents:
             if decided.stored != decided.image:
                 images = [pixels.from_pixels(each, decided.stored, decided.image, decided.resize) for each in images]
-            writer.add(batch, images)
+            writer.add_examples([(*_known(each), image) for each, image in zip(batch, images, strict=True)])
     else:
         with contextlib.closing(pool.decode_all(with_contents, decided.image, decided.resize, decoders)) as decoded:
             for batch, found in decoded:
@@ -131,10 +129,16 @@ def _batches(part: Part, decided: Plan, writer: "_Writer") -> Iterator[list[Hash
             else:
                 found.append((original, _hash_of(original)))
         if decided.cache and not is_hashed:
-            known = [(original.split, original.label, content_hash) for original, content_hash in found]
+            known = [*map(_known, found)]
             found = [found[number] for number in _take_over(known, decided.cache, writer)]
         for start in range(0, len(found), at_once):
             yield found[start : start + at_once]
+
+
+def _known(hashed: Hashed) -> tuple[str, int, bytes]:
+    """Return the split of the source, the label and the sha256 of an image."""
+    original, content_hash = hashed
+    return original.split, original.label, content_hash
 
 
 def _take_over(known: list[tuple[str, int, bytes]], cache: DatasetCache, writer: "_Writer") -> list[int]:
@@ -177,19 +181,15 @@ class _Writer:
         self._rows, self._count = np.empty(most, kind), 0
         self._splits, self._shards = np.empty(most, np.uint8), np.empty(most, np.int64)
 
-    def add(self, batch: list[Hashed], images: Sequence[bytes | pixels.UndecodableImage]) -> None:
-        """Add images with their pixels; quarantine those without."""
+    def add(self, batch: list[Hashed], images: list[pixels.Decoded | pixels.UndecodableImage]) -> None:
+        """Add decoded images, and quarantine the others."""
         made = []
         for (original, content_hash), image in zip(batch, images, strict=True):
             if isinstance(image, pixels.UndecodableImage):
                 self.quarantine(Quarantined(original.name, content_hash.hex(), str(image)))
             else:
-                made.append((original.split, original.label, content_hash, image))
-            if isinstance(image, pixels.Cropped):
-                self.outcome.cropped_count += 1
-                self.outcome.cropped = cropped.with_one_more(
-                    self.outcome.cropped, original, image.aspect, self.plan.image
-                )
+                made.append((original.split, original.label, content_hash, image.pixels))
+                self.outcome.cropped_count += image.is_cropped
         self.add_examples(made)
 
     def add_examples(self, made: list[tuple[str, int, bytes, bytes]]) -> None:

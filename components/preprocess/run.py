@@ -1,6 +1,5 @@
 """The preprocess stage: read the source, find an existing dataset, make shards, write the description."""
 
-import base64
 import contextlib
 import dataclasses
 import functools
@@ -25,7 +24,7 @@ from components.core.stage import cache_key
 from components.core.stage.executor import StageResult
 from components.core.storage import buckets, digests
 from components.core.storage.location import Location
-from components.preprocess import attempt_files, cropped, download, leaks, reuse
+from components.preprocess import attempt_files, download, leaks, reuse
 from components.preprocess.attempt_files import AttemptFiles, Folder
 from components.preprocess.beam import attempt
 from components.preprocess.beam.attempt import Written
@@ -110,7 +109,7 @@ def _make(config: PreprocessConfig, held: Contents, location: Location) -> None:
                 "preprocess",
                 source=printable(config.source),
                 **reused,
-                **_cropped(made.outcome, images, plan.image),
+                **_cropped(made.outcome, images),
                 **({datasets.MEMBERS: members} if members else {}),
             ),
         )
@@ -179,21 +178,16 @@ def _reused(outcome: Outcome, images: int) -> dict[str, Any]:
     return {"reused": {"images": taken, "datasets": names}} if taken else {}
 
 
-def _cropped(outcome: Outcome, images: int, shape: ImageShape) -> dict[str, Any]:
-    """Log how many of the images decoded now lose much to cropping; return it for the dataset's description.
-
-    The description has a sheet of the worst as well: base64 of a PNG file, about 80 kB for photos.
-    """
+def _cropped(outcome: Outcome, images: int) -> dict[str, Any]:
+    """Log how many of the images decoded now lose much to cropping; return it for the dataset's description."""
     count, decoded = outcome.cropped_count, images - outcome.reused.total()
     if not count:
         return {}
     log.warning(
-        "%s of %s images lose more than %.0f%% of their area to cropping, such as %s; resize fit keeps all of them",
-        *(f"{count:,}", f"{decoded:,}", 100 * pixels.MOST_CROPPED, outcome.cropped[0].name),
+        "%s of %s images lose more than %.0f%% of their area to cropping; resize fit keeps all of them",
+        *(f"{count:,}", f"{decoded:,}", 100 * pixels.MOST_CROPPED),
     )
-    sheet = base64.b64encode(cropped.sheet(outcome.cropped, shape)).decode()
-    names = [image.name for image in outcome.cropped]
-    return {"cropped": {"images": count, "of": decoded, "first": names, "sheet": sheet}}
+    return {"cropped": {"images": count, "of": decoded}}
 
 
 def _quarantine(

@@ -12,7 +12,7 @@ from components.core.artifacts import datasets
 from components.core.errors import TransientError
 from components.core.sources import concurrent
 from components.core.storage import tfrecord
-from components.preprocess import cropped, leaks, reuse, rows
+from components.preprocess import leaks, reuse, rows
 from components.preprocess.attempt_files import AttemptFiles, FilePart
 from components.preprocess.beam import attempt
 from components.preprocess.beam.attempt import Note, Written
@@ -88,7 +88,6 @@ def gather(rows_at: AttemptFiles, files: AttemptFiles, chunk_count: int, plan: P
         total.reused.update(outcome.reused)
         total.damaged.update(outcome.damaged)
         total.cropped_count += outcome.cropped_count
-        total.cropped = cropped.worst(total.cropped + outcome.cropped)
         total.quarantined_count += outcome.quarantined_count
         total.quarantined = sorted(total.quarantined + outcome.quarantined)[: rows.MOST_QUARANTINED + 1]
     training = {f"{each.shard.file}{LEAKS}" for each in facts if each.split == "train"}

@@ -31,7 +31,6 @@ from components.core.stage.executor import ExecutorInput
 from components.core.storage import atomic_files, tfrecord
 from components.preprocess import notes
 from components.preprocess.beam.attempt import Written
-from components.preprocess.cropped import CroppedImage
 from components.preprocess.decode import pixels
 from components.preprocess.formats import archives, idx, label_files, labels, npz, parquet, tfrecords
 from components.preprocess.formats.parquet import TableStack
@@ -136,7 +135,7 @@ def read_parquet(folder: Path, content: bytes) -> Any:
 
 def read_image(folder: Path, content: bytes) -> Any:
     """Return pixels of the requested shape."""
-    found = pixels.from_file(content, _SHAPE, "fill")
+    found = pixels.from_file(content, _SHAPE, "fill").pixels
     assert len(found) == 8 * 8 * 3
     return found
 
@@ -261,8 +260,7 @@ def seeds_of_note() -> Iterator[bytes]:
     yield notes.written(ImagesPart(((file, "train", -1),)))
     columns = parquet._Columns("image", True, "label", ("a", "b"))
     yield notes.written(TableStack("a", "test", 2, None, [0, 1], [], file, columns, {"a": 0}))
-    cropped = CroppedImage(0.5, "a.png", 2, b"pixels")
-    yield notes.written(Outcome({"train": [("run", 0, 3, 7)]}, [], 0, [cropped], 1, Counter(a=3)))
+    yield notes.written(Outcome({"train": [("run", 0, 3, 7)]}, [], 0, 1, Counter(a=3)))
     shard = datasets.Shard("train-0.tfrecord", 2, 300, "f0")
     files = {shard.file: Written(300, "f0", "")}
     yield notes.written(ShardFacts("train", shard, files, np.arange(2), np.zeros(256, np.int64), 0, 0, ""))

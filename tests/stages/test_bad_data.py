@@ -27,7 +27,7 @@ from tests.faults.damage.image_cases import CASES, NOISE, blank_png, chunk, gray
 def test_16_bit_color_keeps_every_level_and_is_one_off_at_most() -> None:
     fine = np.arange(0, 65536, 16).astype(np.uint16).reshape(64, 64)
     for color, values in ((2, gray(fine)), (6, np.dstack([gray(fine), np.full_like(fine, 65535)]))):
-        content = pixels.from_file(png(values, color), ImageShape(64, 64, 3), "fill")
+        content = pixels.from_file(png(values, color), ImageShape(64, 64, 3), "fill").pixels
         found = np.frombuffer(content, np.uint8).reshape(64, 64, 3).astype(int)
         assert len(np.unique(found)) == 256
         assert (np.diff(found[..., 0].ravel()) >= 0).all()

@@ -1,6 +1,5 @@
 """The whole stage, with real sources, read back by TensorFlow's own reader and compared with NumPy."""
 
-import base64
 import itertools
 import shutil
 import subprocess
@@ -21,7 +20,6 @@ from components.decide.config import DecideConfig
 from components.preprocess import run as preprocess
 from components.preprocess.beam import pipeline
 from components.preprocess.config import PreprocessConfig
-from tests.inputs import sheets
 from tests.inputs.damages import damage, damages
 from tests.inputs.sources import write_images
 
@@ -294,26 +292,20 @@ def test_images_in_two_splits_are_reported(tmp_path: Path, caplog: pytest.LogCap
 
 
 @pytest.mark.parametrize("at_once", [1, 1000], ids=["several chunks", "one chunk"])
-def test_images_that_lose_much_to_cropping_are_counted_and_the_worst_are_shown(
+def test_images_that_lose_much_to_cropping_are_counted(
     at_once: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(pipeline, "_CHUNK_IMAGES", at_once)
     source = tmp_path / "source"
     source.mkdir()
-    wide = [f"{index:02d}.png" for index in range(0, 40, 5)]
     for index in range(40):
-        size = (20, 8) if f"{index:02d}.png" in wide else (9, 8)
-        Image.new("L", size, index).save(source / f"{index:02d}.png")
-    Image.new("L", (8, 40), 77).save(source / "worst.png")
+        Image.new("L", (9, 8) if index % 5 else (20, 8), index).save(source / f"{index:02d}.png")
+    Image.new("L", (8, 40), 77).save(source / "tall.png")
     shape = {"height": 8, "width": 8}
     caplog.set_level("WARNING")
     run(source, tmp_path / "fill", **shape)
-    cropped = datasets.Manifest.of(tmp_path / "fill").made_with["cropped"]
-    sheet = sheets.images_of(base64.b64decode(cropped.pop("sheet")), 96, 96)
-    assert cropped == {"images": 9, "of": 41, "first": ["worst.png", *wide[:5]]}
-    assert sheet[:, :, 48, 48].tolist() == [[[77] * 3, [0] * 3, [5] * 3], [[10] * 3, [15] * 3, [20] * 3]]
+    assert datasets.Manifest.of(tmp_path / "fill").made_with["cropped"] == {"images": 9, "of": 41}
     (line,) = [line for line in caplog.messages if "resize" in line]
     assert "9 of 41" in line
-    assert "worst.png" in line
     run(source, tmp_path / "fit", **shape, resize="fit")
     assert "cropped" not in datasets.Manifest.of(tmp_path / "fit").made_with

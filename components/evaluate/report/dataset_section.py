@@ -1,6 +1,5 @@
 """Section of the report on the dataset: sheets of its images, their counts and faults."""
 
-import base64
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,8 +23,8 @@ _BLANK = 255  # like the sheet's background
 def of(dataset: str, manifest: Manifest, loaded: Loaded) -> dict[str, Any]:
     """Return the content of the section: `sheets`, `counts` by class and split, `rejected` images, `remarks`.
 
-    There is a sheet for each split with images, one for the leaks if any is known and loaded, and one of cropped
-    originals if the manifest has it. Of splits that are not loaded the first records are read.
+    There is a sheet for each split with images, and one for the leaks if any is known and loaded. Of other splits the
+    first records are read.
     """
     image = manifest.image
     most = min(_LOOKED_THROUGH, max(1, _BYTES_LOOKED_THROUGH // (image.height * image.width * image.channels)))
@@ -39,10 +38,9 @@ def of(dataset: str, manifest: Manifest, loaded: Loaded) -> dict[str, Any]:
     if len(pairs):
         caption = "held-out images that are in train as well, or nearly, each with the training image to its right"
         sheets.append((caption, pairs))
-    size = _PICTURE_BYTES // (len(SPLITS) + 2)
-    shown = [{"caption": text, "png": grids.bounded_grid(sheet, size, GRID_COLUMNS)} for text, sheet in sheets]
+    size = _PICTURE_BYTES // (len(SPLITS) + 1)
     return {
-        "sheets": shown + cropped_sheets(manifest, size),
+        "sheets": [{"caption": text, "png": grids.bounded_grid(sheet, size, GRID_COLUMNS)} for text, sheet in sheets],
         "counts": [
             {"name": name, "counts": [manifest.splits[split].class_counts[label] for split in SPLITS]}
             for label, name in enumerate(manifest.classes)
@@ -78,18 +76,6 @@ def leaking_pairs(manifest: Manifest, loaded: Loaded) -> np.ndarray:
     return np.array(pairs, np.uint8).reshape(-1, shape.height, shape.width, shape.channels)
 
 
-def cropped_sheets(manifest: Manifest, size: int) -> list[dict[str, Any]]:
-    """Return the sheet of the originals that lose most to cropping, shrunk to `size` bytes.
-
-    The list is empty if no image loses much, or if an earlier version made the dataset.
-    """
-    sheet = manifest.made_with.get("cropped", {}).get("sheet")
-    if sheet is None:
-        return []
-    caption = "originals that lose most to cropping: the dataset has only the outlined part"
-    return [{"caption": caption, "png": grids.shrunk_sheet(base64.b64decode(sheet), size)}]
-
-
 def _image(manifest: Manifest, loaded: Loaded, split: str, file: str, record: int) -> np.ndarray:
     """Return the image of a record of a shard."""
     shards = manifest.splits[split].shards
@@ -111,8 +97,8 @@ def remarks(manifest: Manifest) -> list[dict[str, Any]]:
     cropped = manifest.made_with.get("cropped")
     if cropped:
         add(
-            f"Of {cropped['of']:,} decoded images, {cropped['images']:,} lose more than 30% of their area to cropping, "
-            f"such as {', '.join(cropped['first'])}. Setting resize to fit keeps all of them.",
+            f"Of {cropped['of']:,} decoded images, {cropped['images']:,} lose more than 30% of their area to cropping. "
+            "Setting resize to fit keeps all of them.",
             serious=True,
         )
     if source.get("duplicates"):

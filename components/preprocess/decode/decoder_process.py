@@ -1,8 +1,8 @@
 """The process that decodes image files for `pool`: it answers each batch of files with their pixels.
 
 It ends when its parent closes the connection, or dies. A message is a line of JSON and then bytes. It receives shape,
-resizing and sizes of files, then the files; it sends why each cannot be used, empty if it can, and the aspects of the
-others, 0 if little was cropped, then the pixels.
+resizing and sizes of files, then the files; it sends for each why it cannot be used, or whether much of it was cropped,
+then the pixels.
 """
 
 import json
@@ -45,16 +45,17 @@ def main(handle: int, memory: int, seconds: int) -> None:
 def _answer(message: bytes, seconds: int) -> bytes:
     start = message.index(b"\n") + 1
     shape, resize, sizes = json.loads(message[:start])
-    reasons, images = [], []
+    said: list[str | bool] = []
+    images = []
     for size in sizes:
         signal.setitimer(signal.ITIMER_PROF, seconds)
         try:
-            images.append(pixels.from_file(message[start : start + size], ImageShape(*shape), resize))
-            reasons.append("")
+            image, is_cropped = pixels.from_file(message[start : start + size], ImageShape(*shape), resize)
+            images.append(image)
+            said.append(is_cropped)
         except pixels.UndecodableImage as error:
-            reasons.append(str(error))
+            said.append(str(error))
         except MemoryError:
             os._exit(OUT_OF_MEMORY)
         start += size
-    aspects = [image.aspect if isinstance(image, pixels.Cropped) else 0 for image in images]
-    return b"".join([json.dumps([reasons, aspects]).encode(), b"\n", *images])
+    return b"".join([json.dumps(said).encode(), b"\n", *images])

@@ -7,7 +7,7 @@ import io
 import re
 import struct
 import zlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from PIL import Image, ImageOps, JpegImagePlugin, PngImagePlugin, WebPImagePlugin
 
@@ -37,24 +37,18 @@ _MODES = {1: "L", 3: "RGB"}
 _SAYING_ORIENTATION = frozenset({"exif", "Raw profile type exif", "XML:com.adobe.xmp", "xmp"})
 
 
-class Cropped(bytes):
-    """Pixels of an image that lost more than `MOST_CROPPED` of its area to fill the shape."""
+class Decoded(NamedTuple):
+    """A decoded image."""
 
-    aspect: float  # width / height of the whole image
-
-    @classmethod
-    def of(cls, pixels: bytes, aspect: float) -> "Cropped":
-        """Return such pixels."""
-        found = cls(pixels)
-        found.aspect = aspect
-        return found
+    pixels: bytes  # uint8 [height, width, channels], row by row
+    is_cropped: bool  # whether it lost more than `MOST_CROPPED` of its area to fill the shape
 
 
 class UndecodableImage(Exception):
     """An image file that cannot be decoded; the message is the reason."""
 
 
-def from_file(content: bytes, shape: ImageShape, resize: str) -> bytes:
+def from_file(content: bytes, shape: ImageShape, resize: str) -> Decoded:
     """Decodes a PNG, JPEG or WebP file.
 
     The content decides the kind, not the name. EXIF orientation is applied; transparency lies on white; 16 bit gray is
@@ -66,9 +60,6 @@ def from_file(content: bytes, shape: ImageShape, resize: str) -> bytes:
         shape: The shape asked for.
         resize: As in `fitted`.
 
-    Returns:
-        uint8 [height, width, channels], row by row; as `Cropped` if `fill` cut off much.
-
     Raises:
         UndecodableImage: The file is of another kind, damaged, animated, of more than `LARGEST_IMAGE` pixels or of more
             than `LARGEST_FILE` bytes.
@@ -77,11 +68,10 @@ def from_file(content: bytes, shape: ImageShape, resize: str) -> bytes:
         with _open(content) as image:
             picture = _reduced(image, shape)
             pixels = _upright_8_bit(image)
-        found = fitted(pixels, shape, resize, picture).tobytes()
         left, top, right, bottom = picture or (0, 0, *pixels.size)
         aspects = (right - left) * shape.height, (bottom - top) * shape.width
-        cut = resize == "fill" and min(aspects) < (1 - MOST_CROPPED) * max(aspects)
-        return Cropped.of(found, (right - left) / (bottom - top)) if cut else found
+        is_cropped = resize == "fill" and min(aspects) < (1 - MOST_CROPPED) * max(aspects)
+        return Decoded(fitted(pixels, shape, resize, picture).tobytes(), is_cropped)
     except (UndecodableImage, MemoryError):
         raise
     except Exception as error:  # Pillow raises nearly anything on a damaged file

@@ -21,7 +21,7 @@ from components.core.artifacts.datasets import ImageShape
 from components.core.errors import TransientError
 from components.core.sources import concurrent
 from components.preprocess.decode import decoder_process
-from components.preprocess.decode.pixels import Cropped, UndecodableImage
+from components.preprocess.decode.pixels import Decoded, UndecodableImage
 
 Tag = TypeVar("Tag")
 IMAGES_AT_ONCE = 50  # in a batch
@@ -55,19 +55,16 @@ class Limits(NamedTuple):
 LIMITS = Limits()
 
 
-def decode(contents: Sequence[bytes], shape: ImageShape, resize: str) -> list[bytes | UndecodableImage]:
-    """Return the pixels of each image file as `pixels.from_file` does, or why it cannot be used."""
-    ((_, found),) = decode_all([(None, contents)], shape, resize, processes=1)
-    return found
-
-
 def decode_all(
     batches: Iterable[tuple[Tag, Sequence[bytes]]], shape: ImageShape, resize: str, processes: int
-) -> Generator[tuple[Tag, list[bytes | UndecodableImage]], None, None]:
-    """Decode several batches of image files at once, and yield each result as soon as it is ready."""
+) -> Generator[tuple[Tag, list[Decoded | UndecodableImage]], None, None]:
+    """Decode several batches of image files at once; yield the result of each as soon as it is ready.
+
+    For each file it has what `pixels.from_file` returns, or why the file cannot be used.
+    """
     running: dict[_Process, tuple[Tag, Sequence[bytes]]] = {}
 
-    def done(left: int) -> Iterator[tuple[Tag, list[bytes | UndecodableImage]]]:
+    def done(left: int) -> Iterator[tuple[Tag, list[Decoded | UndecodableImage]]]:
         while len(running) > left:
             process = _first_answered([*running])
             tag, contents = running.pop(process)
@@ -127,7 +124,7 @@ def _first_answered(processes: list["_Process"]) -> "_Process":
 
 def _results(
     process: "_Process", contents: Sequence[bytes], shape: ImageShape, resize: str, is_retry: bool
-) -> list[bytes | UndecodableImage]:
+) -> list[Decoded | UndecodableImage]:
     try:
         found = process.answer(len(contents), shape.size)
     except _FAILED as error:
@@ -172,20 +169,17 @@ class _Process:
                 "its output is above, and a machine with more memory may help"
             )
 
-    def answer(self, count: int, size: int) -> list[bytes | UndecodableImage]:
+    def answer(self, count: int, size: int) -> list[Decoded | UndecodableImage]:
         """Receive the pixels of `count` images, or why one cannot be decoded; raise one of `_FAILED` otherwise."""
         self.require_ready()
         if not self.connection.poll(self._limits.seconds):
             raise TimeoutError
         head, _, pixels = self.connection.recv_bytes(count * (size + _LARGEST_REASON)).partition(b"\n")
-        reasons, aspects = json.loads(head)
-        if len(reasons) != count or len(pixels) != size * reasons.count(""):
+        said = json.loads(head)
+        if len(said) != count or len(pixels) != size * sum(isinstance(each, bool) for each in said):
             raise ValueError
-        parts = [pixels[start : start + size] for start in range(0, len(pixels), size)]
-        images = iter(
-            [Cropped.of(part, aspect) if aspect else part for part, aspect in zip(parts, aspects, strict=True)]
-        )
-        return [UndecodableImage(reason) if reason else next(images) for reason in reasons]
+        images = (pixels[start : start + size] for start in range(0, len(pixels), size))
+        return [Decoded(next(images), each) if isinstance(each, bool) else UndecodableImage(each) for each in said]
 
     def end(self, seconds: float = 0) -> int:
         """End the process, unless it does so itself within some seconds; return its exit status."""

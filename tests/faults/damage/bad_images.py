@@ -13,8 +13,7 @@ from components.core.data import dataset_reader
 from components.core.storage import digests
 from components.preprocess import run as preprocess
 from components.preprocess.config import PreprocessConfig
-from components.preprocess.decode import pool
-from components.preprocess.decode.pixels import LARGEST_FILE, UndecodableImage
+from components.preprocess.decode.pixels import LARGEST_FILE, Decoded, UndecodableImage
 from tests.faults.counts import Counts
 from tests.faults.damage import broken_decoder
 from tests.faults.damage.corruption import damages
@@ -40,7 +39,7 @@ def decode_each_kind() -> Counts:
     """Try each kind alone, in a decoder's process."""
     counts = Counts()
     for name, case in CASES.items():
-        (found,) = pool.decode([case.make()], SHAPE, "fill")
+        (found,) = broken_decoder.decode([case.make()], SHAPE)
         problem = case.problem(_pixels(found))
         counts.add(True, f"{name}: {problem}" if problem else "")
     return counts
@@ -86,7 +85,7 @@ def _damaged(names: list[str], kind: str = "") -> Counts:
     for name in names:
         content = CASES[name].make()
         chosen = [(damage, left) for damage, left in damages(content) if damage.startswith(kind)]
-        found = pool.decode([left for _, left in chosen], SHAPE, "fill")
+        found = broken_decoder.decode([left for _, left in chosen], SHAPE)
         for (damage, left), each in zip(chosen, found, strict=True):
             counts.add(left != content, "" if isinstance(each, UndecodableImage) else f"{name}, {damage}: it is used")
     return counts
@@ -97,17 +96,17 @@ def crash_decoders(folder: Path) -> Counts:
     counts = Counts()
     with broken_decoder.broken_decoder(folder):
         good = [broken_decoder.png(number) for number in range(4)]
-        wanted = pool.decode(good, broken_decoder.SHAPE, "fill")
+        wanted = broken_decoder.decode(good)
         for fault, reason in broken_decoder.REASONS.items():
             batch = [*good[:2], broken_decoder.png(9, fault), *good[2:]]
-            found = pool.decode(batch, broken_decoder.SHAPE, "fill")
+            found = broken_decoder.decode(batch)
             failed = found.pop(2)
             problem = "" if found == wanted else "it cost another image"
             counts.add(reason in str(failed), f"{fault}: {problem}" if problem else "")
     return counts
 
 
-def _pixels(found: bytes | UndecodableImage) -> np.ndarray | UndecodableImage:
+def _pixels(found: Decoded | UndecodableImage) -> np.ndarray | UndecodableImage:
     if isinstance(found, UndecodableImage):
         return found
-    return np.frombuffer(found, np.uint8).reshape(SHAPE.height, SHAPE.width, SHAPE.channels)
+    return np.frombuffer(found.pixels, np.uint8).reshape(SHAPE.height, SHAPE.width, SHAPE.channels)

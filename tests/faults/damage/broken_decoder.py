@@ -3,7 +3,7 @@
 import contextlib
 import io
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from unittest import mock
 
@@ -12,6 +12,7 @@ from PIL import Image, PngImagePlugin
 
 from components.core.artifacts.datasets import ImageShape
 from components.preprocess.decode import pool
+from components.preprocess.decode.pixels import Decoded, UndecodableImage
 
 SHAPE = ImageShape(6, 5, 3)
 LIMITS = pool.Limits(memory=512 << 20, processor_seconds=1, seconds=60)
@@ -46,7 +47,7 @@ def load_prepare(self):
             os.write(json.loads(sys.argv[1])[1], bytes([9] * 100))
             os._exit(0)
         case "too many pixels":
-            answer = b'[[""], [false]]' + bytes([10]) + bytes(1 << 16)
+            answer = b'[false]' + bytes([10]) + bytes(1 << 16)
             os.write(json.loads(sys.argv[1])[1], len(answer).to_bytes(4, "big") + answer)
         case "once" if not os.path.exists(os.environ["ONCE"]):
             open(os.environ["ONCE"], "w").close()
@@ -80,6 +81,14 @@ def broken_decoder(folder: Path) -> Iterator[None]:
             yield
         finally:
             pool.end_processes()
+
+
+def decode(
+    contents: Sequence[bytes], shape: ImageShape = SHAPE, resize: str = "fill"
+) -> list[Decoded | UndecodableImage]:
+    """Decode image files in one process."""
+    ((_, found),) = pool.decode_all([(None, contents)], shape, resize, processes=1)
+    return found
 
 
 def png(seed: int, fault: str = "", shape: ImageShape = SHAPE) -> bytes:

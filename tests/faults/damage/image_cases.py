@@ -35,7 +35,7 @@ class Case(NamedTuple):
             wrong = not isinstance(self.expected, str) or not str(found).startswith(self.expected)
             return f"expected {self.expected!r}, found {found!r}" if wrong else ""
         if self.expected is None:
-            same = found.tobytes() == pixels.from_file(JPEG, SHAPE, "fill")
+            same = found.tobytes() == pixels.from_file(JPEG, SHAPE, "fill").pixels
             return "it is the picture that it was" if same else ""
         off = np.abs(found - np.asarray(self.expected, float)).max()
         return f"{off} levels off" if off > self.tolerance + 0.5 * (self.tolerance > 0) else ""

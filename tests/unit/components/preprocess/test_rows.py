@@ -57,7 +57,7 @@ def by_rule(given: list[tuple[int, int]], decided: Plan) -> tuple[dict[str, list
         content = picture(number)
         sha256 = hashlib.sha256(content).digest()
         try:
-            image = pixels.from_file(content, SHAPE, "fill")
+            image = pixels.from_file(content, SHAPE, "fill").pixels
         except pixels.UndecodableImage as error:
             quarantined.append(Quarantined(f"{index}.png", sha256.hex(), str(error)))
             continue

@@ -20,7 +20,7 @@ from tests.inputs import artifacts
 def parents() -> tuple[datasets.Manifest, checkpoints.Description, embeddings.Description]:
     """Descriptions of a dataset, and of its checkpoint and embedding."""
     reused = {"images": 3, "datasets": ["an-earlier-one"]}
-    cropped = {"images": 1, "of": 9, "first": ["new-and-wide.png"]}
+    cropped = {"images": 1, "of": 9}
     maker = lineage.made_with("preprocess", source="/home/user/pictures", reused=reused, cropped=cropped)
     manifest = artifacts.dataset(made_with=maker)
     checkpoint = artifacts.checkpoint(

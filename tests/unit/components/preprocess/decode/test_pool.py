@@ -20,7 +20,7 @@ from components.core.storage import digests
 from components.preprocess import run as preprocess
 from components.preprocess.config import PreprocessConfig
 from components.preprocess.decode import pixels, pool
-from tests.faults.damage.broken_decoder import SHAPE, broken_decoder, png
+from tests.faults.damage.broken_decoder import SHAPE, broken_decoder, decode, png
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +30,7 @@ def faulty(tmp_path: Path) -> Iterator[None]:
         yield
 
 
-def decoded_here(content: bytes, shape: ImageShape = SHAPE) -> bytes:
+def decoded_here(content: bytes, shape: ImageShape = SHAPE) -> pixels.Decoded:
     return pixels.from_file(content, shape, "fill")
 
 
@@ -43,28 +43,28 @@ def process_id() -> int:
 @pytest.mark.slow
 def test_what_waits_without_an_end_costs_one_image(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool, "LIMITS", pool.Limits(seconds=3))
-    found = pool.decode([png(0), png(1, "sleep"), png(2)], SHAPE, "fill")
+    found = decode([png(0), png(1, "sleep"), png(2)])
     assert "no progress for 3 s" in str(found[1])
     assert [found[0], found[2]] == [decoded_here(png(0)), decoded_here(png(2))]
 
 
 def test_what_ends_one_process_is_tried_once_more(tmp_path: Path) -> None:
     contents = [png(0), png(1, "once"), png(2)]
-    assert pool.decode(contents, SHAPE, "fill") == [decoded_here(content) for content in contents]
+    assert decode(contents) == [decoded_here(content) for content in contents]
     assert (tmp_path / "once").exists()
 
 
 def test_a_process_decodes_batch_after_batch_and_is_replaced_once_it_died() -> None:
-    pool.decode([png(0)], SHAPE, "fill")
+    decode([png(0)])
     first = process_id()
-    pool.decode([png(1), b""], ImageShape(3, 3, 1), "stretch")
+    decode([png(1), b""], ImageShape(3, 3, 1), "stretch")
     assert process_id() == first
-    pool.decode([png(1, "segfault")], SHAPE, "fill")
-    pool.decode([png(1)], SHAPE, "fill")
+    decode([png(1, "segfault")])
+    decode([png(1)])
     assert process_id() != first
     assert not Path(f"/proc/{first}").exists()
     os.kill(process_id(), signal.SIGKILL)  # while it has nothing to do
-    assert pool.decode([png(2)], SHAPE, "fill") == [decoded_here(png(2))]
+    assert decode([png(2)]) == [decoded_here(png(2))]
 
 
 def test_processes_that_were_started_before_decode_what_comes() -> None:
@@ -80,14 +80,14 @@ def test_batches_larger_than_pipes_in_both_directions() -> None:
     shape = ImageShape(300, 400, 3)
     contents = [png(number, shape=shape) for number in range(8)]
     assert sum(map(len, contents)) > 1 << 20
-    assert pool.decode(contents, shape, "fill") == [decoded_here(content, shape) for content in contents]
+    assert decode(contents, shape) == [decoded_here(content, shape) for content in contents]
 
 
 def test_threads_do_not_wait_for_each_other(tmp_path: Path) -> None:
-    found: dict[int, list[bytes | pixels.UndecodableImage]] = {}
+    found: dict[int, list[pixels.Decoded | pixels.UndecodableImage]] = {}
 
     def work(number: int) -> None:
-        found[number] = pool.decode([png(number, "" if number else "wait")], SHAPE, "fill")
+        found[number] = decode([png(number, "" if number else "wait")])
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
     for thread in threads:
@@ -128,32 +128,32 @@ def test_batches_that_nobody_waits_for_any_more_end_their_processes() -> None:
 
 
 def test_a_fork_starts_its_own_processes() -> None:
-    pool.decode([png(0)], SHAPE, "fill")
+    decode([png(0)])
     child = os.fork()
     if not child:
         os._exit(len(pool._idle) + len(pool._alive))
     assert os.waitpid(child, 0)[1] == 0
-    assert pool.decode([png(1)], SHAPE, "fill") == [decoded_here(png(1))]
+    assert decode([png(1)]) == [decoded_here(png(1))]
 
 
 def test_a_process_that_cannot_start_is_no_fault_of_an_image(tmp_path: Path) -> None:
     (tmp_path / "faulty" / "sitecustomize.py").write_text("import os; os._exit(5)")
     with pytest.raises(TransientError, match="exit status 5; "):
-        pool.decode([png(0)], SHAPE, "fill")
+        decode([png(0)])
 
 
 def test_modules_of_the_working_folder_are_not_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "faulty" / "sitecustomize.py").write_text("")
     (tmp_path / "json.py").write_text("raise SystemExit(1)")
     monkeypatch.chdir(tmp_path)
-    assert pool.decode([png(0)], SHAPE, "fill") == [decoded_here(png(0))]
+    assert decode([png(0)]) == [decoded_here(png(0))]
 
 
 def test_nothing_is_left_when_the_parent_is_killed() -> None:
     program = (
         "import sys, time; from components.preprocess.decode import pool; "
         "from components.core.artifacts.datasets import ImageShape; "
-        "pool.decode([b''], ImageShape(1, 1, 1), 'fill'); "
+        "[*pool.decode_all([(0, [b''])], ImageShape(1, 1, 1), 'fill', 1)]; "
         "(found,) = pool._idle; print(found.process.pid, flush=True); time.sleep(100)"
     )
     parent = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)

@@ -66,7 +66,7 @@ def test_values_of_16_bit_become_8_as_those_of_png_files_do() -> None:
     values = np.arange(65536).astype(np.uint16).reshape(256, 256)
     file = io.BytesIO()
     Image.fromarray(values).save(file, "PNG")
-    expected = np.frombuffer(pixels.from_file(file.getvalue(), ImageShape(256, 256, 1), "fill"), np.uint8)
+    expected = np.frombuffer(pixels.from_file(file.getvalue(), ImageShape(256, 256, 1), "fill").pixels, np.uint8)
     assert (pixels.of_16_bit(values).ravel() == expected).all()
 
 
