@@ -1,14 +1,9 @@
-"""Work in threads and processes of this machine. Standard library only."""
+"""Work in threads of this machine. Standard library only."""
 
-import contextlib
-import multiprocessing
 import os
-import signal
-import threading
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
-from multiprocessing.connection import Connection
+from collections.abc import Callable, Generator, Iterable
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import TypeVar
 
 Item = TypeVar("Item")
@@ -40,24 +35,3 @@ def in_threads(
     threads = threads or processors()
     with ThreadPoolExecutor(threads) as executor:
         yield from ordered(executor, function, items, ahead=threads)
-
-
-@contextlib.contextmanager
-def processes() -> Iterator[ProcessPoolExecutor]:
-    """Start as many processes as processors; they end with the block or this process, even in the middle of work."""
-    context = multiprocessing.get_context("spawn")
-    theirs, ours = context.Pipe(duplex=False)
-    with theirs, ProcessPoolExecutor(processors(), context, _end_with, (theirs,)) as executor, ours:
-        yield executor
-
-
-def _end_with(parent: Connection) -> None:
-    """Leave Ctrl-C to the parent, and end when it closes its end of the pipe, as its death does."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-    def wait() -> None:
-        with contextlib.suppress(EOFError, OSError):
-            parent.recv_bytes()
-        os._exit(0)
-
-    threading.Thread(target=wait, daemon=True).start()

@@ -15,6 +15,7 @@ from components.core.storage import buckets
 from components.core.storage.buckets import Stored
 from components.core.storage.location import lasting_threads
 
+LARGEST_IMAGE_FILE = 64 << 20  # bytes; a larger image file is neither hashed nor decoded
 _READ_AT_ONCE = 1 << 20
 _ON_THEIR_WAY = 16  # objects; an answer of the service takes 20 to 50 ms
 Item = TypeVar("Item")

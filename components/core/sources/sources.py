@@ -20,9 +20,8 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from components.core.errors import ConfigError, DataError
-from components.core.sources import hashing
 from components.core.sources.catalog import Catalog, Checksum, Rows
-from components.core.sources.files import SourceFile, printable
+from components.core.sources.files import LARGEST_IMAGE_FILE, SourceFile, printable, sha256_of
 from components.core.sources.index import SourceIndex, stamp_of
 from components.core.storage import buckets, digests
 
@@ -334,12 +333,13 @@ def _hash(source: str, listing: Listing, folder: str) -> None:
     Images too large to decode are not read: size and time of modification replace their content.
     """
     catalog, numbers = listing.catalog, listing.numbers
-    at_most = hashing.LARGEST_IMAGE_FILE if listing.kind == IMAGES else sys.maxsize
+    at_most = LARGEST_IMAGE_FILE if listing.kind == IMAGES else sys.maxsize
     index = SourceIndex(folder, source) if folder else None
     if index:
         catalog.note(index.entries())
     small = (file for file in catalog.unread(*numbers) if file.bytes <= at_most)
-    files_read = catalog.note(_logged(hashing.hashed(small), "read"))
+    hashed = (Checksum(file.name, file.stamp, sha256_of(file.location, file.bytes)) for file in small)
+    files_read = catalog.note(_logged(hashed, "read"))
     if index:
         known = catalog.checksums(*numbers)
         index.write(known, len(known), files_read)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from PIL import Image, ImageOps, JpegImagePlugin, PngImagePlugin, WebPImagePlugin
 
 from components.core.artifacts.datasets import ImageShape
-from components.core.sources.hashing import LARGEST_IMAGE_FILE
+from components.core.sources.files import LARGEST_IMAGE_FILE
 
 if TYPE_CHECKING:
     import numpy as np
