@@ -13,8 +13,8 @@ from typing import Any, get_args, get_type_hints
 from components.core.errors import ConfigError
 
 _MOST_LISTED = 20
-# Settings of earlier versions, each with the value that this version always has.
-_REMOVED = {"critic_normalization": "none", "export_checkpoint": "last"}
+# Recorded by earlier versions, each with the value by which this version always works.
+_REMOVED = {"critic_normalization": "none", "export_checkpoint": "last", "jpeg_oversampling": 4}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,7 +5,6 @@ import dataclasses
 import functools
 import gc
 import logging
-import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -95,7 +94,6 @@ def _make(config: PreprocessConfig, held: Contents, location: Location) -> None:
             image=plan.image,
             classes=found.classes,
             splits=splits,
-            statistics=_statistics(made.shards),
             source={
                 "kind": found.kind,
                 "fingerprint": held.fingerprint,
@@ -103,7 +101,7 @@ def _make(config: PreprocessConfig, held: Contents, location: Location) -> None:
                 **_repeated(made.shards),
                 "leaks": _leaks(made.leaks, splits["test"]),
             },
-            preprocessing=_policy(config, plan),
+            preprocessing=settings.values_in_key(config),
             quarantine=quarantine,
             made_with=lineage.made_with(
                 "preprocess",
@@ -114,12 +112,6 @@ def _make(config: PreprocessConfig, held: Contents, location: Location) -> None:
             ),
         )
         attempt.finish(location, files, manifest, written | listed)
-
-
-def _policy(config: PreprocessConfig, plan: Plan) -> dict[str, Any]:
-    """Return everything that decides the pixels of the images."""
-    of_files = {datasets.JPEG_OVERSAMPLING: pixels.JPEG_OVERSAMPLING} if plan.stored is None else {}
-    return {**settings.values_in_key(config), **of_files}
 
 
 @contextlib.contextmanager
@@ -259,13 +251,6 @@ def _require_images(splits: dict[str, Split], classes: list[str]) -> None:
 
 def _listed(counts: dict[str, int]) -> str:
     return ", ".join(f"{count:,} {split}" for split, count in counts.items())
-
-
-def _statistics(shards: list[ShardFacts]) -> dict[str, float]:
-    """Return mean and (population) standard deviation of all training pixels; sums are exact, and divided last."""
-    histogram = sum(facts.histogram for facts in shards if facts.split == "train")
-    count, total, squares = (int((histogram * np.arange(256) ** power).sum()) for power in range(3))
-    return {"mean": total / count, "std": math.sqrt((count * squares - total**2) / count**2)}
 
 
 def _result(location: Location, manifest: Manifest, reused: bool) -> StageResult:

@@ -6,7 +6,6 @@ import itertools
 from collections.abc import Iterable, Iterator
 
 import numpy as np
-from PIL import Image
 
 from components.core.artifacts import datasets
 from components.core.errors import TransientError
@@ -38,7 +37,6 @@ class ShardFacts:
     shard: datasets.Shard
     files: dict[str, Written]  # the shard and what belongs to it, by name
     class_counts: np.ndarray  # records by label: int64 [classes]
-    histogram: np.ndarray  # values by level: int64 [256]
     duplicates: int  # records of an image that an earlier record has
     contradictions: int  # images with different labels in several records
     contradicting: str  # sha256 of the first of these images, if any
@@ -122,7 +120,6 @@ class _Writing:
         self._split = name.partition("-")[0]
         self._bytes = 0
         self._sha256 = hashlib.sha256()
-        self._histogram = np.zeros(256, np.int64)
         self._class_counts = np.zeros(plan.class_count, np.int64)
         self._duplicates = 0
         self._contradicting: set[str] = set()  # sha256 of all of them
@@ -147,7 +144,6 @@ class _Writing:
             shard=self.shard(),
             files=written,
             class_counts=self._class_counts,
-            histogram=self._histogram,
             duplicates=self._duplicates,
             contradictions=len(self._contradicting),
             contradicting=min(self._contradicting, default=""),
@@ -180,7 +176,6 @@ class _Writing:
         """Measure a block; this releases the GIL throughout."""
         part, images = encoded
         self._sha256.update(part)
-        self._histogram += Image.fromarray(np.ascontiguousarray(images)).histogram()
         if self._split in leaks.COMPARED:
             shape = (self._image.height, self._image.width, self._image.channels)
             self.thumbnails.append(leaks.thumbnails(images.reshape(-1, *shape)))

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from components.core import settings, stages
-from components.core.artifacts import datasets, lineage
+from components.core.artifacts import lineage
 from components.core.artifacts.lineage import Lineage
 from components.core.errors import ConfigError, DataError
 from components.core.registry.registry import Version
@@ -69,7 +69,7 @@ def script(
     return [
         *_comments(version, found, source != "", initial_version),
         "set -e",
-        _command("preprocess", preprocess, datasets.settings_of(found.dataset["preprocessing"])),
+        _command("preprocess", preprocess, settings.without_removed(found.dataset["preprocessing"])),
         f"# dataset_digest: {made['dataset']}",
         _threads(found.checkpoint) + _command("train", train, settings.without_removed(found.checkpoint["settings"])),
         f"# checkpoint_digest: {made['checkpoint']}",

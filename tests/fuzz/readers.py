@@ -263,7 +263,7 @@ def seeds_of_note() -> Iterator[bytes]:
     yield notes.written(Outcome({"train": [("run", 0, 3, 7)]}, [], 0, 1, Counter(a=3)))
     shard = datasets.Shard("train-0.tfrecord", 2, 300, "f0")
     files = {shard.file: Written(300, "f0", "")}
-    yield notes.written(ShardFacts("train", shard, files, np.arange(2), np.zeros(256, np.int64), 0, 0, ""))
+    yield notes.written(ShardFacts("train", shard, files, np.arange(2), 0, 0, ""))
 
 
 def seeds_of_executor_input() -> Iterator[bytes]:

@@ -53,8 +53,6 @@ def test_idx_files(idx_folder: Path, numbers: tuple[np.ndarray, np.ndarray], tmp
     manifest = datasets.Manifest.of(result["dataset_uri"], result["dataset_digest"])
     assert manifest.classes == ["2", "3", "7"]
     assert len(manifest.splits["train"].shards) == 3
-    assert manifest.statistics["mean"] == pytest.approx(splits["train"][0].mean(dtype=np.float64), rel=1e-12)
-    assert manifest.statistics["std"] == pytest.approx(splits["train"][0].std(dtype=np.float64), rel=1e-12)
     for name, (_, found) in splits.items():
         assert manifest.splits[name].class_counts == np.bincount(found, minlength=3).tolist()
     train, validation = manifest.splits["train"].records, manifest.splits["validation"].records

@@ -14,8 +14,6 @@ MANIFEST = "dataset.json"
 SPLITS = ("train", "validation", "test")
 NO_LABEL = -1
 MEMBERS = "members"  # in `Manifest.made_with`: files from which later datasets reuse images
-JPEG_OVERSAMPLING = "jpeg_oversampling"  # in `Manifest.preprocessing`: decided by the code, not by a setting
-_PIXEL_RANGE = (0, 255)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,30 +58,25 @@ class Manifest(manifest.Manifest):
 
     FILE = MANIFEST
     WHAT = "dataset"
-    VERSION = 1
+    VERSION = 2
 
     image: ImageShape
     classes: list[str]  # names by label; empty where the source has none
     splits: dict[str, Split]  # `train`, `validation` and `test`
-    statistics: dict[str, float]  # mean and standard deviation of the training pixels, on the scale 0 to 255
     source: dict[str, Any]  # kind, fingerprint and the number of images found
-    # Settings that decide the images, and `JPEG_OVERSAMPLING` if these were image files.
-    preprocessing: dict[str, Any]
+    preprocessing: dict[str, Any]  # settings that decide the images
     quarantine: dict[str, Any]  # how many images were quarantined, and the reasons for the first ones
-    pixel_range: list[int] = dataclasses.field(default_factory=lambda: [*_PIXEL_RANGE])
     # Code, image, libraries, the source, and the sha256 of `MEMBERS`.
     made_with: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.splits.keys() != set(SPLITS):
             raise ValueError(f"splits are {reprlib.repr(sorted(self.splits))}, expected {', '.join(SPLITS)}")
-        if self.pixel_range != [*_PIXEL_RANGE]:
-            raise ValueError(f"pixel_range is {reprlib.repr(self.pixel_range)}, expected {[*_PIXEL_RANGE]}")
 
     @property
     def identity(self) -> dict[str, Any]:
         """The settings and the fingerprint of the source."""
-        return {**settings_of(self.preprocessing), "source_fingerprint": self.source["fingerprint"]}
+        return {**self.preprocessing, "source_fingerprint": self.source["fingerprint"]}
 
     @property
     def listed(self) -> dict[str, str]:
@@ -95,8 +88,3 @@ class Manifest(manifest.Manifest):
     @property
     def class_count(self) -> int:
         return len(self.classes)
-
-
-def settings_of(preprocessing: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings in `Manifest.preprocessing`."""
-    return {name: value for name, value in preprocessing.items() if name != JPEG_OVERSAMPLING}
