@@ -1,6 +1,5 @@
 """Dataset reader: checks every shard against `dataset.json`, and maps its images into memory, to read in any order."""
 
-import collections
 from pathlib import Path
 
 import numpy as np
@@ -99,17 +98,15 @@ def load_first(
 
 
 def require_shard(file: Path | Location, shard: datasets.Shard) -> None:
-    """Raise a `DataError` if a shard is not the one of the manifest; it names the first damaged record, if any."""
+    """Raise a `DataError` if a shard is not the one of the manifest."""
     path = Path(file)
     if not path.is_file():
         raise DataError(f"shard {file} is missing; make the dataset again")
     size = path.stat().st_size
     if size != shard.bytes or digests.sha256_of_file(path) != shard.sha256:
         found = f"{size:,} bytes instead of {shard.bytes:,}" if size != shard.bytes else "its sha256 differs"
-        where = _find_damage(path)
         raise DataError(
-            f"shard {file} is not the one that {datasets.MANIFEST} describes ({found}{where and ', '}{where}); "
-            "make the dataset again"
+            f"shard {file} is not the one that {datasets.MANIFEST} describes ({found}); make the dataset again"
         )
 
 
@@ -122,16 +119,6 @@ def _open(dataset: LocationLike, shards: list[datasets.Shard], image: datasets.I
     for shard in shards:
         require_shard(folder / shard.file, shard)
     return Images(folder.path, shards, image)
-
-
-def _find_damage(path: Path) -> str:
-    """Name the first damaged record of a shard; empty if all are whole, as after a cut between two records."""
-    try:
-        with open(path, "rb") as file:
-            collections.deque(tfrecord.read(file, largest=path.stat().st_size), maxlen=0)
-    except tfrecord.Damage as damage:
-        return str(damage)
-    return ""
 
 
 def _offsets_and_labels(

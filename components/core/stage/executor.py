@@ -5,7 +5,6 @@ They are defined in pipeline_spec.proto of Kubeflow Pipelines. Standard library 
 
 import dataclasses
 import json
-import os
 import shutil
 from collections.abc import Collection
 from pathlib import Path
@@ -53,9 +52,9 @@ class ExecutorInput:
                 if not name.startswith(_CHANNEL)
             }
             outputs = message["outputs"]
-            self._output_file = _path(outputs["outputFile"])
+            self._output_file = Path(outputs["outputFile"])
             self._output_parameters = {
-                name: _path(spec["outputFile"])
+                name: Path(spec["outputFile"])
                 for name, spec in outputs.get("parameters", {}).items()
                 if name != _OF_THE_LAUNCHER
             }
@@ -63,7 +62,7 @@ class ExecutorInput:
                 name: dict(spec["artifacts"][0]) for name, spec in outputs.get("artifacts", {}).items()
             }
             self._targets = {
-                name: _path(artifact.get("customPath") or local_path(artifact["uri"]))
+                name: Path(artifact.get("customPath") or local_path(artifact["uri"]))
                 for name, artifact in self._output_artifacts.items()
             }
             if not all(isinstance(each.get("metadata", {}), dict) for each in self._output_artifacts.values()):
@@ -101,13 +100,6 @@ def local_path(uri: str) -> str:
         if uri.startswith(scheme):
             return mount + uri[len(scheme) :]
     return uri
-
-
-def _path(text: str) -> Path:
-    """Return the path; raise `TypeError` or `ValueError` for an invalid one."""
-    if b"\0" in os.fsencode(text):
-        raise ValueError(f"{text!r} is no path")
-    return Path(text)
 
 
 def _write_text(path: Path, text: str) -> None:

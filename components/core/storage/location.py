@@ -367,8 +367,7 @@ class Location(os.PathLike[str]):
         folder, listed = found
         there = files_below(folder)
         for name, (size, _, crc32c) in sorted(listed.items()):
-            # Earlier versions committed no crc32c.
-            if name not in there or (there[name].bytes, crc32c and there[name].crc32c) != (size, crc32c):
+            if name not in there or (there[name].bytes, there[name].crc32c) != (size, crc32c):
                 raise DataError(f"{self} is damaged: {name} in {folder} is not the file that {COMMITTED} describes")
         return {name: (there[name], sha256) for name, (_, sha256, _) in listed.items()}
 
@@ -391,7 +390,7 @@ def _read_committed(uri: str, committed: bytes) -> tuple[str, dict[str, tuple[in
         if value["schema_version"] != SCHEMA_VERSION:
             raise Incompatible(f"{uri} is of another schema version; expected {SCHEMA_VERSION}")
         files = {
-            name: (int(entry["bytes"]), str(entry["sha256"]), str(entry.get("crc32c", "")))
+            name: (int(entry["bytes"]), str(entry["sha256"]), str(entry["crc32c"]))
             for name, entry in value["files"].items()
         }
         atomic_files.require_within([value["folder"], *files])

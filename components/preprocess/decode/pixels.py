@@ -166,11 +166,11 @@ def _open(content: bytes) -> Image.Image:
         image = JpegImagePlugin.JpegImageFile(io.BytesIO(content))
     elif _is_webp(content):
         _require_whole_webp(content)
-        _require_size(*_webp_size(content))  # before libwebp allocates memory for it
         image = WebPImagePlugin.WebPImageFile(io.BytesIO(content))
     else:
         raise UndecodableImage(f"is no PNG, JPEG or WebP file: it starts with {content[:8]!r}")
-    _require_size(image.width, image.height)
+    if image.width * image.height > LARGEST_IMAGE:
+        raise UndecodableImage(f"is {image.width}x{image.height}, more than {LARGEST_IMAGE:,} pixels")
     if getattr(image, "is_animated", False):
         raise UndecodableImage("is animated")
     if isinstance(image, PngImagePlugin.PngImageFile):
@@ -182,31 +182,11 @@ def _is_webp(content: bytes) -> bool:
     return content.startswith(b"RIFF") and content[8:_RIFF_HEAD] == b"WEBP"
 
 
-def _require_size(width: int, height: int) -> None:
-    if width * height > LARGEST_IMAGE:
-        raise UndecodableImage(f"is {width}x{height}, more than {LARGEST_IMAGE:,} pixels")
-
-
 def _require_whole_webp(content: bytes) -> None:
     """Compare the declared size of a WebP file with the actual one; libwebp decodes some cut files in part."""
     (size,) = struct.unpack_from("<I", content, 4)
     if 8 + size > len(content):
         raise UndecodableImage("is cut short")
-
-
-def _webp_size(content: bytes) -> tuple[int, int]:
-    """Return width and height from the first chunk of a WebP file (RFC 9649, sections 2.5 to 2.7; RFC 6386, 9.1)."""
-    kind, first = content[_RIFF_HEAD : _RIFF_HEAD + 4], content[_RIFF_HEAD + 8 : _RIFF_HEAD + 18]
-    if len(first) < 10:
-        raise UndecodableImage("is cut short")
-    if kind == b"VP8X":
-        return int.from_bytes(first[4:7], "little") + 1, int.from_bytes(first[7:10], "little") + 1
-    if kind == b"VP8L":
-        sizes = int.from_bytes(first[1:5], "little")
-        return (sizes & 0x3FFF) + 1, (sizes >> 14 & 0x3FFF) + 1
-    if kind == b"VP8 ":
-        return int.from_bytes(first[6:8], "little") & 0x3FFF, int.from_bytes(first[8:10], "little") & 0x3FFF
-    raise UndecodableImage(f"is damaged: a WebP file's first chunk is {kind!r}")
 
 
 def _require_checksums(content: bytes) -> None:

@@ -1,8 +1,8 @@
 """Images in archives, read member by member in place: zip (stored or deflated), tar, and tar packed by gzip or bzip2.
 
-Nothing is unpacked to a disk. What an archive says of itself is not believed: members may not overlap or lead out,
-their sizes are bounds for what is read of them, and those of a zip file must have the CRC that it says. A tar file has
-no checksums of content, but gzip and bzip2 around it have.
+Nothing is unpacked to a disk. What an archive says of itself is not believed: members may not lead out, their sizes are
+bounds for what is read of them, and those of a zip file must have the CRC that it says. A tar file has no checksums of
+content, but gzip and bzip2 around it have.
 
 A zip file of this machine can be read by ranges of members; other archives are read from start to end.
 """
@@ -58,7 +58,7 @@ def list_members(file: SourceFile) -> tuple[list[Member], list[Member]]:
     """Return the images of an archive by name, in the archive's order, and its other files.
 
     Hidden files are in neither; links and devices are logged. Raises `DataError` if the archive is damaged, encrypted,
-    packed by another method, or made to do harm: members overlap, have one name, or lead out of it.
+    packed by another method, or has members of one name or that lead out of it.
     """
     no_files: list[str] = []
     with open_archive(file) as (opened, is_zip):
@@ -72,13 +72,6 @@ def list_members(file: SourceFile) -> tuple[list[Member], list[Member]]:
     for one, other in itertools.pairwise(sorted(member.name for member in images)):
         if one == other:
             raise DataError(f"{file.name} holds two members whose names are both written {one}; pack it again")
-    if images and images[0].offset < 0:
-        raise _damaged(file, f"{images[0].name} is before its start")
-    for before, after in itertools.pairwise(images):
-        if before.offset + before.packed > after.offset:
-            raise DataError(
-                f"{file.name} has members that overlap, {before.name} and {after.name}, which no packer writes"
-            )
     return images, others
 
 

@@ -40,28 +40,19 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_message_names_record_and_offset(dataset: Path, tmp_path: Path) -> None:
+def test_a_shard_of_another_size_or_content_is_refused(dataset: Path, tmp_path: Path) -> None:
     shard = datasets.Manifest.of(str(dataset)).splits["train"].shards[0]
     content = (dataset / shard.file).read_bytes()
     size = len(content) // 4
-    for location, logged in [
-        (2 * size + 20, f"record 2 at byte {2 * size} "),
-        (3 * size + 1, f"the length .* 3 at byte {3 * size} "),
-        (size + 9, f"the length .* 1 at byte {size} "),
-        (size - 1, "record 0 at byte 0 "),
-    ]:
-        (tmp_path / shard.file).write_bytes(
-            content[:location] + bytes([content[location] ^ 4]) + content[location + 1 :]
-        )
-        with pytest.raises(DataError, match=f"sha256 differs, {logged}"):
-            dataset_reader.require_shard(tmp_path / shard.file, shard)
-    (tmp_path / shard.file).write_bytes(content[: 2 * size + 30])
-    with pytest.raises(DataError, match=rf"record 2 at byte {2 * size}\)"):
-        dataset_reader.require_shard(tmp_path / shard.file, shard)
-    # A missing or extra whole record is well formed: only the manifest shows it.
-    for cut in (content[:-size], content + content[:size]):
-        (tmp_path / shard.file).write_bytes(cut)
-        with pytest.raises(DataError, match=r"bytes instead of \d+\)"):
+    flipped = content[:size] + bytes([content[size] ^ 4]) + content[size + 1 :]
+    for damaged, logged in (
+        (flipped, "its sha256 differs"),
+        (content[:-size], "bytes instead of"),  # a whole record
+        (content + content[:size], "bytes instead of"),
+        (content[: 2 * size + 30], "bytes instead of"),
+    ):
+        (tmp_path / shard.file).write_bytes(damaged)
+        with pytest.raises(DataError, match=logged):
             dataset_reader.require_shard(tmp_path / shard.file, shard)
 
 
