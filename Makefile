@@ -22,7 +22,7 @@ FASHION_MNIST ?= fashion-mnist
 KILLS ?= 200
 ROUNDS ?= 3
 ON_FASHION_MNIST := calibration classifier equal_models previous_commit retraining small_data
-PROOFS := $(ON_FASHION_MNIST) cuda_errors images intervals parquet_exit protocol replicas threads
+PROOFS := $(ON_FASHION_MNIST) cuda_errors intervals parquet_exit protocol replicas threads
 # --universal serves Python 3.11 and later; with "fewest", every Python gets the same version of a package.
 LOCK = $(BIN)/uv pip compile --quiet --python-version 3.11 --fork-strategy fewest --generate-hashes --no-annotate \
   --custom-compile-command 'make lock' $(UPGRADE)
@@ -132,7 +132,7 @@ prove: install ## Run what takes too long for the tests, by NAME, a module of te
 	$(if $(filter cuda_errors,$(NAME)),$(MAKE) .venv-train-gpu/installed)
 	$(BIN)/python -m tests.proofs.$(NAME) \
 	  $(if $(filter $(NAME),$(ON_FASHION_MNIST)),--source $(FASHION_MNIST)) \
-	  $(if $(filter images,$(NAME)),$(IMAGES)) $(if $(filter previous_commit,$(NAME)),--base $(or $(BASE),HEAD~1))
+	  $(if $(filter previous_commit,$(NAME)),--base $(or $(BASE),HEAD~1))
 
 prove-tpu: $(TF220)/installed .venv-tpu-compiler/installed install ## Compile training with the TPU compiler, without a TPU; ALL=1: every variant; WRITE=1: its table too
 	$(BIN)/python -m tests.proofs.tpu --tensorflow $(TF220)/bin/python --compiler .venv-tpu-compiler/bin/python \

@@ -5,11 +5,10 @@
 Standard library only, in the base image's Python.
 """
 
-import base64
+import compileall
 import csv
-import hashlib
 import os
-import struct
+import py_compile
 import subprocess
 import sys
 import sysconfig
@@ -52,13 +51,7 @@ DROPPED = {
         "matplotlib/mpl-data/sample_data/**/*",
     ),
 }
-# Libraries with 220 MB of debug symbols.
-WITHOUT_SYMBOLS = ("tensorflow/libtensorflow_cc.so.2", "tensorflow/libtensorflow_framework.so.2")
 KEPT = ("sklearn/__init__.py", "sklearn/datasets/data/digits.csv.gz")
-
-_ELF_64_LITTLE = b"\x7fELF\x02\x01"
-_ELF_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
-_ELF_SEGMENT = struct.Struct("<IIQQQQQQ")
 
 
 def install(lock: Path) -> Path:
@@ -91,52 +84,22 @@ def drop(packages: Path, patterns: tuple[str, ...]) -> None:
             Path(folder).rmdir()
 
 
-def cut_symbols(library: Path) -> None:
-    """Cut a library after the last byte that is ever loaded, where symbols and the section table lie.
-
-    The loader reads program headers alone, so that the program is the same; a debugger sees exported names only. It is
-    done here, as what `strip` writes depends on the version of binutils.
-    """
-    with open(library, "r+b") as file:
-        header = bytearray(file.read(_ELF_HEADER.size))
-        fields = list(_ELF_HEADER.unpack(header))
-        start, size, count = fields[5], fields[9], fields[10]
-        if fields[0][:6] != _ELF_64_LITTLE:
-            raise SystemExit(f"{library} is no library for x86_64 Linux")
-        file.seek(start)
-        segments = [_ELF_SEGMENT.unpack_from(file.read(size)) for _ in range(count)]
-        fields[6] = fields[11] = fields[12] = fields[13] = 0  # no sections
-        file.seek(0)
-        file.write(_ELF_HEADER.pack(*fields))
-        file.truncate(max(offset + length for _, _, offset, _, _, length, _, _ in segments))
-
-
-def rewrite_records(packages: Path) -> None:
-    """Make each package's own list of files name the files that are left, with digest and size."""
-    for record in sorted(packages.glob("*.dist-info/RECORD")):
-        with open(record, newline="", encoding="utf-8") as file:
-            names = [row[0] for row in csv.reader(file) if (packages / row[0]).exists()]
+def shorten_records(packages: Path) -> None:
+    """Remove the dropped files from each package's own list of files."""
+    for record in packages.glob("*.dist-info/RECORD"):
+        rows = list(csv.reader(record.read_text(encoding="utf-8").splitlines()))
         with open(record, "w", newline="", encoding="utf-8") as file:
-            csv.writer(file, lineterminator="\n").writerows(_record(packages, name, record) for name in names)
-
-
-def _record(packages: Path, name: str, record: Path) -> tuple[str, str, str]:
-    path = packages / name
-    if path == record:
-        return name, "", ""
-    with open(path, "rb") as file:
-        digest = hashlib.file_digest(file, "sha256").digest()
-    return name, "sha256=" + base64.urlsafe_b64encode(digest).decode().rstrip("="), str(path.stat().st_size)
+            csv.writer(file, lineterminator="\n").writerows(row for row in rows if (packages / row[0]).exists())
 
 
 def main(kind: str, lock: Path) -> None:
     """Make the environment of one kind of image."""
     packages = install(lock)
     drop(packages, DROPPED["every"] + DROPPED[kind])
-    for name in WITHOUT_SYMBOLS:
-        if (packages / name).exists():
-            cut_symbols(packages / name)
-    rewrite_records(packages)
+    shorten_records(packages)
+    # What a container may not write it could not compile, and would try again at every start.
+    unchecked = py_compile.PycInvalidationMode.UNCHECKED_HASH
+    compileall.compile_dir(packages, quiet=2, invalidation_mode=unchecked)
     # Last on Python's path, so that no PYTHONPATH of a container matters.
     (packages / "wgan.pth").write_text(f"{CODE}\n")
 
