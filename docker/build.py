@@ -37,7 +37,6 @@ PINNED_BASE = ROOT / "docker" / "base.env"
 LOCAL_BASE = "python:3.11-slim-bookworm"
 SBOMS = ROOT / "build" / "images"
 PUSHED = ROOT / "build" / "images.json"
-_PASSED_ON = ("BEAM_SDK", "BEAM_WORKER")
 
 
 class Engine(Docker):
@@ -99,20 +98,13 @@ def tag_of(target: str) -> str:
 def revision() -> str:
     """Return the commit that is checked out, with `-dirty` behind it if anything differs; `unknown` without git."""
     try:
-        commit = _git("rev-parse", "HEAD")
-        return commit + ("-dirty" if _git("status", "--porcelain") else "")
+        commit, changes = (
+            subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+            for words in (("rev-parse", "HEAD"), ("status", "--porcelain"))
+        )
+        return commit + ("-dirty" if changes else "")
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
-
-
-def _git(*words: str) -> str:
-    return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
-
-
-def build_arguments(base: str, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the build arguments of docker/Dockerfile by name."""
-    arguments = {"BASE": base, "VERSION": container_images.VERSION, "REVISION": revision()}
-    return arguments | {name: environment[name] for name in _PASSED_ON if environment.get(name)}
 
 
 def labels() -> dict[str, str]:
@@ -122,7 +114,8 @@ def labels() -> dict[str, str]:
 
 def build(engine: Engine, targets: tuple[str, ...], base: str, environment: Mapping[str, str] = os.environ) -> None:
     """Build images under their local names, and write the bill of materials of each to build/images/."""
-    arguments = build_arguments(base, environment)
+    arguments = {"BASE": base, "VERSION": container_images.VERSION, "REVISION": revision()}
+    arguments |= {name: environment[name] for name in ("BEAM_SDK", "BEAM_WORKER") if environment.get(name)}
     for target in targets:
         started = time.monotonic()
         engine.build(target, tag_of(target), arguments, labels())

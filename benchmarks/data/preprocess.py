@@ -73,13 +73,6 @@ def _write_once(
         aside.replace(path)
 
 
-def read_whole(source: Path) -> None:
-    """Read all files of a source, so that the system caches them."""
-    for path in source.rglob("*"):
-        if path.is_file():
-            path.read_bytes()
-
-
 def compare(what: str, source: Path, rounds: int) -> None:
     """Measure both contenders on a source, `rounds` times, and print medians."""
     location = _FOLDER / "made"
@@ -91,7 +84,8 @@ def compare(what: str, source: Path, rounds: int) -> None:
         location.mkdir(parents=True)
         for name in contenders if number % 2 == 0 else reversed(contenders):
             print(f"{what}, round {number + 1} of {rounds}: {name}", file=sys.stderr)
-            read_whole(source)
+            for path in filter(Path.is_file, source.rglob("*")):  # which the system caches
+                path.read_bytes()
             turns[name].append(measured(contenders[name]))
             shutil.rmtree(location / "ours", ignore_errors=True)
     rows = []
