@@ -68,7 +68,7 @@ demo: install ## Run the whole pipeline on handwritten digits and publish a firs
 	$(BIN)/wgan run --root $(RUNS)/demo --config examples/digits.yaml
 
 test: install ## Run the tests
-	$(BIN)/$(PYTEST) -m "not docker and not slow and not long and not flink and not spark and not kubeflow"
+	$(BIN)/$(PYTEST) -m "not docker and not slow and not long and not flink and not kubeflow"
 
 test-slow: install ## Run the tests that take long: retraining, and trainings of several processes or replica counts
 	$(BIN)/$(PYTEST) -m slow
@@ -100,19 +100,12 @@ test-kubeflow: install ## Run a pipeline's story on the server of KF_PIPELINES_E
 test-flink: install build/flink/distribution/pyflink build/flink/job-server/job-server.jar ## Run the stage on a real Flink cluster on loopback, and in containers if there are images (docs/beam-runners.md)
 	$(BIN)/python -m pytest -m flink tests/system
 
-test-spark: install build/spark/distribution/pyspark build/spark/job-server/job-server.jar ## Run the stage on a real Spark cluster on loopback, and in containers if there are images (docs/beam-runners.md); JOBS=1
-	JOBS=$(or $(JOBS),1) $(BIN)/python -m pytest -m spark tests/system
-
-build/spark/distribution/pyspark: requirements/spark.txt | $(INSTALLED)
-	$(BIN)/uv pip install --no-deps --require-hashes --target build/spark/distribution -r $<
-	touch $@
-
 build/flink/distribution/pyflink: requirements/flink.txt | $(INSTALLED)
 	$(BIN)/uv pip install --no-deps --require-hashes --target build/flink/distribution -r $<
 	touch $@
 
-build/%/job-server/job-server.jar: tests/system/runners/%_job_server/pom.xml
-	@command -v java mvn >/dev/null || { echo "make test-$* needs Java 17 and Maven, such as Debian's" \
+build/flink/job-server/job-server.jar: tests/system/runners/flink_job_server/pom.xml
+	@command -v java mvn >/dev/null || { echo "make test-flink needs Java 17 and Maven, such as Debian's" \
 	  "openjdk-17-jre-headless and maven" >&2; exit 64; }
 	mvn --batch-mode --quiet --file $< package
 
@@ -239,7 +232,6 @@ lock: install ## Pin every dependency again, with hashes; UPGRADE=--upgrade take
 	$(LOCK) --universal --group pyproject.toml:audit -o requirements/audit.txt
 	$(LOCK) --universal --group pyproject.toml:fuzz -c requirements/dev.txt -o requirements/fuzz.txt
 	$(LOCK) --universal --group pyproject.toml:flink -o requirements/flink.txt
-	$(LOCK) --universal --group pyproject.toml:spark -o requirements/spark.txt
 	$(LOCK) --universal --group pyproject.toml:soak -o requirements/soak.txt
 	$(LOCK) --universal --group pyproject.toml:formats -o requirements/formats.txt
 	$(LOCK) --universal --group pyproject.toml:notebook -c requirements/dev.txt -o requirements/notebook.txt
@@ -254,6 +246,6 @@ lock: install ## Pin every dependency again, with hashes; UPGRADE=--upgrade take
 	$(LOCK_IMAGE) --extra tpu --excludes requirements/train-excludes.txt -c requirements/tensorflow-2.20.txt \
 	  -o requirements/train-tpu.txt # with what the step is tested with on TensorFlow 2.20
 
-.PHONY: help install demo test test-slow test-long test-random soak test-docker test-flink test-spark test-tf220 test-pythons \
+.PHONY: help install demo test test-slow test-long test-random soak test-docker test-flink test-tf220 test-pythons \
   test-kfp216 prove prove-gpu prove-tpu lint actionlint format fake-gcs-server prism images beam-sdk push audit fuzz compile goldens notebook docs docs-serve \
   bench bench-preprocess lock

@@ -1,11 +1,10 @@
-"""Are docs/kubernetes/*.yaml what the operators' published definitions allow, field by field?
+"""Is docs/kubernetes/flink.yaml what the operator's published definitions allow, field by field?
 
     python -m tests.proofs.manifests FOLDER
 
-The folder has the YAML files of the definitions (kind CustomResourceDefinition): of Flink's operator, from
-github.com/apache/flink-kubernetes-operator, helm/flink-kubernetes-operator/crds; of Spark's, from
-github.com/apache/spark-kubernetes-operator, build-tools/helm/spark-kubernetes-operator/crds. What Kubernetes itself
-defines is compared with its Python client.
+The folder has the YAML files of the definitions (kind CustomResourceDefinition), from
+github.com/apache/flink-kubernetes-operator, helm/flink-kubernetes-operator/crds. What Kubernetes itself defines is
+compared with its Python client.
 """
 
 import sys
@@ -17,7 +16,7 @@ import jsonschema
 import kubernetes.client
 import yaml
 
-MANIFESTS = Path(__file__).parents[2] / "docs" / "kubernetes"
+MANIFEST = Path(__file__).parents[2] / "docs" / "kubernetes" / "flink.yaml"
 _MODELS = {"Deployment": "V1Deployment", "Service": "V1Service"}
 
 
@@ -32,19 +31,18 @@ def main(folder: Path) -> int:
                     schema = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
                     schemas[f"{group}/{version['name']}", kind] = jsonschema.Draft202012Validator(closed(schema))
     wrong = 0
-    for path in sorted(MANIFESTS.glob("*.yaml")):
-        for resource in yaml.safe_load_all(path.read_text()):
-            kind = resource["kind"]
-            key = resource["apiVersion"], kind
-            if key in schemas:
-                errors = schemas[key].iter_errors(resource["spec"])
-                problems = [f"{error.json_path.replace('$', 'spec')}: {error.message}" for error in errors]
-            elif kind in _MODELS:
-                problems = [*against_model(resource, _MODELS[kind], kind)]
-            else:
-                problems = [f"no definition of {key}"]
-            wrong += bool(problems)
-            print(f"{path.name}: {kind} {resource['metadata']['name']}: {'; '.join(problems) or 'as defined'}")
+    for resource in yaml.safe_load_all(MANIFEST.read_text()):
+        kind = resource["kind"]
+        key = resource["apiVersion"], kind
+        if key in schemas:
+            errors = schemas[key].iter_errors(resource["spec"])
+            problems = [f"{error.json_path.replace('$', 'spec')}: {error.message}" for error in errors]
+        elif kind in _MODELS:
+            problems = [*against_model(resource, _MODELS[kind], kind)]
+        else:
+            problems = [f"no definition of {key}"]
+        wrong += bool(problems)
+        print(f"{kind} {resource['metadata']['name']}: {'; '.join(problems) or 'as defined'}")
     return wrong
 
 
@@ -80,5 +78,5 @@ def against_model(value: Any, model: str, where: str) -> Iterator[str]:
 
 if __name__ == "__main__":
     if len(sys.argv) != 2:
-        raise SystemExit("usage: python -m tests.proofs.manifests FOLDER, of the operators' definitions")
+        raise SystemExit("usage: python -m tests.proofs.manifests FOLDER, of the operator's definitions")
     sys.exit(1 if main(Path(sys.argv[1])) else 0)

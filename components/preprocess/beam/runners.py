@@ -20,7 +20,6 @@ from apache_beam.options.pipeline_options import (
     FlinkRunnerOptions,
     PipelineOptions,
     PortableOptions,
-    SparkRunnerOptions,
     StandardOptions,
 )
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
@@ -35,8 +34,6 @@ _LOCAL_RUNNERS = (None, "DirectRunner", "FnApiRunner")
 _SERVICES: tuple[tuple[str, type[PipelineOptions], str, str], ...] = (
     ("job_endpoint", PortableOptions, "job server of Beam", "embed"),
     ("flink_master", FlinkRunnerOptions, "Flink cluster", r"\[(auto|local)\]"),
-    ("spark_rest_url", SparkRunnerOptions, "REST endpoint of a Spark master", ""),
-    ("spark_master_url", SparkRunnerOptions, "Spark master", "(?!spark://).*|.*,.*"),  # of several masters, one is up
 )
 _DEFAULT_PORTS = {"flink_master": 8081}
 _SECONDS_TO_ANSWER = 5.0

@@ -1,8 +1,7 @@
-"""Clusters of containers that share nothing but a network and a bucket server: of Flink, and of Spark.
+"""A Flink cluster of containers that share nothing but a network and a bucket server.
 
-Each machine of a cluster is a task manager of Flink or a worker of Spark, with a disk of its own, and beside it, on the
-same loopback, a worker pool in the preprocess image, as in a pod of Kubernetes. Programs are mounted from `build/`,
-read-only; of data nothing is.
+Each machine is a task manager, with a disk of its own, and beside it, on the same loopback, a worker pool in the
+preprocess image, as in a pod of Kubernetes. Programs are mounted from `build/`, read-only; of data nothing is.
 """
 
 import contextlib
@@ -13,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from tests.system.runners import flink_cluster
-from tests.system.runners.processes import OPENED, ROOT, until
+from tests.system.runners.conftest import ROOT, until
+from tests.system.runners.flink_cluster import OPENED
 
 _JAVA = Path("/usr/lib/jvm/java-17-openjdk-amd64")
-# A user whom the image knows, as Hadoop asks for its name; Java loads libraries from /tmp.
+# Java loads libraries from /tmp.
 _USER = ("--user", "10001:0", "--cap-drop", "ALL", "--read-only", "--tmpfs", "/tmp:exec,mode=1777")  # noqa: S108
 BUCKETS = "http://buckets:8080"  # the bucket server, for containers of the network
 _SECONDS_TO_START = 60
@@ -57,11 +57,10 @@ class Containers:
         self.docker("run", "--detach", "--name", self.full_name(name), *settings, *options, self._image, *words)
         self._started.append(name)
 
-    def start_java(self, name: str, *words: str, mounts: dict[Path, str], environment: dict[str, str]) -> None:
+    def start_java(self, name: str, *words: str, mounts: dict[Path, str]) -> None:
         """Start a Java program of this machine in a container."""
         programs = {_JAVA: str(_JAVA), Path("/etc/java-17-openjdk"): "/etc/java-17-openjdk", **mounts}
         options = [f"--volume={here}:{there}:ro" for here, there in programs.items()]
-        options += [f"--env={variable}={value}" for variable, value in environment.items()]
         self.start(name, *OPENED.split(), *words, options=(*options, "--entrypoint", f"{_JAVA}/bin/java"))
 
     def start_pool(self, machine: str) -> None:
@@ -88,10 +87,7 @@ class Containers:
             self._started.remove(name)
 
     def start_stage(self, name: str, *words: str) -> None:
-        """Start the stage, which reads gs://b/source and makes gs://b/dataset on the cluster.
-
-        It has a job server of its own, as one of Spark takes one job at a time.
-        """
+        """Start a job server, and the stage that makes gs://b/dataset of gs://b/source by it."""
         host = f"jobs-of-{name}"
         self.start_job_server(host)
         ask = f"import socket; print(socket.socket().connect_ex(({host!r}, 8099)))"
@@ -139,39 +135,15 @@ def flink(client: str, image: str, build: Path, folder: Path) -> Iterator[Contai
     mounts = {build / "distribution": "/flink", build / "job-server": "/job-server", folder: "/configuration"}
     given = ("--configDir", "/configuration")
     with Containers(client, image, "wgan-test-flink") as made:
-        made.start_java("job-manager", "-cp", jars, flink_cluster.JOB_MANAGER, *given, mounts=mounts, environment={})
+        made.start_java("job-manager", "-cp", jars, flink_cluster.JOB_MANAGER, *given, mounts=mounts)
         flags, settings = flink_cluster.memory_of_task_managers(build / "distribution", folder)
         for name in ("machine-0", "machine-1"):
             words = (*flags, "-cp", jars, flink_cluster.TASK_MANAGER, *given, *settings)
             host = ("-D", f"taskmanager.host={name}", "-D", f"taskmanager.resource-id={name}")
-            made.start_java(name, *words, *host, mounts=mounts, environment={})
+            made.start_java(name, *words, *host, mounts=mounts)
             made.start_pool(name)
         jar = ("-jar", "/job-server/job-server.jar", "--flink-master=job-manager:8081")
-        made.start_job_server = lambda host: made.start_java(host, *jar, *_ports(host), mounts=mounts, environment={})
-        yield made
-
-
-@contextlib.contextmanager
-def spark(client: str, image: str, build: Path) -> Iterator[Containers]:
-    """Start a master, and two workers with pools; each job server is the driver of its job."""
-    mounts = {build / "distribution": "/spark", build / "job-server": "/job-server"}
-    with Containers(client, image, "wgan-test-spark") as made:
-        jars = ("-cp", "/spark/pyspark/jars/*")
-
-        def environment(host: str) -> dict[str, str]:
-            return {"SPARK_HOME": "/spark/pyspark", "SPARK_SCALA_VERSION": "2.12", "SPARK_LOCAL_HOSTNAME": host}
-
-        master = ("org.apache.spark.deploy.master.Master", "--host", "master", "--port", "7077")
-        made.start_java("master", *jars, *master, mounts=mounts, environment=environment("master"))
-        for name in ("machine-0", "machine-1"):
-            words = ("--host", name, "--cores", "1", "--memory", "1500m", "--work-dir", f"{_SCRATCH}/work")
-            worker = ("org.apache.spark.deploy.worker.Worker", *words, "spark://master:7077")
-            made.start_java(name, *jars, *worker, mounts=mounts, environment=environment(name))
-            made.start_pool(name)
-        jar = ("-jar", "/job-server/job-server.jar", "--spark-master-url=spark://master:7077")
-        made.start_job_server = lambda host: made.start_java(
-            host, *jar, *_ports(host), mounts=mounts, environment=environment(host)
-        )
+        made.start_job_server = lambda host: made.start_java(host, *jar, *_ports(host), mounts=mounts)
         yield made
 
 

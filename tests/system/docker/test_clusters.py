@@ -1,6 +1,6 @@
-"""The stage on Flink and on Spark in containers that share nothing but a bucket, killed and with requests that fail.
+"""The stage on Flink in containers that share nothing but a bucket, killed and with requests that fail.
 
-Run by `make test-flink` and `make test-spark`, which make the programs first, on images that `make images` has made.
+Run by `make test-flink`, which makes the programs first, on images that `make images` has made.
 """
 
 import time
@@ -15,10 +15,10 @@ from components.preprocess import run as preprocess
 from components.preprocess.config import PreprocessConfig
 from tests.system.docker import clusters
 from tests.system.docker.clusters import Containers
-from tests.system.runners.conftest import content, write_idx
-from tests.system.runners.processes import programs, until
+from tests.system.runners.conftest import content, until, write_idx
+from tests.system.runners.flink_cluster import programs
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.flink, pytest.mark.timeout(900)]
 
 SETTINGS: dict[str, Any] = {"images_per_shard": 1500}
 WORKER = "apache_beam.runners.worker.sdk_worker_main"
@@ -55,19 +55,13 @@ def expected(source: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str
     return {name: sha256 for name, sha256 in content(dataset).items() if name != "dataset.json"}
 
 
-@pytest.fixture(
-    scope="module",
-    params=[pytest.param("flink", marks=pytest.mark.flink), pytest.param("spark", marks=pytest.mark.spark)],
-)
-def cluster(
-    request: pytest.FixtureRequest, client: str, preprocess_image: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Containers]:
+@pytest.fixture(scope="module")
+def cluster(client: str, preprocess_image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Containers]:
     """Two machines, without a bucket server."""
-    build = programs(request.param)[0].parent
+    build = programs()[0].parent
     folder = tmp_path_factory.mktemp("configuration")
     folder.chmod(0o755)
-    started = clusters.flink(client, preprocess_image, build, folder / "flink")
-    with started if request.param == "flink" else clusters.spark(client, preprocess_image, build) as made:
+    with clusters.flink(client, preprocess_image, build, folder / "flink") as made:
         yield made
 
 
@@ -163,7 +157,7 @@ def test_a_worker_that_wakes_late(run: Run) -> None:
     run.cluster.docker("stop", "--time=60", run.cluster.full_name(stage))
     assert run.cluster.wait(stage) == errors.TERMINATED, run.cluster.log_of(stage)
     run.cluster.execute("pool-of-machine-0", f"import os, signal; os.kill({pid}, signal.SIGCONT)")
-    time.sleep(_SECONDS_OF_LATE_WORK)  # nothing shows when it is done: Spark keeps it for other work
+    time.sleep(_SECONDS_OF_LATE_WORK)  # nothing shows when it is done
     assert not [name for name in run.cluster.stop_serving()["held"] if name.startswith("dataset/")]
 
 

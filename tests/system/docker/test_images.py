@@ -14,7 +14,7 @@ from docker import build, sbom
 from docker.build import ROOT, Engine
 from pipeline.local.docker_client import CODE_LABEL
 from tests.system.docker.conftest import HARDENED, log_of
-from tests.system.runners.processes import until
+from tests.system.runners.conftest import until
 
 pytestmark = pytest.mark.docker
 

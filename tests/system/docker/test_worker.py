@@ -13,8 +13,7 @@ from docker.build import Engine
 from tests.inputs.sources import write_images
 from tests.system.docker.clusters import SERVER, SERVER_MODULE
 from tests.system.docker.conftest import log_of
-from tests.system.runners.conftest import content
-from tests.system.runners.processes import until
+from tests.system.runners.conftest import content, until
 
 pytestmark = pytest.mark.docker
 

@@ -4,6 +4,7 @@ import gzip
 import os
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +20,17 @@ from tests.inputs.sources import idx, write_images
 
 ROOT = Path(__file__).parents[3]
 _MARK = "WGAN_TEST_STAGE"
+
+
+def until(true: Callable[[], Any], seconds: float = 120) -> Any:
+    """Repeat a question until the answer is true, and return it."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        found = true()
+        if found:
+            return found
+        time.sleep(0.1)
+    raise AssertionError(f"still false after {seconds:g} s")
 
 
 def write_idx(folder: Path, images: int) -> Path:

@@ -4,14 +4,21 @@ Flink's package for Python (apache-flink-libraries) has its jars and none of its
 those scripts do.
 """
 
+import contextlib
 import json
+import os
+import shutil
+import signal
 import subprocess
+import sys
 import urllib.request
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests import servers
-from tests.system.runners.processes import OPENED, Processes, until
+from tests.system.runners.conftest import ROOT, until
 
 SLOTS = 2  # of each task manager
 JOB_MANAGER = "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint"
@@ -19,6 +26,24 @@ TASK_MANAGER = "org.apache.flink.runtime.taskexecutor.TaskManagerRunner"
 _MEMORY = "org.apache.flink.runtime.util.bash.BashJavaUtils"
 _LOOPBACK = "127.0.0.1"
 _MARK_OF_RESULT = "BASH_JAVA_UTILS_EXEC_RESULT:"
+# Flags by which Flink's scripts open Java 17, needed by Beam's job server, too.
+OPENED = " ".join(
+    f"--add-opens=java.base/{package}=ALL-UNNAMED"
+    for package in (
+        "java.lang",
+        "java.lang.invoke",
+        "java.lang.reflect",
+        "java.io",
+        "java.net",
+        "java.nio",
+        "java.text",
+        "java.time",
+        "java.util",
+        "java.util.concurrent",
+        "java.util.concurrent.atomic",
+        "sun.nio.ch",
+    )
+)
 # A lost task manager is noticed after 8 s instead of Flink's 50 s; everything else is as on a cluster.
 CONFIGURATION = """\
 jobmanager.rpc.address: {host}
@@ -42,6 +67,23 @@ io.tmp.dirs: {folder}
 """
 
 
+def programs() -> tuple[Path, Path]:
+    """Return the folder of Flink's jars and Beam's job server; skip the test without them."""
+    distribution, job_server = (ROOT / "build/flink" / each for each in ("distribution", "job-server/job-server.jar"))
+    if not (distribution.is_dir() and job_server.is_file() and shutil.which("java")):
+        pytest.skip(
+            "no Flink in build/flink, or no Java: apt-get install openjdk-17-jre-headless maven, then make test-flink"
+        )
+    return distribution, job_server
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill a program of the cluster, with its children: it leads its own session."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
 def memory_of_task_managers(distribution: Path, folder: Path) -> tuple[list[str], list[str]]:
     """Return Java's flags and Flink's settings for the configuration in a folder."""
     jars = f"{distribution}/pyflink/bin/bash-java-utils.jar:{distribution}/pyflink/lib/*"
@@ -52,16 +94,19 @@ def memory_of_task_managers(distribution: Path, folder: Path) -> tuple[list[str]
     return flags, settings
 
 
-class FlinkCluster(Processes):
-    """The cluster while the block runs.
+class FlinkCluster:
+    """The cluster, from `begin` to `end`. Each of its programs writes a log to the folder.
 
     Attributes:
+        pool: `host:port` of the worker pool of Beam.
         rest: `host:port` of Flink's REST endpoint.
         task_managers: Their processes, by name.
     """
 
     def __init__(self, distribution: Path, job_server: Path, folder: Path) -> None:
-        super().__init__(folder)
+        self.pool = f"localhost:{servers.free_port()}"
+        self._folder = folder
+        self._started: list[subprocess.Popen[bytes]] = []
         # Beam is among Flink's own jars; only there it keeps its workers between steps.
         self._jars = f"{distribution}/pyflink/lib/*:{job_server}"
         self._distribution = distribution
@@ -69,25 +114,32 @@ class FlinkCluster(Processes):
         self.rest = f"{_LOOPBACK}:{servers.free_port()}"
 
     def begin(self) -> None:
-        """Start the job manager and two task managers, and wait for them."""
-        (self.folder / "tmp").mkdir()
+        """Start the pool, the job manager and two task managers, and wait for them."""
+        (self._folder / "tmp").mkdir(parents=True)
+        port = self.pool.partition(":")[2]
+        self._start("worker-pool", [sys.executable, "-m", "tests.system.runners.worker_pool", port])
         ports = {"rpc": servers.free_port(), "rest": self.rest.partition(":")[2]}
         configuration = CONFIGURATION.format(
-            host=_LOOPBACK, bind=_LOOPBACK, **ports, slots=SLOTS, folder=self.folder / "tmp"
+            host=_LOOPBACK, bind=_LOOPBACK, **ports, slots=SLOTS, folder=self._folder / "tmp"
         )
-        (self.folder / "config.yaml").write_text(configuration)
-        self.start("job-manager", [*self._java(), JOB_MANAGER, "--configDir", str(self.folder)])
+        (self._folder / "config.yaml").write_text(configuration)
+        self._start("job-manager", [*self._java(), JOB_MANAGER, "--configDir", str(self._folder)])
         for _ in range(2):
             self.add_task_manager()
         self.wait()
 
+    def end(self) -> None:
+        """Kill its programs, with those that they have started."""
+        for process in reversed(self._started):
+            kill(process)
+
     def add_task_manager(self) -> None:
         """Start one more."""
         name = f"task-manager-{len(self.task_managers)}"
-        flags, settings = memory_of_task_managers(self._distribution, self.folder)
-        command = [*self._java(*flags), TASK_MANAGER, "--configDir", str(self.folder), *settings]
+        flags, settings = memory_of_task_managers(self._distribution, self._folder)
+        command = [*self._java(*flags), TASK_MANAGER, "--configDir", str(self._folder), *settings]
         own = ["-D", f"taskmanager.host={_LOOPBACK}", "-D", f"taskmanager.resource-id={name}"]
-        self.task_managers[name] = self.start(name, [*command, *own])
+        self.task_managers[name] = self._start(name, [*command, *own])
 
     def wait(self) -> None:
         """Wait until the job manager has the slots of all task managers that live."""
@@ -121,3 +173,19 @@ class FlinkCluster(Processes):
 
     def _java(self, *flags: str) -> list[str]:
         return ["java", *OPENED.split(), *flags, "-cp", self._jars]
+
+    def _start(self, name: str, command: list[str]) -> subprocess.Popen[bytes]:
+        """Start a program; its log has its name."""
+        # A worker pool starts its workers as `python`, which must be this one.
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        with open(self._folder / f"{name}.log", "ab") as log:
+            process = subprocess.Popen(
+                command,
+                cwd=self._folder,
+                env={**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)},
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self._started.append(process)
+        return process

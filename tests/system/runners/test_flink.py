@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from components.core import errors
-from tests.system.runners.conftest import Stage, content, image_settings
-from tests.system.runners.flink_cluster import FlinkCluster
-from tests.system.runners.processes import OPENED, kill, programs, until
+from tests.system.runners.conftest import Stage, content, image_settings, until
+from tests.system.runners.flink_cluster import OPENED, FlinkCluster, kill, programs
 
 pytestmark = [pytest.mark.flink, pytest.mark.timeout(600)]
 
@@ -21,8 +20,12 @@ pytestmark = [pytest.mark.flink, pytest.mark.timeout(600)]
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlinkCluster]:
     """A job manager and two task managers."""
-    with FlinkCluster(*programs("flink"), tmp_path_factory.mktemp("flink") / "cluster") as found:
+    found = FlinkCluster(*programs(), tmp_path_factory.mktemp("flink") / "cluster")
+    try:
+        found.begin()
         yield found
+    finally:
+        found.end()
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +49,7 @@ def options(cluster: FlinkCluster, kept: bool = True) -> str:
     runner = f"--runner=FlinkRunner --flink_master={cluster.rest} --flink_version=1.19 --parallelism=2"
     workers = f"--environment_type=EXTERNAL --environment_config={cluster.pool}"
     workers += " --environment_cache_millis=60000" if kept else ""
-    return f"{runner} --flink_job_server_jar={programs('flink')[1]} {workers}"
+    return f"{runner} --flink_job_server_jar={programs()[1]} {workers}"
 
 
 def started_on_both(cluster: FlinkCluster, started: Stage, before: dict[str, str]) -> str:

@@ -1,29 +1,23 @@
-"""Jobs for runners that are not run here, Dataflow and Spark: their options, image and graph."""
+"""The job for Dataflow, which is not run here: its options, image and graph."""
 
 import base64
 import bz2
-import contextlib
 import os
 import re
-from collections.abc import Callable, Iterator
-from concurrent import futures
 from pathlib import Path
 from typing import Any
 
 import apache_beam
-import grpc
 import pytest
 from apache_beam.options.pipeline_options import GoogleCloudOptions, WorkerOptions
 from apache_beam.portability import common_urns
-from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc, beam_runner_api_pb2
+from apache_beam.portability.api import beam_runner_api_pb2
 from apache_beam.runners.dataflow.dataflow_runner import DataflowRunner
 
-from components.core import errors
 from components.core.errors import TransientError
 from components.preprocess import run as preprocess
 from components.preprocess.config import PreprocessConfig
 from tests.fakes.gcs.server import Server
-from tests.system.runners.conftest import Stage
 
 IMAGE = "registry.example.com/wgan/preprocess:0.1.0"
 
@@ -87,60 +81,3 @@ def test_dataflow_is_given_options_image_and_graph(gcs: Server, monkeypatch: pyt
     assert (workers.sdk_container_image, workers.use_public_ips) == (IMAGE, False)
     require_graph_in_image(job.proto_pipeline)
     require_no_path_of_this_machine(job.proto_pipeline)
-
-
-class JobServer(beam_job_api_pb2_grpc.JobServiceServicer):
-    """Accepts a job as Beam's job servers do, and cannot run it."""
-
-    def __init__(self) -> None:
-        self.prepared: list[beam_job_api_pb2.PrepareJobRequest] = []
-
-    def DescribePipelineOptions(
-        self, request: beam_job_api_pb2.DescribePipelineOptionsRequest, context: grpc.ServicerContext
-    ) -> beam_job_api_pb2.DescribePipelineOptionsResponse:
-        """Describe no option besides Beam's own."""
-        return beam_job_api_pb2.DescribePipelineOptionsResponse()
-
-    def Prepare(
-        self, request: beam_job_api_pb2.PrepareJobRequest, context: grpc.ServicerContext
-    ) -> beam_job_api_pb2.PrepareJobResponse:
-        """Keep what was sent."""
-        self.prepared.append(request)
-        return beam_job_api_pb2.PrepareJobResponse(preparation_id="job")
-
-    def Run(
-        self, request: beam_job_api_pb2.RunJobRequest, context: grpc.ServicerContext
-    ) -> beam_job_api_pb2.RunJobResponse:
-        """Refuse to run."""
-        context.abort(grpc.StatusCode.UNAVAILABLE, "no Spark is here")
-        raise AssertionError("abort raises")
-
-
-@contextlib.contextmanager
-def serving() -> Iterator[tuple[str, JobServer]]:
-    """A job server at a free port of the loopback."""
-    servicer = JobServer()
-    with futures.ThreadPoolExecutor(4) as threads:
-        server = grpc.server(threads)
-        beam_job_api_pb2_grpc.add_JobServiceServicer_to_server(servicer, server)
-        port = server.add_insecure_port("127.0.0.1:0")
-        server.start()
-        try:
-            yield f"127.0.0.1:{port}", servicer
-        finally:
-            server.stop(None).wait()
-
-
-def test_spark_is_given_options_image_and_graph(stage: Callable[[dict[str, Any], str], Stage]) -> None:
-    with serving() as (address, servicer):
-        options = f"--runner=SparkRunner --job_endpoint={address} --spark_master_url=spark://master.example.com:7077"
-        options += f" --environment_type=DOCKER --environment_config={IMAGE} --sdk_worker_parallelism=2"
-        started = stage({"source": "digits"}, options)
-        assert started.wait() == errors.TRANSIENT
-    assert "SparkRunner failed: UNAVAILABLE: no Spark is here; " in started.stderr
-    (job,) = servicer.prepared
-    given = {name.split(":")[2]: value for name, value in dict(job.pipeline_options).items()}
-    assert given["spark_master_url"] == "spark://master.example.com:7077"
-    assert (given["environment_type"], given["environment_config"]) == ("DOCKER", IMAGE)
-    assert given["sdk_worker_parallelism"] == "2"
-    require_graph_in_image(job.pipeline)

@@ -25,8 +25,6 @@ def run(tmp_path: Path, beam_options: str) -> None:
         ("--runner=FlinkRunner", "--job_endpoint=127.0.0.1:{port}"),
         ("--runner=FlinkRunner", "--flink_master=http://localhost:{port}"),
         ("--runner=FlinkRunner --flink_submit_uber_jar", "--flink_master=localhost:{port}"),
-        ("--runner=SparkRunner", "--spark_master_url=spark://localhost:{port}"),
-        ("--runner=SparkRunner --spark_submit_uber_jar", "--spark_rest_url=http://localhost:{port}"),
     ],
 )
 def test_nothing_is_there(tmp_path: Path, words: str, address: str) -> None:
@@ -46,8 +44,6 @@ def test_nothing_is_there(tmp_path: Path, words: str, address: str) -> None:
         ("--runner=FlinkRunner", []),
         ("--runner=FlinkRunner --flink_master=[local]", []),
         ("--runner=PortableRunner --job_endpoint=embed", []),
-        ("--runner=SparkRunner --spark_master_url=local[*]", []),
-        ("--runner=SparkRunner --spark_master_url=spark://one:7077,two:7077", []),
         ("--runner=DirectRunner --job_endpoint=unused:8099", []),
     ],
 )
@@ -73,7 +69,6 @@ def test_only_the_service_that_the_stage_sends_to_is_asked(
         ("--runner=PortableRunner --job_endpoint=here", "--job_endpoint .* got here"),
         ("--runner=PortableRunner --job_endpoint=here:70000", "--job_endpoint .* got here:70000"),
         ("--runner=FlinkRunner --job_server_java_launcher=nojava --flink_job_server_jar={jar}", "directory: 'nojava'"),
-        ("--runner=SparkRunner --spark_submit_uber_jar", "Option spark_rest_url must be set"),
         ("--runner=PrismRunner --prism_location=/nowhere", 'Unable to parse binary URL "/nowhere"'),
         ("--runner=PortableRunner --job_endpoint=embed --environment_type=EXTERNAL", "external_service_address"),
         ("--runner=DataflowRunner", "Missing required option: project"),
