@@ -2,15 +2,12 @@
 
 import contextlib
 import io
-import logging
 import re
 import shlex
 import signal
 import socket
-import sys
-import threading
 from collections.abc import Iterator
-from typing import Any, TextIO
+from typing import Any
 from urllib.parse import urlsplit
 
 import apache_beam as beam
@@ -30,15 +27,18 @@ from components.core.errors import ConfigError, StageError, Terminated, Transien
 from components.preprocess.decode import pool
 
 _LOCAL_RUNNERS = (None, "DirectRunner", "FnApiRunner")
-# An option, Beam's class that has it, what users call the service, and values that name no single address.
-_SERVICES: tuple[tuple[str, type[PipelineOptions], str, str], ...] = (
-    ("job_endpoint", PortableOptions, "job server of Beam", "embed"),
-    ("flink_master", FlinkRunnerOptions, "Flink cluster", r"\[(auto|local)\]"),
-)
-_DEFAULT_PORTS = {"flink_master": 8081}
 _SECONDS_TO_ANSWER = 5.0
-_LONGEST_LINE = 500  # characters
-_TRACEBACK = "Traceback (most recent call last):"
+_LONGEST_CAUSE = 500  # characters
+# The line of a stack that names an exception: Java's last cause, or Python's error.
+_CAUSE = re.compile(r"Caused by: |[\w.]+(Error|Exception|Interrupt)\b")
+# What users of Flink and Dataflow report most, by words of the cause.
+_REMEDIES = {
+    'program "docker"': "name the worker pool beside each task manager by --environment_type=EXTERNAL "
+    "--environment_config=localhost:50000",
+    "Connection refused": "start a worker pool (the preprocess image with --worker_pool) beside each task manager",
+    "No module named": "run the workers in the preprocess image, on Dataflow by --sdk_container_image",
+    "": "see its log and those of its workers",
+}
 
 
 @contextlib.contextmanager
@@ -56,46 +56,43 @@ def pipeline(beam_options: str) -> Iterator[beam.Pipeline]:
         raise ConfigError(f"beam_options: {' '.join(str(error).split())}") from None
     yield made
     if isinstance(runner, FnApiRunner):
-        with contextlib.nullcontext() if is_in_process(options) else _without_stacks():
-            made.run().wait_until_finish()
+        made.run().wait_until_finish()
         return
     name = type(runner).__name__
     try:
-        with _without_stacks():
-            _run(made)
+        _run(made)
     except StageError:
         raise
     except (ValueError, NotImplementedError, ImportError, FileNotFoundError) as error:  # no Java, or no jar
-        raise ConfigError(f"beam_options: {name}: {_reason(error)}") from None
+        raise ConfigError(f"beam_options: {name}: {_root_cause(error)}") from None
     except OSError:
         raise
     except Exception as error:
-        raise TransientError(f"{name} failed: {_reason(error)}; see its log and those of its workers") from None
+        cause = _root_cause(error)
+        remedy = next(remedy for words, remedy in _REMEDIES.items() if words in cause)
+        raise TransientError(f"{name} failed: {cause}; {remedy}") from None
 
 
 def _require_service(options: PipelineOptions) -> None:
-    """Connect to the first service that the options name, because Beam would try for minutes.
-
-    The others can be out of reach from here: a job server connects to the cluster by itself.
-    """
-    for option, group, kind, no_address in _SERVICES:
-        value = getattr(options.view_as(group), option)
-        if not value or re.fullmatch(no_address, value):
-            continue
-        try:
-            parts = urlsplit(value if "://" in value else f"//{value}")
-            host, port = parts.hostname, parts.port or _DEFAULT_PORTS.get(option)
-            if not host or not port:
-                raise ValueError("it names no host or no port")
-            socket.create_connection((host, port), timeout=_SECONDS_TO_ANSWER).close()
-        except ValueError as error:
-            raise ConfigError(f"beam_options: --{option} must be HOST:PORT of a {kind}, got {value}: {error}") from None
-        except OSError as error:
-            raise TransientError(
-                f"beam_options: --{option}={value}: nothing answers there ({error.strerror or error}); "
-                f"start the {kind}, or give its address"
-            ) from None
+    """Connect to the job server, or to Flink if none is named, because Beam would try for minutes."""
+    option, default_port, value = "job_endpoint", 0, options.view_as(PortableOptions).job_endpoint
+    if not value:
+        option, default_port, value = "flink_master", 8081, options.view_as(FlinkRunnerOptions).flink_master
+    if value in ("embed", "[auto]", "[local]"):
         return
+    try:
+        parts = urlsplit(value if "://" in value else f"//{value}")
+        host, port = parts.hostname, parts.port or default_port
+        if not host or not port:
+            raise ValueError("it names no host or no port")
+        socket.create_connection((host, port), timeout=_SECONDS_TO_ANSWER).close()
+    except ValueError as error:
+        raise ConfigError(f"beam_options: --{option} must be HOST:PORT, got {value}: {error}") from None
+    except OSError as error:
+        raise TransientError(
+            f"beam_options: --{option}={value}: nothing answers there ({error.strerror or error}); start Beam's job "
+            "server or Flink there, or give its address"
+        ) from None
 
 
 def _run(made: beam.Pipeline) -> None:
@@ -163,64 +160,8 @@ def is_in_process(options: PipelineOptions) -> bool:
     return local and options.view_as(DirectOptions).direct_running_mode == "in_memory"
 
 
-def _reason(error: BaseException) -> str:
-    if isinstance(error, grpc.RpcError) and isinstance(error, grpc.Call):
-        return f"{error.code().name}: {error.details()}"
-    return one_line(str(error)) or type(error).__name__
-
-
-def one_line(text: str) -> str:
-    """Return the root-cause line of a Java or Python stack trace, or the first line of other text."""
-    lines = [line for line in text.rpartition(_TRACEBACK)[2].splitlines() if line.strip()]
-    if _TRACEBACK in text:
-        lines = [line for line in lines if not line[0].isspace()]
-    else:
-        lines = [line for line in lines if line.startswith("Caused by: ")][-1:] or lines
-    line = lines[0].strip() if lines else ""
-    return line if len(line) <= _LONGEST_LINE else line[:_LONGEST_LINE] + "..."
-
-
-class _OneLineStacks(io.TextIOBase):
-    """A stream that shortens each stack that is printed, as Beam's workers do, to a line."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-
-    def write(self, text: str) -> int:
-        self._stream.write(one_line(text) if text.startswith(_TRACEBACK) else text)
-        return len(text)
-
-    def flush(self) -> None:
-        self._stream.flush()
-
-
-@contextlib.contextmanager
-def _without_stacks() -> Iterator[None]:
-    """Show only warnings of Beam, its job servers and its threads, each as one line.
-
-    This stays after a job that ends too early, because Beam's threads notice the end one after the other.
-    """
-
-    def shorten(record: logging.LogRecord) -> bool:
-        if record.name.split(".")[0] == "components":
-            return True
-        record.msg, record.args, record.exc_info, record.exc_text = one_line(record.getMessage()), (), None, None
-        return record.levelno >= logging.WARNING
-
-    def report_thread(failed: threading.ExceptHookArgs) -> None:
-        if not isinstance(failed.exc_value, grpc.RpcError):  # the pipeline reports once that a service is gone
-            before(failed)
-
-    before = threading.excepthook
-    with contextlib.ExitStack() as undone:
-        threading.excepthook = report_thread
-        undone.callback(setattr, threading, "excepthook", before)
-        undone.enter_context(contextlib.redirect_stderr(_OneLineStacks(sys.stderr)))
-        for handler in logging.getLogger().handlers:
-            handler.addFilter(shorten)
-            undone.callback(handler.removeFilter, shorten)
-        try:
-            yield
-        except (grpc.RpcError, RuntimeError, TransientError, KeyboardInterrupt, Terminated):
-            undone.pop_all()
-            raise
+def _root_cause(error: BaseException) -> str:
+    """Return the line of a runner's error that names the cause: such an error has stacks of Java and Python."""
+    text = error.details() if isinstance(error, grpc.RpcError) and isinstance(error, grpc.Call) else str(error)
+    lines = [line for line in (text or "").splitlines() if line.strip()] or [type(error).__name__]
+    return next((line for line in reversed(lines) if _CAUSE.match(line)), lines[0]).strip()[:_LONGEST_CAUSE]

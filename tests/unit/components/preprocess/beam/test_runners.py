@@ -29,7 +29,7 @@ def run(tmp_path: Path, beam_options: str) -> None:
 )
 def test_nothing_is_there(tmp_path: Path, words: str, address: str) -> None:
     option = address.format(port=servers.free_port())
-    expected = rf"beam_options: {re.escape(option)}: nothing answers there \(Connection refused\); start the .+"
+    expected = rf"beam_options: {re.escape(option)}: nothing answers there \(Connection refused\); start .+"
     with pytest.raises(TransientError, match=expected):
         run(tmp_path, f"{words} {option}")
     assert not list(tmp_path.iterdir())
@@ -110,14 +110,26 @@ Caused by: java.net.ConnectException: Connection refused: localhost/127.0.0.1:50
 
 
 @pytest.mark.parametrize(
-    ("text", "line"),
+    ("text", "cause", "remedy"),
     [
-        (FLINK, "ModuleNotFoundError: No module named 'components' [while running 'Read']"),
-        (JAVA, "Caused by: java.net.ConnectException: Connection refused: localhost/127.0.0.1:50000"),
-        ("Pipeline job failed in state FAILED: no slot\n", "Pipeline job failed in state FAILED: no slot"),
-        ("x" * 600, "x" * 500 + "..."),
-        ("", ""),
+        (FLINK, "ModuleNotFoundError: No module named 'components' [while running 'Read']", "--sdk_container_image"),
+        (JAVA, "Caused by: java.net.ConnectException: Connection refused: localhost/127.0.0.1:50000", "--worker_pool"),
+        ('java.io.IOException: Cannot run program "docker": error=2', "java.io.IOException: Cannot run", "EXTERNAL"),
+        ("job failed in state FAILED: no slot\n\tat a.b(C.java:1)", "job failed in state FAILED: no slot;", "its log"),
+        ("x" * 600, "x" * 500 + "; ", "its log"),
+        ("", "RuntimeError", "its log"),
     ],
 )
-def test_a_runner_says_it_in_a_line(text: str, line: str) -> None:
-    assert runners.one_line(text) == line
+def test_a_failure_of_a_runner_is_its_cause_and_a_remedy(
+    monkeypatch: pytest.MonkeyPatch, text: str, cause: str, remedy: str
+) -> None:
+    def fail(made: object) -> None:
+        raise RuntimeError(text)
+
+    monkeypatch.setattr(runners, "_run", fail)
+    expected = f"^PortableRunner failed: {re.escape(cause)}.*{re.escape(remedy)}"
+    with (
+        pytest.raises(TransientError, match=expected),
+        runners.pipeline("--runner=PortableRunner --job_endpoint=embed"),
+    ):
+        pass
