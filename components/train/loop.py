@@ -30,7 +30,7 @@ from components.train.monitoring.monitor import Monitor
 from components.train.monitoring.progress import Progress
 from components.train.monitoring.sample_grid import SampleGrid
 from components.train.monitoring.watchdog import Watchdog
-from components.train.rollback import Nonfinite, Rollbacks
+from components.train.rollback import Rollbacks
 from components.train.step import NETWORKS, WganStep, network_of
 
 log = logging.getLogger(__name__)
@@ -174,9 +174,8 @@ class Session:
                 while self.step < self._config.steps and not stopped:
                     block, seconds = self._compute_block()
                     watchdog.beat()
-                    nonfinite = rollback.first_nonfinite(block, self.step, self._wgan)
-                    if nonfinite is not None:
-                        self._rollback(nonfinite)
+                    if not block["finite"].all():
+                        self._rollback(self.step + 1 + int(block["finite"].argmin()))
                         continue
                     self._count(block, seconds)
                     if self.step % limits.window_steps(self._config) == 0:
@@ -290,20 +289,20 @@ class Session:
             back=[*self._rollbacks.targets(self.step)],
         )
 
-    def _rollback(self, nonfinite: Nonfinite) -> None:
-        """Return to a step before a number that is not finite, on all workers; raise after too many rollbacks."""
+    def _rollback(self, nonfinite: int) -> None:
+        """Return to before the step with a bad number, on all workers; raise after too many rollbacks."""
         if len(self._rollbacks) >= self._config.rollbacks:  # more, if a resumed training has a lower limit
             raise TrainingDiverged(rollback.diverged(nonfinite, self._config, len(self._rollbacks)))
-        back = self._rollbacks.add(nonfinite.step)
+        back = self._rollbacks.add(nonfinite)
         # this machine may lack it, if the training began on another
         uploads.fetch(self._folder, back.step)
         good = checkpoints.newest(self._folder, back.step)
         returned = 0 if good is None else good[1].step
         self._workers.require_same({}, returned)
         log.error(
-            "train: %s is not finite at step %d; that update was not applied. Rolling back (%d of at most %d) to step "
-            "%d; noise and image order differ from step %d on",
-            *(nonfinite.what, nonfinite.step, len(self._rollbacks), self._config.rollbacks, returned, back.step),
+            "train: a number is not finite at step %d; that update was not applied. Rolling back (%d of at most %d) to "
+            "step %d; noise and image order differ from step %d on",
+            *(nonfinite, len(self._rollbacks), self._config.rollbacks, returned, back.step),
         )
         if good is not None:
             self._restore(good, with_rollbacks=False)

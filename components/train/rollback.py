@@ -10,40 +10,19 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from components.core.artifacts import checkpoints
 from components.train.config import TrainConfig
 from components.train.monitoring import limits
-from components.train.step import WganStep
 
 STATE = "rollbacks"
 
 
-@dataclasses.dataclass(frozen=True)
-class Nonfinite:
-    """A number that is not finite."""
-
-    what: str
-    step: int  # of the update that would have applied it, counted from 1
-
-
-def first_nonfinite(block: Mapping[str, np.ndarray], step: int, wgan: WganStep) -> Nonfinite | None:
-    """Find the first number in a block of steps, begun after `step`, that is not finite."""
-    found = np.flatnonzero(block["finite"] < 1)
-    if not found.size:
-        return None
-    index = int(found[0])
-    # A bad value is never applied, so a variable that is not finite is itself the cause.
-    broken = checkpoints.not_finite(wgan.state_arrays())
-    return Nonfinite(broken[0] if broken else wgan.what(block["nonfinite"][index]), step + index + 1)
-
-
-def diverged(nonfinite: Nonfinite, config: TrainConfig, rollbacks: int) -> str:
-    """Return the message of a training that ends there, after so many rollbacks."""
-    bound = ", or beyond the numbers of reproducibility exact," if config.reproducibility == "exact" else ""
+def diverged(step: int, config: TrainConfig, rollbacks: int) -> str:
+    """Return the message of a training that ends at a step with a bad number, after so many rollbacks."""
+    bound = ", or is beyond the numbers of reproducibility exact," if config.reproducibility == "exact" else ""
     often = f", after {rollbacks} rollbacks" if rollbacks else ""
     return (
-        f"{nonfinite.what} is not finite{bound} at step {nonfinite.step}{often}; that update was not applied and the "
-        "last checkpoint is sound. Lower the learning rates, or raise penalty_weight"
+        f"a number is not finite{bound} at step {step}{often}; that update was not applied and the last checkpoint is "
+        "sound. Lower the learning rates, or raise penalty_weight"
     )
 
 

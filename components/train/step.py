@@ -16,7 +16,6 @@ from components.core.distributed.update import (
     Adam,
     BatchPartition,
     BatchShard,
-    FiniteCheck,
     LossOutput,
     apply_update,
 )
@@ -36,10 +35,10 @@ _DONE_BEFORE = 890.0
 # Of the learning rates, for clusters: each update of the weights of their features moves the scores of all clusters.
 _SHARE_OF_RATES = 0.5
 # Prefixes of the networks' variables in the state, before a slash.
-NETWORKS = GENERATOR, CRITIC, AVERAGE = ("generator", "critic", "average")
-# A block reports for each step: global means, whether all was finite, and if not the number of the first bad value.
+NETWORKS = ("generator", "critic", "average")
+# A block reports for each step: global means, and whether all was finite.
 MEANS = ("critic_loss", "generator_loss", "penalty", "gradient_norm", "wasserstein_estimate", "real_score")
-REPORTED = (*MEANS, "finite", "nonfinite")
+REPORTED = (*MEANS, "finite")
 _OF_CRITIC = ("penalty", "gradient_norm", "wasserstein_estimate", "real_score")
 
 
@@ -104,12 +103,6 @@ class WganStep:
             self.step = tf.Variable(0, trainable=False, dtype=tf.int64)  # generator updates done
             # Rollbacks before this step, which change the seed of noise; kept by the training, not in this state.
             self.rollbacks = tf.Variable(0, trainable=False, dtype=tf.int64)
-        self._of_critic = FiniteCheck([f"{CRITIC}/{variable.path}" for variable in self.critic.trainable_variables])
-        self._of_generator = FiniteCheck(
-            [f"{GENERATOR}/{variable.path}" for variable in self.generator.trainable_variables],
-            # The average enters no loss. It stays finite if it was, and the generator is.
-            {f"{AVERAGE}/{variable.path}": variable.value for variable in self.average.variables},
-        )
         image, each = network.image, [None, config.critic_steps, config.batch_size]
         signature = [tf.TensorSpec([*each, image.height, image.width, image.channels], tf.uint8)]
         if network.classes:
@@ -147,30 +140,19 @@ class WganStep:
     def _one_step(self, real: tf.Tensor, labels: tf.Tensor | None) -> dict[str, tf.Tensor]:
         """Make every critic update of a step, then its generator update; return a scalar of each of `REPORTED`."""
         sums = {name: tf.zeros([], self._float) for name in ("loss", *_OF_CRITIC)}
-        finite, nonfinite = tf.ones([], self._float), tf.zeros([], self._float)
+        finite = tf.ones([], self._float)
         for inner in range(self._config.critic_steps):
             of_batch = [] if labels is None else [labels[inner]]
             means = run_update(self._strategy, self.critic_update, real[inner], *self.critic_noise(inner), *of_batch)
             sums = {name: sums[name] + means[name] / self._config.critic_steps for name in sums}
             finite = tf.minimum(finite, means["finite"])
-            nonfinite = tf.where(nonfinite > 0, nonfinite, means["nonfinite"])
         means = run_update(self._strategy, self.generator_update, *self.generator_noise(), *of_batch)
-        of_generator = tf.where(means["nonfinite"] > 0, means["nonfinite"] + len(self._of_critic.names), 0.0)
         return {
             "critic_loss": sums.pop("loss"),
             "generator_loss": means["loss"],
             **sums,
             "finite": tf.minimum(finite, means["finite"]),
-            "nonfinite": tf.where(nonfinite > 0, nonfinite, of_generator),
         }
-
-    def what(self, nonfinite: float) -> str:
-        """Return the name of the bad value that a block reported by number as its `nonfinite`."""
-        names = [
-            *(f"{what} in a critic update" for what in self._of_critic.names),
-            *(f"{what} in a generator update" for what in self._of_generator.names),
-        ]
-        return names[int(nonfinite) - 1]
 
     def critic_update(
         self,
@@ -211,9 +193,7 @@ class WganStep:
             }
             return LossOutput(loss, reported)
 
-        means = apply_update(
-            terms, self._critic_variables, self._critic_adam, self._sharing, self._rate_factor(), self._of_critic
-        )
+        means = apply_update(terms, self._critic_variables, self._critic_adam, self._sharing, self._rate_factor())
         if config.constraint == "weight_clipping":
             for variable in self._critic_variables:
                 variable.assign(tf.clip_by_value(variable, -config.clip_value, config.clip_value))
@@ -236,7 +216,8 @@ class WganStep:
             self._generator_adam,
             self._sharing,
             self._rate_factor(),
-            self._of_generator,
+            # The average enters no loss. It stays finite if it was, and the generator is.
+            [variable.value for variable in self.average.variables],
         )
         tf.cond(means["finite"] > 0, self._update_average, lambda: None)
         self.step.assign_add(1)

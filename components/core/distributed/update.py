@@ -5,7 +5,7 @@ over replicas. All noise is drawn for the global batch and sliced, so that it do
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -74,28 +74,6 @@ class LossOutput:
     loss: tf.Tensor  # [size]: of each example
     reported: dict[str, tf.Tensor] = dataclasses.field(default_factory=dict)  # further values, [size] each
     statistics: Sequence[BatchStatistics] = ()  # of the batch normalizations whose moving statistics to update
-
-
-@dataclasses.dataclass
-class FiniteCheck:
-    """Everything that must be finite for an update to be applied, by the names for messages."""
-
-    variables: Sequence[str]  # the names of the trained variables, in order
-    further: Mapping[str, tf.Variable] = dataclasses.field(default_factory=dict)  # other variables, by name
-    # Names in the order of the numbers of `nonfinite`, which begin at 1; filled in while tracing.
-    names: list[str] = dataclasses.field(default_factory=list)
-
-    def name(self, means: Sequence[str], layers: Sequence[str]) -> None:
-        """Fill in the names, in the order in which `apply_update` checks."""
-        self.names[:] = [
-            *(f"the {name.replace('_', ' ')}" for name in means),
-            *(f"the gradient of {name}" for name in self.variables),
-            *(f"the {what} of {layer}" for layer in layers for what in ("mean", "variance")),
-            "the norm of all gradients",
-            *(f"the moving {what} of {layer}" for layer in layers for what in ("mean", "variance")),
-            *self.further,
-            *(f"{name} after the update" for name in self.variables),
-        ]
 
 
 class Adam(tf.Module):
@@ -171,14 +149,14 @@ def apply_update(
     optimizer: Adam,
     sharing: BatchPartition,
     rate_factor: tf.Tensor | float = 1.0,
-    checked: FiniteCheck | None = None,
+    also_finite: Sequence[tf.Variable] = (),
 ) -> dict[str, tf.Tensor]:
     """Update `variables` inside a replica; the same update on every replica.
 
     Returns:
         The same on every replica: the means over the global batch of `loss` and of all reported values; `finite`, 1
-        if these, gradients, statistics and the updated variables were finite and the update was applied, else 0 and
-        nothing changed; with `checked` also `nonfinite`: 0, or the number in `checked.names` of the first that was not.
+        if these, gradients, statistics, the updated variables and those of `also_finite` were finite and the update
+        was applied, else 0 and nothing changed.
     """
     replica = tf.distribute.get_replica_context()
     parts, statistics = [], []
@@ -195,55 +173,39 @@ def apply_update(
         statistics = [found.layer for found in terms.statistics]
     sum_up = _sum_of_integers if sharing.virtual_shards else _sum_of_floats
     (means, gradients, moments), finite = sum_up(replica, parts)
-    further: Mapping[str, tf.Variable] = {} if checked is None else checked.further
     found = [BatchStatistics(layer, *moment) for layer, moment in zip(statistics, moments, strict=True)]
     moved = [value for each in found for value in each.moved()]
     updated = optimizer.updated(gradients, variables, rate_factor)
-    state = _are_finite([*moved, *further.values(), *(variable for *_, variable in updated)])
+    state = _are_finite([*moved, *also_finite, *(variable for *_, variable in updated)])
     if replica.num_replicas_in_sync > 1:  # each has its own copy, and all must decide alike
         state = replica.all_reduce(tf.distribute.ReduceOp.SUM, tf.cast(~state, tf.int32)) == 0
-    finite = tf.concat([finite, state], axis=0)
-    all_finite = tf.reduce_all(finite)
+    finite &= state
     # Reported values must be computed before the update too: TensorFlow's graph optimizer has let them read variables
     # that were written already (one reported penalty in some 100 under weight clipping).
     with tf.control_dependencies(list(means.values())):
-        optimizer.accept(variables, updated, all_finite)
+        optimizer.accept(variables, updated, finite)
         for each in found:
-            each.move(all_finite)
-    number = means["loss"].dtype
-    result = {**means, "finite": tf.cast(all_finite, number)}
-    if checked is not None:
-        checked.name(sorted(means), [layer.name for layer in statistics])
-        first = 1 + tf.argmin(tf.cast(finite, tf.int32))
-        result["nonfinite"] = tf.where(all_finite, tf.zeros([], number), tf.cast(first, number))
-    return result
+            each.move(finite)
+    return {**means, "finite": tf.cast(finite, means["loss"].dtype)}
 
 
 def _are_finite(values: Sequence[tf.Tensor]) -> tf.Tensor:
-    """Return whether each tensor is finite, bool [values], by its sum; enormous finite numbers count as infinite."""
-    if not values:
-        return tf.ones([0], tf.bool)
-    return tf.math.is_finite(tf.stack([tf.reduce_sum(value) for value in values]))
+    """Return whether all tensors are finite, by the sum of each; enormous finite numbers count as infinite."""
+    return tf.reduce_all(tf.math.is_finite(tf.stack([tf.reduce_sum(value) for value in values])))
 
 
 def _sum_of_floats(replica: tf.distribute.ReplicaContext, parts: list[Any]) -> tuple[Any, tf.Tensor]:
-    """Return the sum over replicas, and whether each tensor and the norm of all gradients are finite, bool [n]."""
+    """Return the sum over replicas, and whether all tensors and the norm of all gradients are finite."""
     (part,) = parts
     total = replica.all_reduce(tf.distribute.ReduceOp.SUM, part)
     means, gradients, moments = total
     # Squares, because the optimizer squares gradients too.
     squares = tf.stack([tf.nn.l2_loss(gradient) for gradient in gradients])
-    finite = [
-        tf.math.is_finite(tf.stack(tf.nest.flatten(means))),
-        tf.math.is_finite(squares),
-        _are_finite(tf.nest.flatten(moments)),
-        tf.math.is_finite(tf.reduce_sum(squares, keepdims=True)),
-    ]
-    return total, tf.concat(finite, axis=0)
+    return total, _are_finite([squares, *tf.nest.flatten([means, moments])])
 
 
 def _sum_of_integers(replica: tf.distribute.ReplicaContext, parts: list[Any]) -> tuple[Any, tf.Tensor]:
-    """Return the sum over shards and replicas in fixed point, and whether each tensor was within bounds, bool [n].
+    """Return the sum over shards and replicas in fixed point, and whether all tensors were within bounds.
 
     The order of a sum of integers does not matter, so neither do the number of replicas and how they exchange.
     """
@@ -251,14 +213,13 @@ def _sum_of_integers(replica: tf.distribute.ReplicaContext, parts: list[Any]) ->
     number = flat[0][0].dtype
     # A comparison with NaN is false. Counted, because each replica sees only its own shards.
     limit = _LARGEST / (len(parts) * replica.num_replicas_in_sync)
-    within = [tf.stack([tf.reduce_all(tf.abs(value) < limit) for value in part]) for part in flat]
+    within = tf.stack([tf.reduce_all(tf.abs(value) < limit) for part in flat for value in part])
     fixed = [[tf.cast(tf.round(tf.cast(value, tf.float64) * _ONE), tf.int64) for value in part] for part in flat]
-    wrong = tf.add_n([tf.cast(~shard, tf.int64) for shard in within])
+    wrong = tf.math.count_nonzero(~within)
     sums = [tf.add_n(list(values)) for values in zip(*fixed, strict=True)]
     *sums, wrong = replica.all_reduce(tf.distribute.ReduceOp.SUM, [*sums, wrong])
     total = [tf.cast(tf.cast(value, tf.float64) / _ONE, number) for value in sums]
-    # The norm of bounded gradients is finite.
-    return tf.nest.pack_sequence_as(parts[0], total), tf.concat([wrong == 0, [True]], axis=0)
+    return tf.nest.pack_sequence_as(parts[0], total), wrong == 0
 
 
 def of_one_replica(strategy: tf.distribute.Strategy, values: dict[str, Any]) -> dict[str, tf.Tensor]:

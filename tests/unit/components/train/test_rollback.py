@@ -66,7 +66,7 @@ CASES: dict[str, tuple[int, str, dict[str, Any]]] = {
 
 
 def poisonings(strategy: tf.distribute.Strategy, name: str) -> list[list[Any]]:
-    """Return for each variable, made NaN or infinite before a step: the report, and the bad values afterwards.
+    """Return for each variable, made NaN or infinite before a step: `finite`, and the bad values afterwards.
 
     On several replicas it is in turn the copy of the first and that of the last.
     """
@@ -77,8 +77,7 @@ def poisonings(strategy: tf.distribute.Strategy, name: str) -> list[list[Any]]:
     wgan = WganStep(config, network_of(config, IMAGE, 3), strategy, precision)
     pixels = np.random.default_rng(0).integers(0, 256, (1, 1, 8, 12, 10, 1), dtype=np.uint8)
     batch = (pixels, np.zeros((1, 1, 8), np.int32)) if conditional else (pixels,)
-    sound = wgan.run_block(*batch)
-    assert (sound["finite"].numpy(), sound["nonfinite"].numpy()) == (1.0, 0.0)
+    assert wgan.run_block(*batch)["finite"].numpy() == 1.0
     start, found = wgan.state_arrays(), []
     for index, (variable, array) in enumerate(start.items()):
         if not np.issubdtype(array.dtype, np.floating):
@@ -94,8 +93,7 @@ def poisonings(strategy: tf.distribute.Strategy, name: str) -> list[list[Any]]:
         after = wgan.state_arrays()
         kept = [each for each in after if each.split("/")[0].removesuffix("_adam") == network and each != variable]
         changed = [each for each in kept if not np.array_equal(after[each], start[each])]
-        logged = wgan.what(row["nonfinite"].numpy()[0])
-        found.append([variable, float(row["finite"][0]), logged, checkpoints.not_finite(after), changed])
+        found.append([variable, float(row["finite"][0]), checkpoints.not_finite(after), changed])
     return found
 
 
@@ -107,11 +105,10 @@ def test_every_nonfinite_value_is_found_before_an_update_of_its_network(name: st
     kinds = {variable.split("/")[0] + variable.split("/")[1] * ("_adam" in variable) for variable, *_ in found}
     assert kinds >= {"generator", "critic", "average", "critic_adamfirst", "critic_adamsecond", "generator_adamsecond"}
     assert len(found) > 35
-    for variable, healthy, logged, not_finite, changed in found:
+    for variable, healthy, not_finite, changed in found:
         assert healthy == 0.0, variable
-        assert re.search("in a (critic|generator) update$", logged), (variable, logged)
         # Nothing is kept of another replica's copy. The variable alone is bad, and its network has not moved.
-        assert not_finite in ([], [variable]), (variable, logged)
+        assert not_finite in ([], [variable]), variable
         assert changed == [] or not_finite == [], (variable, changed)
 
 
@@ -147,8 +144,8 @@ def test_a_training_is_rolled_back_in_one_way_after_any_kill(tiny_dataset: Path,
         f"planted: poisoned: {KERNEL} before step 491, 0 rollbacks",
         f"planted: poisoned: {poison[1][0]} before step 561, 1 rollbacks",
     ]
-    for count, (name, step) in enumerate(((KERNEL, 491), (poison[1][0], 561)), 1):
-        assert re.search(rf"{name} .* at step {step}; .* \({count} of at most 3\)", said)
+    for count, step in enumerate((491, 561), 1):
+        assert re.search(rf" at step {step}; .* \({count} of at most 3\)", said)
     assert attempts.left_by(whole) == attempts.left_by(killed) == attempts.left_by(other)
     assert digest(whole) == digest(killed)
     state = checkpoints.load_state(checkpoints.step_folder(whole, 640))
@@ -166,7 +163,7 @@ def test_a_training_is_rolled_back_in_one_way_after_any_kill(tiny_dataset: Path,
 
 
 @pytest.mark.long
-def test_what_goes_bad_again_and_again_is_ended_with_term_and_step(tiny_dataset: Path, tmp_path: Path) -> None:
+def test_what_goes_bad_again_and_again_is_ended_with_its_step(tiny_dataset: Path, tmp_path: Path) -> None:
     """A real overflow: a penalty of about 1, times 1e38, has gradients whose squares no float32 holds."""
     locations, always = [tmp_path / name for name in ("overflow", "none", "again")], [[KERNEL, 250, 99]]
     overflowing = {"penalty_weight": 1e38, "steps": 30, "checkpoint_every": 1}
@@ -180,11 +177,11 @@ def test_what_goes_bad_again_and_again_is_ended_with_term_and_step(tiny_dataset:
     assert overflow == none == again == errors.DEFECT
     assert said.count("Rolling back") == 3
     last = said.splitlines()[-1]
-    assert re.search(r"critic update .* at step 1, after 3 rollbacks", last)
+    assert " at step 1, after 3 rollbacks" in last
     assert "Traceback" not in said + said_at_once + said_again
     assert checkpoints.steps(tmp_path / "overflow") == []
     assert "Rolling back" not in said_at_once
-    assert f"{KERNEL} is not finite" in said_at_once.splitlines()[-1]
+    assert " at step 251; " in said_at_once.splitlines()[-1]
     assert checkpoints.steps(tmp_path / "none") == [100, 200]
     assert [f"to step {step}; " in said_again for step in (200, 0)] == [True, True]
     assert "251, after 2 rollbacks" in said_again.splitlines()[-1]
