@@ -11,14 +11,12 @@ from tests.faults.counts import Counts
 from tests.faults.damage.bad_images import decode_everything
 from tests.faults.damage.corruption import ARTIFACTS, damage_everywhere
 from tests.faults.disk.every_call import fail_everywhere, kill_everywhere
-from tests.faults.disk.mutants import CATCHES, MUTANTS, mutated
 from tests.faults.disk.power_loss import lose_power_everywhere
-from tests.faults.disk.writers import BY_NAME, WRITERS, Writer
-from tests.faults.soak import publication, publication_mutants, transfers
+from tests.faults.disk.writers import WRITERS, Writer
+from tests.faults.soak import publication, transfers
 from tests.faults.stages import clocks
 
 ROOT = Path(__file__).parents[3]
-_SEEDS = 12  # of each broken protocol
 _LIGHT, _HEAVY = 3, 3  # stages of each kind in tests/faults/stages/kills.py
 
 
@@ -65,23 +63,6 @@ PARTS: dict[str, Callable[[Amount, Path], dict[str, Counts]]] = {
     ),
     "wrong clocks": _wrong_clocks,
 }
-
-
-def mutants(folder: Path) -> dict[str, Counts]:
-    """Try broken variants under the same faults; here each violation is a catch."""
-    found = {}
-    for mutant in MUTANTS:
-        total = found[mutant] = Counts()
-        for number, (suite, name) in enumerate(CATCHES[mutant]):
-            counts = suite(mutated(BY_NAME[name], mutant), folder / mutant / str(number))
-            total.tried += counts.tried
-            total.fired += counts.fired
-            total.violations += counts.violations
-    with publication.bench(folder / "publications") as bench:
-        for name in publication_mutants.MUTANTS:
-            caught = publication_mutants.caught(bench, name, range(_SEEDS))
-            found[f"publication: {name}"] = Counts(_SEEDS, _SEEDS, [f"{name}: noticed"] * caught)
-    return found
 
 
 def _stages(part: str, amount: Amount, **often: int) -> dict[str, Counts]:

@@ -14,15 +14,10 @@ which the fault happened, as strace, the kernel or the exit code shows. *Violati
 was lost, mixed up, or reported in a way that no user can act on. The modules of tests/faults/ describe each fault and
 what must hold after it.
 """
-MUTANTS = """
-## Broken variants
-
-The same faults under code that is broken on purpose. *Caught* counts the cases that noticed.
-"""
 
 
-def numbers(parts: dict[str, Any], mutants: dict[str, Any], libraries: Mapping[str, str]) -> dict[str, Any]:
-    """Return the content of docs/evidence/reliability.json from build/soak/: of violations and catches their number.
+def numbers(parts: dict[str, Any], libraries: Mapping[str, str]) -> dict[str, Any]:
+    """Return the content of docs/evidence/reliability.json from build/soak/: of violations their number.
 
     Their texts have paths of one machine.
     """
@@ -36,9 +31,6 @@ def numbers(parts: dict[str, Any], mutants: dict[str, Any], libraries: Mapping[s
             }
             for name, part in parts.items()
         },
-        "mutants": {
-            name: {"cases": count["tried"], "caught": len(count["violations"])} for name, count in mutants.items()
-        },
         "libraries": dict(libraries),
     }
 
@@ -51,8 +43,6 @@ def as_markdown(found: dict[str, Any]) -> str:
     note = [*textwrap.wrap(found["note"], 120), ""] if "note" in found else []
     lines = [HEAD, *note, f"Made with {libraries}.", "", "| fault | tried | fired | violations |", _RULE]
     lines += [_row(name, part["kinds"]) for name, part in parts.items()]
-    lines += [MUTANTS, "| variant | cases | caught |", "| --- | ---: | ---: |"]
-    lines += [f"| {mutant} | {count['cases']:,} | {count['caught']:,} |" for mutant, count in found["mutants"].items()]
     return "\n".join(lines) + "\n"
 
 

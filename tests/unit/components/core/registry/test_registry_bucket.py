@@ -13,7 +13,7 @@ from components.core.registry import registry
 from components.core.storage.location import Location
 from tests.fakes.gcs.server import FAULTS, HangUp, Request
 from tests.faults.candidates import candidate
-from tests.faults.soak import publication, publication_mutants
+from tests.faults.soak import publication
 from tests.faults.soak.publication import NAME, Bench
 
 # A connection that a fault cuts, or a thread leaves open, is left to the garbage collector.
@@ -201,12 +201,6 @@ def test_what_may_not_be_written_is_reported(bench: Bench) -> None:
     bench.server.deny("storage.objects.delete", f"{NAME}/claims/")
     assert bench.second.publish(location).parameters["version"] == 2
     bench.server.denied.clear()
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("name", publication_mutants.MUTANTS)
-def test_a_broken_protocol_is_noticed(bench: Bench, name: str) -> None:
-    assert publication_mutants.caught(bench, name, range(4)) > 0
 
 
 @pytest.mark.slow
