@@ -25,7 +25,9 @@ _HIDDEN = "executor_input"  # how Kubeflow starts a stage: a flag that help leav
 def _help(capfd: pytest.CaptureFixture[str], program: str, words: list[str]) -> str:
     """Return the help of all flags of a command; empty if its parser refuses the words."""
     lines = [[*words, "--help"]]
-    if words[:1] in (["run"], ["plan"], ["submit"]):
+    if words[:1] in (["run"], ["plan"]):
+        lines.append([*words, HELP_ALL])
+    elif words[:1] == ["submit"]:
         lines.append([*words, "--package", str(_PACKAGE), HELP_ALL])
     for line in lines:
         try:

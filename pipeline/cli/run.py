@@ -1,4 +1,4 @@
-"""`wgan run` and `wgan plan`: their flags, which follow from the package, and all checks before a run."""
+"""`wgan run` and `wgan plan`: their flags, and all checks before a run."""
 
 import argparse
 import logging
@@ -17,9 +17,8 @@ from pipeline.local import containers, history, overview, plan, runner, session
 from pipeline.local.containers import Containers
 from pipeline.local.docker_client import Docker
 from pipeline.local.processes import Processes
-from pipeline.package import config_file, parameters, reader, shipped_package
+from pipeline.package import config_file, parameters, shipped_package
 from pipeline.package.reader import Package
-from pipeline.profiles import yaml_files
 
 log = logging.getLogger("pipeline")
 
@@ -34,11 +33,10 @@ _FETCHED_BY_NAME = ("fashion-mnist",)
 
 def main(verb: str, words: list[str]) -> int:
     """Run or plan the pipeline and return the exit code; raise `StageError` if it did not begin."""
-    # The package decides the flags, so --package is read first.
     first = _parser(verb).parse_known_args(words)[0]
     if first.runner == _PROCESS:
         extras.require("local", verb, words)
-    found = _package(first.package)
+    found = shipped_package.read()
     parser = _parser(verb, add_help=True)
     parameters.add_flags(parser, found.parameters, everything=parameters.wants_all(words))
     problems: list[str] = []
@@ -49,7 +47,7 @@ def main(verb: str, words: list[str]) -> int:
     root = Location.of(parsed.root)
     root = root if root.in_bucket else Location.of(root.path.resolve())
     given["root"] = root.uri
-    if parsed.runner == _DOCKER and parsed.package is None and given.get("accelerator") in TRAIN_IMAGES:
+    if parsed.runner == _DOCKER and given.get("accelerator") in TRAIN_IMAGES:
         shipped_package.put_train_on(given["accelerator"], found)
     problems += [*_problems(parsed, root), *parser.unknown(unknown)]
     options = _docker_options(parsed.docker_options, problems)
@@ -88,7 +86,6 @@ def _parser(verb: str, add_help: bool = False) -> cli.Parser:
         "--root", default="runs", help="folder, or gs://BUCKET/FOLDER, that keeps all results (default: ./runs)"
     )
     config_file.add_flag(parser)
-    parser.add_argument("--package", type=Path, help="compiled package to run (default: this project's pipeline)")
     parser.add_argument(
         "--runner", default=_PROCESS, choices=(_PROCESS, _DOCKER), help="what stages run as (default: process)"
     )
@@ -109,10 +106,6 @@ def _parser(verb: str, add_help: bool = False) -> cli.Parser:
             "--print_config", action="store_true", help="print all parameters as a file for --config, and run nothing"
         )
     return parser
-
-
-def _package(path: Path | None) -> Package:
-    return reader.read(yaml_files.read_bytes(path, "package"), str(path)) if path else shipped_package.read()
 
 
 def _problems(parsed: argparse.Namespace, root: Location) -> list[str]:

@@ -36,12 +36,7 @@ def add_flags(parser: argparse.ArgumentParser, known: Mapping[str, Field], every
         group = parser.add_argument_group(f"{_TITLES[stage]} ({stage})" if stage else "of this package")
         for field in [left[name] for name in names]:
             shown = everything or field.required or field.name in _MOST_USED
-            try:
-                cli.add_flag(group, field, f"{_DEST}{field.name}", shown)
-            except argparse.ArgumentError:
-                raise ConfigError(
-                    f"the package has a parameter {field.name}, which is a flag of this command: rename it"
-                ) from None
+            cli.add_flag(group, field, f"{_DEST}{field.name}", shown)
     parser.add_argument(HELP_ALL, action="help", help=f"show all {len(known)} parameters")
 
 

@@ -42,6 +42,16 @@ def final(script: str, text: str, status: dsl.PipelineTaskFinalStatus) -> dsl.Co
     return dsl.ContainerSpec(image="none", command=["sh", "-ec", script, "final", text, status])
 
 
+# The `wgan` command, but for its pipeline: the package named first.
+_WGAN = """\
+import pathlib, sys
+from pipeline import __main__
+from pipeline.package import shipped_package
+shipped_package.PATH = pathlib.Path(sys.argv.pop(1))
+sys.exit(__main__.main())
+"""
+
+
 class Desk:
     """A folder with packages and a root, and the `wgan` command."""
 
@@ -56,7 +66,7 @@ class Desk:
         return path
 
     def command(self, verb: str, package: Path, *flags: str) -> list[str]:
-        return [sys.executable, "-m", "pipeline", verb, "--package", str(package), "--root", str(self.root), *flags]
+        return [sys.executable, "-c", _WGAN, str(package), verb, "--root", str(self.root), *flags]
 
     def run(self, package: Path, *flags: str, verb: str = "run") -> subprocess.CompletedProcess[str]:
         """Run a package to its end."""

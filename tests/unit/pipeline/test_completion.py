@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.__main__ import HELP
-from tests.unit.pipeline.conftest import Desk, Parts, read_terminal, wgan
+from tests.unit.pipeline.conftest import read_terminal, wgan
 
 DOCS = Path(__file__).parents[3] / "docs/quickstart.md"
 # Where a shell reads commands when it starts, below its home, and the one that sets its prompt.
@@ -89,15 +89,6 @@ def test_each_verb_completes_its_flags_and_imports_little(verb: str, tmp_path: P
 )
 def test_the_word_before_the_cursor_is_completed(line: str, found: list[str], tmp_path: Path) -> None:
     assert completed(line.replace("|", ""), tmp_path, cursor=line.index("|"))[0] == found
-
-
-def test_a_package_on_the_line_decides_the_flags(desk: Desk, parts: Parts) -> None:
-    def pipeline(flavor: str) -> None:
-        parts.shell(script="true", text=flavor)
-
-    package = desk.compile(pipeline)
-    assert completed(f"wgan run --package {package} --fl", desk.folder)[0] == ["--flavor"]
-    assert completed("wgan run --fl", desk.folder)[0] == []
 
 
 @pytest.mark.parametrize("shell", sorted(SHELLS))

@@ -139,13 +139,6 @@ def test_every_problem_is_reported_at_once(
     assert all(any(each in problem for problem in raised.value.problems) for each in refused), raised.value
 
 
-def test_a_refused_package_leaves_nothing(desk: Desk, parts: Parts) -> None:
-    found = desk.run(desk.compile(looping(parts)))
-    assert (found.returncode, "Traceback" in found.stderr, desk.root.exists()) == (64, False, False)
-    found = desk.run(desk.folder / "absent.yaml")
-    assert (found.returncode, "absent.yaml" in found.stderr) == (64, True)
-
-
 def test_platform_settings_and_unknown_fields(desk: Desk, parts: Parts) -> None:
     def plain() -> None:
         parts.shell(script=MAKE)

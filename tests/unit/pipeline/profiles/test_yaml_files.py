@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from components.core.errors import ConfigError
-from pipeline.cli import run
 from pipeline.cluster import schedule_file, submission
 from pipeline.package import config_file
 from pipeline.profiles import profile_file, yaml_files
@@ -21,7 +20,6 @@ every_reader = pytest.mark.parametrize(
     [
         profile_file.read,
         schedule_file.read,
-        run._package,
         submission.read_package,
         partial(config_file.read, known={}, problems=[]),
     ],
