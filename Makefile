@@ -127,9 +127,8 @@ prove: install ## Run what takes too long for the tests, by NAME, a module of te
 	  $(if $(filter $(NAME),$(ON_FASHION_MNIST)),--source $(FASHION_MNIST)) \
 	  $(if $(filter previous_commit,$(NAME)),--base $(or $(BASE),HEAD~1))
 
-prove-tpu: $(TF220)/installed .venv-tpu-compiler/installed install ## Compile training with the TPU compiler, without a TPU; ALL=1: every variant; WRITE=1: its table too
-	$(BIN)/python -m tests.proofs.tpu --tensorflow $(TF220)/bin/python --compiler .venv-tpu-compiler/bin/python \
-	  $(if $(ALL),--all) $(if $(WRITE),--write)
+prove-tpu: $(TF220)/installed .venv-tpu-compiler/installed install ## Compile training with the TPU compiler, without a TPU; ALL=1: every variant
+	$(BIN)/python -m tests.proofs.tpu --tensorflow $(TF220)/bin/python --compiler .venv-tpu-compiler/bin/python $(if $(ALL),--all)
 	$(if $(ALL),$(MAKE) .venv-train-tpu/installed)
 	$(if $(ALL),TPU_SKIP_MDS_QUERY=1 .venv-train-tpu/bin/python -m tests.proofs.tpu.kernels)
 

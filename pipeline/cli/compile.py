@@ -33,11 +33,10 @@ def main(verb: str, words: list[str]) -> int:
     if verb == "compile":
         _add_flags(parser)
     parsed = parser.parse_args(words)
-    from pipeline.profiles import profile_file, tpu_estimates  # they need pydantic, which --help does not
+    from pipeline.profiles import profile_file  # it needs pydantic, which --help does not
 
     if verb == "profiles":
         print(profile_file.as_yaml(parsed.profiles), end="")
-        print(tpu_estimates.comments(), end="")
         return errors.OK
     profile = profiles.choose(profile_file.read(parsed.profiles), parsed.profile, parsed.target)
     if parsed.images is None and not parsed.allow_tags:
@@ -131,7 +130,4 @@ def _checked_defaults(profile: Profile, parsed: argparse.Namespace) -> dict[str,
         values = parameters.parse(found, {**later, **profile.parameters, **given, **hardware}, problems)
     except ConfigError as error:
         raise ConfigError(*(f"with profile {profile.name}: {problem}" for problem in error.problems)) from None
-    from pipeline.profiles import tpu_estimates
-
-    tpu_estimates.report(profile, values)
     return {name: values[name] for name in given}

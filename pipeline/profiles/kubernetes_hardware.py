@@ -27,9 +27,8 @@ TPU_ACCELERATOR, TPU_TOPOLOGY = "cloud.google.com/gke-tpu-accelerator", "cloud.g
 SPOT = "cloud.google.com/gke-spot"
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 what Linux calls it
 KEY_FILE = "/var/secrets/google/key.json"  # where `key_secret` is mounted
-V5E = "tpu-v5-lite-podslice"
 # Before v5e a chip has two cores; TensorFlow's number of replicas for them is untested.
-_GENERATIONS = (V5E, "tpu-v6e-slice")
+_GENERATIONS = ("tpu-v5-lite-podslice", "tpu-v6e-slice")
 # What is left of 2 cores and 8 GiB: clouds reserve up to a quarter of the memory, and system pods ask for half a core.
 _SMALL_CORES, _SMALL_MEMORY = 1.5, 6 * 2**30
 _TOPOLOGIES_OF_ONE_HOST = ("1x1", "2x2", "2x4")
