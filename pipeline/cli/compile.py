@@ -5,7 +5,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from components.core import errors, settings
+from components.core import errors
 from components.core.errors import ConfigError
 from components.core.stage import cli
 from components.core.storage import atomic_files
@@ -88,36 +88,18 @@ def _add_flags(parser: cli.Parser) -> None:
         action="store_true",
         help="name images by tag; the image with that tag at run time is used",
     )
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="change the default of a pipeline parameter (`wgan run --help-all` lists them); repeatable",
-    )
     config_file.add_flag(parser)
-
-
-def _parameters(words: list[str]) -> dict[str, str]:
-    """Return the given text of each parameter."""
-    problems = [f"set must be NAME=VALUE, got {word!r}" for word in words if not word.partition("=")[1]]
-    names = [word.partition("=")[0] for word in words]
-    problems += [f"set {name} is given twice" for name in dict.fromkeys(names) if names.count(name) > 1]
-    if problems:
-        raise ConfigError(*problems)
-    return {name.replace("-", "_"): value for name, _, value in (word.partition("=") for word in words)}
 
 
 def _checked_defaults(profile: Profile, parsed: argparse.Namespace) -> dict[str, Any]:
     """Return the new defaults of a package, typed and checked with all other parameters and the hardware."""
-    in_words = _parameters(parsed.set)
     found = shipped_package.read()
     shipped_package.put_train_on(profile.train_image, found)
     known = found.parameters
     given_by_profile = {"accelerator": profile.accelerator, "replicas": profile.replicas}
     hardware = {} if profile.embeds_as_it_trains else given_by_profile
-    problems = [settings.unknown("parameter", name, known) for name in in_words if name not in known]
-    given = config_file.read(parsed.config, known, problems) | in_words
+    problems: list[str] = []
+    given = config_file.read(parsed.config, known, problems)
     # kfp writes defaults into comments of the package.
     problems += [f"{name} must be one line in a package, got {text!r}" for name, text in given.items() if "\n" in text]
     problems += [

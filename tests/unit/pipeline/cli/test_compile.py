@@ -21,27 +21,30 @@ def own(folder: Path, content: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    ("words", "named"),
+    ("words", "train", "named"),
     [
-        ("--profile gpu-14", ["'gpu-14' gpu-l4"]),
-        ("--profiles absent.yaml", ["absent.yaml"]),
-        ("--set steps --set a=1 --set a=2", ["'steps'", "a twice"]),
-        ("--target moon", ["--target 'moon'"]),
-        ("--profile tpu-v5e-8 --set batch-size=100", ["tpu-v5e-8 batch_size 100 8"]),
-        ("--profile tpu-v5e-8 --set reproducibility=exact", ["tpu-v5e-8 reproducibility standard exact"]),
-        ("--profile gpu-l4-4 --set batch_size=3", ["gpu-l4-4 batch_size 3 4"]),
+        ("--profile gpu-14", {}, ["'gpu-14' gpu-l4"]),
+        ("--profiles absent.yaml", {}, ["absent.yaml"]),
+        ("--target moon", {}, ["--target 'moon'"]),
+        ("--profile tpu-v5e-8", {"batch_size": 100}, ["tpu-v5e-8 batch_size 100 8"]),
+        ("--profile tpu-v5e-8", {"reproducibility": "exact"}, ["tpu-v5e-8 reproducibility standard exact"]),
+        ("--profile gpu-l4-4", {"batch_size": 3}, ["gpu-l4-4 batch_size 3 4"]),
         (
-            "--profile gpu-l4 --set replicas=2 --set stepz=1 --set seed=x",
-            ["gpu-l4 stepz steps?", "gpu-l4 replicas", "gpu-l4 seed 'x'"],
+            "--profile gpu-l4",
+            {"batch_size": "x", "replicas": 2, "stepz": 1},
+            ["gpu-l4 batch_size 'x'", "gpu-l4 stepz steps?", "gpu-l4 replicas"],
         ),
     ],
 )
-def test_mistakes_are_reported_and_nothing_is_written(tmp_path: Path, words: str, named: list[str]) -> None:
-    found = wgan("compile", "--allow_tags", *words.split(), cwd=tmp_path)
+def test_mistakes_are_reported_and_nothing_is_written(
+    tmp_path: Path, words: str, train: dict[str, Any], named: list[str]
+) -> None:
+    config = own(tmp_path, {"train": train})
+    found = wgan("compile", "--allow_tags", "--config", config, *words.split(), cwd=tmp_path)
     assert found.returncode == 64
     for message, names in zip(messages(found), named, strict=True):
         assert all(name in message for name in names.split())
-    assert not list(tmp_path.iterdir())
+    assert [str(path) for path in tmp_path.iterdir()] == [config]
 
 
 @pytest.mark.parametrize(
@@ -65,10 +68,12 @@ def test_the_hardware_is_checked_with_the_defaults_of_the_package(tmp_path: Path
     stages = {"train": {"accelerator": "nvidia.com/gpu", "accelerator_count": 64}}
     file = own(tmp_path, {"mine": {"kfp": {"service_account": "trainer", "stages": stages}}})
     flags = ("compile", "--profiles", file, "--profile", "mine", "--allow_tags", "--output", str(tmp_path / "out.yaml"))
-    assert "batch_size" in wgan(*flags, "--set", "batch_size=63").stderr
+    config = tmp_path / "mine.yaml"
+    config.write_text("train: {batch_size: 63}")
+    assert "batch_size" in wgan(*flags, "--config", str(config)).stderr
     assert not (tmp_path / "out.yaml").exists()
-    (tmp_path / "mine.yaml").write_text(config_file.written({**DEFAULTS, "source": "digits", "batch_size": 63}))
-    written = wgan(*flags, "--config", str(tmp_path / "mine.yaml"), "--set", "batch_size=640")
+    config.write_text(config_file.written({**DEFAULTS, "source": "digits", "batch_size": 640}))
+    written = wgan(*flags, "--config", str(config))
     assert written.returncode == 0, written.stderr
     assert "trainer" in written.stderr
     assert "pending" not in written.stderr
@@ -82,16 +87,16 @@ def test_the_hardware_is_checked_with_the_defaults_of_the_package(tmp_path: Path
     assert len(documents) == 1, "GPUs alone are part of the pipeline's own message"
 
 
-def test_parameters_of_a_profile_are_defaults_that_a_users_file_and_flags_override(tmp_path: Path) -> None:
+def test_parameters_of_a_profile_are_defaults_that_a_users_file_overrides(tmp_path: Path) -> None:
     content = {"parameters": {"batch_size": 256, "steps": 2000, "beta_2": 0.98}, "kfp": {"stages": {}}}
     flags = ["compile", "--profiles", own(tmp_path, {"mine": content}), "--profile", "mine", "--allow_tags"]
-    (tmp_path / "user.yaml").write_text("train:\n  batch_size: 512\n  steps: 3000\n")
-    done = wgan(*flags, "--config=user.yaml", "--set=steps=4000", cwd=tmp_path)
+    (tmp_path / "user.yaml").write_text("train:\n  batch_size: 512\n")
+    done = wgan(*flags, "--config=user.yaml", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     package = next(yaml.safe_load_all((tmp_path / "pipeline.yaml").read_bytes()))
     parameters = package["root"]["inputDefinitions"]["parameters"]
     found = {name: parameters[name]["defaultValue"] for name in ("batch_size", "steps", "beta_2")}
-    assert found == {"batch_size": 512, "steps": 4000, "beta_2": 0.98}
+    assert found == {"batch_size": 512, "steps": 2000, "beta_2": 0.98}
 
 
 def test_parameters_of_a_profile_are_checked_with_its_hardware(tmp_path: Path) -> None:
@@ -115,8 +120,11 @@ def test_a_package_carries_beams_options_and_who_and_where_it_runs(tmp_path: Pat
     )
     options = "--runner=DataflowRunner --project=MY-PROJECT  --subnetwork=regions/us-central1/subnetworks/mine"
     flags = (*flags, "--profile", "dataflow", "--allow_tags", "--output", str(tmp_path / "out.yaml"))
-    assert "one line" in wgan(*flags, "--set", "beam_options=--runner=X\n--region=Y").stderr
-    written = wgan(*flags, "--set", f"beam_options={options}")
+    config = tmp_path / "beam.yaml"
+    config.write_text("preprocess:\n  beam_options: |-\n    --runner=X\n    --region=Y\n")
+    assert "one line" in wgan(*flags, "--config", str(config)).stderr
+    config.write_text(f"preprocess:\n  beam_options: >-\n    {options}\n")
+    written = wgan(*flags, "--config", str(config))
     assert written.returncode == 0, written.stderr
     (line,) = [line for line in written.stderr.splitlines() if "@MY-PROJECT." in line]
     assert "`wgan submit`" in line, "it passes the account to the server"
