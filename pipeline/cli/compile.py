@@ -51,13 +51,6 @@ def main(verb: str, words: list[str]) -> int:
 
     atomic_files.write_file(parsed.output, compiled_package(image_of, profile, defaults))
     log.info("wrote %s for %s, profile %s", parsed.output, profile.target, profile.name)
-    large = [
-        f"{name} asks for {amount}"
-        for name, stage in profile.stages.items()
-        if (amount := getattr(stage, "for_large_nodes", ""))
-    ]
-    if large:
-        log.warning("a node of 2 cores and 8 GiB is too small, and the pod would stay pending: %s", "; ".join(large))
     if profile.service_account:
         # To servers the account is a field of each run and schedule, not of a package, whose description notes it.
         account = profile.service_account

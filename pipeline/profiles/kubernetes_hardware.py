@@ -29,8 +29,6 @@ SHARED_MEMORY = "/dev/shm"  # noqa: S108 what Linux calls it
 KEY_FILE = "/var/secrets/google/key.json"  # where `key_secret` is mounted
 # Before v5e a chip has two cores; TensorFlow's number of replicas for them is untested.
 _GENERATIONS = ("tpu-v5-lite-podslice", "tpu-v6e-slice")
-# What is left of 2 cores and 8 GiB: clouds reserve up to a quarter of the memory, and system pods ask for half a core.
-_SMALL_CORES, _SMALL_MEMORY = 1.5, 6 * 2**30
 _TOPOLOGIES_OF_ONE_HOST = ("1x1", "2x2", "2x4")
 
 
@@ -63,13 +61,6 @@ class KubernetesStage(Settings):
     def all_tolerations(self) -> list[Toleration]:
         """Taints that the stage tolerates. GKE gives its Spot nodes one on request."""
         return [*self.tolerations, *([Toleration(key=SPOT, value="true", effect="NoSchedule")] if self.spot else [])]
-
-    @property
-    def for_large_nodes(self) -> str:
-        """What the pod requests if a node of 2 cores and 8 GiB, beside its system pods, cannot have it; else empty."""
-        cpu, memory = self.cpu_request or self.cpu_limit, self.memory_request or self.memory_limit
-        fits = profile_values.cores(cpu or "0") <= _SMALL_CORES and profile_values.size(memory or "0") <= _SMALL_MEMORY
-        return "" if fits else " and ".join(filter(None, (cpu and f"{cpu} processors", memory)))
 
     @property
     def hardware(self) -> str:

@@ -47,23 +47,6 @@ def test_mistakes_are_reported_and_nothing_is_written(
     assert [str(path) for path in tmp_path.iterdir()] == [config]
 
 
-@pytest.mark.parametrize(
-    ("stage", "large"),
-    [
-        ({"cpu_request": "1500m", "memory_request": "6Gi", "memory_limit": "64Gi"}, ""),
-        ({"cpu_request": 2}, "train asks for 2 processors"),
-        ({"cpu_limit": 2, "memory_limit": "7Gi"}, "train asks for 2 processors and 7Gi"),
-    ],
-)
-def test_pods_that_fit_no_small_node_are_named(tmp_path: Path, stage: dict[str, Any], large: str) -> None:
-    """Kubernetes takes a limit for a request that is missing."""
-    file = own(tmp_path, {"mine": {"kfp": {"stages": {"train": stage}}}})
-    done = wgan("compile", "--profiles", file, "--profile", "mine", "--allow_tags", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    warned = [line.rpartition(": ")[2] for line in done.stderr.splitlines() if " W " in line]
-    assert warned == ([large] if large else [])
-
-
 def test_the_hardware_is_checked_with_the_defaults_of_the_package(tmp_path: Path) -> None:
     stages = {"train": {"accelerator": "nvidia.com/gpu", "accelerator_count": 64}}
     file = own(tmp_path, {"mine": {"kfp": {"service_account": "trainer", "stages": stages}}})
@@ -76,7 +59,6 @@ def test_the_hardware_is_checked_with_the_defaults_of_the_package(tmp_path: Path
     written = wgan(*flags, "--config", str(config))
     assert written.returncode == 0, written.stderr
     assert "trainer" in written.stderr
-    assert "pending" not in written.stderr
     documents = list(yaml.safe_load_all((tmp_path / "out.yaml").read_bytes()))
     parameters = documents[0]["root"]["inputDefinitions"]["parameters"]
     found = {
