@@ -192,7 +192,7 @@ fuzz: .venv-fuzz/installed ## Fuzz what reads bytes of strangers, each target fo
 compile: install ## Write the Kubeflow package to build/pipeline.yaml
 	$(BIN)/wgan compile --target kfp --allow_tags --output build/pipeline.yaml
 
-goldens: install ## Write what tests compare: the package of wgan run and its variants, all messages, docs/reference.md
+goldens: install ## Write what tests compare: what profiles put into packages, all messages, docs/reference.md
 	$(BIN)/python -m tests.unit.pipeline.packages
 	$(BIN)/python -m tests.test_sentences
 	$(BIN)/python -m tests.test_reference

@@ -9,7 +9,7 @@ from kfp import compiler
 
 from components.core import container_images
 from components.core.errors import ConfigError
-from pipeline.graph import pipeline_with
+from pipeline.kfp_graph import pipeline_with
 from pipeline.profiles import profile_file, profiles
 from pipeline.profiles.profiles import Profile
 

@@ -1,191 +1,265 @@
-"""The pipeline: the stages and the values between them. Compiling it needs kfp alone, neither TensorFlow nor Beam.
+"""The pipeline: eight steps, each a stage and the values that it gets. Needs neither kfp nor what stages import.
 
-A setting of a stage is a parameter of the pipeline, by the same name, unless it is an input's digest or in `_WIRED`.
+`pipeline/kfp_graph.py` writes the table for Kubeflow, and `pipeline/local` executes it on this machine.
+
+A wire is a template: `{source}` is a parameter of the pipeline, `{train.checkpoint_uri}` an output of a step, and
+`{run.id}` a fact of the run. A template that is one of these alone keeps the type of its value. A setting that no step
+wires, and that is no digest of an input, is a parameter of the pipeline by the same name.
 """
 
-import inspect
+import dataclasses
+import json
+import string
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
-from kfp import dsl
-from kfp.dsl.graph_component import GraphComponent
-
-from components.core import container_images, settings
+from components.core import container_images, settings, stages
 from components.core.artifacts.recipes import RUN
-from components.core.stage.component import parameter, with_parameters
-from components.decide.component import decide
-from components.decide.config import DecideConfig
-from components.embed.component import embed
-from components.embed.config import EmbedConfig
-from components.evaluate.component import evaluate
-from components.evaluate.config import EvaluateConfig
-from components.export.component import export
-from components.preprocess.component import preprocess
-from components.preprocess.config import PreprocessConfig
-from components.publish.component import publish
-from components.record.component import record
-from components.train.component import train
-from components.train.config import TrainConfig
-from pipeline.package.package_origin import Origin
-from pipeline.package.shipped_package import EMBED_ON_CPU
-from pipeline.profiles import kubernetes_settings, vertex_settings
-from pipeline.profiles.kubernetes_hardware import KubernetesStage
-from pipeline.profiles.profiles import VERTEX, Profile
-from pipeline.profiles.vertex_hardware import VertexStage
+from components.core.settings import Field, Setting
 
+NAME = "wgan-gp"
 # Stages whose settings users of the pipeline choose. Of two settings with one name, the first gives the default.
-_CHOSEN_BY_USERS = (PreprocessConfig, TrainConfig, EmbedConfig, EvaluateConfig, DecideConfig)
-# Settings that follow from the root or from another stage, as all digests of inputs do.
-_WIRED = {
-    *("dataset", "embedding", "checkpoint", "checkpoints", "evaluation", "registry", "downloads", "settings"),
-    *("results", "source_index", "previous_datasets", "initial_checkpoint"),
-}
-# Parameters that decide the result; the others are locations and distribution of work.
-_DECIDING = sorted(
-    {field.name for config in _CHOSEN_BY_USERS for field in settings.fields_of(config) if field.setting.in_key}
+_CHOSEN_BY_USERS = ("preprocess", "train", "embed", "evaluate", "decide")
+# The run is among the inputs of each stage, so Kubeflow's own cache never applies: a stage itself looks for its
+# artifact under the root, and notes whether it made or found it.
+_OF_THE_RUN = {"records": "{root}/records", "run": "{run.id}"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Retries:
+    """How often a step that failed runs again on this machine, as in our profiles; waits are in seconds."""
+
+    count: int = 2
+    first_wait: float = 10.0
+    factor: float = 2.0
+    longest_wait: float = 3600.0
+
+    def wait_before(self, retry: int) -> float:
+        """Return the seconds to wait before retry number 1, 2, ..."""
+        return min(self.first_wait * self.factor ** (retry - 1), self.longest_wait)
+
+
+@dataclasses.dataclass(frozen=True)
+class Condition:
+    """An output of a step, and the value without which others are skipped."""
+
+    stage: str
+    output: str
+    value: str
+    name: str  # for people
+
+    @property
+    def wire(self) -> str:
+        return f"{{{self.stage}.{self.output}}}"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Step:
+    """A stage in the pipeline."""
+
+    stage: str
+    wires: Mapping[str, Any]  # the template, or the number, of each setting that is no parameter
+    conditions: tuple[Condition, ...] = ()
+    # Whether equal inputs mean equal outputs: not where the source's present content or the present champion decides.
+    cached: bool = True
+    always: bool = False  # comes last, although something has failed
+    image: str = ""  # in `container_images.NAMES`; `steps` sets it
+    retries: Retries = Retries()
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """The template, or the number, of each input."""
+        chosen = {field.name: f"{{{field.name}}}" for field in self.fields() if field.name in PARAMETERS}
+        return {**chosen, **_OF_THE_RUN, **self.wires}
+
+    @property
+    def needs(self) -> list[str]:
+        """The stages that come before it: those whose outputs it gets or waits for; all of them if it comes last."""
+        wires = [*self.inputs.values(), *(condition.wire for condition in self.conditions)]
+        sources = {name.partition(".")[0] for wire in wires for name in names_in(wire)}
+        return [step.stage for step in STEPS if step.stage in sources or (self.always and not step.always)]
+
+    @property
+    def outputs(self) -> dict[str, type]:
+        """The type of each output parameter."""
+        return {**stages.TABLE[self.stage].outputs, stages.SUMMARY: str}
+
+    @property
+    def artifacts(self) -> Mapping[str, str]:
+        """Kubeflow's type of each output artifact."""
+        return stages.TABLE[self.stage].artifacts
+
+    @property
+    def status(self) -> str:
+        """The input that gets the outcome of the other steps; empty for none."""
+        return stages.TABLE[self.stage].status
+
+    @property
+    def config(self) -> type:
+        """The class of the stage's settings."""
+        return stages.config_of(self.stage)
+
+    def fields(self) -> list[Field]:
+        """Return the settings of the stage."""
+        return settings.fields_of(self.config)
+
+    def command(self, executor_input: Mapping[str, Any]) -> list[str]:
+        """Return the command that runs the stage with Kubeflow's message."""
+        return [*stages.command(self.stage), "--executor-input", json.dumps(executor_input)]
+
+
+_ANYTHING_NEW = Condition("decide", "decision", RUN, "anything new")
+_PROMOTED = Condition("evaluate", "verdict", "PROMOTE", "promoted")
+_DATASET = {"dataset": "{preprocess.dataset_uri}", "dataset_digest": "{preprocess.dataset_digest}"}
+_CHECKPOINT = {"checkpoint": "{train.checkpoint_uri}", "checkpoint_digest": "{train.checkpoint_digest}"}
+_REGISTRY = "{root}/registry"
+# In an order that respects dependencies; conditions only become more. `{{key}}` becomes a digest of what decides the
+# content of a folder.
+STEPS = (
+    Step(
+        stage="decide",
+        wires={
+            "registry": _REGISTRY,
+            "source_index": "{root}/fingerprints",
+            "results": "{root}",
+            "settings": "{deciding}",
+        },
+        cached=False,
+    ),
+    Step(
+        stage="preprocess",
+        wires={
+            "dataset": "{root}/datasets/{{key}}",
+            "source_fingerprint": "{decide.source_fingerprint}",
+            "source_index": "{root}/fingerprints",
+            "results": "{root}",
+            "previous_datasets": "{root}/datasets",
+            "downloads": "{root}/downloads",
+        },
+        conditions=(_ANYTHING_NEW,),
+    ),
+    Step(
+        stage="embed",
+        wires={
+            **_DATASET,
+            "embedding": "{root}/embeddings/{{key}}",
+            "custom_embedding_digest": "{decide.custom_embedding_digest}",
+        },
+        conditions=(_ANYTHING_NEW,),
+    ),
+    Step(
+        stage="train",
+        wires={
+            **_DATASET,
+            "checkpoints": "{root}/checkpoints/{{key}}",
+            "initial_checkpoint": "{decide.initial_checkpoint}",
+            "initial_checkpoint_digest": "{decide.initial_checkpoint_digest}",
+        },
+        conditions=(_ANYTHING_NEW,),
+    ),
+    Step(
+        stage="evaluate",
+        wires={
+            **_DATASET,
+            **_CHECKPOINT,
+            "embedding": "{embed.embedding_uri}",
+            "embedding_digest": "{embed.embedding_digest}",
+            "evaluation": "{root}/evaluations/{{key}}",
+            "registry": _REGISTRY,
+        },
+        conditions=(_ANYTHING_NEW,),
+        cached=False,
+    ),
+    Step(
+        stage="export",
+        wires={
+            **_CHECKPOINT,
+            "model": "{root}/models/{{key}}",
+        },
+        conditions=(_ANYTHING_NEW,),
+    ),
+    Step(
+        stage="publish",
+        wires={
+            "model": "{export.model_uri}",
+            "model_digest": "{export.model_digest}",
+            "evaluation": "{evaluate.evaluation_uri}",
+            "evaluation_digest": "{evaluate.evaluation_digest}",
+            "registry": _REGISTRY,
+            "recipe": "{decide.recipe}",
+            "checkpoint": "{train.checkpoint_uri}",
+        },
+        conditions=(_ANYTHING_NEW, _PROMOTED),
+        cached=False,
+    ),
+    Step(
+        stage="record",
+        wires={
+            "run_name": "{run.name}",
+            "created": "{run.created}",
+            "scheduled": "{run.scheduled}",
+            "registry": _REGISTRY,
+        },
+        cached=False,
+        always=True,
+    ),
 )
 
 
-def pipeline_with(image_of: Mapping[str, str], profile: Profile) -> GraphComponent:
-    """Return the pipeline, each stage in its image, given by name, with the profile's settings."""
-    image_of_train = image_of[container_images.TRAIN_IMAGES[profile.train_image]]
-    of_train = profile.stages["train"]
-    training: Any = train
-    if isinstance(of_train, VertexStage) and of_train.machine_type:
-        training = vertex_settings.custom_job(train, of_train, image_of_train, profile)
-
-    origin = Origin(profile.target, profile.name, profile.service_account, profile.network, profile.encryption_key)
-
-    parameters = _parameters(profile)
-
-    def wgan_gp(*values: Any) -> None:
-        """Everything is kept under `root`; `{key}` becomes a digest of what decides the content of the folder."""
-        given = dict(zip(parameters, values, strict=True))
-
-        def chosen(config: type) -> dict[str, Any]:
-            return {field.name: given[field.name] for field in settings.fields_of(config) if field.name in given}
-
-        source, root = given["source"], given["root"]
-        registry = f"{root}/registry"
-        # Kubeflow replaces a placeholder of the run only if it is the whole of a constant. On Vertex a job's
-        # name is its id, by which `wgan` finds the run's notes; its UUID is a number of its own.
-        run = dsl.PIPELINE_JOB_NAME_PLACEHOLDER if profile.target == VERTEX else dsl.PIPELINE_JOB_ID_PLACEHOLDER
-        of_run = {"records": f"{root}/records", "run": run}
-
-        # Caching is off where the answer depends on more than the inputs: the source's present content, the present
-        # champion. Kubeflow's own cache never applies, because the run is among the inputs of each stage: a stage
-        # itself looks for its artifact under the root, and notes whether it made or found it.
-        recorded = record(
-            **of_run,
-            run_name=dsl.PIPELINE_JOB_RESOURCE_NAME_PLACEHOLDER,
-            created=dsl.PIPELINE_JOB_CREATE_TIME_UTC_PLACEHOLDER,
-            scheduled=dsl.PIPELINE_JOB_SCHEDULE_TIME_UTC_PLACEHOLDER,
-            source=source,
-            registry=registry,
-        ).set_caching_options(False)
-
-        with dsl.ExitHandler(recorded, name="the run"):
-            decided = decide(
-                registry=registry,
-                source_index=f"{root}/fingerprints",
-                results=root,
-                settings="\n".join(f"{name}={given[name]}" for name in _DECIDING if name in given),
-                **chosen(DecideConfig),
-                **of_run,
-            ).set_caching_options(False)
-
-            with dsl.If(decided.outputs["decision"] == RUN, name="anything new"):
-                dataset = preprocess(
-                    dataset=f"{root}/datasets/{{key}}",
-                    source_fingerprint=decided.outputs["source_fingerprint"],
-                    source_index=f"{root}/fingerprints",
-                    results=root,
-                    previous_datasets=f"{root}/datasets",
-                    downloads=f"{root}/downloads",
-                    **chosen(PreprocessConfig),
-                    **of_run,
-                )
-
-                checkpoint = training(
-                    dataset=dataset.outputs["dataset_uri"],
-                    checkpoints=f"{root}/checkpoints/{{key}}",
-                    dataset_digest=dataset.outputs["dataset_digest"],
-                    initial_checkpoint=decided.outputs["initial_checkpoint"],
-                    initial_checkpoint_digest=decided.outputs["initial_checkpoint_digest"],
-                    **chosen(TrainConfig),
-                    **of_run,
-                )
-
-                embedding = embed(
-                    dataset=dataset.outputs["dataset_uri"],
-                    embedding=f"{root}/embeddings/{{key}}",
-                    dataset_digest=dataset.outputs["dataset_digest"],
-                    custom_embedding_digest=decided.outputs["custom_embedding_digest"],
-                    **{**chosen(EmbedConfig), **({} if profile.embeds_as_it_trains else EMBED_ON_CPU)},
-                    **of_run,
-                )
-
-                evaluation = evaluate(
-                    checkpoint=checkpoint.outputs["checkpoint_uri"],
-                    dataset=dataset.outputs["dataset_uri"],
-                    embedding=embedding.outputs["embedding_uri"],
-                    evaluation=f"{root}/evaluations/{{key}}",
-                    registry=registry,
-                    checkpoint_digest=checkpoint.outputs["checkpoint_digest"],
-                    dataset_digest=dataset.outputs["dataset_digest"],
-                    embedding_digest=embedding.outputs["embedding_digest"],
-                    **chosen(EvaluateConfig),
-                    **of_run,
-                ).set_caching_options(False)
-
-                model = export(
-                    checkpoint=checkpoint.outputs["checkpoint_uri"],
-                    model=f"{root}/models/{{key}}",
-                    checkpoint_digest=checkpoint.outputs["checkpoint_digest"],
-                    **of_run,
-                )
-
-                with dsl.If(evaluation.outputs["verdict"] == "PROMOTE", name="promoted"):
-                    published = publish(
-                        model=model.outputs["model_uri"],
-                        evaluation=evaluation.outputs["evaluation_uri"],
-                        registry=registry,
-                        model_digest=model.outputs["model_digest"],
-                        evaluation_digest=evaluation.outputs["evaluation_digest"],
-                        recipe=decided.outputs["recipe"],
-                        checkpoint=checkpoint.outputs["checkpoint_uri"],
-                        **of_run,
-                    ).set_caching_options(False)
-
-        reference_of = {
-            container_images.image(name): image_of[name]
-            for name in (container_images.PREPROCESS, container_images.TRAIN)
-        }
-        for task in (decided, dataset, checkpoint, embedding, evaluation, model, published, recorded):
-            if task.name != "train":
-                task.set_container_image(reference_of[task.container_spec.image])
-            elif training is train:  # a custom job's command is in its message
-                task.set_container_image(image_of_train)
-            _apply(task, profile.stages[task.name])
-
-    description = f"Trains a WGAN-GP, judges it, and publishes it if it is good. {origin}"
-    return dsl.pipeline(name="wgan-gp", description=description)(with_parameters(wgan_gp, parameters.values()))
+def _parameters() -> dict[str, Field]:
+    """Return the parameters of the pipeline by name: `source` and `root`, then the others by the alphabet."""
+    chosen = [field for stage in _CHOSEN_BY_USERS for field in settings.fields_of(stages.config_of(stage))]
+    wired = {name for step in STEPS for name in step.wires}
+    first = {field.name: field for field in reversed(chosen) if not (field.name in wired or field.setting.digest)}
+    found = {"source": _with_every_help(first.pop("source"))}
+    found["root"] = Field("root", str, dataclasses.MISSING, Setting("Folder of all results."))
+    return found | {name: _with_every_help(first[name]) for name in sorted(first)}
 
 
-def _parameters(profile: Profile) -> dict[str, inspect.Parameter]:
-    """Return the parameters of the pipeline, by name."""
-    defaults = {**profile.parameters, "accelerator": profile.accelerator, "replicas": profile.replicas}
-    fields: dict[str, settings.Field] = {}
-    for config in _CHOSEN_BY_USERS:
-        fields = {field.name: field for field in settings.fields_of(config) if not field.setting.digest} | fields
-    found = {name: parameter(name, str) for name in ("source", "root")}
-    for name in sorted(fields.keys() - _WIRED - found.keys()):
-        found[name] = parameter(name, fields[name].type, defaults.get(name, fields[name].default))
-    return found
+def _with_every_help(field: Field) -> Field:
+    """Return a field with the help of every stage that has it."""
+    same = [other for step in STEPS for other in step.fields() if (other.name, other.type) == (field.name, field.type)]
+    help_text = " ".join(dict.fromkeys(other.setting.help for other in same))
+    # The bounds of the first stage count here; the others check theirs.
+    return dataclasses.replace(field, setting=dataclasses.replace(same[0].setting, help=help_text))
 
 
-def _apply(task: dsl.PipelineTask, stage: KubernetesStage | VertexStage) -> None:
-    if isinstance(stage, VertexStage):
-        vertex_settings.apply(task, stage)
-    else:
-        kubernetes_settings.apply(task, stage)
+PARAMETERS = _parameters()
+# Parameters that decide the result; the others are locations and distribution of work.
+_DECIDING = sorted(
+    {field.name for step in STEPS for field in step.fields() if field.setting.in_key and field.name in PARAMETERS}
+)
+
+
+def names_in(wire: Any) -> list[str]:
+    """Return the names in a template; none for a number."""
+    return [name for _, name, _, _ in string.Formatter().parse(wire) if name] if isinstance(wire, str) else []
+
+
+def filled(wire: Any, values: Mapping[str, Any]) -> Any:
+    """Return a template with its values, or the value itself of a template that is one name; a number is itself."""
+    names = names_in(wire)
+    if [f"{{{name}}}" for name in names] == [wire]:
+        return string.Formatter().get_field(names[0], (), values)[0]
+    return wire.format_map(values) if names or isinstance(wire, str) else wire
+
+
+def values_of(parameters: Mapping[str, Any], run: Mapping[str, str]) -> dict[str, Any]:
+    """Return the values of templates before any step has ended; the run has `id`, `name`, `created`, `scheduled`."""
+    deciding = "\n".join(f"{name}={parameters[name]}" for name in _DECIDING)
+    return {**parameters, "deciding": deciding, "run": SimpleNamespace(**run)}
+
+
+def steps(hardware: str = "cpu") -> tuple[Step, ...]:
+    """Return the steps for train's hardware, a key of `TRAIN_IMAGES`.
+
+    Embed's image is for CPUs: it gets the hardware of train only if train's image is the same.
+    """
+    image = {step.stage: stages.TABLE[step.stage].image for step in STEPS}
+    image["train"] = container_images.TRAIN_IMAGES[hardware]
+    more = {"embed": {"accelerator": "cpu", "tpu": "", "replicas": 0}} if hardware != "cpu" else {}
+    return tuple(
+        dataclasses.replace(step, image=image[step.stage], wires={**step.wires, **more.get(step.stage, {})})
+        for step in STEPS
+    )

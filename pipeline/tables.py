@@ -14,7 +14,6 @@ from pipeline.local.display import as_duration, relative
 from pipeline.local.estimates import total
 from pipeline.local.plan import MAYBE, RUNS, Planned
 from pipeline.local.progress import DONE, FAILED, INTERRUPTED, NOT_RUN, SKIPPED, UNCHANGED, Progress
-from pipeline.package.values import as_text
 
 # A log has no width; wrapping here keeps tables readable.
 _PLAIN_WIDTH = 140
@@ -28,7 +27,7 @@ def print_run(progress: Mapping[str, Progress]) -> None:
     table.columns[2].justify = "right"
     for task, found in progress.items():
         seconds = f"{found.seconds:.1f}" if found.attempts else ""
-        made = as_text((found.outputs or {}).get("summary", ""))
+        made = (found.outputs or {}).get("summary", "")
         table.add_row(
             Text(plain(task)), Text(plain(_state(found)), _STYLES.get(found.state, "")), seconds, Text(plain(made))
         )

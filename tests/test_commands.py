@@ -18,17 +18,14 @@ _PAGES = [
     *(page for folder in _FOLDERS for page in (_ROOT / folder).rglob("*") if page.suffix in (".md", ".py", ".yaml")),
     *(_ROOT / name for name in ("Makefile", "tests/sentences.txt")),
 ]
-_PACKAGE = _ROOT / "pipeline" / "package" / "package.yaml"  # whose parameters are flags
 _HIDDEN = "executor_input"  # how Kubeflow starts a stage: a flag that help leaves out
 
 
 def _help(capfd: pytest.CaptureFixture[str], program: str, words: list[str]) -> str:
     """Return the help of all flags of a command; empty if its parser refuses the words."""
     lines = [[*words, "--help"]]
-    if words[:1] in (["run"], ["plan"]):
+    if words[:1] in (["run"], ["plan"], ["submit"]):
         lines.append([*words, HELP_ALL])
-    elif words[:1] == ["submit"]:
-        lines.append([*words, "--package", str(_PACKAGE), HELP_ALL])
     for line in lines:
         try:
             code = main(line) if program == "wgan" else cli.main(program.removeprefix("components."), line)

@@ -9,7 +9,8 @@ from components.core import errors
 from components.core.errors import ConfigError
 from components.core.stage import cli
 from components.core.storage import atomic_files
-from pipeline.package import config_file, image_digests, parameters, shipped_package
+from pipeline import graph
+from pipeline.package import config_file, image_digests, parameters
 from pipeline.profiles import profiles
 from pipeline.profiles.profiles import KFP, TARGETS, VERTEX, Profile
 
@@ -86,9 +87,7 @@ def _add_flags(parser: cli.Parser) -> None:
 
 def _checked_defaults(profile: Profile, parsed: argparse.Namespace) -> dict[str, Any]:
     """Return the new defaults of a package, typed and checked with all other parameters and the hardware."""
-    found = shipped_package.read()
-    shipped_package.put_train_on(profile.train_image, found)
-    known = found.parameters
+    known = graph.PARAMETERS
     given_by_profile = {"accelerator": profile.accelerator, "replicas": profile.replicas}
     hardware = {} if profile.embeds_as_it_trains else given_by_profile
     problems: list[str] = []
@@ -102,7 +101,8 @@ def _checked_defaults(profile: Profile, parsed: argparse.Namespace) -> dict[str,
     ]
     later = {name: _GIVEN_LATER for name, field in known.items() if field.required}
     try:
-        values = parameters.parse(found, {**later, **profile.parameters, **given, **hardware}, problems)
+        steps = graph.steps(profile.train_image)
+        values = parameters.parse(known, steps, {**later, **profile.parameters, **given, **hardware}, problems)
     except ConfigError as error:
         raise ConfigError(*(f"with profile {profile.name}: {problem}" for problem in error.problems)) from None
     return {name: values[name] for name in given}

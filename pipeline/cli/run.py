@@ -3,6 +3,7 @@
 import argparse
 import logging
 import shlex
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,14 @@ from components.core.container_images import TRAIN_IMAGES
 from components.core.stage import cli
 from components.core.storage import buckets
 from components.core.storage.location import Location, private
-from pipeline import tables
+from pipeline import graph, tables
 from pipeline.cli import extras
+from pipeline.graph import Step
 from pipeline.local import containers, history, overview, plan, runner, session
 from pipeline.local.containers import Containers
 from pipeline.local.docker_client import Docker
 from pipeline.local.processes import Processes
-from pipeline.package import config_file, parameters, shipped_package
-from pipeline.package.reader import Package
+from pipeline.package import config_file, parameters
 
 log = logging.getLogger("pipeline")
 
@@ -27,64 +28,59 @@ HELP = {
     "plan": "show which stages would run, why, and for how long",
 }
 _PROCESS, _DOCKER = "process", "docker"
+_ROOT = "runs"
 # The names in components/core/sources/sources.py, whose import would make this command slow.
 _FETCHED_BY_NAME = ("fashion-mnist",)
 
 
 def main(verb: str, words: list[str]) -> int:
     """Run or plan the pipeline and return the exit code; raise `StageError` if it did not begin."""
-    first = _parser(verb).parse_known_args(words)[0]
-    if first.runner == _PROCESS:
-        extras.require("local", verb, words)
-    found = shipped_package.read()
-    parser = _parser(verb, add_help=True)
-    parameters.add_flags(parser, found.parameters, everything=parameters.wants_all(words))
-    problems: list[str] = []
-    parser.set_defaults(**parameters.as_defaults(config_file.read(first.config, found.parameters, problems)))
+    parser = _parser(verb)
+    parameters.add_flags(parser, graph.PARAMETERS, everything=parameters.wants_all(words))
     parsed, unknown = parser.parse_known_args(words)
-    given = parameters.given_in(parsed)
+    if parsed.runner == _PROCESS:
+        extras.require("local", verb, words)
+    problems = parser.unknown(unknown)
+    given = config_file.read(parsed.config, graph.PARAMETERS, problems) | parameters.given_in(parsed)
     # History and cached results of a run in a bucket are on this machine.
-    root = Location.of(parsed.root)
+    root = Location.of(parsed.root or given.get("root", _ROOT))
     root = root if root.in_bucket else Location.of(root.path.resolve())
     given["root"] = root.uri
-    if parsed.runner == _DOCKER and given.get("accelerator") in TRAIN_IMAGES:
-        shipped_package.put_train_on(given["accelerator"], found)
-    problems += [*_problems(parsed, root), *parser.unknown(unknown)]
+    in_image = parsed.runner == _DOCKER and given.get("accelerator") in TRAIN_IMAGES
+    steps = graph.steps(given["accelerator"] if in_image else "cpu")
+    problems += _problems(parsed, root)
     options = _docker_options(parsed.docker_options, problems)
-    values = parameters.parse(found, given, problems)
+    values = parameters.parse(graph.PARAMETERS, steps, given, problems)
     if getattr(parsed, "print_config", False):
         print(config_file.written(values), end="")
         return errors.OK
-    executor = Processes() if parsed.runner == _PROCESS else _containers(found, options, root.path, values, parsed.dev)
+    executor = Processes() if parsed.runner == _PROCESS else _containers(steps, options, root.path, values, parsed.dev)
     if verb == "plan":  # a plan leaves nothing at the root
         with session.session(private("plans"), Docker().program) as opened:
             executor.begin(opened)
-            tables.print_plan(plan.plan(found, values, root.own, executor))
+            tables.print_plan(plan.plan(steps, values, root.own, executor))
         return errors.OK
-    kept = history.History(root, found.text, values)
+    kept = history.History(root, values)
     log.info("run %d; logs and state in %s", kept.number, kept.folder)
-    run = runner.Run(found, values, root.own, kept, executor, parsed.jobs)
+    run = runner.Run(steps, values, root.own, kept, executor, parsed.jobs)
     with session.session(root.own, Docker().program) as opened:
         executor.begin(opened)
         code = run.execute()
     overview.write(overview.read(root))
-    tables.print_run({task.name: progress for task, progress in run.progress.items()})
+    tables.print_run(run.progress)
     tables.print_locations(run.progress.values(), root)
     if run.interrupted:
         log.info("what is done is kept; to resume: %s", shlex.join(["wgan", verb, *words]))
     return code
 
 
-def _parser(verb: str, add_help: bool = False) -> cli.Parser:
+def _parser(verb: str) -> cli.Parser:
     parser = cli.Parser(
         prog=f"wgan {verb}",
         usage=f"wgan {verb} --source IMAGES [flags]",
         description=f"{HELP[verb][0].upper()}{HELP[verb][1:]}.",
-        add_help=add_help,
     )
-    parser.add_argument(
-        "--root", default="runs", help="folder, or gs://BUCKET/FOLDER, that keeps all results (default: ./runs)"
-    )
+    parser.add_argument("--root", help=f"folder, or gs://BUCKET/FOLDER, that keeps all results (default: ./{_ROOT})")
     config_file.add_flag(parser)
     parser.add_argument(
         "--runner", default=_PROCESS, choices=(_PROCESS, _DOCKER), help="what stages run as (default: process)"
@@ -112,9 +108,9 @@ def _problems(parsed: argparse.Namespace, root: Location) -> list[str]:
     """Return what is wrong with the flags of this command."""
     problems = []
     if root.in_bucket and parsed.runner == _DOCKER:
-        problems.append(f"root must be a folder of this machine for --runner docker, got {parsed.root}")
+        problems.append(f"root must be a folder of this machine for --runner docker, got {root}")
     elif root.path.exists() and not root.path.is_dir():
-        problems.append(f"root must be a folder, got {parsed.root}, which is a file")
+        problems.append(f"root must be a folder, got {root}, which is a file")
     if getattr(parsed, "jobs", 1) < 1:
         problems.append(f"jobs must be at least 1, got {parsed.jobs}")
     if parsed.runner == _PROCESS:
@@ -131,11 +127,11 @@ def _docker_options(text: str, problems: list[str]) -> list[str]:
         return []
 
 
-def _containers(found: Package, options: list[str], root: Path, values: dict[str, Any], dev: bool) -> Containers:
-    locations = [values[name] for name, field in found.parameters.items() if field.setting.location and name in values]
+def _containers(steps: Iterable[Step], options: list[str], root: Path, values: dict[str, Any], dev: bool) -> Containers:
+    locations = [values[name] for name, field in graph.PARAMETERS.items() if field.setting.location]
     for location in locations:
         fetched = location in _FETCHED_BY_NAME or buckets.is_uri(location)
         if fetched and not containers.has_network(options):
             log.warning('%s is fetched over a network, which needs --docker-options="--network bridge"', location)
     read = [containers.where_it_is(location) for location in locations if location and Path(location).exists()]
-    return containers.prepare(found, options, root, read, dev)
+    return containers.prepare(steps, options, root, read, dev)

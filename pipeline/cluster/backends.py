@@ -2,7 +2,7 @@
 
 import argparse
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from pipeline.cluster.backend import Runs, Schedules
@@ -47,12 +47,22 @@ BACKENDS = {
 }
 
 
-def add_flags(parser: argparse.ArgumentParser, targets: Iterable[str] = BACKENDS) -> None:
-    """Add the flags of these backends."""
-    for target in targets:
-        group = parser.add_argument_group(BACKENDS[target].title)
-        for name, (metavar, help_text) in BACKENDS[target].flags.items():
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of all backends."""
+    for backend in BACKENDS.values():
+        group = parser.add_argument_group(backend.title)
+        for name, (metavar, help_text) in backend.flags.items():
             group.add_argument(f"--{name}", default="", metavar=metavar, help=help_text)
+
+
+def flags_of_others(target: str, parsed: argparse.Namespace) -> list[str]:
+    """Return a problem for each flag that is for another target."""
+    return [
+        f"{name} is for {other}, and the package was compiled for {target}"
+        for other, backend in BACKENDS.items()
+        for name in backend.flags
+        if name not in BACKENDS[target].flags and getattr(parsed, name)
+    ]
 
 
 def runs(target: str, parsed: argparse.Namespace) -> Runs:

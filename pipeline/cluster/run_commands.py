@@ -7,14 +7,13 @@ import datetime
 import json
 import logging
 import math
-import os
 import re
 from pathlib import Path
 
 from components.core import errors, stages
 from components.core.errors import ConfigError, StageError
 from components.core.stage import cli
-from pipeline import tables
+from pipeline import graph, tables
 from pipeline.cluster import backend, backends, run_records, submission, waiting
 from pipeline.cluster.backend import Runs, RunStatus
 from pipeline.cluster.submission import ClusterPackage, Submission
@@ -116,32 +115,16 @@ def _problems_of_waiting(parsed: argparse.Namespace) -> list[str]:
 
 
 def _submit(words: list[str]) -> int:
-    # The package decides the flags, so it is read first.
-    first = cli.Parser(add_help=False)
-    first.add_argument(
-        "--package", type=Path, default=Path("pipeline.yaml"), help="compiled package (default: pipeline.yaml)"
-    )
-    config_file.add_flag(first)
-    read_first = first.parse_known_args(words)[0]
-    path = read_first.package
-    parser = _parser("submit", first)
+    parser = _parser("submit")
     parser.usage = "wgan submit --source IMAGES --root LOCATION [flags]"
     _add_submit_flags(parser)
-    asks = {"-h", "--help", parameters.HELP_ALL} & {*words} or cli.COMPLETING in os.environ
-    if not path.exists() and asks:
-        backends.add_flags(parser)
-        parser.epilog = "The parameters of the pipeline are listed where there is a package."
-        parser.parse_args(["--help"])
-    package = submission.read_package(path)
-    backends.add_flags(parser, [package.origin.target])
-    parameters.add_flags(parser, package.found.parameters, everything=parameters.wants_all(words))
-    name = package.found.name
-    parser.set_defaults(experiment=name, run_name=f"{name} {datetime.datetime.now(datetime.UTC):%Y-%m-%d %H:%M:%S}")
-    problems: list[str] = []
-    in_file = config_file.read(read_first.config, package.found.parameters, problems)
-    parser.set_defaults(**parameters.as_defaults(in_file))
+    backends.add_flags(parser)
+    parameters.add_flags(parser, graph.PARAMETERS, everything=parameters.wants_all(words))
     parsed, unknown = parser.parse_known_args(words)
-    wanted, server = _checked(parsed, package, [*problems, *parser.unknown(unknown)])
+    package = submission.read_package(parsed.package)
+    problems = parser.unknown(unknown)
+    given = config_file.read(parsed.config, package.found.parameters, problems) | parameters.given_in(parsed)
+    wanted, server = _checked(parsed, package, given, problems)
     try:
         run = server.submit(wanted)
     except KeyboardInterrupt:
@@ -153,6 +136,10 @@ def _submit(words: list[str]) -> int:
 
 
 def _add_submit_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--package", type=Path, default=Path("pipeline.yaml"), help="compiled package (default: pipeline.yaml)"
+    )
+    config_file.add_flag(parser)
     parser.add_argument("--experiment", help="experiment that the run belongs to (default: the pipeline's name)")
     parser.add_argument("--run_name", help="display name of the run (default: the pipeline's name and the time)")
     parser.add_argument(
@@ -170,29 +157,40 @@ def _add_submit_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--root", help="folder of all results: an absolute path that every stage can reach")
 
 
-def _checked(parsed: argparse.Namespace, package: ClusterPackage, problems: list[str]) -> tuple[Submission, Runs]:
-    """Return what to send, and the server."""
-    given = parameters.given_in(parsed)
+def _checked(
+    parsed: argparse.Namespace, package: ClusterPackage, given: dict[str, str], problems: list[str]
+) -> tuple[Submission, Runs]:
+    """Return what to send, with these parameters, and the server."""
+    found, target = package.found, package.origin.target
     if parsed.root is not None:
         given["root"] = parsed.root
-        problems += submission.root_problems(parsed.root, package)
-    if backends.BACKENDS[package.origin.target].needs_pipeline_root:
+    if "root" in given:
+        problems += submission.root_problems(given["root"], package)
+    problems += [
+        f"the package has no parameter {name}: compile it again with this version"
+        for name in given
+        if name not in found.parameters
+    ]
+    problems += backends.flags_of_others(target, parsed)
+    if backends.BACKENDS[target].needs_pipeline_root:
         problems += submission.bucket_problems("pipeline_root", parsed.pipeline_root)
-    for flag in ("experiment", "run_name"):
-        name = getattr(parsed, flag)
+    names = {
+        "experiment": parsed.experiment or found.name,
+        "run_name": parsed.run_name or f"{found.name} {datetime.datetime.now(datetime.UTC):%Y-%m-%d %H:%M:%S}",
+    }
+    for flag, name in names.items():
         if not name.strip() or len(name) > _LONGEST_NAME:
             problems.append(f"{flag} must be a name of 1 to {_LONGEST_NAME} letters, got {name!r}")
     problems += _problems_of_waiting(parsed)
     try:
-        server = backends.runs(package.origin.target, parsed)
+        server = backends.runs(target, parsed)
     except ConfigError as error:
         problems += error.problems
-    values = parameters.parse(package.found, given, problems)  # it raises the problems found so far, too
+    values = parameters.parse(found.parameters, found.steps, given, problems)  # raises the earlier problems, too
     wanted = Submission(
         package=package,
         parameters={name: value for name, value in values.items() if name in given},
-        experiment=parsed.experiment,
-        run_name=parsed.run_name,
+        **names,
         pipeline_root=parsed.pipeline_root,
         service_account=parsed.service_account,
     )

@@ -151,7 +151,7 @@ def _parameters(package: ClusterPackage, given: dict[str, Any]) -> dict[str, Any
     if isinstance(given.get("root"), str):
         problems += submission.root_problems(given["root"], package)
     try:
-        values = parameters.parse(package.found, given, problems)
+        values = parameters.parse(known, package.found.steps, given, problems)
     except ConfigError as error:
         raise ConfigError(*(f"parameters: {problem.partition(': give --')[0]}" for problem in error.problems)) from None
     return {name: values[name] for name in given}

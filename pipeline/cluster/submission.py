@@ -56,8 +56,12 @@ def root_problems(root: str, package: ClusterPackage) -> list[str]:
 
 def _volume_problems(root: str, package: ClusterPackage) -> list[str]:
     """Return what is wrong with a folder on Kubernetes: it must be on a volume of every stage."""
-    folder, tasks = PurePosixPath(posixpath.normpath(root)), package.found.tasks
-    without = [task.name for task in tasks if not any(folder.is_relative_to(volume) for volume in task.volumes)]
+    folder = PurePosixPath(posixpath.normpath(root))
+    without = [
+        stage
+        for stage, volumes in package.found.volumes.items()
+        if not any(folder.is_relative_to(volume) for volume in volumes)
+    ]
     if package.origin.target != KFP or not without:
         return []
     return [
@@ -79,7 +83,7 @@ def bucket_problems(name: str, uri: str, otherwise: str = "") -> list[str]:
 
 def read_package(path: Path, target: str = "") -> ClusterPackage:
     """Read a package, for the given target or its own, and refuse by a `ConfigError` what would not run there."""
-    found = reader.read(yaml_files.read_bytes(path, "package"), f"package {path}", to_execute=False)
+    found = reader.read(yaml_files.read_bytes(path, "package"), f"package {path}")
     origin = package_origin.read(found.description)
     if origin is None:
         raise ConfigError(f"package {path} does not name its target: compile it with `wgan compile`")

@@ -10,14 +10,14 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
-from components.core import errors, stages
+from components.core import errors
 from components.core.artifacts import checkpoint_description, datasets, embeddings, models
 from components.core.artifacts.manifest import Manifest
 from components.core.errors import DataError, Incompatible
 from components.core.stage import cache_key, cli
 from components.core.storage import buckets, location
-from pipeline.package.reader import Task
-from pipeline.package.values import Unknown
+from pipeline.graph import Step
+from pipeline.local.values import Unknown
 
 log = logging.getLogger(__name__)
 
@@ -31,16 +31,16 @@ _KINDS: dict[str, type[Manifest]] = {
 }
 
 
-def key_parts(task: Task, inputs: dict[str, Any], code: Callable[[Task], str]) -> dict[str, Any] | None:
-    """Return the parts of a task's key from its stage; None if its results are never kept.
+def key_parts(step: Step, inputs: dict[str, Any], code: Callable[[Step], str]) -> dict[str, Any] | None:
+    """Return the parts of a step's key from its stage; None if its results are never kept.
 
     `code` gives the digest of the stage's code where it runs. An input that is `Unknown` stays unknown in the parts.
     """
-    if not (task.cached and task.stage):
+    if not step.cached:
         return None
-    known = {field.name for field in task.fields()} & inputs.keys()
+    known = {field.name for field in step.fields()} & inputs.keys()
     given = {name: _MADE_LATER if isinstance(inputs[name], Unknown) else inputs[name] for name in known}
-    return cache_key.key_parts(task.stage, cli.build(stages.config_of(task.stage), given), code(task))
+    return cache_key.key_parts(step.stage, cli.build(step.config, given), code(step))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,7 +5,6 @@ available until we remove it, however soon it ended. (A container that removes i
 a success: kubeflow/pipelines issue 13332.)
 """
 
-import contextlib
 import csv
 import dataclasses
 import io
@@ -16,7 +15,7 @@ import secrets
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -24,11 +23,10 @@ import components
 from components.core import container_images
 from components.core.errors import ConfigError, StageError, Terminated, TransientError
 from components.core.stage import cache_key, cli, logs
+from pipeline.graph import Step
 from pipeline.local.docker_client import START_SECONDS, Docker, Image, end
 from pipeline.local.processes import Call, copy_lines
 from pipeline.local.session import Session
-from pipeline.package.image_digests import is_digest, is_moving_tag
-from pipeline.package.reader import Package, Task
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +52,7 @@ class Containers:
     def __init__(
         self,
         docker: Docker,
-        found: Mapping[str, Image],  # by the package's reference
+        found: Mapping[str, Image],  # by name
         options: Sequence[str],  # more words for `docker create`
         root: Path,  # keeps everything made; containers see it at the same path, and write there
         read: list[Mount],  # local files and folders that the pipeline's parameters name
@@ -78,20 +76,20 @@ class Containers:
                 log.warning("removing container %s of a run that was killed", container)
                 self._remove(container)
 
-    def image(self, task: Task) -> str:
-        """Return the image that a task runs in, with its digest."""
-        return self._images[task.container["image"]].name
+    def image(self, step: Step) -> str:
+        """Return the image that a step runs in, with its digest."""
+        return self._images[step.image].name
 
-    def code(self, task: Task) -> str:
-        """Return the digest of the code of the stage that a task runs: this working tree's, or the image's."""
+    def code(self, step: Step) -> str:
+        """Return the digest of the code of a step's stage: this working tree's, or the image's."""
         if self._dev:
-            return cache_key.source_digest(task.stage)
-        image = self._images[task.container["image"]]
-        return image.code.get(task.stage, image.id)
+            return cache_key.source_digest(step.stage)
+        image = self._images[step.image]
+        return image.code.get(step.stage, image.id)
 
-    def maker(self, task: Task) -> dict[str, str]:
-        """Return the image that a task runs in, to show beside a cached result."""
-        return {"image": self.image(task)}
+    def maker(self, step: Step) -> dict[str, str]:
+        """Return the image that a step runs in, to show beside a cached result."""
+        return {"image": self.image(step)}
 
     def run(self, call: Call) -> int:
         """Run a stage to its end and return its exit status, 128 + N if signal N ended it.
@@ -99,7 +97,7 @@ class Containers:
         Its output goes line by line to the log file and to the user. Raises `ConfigError` or
         `TransientError` if Docker cannot start it or the engine was lost while it ran.
         """
-        name = f"wgan-{call.task.name}-{secrets.token_hex(4)}"
+        name = f"wgan-{call.step.stage}-{secrets.token_hex(4)}"
         with open(call.log_file, "ab", buffering=0) as file, self.session.container(name):
             with self._lock:
                 self._running[name] = []
@@ -172,7 +170,7 @@ class Containers:
 
     def _words(self, call: Call, name: str) -> list[str]:
         """Return the words for `docker create`."""
-        image = self._images[call.task.container["image"]]
+        image = self._images[call.step.image]
         words = ["--label", f"{_ROOT_LABEL}={self._root}", "--label", f"{_RUN_LABEL}={self.session.folder}"]
         words += ["--pull=never"]  # not even for a stray word among the options, which Docker takes for the image
         # An init process, which forwards signals from the first moment and reaps orphans.
@@ -240,61 +238,38 @@ def mount_words(mount: Mount) -> str:
     return line.getvalue()
 
 
-def prepare(package: Package, options: Sequence[str], root: Path, read: list[Mount], dev: bool) -> Containers:
-    """Require, before anything runs, an engine with every image of a package.
+def prepare(steps: Iterable[Step], options: Sequence[str], root: Path, read: list[Mount], dev: bool) -> Containers:
+    """Require, before anything runs, an engine with the image of every step.
 
-    A missing image is pulled if it is named by digest, never by tag: anybody may own a name without a registry. Raise
-    one `ConfigError` with every image that is missing, of another platform or version, or named by a moving tag.
+    Raises:
+        ConfigError: Images are missing, or of another platform or version; it names each.
     """
     docker = Docker()
     platform = docker.platform()
     found: dict[str, Image] = {}
     problems: list[str] = []
-    for reference in dict.fromkeys(task.container["image"] for task in package.tasks):
-        tasks = [task for task in package.tasks if task.container["image"] == reference]
-        image = _image(docker, reference)
+    for name in dict.fromkeys(step.image for step in steps):
+        image = docker.image(container_images.image(name))
         if image is None:
-            ours = any(task.stage for task in tasks)
-            remedy = "`make images` builds those of this project" if ours else f"get it with `docker pull {reference}`"
-            problems.append(f"image {reference} is not here: {remedy}")
+            problems.append(f"image {container_images.image(name)} is not here: `make images` builds it")
             continue
-        found[reference] = image
-        problems += _image_problems(image, platform, tasks)
+        found[name] = image
+        problems += _image_problems(image, platform)
     if problems:
         raise ConfigError(*problems)
     return Containers(docker, found, options, root, read, dev)
 
 
-def _image(docker: Docker, reference: str) -> Image | None:
-    found = docker.image(reference)
-    if found is None and is_digest(reference):
-        log.info("pulling %s", reference)
-        # shown while it runs, which may take minutes
-        with contextlib.suppress(OSError):
-            subprocess.run([docker.program, "pull", reference], stdout=2, check=False)
-        found = docker.image(reference)
-        if found is None:
-            raise TransientError(f"image {reference} could not be pulled; Docker's output is above")
-    return found
-
-
-def _image_problems(image: Image, platform: str, tasks: list[Task]) -> list[str]:
+def _image_problems(image: Image, platform: str) -> list[str]:
     problems = []
     if image.platform != platform:
         problems.append(
-            f"image {image.reference} is for {image.platform}, this engine is {platform}: build it here with `make "
-            "images`, or name one for this platform"
+            f"image {image.reference} is for {image.platform}, this engine is {platform}: "
+            "build it here with `make images`"
         )
-    if any(task.stage for task in tasks) and image.version != container_images.VERSION:
+    if image.version != container_images.VERSION:
         problems.append(
             f"image {image.reference} is of version {image.version or '(none given)'}, "
-            f"expected {container_images.VERSION}: build it again with `make images`, "
-            "or compile the package with images of this version"
-        )
-    kept = [task.name for task in tasks if task.cached]
-    if kept and is_moving_tag(image.reference):
-        problems.append(
-            f"image {image.reference} is named by a tag that moves, and results of {', '.join(kept)} are kept: name it "
-            f"by its digest (NAME@sha256:...) or by a whole version (NAME:{container_images.VERSION})"
+            f"expected {container_images.VERSION}: build it again with `make images`"
         )
     return problems

@@ -16,7 +16,7 @@ from components.core.storage.json_values import typed
 from pipeline.local import past_runs, processes
 from pipeline.local.cache import Cache
 from pipeline.local.display import as_duration
-from pipeline.package.values import Unknown
+from pipeline.local.values import Unknown
 
 # Of two cores with AVX-512, TensorFlow 2.21, float32: multiplications a second, and seconds of an update beside them.
 # An update of the default's networks takes 46 ms there, and one of twice the batch 86 ms.

@@ -1,4 +1,4 @@
-"""One numbered folder for each run: `history/0001` holds package, parameters, `state.json`, and a log per stage.
+"""One numbered folder for each run: `history/0001` holds parameters, `state.json`, and a log per stage.
 
 That number is the run's: `wgan runs`, `wgan open` and `wgan report compare` take it.
 """
@@ -30,7 +30,7 @@ class History:
     runs never share one.
     """
 
-    def __init__(self, root: LocationLike, package: bytes, parameters: dict[str, Any]) -> None:
+    def __init__(self, root: LocationLike, parameters: dict[str, Any]) -> None:
         location = Location.of(root)
         runs = location.own / FOLDER
         runs.mkdir(parents=True, exist_ok=True)
@@ -44,7 +44,6 @@ class History:
                 break
             self.number += 1
         self._began = f"{datetime.datetime.now(datetime.UTC):{MINUTE}}"
-        atomic_files.write_file(self.folder / "package.yaml", package)
         atomic_files.write_json(self.folder / PARAMETERS, parameters)
 
     def write_state(self, state: dict[str, Any]) -> None:

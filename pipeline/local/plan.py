@@ -1,12 +1,15 @@
 """Plan of a run: which stages would run and why, without running them."""
 
 import functools
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from components.core import errors
+from components.core import errors, stages
 from components.core.errors import StageError
 from components.core.stage.executor import OF_THE_RUN
+from pipeline import graph
+from pipeline.graph import Step
 from pipeline.local import processes
 from pipeline.local.cache import Cache, key_parts
 from pipeline.local.containers import Containers
@@ -14,9 +17,8 @@ from pipeline.local.display import Display
 from pipeline.local.estimates import Estimates
 from pipeline.local.processes import Processes
 from pipeline.local.progress import SKIPPED, UNCHANGED
-from pipeline.local.runner import call_of, unchanged, unmet_condition
-from pipeline.package.reader import Package, Task
-from pipeline.package.values import Resolver, Unknown, as_text, placeholders_of, read_outputs
+from pipeline.local.runner import call_of, unchanged
+from pipeline.local.values import Unknown, Values, facts_of_run, read_outputs
 
 RUNS, MAYBE = "runs", "perhaps"
 # It only reads and takes a moment, and it decides the rest, so the plan runs it.
@@ -41,67 +43,67 @@ class PlanFailed(StageError):
         self.exit_code = exit_code
 
 
-def plan(package: Package, parameters: dict[str, Any], root: Path, location: Processes | Containers) -> list[Planned]:
-    """Decide every task as far as is known now, for this executor.
+def plan(
+    steps: Sequence[Step], parameters: dict[str, Any], root: Path, executor: Processes | Containers
+) -> list[Planned]:
+    """Decide every step as far as is known now, for this executor.
 
     Raises:
         PlanFailed: The source cannot be read.
     """
-    made: dict[Task, dict[str, Any]] = {}
-    # The resolver needs any placeholders: values with the run's own name are never kept.
-    resolver = Resolver(parameters, made, placeholders_of(f"{package.name}-next", str(root)))
+    # A value with the run's own name is never kept, so any name will do.
+    values = Values(parameters, facts_of_run(f"{graph.NAME}-next"))
     cache, estimated = Cache(root), Estimates(root, parameters)
     found = []
-    for task in package.tasks:
-        outcome, why = _gate(task, resolver) or _decide(task, resolver, cache, made, location)
+    for step in steps:
+        outcome, why = _gate(step, values) or _decide(step, values, cache, executor)
         runs = outcome in (RUNS, MAYBE)
-        inputs = resolver.inputs(task)
-        seconds = estimated.of(task.stage, inputs) if runs else None
-        advice = estimated.advice(inputs) if runs and task.stage == "train" else ""
-        found.append(Planned(task.name, outcome, seconds, why, advice))
+        inputs = values.inputs(step)
+        seconds = estimated.of(step.stage, inputs) if runs else None
+        advice = estimated.advice(inputs) if runs and step.stage == "train" else ""
+        found.append(Planned(step.stage, outcome, seconds, why, advice))
     return found
 
 
-def _gate(task: Task, resolver: Resolver) -> tuple[str, str] | None:
-    """Return the state that a task's conditions decide; None if the task decides itself."""
-    found = unmet_condition(task, resolver)
-    if isinstance(found, Unknown):
-        return MAYBE, f"decided by the {found.output} of {found.task.name}"
-    return (SKIPPED, found) if found else None
+def _gate(step: Step, values: Values) -> tuple[str, str] | None:
+    """Return the outcome that a step's conditions decide; None if the step decides itself."""
+    unmet = values.unmet_condition(step)
+    if isinstance(unmet, Unknown):
+        return MAYBE, f"decided by the {unmet.output} of {unmet.stage}"
+    return (SKIPPED, unmet) if unmet else None
 
 
-def _decide(
-    task: Task, resolver: Resolver, cache: Cache, made: dict[Task, dict[str, Any]], location: Processes | Containers
-) -> tuple[str, str]:
-    if task.stage == _READING_STAGE:
-        made[task] = _run_now(task, resolver, location)
-        return "was run", as_text(made[task].get("summary", ""))
-    inputs = resolver.inputs(task)
-    parts = key_parts(task, inputs, location.code)
+def _decide(step: Step, values: Values, cache: Cache, executor: Processes | Containers) -> tuple[str, str]:
+    if step.stage == _READING_STAGE:
+        outputs = _run_now(step, values, executor)
+        values.add(step, outputs)
+        return "was run", outputs[stages.SUMMARY]
+    inputs = values.inputs(step)
+    parts = key_parts(step, inputs, executor.code)
     if parts is None:
         return RUNS, "always"
     unknown = {name: value for name, value in inputs.items() if isinstance(value, Unknown)}
-    found = cache.look_up(task.name, parts, location.maker(task), unknown)
-    if found.outputs is not None:
-        made[task] = found.outputs
-        return UNCHANGED, unchanged(found.reason)
-    if found.reason:
-        return RUNS, found.reason
+    kept = cache.look_up(step.stage, parts, executor.maker(step), unknown)
+    if kept.outputs is not None:
+        values.add(step, kept.outputs)
+        return UNCHANGED, unchanged(kept.reason)
+    if kept.reason:
+        return RUNS, kept.reason
     name, source = next(iter(unknown.items()))
-    return MAYBE, f"decided by its input {name}, which comes from {source.task.name}"
+    return MAYBE, f"decided by its input {name}, which comes from {source.stage}"
 
 
-def _run_now(task: Task, resolver: Resolver, location: Processes | Containers) -> dict[str, Any]:
-    folder = location.session.folder / task.name
+def _run_now(step: Step, values: Values, executor: Processes | Containers) -> dict[str, Any]:
+    folder = executor.session.folder / step.stage
     (folder / "parameters").mkdir(parents=True)
     # A plan is no run, and leaves no record.
-    inputs = {name: value for name, value in resolver.inputs(task).items() if name not in OF_THE_RUN}
-    with Display([task.name]) as display:
-        display.begin(task.name)
-        code = location.run(call_of(task, resolver, inputs, folder, functools.partial(display.show, task.name)))
+    inputs = {name: value for name, value in values.inputs(step).items() if name not in OF_THE_RUN}
+    with Display([step.stage]) as display:
+        display.begin(step.stage)
+        code = executor.run(call_of(step, inputs, folder, functools.partial(display.show, step.stage)))
     if code:
-        raise PlanFailed(f"{task.name}: failed ({processes.name_of_exit(code)})", code)
+        raise PlanFailed(f"{step.stage}: failed ({processes.name_of_exit(code)})", code)
     try:
-        return read_outputs(task, folder)
+        return read_outputs(step, folder)
     except ValueError as error:
-        raise PlanFailed(f"{task.name}: succeeded, but {error}", errors.DEFECT) from None
+        raise PlanFailed(f"{step.stage}: succeeded, but {error}", errors.DEFECT) from None

@@ -19,8 +19,8 @@ import components
 from components.core.artifacts import lineage
 from components.core.stage import cache_key, cli, logs
 from components.core.storage import location
+from pipeline.graph import Step
 from pipeline.local.session import Session
-from pipeline.package.reader import Task
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ _STARTUP_NOISE = re.compile(
 class Call:
     """Command and environment of a stage."""
 
-    task: Task
+    step: Step
     words: list[str]  # its command and arguments
     folder: Path  # for its outputs
     log_file: Path  # its output is appended to it
@@ -70,15 +70,15 @@ class Processes:
         """Set the run's session, before any stage."""
         self.session = session
 
-    def image(self, task: Task) -> str:
-        """Return the image that a task runs in: none."""
+    def image(self, step: Step) -> str:
+        """Return the image that a step runs in: none."""
         return ""
 
-    def code(self, task: Task) -> str:
-        """Return the digest of the code of the stage that a task runs."""
-        return cache_key.source_digest(task.stage)
+    def code(self, step: Step) -> str:
+        """Return the digest of the code of a step's stage."""
+        return cache_key.source_digest(step.stage)
 
-    def maker(self, task: Task) -> dict[str, str]:
+    def maker(self, step: Step) -> dict[str, str]:
         """Return the versions of libraries, to show beside a cached result."""
         return lineage.library_versions()
 

@@ -1,11 +1,11 @@
-"""Executes a package on this machine, stage by stage: dependencies, conditions, exit handlers, retries, exit codes.
+"""Executes the pipeline on this machine, step by step: dependencies, conditions, retries, exit codes.
 
-After a failure nothing new starts but exit handlers; after an interruption nothing at all.
+After a failure nothing new starts but the step that always runs; after an interruption nothing at all.
 
 One thread, the caller's, decides everything; each running stage has a thread that only waits for its process:
 
     until nothing runs and nothing can start:
-        decide every task whose dependencies have ended: skip it, take its cached result, or start it
+        decide every step whose dependencies have ended: skip it, take its cached result, or start it
         wait for a stage to end, or for a signal
 """
 
@@ -19,15 +19,17 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from components.core import errors
+from components.core import errors, stages
 from components.core.errors import StageError
 from components.core.stage import logs, run_notes
 from components.core.stage.executor import OF_THE_RUN, RunOf
 from components.core.stage.run_notes import Note
+from pipeline import graph
+from pipeline.graph import Step
 from pipeline.local import estimates, processes
 from pipeline.local.cache import Cache, key_parts
 from pipeline.local.containers import Containers
@@ -36,8 +38,7 @@ from pipeline.local.estimates import Estimates
 from pipeline.local.history import History
 from pipeline.local.processes import Call, Processes
 from pipeline.local.progress import DONE, FAILED, INTERRUPTED, NOT_RUN, RUNNING, SKIPPED, UNCHANGED, WAITING, Progress
-from pipeline.package.reader import FinalStatus, Package, Task
-from pipeline.package.values import Resolver, Unknown, as_text, executor_input, placeholders_of, read_outputs
+from pipeline.local.values import Values, executor_input, facts_of_run, read_outputs
 
 log = logging.getLogger(__name__)
 
@@ -47,30 +48,27 @@ _SIGNAL_SECONDS = 0.5  # longest delay until a signal is noticed
 
 
 class Run:
-    """One execution of a package with checked parameters; keeps results under the root."""
+    """One execution of the steps with checked parameters; keeps results under the root."""
 
     def __init__(
         self,
-        package: Package,
+        steps: Sequence[Step],
         parameters: dict[str, Any],
         root: Path,
         history: History,
         executor: Processes | Containers,
         jobs: int = 1,  # stages that may run at once
     ) -> None:
-        self.tasks = package.tasks
-        self.progress = {task: Progress() for task in self.tasks}
+        self.progress = {step.stage: Progress() for step in steps}
         self.exit_code = errors.OK
-        self._history, self._executor, self._jobs, self._cache = history, executor, jobs, Cache(root)
-        self._events: queue.SimpleQueue[tuple[Task, Progress] | int] = queue.SimpleQueue()
-        self._parts: dict[Task, dict[str, Any]] = {}
-        self._made: dict[Task, dict[str, Any]] = {}
+        self._steps, self._history, self._executor, self._jobs = steps, history, executor, jobs
+        self._events: queue.SimpleQueue[tuple[Step, Progress] | int] = queue.SimpleQueue()
+        self._cache, self._parts = Cache(root), dict[str, dict[str, Any]]()
         self._interrupted_by, self._deadline = 0, math.inf
-        self._name = f"{package.name}-{history.number:04d}"
-        placeholders = placeholders_of(self._name, str(history.folder))
+        self._name = f"{graph.NAME}-{history.number:04d}"
         self._estimates = Estimates(root, parameters)
-        self._resolver = Resolver(parameters, self._made, placeholders, self._final_status)
-        self._display = Display(task.name for task in self.tasks)
+        self._values = Values(parameters, facts_of_run(self._name))
+        self._display = Display(step.stage for step in steps)
 
     @property
     def interrupted(self) -> bool:
@@ -100,104 +98,111 @@ class Run:
     # --- deciding ---------------------------------------------------------------------------------------------------
 
     def _decide(self) -> None:
-        """Bring every task as far as possible without waiting."""
-        for task in self.tasks:  # in an order that respects dependencies
-            if self.progress[task].state == WAITING:
-                self._decide_waiting(task)
+        """Bring every step as far as possible without waiting."""
+        for step in self._steps:  # in an order that respects dependencies
+            if self.progress[step.stage].state == WAITING:
+                self._decide_waiting(step)
         self._write_state()
 
-    def _decide_waiting(self, task: Task) -> None:
-        if self._interrupted_by or (self.exit_code and not task.exit_handler):
-            self._settle(task, NOT_RUN)
+    def _decide_waiting(self, step: Step) -> None:
+        if self._interrupted_by or (self.exit_code and not step.always):
+            self._settle(step, NOT_RUN)
             return
-        states = {need: self.progress[need].state for need in task.needs}
+        states = {need: self.progress[need].state for need in step.needs}
         if any(state in (WAITING, RUNNING) for state in states.values()):
             return
         blocked = next((need for need, state in states.items() if state not in _GOOD), None)
-        if blocked and not task.exit_handler:
+        if blocked and not step.always:
             state = SKIPPED if states[blocked] == SKIPPED else NOT_RUN
-            self._settle(task, state, self.progress[blocked].reason or f"{blocked.name} {state}")
+            self._settle(step, state, self.progress[blocked].reason or f"{blocked} {state}")
             return
-        held_back = unmet_condition(task, self._resolver)
+        held_back = self._values.unmet_condition(step)
         if held_back:
-            self._settle(task, SKIPPED, str(held_back))
-        elif len(self._running()) < self._jobs and not self._take_kept(task):
-            self._start(task)
+            self._settle(step, SKIPPED, str(held_back))
+        elif len(self._running()) < self._jobs and not self._take_kept(step):
+            self._start(step)
 
-    def _take_kept(self, task: Task) -> bool:
-        """Settle a task with the cached result of an earlier run; return whether there is one."""
-        inputs = self._resolver.inputs(task)
-        parts = key_parts(task, inputs, self._executor.code)
+    def _take_kept(self, step: Step) -> bool:
+        """Settle a step with the cached result of an earlier run; return whether there is one."""
+        inputs = self._inputs(step)
+        parts = key_parts(step, inputs, self._executor.code)
         if parts is None:
             return False
-        self._parts[task] = parts
-        found = self._cache.look_up(task.name, parts, self._executor.maker(task))
+        self._parts[step.stage] = parts
+        found = self._cache.look_up(step.stage, parts, self._executor.maker(step))
         if found.outputs is None:
-            log.info("%s: runs: %s", task.name, found.reason)
+            log.info("%s: runs: %s", step.stage, found.reason)
             return False
-        self._made[task] = self.progress[task].outputs = found.outputs
-        self._settle(task, UNCHANGED, unchanged(found.reason))
-        if inputs.keys() >= set(OF_THE_RUN):  # a stage that is not run cannot write its note
-            note = Note(stage=task.stage, state=run_notes.REUSED, outputs=found.outputs, exit_code=errors.OK)
-            run_notes.write(RunOf(*(str(inputs[name]) for name in OF_THE_RUN)), note)
-        log.info("%s: reused: %s", task.name, unchanged(found.reason))
+        self.progress[step.stage].outputs = found.outputs
+        self._values.add(step, found.outputs)
+        self._settle(step, UNCHANGED, unchanged(found.reason))
+        # A stage that is not run cannot write its note.
+        note = Note(stage=step.stage, state=run_notes.REUSED, outputs=found.outputs, exit_code=errors.OK)
+        run_notes.write(RunOf(*(str(inputs[name]) for name in OF_THE_RUN)), note)
+        log.info("%s: reused: %s", step.stage, unchanged(found.reason))
         return True
 
-    def _settle(self, task: Task, state: str, reason: str = "") -> None:
-        self.progress[task].state, self.progress[task].reason = state, reason
+    def _settle(self, step: Step, state: str, reason: str = "") -> None:
+        self.progress[step.stage].state, self.progress[step.stage].reason = state, reason
 
-    def _final_status(self, status: FinalStatus) -> dict[str, Any]:
-        """Return how the tasks of a graph ended, as a `PipelineTaskFinalStatus` message."""
-        states = [self.progress[task].state for task in status.tasks]
-        broken = [task for task in status.tasks if self.progress[task].state == FAILED]
-        message = "; ".join(f"{task.name}: exit code {self.progress[task].exit_code}" for task in broken)
+    def _inputs(self, step: Step) -> dict[str, Any]:
+        status = {step.status: self._status_of_others()} if step.status else {}
+        return {**self._values.inputs(step), **status}
+
+    def _status_of_others(self) -> dict[str, Any]:
+        """Return how the steps before the last one ended, as a `PipelineTaskFinalStatus` message."""
+        others = {step.stage: self.progress[step.stage] for step in self._steps if not step.always}
+        states = [progress.state for progress in others.values()]
+        message = "; ".join(
+            f"{stage}: exit code {progress.exit_code}" for stage, progress in others.items() if progress.state == FAILED
+        )
         stopped = NOT_RUN in states or INTERRUPTED in states
         return {
-            "state": "FAILED" if broken else "CANCELLED" if stopped else "SUCCEEDED",
+            "state": "FAILED" if message else "CANCELLED" if stopped else "SUCCEEDED",
             "pipelineJobResourceName": self._name,
-            "pipelineTaskName": status.graph,
+            "pipelineTaskName": graph.NAME,
             # 9 is FAILED_PRECONDITION of google.rpc.Code, which Kubeflow reports for a failed task.
             "error": {"code": 9, "message": message} if message else {},
         }
 
     # --- running ----------------------------------------------------------------------------------------------------
 
-    def _running(self) -> list[Task]:
-        return [task for task in self.tasks if self.progress[task].state == RUNNING]
+    def _running(self) -> list[str]:
+        return [stage for stage, progress in self.progress.items() if progress.state == RUNNING]
 
-    def _start(self, task: Task) -> None:
-        inputs = self._resolver.inputs(task)
-        show = functools.partial(self._display.show, task.name)
-        call = call_of(task, self._resolver, inputs, self._history.folder / task.name, show)
-        self.progress[task].state = RUNNING
-        log.info("%s: starts (%s)", task.name, self._display.place(task.name))
-        if task.stage == "train":
-            self._log_estimate(task, inputs)
-        self._display.begin(task.name)
-        threading.Thread(target=self._attempt, args=(call,), name=task.name).start()
+    def _start(self, step: Step) -> None:
+        inputs = self._inputs(step)
+        show = functools.partial(self._display.show, step.stage)
+        call = call_of(step, inputs, self._history.folder / step.stage, show)
+        self.progress[step.stage].state = RUNNING
+        log.info("%s: starts (%s)", step.stage, self._display.place(step.stage))
+        if step.stage == "train":
+            self._log_estimate(inputs)
+        self._display.begin(step.stage)
+        threading.Thread(target=self._attempt, args=(call,), name=step.stage).start()
 
-    def _log_estimate(self, training: Task, inputs: dict[str, Any]) -> None:
-        left = [task for task in self.tasks if self.progress[task].state in (WAITING, RUNNING)]
-        seconds = {task.name: self._estimates.of(task.stage, self._resolver.inputs(task)) for task in left}
+    def _log_estimate(self, inputs: dict[str, Any]) -> None:
+        left = [step for step in self._steps if self.progress[step.stage].state in (WAITING, RUNNING)]
+        seconds = {step.stage: self._estimates.of(step.stage, self._values.inputs(step)) for step in left}
         words = [self._estimates.advice(inputs), estimates.total(seconds)]
-        log.info("%s: %s", training.name, "; ".join(filter(None, words)))
+        log.info("train: %s", "; ".join(filter(None, words)))
 
     def _attempt(self, call: Call) -> None:
         """In a thread: run a stage, again where its policy says so, and report how it ended."""
-        task, started, attempt = call.task, time.monotonic(), 0
+        step, started, attempt = call.step, time.monotonic(), 0
         while True:
             attempt += 1
             code, outputs = self._run_once(call)
             final = code in (_CANNOT_START, *errors.FINAL) or self._executor.stopping.is_set()
-            if final or attempt > task.retries.count:
+            if final or attempt > step.retries.count:
                 break
-            wait = task.retries.wait_before(attempt)
+            wait = step.retries.wait_before(attempt)
             reason = processes.name_of_exit(code)
-            log.warning("%s: %s; retry %d of %d in %g s", task.name, reason, attempt, task.retries.count, wait)
+            log.warning("%s: %s; retry %d of %d in %g s", step.stage, reason, attempt, step.retries.count, wait)
             if self._executor.stopping.wait(wait):
                 break
         ended = Progress(RUNNING, "", time.monotonic() - started, attempt, code, outputs)
-        self._events.put((task, ended))
+        self._events.put((step, ended))
 
     def _run_once(self, call: Call) -> tuple[int, dict[str, Any] | None]:
         """Run a stage; return its exit code, and its outputs if it succeeded."""
@@ -206,20 +211,20 @@ class Run:
             (call.folder / "parameters").mkdir(parents=True)
             code = self._executor.run(call)
         except OSError as error:
-            log.error("%s: cannot be started: %s", call.task.name, errors.describe_os_error(error))
+            log.error("%s: cannot be started: %s", call.step.stage, errors.describe_os_error(error))
             return _CANNOT_START, None
         except StageError as error:
-            log.error("%s: %s", call.task.name, error)
+            log.error("%s: %s", call.step.stage, error)
             return error.exit_code, None
         except Exception:  # otherwise the run would wait forever for this thread's report
-            log.exception("%s: a defect of this program", call.task.name)
+            log.exception("%s: a defect of this program", call.step.stage)
             return errors.DEFECT, None
         if code:
             return code, None
         try:
-            return code, read_outputs(call.task, call.folder)
+            return code, read_outputs(call.step, call.folder)
         except (OSError, ValueError) as error:
-            log.error("%s: succeeded, but %s", call.task.name, error)
+            log.error("%s: succeeded, but %s", call.step.stage, error)
             return errors.DEFECT, None
 
     def _wait(self) -> None:
@@ -238,29 +243,30 @@ class Run:
         else:
             self._end(*event)
 
-    def _end(self, task: Task, ended: Progress) -> None:
-        self.progress[task] = ended
-        work = self._display.end(task.name)
+    def _end(self, step: Step, ended: Progress) -> None:
+        stage = step.stage
+        self.progress[stage] = ended
+        work = self._display.end(stage)
         if ended.outputs is not None:
-            self._made[task] = ended.outputs
-            if task in self._parts:
-                maker, number = self._executor.maker(task), self._history.number
-                self._cache.keep(task.name, self._parts[task], maker, ended.outputs, number)
-            if task.stage == "train":
-                estimates.learn(self._resolver.inputs(task), ended.outputs)
-            self._settle(task, DONE)
-            made = as_text(ended.outputs.get("summary", ""))
-            log.info("%s: done in %.1f s%s", task.name, ended.seconds, f": {made}" if made else "")
+            self._values.add(step, ended.outputs)
+            if stage in self._parts:
+                maker, number = self._executor.maker(step), self._history.number
+                self._cache.keep(stage, self._parts[stage], maker, ended.outputs, number)
+            if stage == "train":
+                estimates.learn(self._values.inputs(step), ended.outputs)
+            self._settle(step, DONE)
+            summary = ended.outputs.get(stages.SUMMARY, "")
+            log.info("%s: done in %.1f s%s", stage, ended.seconds, f": {summary}" if summary else "")
         elif self._interrupted_by:
-            self._settle(task, INTERRUPTED)
+            self._settle(step, INTERRUPTED)
             kept = f"; {work.unit} {work.kept:,} of {work.of:,} is kept" if work and work.kept else ""
-            log.info("%s: interrupted%s", task.name, kept)
+            log.info("%s: interrupted%s", stage, kept)
         else:
             code = ended.exit_code or errors.DEFECT
             self.exit_code = self.exit_code or code
-            self._settle(task, FAILED)
-            file = self._history.folder / f"{task.name}.log"
-            log.error("%s: failed (%s); its log is %s", task.name, processes.name_of_exit(code), file)
+            self._settle(step, FAILED)
+            file = self._history.folder / f"{stage}.log"
+            log.error("%s: failed (%s); its log is %s", stage, processes.name_of_exit(code), file)
 
     # --- interruption -----------------------------------------------------------------------------------------------
 
@@ -271,7 +277,7 @@ class Run:
             return
         self._interrupted_by = signum
         self._deadline = time.monotonic() + processes.GRACE_SECONDS
-        names = ", ".join(task.name for task in self._running())
+        names = ", ".join(self._running())
         log.info("%s: waiting for %s to end; interrupt again to kill", signal.Signals(signum).name, names)
         self._executor.stop(signal.SIGTERM)
 
@@ -283,32 +289,21 @@ class Run:
 
     def _write_state(self) -> None:
         tasks = {
-            task.name: {
+            step.stage: {
                 **dataclasses.asdict(progress),
-                "image": self._executor.image(task),
+                "image": self._executor.image(step),
                 "seconds": round(progress.seconds, 3),
                 "outputs": progress.outputs or {},
             }
-            for task, progress in self.progress.items()
+            for step, progress in zip(self._steps, self.progress.values(), strict=True)
         }
         self._history.write_state({"exit_code": self.exit_code, "tasks": tasks})
 
 
-def call_of(
-    task: Task, resolver: Resolver, inputs: dict[str, Any], folder: Path, show: Callable[[str | logs.Record], None]
-) -> Call:
-    """Return how to start a task; its log is beside its folder."""
-    words = resolver.command(task, executor_input(task, inputs, folder))
-    return Call(task, words, folder, folder.parent / f"{task.name}.log", show)
-
-
-def unmet_condition(task: Task, resolver: Resolver) -> str | Unknown:
-    """Return the first unmet condition, as `NAME VALUE`, or whose value is unknown; empty for none."""
-    for condition in task.conditions:
-        value = resolver.value(condition.source)
-        if value != condition.value:
-            return value if isinstance(value, Unknown) else f"{condition.source.name} {as_text(value)}"
-    return ""
+def call_of(step: Step, inputs: dict[str, Any], folder: Path, show: Callable[[str | logs.Record], None]) -> Call:
+    """Return how to start a step; its log is beside its folder."""
+    words = step.command(executor_input(step, inputs, folder))
+    return Call(step, words, folder, folder.parent / f"{step.stage}.log", show)
 
 
 def unchanged(differing: str) -> str:

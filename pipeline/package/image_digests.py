@@ -41,11 +41,3 @@ def read(path: Path) -> Mapping[str, str]:
     if problems:
         raise ConfigError(*problems)
     return found
-
-
-def is_moving_tag(reference: str) -> bool:
-    """Return whether a name may mean another image later: it has no tag, or one that is no whole version."""
-    if "@" in reference or re.fullmatch(r"(sha256:)?[0-9a-f]{64}", reference):
-        return False
-    tag = reference.rpartition("/")[2].partition(":")[2]
-    return not re.fullmatch(r"v?\d+\.\d+\.\d+([-+.][\w.+-]*)?", tag)

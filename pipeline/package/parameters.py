@@ -9,7 +9,8 @@ from components.core import settings, stages
 from components.core.errors import ConfigError
 from components.core.settings import Field
 from components.core.stage import cli
-from pipeline.package.reader import Constant, Package, Parameter, Task
+from pipeline import graph
+from pipeline.graph import Step
 
 _MADE_LATER = "made-later"
 _DEST = "parameter "
@@ -61,20 +62,17 @@ def given_in(parsed: argparse.Namespace) -> dict[str, str]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def as_defaults(given: Mapping[str, str]) -> dict[str, str]:
-    """Return parameters as defaults for a parser with flags for them, and `--root`."""
-    return {name if name == "root" else f"{_DEST}{name}": text for name, text in given.items()}
-
-
-def parse(package: Package, given: Mapping[str, Any], problems: list[str]) -> dict[str, Any]:
-    """Return the pipeline's parameters, typed and checked, with defaults for those not given.
+def parse(
+    known: Mapping[str, Field], steps: Iterable[Step], given: Mapping[str, Any], problems: list[str]
+) -> dict[str, Any]:
+    """Return the known parameters of the pipeline, typed and checked, with defaults for those not given.
 
     Values are text, or YAML values. Raises one `ConfigError` with the `problems` found already and every other mistake:
     missing and mistyped values, values out of bounds, contradictions.
     """
     problems = [*problems]
     values: dict[str, Any] = {}
-    for name, field in package.parameters.items():
+    for name, field in known.items():
         if name not in given:
             if field.required:
                 problems.append(f"{name} is required: give --{name}")
@@ -90,31 +88,31 @@ def parse(package: Package, given: Mapping[str, Any], problems: list[str]) -> di
         problems += found
         if not found:
             values[name] = value
-    problems += _stage_problems(package, values)
+    problems += _stage_problems(steps, values)
     if problems:
         raise ConfigError(*problems)
     return values
 
 
-def _stage_problems(package: Package, values: dict[str, Any]) -> list[str]:
+def _stage_problems(steps: Iterable[Step], values: dict[str, Any]) -> list[str]:
     """Return the problems that each stage's own configuration reports."""
     problems: list[str] = []
-    for task in package.tasks:
-        if task.stage:
-            given = {field.name: _value_or_stand_in(field, task, values) for field in task.fields()}
-            try:
-                stages.config_of(task.stage)(**given)
-            except ConfigError as error:
-                problems += error.problems
+    for step in steps:
+        given = {field.name: _value_or_stand_in(field, step, values) for field in step.fields()}
+        try:
+            step.config(**given)
+        except ConfigError as error:
+            problems += error.problems
     return list(dict.fromkeys(problems))
 
 
-def _value_or_stand_in(field: Field, task: Task, values: dict[str, Any]) -> Any:
+def _value_or_stand_in(field: Field, step: Step, values: dict[str, Any]) -> Any:
     """Return the value for a stage, or a harmless one if it is made later, missing or wrong."""
-    match task.inputs.get(field.name):
-        case Constant(value):
-            return settings.parse_value(field, value)
-        case Parameter(name) if name in values:
-            with contextlib.suppress(ValueError):
-                return settings.parse_value(field, values[name])
+    wire = step.inputs.get(field.name)
+    of_parameters = {f"{{{name}}}": value for name, value in values.items()}
+    with contextlib.suppress(ValueError):
+        if wire in of_parameters:
+            return settings.parse_value(field, of_parameters[wire])
+        if wire is not None and not graph.names_in(wire):
+            return settings.parse_value(field, wire)
     return _MADE_LATER if field.required else field.default

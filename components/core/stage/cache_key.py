@@ -16,8 +16,6 @@ from components.core.storage.digests import digest_of
 KEY_PLACEHOLDER = "{key}"
 _COMPONENTS = Path(__file__).parents[2]
 _TEMPLATES = "core/reporting"
-# Describes a stage to kfp's compiler; no stage imports it.
-_COMPILED = "component.py"
 # For ruff's formatting. It reads all files of a stage in a millisecond; Python's parser takes 60.
 _IMPORT = re.compile(r"^ *(?:from (components[\w.]*) import (\([^)]*\)|.*)|import (components[\w.]*))", re.MULTILINE)
 _TEMPLATE_NAME = re.compile(rb'"([\w.]+\.j2)"')  # in a module that renders it, or a template that extends it
@@ -32,7 +30,6 @@ def source_files(stage: str) -> dict[str, bytes]:
     """Return the files of a stage, all their imports, in functions too, and the templates that they name, by path."""
     folder = _COMPONENTS / stage
     ahead = {path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
-    ahead -= {folder / _COMPILED}
     found: dict[Path, bytes] = {}
     while ahead:
         path = ahead.pop()

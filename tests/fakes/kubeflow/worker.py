@@ -16,11 +16,8 @@ from typing import Any
 import yaml
 
 from pipeline.local.processes import process_command
-from pipeline.local.runner import unmet_condition
-from pipeline.package import parameters, reader
-from pipeline.package.reader import Package, Task
-from pipeline.package.values import Resolver, executor_input, read_outputs
-from tests.fakes.kubeflow import store
+from tests.fakes.kubeflow import interpreter, store
+from tests.fakes.kubeflow.interpreter import Package, Resolver, Task
 from tests.fakes.kubeflow.requests import Item
 from tests.fakes.kubeflow.server import Server
 
@@ -57,16 +54,14 @@ class Worker:
         run_id = run["run_id"]
         package = self._package(run)
         made = self._made.setdefault(run_id, {})
-        values = parameters.parse(package, run["runtime_config"]["parameters"], [])
-        tasks = {task.name: task for task in package.tasks}
-        by_task = {tasks[name]: outputs for name, outputs in made.items()}
-        resolver = Resolver(values, by_task, {"$.pipeline_job_uuid": run_id})
+        values = package.defaults | run["runtime_config"]["parameters"]
+        resolver = Resolver(values, made, {"$.pipeline_job_uuid": run_id})
         states: dict[str, str] = dict.fromkeys(made, store.SUCCEEDED)
         for task in package.tasks:
             if task.exit_handler or task.name in made:
                 continue
-            before = [states.get(need.name, store.SKIPPED) for need in task.needs]
-            if store.SKIPPED in before or unmet_condition(task, resolver):
+            before = [states.get(need, store.SKIPPED) for need in task.needs]
+            if store.SKIPPED in before or not resolver.is_met(task):
                 states[task.name] = store.SKIPPED
                 continue
             if store.FAILED in states.values() or run_id in self._server.store.terminated:
@@ -75,32 +70,29 @@ class Worker:
             outputs = self._run_task(run_id, task, resolver.inputs(task))
             states[task.name] = store.FAILED if outputs is None else store.SUCCEEDED
             if outputs is not None:
-                made[task.name] = by_task[task] = outputs
+                made[task.name] = outputs
         failed = store.FAILED in states.values() or run_id in self._server.store.terminated
         if run_id not in self._server.store.terminated:
             self._server.set_run(run_id, store.RUNNING, states)
         inputs = self._server.store.inputs_of_exit_handler(run_id)
         if inputs is not None:
             handler = next(task for task in package.tasks if task.exit_handler)
-            given = {name: source for name, source in handler.inputs.items() if name not in inputs}
-            known = {name: resolver.value(source) for name, source in given.items()}
             self._server.store.terminated.discard(run_id)
-            done = self._run_task(run_id, handler, known | inputs) is not None
+            done = self._run_task(run_id, handler, resolver.inputs(handler) | inputs) is not None
             states[handler.name] = store.SUCCEEDED if done else store.FAILED
         self._server.set_run(run_id, store.FAILED if failed else store.SUCCEEDED, states)
 
     def _package(self, run: Item) -> Package:
         version = self._server.store.versions[run["pipeline_version_reference"]["pipeline_version_id"]]
         spec = version["pipeline_spec"]
-        documents = [spec["pipeline_spec"], spec["platform_spec"]] if "pipeline_spec" in spec else [spec]
-        return reader.read(yaml.safe_dump_all(documents).encode(), "the package", to_execute=False)
+        return interpreter.read(yaml.safe_dump(spec.get("pipeline_spec", spec)))
 
     def _run_task(self, run_id: str, task: Task, inputs: dict[str, Any]) -> dict[str, Any] | None:
         """Run a task, again if it fails; return its outputs, or None if it failed or was canceled."""
         folder = self._folder / run_id / task.name
-        for _ in range(task.retries.count + 1):
-            message = executor_input(task, inputs, folder)
-            words = Resolver({}, {}, {}).command(task, message)
+        for _ in range(task.retries + 1):
+            message = interpreter.executor_input(task, inputs, folder)
+            words = interpreter.command(task, message, {})
             folder.mkdir(parents=True, exist_ok=True)
             with open(folder / "log", "ab") as log, tempfile.TemporaryDirectory(dir=folder) as temporary:
                 variables = {each["name"]: each["value"] for each in task.container.get("env", [])}
@@ -115,7 +107,7 @@ class Worker:
                     words, env={**os.environ, **variables}, umask=0, stdout=log, stderr=subprocess.STDOUT
                 )
                 if self._wait(run_id, process) == 0:
-                    return read_outputs(task, folder)
+                    return interpreter.read_outputs(task, folder)
             if run_id in self._server.store.terminated or self._stopping.is_set():
                 break
         return None

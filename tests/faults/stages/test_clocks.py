@@ -22,7 +22,7 @@ ALLOWED = {
     "pipeline/cluster/waiting.py": "how long a task has run, for people",
     "pipeline/local/history.py": "when a run began, for people",
     "pipeline/local/past_runs.py": "when a run of an earlier version began, for people",
-    "pipeline/package/values.py": "Kubeflow's placeholder of when a run was made, which no stage of ours takes",
+    "pipeline/local/values.py": "when a run was made, which its record says",
 }
 
 

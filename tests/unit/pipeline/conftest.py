@@ -21,6 +21,7 @@ from kfp.dsl import pipeline_task
 
 from pipeline import __main__ as program
 from tests import programs, properties
+from tests.unit.pipeline import task_steps
 
 properties.register_profiles()  # make test-kfp216 loads no conftest above this one
 
@@ -42,13 +43,12 @@ def final(script: str, text: str, status: dsl.PipelineTaskFinalStatus) -> dsl.Co
     return dsl.ContainerSpec(image="none", command=["sh", "-ec", script, "final", text, status])
 
 
-# The `wgan` command, but for its pipeline: the package named first.
-_WGAN = """\
-import pathlib, sys
-from pipeline import __main__
-from pipeline.package import shipped_package
-shipped_package.PATH = pathlib.Path(sys.argv.pop(1))
-sys.exit(__main__.main())
+# The `wgan` command, but for its pipeline: that of the package named first.
+_WGAN = f"""\
+import sys
+sys.path.insert(0, {str(task_steps.ROOT)!r})
+from tests.unit.pipeline import task_steps
+sys.exit(task_steps.main())
 """
 
 

@@ -10,12 +10,9 @@ from google.protobuf import json_format
 from kfp.kubernetes import kubernetes_executor_config_pb2
 from kfp.pipeline_spec import pipeline_spec_pb2
 
-from components.core import stages
 from components.core.stage import cli
 from components.core.stage.executor import ExecutorInput
 from components.train.config import TrainConfig
-from pipeline.package import reader, shipped_package
-from pipeline.package.reader import Constant
 from pipeline.profiles import profiles
 from pipeline.profiles.kubernetes_hardware import KubernetesStage
 from pipeline.profiles.profiles import KFP, VERTEX, Profile
@@ -50,7 +47,7 @@ def test_there_is_a_golden_of_every_kind() -> None:
 
 def test_golden_packages() -> None:
     folder = Path(__file__).with_name("goldens")
-    read = {path: path.read_text() for path in (shipped_package.PATH, *folder.iterdir())}
+    read = {path: path.read_text() for path in folder.iterdir()}
     assert goldens() == read, "run `make goldens`"
 
 
@@ -58,12 +55,6 @@ def test_is_what_kubeflow_calls_a_pipeline(first: Any) -> None:
     # Raises on a field that Kubeflow's own message does not have, or on a value of another type.
     spec = json_format.ParseDict(first, pipeline_spec_pb2.PipelineSpec())
     assert spec.pipeline_info.name == "wgan-gp"
-
-
-def test_can_be_read(profile: Profile) -> None:
-    """Every input of a task, at each level of the graph, has an existing source."""
-    found = reader.read(package_of(profile.name, profile.target), "the package", to_execute=False)
-    assert {task.name for task in found.tasks} == set(stages.ALL)
 
 
 def test_every_input_is_given(first: Any) -> None:
@@ -127,24 +118,6 @@ def test_train_gets_its_hardware_and_embed_its_own(profile: Profile, first: Any)
             "",
             0,
         ]
-
-
-@pytest.mark.parametrize("name", ["cpu", "gpu-l4", "tpu-v5e-8"])
-def test_the_shipped_package_on_other_hardware_is_what_compiling_makes(name: str) -> None:
-    def logged(found: reader.Package) -> dict[str, Any]:
-        return {
-            task.name: {name: source for name, source in task.inputs.items() if isinstance(source, Constant)}
-            for task in found.tasks
-        }
-
-    compiled = reader.read(package_of(name, KFP), "the package", to_execute=False)
-    shipped = shipped_package.read()
-    shipped_package.put_train_on(PROFILES[name, KFP].train_image, shipped)
-    assert logged(shipped) == logged(compiled)
-    images_of = {task.name: task.container["image"].partition(":")[0].partition("/")[2] for task in shipped.tasks}
-    assert images_of == {
-        task.name: task.container["image"].partition("@")[0].partition("/")[2] for task in compiled.tasks
-    }
 
 
 def test_only_train_has_an_accelerator(profile: Profile, first: Any) -> None:

@@ -1,69 +1,140 @@
-"""The compiled package: the edges, the same bytes, no heavy import."""
+"""The table of steps, and the package that kfp makes of it: both mean the same."""
 
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from components.core import settings, stages
-from pipeline.compile import compiled_package
-from pipeline.package import reader
-from pipeline.package.reader import Condition, FinalStatus, Output, Parameter
+from pipeline import graph
+from pipeline.graph import Step
+from pipeline.local import values
+from pipeline.local.values import Unknown, Values
+from pipeline.profiles.profiles import KFP
+from tests.fakes.kubeflow import interpreter
+from tests.fakes.kubeflow.interpreter import FinalStatus, Resolver
+from tests.unit.pipeline.packages import DIGESTS, PROFILES, package_of
+
+STEPS = {step.stage: step for step in graph.STEPS}
+RUN = {"id": "run-7", "name": "a run", "created": "then", "scheduled": "now"}
+_PLACEHOLDERS = {
+    "id": "$.pipeline_job_uuid",
+    "name": "$.pipeline_job_resource_name",
+    "created": "$.pipeline_job_create_time_utc",
+    "scheduled": "$.pipeline_job_schedule_time_utc",
+}
 
 
-@pytest.fixture(scope="module")
-def compiled() -> reader.Package:
-    return reader.read(compiled_package(), "the pipeline")
-
-
-@pytest.fixture(scope="module")
-def tasks(compiled: reader.Package) -> dict[str, reader.Task]:
-    return {task.name: task for task in compiled.tasks}
-
-
-def test_conditions_and_the_exit_handler(tasks: dict[str, reader.Task]) -> None:
-    decision = Condition(Output(tasks["decide"], "decision"), "RUN")
-    verdict = Condition(Output(tasks["evaluate"], "verdict"), "PROMOTE")
-    assert {name: task.conditions for name, task in tasks.items() if task.conditions} == {
-        **dict.fromkeys(("preprocess", "embed", "train", "evaluate", "export"), (decision,)),
-        "publish": (decision, verdict),
+def test_conditions_and_the_step_that_always_runs() -> None:
+    assert {name: {each.output: each.value for each in step.conditions} for name, step in STEPS.items()} == {
+        **{name: {} for name in ("decide", "record")},
+        **{name: {"decision": "RUN"} for name in ("preprocess", "embed", "train", "evaluate", "export")},
+        "publish": {"decision": "RUN", "verdict": "PROMOTE"},
     }
-    assert [name for name, task in tasks.items() if task.exit_handler] == ["record"]
-    others = tuple(task for name, task in tasks.items() if name != "record")
-    assert tasks["record"].inputs["status"] == FinalStatus("exit-handler-1", others)
-    assert tasks["record"].needs == others
+    assert [name for name, step in STEPS.items() if step.always] == ["record"]
+    assert STEPS["record"].needs == [name for name in STEPS if name != "record"]
 
 
-def test_what_is_exported_is_what_was_judged(tasks: dict[str, reader.Task]) -> None:
-    for name, output in (("checkpoint", "checkpoint_uri"), ("checkpoint_digest", "checkpoint_digest")):
-        assert tasks["export"].inputs[name] == tasks["evaluate"].inputs[name] == Output(tasks["train"], output)
+def test_a_step_comes_after_what_it_needs() -> None:
+    ended: set[str] = set()
+    for name, step in STEPS.items():
+        assert ended >= {*step.needs}
+        ended.add(name)
 
 
-def test_what_depends_on_the_world_is_not_cached_and_every_stage_is_tried_again(
-    tasks: dict[str, reader.Task],
-) -> None:
-    assert {name for name, task in tasks.items() if not task.cached} == {*("decide", "evaluate", "publish", "record")}
-    assert {name for name, task in tasks.items() if task.retries.count == 2} == tasks.keys()
+def test_what_is_exported_is_what_was_judged() -> None:
+    for name in ("checkpoint", "checkpoint_digest"):
+        assert STEPS["export"].inputs[name] == STEPS["evaluate"].inputs[name]
 
 
-def test_settings_keep_their_names_and_only_source_and_root_are_required(
-    compiled: reader.Package, tasks: dict[str, reader.Task]
-) -> None:
-    for task in tasks.values():
-        for name, source in task.inputs.items():
-            if isinstance(source, Parameter):
-                assert source.name == {"results": "root"}.get(name, name)
-    assert {name for name, field in compiled.parameters.items() if field.required} == {"source", "root"}
+def test_what_depends_on_the_world_is_not_cached() -> None:
+    assert {name for name, step in STEPS.items() if not step.cached} == {"decide", "evaluate", "publish", "record"}
 
 
-def test_settings_reach_the_stages_with_their_defaults(compiled: reader.Package, tasks: dict[str, reader.Task]) -> None:
+def test_settings_keep_their_names_and_only_source_and_root_are_required() -> None:
+    for step in STEPS.values():
+        for name, wire in step.inputs.items():
+            if (parameter := str(wire).strip("{}")) in graph.PARAMETERS:
+                assert parameter == {"results": "root"}.get(name, name)
+    assert {name for name, field in graph.PARAMETERS.items() if field.required} == {"source", "root"}
+
+
+def test_settings_reach_the_stages_with_their_defaults() -> None:
     for name in ("preprocess", "train", "embed", "evaluate"):
-        for field in settings.fields_of(stages.config_of(name)):
-            if field.name in compiled.parameters and not field.required:
-                known = compiled.parameters[field.name]
+        for field in STEPS[name].fields():
+            if (known := graph.PARAMETERS.get(field.name)) and not field.required:
                 assert (known.type, known.default) == (field.type, field.default), f"{name}.{field.name}"
+
+
+def test_a_template_of_one_name_keeps_the_type_and_others_are_texts() -> None:
+    known = Values(dict.fromkeys(graph.PARAMETERS, 7), RUN)
+    assert known.of("{steps}") == 7
+    assert known.of("{root}/datasets/{{key}}") == "7/datasets/{key}"
+    assert known.of(0) == 0
+    assert known.of("{run.id}") == "run-7"
+    assert (
+        known.of("{train.checkpoint_uri}") == known.of("{train.checkpoint_uri}/x") == Unknown("train", "checkpoint_uri")
+    )
+    known.add(STEPS["train"], {"checkpoint_uri": "here"})
+    assert known.of("{train.checkpoint_uri}/x") == "here/x"
+
+
+def _outputs(step: Step, decision: str, verdict: str) -> dict[str, Any]:
+    """Return outputs that are all different."""
+    chosen = {"decision": decision, "verdict": verdict}
+    return {
+        name: chosen.get(name, f"{step.stage} {name}" if kind is str else 12345) for name, kind in step.outputs.items()
+    }
+
+
+@pytest.mark.parametrize("profile", ["cpu", "gpu-l4", "tpu-v5e-8"])
+@pytest.mark.parametrize(("decision", "verdict"), [("RUN", "PROMOTE"), ("RUN", "HOLD"), ("SKIP", "")])
+def test_a_package_gives_every_stage_what_the_local_runner_gives_it(
+    profile: str, decision: str, verdict: str, tmp_path: Path
+) -> None:
+    """The interpreter reads what kfp wrote, and knows nothing of the table."""
+    package = interpreter.read(package_of(profile, KFP))
+    parameters: dict[str, Any] = {name: 0.125 if kind == "NUMBER_DOUBLE" else 3 for name, kind in package.types.items()}
+    parameters |= {name: f"the {name}" for name, kind in package.types.items() if kind == "STRING"}
+    made: dict[str, dict[str, Any]] = {}
+    resolver = Resolver(parameters, made, {_PLACEHOLDERS[name]: value for name, value in RUN.items()})
+    known = Values(parameters, RUN)
+    steps = {step.stage: step for step in graph.steps(PROFILES[profile, KFP].train_image)}
+    tasks = {task.name: task for task in package.tasks}
+    assert tasks.keys() == steps.keys()
+    for name, step in steps.items():
+        task = tasks[name]
+        assert (task.exit_handler, task.cached) == (step.always, step.cached)
+        assert (task.retries, task.wait) == (step.retries.count, step.retries.first_wait)
+        assert task.container["image"] == DIGESTS[step.image]
+        if all(need in made for need in step.needs if not step.always):
+            holds = resolver.is_met(task)
+            assert holds == (not known.unmet_condition(step))
+            status = {each for each, source in task.inputs.items() if isinstance(source, FinalStatus)}
+            assert status == ({step.status} if step.status else set())
+            inputs = {each: value for each, value in resolver.inputs(task).items() if each not in status}
+            assert inputs == known.inputs(step)
+            message = values.executor_input(step, inputs, tmp_path)
+            assert message == interpreter.executor_input(task, inputs, tmp_path)
+            assert step.command(message) == interpreter.command(task, message, {})
+            if holds:
+                made[name] = _outputs(step, decision, verdict)
+                known.add(step, made[name])
+    ran = ["decide", "preprocess", "embed", "train", "evaluate", "export", "publish", "record"]
+    assert [*made] == (ran if verdict == "PROMOTE" else [*ran[:6], "record"] if verdict else ["decide", "record"])
+
+
+def test_a_task_of_a_package_waits_for_what_its_step_needs() -> None:
+    tasks = {task.name: task for task in interpreter.read(package_of("cpu", KFP)).tasks}
+
+    def all_before(name: str, needs: dict[str, Any]) -> set[str]:
+        return {*needs[name]}.union(*(all_before(each, needs) for each in needs[name]))
+
+    by_step, by_task = ({name: [*each.needs] for name, each in found.items()} for found in (STEPS, tasks))
+    for name in STEPS:
+        assert all_before(name, by_step) == all_before(name, by_task)
 
 
 @pytest.mark.parametrize(

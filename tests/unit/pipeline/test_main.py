@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from components.core import errors
+from pipeline import graph
 from pipeline.__main__ import HELP
-from pipeline.package import shipped_package
 from tests.unit.pipeline.conftest import messages, wgan
 
 
@@ -107,7 +107,7 @@ def test_help_shows_what_most_users_need_and_all_of_it_every_parameter() -> None
     flags, of_all = (re.findall(r"^  --([a-z0-9_-]+)", shown.stdout, re.MULTILINE) for shown in (found, everything))
     assert len(flags) < 25
     assert {"source", "steps", "batch_size", "accelerator"} <= {*flags} < {*of_all}
-    assert {*shipped_package.read().parameters} <= {*of_all}
+    assert {*graph.PARAMETERS} <= {*of_all}
     assert "--accelerator {auto,tpu,gpu,cpu,multi-worker}" in found.stdout
     assert wgan("--help").returncode == 0
     assert wgan("--version").stdout.startswith("wgan ")

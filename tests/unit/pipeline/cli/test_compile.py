@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 import yaml
 
-from pipeline.package import config_file, package_origin, shipped_package
+from pipeline import graph
+from pipeline.package import config_file, package_origin
 from pipeline.profiles import profile_file
 from tests.unit.pipeline.conftest import messages, wgan
 
 ROOT = Path(__file__).parents[4]
-DEFAULTS = {name: field.default for name, field in shipped_package.read().parameters.items() if not field.required}
+DEFAULTS = {name: field.default for name, field in graph.PARAMETERS.items() if not field.required}
 
 
 def own(folder: Path, content: Any) -> str:

@@ -18,7 +18,7 @@ from tests.unit.pipeline.cluster.memory import Killed, MemorySchedules
 NAMES = ("nightly", "weekly")
 _PACKAGE = ClusterPackage(
     path=Path("pipeline.yaml"),
-    found=Package("pipeline", {}, (), b"content", ""),
+    found=Package("pipeline", {}, {}, b"content", ""),
     origin=Origin("kfp", "cpu"),
 )
 

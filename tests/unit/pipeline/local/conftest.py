@@ -1,4 +1,4 @@
-"""Plans and runs of the shipped package whose stages make descriptions without files."""
+"""Plans and runs of the pipeline whose stages make descriptions without files."""
 
 import dataclasses
 import hashlib
@@ -19,18 +19,17 @@ from components.core.settings import Field
 from components.core.stage import cache_key, cli
 from components.core.stage.executor import ExecutorInput, StageResult
 from components.core.storage import digests
+from pipeline import graph
+from pipeline.graph import Step
 from pipeline.local import plan
 from pipeline.local.history import History
 from pipeline.local.processes import Call
 from pipeline.local.progress import DONE, SKIPPED, UNCHANGED
 from pipeline.local.runner import Run
-from pipeline.package import shipped_package
-from pipeline.package.reader import Task
 from tests.inputs import artifacts
 
-PIPELINE = shipped_package.read()
-TASKS = {task.name: task for task in PIPELINE.tasks}
-FIELDS = PIPELINE.parameters
+STEPS = graph.steps()
+FIELDS = graph.PARAMETERS
 DEFAULTS = {name: field.default for name, field in FIELDS.items()}
 # The result of each cached stage: the setting of its folder, and the outputs with its location and digest.
 MADE = {
@@ -63,13 +62,13 @@ class Stages:
         self.world, self.stopping, self.ran = world, threading.Event(), set[str]()
         self.session: Any = SimpleNamespace(folder=folder)
 
-    def image(self, task: Task) -> str:
+    def image(self, step: Step) -> str:
         return ""
 
-    def code(self, task: Task) -> str:
-        return self.world.code.get(task.name, "0")
+    def code(self, step: Step) -> str:
+        return self.world.code.get(step.stage, "0")
 
-    def maker(self, task: Task) -> dict[str, str]:
+    def maker(self, step: Step) -> dict[str, str]:
         return {"keras": self.world.libraries}
 
     def stop(self, signum: int) -> None:
@@ -78,9 +77,9 @@ class Stages:
     def run(self, call: Call) -> int:
         executor = ExecutorInput(call.words[-1])
         executor.take_run([])
-        stage = call.task.stage
+        stage = call.step.stage
         made = self._make(stage, executor.parameters) if stage in MADE else self._answer()
-        others = {name: "" if kind == "STRING" else 0 for name, kind in call.task.output_types.items()}
+        others = {name: kind() for name, kind in call.step.outputs.items()}
         executor.write_output(StageResult(parameters={**others, **made}))
         self.ran.add(stage)
         return 0
@@ -135,16 +134,16 @@ class Home:
     def plan(self, world: World) -> dict[str, tuple[str, str]]:
         self._scratch.mkdir(parents=True, exist_ok=True)
         location = Stages(world, Path(tempfile.mkdtemp(dir=self._scratch)))
-        found = plan.plan(PIPELINE, self.values(world), self.root, location)  # type: ignore[arg-type]
+        found = plan.plan(STEPS, self.values(world), self.root, location)  # type: ignore[arg-type]
         return {row.task: (row.outcome, row.why) for row in found}
 
     def run(self, world: World) -> dict[str, str]:
         """The state of each stage."""
         values, location = self.values(world), Stages(world, self.root)
-        history = History(self.root, b"", values)
-        run = Run(PIPELINE, values, self.root, history, location)  # type: ignore[arg-type]
+        history = History(self.root, values)
+        run = Run(STEPS, values, self.root, history, location)  # type: ignore[arg-type]
         assert run.execute() == 0
-        found = {task.name: progress.state for task, progress in run.progress.items()}
+        found = {stage: progress.state for stage, progress in run.progress.items()}
         assert location.ran == {name for name, state in found.items() if state == DONE}
         return found
 

@@ -2,6 +2,7 @@
 # mypy: disable-error-code="valid-type"
 
 import dataclasses
+import json
 import os
 import shlex
 import shutil
@@ -13,19 +14,22 @@ from pathlib import Path
 import pytest
 from kfp import dsl
 
+from components.core import container_images
 from components.core.errors import ConfigError, TransientError
 from components.core.stage import cache_key, cli
+from pipeline import graph
 from pipeline.local import containers
 from pipeline.local.containers import Mount, mount_words, where_it_is
 from pipeline.local.docker_client import Docker, Image, explained
 from pipeline.local.processes import Call
 from pipeline.local.session import session
-from pipeline.package import reader
-from pipeline.package.reader import Package, Task
+from tests.fakes.kubeflow import interpreter
+from tests.unit.pipeline import task_steps
 from tests.unit.pipeline.conftest import Desk, is_running, messages, wait_until
 
 BASE = "python:3.11-slim-bookworm"
-IMAGE = "wgan-test/python:1.0.0"
+VERSION_LABEL = "org.opencontainers.image.version"
+IMAGE = container_images.image("test-python")
 
 
 @dsl.container_component
@@ -49,13 +53,16 @@ def engine() -> str:
         pytest.skip("no Docker engine: install and start Docker, then `make images`")
     if Docker().image(BASE) is None:
         pytest.skip(f"no image {BASE}: docker pull {BASE}")
-    docker("tag", BASE, IMAGE)
+    container = docker("create", BASE)
+    label = f"LABEL {VERSION_LABEL}={container_images.VERSION}"
+    docker("commit", "--change", label, container, IMAGE)
+    docker("rm", container)
     return IMAGE
 
 
-def one_task(script: str, image: str = IMAGE, cached: bool = True) -> Callable[[str], None]:
+def one_task(script: str) -> Callable[[str], None]:
     def pipeline(text: str = "") -> None:
-        shell(script=script, text=text).set_container_image(image).set_caching_options(cached)
+        shell(script=script, text=text)
 
     return pipeline
 
@@ -68,13 +75,12 @@ def running(desk: Desk) -> list[str]:
 @pytest.mark.docker
 def test_fifty_containers_that_fail_at_once_are_fifty_failures(engine: str, desk: Desk) -> None:
     script = "echo last word; exit 3"
-    found = reader.read(desk.compile(one_task(script)).read_bytes(), "the package")
-    (task,) = found.tasks
-    location = containers.prepare(found, [], desk.folder, [], False)
+    (step,) = steps = task_steps.steps_of(interpreter.read(desk.compile(one_task(script)).read_bytes()))
+    location = containers.prepare(steps, [], desk.folder, [], False)
     log = desk.folder / "log"
     with session(desk.root, Docker().program) as opened:
         location.begin(opened)
-        codes = [location.run(Call(task, ["sh", "-c", script], desk.folder, log, print)) for _ in range(50)]
+        codes = [location.run(Call(step, ["sh", "-c", script], desk.folder, log, print)) for _ in range(50)]
     assert codes == [3] * 50
     assert log.read_text() == "last word\n" * 50
 
@@ -176,7 +182,7 @@ def test_what_a_container_is_given(engine: str, desk: Desk) -> None:
     options += "--user 12345:0 --shm-size 1m --network bridge -e GOOGLE_APPLICATION_CREDENTIALS=/key.json --rm"
     desk.root.mkdir()
     desk.root.chmod(0o777)
-    path = desk.compile(one_task(script.replace('> "$2"', "> /dev/null"), cached=False))
+    path = desk.compile(one_task(script.replace('> "$2"', "> /dev/null")))
     found = desk.run(path, "--runner", "docker", f"--docker-options={options}")
     log = desk.log().splitlines()
     assert log == ["given", "a=b hidden", "12345", "1024", "eth0 lo key"], found.stderr
@@ -266,7 +272,7 @@ for last; do :; done
 while [ -e "slow-$1" ]; do sleep 0.02; done
 case "$1" in
     version) echo linux/amd64 ;;
-    image) echo '[{{"Id": "sha256:1", "Os": "linux", "Architecture": "amd64"}}]' ;;
+    image) echo '[{{"Id": "sha256:1", "Os": "linux", "Architecture": "amd64", "Config": {config}}}]' ;;
     create)
         while [ "$1" != --name ]; do shift; done
         mkdir "containers/$2"; echo "$2" ;;
@@ -285,12 +291,14 @@ def slow(desk: Desk) -> Iterator[Callable[[str], "subprocess.Popen[str]"]]:
 
     def started(command: str) -> "subprocess.Popen[str]":
         client = desk.folder / "docker"
-        client.write_text(ENGINE.format(folder=desk.folder))
+        client.write_text(
+            ENGINE.format(folder=desk.folder, labels=json.dumps({"Labels": {VERSION_LABEL: container_images.VERSION}}))
+        )
         client.chmod(0o755)
         (desk.folder / "containers").mkdir()
         (desk.folder / f"slow-{command}").touch()
         desk.environment["DOCKER"] = str(client)
-        process = desk.start(desk.compile(one_task("", "image:1.0.0")), "--runner", "docker")
+        process = desk.start(desk.compile(one_task("")), "--runner", "docker")
         runs.append(process)
         wait_until(lambda: command in asked(desk))
         return process
@@ -341,11 +349,11 @@ def test_the_second_signal_ends_a_run_whose_docker_does_not_answer(
 
 
 def test_the_code_that_keys_cover_is_the_images_or_this_working_trees(tmp_path: Path) -> None:
-    task = Task(name="train", container={"image": IMAGE, "command": ["python", "-m", "components.train"]})
-    labeled = Image(IMAGE, "d", "sha256:1", "linux/amd64", "1", {"train": "c"})
+    train = next(step for step in graph.steps() if step.stage == "train")
+    labeled = Image("wgan/train:1", "d", "sha256:1", "linux/amd64", "1", {"train": "c"})
 
     def code(image: Image, dev: bool = False) -> str:
-        return containers.Containers(Docker(), {IMAGE: image}, [], tmp_path, [], dev).code(task)
+        return containers.Containers(Docker(), {"train": image}, [], tmp_path, [], dev).code(train)
 
     assert code(labeled) == "c"
     assert code(labeled, dev=True) == cache_key.source_digest("train")
@@ -355,23 +363,20 @@ def test_the_code_that_keys_cover_is_the_images_or_this_working_trees(tmp_path: 
 def test_images_that_cannot_run_are_reported_all_at_once_before_anything_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def image(name: str, platform: str = "linux/amd64") -> Image:
-        return Image(name, "sha256:2", "sha256:1", platform, version="")
+    def image(name: str, platform: str = "linux/amd64", version: str = container_images.VERSION) -> Image:
+        return Image(container_images.image(name), "sha256:2", "sha256:1", platform, version)
 
-    def task(image: str, cached: bool = True, command: str = "true") -> Task:
-        return Task(name=f"of-{image}", container={"image": image, "command": command.split()}, cached=cached)
-
-    here = {name: image(name) for name in ("moving", "moving:latest", "ours:1.0.0", "good:1.0.0")}
-    here["strange:1.0.0"] = image("strange:1.0.0", "linux/arm64")
+    here = [image("train-gpu", "linux/arm64"), image("train", version=""), image("good")]
+    by_reference = {found.reference: found for found in here}
     monkeypatch.setattr(Docker, "platform", lambda self: "linux/amd64")
-    monkeypatch.setattr(Docker, "image", lambda self, reference: here.get(reference))
-    tasks = [task(name) for name in ("absent:1.0.0", "strange:1.0.0", "moving", "good:1.0.0")]
-    tasks += [task("moving:latest", cached=False), task("ours:1.0.0", command="python -m components.train")]
+    monkeypatch.setattr(Docker, "image", lambda self, reference: by_reference.get(reference))
+    names = ("preprocess", "train-gpu", "train", "good", "good")
+    steps = [dataclasses.replace(step, image=name) for step, name in zip(graph.STEPS, names, strict=False)]
     with pytest.raises(ConfigError) as raised:
-        containers.prepare(Package("p", {}, tuple(tasks), b"", ""), [], tmp_path, [], False)
-    named = ["absent:1.0.0", "strange:1.0.0 linux/arm64 linux/amd64", "moving of-moving", "ours:1.0.0 version"]
-    for problem, names in zip(raised.value.problems, named, strict=True):
-        assert all(name in problem for name in names.split()), problem
+        containers.prepare(steps, [], tmp_path, [], False)
+    named = ["preprocess:", "train-gpu: linux/arm64 linux/amd64", "train: version"]
+    for problem, words in zip(raised.value.problems, named, strict=True):
+        assert all(word in problem for word in words.split()), problem
 
 
 @pytest.mark.docker
@@ -430,14 +435,6 @@ def test_mistakes_in_the_options(desk: Desk, words: list[str], named: list[str])
     found = desk.run(desk.compile(one_task("exit 0")), *words)
     assert found.returncode == 64
     assert [message.split()[0] for message in messages(found)] == named
-
-
-def test_a_parameter_that_has_the_name_of_a_flag_is_refused(desk: Desk) -> None:
-    def pipeline(dev: str = "") -> None:
-        shell(script="exit 0", text=dev)
-
-    found = desk.run(desk.compile(pipeline))
-    assert (found.returncode, "parameter dev" in found.stderr) == (64, True)
 
 
 def test_what_lies_behind_a_link_is_seen_by_the_name_that_was_given(

@@ -12,8 +12,8 @@ from pipeline.local.cache import Cache
 from pipeline.local.display import as_duration
 from pipeline.local.estimates import Estimates, learn, total
 from pipeline.local.history import History
-from pipeline.package.values import Unknown
-from tests.unit.pipeline.local.conftest import DEFAULTS, TASKS
+from pipeline.local.values import Unknown
+from tests.unit.pipeline.local.conftest import DEFAULTS, STEPS
 
 START = 15.0
 RATE = 1.51e11  # multiplications a second of products on the machine of benchmarks/judging/quality.md
@@ -29,8 +29,9 @@ def products(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def inputs_of_train(**changes: Any) -> dict[str, Any]:
-    given = {field.name: DEFAULTS[field.name] for field in TASKS["train"].fields() if field.name in DEFAULTS}
-    return {**given, "dataset": Unknown(TASKS["preprocess"], "dataset_uri"), **changes}
+    train = next(step for step in STEPS if step.stage == "train")
+    given = {field.name: DEFAULTS[field.name] for field in train.fields() if field.name in DEFAULTS}
+    return {**given, "dataset": Unknown("preprocess", "dataset_uri"), **changes}
 
 
 def estimate(root: Path, source: str = "fashion-mnist", shape: Any = None, **changes: Any) -> float | None:
@@ -132,8 +133,8 @@ def test_a_long_training_is_announced_with_a_shorter_one(tmp_path: Path) -> None
 def test_other_stages_take_as_long_as_last_time(tmp_path: Path) -> None:
     for state, attempts, seconds in (("done", 1, 5.0), ("done", 1, 7.0), ("done", 2, 90.0), ("failed", 1, 1.0)):
         task = {"state": state, "attempts": attempts, "seconds": seconds}
-        History(tmp_path, b"", {}).write_state({"tasks": {"embed": task}})
-    History(tmp_path, b"", {})  # a run that has no state yet
+        History(tmp_path, {}).write_state({"tasks": {"embed": task}})
+    History(tmp_path, {})  # a run that has no state yet
     found = Estimates(tmp_path, DEFAULTS)
     assert (found.of("embed", {}), found.of("evaluate", {})) == (7.0, None)
 

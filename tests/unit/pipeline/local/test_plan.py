@@ -14,12 +14,13 @@ from components.core.errors import ConfigError
 from pipeline.local.progress import SKIPPED, UNCHANGED
 from pipeline.package import parameters
 from tests.unit.pipeline.conftest import Desk, Parts
-from tests.unit.pipeline.local.conftest import CHANGES, MADE, PIPELINE, TASKS, Home, World
+from tests.unit.pipeline.local.conftest import CHANGES, FIELDS, MADE, STEPS, Home, World
 
 
 def possible(changed: dict[str, Any]) -> bool:
     try:
-        parameters.parse(PIPELINE, {"source": "a", "root": "b"} | {name: str(v) for name, v in changed.items()}, [])
+        given = {"source": "a", "root": "b"} | {name: str(value) for name, value in changed.items()}
+        parameters.parse(FIELDS, STEPS, given, [])
     except ConfigError:
         return False
     return True
@@ -36,7 +37,7 @@ def worlds() -> st.SearchStrategy[World]:
         initial_checkpoint=st.sampled_from(["", "b"]),
         decision=st.sampled_from(["RUN", "RUN", "RUN", "SKIP"]),
         verdict=st.sampled_from(["PROMOTE", "HOLD"]),
-        code=st.dictionaries(st.sampled_from(sorted(TASKS)), st.sampled_from("12"), max_size=2),
+        code=st.dictionaries(st.sampled_from([step.stage for step in STEPS]), st.sampled_from("12"), max_size=2),
         libraries=st.sampled_from("12"),
     )
 

@@ -6,16 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.graph import STEPS
 from pipeline.local.processes import Call, Processes, name_of_exit
 from pipeline.local.session import session
-from pipeline.package.reader import Task
 
 Run = Callable[..., tuple[int, str]]
 
 
 def call(words: list[str], folder: Path) -> Call:
-    task = Task(name="stage", container={"command": words})
-    return Call(task, words, folder, folder / "log", print)
+    return Call(STEPS[0], words, folder, folder / "log", print)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from pipeline.local.history import History
 from pipeline.local.processes import Call
 from pipeline.local.runner import Run
 from tests.unit.pipeline.conftest import Desk, Parts, is_running
-from tests.unit.pipeline.local.conftest import PIPELINE, Home, Stages, World
+from tests.unit.pipeline.local.conftest import STEPS, Home, Stages, World
 
 
 def test_chain_passes_values_types_and_texts_on(desk: Desk, parts: Parts) -> None:
@@ -220,6 +220,6 @@ class Stubborn(Stages):
 def test_stages_that_outlive_their_time_are_killed_once(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "GRACE_SECONDS", 0.0)
     values, stages = home.values(World()), Stubborn(home)
-    run = Run(PIPELINE, values, home.root, History(home.root, b"", values), stages)  # type: ignore[arg-type]
+    run = Run(STEPS, values, home.root, History(home.root, values), stages)  # type: ignore[arg-type]
     assert run.execute() == 130
     assert stages.signals.count(signal.SIGKILL) == 1

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from components.core import settings
 from components.core.settings import Field
-from pipeline.package import config_file, shipped_package
+from pipeline import graph
+from pipeline.package import config_file
 from tests.unit.pipeline.conftest import messages, wgan
 
-KNOWN = shipped_package.read().parameters
+KNOWN = graph.PARAMETERS
 EXAMPLES = sorted((Path(__file__).parents[4] / "examples").glob("*.yaml"))
 
 

@@ -78,10 +78,3 @@ def test_a_file_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
 def test_an_image_that_was_not_pushed_is_refused() -> None:
     with pytest.raises(ConfigError, match="train-gpu"):
         compiled_package({name: DIGESTS[name] for name in ("preprocess", "train")}, PROFILES["gpu-l4", profiles.KFP])
-
-
-def test_tags_that_move() -> None:
-    digest = f"sha256:{'0' * 64}"
-    stay = ("wgan/train:0.1.0", "host:5000/wgan/train:0.1.0-rc.1", f"wgan/train@{digest}", digest)
-    move = ("wgan/train", "host:5000/wgan/train", "wgan/train:latest", "python:3.11", "python:3.11-slim-bookworm")
-    assert [image_digests.is_moving_tag(name) for name in (*stay, *move)] == [False] * len(stay) + [True] * len(move)

@@ -212,7 +212,7 @@ def write_runs(root: Path, evaluation: Path, parameters: list[str]) -> Path:
     for index, text in enumerate(parameters):
         outputs = {"evaluation_uri": str(sheets), "verdict": ("REJECT", "HOLD")[index % 4 // 2]}
         evaluate = {"state": "failed", "attempts": 1} if index % 2 else {"state": "done", "outputs": outputs}
-        run = History(root, b"", {"source": text})
+        run = History(root, {"source": text})
         run.write_state({"exit_code": 0, "tasks": {"evaluate": {"seconds": 1.0, **evaluate}}})
     overview.write(overview.read(Location.of(root)))
     return root / overview.PAGE

@@ -22,8 +22,7 @@ from components.core.stage.run_notes import Note
 from components.core.storage import atomic_files
 from components.core.storage.location import Location
 from components.record import run as record_stage
-from pipeline.package import shipped_package
-from pipeline.package.reader import Text
+from pipeline import graph
 from tests.fakes.gcs.server import Server
 from tests.unit.components.core.reporting import rendered
 from tests.unit.components.core.stage import stand_in
@@ -218,10 +217,8 @@ def test_the_record_says_what_was_trained_and_on_what(of_run: RunOf) -> None:
 
 
 def test_the_page_has_every_parameter_of_the_recipe_by_stage(of_run: RunOf) -> None:
-    (decide,) = [task for task in shipped_package.read().tasks if task.stage == "decide"]
-    template = decide.inputs["settings"]
-    assert isinstance(template, Text)
-    names = [line.partition("=")[0] for line in template.text.splitlines()]
+    deciding = graph.values_of(dict.fromkeys(graph.PARAMETERS, ""), {})["deciding"]
+    names = [line.partition("=")[0] for line in deciding.splitlines()]
     note_all(of_run, decide={"decision": "RUN", "recipe": json.dumps({"settings": dict.fromkeys(names, "7")})})
     record(of_run)
     lines = re.findall(r"^- (\w+): (\*\*.*)", page(of_run).replace("\\", ""), re.MULTILINE)

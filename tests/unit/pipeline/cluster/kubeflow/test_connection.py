@@ -25,7 +25,7 @@ _PROXY = "/api/v1/namespaces/kubeflow/services/ml-pipeline:http/proxy"
 
 def connected(*words: str) -> KubeflowConnection:
     parser = argparse.ArgumentParser()
-    backends.add_flags(parser, ["kfp"])
+    backends.add_flags(parser)
     return kubeflow_connection.from_flags(parser.parse_args(words))
 
 

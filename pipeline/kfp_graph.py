@@ -1,0 +1,110 @@
+"""The table of steps as a pipeline of kfp. Compiling it needs kfp alone, neither TensorFlow nor Beam."""
+
+import contextlib
+import dataclasses
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from types import SimpleNamespace
+from typing import Any
+
+from kfp import dsl
+from kfp.dsl.graph_component import GraphComponent
+
+from components.core import settings, stages
+from components.core.stage import executor
+from pipeline import graph
+from pipeline.graph import Condition, Step
+from pipeline.package.package_origin import Origin
+from pipeline.profiles import kubernetes_settings, vertex_settings
+from pipeline.profiles.profiles import VERTEX, Profile
+from pipeline.profiles.vertex_hardware import VertexStage
+
+_FACTS_OF_THE_RUN = {
+    "id": dsl.PIPELINE_JOB_ID_PLACEHOLDER,
+    "name": dsl.PIPELINE_JOB_RESOURCE_NAME_PLACEHOLDER,
+    "created": dsl.PIPELINE_JOB_CREATE_TIME_UTC_PLACEHOLDER,
+    "scheduled": dsl.PIPELINE_JOB_SCHEDULE_TIME_UTC_PLACEHOLDER,
+}
+
+
+def pipeline_with(image_of: Mapping[str, str], profile: Profile) -> GraphComponent:
+    """Return the pipeline, each stage in its image, given by name, with the profile's settings."""
+
+    def wgan_gp(*values: Any) -> None:
+        """Everything is kept under `root`; `{key}` becomes a digest of what decides the content of the folder."""
+        # On Vertex a job's name is its id, by which `wgan` finds the run's notes; its UUID is a number of its own.
+        run = _FACTS_OF_THE_RUN | ({"id": dsl.PIPELINE_JOB_NAME_PLACEHOLDER} if profile.target == VERTEX else {})
+        known = graph.values_of(dict(zip(parameters, values, strict=True)), run)
+        *steps, last = graph.steps(profile.train_image)
+        with dsl.ExitHandler(_task(last, known, image_of, profile), name="the run"), contextlib.ExitStack() as entered:
+            conditions: tuple[Condition, ...] = ()
+            for step in steps:
+                for condition in step.conditions[len(conditions) :]:
+                    holds = graph.filled(condition.wire, known) == condition.value
+                    entered.enter_context(dsl.If(holds, name=condition.name))
+                conditions = step.conditions
+                task = _task(step, known, image_of, profile)
+                known[step.stage] = SimpleNamespace(**task.outputs)
+
+    defaults = {**profile.parameters, "accelerator": profile.accelerator, "replicas": profile.replicas}
+    parameters = {
+        name: _parameter(name, field.type, defaults.get(name, field.default))
+        for name, field in graph.PARAMETERS.items()
+    }
+    origin = Origin(profile.target, profile.name, profile.service_account, profile.network, profile.encryption_key)
+    description = f"Trains a WGAN-GP, judges it, and publishes it if it is good. {origin}"
+    return dsl.pipeline(name=graph.NAME, description=description)(_with_parameters(wgan_gp, parameters.values()))
+
+
+def _task(step: Step, known: Mapping[str, Any], image_of: Mapping[str, str], profile: Profile) -> dsl.PipelineTask:
+    """Return a step as a task, with the hardware of its stage."""
+    stage, image = profile.stages[step.stage], image_of[step.image]
+    component = component_of(step.stage, image)
+    if isinstance(stage, VertexStage) and stage.machine_type:
+        component = vertex_settings.custom_job(component, stage, image, profile)
+    task = component(**{name: graph.filled(wire, known) for name, wire in step.inputs.items()})
+    if not step.cached:
+        task.set_caching_options(False)
+    if isinstance(stage, VertexStage):
+        vertex_settings.apply(task, stage)
+    else:
+        kubernetes_settings.apply(task, stage)
+    return task
+
+
+def component_of(stage: str, image: str) -> Any:
+    """Build the container component of a stage: each setting is an input, and its one argument the executor input."""
+    row = stages.TABLE[stage]
+    fields = settings.fields_of(stages.config_of(stage))
+    required = {field.name: field.type for field in fields if field.required}
+    required |= dict.fromkeys(executor.OF_THE_RUN, str)
+    if row.status:
+        required[row.status] = dsl.PipelineTaskFinalStatus
+    required |= {name: dsl.OutputPath(kind) for name, kind in {**row.outputs, stages.SUMMARY: str}.items()}
+    required |= {name: dsl.Output[getattr(dsl, kind)] for name, kind in row.artifacts.items()}
+    parameters = [_parameter(name, kind) for name, kind in required.items()]
+    parameters += [_parameter(field.name, field.type, field.default) for field in fields if field.name not in required]
+
+    def component(*_: Any) -> dsl.ContainerSpec:
+        return dsl.ContainerSpec(
+            image=image,
+            command=stages.command(stage),
+            args=["--executor-input", dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER],
+        )
+
+    component.__name__, component.__doc__ = stage, row.description
+    return dsl.container_component(_with_parameters(component, parameters))
+
+
+def _with_parameters(function: Callable[..., Any], parameters: Iterable[inspect.Parameter]) -> Callable[..., Any]:
+    """Give a function the signature that kfp reads."""
+    # `inspect.signature` takes this attribute first (PEP 362); typeshed does not list it for functions.
+    function.__signature__ = inspect.Signature(list(parameters))  # type: ignore[attr-defined]
+    return function
+
+
+def _parameter(name: str, kind: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
+    """Declare a parameter of a signature; kfp reads nothing else of a component or a pipeline."""
+    if default is dataclasses.MISSING:
+        default = inspect.Parameter.empty
+    return inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=kind)

@@ -1,0 +1,101 @@
+"""Values of a step's inputs, the message that its stage gets, and its outputs."""
+
+import dataclasses
+import datetime
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from pipeline import graph
+from pipeline.graph import Step
+
+
+@dataclasses.dataclass(frozen=True)
+class Unknown:
+    """A value that a step will make, or that depends on one."""
+
+    stage: str
+    output: str
+
+
+def facts_of_run(name: str) -> dict[str, str]:
+    """Return the facts of a run that begins now."""
+    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    return {"id": name, "name": name, "created": now, "scheduled": now}
+
+
+class Values:
+    """Looks up inputs in the pipeline's parameters, facts of the run, and outputs of the steps that have ended."""
+
+    def __init__(self, parameters: Mapping[str, Any], run: Mapping[str, str]) -> None:
+        self._values = graph.values_of(parameters, run)
+
+    def add(self, step: Step, outputs: Mapping[str, Any]) -> None:
+        """Add the outputs of a step that has ended."""
+        self._values[step.stage] = SimpleNamespace(**outputs)
+
+    def of(self, wire: Any) -> Any:
+        """Return the value of a template or a number; `Unknown` if a step that it names has not ended."""
+        for name in graph.names_in(wire):
+            stage, _, output = name.partition(".")
+            if stage not in self._values:
+                return Unknown(stage, output)
+        return graph.filled(wire, self._values)
+
+    def inputs(self, step: Step) -> dict[str, Any]:
+        """Return the value of each input of a step, by name."""
+        return {name: self.of(wire) for name, wire in step.inputs.items()}
+
+    def unmet_condition(self, step: Step) -> str | Unknown:
+        """Return the first unmet condition, as `NAME VALUE`, or the value that is unknown; empty for none."""
+        for condition in step.conditions:
+            value = self.of(condition.wire)
+            if value != condition.value:
+                return value if isinstance(value, Unknown) else f"{condition.output} {value}"
+        return ""
+
+
+def executor_input(step: Step, inputs: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Return the `ExecutorInput` message of a step whose outputs go into the folder."""
+    outputs = {
+        "parameters": {name: {"outputFile": str(_output_file(folder, name))} for name in step.outputs},
+        "artifacts": {
+            name: {
+                "artifacts": [
+                    {
+                        "name": name,
+                        "type": {"schemaTitle": f"system.{kind}", "schemaVersion": "0.0.1"},
+                        "uri": str(folder / name),
+                        "metadata": {},
+                    }
+                ]
+            }
+            for name, kind in step.artifacts.items()
+        },
+        "outputFile": str(folder / "executor_output.json"),
+    }
+    return {"inputs": {"parameterValues": dict(inputs)}, "outputs": outputs}
+
+
+def read_outputs(step: Step, folder: Path) -> dict[str, Any]:
+    """Return the output parameters that a step wrote, by name.
+
+    Raises:
+        ValueError: One is missing or is not of its type; the message names it.
+    """
+    found = {}
+    for name, kind in step.outputs.items():
+        try:
+            text = _output_file(folder, name).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            raise ValueError(f"output parameter {name} was not written") from None
+        try:
+            found[name] = kind(text)
+        except ValueError:
+            raise ValueError(f"output parameter {name} must be {kind.__name__}, got {text!r}") from None
+    return found
+
+
+def _output_file(folder: Path, name: str) -> Path:
+    return folder / "parameters" / name

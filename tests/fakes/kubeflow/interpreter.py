@@ -1,0 +1,294 @@
+"""An interpreter of compiled packages, which knows nothing of the table of steps that they are made from.
+
+A package is the YAML of a `PipelineSpec` (pipeline_spec.proto of Kubeflow Pipelines), whose tasks are in nested graphs.
+`read` flattens it: the tasks in order, and the sources of their inputs.
+"""
+
+import dataclasses
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from graphlib import TopologicalSorter
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+_PLACEHOLDER = re.compile(r"\{\{(\$.*?)\}\}")
+_INPUT = re.compile(r"\$\.inputs\.parameters\['([^']+)'\]")
+_CONDITION = re.compile(r"inputs\.parameter_values\['([^']+)'\] == '([^'\\]*)'")
+
+
+@dataclasses.dataclass(frozen=True)
+class Constant:
+    """A value in the package."""
+
+    value: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Parameter:
+    """A parameter of the pipeline."""
+
+    name: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Output:
+    """An output parameter of a task."""
+
+    task: str
+    name: str
+
+
+@dataclasses.dataclass(frozen=True)
+class FinalStatus:
+    """Outcome of the tasks before an exit handler."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Text:
+    """A text with placeholders: inputs, each with its source, and values of the run."""
+
+    text: str
+    sources: Mapping[str, "Source"]
+
+
+Source = Constant | Parameter | Output | FinalStatus | Text
+
+
+@dataclasses.dataclass(frozen=True)
+class Condition:
+    """A task runs only if the source has this value."""
+
+    source: Parameter | Output
+    value: str
+
+
+@dataclasses.dataclass(eq=False, kw_only=True)
+class Task:
+    """A component with the sources of its inputs."""
+
+    name: str  # in the package
+    container: dict[str, Any]  # the package's message
+    inputs: dict[str, Source]
+    outputs: dict[str, str]  # the type of each output parameter, in Kubeflow's terms
+    artifacts: dict[str, dict[str, Any]]
+    needs: tuple[str, ...]  # tasks that must end first
+    conditions: tuple[Condition, ...]  # all must hold, or it is skipped
+    exit_handler: bool  # runs although something has failed
+    cached: bool
+    retries: int
+    wait: float  # in seconds, before the first retry
+
+
+@dataclasses.dataclass(frozen=True)
+class Package:
+    """A package."""
+
+    name: str  # the pipeline's
+    defaults: dict[str, Any]  # of its parameters, typed; those without one are missing
+    types: dict[str, str]  # of its parameters, in Kubeflow's terms
+    tasks: tuple[Task, ...]  # each after those that it needs
+
+
+def read(text: str | bytes) -> Package:
+    """Read a package."""
+    spec = next(iter(yaml.safe_load_all(text)))
+    definitions = spec["root"].get("inputDefinitions", {}).get("parameters", {})
+    graphs = _Graphs(spec["components"], spec["deploymentSpec"]["executors"])
+    return Package(
+        spec["pipelineInfo"]["name"],
+        {
+            name: typed(definition["defaultValue"], definition["parameterType"])
+            for name, definition in definitions.items()
+            if "defaultValue" in definition
+        },
+        {name: definition["parameterType"] for name, definition in definitions.items()},
+        graphs.tasks(spec["root"], {name: Parameter(name) for name in definitions}, (), ()),
+    )
+
+
+class _Graphs:
+    """The tasks of nested graphs."""
+
+    def __init__(self, components: dict[str, Any], executors: dict[str, Any]) -> None:
+        self._components, self._executors = components, executors
+
+    def tasks(
+        self,
+        component: dict[str, Any],
+        scope: Mapping[str, Source],
+        needs: tuple[str, ...],
+        conditions: tuple[Condition, ...],
+    ) -> tuple[Task, ...]:
+        """Return the tasks within a graph, each after those that it needs.
+
+        `scope` has the sources of the graph's inputs; `needs` and `conditions` are those of the graphs around it.
+        """
+        specs = component["dag"]["tasks"]
+        within: dict[str, tuple[Task, ...]] = {}
+        for key in TopologicalSorter({key: specs[key].get("dependentTasks", []) for key in specs}).static_order():
+            spec = specs[key]
+            inner = self._components[spec["componentRef"]["name"]]
+            inputs = _inputs(spec, scope)
+            before = (*needs, *(task.name for other in spec.get("dependentTasks", []) for task in within[other]))
+            when = (*conditions, *_conditions(spec, inputs))
+            if "dag" in inner:
+                within[key] = self.tasks(inner, inputs, before, when)
+            else:
+                within[key] = (self._task(key, spec, inner, inputs, before, when),)
+        return tuple(task for tasks in within.values() for task in tasks)
+
+    def _task(
+        self,
+        name: str,
+        spec: dict[str, Any],
+        component: dict[str, Any],
+        inputs: dict[str, Source],
+        needs: tuple[str, ...],
+        conditions: tuple[Condition, ...],
+    ) -> Task:
+        definitions = component.get("inputDefinitions", {}).get("parameters", {})
+        outputs = component.get("outputDefinitions", {})
+        retries = spec.get("retryPolicy", {"maxRetryCount": 0, "backoffDuration": "0s"})
+        exit_handler = spec.get("triggerPolicy", {}).get("strategy") == "ALL_UPSTREAM_TASKS_COMPLETED"
+        return Task(
+            name=name,
+            container=self._executors[component["executorLabel"]]["container"],
+            inputs={
+                name: _as_declared(inputs.get(name, Constant(definition.get("defaultValue"))), definition)
+                for name, definition in definitions.items()
+                if name in inputs or "defaultValue" in definition
+            },
+            outputs={name: kind["parameterType"] for name, kind in outputs.get("parameters", {}).items()},
+            artifacts={name: kind["artifactType"] for name, kind in outputs.get("artifacts", {}).items()},
+            needs=needs,
+            conditions=conditions,
+            exit_handler=exit_handler,
+            cached=bool(spec.get("cachingOptions", {}).get("enableCache")) and not exit_handler,
+            retries=int(retries["maxRetryCount"]),
+            wait=float(retries["backoffDuration"].removesuffix("s")),
+        )
+
+
+def _as_declared(source: Source, definition: dict[str, Any]) -> Source:
+    return Constant(typed(source.value, definition["parameterType"])) if isinstance(source, Constant) else source
+
+
+def _inputs(spec: dict[str, Any], scope: Mapping[str, Source]) -> dict[str, Source]:
+    given = spec.get("inputs", {}).get("parameters", {})
+    found: dict[str, Source] = {}
+    # Constants last: their placeholders name the other inputs.
+    for name in sorted(given, key=lambda name: "runtimeValue" in given[name]):
+        match given[name]:
+            case {"componentInputParameter": inner}:
+                found[name] = scope[inner]
+            case {"taskOutputParameter": {"producerTask": producer, "outputParameterKey": output}}:
+                found[name] = Output(producer, output)
+            case {"taskFinalStatus": _}:
+                found[name] = FinalStatus()
+            case {"runtimeValue": {"constant": str(text)}} if _PLACEHOLDER.search(text):
+                names = [match[1] for match in map(_INPUT.fullmatch, _PLACEHOLDER.findall(text)) if match]
+                found[name] = Text(text, {name: found[name] for name in names})
+            case {"runtimeValue": {"constant": value}}:
+                found[name] = Constant(value)
+            case other:
+                raise AssertionError(f"unknown source of {name}: {other}")
+    return found
+
+
+def _conditions(spec: dict[str, Any], inputs: Mapping[str, Source]) -> Iterator[Condition]:
+    text = spec.get("triggerPolicy", {}).get("condition")
+    if text is not None:
+        found = _CONDITION.fullmatch(text)
+        assert found, text
+        source = inputs[found[1]]
+        assert isinstance(source, Parameter | Output)
+        yield Condition(source, found[2])
+
+
+class Resolver:
+    """Looks up inputs in the pipeline's parameters and the outputs of finished tasks."""
+
+    def __init__(
+        self,
+        parameters: Mapping[str, Any],
+        made: Mapping[str, Mapping[str, Any]],  # by task; grows while the pipeline runs
+        run: Mapping[str, str],  # values of placeholders such as `$.pipeline_job_name`
+        final_status: Callable[[], Any] = lambda: None,
+    ) -> None:
+        self._parameters, self._made, self._run, self._final_status = parameters, made, run, final_status
+
+    def inputs(self, task: Task) -> dict[str, Any]:
+        """Return the values of a task's inputs, by name."""
+        return {name: self.value(source) for name, source in task.inputs.items()}
+
+    def is_met(self, task: Task) -> bool:
+        """Return whether a task's conditions hold."""
+        return all(self.value(condition.source) == condition.value for condition in task.conditions)
+
+    def value(self, source: Source) -> Any:
+        """Return the value of a source."""
+        match source:
+            case Constant(value):
+                return value
+            case Parameter(name):
+                return self._parameters[name]
+            case Output(task, name):
+                return self._made[task][name]
+            case FinalStatus():
+                return self._final_status()
+            case Text(text, sources):
+                values = {name: self.value(inner) for name, inner in sources.items()}
+                return _filled(text, {**self._run, **_by_placeholder(values)})
+
+
+def command(task: Task, executor_input: Mapping[str, Any], run: Mapping[str, str]) -> list[str]:
+    """Return the words of a task's command and arguments, with placeholders replaced."""
+    outputs = {
+        f"$.outputs.parameters['{name}'].output_file": given["outputFile"]
+        for name, given in executor_input["outputs"]["parameters"].items()
+    }
+    inputs = _by_placeholder(executor_input["inputs"]["parameterValues"])
+    values = {**run, "$": json.dumps(executor_input), **inputs, **outputs}
+    return [_filled(word, values) for word in (*task.container["command"], *task.container.get("args", []))]
+
+
+def executor_input(task: Task, inputs: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Return the `ExecutorInput` message of a task whose outputs go into the folder."""
+    outputs = {
+        "parameters": {name: {"outputFile": str(folder / "parameters" / name)} for name in task.outputs},
+        "artifacts": {
+            name: {"artifacts": [{"name": name, "type": kind, "uri": str(folder / name), "metadata": {}}]}
+            for name, kind in task.artifacts.items()
+        },
+        "outputFile": str(folder / "executor_output.json"),
+    }
+    return {"inputs": {"parameterValues": dict(inputs)}, "outputs": outputs}
+
+
+def read_outputs(task: Task, folder: Path) -> dict[str, Any]:
+    """Return the output parameters that a task wrote, by name."""
+    texts = {name: (folder / "parameters" / name).read_text(encoding="utf-8") for name in task.outputs}
+    return {
+        name: text if task.outputs[name] == "STRING" else typed(json.loads(text), task.outputs[name])
+        for name, text in texts.items()
+    }
+
+
+def typed(value: Any, kind: str) -> Any:
+    """Return a value of a package, which writes 3 as 3.0, as the type of Kubeflow's `kind`."""
+    return int(value) if kind == "NUMBER_INTEGER" and isinstance(value, float) and value.is_integer() else value
+
+
+def _by_placeholder(inputs: Mapping[str, Any]) -> dict[str, str]:
+    return {
+        f"$.inputs.parameters['{name}']": value if isinstance(value, str) else json.dumps(value)
+        for name, value in inputs.items()
+    }
+
+
+def _filled(text: str, values: Mapping[str, str]) -> str:
+    """Return a text with its placeholders replaced; an input without a value becomes empty."""
+    return _PLACEHOLDER.sub(lambda found: values.get(found[1], ""), text)
