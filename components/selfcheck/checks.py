@@ -12,7 +12,6 @@ import tensorflow as tf
 
 from components.core.artifacts import checkpoints
 from components.core.data.data_order import EndlessOrder
-from components.core.distributed import cuda
 from components.core.networks import gan
 from components.train import losses, second_order
 from components.train.augmentation import augment
@@ -170,7 +169,7 @@ def check_xla(subject: Subject) -> Finding:
     try:
         subject.one.run(step)
     except (tf.errors.OpError, ValueError, TypeError) as error:
-        return Finding(what, FAILED, cuda.why_it_fails(error) or _first_line(error))
+        return Finding(what, FAILED, _first_line(error))
     plain.run_block(*subject.batches(1))
     difference = _difference(plain.state_arrays(), compiled.state_arrays(), "generator_adam/first/")
     # XLA sums in another order.

@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -34,15 +34,12 @@ class Case:
     version: int = 12090
     driver: bool = True
     without: str = ""  # one of NVIDIA's packages
-    environment: dict[str, str] = field(default_factory=dict)
 
 
 CASES = (
     Case("no driver", "libcuda.so.1", driver=False),
-    Case("driver without a device", "100 (NAME: description)", status=100),
-    Case("driver and kernel differ", "803 (NAME: description)", status=803),
+    Case("driver without a device", "status is 100", status=100),
     Case("driver of 2021", "CUDA 11.4", version=11040),
-    Case("GPUs hidden", "CUDA_VISIBLE_DEVICES is '-1'", environment={"CUDA_VISIBLE_DEVICES": "-1"}),
     Case("no cuDNN", "libcudnn.so.9", without="cudnn"),
     Case("a driver that only pretends", "TF_CPP_MIN_LOG_LEVEL"),
 )
@@ -68,7 +65,7 @@ def error_of(case: Case, python: str, packages: Path, folder: Path) -> str:
         subprocess.run(command, input=source, text=True, check=True)
     code = [str(packages_without(packages, case.without, folder / "packages")), str(ROOT)]
     environment = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
-    environment |= {"LD_LIBRARY_PATH": str(folder), "PYTHONPATH": os.pathsep.join(code), **case.environment}
+    environment |= {"LD_LIBRARY_PATH": str(folder), "PYTHONPATH": os.pathsep.join(code)}
     command = [python, "-S", "-m", "components.selfcheck", "--accelerator", "gpu"]
     done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == _BAD_CONFIGURATION, done.stderr

@@ -168,32 +168,16 @@ def _gpus(replicas: int) -> tf.distribute.Strategy:
     for device in found:
         tf.config.experimental.set_memory_growth(device, True)
     names = [f"/gpu:{index}" for index in range(replicas or len(found))]
-    for name in names:
-        _require_convolution(name)
     return tf.distribute.OneDeviceStrategy(names[0]) if len(names) == 1 else tf.distribute.MirroredStrategy(names)
 
 
 def _why_no_gpu() -> str:
-    return cuda.why_no_gpu(tf.sysconfig.get_build_info(), Path(tf.__file__).parents[1])
-
-
-def _require_convolution(device: str) -> None:
-    """Compute a convolution, which needs what TensorFlow loads late: cuDNN, kernels for this GPU, memory.
-
-    Raises:
-        ConfigError: It fails, for a cause that is known.
-    """
-    try:
-        with tf.device(device):
-            tf.nn.conv2d(tf.ones([1, 8, 8, 8]), tf.ones([3, 3, 8, 8]), 1, "SAME").numpy()
-    except tf.errors.OpError as error:
-        cause = cuda.why_it_fails(error)
-        if not cause:
-            raise
-        raise ConfigError(
-            f"accelerator is gpu, and {device} cannot compute ({_first_line(error)}): {cause}; or set accelerator to "
-            "cpu"
-        ) from None
+    if not tf.test.is_built_with_cuda():
+        return (
+            "this TensorFlow is built without CUDA; install the `gpu` extra instead of `cpu`, in an environment of its "
+            "own, or use the image wgan/train-gpu"
+        )
+    return cuda.why_no_gpu(Path(tf.__file__).parents[1])
 
 
 def _cpus(replicas: int) -> tf.distribute.Strategy:

@@ -84,7 +84,7 @@ def wire(source: Source) -> Any:
     """Return the template of a source."""
     match source:
         case Constant(str(text)):
-            return text.replace("{", "{{").replace("}", "}}")
+            return _literal(text)
         case Constant(value):
             return value
         case Parameter(name):
@@ -92,8 +92,13 @@ def wire(source: Source) -> Any:
         case Output(task, name):
             return f"{{{task}.{name}}}"
         case Text(text, sources):
-            return re.sub(r"\{\{\$\.inputs\.parameters\['([^']+)'\]\}\}", lambda each: wire(sources[each[1]]), text)
+            literals = re.split(r"\{\{\$\.inputs\.parameters\['([^']+)'\]\}\}", text)
+            return "".join(wire(sources[part]) if at % 2 else _literal(part) for at, part in enumerate(literals))
     raise AssertionError(source)
+
+
+def _literal(text: str) -> str:
+    return text.replace("{", "{{").replace("}", "}}")
 
 
 def steps_of(package: interpreter.Package) -> tuple[Any, ...]:
