@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 import requests
 from google.api_core import exceptions
-from google.cloud.storage.exceptions import DataCorruption
 
-from tests.contracts.test_gcs import FIRST, SECOND, Place, place_on, upload_in_chunks, upload_in_one
-from tests.fakes.gcs.server import FAULTS, LEAK, Request, Server, serving
+from tests.contracts.test_gcs import FIRST, SECOND, Place, place_on, upload_in_one
+from tests.fakes.gcs.server import FAULTS, LEAK, Server, serving
 
 # Seconds until a client gives up, of a stall that outlasts them, and until one gives up that waits for no stall.
 PATIENCE, STALL, LONG = 0.2, 0.6, 60.0
@@ -65,18 +64,6 @@ def test_create_in_one(server: Server, place: Place, kind: str) -> None:
     assert place.content() == (None if kind == "flip-upload" else FIRST)
 
 
-@every_fault
-def test_read(server: Server, place: Place, kind: str) -> None:
-    place.blob(content=FIRST)
-    server.inject(kind, seconds=STALL)
-    if kind == "flip-download":
-        with pytest.raises(DataCorruption):
-            place.blob().download_as_bytes(**patient(place, kind))
-    else:
-        assert place.blob().download_as_bytes(**patient(place, kind)) == FIRST
-    assert server.fired == ([] if kind == "flip-upload" else [(kind, 1)])
-
-
 def test_stalled_request_is_acted_upon_when_nobody_waits_any_more(server: Server, place: Place) -> None:
     """A write without a precondition comes late, and puts back what was."""
     acted = threading.Event()
@@ -87,42 +74,6 @@ def test_stalled_request_is_acted_upon_when_nobody_waits_any_more(server: Server
     place.blob(content=SECOND)
     assert acted.wait(60)
     assert place.content() == FIRST
-
-
-@pytest.mark.parametrize("upload", [upload_in_one, upload_in_chunks])
-def test_replacing_needs_permission_to_delete(server: Server, place: Place, upload: Any) -> None:
-    server.deny("storage.objects.delete")
-    upload(place.blob(), FIRST, retry=place.retry)
-    with pytest.raises(exceptions.Forbidden, match=r"storage\.objects\.delete"):
-        upload(place.blob(), SECOND, retry=place.retry)
-    with pytest.raises(exceptions.PreconditionFailed):
-        upload(place.blob(), SECOND, if_generation_match=0, retry=place.retry)
-    assert place.content() == FIRST
-
-
-def test_outage_refuses_connections(server: Server, place: Place) -> None:
-    place.blob(content=FIRST)  # a connection is open
-    for _ in range(2):
-        server.outage(True, refused=True)
-        with pytest.raises(requests.ConnectionError, match=r"refused|Remote end closed|reset"):
-            place.blob().download_as_bytes(retry=None)
-        with pytest.raises(requests.ConnectionError, match="refused"):
-            requests.get(server.url, timeout=5)
-        server.outage(False)
-        assert place.content() == FIRST
-
-
-def test_mistake_in_a_hook_comes_out() -> None:
-    def mistaken(request: Request) -> None:
-        raise KeyError(request.path)
-
-    def serve() -> None:
-        with serving() as server:
-            server.before = mistaken
-            requests.get(server.url, timeout=60).close()
-
-    with pytest.raises(KeyError):
-        serve()
 
 
 @pytest.mark.parametrize(
