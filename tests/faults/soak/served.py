@@ -1,16 +1,18 @@
-"""A server of buckets for this process, with short timeouts and its own mirrors."""
+"""A server of buckets for this process, with short timeouts and its own mirrors; and death at every request."""
 
 import contextlib
 import gc
+import itertools
 import os
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from unittest import mock
 
-from components.core.storage import buckets
-from tests.fakes.gcs.server import Server, serving
+from components.core.errors import StageError
+from components.core.storage import buckets, location
+from tests.fakes.gcs.server import HangUp, Request, Server, serving
 
 
 @contextlib.contextmanager
@@ -30,3 +32,33 @@ def quick_server(folder: Path, **seconds: float) -> Iterator[Server]:
             with warnings.catch_warnings():  # cut transfers are left to the garbage collector
                 warnings.simplefilter("ignore", ResourceWarning)
                 gc.collect()
+
+
+def die_at_every_request(
+    server: Server, prepare: Callable[[], object], action: Callable[[], object], check: Callable[[], object]
+) -> int:
+    """Act until a request, before or after it is executed, from which on nothing is answered; check what is left.
+
+    Return the number of deaths. A retry comes in `check`, and each prepared state is that before the first attempt.
+    """
+    deaths = 0
+    with mock.patch.object(buckets, "RETRY_SECONDS", 0.0), mock.patch.object(location, "_AT_ONCE", 1):
+        for moment in ("before", "after"):
+            for at in itertools.count():
+                prepare()
+                seen = itertools.count()
+
+                def die(request: Request, at: int = at, seen: "itertools.count[int]" = seen) -> None:
+                    if next(seen) >= at:
+                        raise HangUp
+
+                setattr(server, moment, die)
+                try:
+                    action()
+                    break
+                except StageError:
+                    deaths += 1
+                finally:
+                    setattr(server, moment, None)
+                check()
+    return deaths

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from components.core.artifacts import checkpoints, training_log
-from components.core.errors import StageError, Superseded, TransientError
+from components.core.errors import Superseded, TransientError
 from components.core.storage import buckets
-from components.core.storage import location as location_module
 from components.core.storage.location import COMMITTED, Location
 from components.train import uploads
 from components.train.uploads import Uploads
-from tests.fakes.gcs.server import HangUp, Request, Server
+from tests.fakes.gcs.server import Request, Server
 from tests.faults.soak import transfers
+from tests.faults.soak.served import die_at_every_request
 from tests.inputs.damages import damages
 
 URI = "gs://b/training"
@@ -294,43 +294,28 @@ def test_every_fault_at_every_request_of_an_upload(tmp_path: Path) -> None:
     assert counts.fired == counts.tried > 2 * 15
 
 
-def test_death_at_every_request_of_an_upload(bucket: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another machine finds a whole checkpoint with a log that reaches it, and sends the rest."""
-    monkeypatch.setattr(buckets, "RETRY_SECONDS", 0.0)
-    monkeypatch.setattr(location_module, "_AT_ONCE", 1)
+def test_death_at_every_request_of_an_upload(bucket: Server) -> None:
+    """Another machine finds a whole checkpoint with a log that reaches it."""
     train_to(1)
     uploads.send_all(Location.of(URI), KEEP)
-    begun, deaths = dict(bucket.objects["b"]), 0
-    for moment in ("before", "after"):
-        for at in itertools.count():
-            bucket.objects["b"].clear()
-            bucket.objects["b"].update(begun)
-            forget()
-            location = Location.of(URI).path
-            uploads.fetch(Location.of(URI))
-            training_log.go_back(location, 1, checkpoints.step_folder(location, 1))
-            train_to(2)
-            seen = itertools.count()
+    begun, location = dict(bucket.objects["b"]), Location.of(URI).path
 
-            def die(request: Request, at: int = at, seen: "itertools.count[int]" = seen) -> None:
-                if next(seen) >= at:
-                    raise HangUp
+    def prepare() -> None:
+        bucket.objects["b"].clear()
+        bucket.objects["b"].update(begun)
+        forget()
+        uploads.fetch(Location.of(URI))
+        training_log.go_back(location, 1, checkpoints.step_folder(location, 1))
+        train_to(2)
 
-            setattr(bucket, moment, die)
-            try:
-                uploads.send_all(Location.of(URI), KEEP)
-                died = False
-            except StageError:
-                died = True
-            setattr(bucket, moment, None)
-            forget()
-            uploads.fetch(Location.of(URI))
-            found = checkpoints.newest(location)
-            assert found is not None
-            assert found[1].step == (2 if "training/step-0000000002/committed.json" in content(bucket) else 1)
-            steps = range(1, found[1].step + 1)
-            assert training_log.read(found[0] / training_log.METRICS) == [{"step": step} for step in steps]
-            if not died:
-                break
-            deaths += 1
-    assert deaths > 15
+    def check() -> None:
+        forget()
+        uploads.fetch(Location.of(URI))
+        found = checkpoints.newest(location)
+        assert found is not None
+        assert found[1].step == (2 if "training/step-0000000002/committed.json" in content(bucket) else 1)
+        steps = range(1, found[1].step + 1)
+        assert training_log.read(found[0] / training_log.METRICS) == [{"step": step} for step in steps]
+
+    assert die_at_every_request(bucket, prepare, lambda: uploads.send_all(Location.of(URI), KEEP), check) > 15
+    check()

@@ -1,7 +1,6 @@
 """Locations in buckets: mirrors, artifacts that appear whole, and the first commit wins."""
 
 import collections
-import itertools
 import json
 import os
 import re
@@ -17,9 +16,10 @@ from components.core.errors import ConfigError, DataError, TransientError
 from components.core.storage import atomic_files, buckets
 from components.core.storage import location as location_module
 from components.core.storage.location import Location, at_once
-from tests.fakes.gcs.server import HangUp, Request, Server
+from tests.fakes.gcs.server import Request, Server
 from tests.fakes.http import Answer
 from tests.faults.soak import transfers
+from tests.faults.soak.served import die_at_every_request
 
 MANIFEST = "thing.json"
 
@@ -307,41 +307,25 @@ def test_every_fault_at_every_request_of_a_commit(tmp_path: Path) -> None:
     assert counts.fired == counts.tried > 12 * 8
 
 
-def test_death_at_every_request_of_a_commit(bucket: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_death_at_every_request_of_a_commit(bucket: Server) -> None:
     """A process that dies before or after any request leaves nothing, or the whole; the next attempt makes it whole."""
-    monkeypatch.setattr(location_module, "_AT_ONCE", 1)
-    monkeypatch.setattr(buckets, "RETRY_SECONDS", 0.0)
     make("gs://b/x")
     expected = {name: stored.content for name, stored in bucket.objects["b"].items()}
-    deaths = 0
-    for moment in ("before", "after"):
-        for at in itertools.count():
-            bucket.objects["b"].clear()
-            forget(Location.of("gs://b").path)
-            seen = itertools.count()
 
-            def die(request: Request, at: int = at, seen: "itertools.count[int]" = seen) -> None:
-                if next(seen) >= at:
-                    raise HangUp
+    def prepare() -> None:
+        bucket.objects["b"].clear()
+        forget(Location.of("gs://b").path)
 
-            setattr(bucket, moment, die)
-            try:
-                make("gs://b/x")
-                died = False
-            except TransientError:
-                died = True
-            setattr(bucket, moment, None)
-            if not died:
-                break
-            deaths += 1
-            forget(Location.of("gs://b").path)
-            complete = Location.of("gs://b/x").fetch(MANIFEST)
-            assert complete == ("x/committed.json" in bucket.objects["b"])
-            if complete:
-                assert files(Location.of("gs://b/x").path)["one"] == b"1"
-            make("gs://b/x")
-            assert {name: stored.content for name, stored in bucket.objects["b"].items()} == expected
-    assert deaths > 10
+    def check() -> None:
+        forget(Location.of("gs://b").path)
+        complete = Location.of("gs://b/x").fetch(MANIFEST)
+        assert complete == ("x/committed.json" in bucket.objects["b"])
+        if complete:
+            assert files(Location.of("gs://b/x").path)["one"] == b"1"
+        make("gs://b/x")
+        assert {name: stored.content for name, stored in bucket.objects["b"].items()} == expected
+
+    assert die_at_every_request(bucket, prepare, lambda: make("gs://b/x"), check) > 10
 
 
 @pytest.mark.usefixtures("no_retries")
