@@ -61,7 +61,7 @@ def choose_strategy(
         tf.config.optimizer.set_experimental_options({"arithmetic_optimization": False})
         if tf.config.get_visible_devices("GPU"):
             tf.config.experimental.enable_op_determinism()
-    log.info("%d x %s: %d images per batch, %s", count, kind, batch_size, shares(batch_size, count))
+    log.info("%d x %s: %d images per batch", count, kind, batch_size)
     return strategy
 
 
@@ -100,16 +100,6 @@ def threads() -> int:
     return tf.config.threading.get_intra_op_parallelism_threads() or from_environment or concurrent.processors()
 
 
-def shares(batch_size: int, replicas: int) -> str:
-    each, more = divmod(batch_size, replicas)
-    if not more:
-        return f"{each} on each replica"
-    return (
-        f"{each + 1} on {more} replicas and {each} on {replicas - more}; a multiple of {replicas} would keep all of "
-        "them equally busy"
-    )
-
-
 def detect() -> str:
     """Return the meaning of `auto` on this host for a process that trains alone: `tpu`, `gpu` or `cpu`."""
     if os.environ.get("TPU_NAME") or Path("/dev/accel0").exists():
@@ -122,25 +112,23 @@ def detect() -> str:
 
 
 def _tpu(replicas: int, address: str) -> tf.distribute.Strategy:
-    def refuse(reason: str) -> ConfigError:
-        return ConfigError(
+    reason = _silence(address) if "://" in address else ""
+    if not reason:
+        try:
+            with _bounded(f"connecting to the TPU at {address!r}"):
+                resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=address)
+                tf.config.experimental_connect_to_cluster(resolver)
+                tf.tpu.experimental.initialize_tpu_system(resolver)
+                strategy = tf.distribute.TPUStrategy(resolver)
+        except (OSError, ValueError, RuntimeError, ImportError, tf.errors.OpError) as error:
+            absent = address == "local" and not has_tpu()
+            reason = "this host has no /dev/accel* and no group under /dev/vfio" if absent else _first_line(error)
+    if reason:
+        raise ConfigError(
             f"no TPU could be initialized at {address!r} ({reason}); set tpu, or TPU_NAME, to `local` for the TPU of "
             "this machine, to the name of a Cloud TPU, or to grpc://HOST:PORT, and install the `tpu` extra; or use "
             "--accelerator cpu"
         )
-
-    if "://" in address and (silence := _silence(address)):
-        raise refuse(silence)
-    try:
-        with _bounded(f"connecting to the TPU at {address!r}"):
-            resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=address)
-            tf.config.experimental_connect_to_cluster(resolver)
-            tf.tpu.experimental.initialize_tpu_system(resolver)
-            strategy = tf.distribute.TPUStrategy(resolver)
-    except (OSError, ValueError, RuntimeError, ImportError, tf.errors.OpError) as error:
-        absent = address == "local" and not has_tpu()
-        reason = "this host has no /dev/accel* and no group under /dev/vfio" if absent else _first_line(error)
-        raise refuse(reason) from None
     if replicas not in (0, strategy.num_replicas_in_sync):
         raise ConfigError(f"replicas must be 0 or {strategy.num_replicas_in_sync} on this TPU, got {replicas}")
     return strategy

@@ -93,8 +93,10 @@ class Adam(tf.Module):
         self.learning_rate, self.beta_1, self.beta_2 = learning_rate, beta_1, beta_2
         # Updates applied so far. Every replica adds the same to its own copy, as it does to all variables here.
         self.iterations = tf.Variable(0, trainable=False, dtype=tf.int64)
-        self.first = [_zeros_like(variable) for variable in variables]
-        self.second = [_zeros_like(variable) for variable in variables]
+        self.first, self.second = (
+            [tf.Variable(tf.zeros(variable.shape, variable.dtype), trainable=False) for variable in variables]
+            for _ in range(2)
+        )
 
     def state(self, prefix: str, paths: Sequence[str]) -> dict[str, tf.Variable]:
         """Return counter and moments by name; `paths` are those of the trained variables, in order."""
@@ -232,7 +234,3 @@ def _replica_index(replica: tf.distribute.ReplicaContext) -> int | tf.Tensor:
     index = replica.replica_id_in_sync_group
     known = tf.get_static_value(index)
     return index if known is None else int(known)
-
-
-def _zeros_like(variable: tf.Variable) -> tf.Variable:
-    return tf.Variable(tf.zeros(variable.shape, variable.dtype), trainable=False)
