@@ -42,65 +42,58 @@ def make_embedding(
     """
     strategy = choose_strategy(config.accelerator, config.replicas, config.classifier_batch_size, config.tpu, cluster)
     workers = Agreement(strategy, cluster)
+    image, classes = manifest.image, manifest.class_count
     with workers.or_try_again():
         identity = {"dataset": manifest.digest, "custom_embedding": config.custom_embedding_digest}
         workers.require_same({**settings.values_in_key(config), **identity}, 0)
-        _make_embedding(config, manifest, location, strategy, workers)
+        images, labels = dataset_reader.load_split(config.dataset, manifest, "train")
+        custom = CustomNetwork(config, images) if config.custom_embedding else None
+        networks_of = {embeddings.UNTRAINED: classifier.build_classifier(image, 1, config.seed + 1)}
+        if classes > 1:
+            log.info("embed: training a classifier of %d classes on %d images of %s", classes, len(images), image)
+            trained = training.train_classifier(config, image, classes, images, labels, strategy, workers).model
+            networks_of = {embeddings.CLASSIFIER: trained, **networks_of}
+        if not workers.is_chief:
+            workers.wait()
+            return
+        module = _Embedding(networks_of, custom, image)
+        test_images, test_labels = dataset_reader.load_split(config.dataset, manifest, "test")
+        test_accuracy = module.accuracy(test_images, test_labels) if classes > 1 else None
+        if test_accuracy is not None and not _better_than_chance(test_accuracy, test_labels):
+            log.warning(
+                "embed: the classifier is dropped: a test accuracy of %.4g is no better than chance", test_accuracy
+            )
+            del networks_of[embeddings.CLASSIFIER]
+            module, classes = _Embedding(networks_of, custom, image), 0
+        whitenings = _fit_whitenings(module, images, manifest.splits["test"].records, config.seed)
+        log.info("embed: checking that distances detect known faults of real images")
+        embed = functools.partial(module.features_of, whitenings=whitenings)
+        certified = certificate.certify(embed, images, labels, test_images, classes, config.seed)
+        _log_certificate(certified)
+        with location.new_folder(embeddings.MANIFEST) as folder:
+            saved_models.save(module, folder / embeddings.MODEL_FOLDER)
+            feature_spaces.save_whitenings(folder, whitenings)
+            embeddings.Description(
+                image=image,
+                spaces=[
+                    embeddings.Space(name=name, feature_size=len(whitening.mean), components=whitening.size)
+                    for name, whitening in whitenings.items()
+                ],
+                class_count=classes if classes > 1 else 0,
+                test_accuracy=test_accuracy,
+                certificate=dataclasses.asdict(certified),
+                dataset_digest=manifest.digest,
+                settings=settings.values_in_key(config),
+                files=atomic_files.files_in(folder),
+                custom_embedding_digest=config.custom_embedding_digest,
+                made_with=lineage.made_with(
+                    "embed",
+                    accelerator=kind_of(strategy),
+                    replicas=strategy.num_replicas_in_sync,
+                    threads=threads(),
+                ),
+            ).write(folder)
         workers.wait()
-
-
-def _make_embedding(
-    config: EmbedConfig,
-    manifest: datasets.Manifest,
-    location: Location,
-    strategy: tf.distribute.Strategy,
-    workers: Agreement,
-) -> None:
-    image, classes = manifest.image, manifest.class_count
-    images, labels = dataset_reader.load_split(config.dataset, manifest, "train")
-    custom = CustomNetwork(config, images) if config.custom_embedding else None
-    networks_of = {embeddings.UNTRAINED: classifier.build_classifier(image, 1, config.seed + 1)}
-    if classes > 1:
-        log.info("embed: training a classifier of %d classes on %d images of %s", classes, len(images), image)
-        trained = training.train_classifier(config, image, classes, images, labels, strategy, workers).model
-        networks_of = {embeddings.CLASSIFIER: trained, **networks_of}
-    if not workers.is_chief:
-        return
-    module = _Embedding(networks_of, custom, image)
-    test_images, test_labels = dataset_reader.load_split(config.dataset, manifest, "test")
-    test_accuracy = module.accuracy(test_images, test_labels) if classes > 1 else None
-    if test_accuracy is not None and not _better_than_chance(test_accuracy, test_labels):
-        log.warning("embed: the classifier is dropped: a test accuracy of %.4g is no better than chance", test_accuracy)
-        del networks_of[embeddings.CLASSIFIER]
-        module, classes = _Embedding(networks_of, custom, image), 0
-    whitenings = _fit_whitenings(module, images, manifest.splits["test"].records, config.seed)
-    log.info("embed: checking that distances detect known faults of real images")
-    embed = functools.partial(module.features_of, whitenings=whitenings)
-    certified = certificate.certify(embed, images, labels, test_images, classes, config.seed)
-    _log_certificate(certified)
-    with location.new_folder(embeddings.MANIFEST) as folder:
-        saved_models.save(module, folder / embeddings.MODEL_FOLDER)
-        feature_spaces.save_whitenings(folder, whitenings)
-        embeddings.Description(
-            image=image,
-            spaces=[
-                embeddings.Space(name=name, feature_size=len(whitening.mean), components=whitening.size)
-                for name, whitening in whitenings.items()
-            ],
-            class_count=classes if classes > 1 else 0,
-            test_accuracy=test_accuracy,
-            certificate=dataclasses.asdict(certified),
-            dataset_digest=manifest.digest,
-            settings=settings.values_in_key(config),
-            files=atomic_files.files_in(folder),
-            custom_embedding_digest=config.custom_embedding_digest,
-            made_with=lineage.made_with(
-                "embed",
-                accelerator=kind_of(strategy),
-                replicas=strategy.num_replicas_in_sync,
-                threads=threads(),
-            ),
-        ).write(folder)
 
 
 def _better_than_chance(accuracy: float, labels: np.ndarray) -> bool:
