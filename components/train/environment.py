@@ -11,8 +11,8 @@ import tensorflow as tf
 from components.core.distributed.strategies import kind_of, threads
 from components.core.networks.precision import cpu_flags
 
-# The fields of `made_with` to compare. Checkpoints of earlier versions lack some.
-NAMES = ("code", "libraries", "accelerator", "replicas", "precision", "device", "onednn", "threads")
+# The fields of `made_with` to compare. On a GPU or TPU there are no `threads`.
+NAMES = ("code", "accelerator", "replicas", "precision", "device", "onednn", "threads")
 # Other libraries take no part in training.
 _LIBRARIES = ("tensorflow", "tensorflow-cpu", "tensorflow-tpu", "keras", "numpy")
 
@@ -39,9 +39,8 @@ def differences(previous: Mapping[str, Any], now: Mapping[str, Any], exact: bool
     Under `exact` the number of replicas does not matter.
     """
     names = [name for name in NAMES if name in previous and name in now and not (exact and name == "replicas")]
-    pairs = {name: (previous[name], now[name]) for name in names if name != "libraries"}
-    if "libraries" in names:
-        pairs |= {name: (previous["libraries"].get(name), now["libraries"].get(name)) for name in _LIBRARIES}
+    pairs = {name: (previous[name], now[name]) for name in names}
+    pairs |= {name: (previous["libraries"].get(name), now["libraries"].get(name)) for name in _LIBRARIES}
     return [
         f"{name} was {old} and is {new}" + (f" (TF_NUM_INTRAOP_THREADS={old} restores it)" if name == "threads" else "")
         for name, (old, new) in pairs.items()

@@ -130,8 +130,7 @@ class Session:
     ) -> None:
         self._config, self._manifest, self._folder, self._workers = config, manifest, folder, workers
         self._images, self._labels, self._network = splits[0], labels, network
-        self._new_wgan = functools.partial(WganStep, config, network, strategy, precision.name, labels.features)
-        self._wgan = self._new_wgan()
+        self._wgan = WganStep(config, network, strategy, precision.name, labels.features)
         written_folder = folder.path if workers.is_chief else None
         self._progress = Progress(written_folder, config)
         labeled = zip(splits, labels.of_splits, strict=True)
@@ -140,25 +139,27 @@ class Session:
         self._batches = ReadAhead(batches_of(self._images, labels, config))
         self._samples = SampleGrid(config, self._network)
         self._uploads = uploads.Uploads(folder if workers.is_chief else None)
-        self._at_start = {**self._progress.state(), **self._monitor.state()}
+        self._at_start = self._state()
         self._made_with = lineage.made_with(
             "train",
             **environment.of(strategy, precision.name),
             precision_reason=precision.reason,
             **{name: getattr(config, name) for name in _ON_RECORD},
         )
-        self._compiled = False
         self.step = 0
         self._kept = 0  # the step of the newest checkpoint
 
     def begin(self, found: FoundCheckpoint | None) -> None:
         """Resume from a checkpoint, or start, from the initial one if the settings name one."""
+        self._take_state(found, with_rollbacks=True)
         if found is not None:
-            self._restore(found, with_rollbacks=True)
             log.info("train: resuming at step %d of %d", self.step, self._config.steps)
-            self._warn_of_other_bits(found[1])
-        elif self._config.initial_checkpoint:
-            self._take_initial_networks()
+            exact = self._config.reproducibility == "exact"
+            changed = environment.differences(found[1].made_with, self._made_with, exact)
+            if changed:
+                log.warning(
+                    "train: bits may differ from here on from an uninterrupted training: %s", "; ".join(changed)
+                )
         log.info(
             "train: %d images of %s; compiling the first block takes some seconds",
             len(self._images),
@@ -177,7 +178,9 @@ class Session:
                     if not block["finite"].all():
                         self._rollback(self.step + 1 + int(block["finite"].argmin()))
                         continue
-                    self._count(block, seconds)
+                    self.step += len(block["finite"])
+                    self._progress.add(block, seconds)
+                    self._monitor.add(block)
                     if self.step % limits.window_steps(self._config) == 0:
                         self._end_window()
                     self._progress.report(self.step, self._samples.newest, self._kept)
@@ -213,13 +216,6 @@ class Session:
         periods = (config.log_every, sample_period(config), config.checkpoint_every, limits.window_steps(config))
         due = min(every - step % every for every in periods)
         return Place(step, min(_BLOCK_STEPS, due, config.steps - step), self._rollbacks.in_force(step))
-
-    def _count(self, block: dict[str, np.ndarray], seconds: float) -> None:
-        self.step += len(block["finite"])
-        # The first block compiles, so its time is not counted.
-        self._progress.add(block, seconds if self._compiled else None)
-        self._compiled = True
-        self._monitor.add(block)
 
     def _is_due(self, every: int) -> bool:
         return self.step % every == 0 or self.step == self._config.steps
@@ -261,9 +257,7 @@ class Session:
     def _save(self) -> None:
         """Write a checkpoint of this step, remove superseded ones, and have it uploaded."""
         state = {**self._state(), **self._rollbacks.state()}
-        made_with = self._made_with
-        if len(self._rollbacks):
-            made_with = {**made_with, "rolled_back": len(self._rollbacks)}
+        rolled_back = {"rolled_back": len(self._rollbacks)} if len(self._rollbacks) else {}
         description = checkpoints.Description(
             step=self.step,
             network=self._network.to_json(),
@@ -272,7 +266,7 @@ class Session:
             class_counts=self._labels.counts,
             dataset_digest=self._manifest.digest,
             state_sha256="",
-            made_with=made_with,
+            made_with={**self._made_with, **rolled_back},
         )
         checkpoints.save(self._folder, description, state)
         self._kept = self.step
@@ -295,66 +289,47 @@ class Session:
             raise TrainingDiverged(rollback.diverged(nonfinite, self._config, len(self._rollbacks)))
         back = self._rollbacks.add(nonfinite)
         # this machine may lack it, if the training began on another
-        uploads.fetch(self._folder, back.step)
-        good = checkpoints.newest(self._folder, back.step)
+        uploads.fetch(self._folder, back)
+        good = checkpoints.newest(self._folder, back)
         returned = 0 if good is None else good[1].step
         self._workers.require_same({}, returned)
         log.error(
             "train: a number is not finite at step %d; that update was not applied. Rolling back (%d of at most %d) to "
             "step %d; noise and image order differ from step %d on",
-            *(nonfinite, len(self._rollbacks), self._config.rollbacks, returned, back.step),
+            *(nonfinite, len(self._rollbacks), self._config.rollbacks, returned, back),
         )
-        if good is not None:
-            self._restore(good, with_rollbacks=False)
-        else:
-            self._restart()
+        self._take_state(good)
         self._workers.wait()  # until nobody reads the files to remove
         if self._workers.is_chief:
             checkpoints.remove_after(self._folder, returned)
         self._go_back_in_logs(returned)
         self._uploads.went_back(returned)
 
-    def _restart(self) -> None:
-        self._wgan.restore(self._new_wgan().state_arrays())
-        self._progress.restore(self._at_start)
-        self._monitor.restore(self._at_start)
-        self.step = self._kept = 0
-        if self._config.initial_checkpoint:
-            self._take_initial_networks()
-
-    def _restore(self, found: FoundCheckpoint, with_rollbacks: bool) -> None:
-        folder, description = found
-        arrays = checkpoints.load_state(folder)
+    def _take_state(self, found: FoundCheckpoint | None, with_rollbacks: bool = False) -> None:
+        """Take the state of a checkpoint; without one, that of the start."""
+        arrays = self._at_start if found is None else checkpoints.load_state(found[0])
         if with_rollbacks:
             self._rollbacks.restore(arrays)
         arrays.pop(rollback.STATE, None)
-        wrong = checkpoints.differences(self._state(), arrays)
-        if wrong:
-            raise DataError(f"checkpoint {folder} does not fit: {'; '.join(wrong)}")
-        self._wgan.restore(arrays)
-        self._progress.restore(arrays)
-        self._monitor.restore(arrays)
-        self.step = self._kept = description.step
+        wrong = checkpoints.differences(self._at_start, arrays)
+        if wrong and found is not None:
+            raise DataError(f"checkpoint {found[0]} does not fit: {'; '.join(wrong)}")
+        for part in (self._wgan, self._progress, self._monitor):
+            part.restore(arrays)
+        self.step = self._kept = 0 if found is None else found[1].step
+        if found is None and self._config.initial_checkpoint:
+            take_networks(self._wgan, self._config.initial_checkpoint)
+            log.info("train: starting from the networks of %s", self._config.initial_checkpoint)
 
     def _state(self) -> dict[str, np.ndarray]:
         """Return the arrays of every checkpoint; those of rollbacks exist only after one."""
         own = self._wgan.state_arrays() | self._labels.state()
         return {**own, **self._progress.state(), **self._monitor.state()}
 
-    def _take_initial_networks(self) -> None:
-        take_networks(self._wgan, self._config.initial_checkpoint)
-        log.info("train: starting from the networks of %s", self._config.initial_checkpoint)
-
     def _go_back_in_logs(self, step: int) -> None:
         if self._workers.is_chief:
             training_log.go_back(self._folder.path, step, checkpoints.step_folder(self._folder.path, step))
             self._progress.go_back(step)
-
-    def _warn_of_other_bits(self, description: checkpoints.Description) -> None:
-        exact = self._config.reproducibility == "exact"
-        changed = environment.differences(description.made_with, self._made_with, exact)
-        if changed:
-            log.warning("train: bits may differ from here on from an uninterrupted training: %s", "; ".join(changed))
 
 
 def take_networks(wgan: WganStep, initial_checkpoint: str) -> None:

@@ -5,7 +5,6 @@ rollback one window earlier; from there noise and order of images have another s
 decide nothing: a rollback can be repeated from any checkpoint up to its step, with the same bits.
 """
 
-import dataclasses
 from collections.abc import Mapping
 
 import numpy as np
@@ -26,53 +25,44 @@ def diverged(step: int, config: TrainConfig, rollbacks: int) -> str:
     )
 
 
-@dataclasses.dataclass(frozen=True)
-class Rollback:
-    """One rollback."""
-
-    step: int  # the last before the change; training returns at least there
-    nonfinite: int  # the step of the bad number
-
-
 class Rollbacks:
     """The rollbacks of a training so far; in its checkpoints once there is one."""
 
     def __init__(self, config: TrainConfig) -> None:
         self._window = limits.window_steps(config)
-        self._done: list[Rollback] = []
+        # The last step before the change, to which training returns or further; and the step of the bad number.
+        self._done: list[tuple[int, int]] = []
 
     def __len__(self) -> int:
         return len(self._done)
 
     def in_force(self, step: int) -> int:
         """Return the number of rollbacks before a step that affect it."""
-        return sum(found.step <= step for found in self._done)
+        return sum(back <= step for back, _ in self._done)
 
     def targets(self, step: int) -> range:
         """Return the steps to which a bad number after a step may lead back: the first if it comes at once."""
         return range(max(0, step // self._window - len(self._done)) * self._window, step + 1, self._window)
 
-    def add(self, step: int) -> Rollback:
-        """Decide on the next rollback, for a bad number at a step (counted from 1)."""
-        found = Rollback(self.targets(step - 1)[0], step)
-        self._done.append(found)
-        return found
+    def add(self, step: int) -> int:
+        """Return the last step to keep, for a bad number at a step (counted from 1)."""
+        back = self.targets(step - 1)[0]
+        self._done.append((back, step))
+        return back
 
     def notes(self, step: int) -> list[str]:
         """Return a line for each rollback that changed the steps after a step."""
         return [
-            f"rolled back from step {found.nonfinite}, where a number was not finite: noise and image order differ "
-            f"from step {step} on"
-            for found in self._done
-            if found.step == step
+            f"rolled back from step {nonfinite}, where a number was not finite: noise and image order differ from step "
+            f"{step} on"
+            for back, nonfinite in self._done
+            if back == step
         ]
 
     def state(self) -> dict[str, np.ndarray]:
         """Return the state for a checkpoint; nothing without rollbacks."""
-        if not self._done:
-            return {}
-        return {STATE: np.array([[found.step, found.nonfinite] for found in self._done], np.int64)}
+        return {STATE: np.array(self._done, np.int64)} if self._done else {}
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Resume from a checkpoint."""
-        self._done = [Rollback(*pair) for pair in arrays[STATE].tolist()] if STATE in arrays else []
+        self._done = [(back, nonfinite) for back, nonfinite in arrays[STATE].tolist()] if STATE in arrays else []

@@ -62,20 +62,21 @@ def run(config: TrainConfig) -> StageResult:
     is_claimed = _is_claimed(location, claim, cache_key.is_keyed(config.checkpoints), writes)
     with atomic_files.only_one(location.path) if writes else contextlib.nullcontext():
         found = checkpoints.newest(location)
+        step = -1 if found is None else found[1].step
         if found is not None:
             _require_own(*found, identity)
             config = with_kept_steps(config, found[1].settings)
         if writes:
-            checkpoints.remove_after(location, found[1].step if found else -1)  # they are damaged
+            checkpoints.remove_after(location, step)  # they are damaged
             if not is_claimed:
                 atomic_files.write_json(location.path / _CLAIM, claim)
                 (location / _CLAIM).put_file()
-        if found is not None and found[1].step > config.steps:
+        if step > config.steps:
             raise ConfigError(
-                f"steps must be at least {found[1].step}, those already trained in {location}, got {config.steps}; "
+                f"steps must be at least {step}, those already trained in {location}, got {config.steps}; "
                 "give another folder for a shorter training"
             )
-        complete = found is not None and found[1].step == config.steps
+        complete = step == config.steps
         if complete:
             log.info("train: already complete at %s", location)
             if writes:

@@ -1,8 +1,5 @@
 """Warm start: a new training begins with the networks of another training's checkpoint."""
 
-import dataclasses
-from typing import Any
-
 from components.core.artifacts import checkpoints, datasets
 from components.core.artifacts.checkpoints import Description
 from components.core.errors import ConfigError, DataError
@@ -23,8 +20,18 @@ def digest(config: TrainConfig) -> str:
 
 def require_fitting(config: TrainConfig, manifest: datasets.Manifest) -> None:
     """Raise a `ConfigError` that names every difference if the initial checkpoint is of other networks or classes."""
+    # here, so that other errors are reported without TensorFlow
+    from components.core.networks.gan import NetworkConfig
+    from components.train.step import network_of
+
     described = _describe(config)
-    differing = _differences(described, config, manifest)
+    kind, names = conditioning_of(config, manifest)
+    there = {**vars(NetworkConfig.from_json(described.network)), "conditioning": described.conditioning}
+    here = {**vars(network_of(config, manifest.image, len(names), label_features(kind))), "conditioning": kind}
+    # Without labels any classes will do; clusters are those of there.
+    of_classes = described.conditioning == kind == "class"
+    there["classes"], here["classes"] = (described.classes, names) if of_classes else ([], [])
+    differing = [f"{name} is {there[name]} there and {here[name]} here" for name in here if here[name] != there[name]]
     if differing:
         raise ConfigError(
             f"initial_checkpoint {config.initial_checkpoint} cannot begin this training: {'; '.join(differing)}; give "
@@ -37,22 +44,3 @@ def _describe(config: TrainConfig, remedy: str = "") -> Description:
         return checkpoints.Description.fetch(config.initial_checkpoint, config.initial_checkpoint_digest)
     except DataError as error:
         raise DataError(f"initial_checkpoint must be a whole step-NNNNNNNNNN folder: {error}{remedy}") from None
-
-
-def _differences(described: Description, config: TrainConfig, manifest: datasets.Manifest) -> list[str]:
-    # here, so that other errors are reported without TensorFlow
-    from components.core.networks.gan import NetworkConfig
-    from components.train.step import network_of
-
-    there = NetworkConfig.from_json(described.network)
-    kind, names = conditioning_of(config, manifest)
-    here = network_of(config, manifest.image, len(names), label_features(kind))
-    values: dict[str, tuple[Any, Any]] = {
-        field.name: (getattr(there, field.name), getattr(here, field.name))
-        for field in dataclasses.fields(NetworkConfig)
-    }
-    del values["classes"]
-    values["conditioning"] = described.conditioning, kind
-    if values["conditioning"] == ("class", "class"):  # without labels any classes will do; clusters are those of there
-        values["classes"] = described.classes, names
-    return [f"{name} is {old} there and {new} here" for name, (old, new) in values.items() if old != new]

@@ -33,6 +33,7 @@ class Progress:
         self._images_per_step = config.critic_steps * config.batch_size
         self._window = Window(MEANS, "window")
         self._timed_steps, self._seconds, self._rate = 0, 0.0, 0.0
+        self._compiled = False
         self._work: dict[str, logs.Work] = {}
 
     def __enter__(self) -> "Progress":
@@ -77,12 +78,13 @@ class Progress:
         """Take the window's sums from a checkpoint."""
         self._window.restore(arrays)
 
-    def add(self, block: dict[str, np.ndarray], seconds: float | None) -> None:
-        """Add the values of a block, [steps] each, and its time; None if that is not counted."""
+    def add(self, block: dict[str, np.ndarray], seconds: float) -> None:
+        """Add the values of a block, [steps] each, and its time; that of the first, which compiles, is not counted."""
         self._window.add(block)
-        if seconds is not None:
+        if self._compiled:
             self._timed_steps += len(block[MEANS[0]])
             self._seconds += seconds
+        self._compiled = True
 
     def report(self, step: int, samples: str, kept: int) -> None:
         """Report a step to `wgan run`, with the path of the newest grid and the step of the newest checkpoint."""
