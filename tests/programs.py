@@ -13,6 +13,7 @@ import itertools
 import json
 import multiprocessing
 import os
+import re
 import runpy
 import signal
 import socket
@@ -23,7 +24,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 _SERVER = multiprocessing.get_context("forkserver")
 _SERVER.set_forkserver_preload(
@@ -111,6 +112,64 @@ def run(words: Sequence[str], environment: Mapping[str, str] | None = None) -> s
         out, err = program.communicate()
     assert program.returncode is not None
     return subprocess.CompletedProcess(words, program.returncode, out, err)
+
+
+class Ended(NamedTuple):
+    """How a command line ended: its exit code, output and errors, and what it and its programs imported."""
+
+    code: int
+    out: str
+    err: str
+    imported: set[str]
+
+
+_FORKS = """
+import json, os, sys
+print("begun", file=sys.stderr)
+leave = os._exit
+from pipeline import __main__ as program
+folder, lines = json.loads(sys.argv[1])
+def end(code):
+    sys.stdout.flush()
+    print(code, file=open(f"{folder}/{number}.end", "w"), flush=True)
+    leave(0)
+os._exit = end  # for argcomplete
+for number, (words, variables) in enumerate(lines):
+    child = os.fork()
+    if child:
+        os.waitpid(child, 0)
+        continue
+    os.environ.update(variables)
+    for name, fd in (("out", 1), ("err", 2)):
+        os.dup2(os.open(f"{folder}/{number}.{name}", os.O_WRONLY | os.O_CREAT, 0o644), fd)
+    try:
+        end(program.main(words))
+    except SystemExit as ended:
+        end(ended.code or 0)
+"""
+_IMPORT = re.compile(r"import time: .*\| +([\w.]+)\n")
+_IMPORTS = re.compile(r"import time: .*\n")
+
+
+def in_forks(
+    lines: Sequence[Sequence[str]],
+    cwd: Path | str = ".",
+    python: Path | str = sys.executable,
+    variables: Sequence[Mapping[str, str]] = (),
+) -> list[Ended]:
+    """Run command lines of `wgan` in forks of one interpreter that has imported nothing but `wgan` itself."""
+    found = []
+    with tempfile.TemporaryDirectory() as folder:
+        pairs = list(itertools.zip_longest(lines, variables, fillvalue={}))
+        command = [str(python), "-c", _FORKS, json.dumps([folder, pairs])]
+        environment = {**os.environ, "PYTHONPROFILEIMPORTTIME": "1"}
+        log = subprocess.run(command, cwd=cwd, env=environment, check=True, capture_output=True, text=True).stderr
+        before, all_have = ({*_IMPORT.findall(part)} for part in log.split("begun\n"))
+        for number in range(len(lines)):
+            out, err, end = ((Path(folder) / f"{number}.{name}").read_text() for name in ("out", "err", "end"))
+            imported = all_have.union(_IMPORT.findall(err)) - before
+            found.append(Ended(int(end), out, _IMPORTS.sub("", err), imported))
+    return found
 
 
 def on_replicas(file: str, function: str, replicas: int, *arguments: Any) -> Any:

@@ -14,6 +14,7 @@ from packaging.requirements import Requirement
 
 from components.core.container_images import VERSION
 from pipeline.__main__ import HELP
+from tests import programs
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("components", "pipeline", "wgan_gp_pipeline")
@@ -127,28 +128,25 @@ def test_the_wheel_prints_version_and_help_without_extras(wgan: Path, tmp_path: 
     assert listed == {words[0] for words in (*LOCAL, *PIPELINE, *CPU)} | {"open", "registry", "runs"}
 
 
-@pytest.mark.parametrize(
-    ("extra", "words"),
-    [(extra, words) for extra, verbs in (("local", LOCAL), ("pipeline", PIPELINE), ("cpu", CPU)) for words in verbs],
-)
-def test_a_verb_names_its_missing_extra(wgan: Path, tmp_path: Path, extra: str, words: list[str]) -> None:
-    done = run(wgan, *words, cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (64, "")
-    (line,) = done.stderr.splitlines()
-    assert f" wgan {words[0]} " in line
-    assert line.endswith(f"pip install 'wgan-gp-pipeline[{extra}]'")
+def test_a_verb_names_its_missing_extra(wgan: Path, tmp_path: Path) -> None:
+    verbs = [(extra, words) for extra, of in (("local", LOCAL), ("pipeline", PIPELINE), ("cpu", CPU)) for words in of]
+    found = programs.in_forks([words for _, words in verbs], tmp_path, wgan.with_name("python"))
+    for (extra, words), done in zip(verbs, found, strict=True):
+        assert (done.code, done.out) == (64, "")
+        (line,) = done.err.splitlines()
+        assert f" wgan {words[0]} " in line
+        assert line.endswith(f"pip install 'wgan-gp-pipeline[{extra}]'")
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("flag", ["--help", "--help-all"])
-@pytest.mark.parametrize("verb", sorted(HELP))
-def test_help_of_a_verb_without_extras(wgan: Path, tmp_path: Path, verb: str, flag: str) -> None:
-    done = run(wgan, verb, flag, cwd=tmp_path)
-    if flag == "--help" or verb in ("plan", "run", "submit"):
-        assert (done.returncode, done.stderr) == (0, "")
-        assert done.stdout.startswith(f"usage: wgan {verb} ")
-    else:
-        assert (done.returncode, "Traceback" in done.stderr) == (64, False)
+def test_help_of_a_verb_without_extras(wgan: Path, tmp_path: Path) -> None:
+    lines = [[verb, flag] for verb in sorted(HELP) for flag in ("--help", "--help-all")]
+    for (verb, flag), done in zip(lines, programs.in_forks(lines, tmp_path, wgan.with_name("python")), strict=True):
+        if flag == "--help" or verb in ("plan", "run", "submit"):
+            assert (done.code, done.err) == (0, ""), verb
+            assert done.out.startswith(f"usage: wgan {verb} ")
+        else:
+            assert (done.code, "Traceback" in done.err) == (64, False), verb
 
 
 def test_verbs_that_need_no_extra(wgan: Path, tmp_path: Path) -> None:

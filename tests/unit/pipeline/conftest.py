@@ -5,7 +5,9 @@ import contextlib
 import dataclasses
 import functools
 import inspect
+import io
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -14,6 +16,7 @@ import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest import mock
 
 import pytest
 from kfp import compiler, dsl
@@ -135,10 +138,23 @@ def parts() -> Parts:
 
 
 def wgan(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Run the `wgan` command to its end, in a folder."""
+    """Run the `wgan` command to its end, in a folder; in this process, unless it starts a program of its own."""
+    if {*words[:1]} & program._PROGRAMS.keys():
+        with contextlib.chdir(cwd or "."):
+            return programs.run([sys.executable, "-m", "pipeline", *words])
+    out, err, log = io.StringIO(), io.StringIO(), logging.getLogger()
     environment = {name: value for name, value in os.environ.items() if not name.startswith("WGAN_")}
-    with contextlib.chdir(cwd or "."):
-        return programs.run([sys.executable, "-m", "pipeline", *words], environment)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(contextlib.chdir(cwd or "."))
+        stack.enter_context(mock.patch.dict(os.environ, environment, clear=True))
+        stack.enter_context(mock.patch.multiple(log, handlers=[], level=log.level))  # pytest's, so that ours are added
+        stack.enter_context(contextlib.redirect_stdout(out))
+        stack.enter_context(contextlib.redirect_stderr(err))
+        try:
+            code = program.main([*words])
+        except SystemExit as ended:  # argparse, after help
+            code = int(ended.code or 0)
+    return subprocess.CompletedProcess(words, code, out.getvalue(), err.getvalue())
 
 
 class Answer(NamedTuple):

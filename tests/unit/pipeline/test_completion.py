@@ -8,11 +8,13 @@ import subprocess
 import sys
 import termios
 import threading
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from pipeline.__main__ import HELP
+from tests import programs
 from tests.unit.pipeline.conftest import read_terminal, wgan
 
 DOCS = Path(__file__).parents[3] / "docs/quickstart.md"
@@ -43,52 +45,47 @@ NOTED = [
 ]
 
 
-def completed(line: str, tmp_path: Path, cursor: int | None = None) -> tuple[list[str], set[str]]:
-    """Return the completions of a line, and the top-level packages that are imported for them."""
-    asked = {"_ARGCOMPLETE": "1", "COMP_LINE": line, "COMP_POINT": str(len(line) if cursor is None else cursor)}
-    answer = {"_ARGCOMPLETE_IFS": "\n", "_ARGCOMPLETE_STDOUT_FILENAME": str(tmp_path / "completions")}
-    environment = {**os.environ, **asked, **answer, "PYTHONPROFILEIMPORTTIME": "1"}
-    command = [sys.executable, "-m", "pipeline"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    imported = re.findall(r"import time: .*\| +(\w+)[\w.]*$", done.stderr, re.MULTILINE)
-    return (tmp_path / "completions").read_text().split(), {*imported}
+WORDS = {
+    "wgan ru| --steps 3": ["run", "runs"],
+    "wgan run --ste| 3": ["--steps"],
+    "wgan run --root wgan --ste|": ["--steps"],
+    "wgan evaluate --uncertified |": ["hold", "judge"],
+    "wgan selfcheck --accelerator t|": ["tpu"],
+    "wgan registry ver|": ["verify"],
+    "wgan open rep|": ["report"],
+    "wgan report co|": ["compare"],
+    "another-name run --ste|": ["--steps"],
+}
 
 
-@pytest.mark.parametrize(
-    "verb",
-    [
-        *sorted(HELP.keys() - {"registry", "schedule"}),
-        "registry gc",
-        "report compare",
-        "schedule apply",
-    ],
-)
-def test_each_verb_completes_its_flags_and_imports_little(verb: str, tmp_path: Path) -> None:
-    listed = re.findall(r"^  (?:-h, )?(--[\w-]+)", wgan(*verb.split(), "--help").stdout, re.MULTILINE)
-    assert "--help" in listed
-    found, imported = completed(f"wgan {verb} --", tmp_path)
-    assert {*listed} <= {*found}
-    assert "--executor-input" not in found
-    assert imported & {"argcomplete", "pipeline"} == {"argcomplete", "pipeline"}
-    assert not imported & {"keras", "kfp", "numpy", "pydantic", "tensorflow"}
+def completed(lines: Sequence[str], folder: Path) -> Iterator[tuple[list[str], set[str]]]:
+    """Yield the completions of each line, at its bar, and the top-level packages that are imported for them."""
+    variables = [
+        {
+            **{"_ARGCOMPLETE": "1", "COMP_LINE": line.replace("|", ""), "COMP_POINT": str(line.index("|"))},
+            **{"_ARGCOMPLETE_IFS": "\n", "_ARGCOMPLETE_STDOUT_FILENAME": str(folder / f"completions-{number}")},
+        }
+        for number, line in enumerate(lines)
+    ]
+    for number, done in enumerate(programs.in_forks([[]] * len(lines), variables=variables)):
+        words = (folder / f"completions-{number}").read_text().split()
+        yield words, {name.partition(".")[0] for name in done.imported}
 
 
-@pytest.mark.parametrize(
-    ("line", "found"),
-    [
-        ("wgan ru| --steps 3", ["run", "runs"]),
-        ("wgan run --ste| 3", ["--steps"]),
-        ("wgan run --root wgan --ste|", ["--steps"]),
-        ("wgan evaluate --uncertified |", ["hold", "judge"]),
-        ("wgan selfcheck --accelerator t|", ["tpu"]),
-        ("wgan registry ver|", ["verify"]),
-        ("wgan open rep|", ["report"]),
-        ("wgan report co|", ["compare"]),
-        ("another-name run --ste|", ["--steps"]),
-    ],
-)
-def test_the_word_before_the_cursor_is_completed(line: str, found: list[str], tmp_path: Path) -> None:
-    assert completed(line.replace("|", ""), tmp_path, cursor=line.index("|"))[0] == found
+def test_each_verb_completes_its_flags_and_imports_little(tmp_path: Path) -> None:
+    verbs = [*sorted(HELP.keys() - {"registry", "schedule"})]
+    verbs += ["registry gc", "report compare", "schedule apply"]
+    for verb, (found, imported) in zip(verbs, completed([f"wgan {verb} --|" for verb in verbs], tmp_path), strict=True):
+        listed = re.findall(r"^  (?:-h, )?(--[\w-]+)", wgan(*verb.split(), "--help").stdout, re.MULTILINE)
+        assert "--help" in listed
+        assert {*listed} <= {*found}
+        assert "--executor-input" not in found
+        assert imported & {"argcomplete", "pipeline"} == {"argcomplete", "pipeline"}
+        assert not imported & {"keras", "kfp", "numpy", "pydantic", "tensorflow"}
+
+
+def test_the_word_before_the_cursor_is_completed(tmp_path: Path) -> None:
+    assert {line: found for line, (found, _) in zip(WORDS, completed([*WORDS], tmp_path), strict=True)} == WORDS
 
 
 @pytest.mark.parametrize("shell", sorted(SHELLS))
