@@ -160,7 +160,7 @@ def in_forks(
     """Run command lines of `wgan` in forks of one interpreter that has imported nothing but `wgan` itself."""
     found = []
     with tempfile.TemporaryDirectory() as folder:
-        pairs = list(itertools.zip_longest(lines, variables, fillvalue={}))
+        pairs: list[Any] = list(itertools.zip_longest(lines, variables, fillvalue={}))
         command = [str(python), "-c", _FORKS, json.dumps([folder, pairs])]
         environment = {**os.environ, "PYTHONPROFILEIMPORTTIME": "1"}
         log = subprocess.run(command, cwd=cwd, env=environment, check=True, capture_output=True, text=True).stderr

@@ -98,7 +98,7 @@ def test_elsewhere_lines_are_few_and_an_interruption_names_what_is_kept(desk: De
     assert "critic" not in shown
     assert "\033" not in shown
     assert f"step {STEPS:,} of {STEPS:,}" in shown.splitlines()[-2]
-    assert shlex.join(["wgan", *desk.command("run", package, *flags)[3:]]) in shown.splitlines()[-1]
+    assert shlex.join(["wgan", *desk.command("run", package, *flags)[4:]]) in shown.splitlines()[-1]
     log = desk.log("train")
     assert re.findall(r"^\d\d:\d\d:\d\d train: step (\d+)  critic 0.5$", log, re.MULTILINE) == [
         str(step) for step in range(50, STEPS + 1, 50)

@@ -3,13 +3,17 @@
 import json
 import re
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import pytest
 
 from components.core.artifacts import evaluations, models
 from components.core.errors import ConfigError, DataError, Superseded, TransientError
 from components.core.registry import registry
+from components.core.storage import buckets
 from components.core.storage.location import Location
 from tests.fakes.gcs.server import FAULTS, HangUp, Request
 from tests.faults.candidates import candidate
@@ -30,6 +34,10 @@ def written(bench: Bench, since: int) -> list[str]:
     """Names of the objects that were written, in the order of the requests."""
     heads = (request.body.split(b"\r\n\r\n")[1].split(b"\r\n")[0] for request in bench.server.writes(since))
     return [str(json.loads(head)["name"]).removeprefix(f"{NAME}/") for head in heads]
+
+
+def without_retries() -> AbstractContextManager[Any]:
+    return mock.patch.object(buckets, "RETRY_SECONDS", 0.0)
 
 
 def test_a_version_is_claimed_then_uploaded_then_committed_then_named(bench: Bench) -> None:
@@ -146,7 +154,7 @@ def test_two_first_publications(bench: Bench, tmp_path: Path) -> None:
     other = candidate(tmp_path, 500)
     for each in (bench.first, other):
         bench.server.before = _refuse_champion
-        with pytest.raises(TransientError):
+        with without_retries(), pytest.raises(TransientError):
             each.publish(location)
         bench.server.before = None
     assert registry.versions(location) == [1, 2]
@@ -174,7 +182,7 @@ def test_a_first_publication_that_dies_is_finished_by_the_same_command(bench: Be
                 raise HangUp
 
         bench.server.after = die
-        with pytest.raises(TransientError):
+        with without_retries(), pytest.raises(TransientError):
             bench.first.publish(location)
         bench.server.after = None
         registry.read_champion(location)  # no champion counts as lost
