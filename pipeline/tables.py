@@ -8,9 +8,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from components.core.reporting.durations import duration
 from components.core.reporting.markdown import plain
 from components.core.storage.location import Location
-from pipeline.local.display import as_duration, relative
+from pipeline.local.display import relative
 from pipeline.local.estimates import total
 from pipeline.local.plan import MAYBE, RUNS, Planned
 from pipeline.local.progress import DONE, FAILED, INTERRUPTED, NOT_RUN, SKIPPED, UNCHANGED, Progress
@@ -39,8 +40,8 @@ def print_plan(rows: list[Planned]) -> None:
     table = _table("stage", "plan", "time", "why")
     table.columns[2].justify = "right"
     for row in rows:
-        duration = "" if row.seconds is None else as_duration(row.seconds)
-        table.add_row(row.task, Text(row.outcome, "cyan" if row.outcome == UNCHANGED else ""), duration, Text(row.why))
+        took = "" if row.seconds is None else duration(row.seconds)
+        table.add_row(row.task, Text(row.outcome, "cyan" if row.outcome == UNCHANGED else ""), took, Text(row.why))
     _print(table)
     in_all = total({row.task: row.seconds for row in rows if row.outcome in (RUNS, MAYBE)})
     advice = [f"{row.task}: {row.advice}" for row in rows if row.advice]

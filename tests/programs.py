@@ -160,8 +160,8 @@ def in_forks(
     """Run command lines of `wgan` in forks of one interpreter that has imported nothing but `wgan` itself."""
     found = []
     with tempfile.TemporaryDirectory() as folder:
-        pairs: list[Any] = list(itertools.zip_longest(lines, variables, fillvalue={}))
-        command = [str(python), "-c", _FORKS, json.dumps([folder, pairs])]
+        pairs = zip(lines, variables or [{}] * len(lines), strict=True)
+        command = [str(python), "-c", _FORKS, json.dumps([folder, [*pairs]])]
         environment = {**os.environ, "PYTHONPROFILEIMPORTTIME": "1"}
         log = subprocess.run(command, cwd=cwd, env=environment, check=True, capture_output=True, text=True).stderr
         before, all_have = ({*_IMPORT.findall(part)} for part in log.split("begun\n"))

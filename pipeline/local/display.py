@@ -16,6 +16,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, Tim
 from rich.style import Style
 from rich.text import Text
 
+from components.core.reporting.durations import duration
 from components.core.stage.logs import Record, Work
 from components.core.storage import buckets
 
@@ -138,15 +139,7 @@ class _Line(ProgressColumn):
 def _progress(task: Task, work: Work) -> str:
     left = task.time_remaining
     speed = f", {task.speed * work.images:,.0f} images/s" if task.speed and work.images else ""
-    return f"{work.unit} {work.done:,} of {work.of:,}" + (f", {as_duration(left)} left" if left else "") + speed
-
-
-def as_duration(seconds: float) -> str:
-    """Return a duration as a plan shows it."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    hours = seconds / 3600
-    return f"{seconds / 60:.0f} min" if hours < 1.5 else f"{hours:.{0 if hours >= 10 else 1}f} h"
+    return f"{work.unit} {work.done:,} of {work.of:,}" + (f", {duration(left)} left" if left else "") + speed
 
 
 def relative(location: str | Path) -> str:

@@ -11,11 +11,11 @@ from components.core.artifacts import training_log
 from components.core.artifacts.datasets import ImageShape, Manifest
 from components.core.errors import DataError, StageError
 from components.core.networks import cost
+from components.core.reporting.durations import duration
 from components.core.storage import atomic_files, location
 from components.core.storage.json_values import typed
 from pipeline.local import past_runs, processes
 from pipeline.local.cache import Cache
-from pipeline.local.display import as_duration
 from pipeline.local.values import Unknown
 
 # Of two cores with AVX-512, TensorFlow 2.21, float32: multiplications a second, and seconds of an update beside them.
@@ -60,8 +60,8 @@ class Estimates:
         rate = int(inputs["critic_steps"]) * int(inputs["batch_size"]) * steps / (seconds - _START_SECONDS)
         guess = "" if self._learned(inputs) else " (a guess until the first training on this machine has ended)"
         shorter = max(1, steps // 10)
-        tip = f"; --steps {shorter} takes {as_duration(seconds * shorter / steps)}" if seconds > _LONG_SECONDS else ""
-        return f"{image.height}x{image.width} at {rate:,.0f} images/s: about {as_duration(seconds)}{guess}{tip}"
+        tip = f"; --steps {shorter} takes {duration(seconds * shorter / steps)}" if seconds > _LONG_SECONDS else ""
+        return f"{image.height}x{image.width} at {rate:,.0f} images/s: about {duration(seconds)}{guess}{tip}"
 
     def _learned(self, inputs: dict[str, Any]) -> float | None:
         """Return by how much the newest training's steps took longer than estimated; None without a training."""
@@ -93,7 +93,7 @@ def total(seconds: Mapping[str, float | None]) -> str:
     unknown = [name for name, found in seconds.items() if found is None]
     known = [found for found in seconds.values() if found is not None]
     more = f", plus the unknown time of {', '.join(unknown)}" if unknown else ""
-    return f"in all about {as_duration(sum(known))}{more}" if known else ""
+    return f"in all about {duration(sum(known))}{more}" if known else ""
 
 
 def _speed_file(inputs: dict[str, Any]) -> Path:

@@ -104,7 +104,7 @@ def read(root: Location) -> list[PastRun]:
             continue
         parameters, state = _read(file, dict[str, Any], {}), _read(folder / history.STATE, _State, _State())
         changed = before and {name: value for name, value in parameters.items() if before.get(name, value) != value}
-        # Earlier versions did not note when a run began, but this file does not change afterwards.
+        # The file does not change after the run began, which a run that was killed early did not note.
         written = datetime.datetime.fromtimestamp(file.stat().st_mtime, datetime.UTC)
         found.append(
             PastRun(

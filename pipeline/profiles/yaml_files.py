@@ -1,4 +1,4 @@
-"""Users' YAML: bounded, strict, and with every problem in one line."""
+"""Users' YAML: strict, and with every problem in one line."""
 
 import contextlib
 from collections.abc import Iterator
@@ -14,17 +14,14 @@ from components.core.errors import ConfigError
 _YAML_ERRORS = (
     yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError, OverflowError
 )  # fmt: skip
-_MOST_BYTES = 2**20  # ten times a compiled package
-_MOST_LEVELS = 50
 _SHOWN = 60
 _T = TypeVar("_T")
 
 
 def read_bytes(path: Path, what: str, remedy: str = "") -> bytes:
-    """Read a file, which errors call `what`; of one that is too large, just enough to notice."""
+    """Read a file, which errors call `what`."""
     try:
-        with open(path, "rb") as file:
-            return file.read(_MOST_BYTES + 1)
+        return path.read_bytes()
     except OSError as error:
         raise ConfigError(f"{what} cannot be read: {errors.describe_os_error(error)}{remedy}") from None
 
@@ -51,10 +48,8 @@ def only(documents: list[_T], what: str) -> _T | None:
 def nodes(text: bytes, what: str) -> list[yaml.Node]:
     """Return the root nodes, with lines, of a YAML file, or raise a `ConfigError`, which calls it `what`.
 
-    Refused are invalid YAML, repeated names, and files that are too large or nested too deeply.
+    Refused are invalid YAML, repeated names, and files that are nested too deeply.
     """
-    if len(text) > _MOST_BYTES:
-        raise ConfigError(f"{what} is larger than {_MOST_BYTES:,} bytes; give a smaller file")
     found: list[yaml.Node] = []
     twice: dict[str, None] = {}
     with _refusing(what):
@@ -72,41 +67,30 @@ def _refusing(what: str) -> Iterator[None]:
     """Turn the errors of YAML into a `ConfigError`."""
     try:
         yield
-    except ConfigError:
-        raise
     except RecursionError:
-        raise _too_deep(what) from None
+        raise ConfigError(f"{what} is nested too deeply; give a flatter file") from None
     except _YAML_ERRORS as error:
         raise ConfigError(f"{what} is not YAML: {' '.join(str(error).split())}") from None
 
 
 def _keys_given_twice(node: yaml.Node, what: str) -> list[str]:
     """Return a sentence for each repeated key of a mapping; YAML itself silently takes the last one."""
-    size, ahead, found = 0, [(node, 1)], []
+    ahead, seen, found = [node], set(), []
     while ahead:
-        node, level = ahead.pop()
-        size += 1 + (len(node.value) if isinstance(node, yaml.ScalarNode) else 0)
-        if level > _MOST_LEVELS:
-            raise _too_deep(what)
-        if size > _MOST_BYTES:
-            raise ConfigError(
-                f"{what}, line {node.start_mark.line + 1}: with its aliases (*) written out, the file is larger than "
-                f"{_MOST_BYTES:,} characters; give a smaller file"
-            )
+        node = ahead.pop()
+        if node in seen:  # by an alias
+            continue
+        seen.add(node)
         if isinstance(node, yaml.MappingNode):
-            ahead += [(each, level + 1) for pair in node.value for each in pair]
+            ahead += [each for pair in node.value for each in pair]
             keys: set[str] = set()
             for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
                 if key.value in keys:
                     found.append(f"{what}, line {key.start_mark.line + 1}: {shown(key.value)} is given twice")
                 keys.add(key.value)
         elif isinstance(node, yaml.SequenceNode):
-            ahead += [(each, level + 1) for each in node.value]
+            ahead += node.value
     return found
-
-
-def _too_deep(what: str) -> ConfigError:
-    return ConfigError(f"{what} is nested more than {_MOST_LEVELS} levels deep; give a flatter file")
 
 
 def shown(value: Any) -> str:

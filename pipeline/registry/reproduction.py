@@ -1,6 +1,5 @@
 """The commands that make a published model again, from its version's records."""
 
-import re
 import shlex
 from pathlib import Path
 from typing import Any
@@ -8,7 +7,6 @@ from typing import Any
 from components.core import settings, stages
 from components.core.artifacts import lineage
 from components.core.artifacts.lineage import Lineage
-from components.core.errors import ConfigError, DataError
 from components.core.registry.registry import Version
 from components.core.reporting.markdown import plain
 from components.core.stage import cache_key
@@ -25,8 +23,6 @@ STAGES = {
 }
 _SEVERAL_WORKERS = "multi-worker"
 _UNKNOWN_SOURCE, _CUSTOM_EMBEDDING, _INITIAL_CHECKPOINT = "SOURCE", "CUSTOM_EMBEDDING", "INITIAL_CHECKPOINT"
-# As an artifact records unprintable characters in a path; a backslash that is part of the name looks the same.
-_ESCAPE = re.compile(r"\\(?:[nrt]|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})")
 # They decide which steps are kept, when means restart, and whether training continues.
 _COURSE = ("log_every", "sample_every", "checkpoint_every", "keep_checkpoints", "when_unhealthy", "rollbacks")
 
@@ -46,7 +42,7 @@ def script(
     made = found.digests
     of_dataset = {"dataset": dataset, "dataset_digest": made["dataset"]}
     of_checkpoint = {"checkpoint": checkpoint, "checkpoint_digest": made["checkpoint"]}
-    source = _source(version, source)
+    source = source or version.evaluation.source
     preprocess = {
         "source": source or _UNKNOWN_SOURCE,
         "source_fingerprint": found.dataset["source"]["fingerprint"],
@@ -85,19 +81,6 @@ def script(
 def initial_digest(found: Lineage) -> str:
     """Return the digest of the initial checkpoint of a version's training; empty for none."""
     return str(found.checkpoint["settings"].get("initial_checkpoint_digest", ""))
-
-
-def _source(version: Version, given: str) -> str:
-    """Return the location to read; refuse one that a command cannot name without changing it."""
-    if not given.isprintable():
-        raise ConfigError(f"--source {plain(given)} cannot be printed: move the source to a printable path")
-    recorded = version.evaluation.source
-    if not given and (not recorded.isprintable() or _ESCAPE.search(recorded)):
-        raise DataError(
-            f"version {version.number} was made from {plain(recorded)}, a path with characters that cannot "
-            "be printed: move the source to a printable path, and name it with --source"
-        )
-    return given or recorded
 
 
 def _comments(version: Version, found: Lineage, known_source: bool, initial_version: int) -> list[str]:

@@ -14,10 +14,8 @@ from pipeline.cluster.backend import LiveSchedule, Schedule
 from pipeline.cluster.kubeflow.connection import KubeflowConnection
 from pipeline.cluster.kubeflow.runs import KubeflowRuns
 
-# Servers on MySQL keep 255 characters of a description. Earlier versions of this program wrote "default account".
-_MARK = re.compile(
-    r"Made by wgan schedule apply, time zone (\S+)(, default account)?: content ([0-9a-f]{64}), name ([0-9a-f]{8})"
-)
+# Servers on MySQL keep 255 characters of a description.
+_MARK = re.compile(r"Made by wgan schedule apply, time zone (\S+): content ([0-9a-f]{64}), name ([0-9a-f]{8})")
 _SECONDS = "0 "  # come first in Kubeflow's cron
 _PAGE = 100
 _GONE = 404
@@ -80,7 +78,7 @@ class KubeflowSchedules:
             schedule_id=found.recurring_run_id,
             name=found.display_name,
             enabled=(found.status or found.mode or "").startswith("ENABLE"),
-            digest=mark[3] if self._is_whole(found) else "",
+            digest=mark[2] if self._is_whole(found) else "",
             cron=f"{cron} {mark[1]}",
             active_runs=active_runs,
         )
@@ -151,7 +149,7 @@ def _mark(schedule: Schedule) -> str:
 def _mark_of(found: Any) -> re.Match[str] | None:
     """Return the mark of our schedule; None for another one, such as a copy of ours under another name."""
     mark = _MARK.fullmatch(found.description or "")
-    return mark if mark and mark[4] == _check(found.display_name, mark[3]) else None
+    return mark if mark and mark[3] == _check(found.display_name, mark[2]) else None
 
 
 def _check(name: str, digest: str) -> str:
