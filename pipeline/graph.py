@@ -208,13 +208,13 @@ STEPS = (
 
 
 def _parameters() -> dict[str, Field]:
-    """Return the parameters of the pipeline by name: `source` and `root`, then the others by the alphabet."""
+    """Return the parameters of the pipeline by name, in the order of the alphabet."""
     chosen = [field for stage in _CHOSEN_BY_USERS for field in settings.fields_of(stages.config_of(stage))]
     wired = {name for step in STEPS for name in step.wires}
     first = {field.name: field for field in reversed(chosen) if not (field.name in wired or field.setting.digest)}
-    found = {"source": _with_every_help(first.pop("source"))}
-    found["root"] = Field("root", str, dataclasses.MISSING, Setting("Folder of all results."))
-    return found | {name: _with_every_help(first[name]) for name in sorted(first)}
+    root = Field("root", str, dataclasses.MISSING, Setting("Folder of all results."))
+    found = {name: _with_every_help(field) for name, field in first.items()} | {"root": root}
+    return dict(sorted(found.items()))
 
 
 def _with_every_help(field: Field) -> Field:

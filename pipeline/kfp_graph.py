@@ -49,7 +49,7 @@ def pipeline_with(image_of: Mapping[str, str], profile: Profile) -> GraphCompone
     defaults = {**profile.parameters, "accelerator": profile.accelerator, "replicas": profile.replicas}
     parameters = {
         name: _parameter(name, field.type, defaults.get(name, field.default))
-        for name, field in graph.PARAMETERS.items()
+        for name, field in sorted(graph.PARAMETERS.items(), key=lambda item: not item[1].required)
     }
     origin = Origin(profile.target, profile.name, profile.service_account, profile.network, profile.encryption_key)
     description = f"Trains a WGAN-GP, judges it, and publishes it if it is good. {origin}"

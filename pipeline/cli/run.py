@@ -40,7 +40,7 @@ def main(verb: str, words: list[str]) -> int:
     parsed, unknown = parser.parse_known_args(words)
     if parsed.runner == _PROCESS:
         extras.require("local", verb, words)
-    problems = parser.unknown(unknown)
+    problems: list[str] = []
     given = config_file.read(parsed.config, graph.PARAMETERS, problems) | parameters.given_in(parsed)
     # History and cached results of a run in a bucket are on this machine.
     root = Location.of(parsed.root or given.get("root", _ROOT))
@@ -48,7 +48,7 @@ def main(verb: str, words: list[str]) -> int:
     given["root"] = root.uri
     in_image = parsed.runner == _DOCKER and given.get("accelerator") in TRAIN_IMAGES
     steps = graph.steps(given["accelerator"] if in_image else "cpu")
-    problems += _problems(parsed, root)
+    problems += [*_problems(parsed, root), *parser.unknown(unknown)]
     options = _docker_options(parsed.docker_options, problems)
     values = parameters.parse(graph.PARAMETERS, steps, given, problems)
     if getattr(parsed, "print_config", False):

@@ -51,11 +51,17 @@ def train(dataset: Path | str, folder: Path | str, **changes: object) -> subproc
 
 
 @pytest.fixture(scope="module")
-def uninterrupted(tiny_dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def recorded(tiny_dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A training without interruption, and what `wgan run` reads of it."""
     folder = tmp_path_factory.mktemp("training") / "whole"
-    done = train(tiny_dataset, folder)
+    done = programs.run(command(tiny_dataset, folder), {**os.environ, logs.RECORDS: "1"})
     assert done.returncode == 0, done.stderr
-    return folder
+    return folder, done.stderr
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(recorded: tuple[Path, str]) -> Path:
+    return recorded[0]
 
 
 def test_a_training_leaves_what_it_says(uninterrupted: Path) -> None:
@@ -80,11 +86,9 @@ def test_a_training_leaves_what_it_says(uninterrupted: Path) -> None:
         assert len(np.unique(np.asarray(grid))) > 5
 
 
-def test_a_training_reports_each_block_with_the_newest_samples_and_checkpoint(
-    tiny_dataset: Path, tmp_path: Path
-) -> None:
-    done = programs.run(command(tiny_dataset, tmp_path), {**os.environ, logs.RECORDS: "1"})
-    found = [record.work for record in map(logs.parse, done.stderr.encode().splitlines(keepends=True)) if record]
+def test_a_training_reports_each_block_with_the_newest_samples_and_checkpoint(recorded: tuple[Path, str]) -> None:
+    folder, logged = recorded
+    found = [record.work for record in map(logs.parse, logged.encode().splitlines(keepends=True)) if record]
     reported = list(dict.fromkeys(work for work in found if work))
     assert [(work.done, work.kept) for work in reported if work.done > 18] == [
         (20, 10),
@@ -93,7 +97,7 @@ def test_a_training_reports_each_block_with_the_newest_samples_and_checkpoint(
         (30, 20),
         (30, 30),
     ]
-    samples = f"{tmp_path}/samples/step-0000000030.png"
+    samples = f"{folder}/samples/step-0000000030.png"
     assert reported[-1] == logs.Work("step", 30, 30, images=16, samples=samples, kept=30)
 
 
@@ -103,7 +107,6 @@ def test_damaged_checkpoints_are_passed_over_and_made_again(
     """From the one before, or from nothing; in a folder of the user's own too, if it is this training's for sure."""
     expected = left_by(uninterrupted)
     for folder, names, how in (
-        (tmp_path / "newest", ["step-0000000030/state.npz"], "one byte flipped"),
         (tmp_path / "claim", ["step-0000000030/checkpoint.json", "training.json"], "deleted"),
         (tmp_path / "all", [f"step-00000000{step}/state.npz" for step in (10, 20, 30)], "cut"),
     ):
@@ -126,7 +129,7 @@ def test_damaged_checkpoints_are_passed_over_and_made_again(
 
 
 def test_sigkill_and_the_same_command_again(tiny_dataset: Path, uninterrupted: Path, tmp_path: Path) -> None:
-    """Sheets of samples that are damaged, or no sheets, are passed over."""
+    """Its newest checkpoint is damaged, and sheets of samples are, or are none: they are passed over."""
     folder = tmp_path / "killed"
     tenth = checkpoints.step_folder(folder, 10)
     with programs.start(slow_command(tiny_dataset, folder)) as process:
@@ -134,6 +137,8 @@ def test_sigkill_and_the_same_command_again(tiny_dataset: Path, uninterrupted: P
             time.sleep(0.01)
         process.send_signal(signal.SIGKILL)
     assert process.returncode == -signal.SIGKILL
+    damaged = checkpoints.step_folder(folder, checkpoints.steps(folder)[-1])
+    damage(damaged / "state.npz", "one byte flipped")
     stray = [folder / "samples" / name for name in ("step-0000000001.png", "step-copy.png")]
     for path in stray:
         path.write_bytes(b"no PNG")
@@ -142,6 +147,7 @@ def test_sigkill_and_the_same_command_again(tiny_dataset: Path, uninterrupted: P
         path.unlink()
     assert done.returncode == 0, done.stderr
     assert "resuming at step" in done.stderr
+    assert damaged.name in done.stderr
     assert left_by(folder) == left_by(uninterrupted)
     assert len(checkpoints.steps(folder)) == 3
 

@@ -109,7 +109,11 @@ def work(files: AttemptFiles) -> list[int]:
 def commit(files: BucketFolder) -> None:
     """Do the driver's work after the end of the job."""
     listed = {
-        name: {"bytes": size, "sha256": hashlib.sha256(files.read(name)).hexdigest()}
+        name: {
+            "bytes": size,
+            "sha256": hashlib.sha256(files.read(name)).hexdigest(),
+            "crc32c": buckets.checksum(files.read(name)),
+        }
         for name, size in {**files.sizes(), datasets.MANIFEST: 2}.items()
         if name.endswith((".tfrecord", ".json")) and name != attempt_files.MARK
     }

@@ -292,7 +292,7 @@ def slow(desk: Desk) -> Iterator[Callable[[str], "subprocess.Popen[str]"]]:
     def started(command: str) -> "subprocess.Popen[str]":
         client = desk.folder / "docker"
         client.write_text(
-            ENGINE.format(folder=desk.folder, labels=json.dumps({"Labels": {VERSION_LABEL: container_images.VERSION}}))
+            ENGINE.format(folder=desk.folder, config=json.dumps({"Labels": {VERSION_LABEL: container_images.VERSION}}))
         )
         client.chmod(0o755)
         (desk.folder / "containers").mkdir()

@@ -42,7 +42,7 @@ for name in ("seen", "go"):
 @pytest.fixture
 def package(desk: Desk) -> Path:
     @dsl.container_component
-    def train(folder: str) -> dsl.ContainerSpec:
+    def work(folder: str) -> dsl.ContainerSpec:
         return dsl.ContainerSpec(image="none", command=["python", "-c", STAGE, folder])
 
     @dsl.container_component
@@ -50,7 +50,7 @@ def package(desk: Desk) -> Path:
         return dsl.ContainerSpec(image="none", command=["true"])
 
     def pipeline(folder: str) -> None:
-        other().after(train(folder=folder))
+        other().after(work(folder=folder))
 
     return desk.compile(pipeline)
 
@@ -71,7 +71,7 @@ def test_a_terminal_shows_a_bar_and_the_newest_samples_until_the_stage_ends(desk
                     (desk.folder / name).touch()
     os.close(ours)
     bars, _, end = shown.rpartition("\033[?25h")  # the cursor is shown again
-    assert re.search("stage 1 of 2  train .*━", bars)
+    assert re.search("stage 1 of 2  work .*━", bars)
     assert f"file://{desk.folder}/grid.png" in bars
     assert re.search(r"W train: careful with (/a/path/of/a/file){20}\r?\n", bars)
     assert "a line of C" in bars
@@ -87,19 +87,19 @@ def test_a_terminal_shows_a_bar_and_the_newest_samples_until_the_stage_ends(desk
 def test_elsewhere_lines_are_few_and_an_interruption_names_what_is_kept(desk: Desk, package: Path) -> None:
     flags = ("--folder", str(desk.folder))
     process = desk.start(package, *flags)
-    desk.wait_for(process, "a line of C", "train")
-    desk.wait_for(process, f" train: step {STEPS:,}", task="")  # though nothing follows it
+    desk.wait_for(process, "a line of C", "work")
+    desk.wait_for(process, f" work: step {STEPS:,}", task="")  # though nothing follows it
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=60)
     shown = desk.shown()
     assert len(re.findall("step [0-9,]+ of", shown)) < STEPS / 10
     assert f"W train: careful with {LONG}\n" in shown
-    assert "train | a line of C\n" in shown
+    assert "work | a line of C\n" in shown
     assert "critic" not in shown
     assert "\033" not in shown
     assert f"step {STEPS:,} of {STEPS:,}" in shown.splitlines()[-2]
     assert shlex.join(["wgan", *desk.command("run", package, *flags)[4:]]) in shown.splitlines()[-1]
-    log = desk.log("train")
+    log = desk.log("work")
     assert re.findall(r"^\d\d:\d\d:\d\d train: step (\d+)  critic 0.5$", log, re.MULTILINE) == [
         str(step) for step in range(50, STEPS + 1, 50)
     ]

@@ -53,8 +53,8 @@ def _model(folder: Path) -> Manifest:
     [
         (
             _dataset,
-            "2cc513ce6519f19043bdb506bd8e675fed74c242f9091277871bf9f8a8354667",
-            "53e37c41475299d7076396547538e8d5bcc83a8db6d2db166f675a9d5d6de474",
+            "10a4cc19e2a7a1b728dc8dee2b1d272138fa6591995a2916981788e99096c2b8",
+            "f43a4c0f4cd1334b2c73d4141ea85ed8b51ddc788e006003a447e2e5dda8a32d",
         ),
         (
             _checkpoint,
@@ -68,13 +68,13 @@ def _model(folder: Path) -> Manifest:
         ),
         (
             _evaluation,
-            "51427cca843e2150fd3df99a2eacf7e2add00206d0cd26aa5be40de217ce8e7f",
-            "d4f6733e461bd2ebc40ec1e89df012289b203d25449d83e0f2d73d255c91eba4",
+            "35865f8b1f97d5103fc1a86ad6044c2a30ac8ffdc5419059133d13a537aaf51b",
+            "25de69a6f25cab906713091298a7d37f405d989f4ac9baa89c924211f4c669fb",
         ),
         (
             _model,
-            "a595b960de15bf9a8f4df0fb985660845f89e412ba5010d5e42d638942eae885",
-            "dfc75e1595a91a12ef2ad3c2ead87c504152c84cd103a6be3f85a317d2937cbe",
+            "3503236cc970630e9f3b71682980a9281f7ce419f31c77da64ac0c66485c37e5",
+            "6b765f0302ac2dde432f6e3e4a15acd456f41ad5dc6c6207173b0ed45f999aff",
         ),
     ],
 )
@@ -140,7 +140,7 @@ def test_a_listed_file_is_within_the_folder_on_any_system_or_refused(kind: str, 
 def _is_accepted(kind: str, name: str) -> bool:
     try:
         if kind == "committed.json":
-            files = {name: {"bytes": 0, "sha256": ""}}
+            files = {name: {"bytes": 0, "sha256": "", "crc32c": ""}}
             value = {"schema_version": location.SCHEMA_VERSION, "folder": "x", "files": files}
             location._read_committed("gs://b/a", json.dumps(value).encode())
         else:
