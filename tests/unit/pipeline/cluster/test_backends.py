@@ -16,6 +16,6 @@ def test_flags_of_the_other_target_are_refused(
 ) -> None:
     assert submit(server, packages / "vertex.yaml", "--seed", "1", "--sed=2") == errors.BAD_CONFIGURATION
     lines = complaints(caplog)
-    assert "host is for kfp, and the package was compiled for vertex" in lines
+    assert any("host" in line and "kfp" in line and "vertex" in line for line in lines)
     assert any(line.endswith(" seed?") for line in lines)
     assert server.requests == []
