@@ -63,7 +63,9 @@ def test_no_image_file_takes_512_mebibytes_to_decode(tmp_path: Path) -> None:
         ),
         "cmyk": saved(Image.new("CMYK", (5000, 5000)), "JPEG", progressive=True, subsampling=0, exif=turned),
     }
-    bombs = {name: CASES[name].make() for name in CASES if "300 MB" in name or " of " in name}
+    names = [name for name in CASES if "300 MB" in name or " of " in name]
+    names.remove("WebP of 16383x16383")  # refused by the limit of the decoder's process
+    bombs = {name: CASES[name].make() for name in names}
     assert len(bombs) == 8
     for name, content in {**bombs, **largest}.items():
         (tmp_path / name).write_bytes(content)

@@ -181,7 +181,7 @@ def test_the_stage_sets_aside_what_crashes_and_goes_on(tmp_path: Path) -> None:
     assert quarantined == [(name, digests.sha256_of_file(source / name)) for name in ("loop.png", "segfault.png")]
     assert found.splits == clean.splits
     images = [dataset_reader.load_split(str(tmp_path / "dataset"), found, split)[0] for split in datasets.SPLITS]
-    assert {image.tobytes() for image in np.concatenate(images)} == {decoded_here(png(n)) for n in range(40)}
+    assert {image.tobytes() for image in np.concatenate(images)} == {decoded_here(png(n)).pixels for n in range(40)}
 
 
 def run(source: Path, dataset: Path) -> datasets.Manifest:
