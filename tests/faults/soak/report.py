@@ -6,13 +6,10 @@ from typing import Any
 
 _RULE = "| --- | ---: | ---: | ---: |"
 
-HEAD = """# Reliability, in counts
+HEAD = """# Reliability
 
-`make soak` writes this file from reliability.json, which also counts by kind. Repeat a part with
-`python -m tests.faults.soak --kills 200 --seed 0 --part "stages killed"`. *Tried* counts cases. *Fired* counts those in
-which the fault happened, as strace, the kernel or the exit code shows. *Violations* counts those after which something
-was lost, mixed up, or reported in a way that no user can act on. The modules of tests/faults/ describe each fault and
-what must hold after it.
+`make soak` writes this; `python -m tests.faults.soak --part "stages killed"` repeats a part. *Fired*: the fault
+happened. *Violations*: something was lost, mixed up, or reported so that no user can act.
 """
 
 
@@ -38,10 +35,10 @@ def numbers(parts: dict[str, Any], libraries: Mapping[str, str]) -> dict[str, An
 def as_markdown(found: dict[str, Any]) -> str:
     """Return docs/evidence/reliability.md, made of the result of `numbers`."""
     parts = found["parts"]
-    libraries = ", ".join(f"{name} {version}" for name, version in found["libraries"].items())
+    libraries = ", ".join(f"{name}=={version}" for name, version in found["libraries"].items())
     # A note is written by hand beside outdated figures; the next soak drops it.
     note = [*textwrap.wrap(found["note"], 120), ""] if "note" in found else []
-    lines = [HEAD, *note, f"Made with {libraries}.", "", "| fault | tried | fired | violations |", _RULE]
+    lines = [HEAD, *note, f"Libraries: {libraries}.", "", "| fault | tried | fired | violations |", _RULE]
     lines += [_row(name, part["kinds"]) for name, part in parts.items()]
     return "\n".join(lines) + "\n"
 
