@@ -29,7 +29,6 @@ from components.train.config import TrainConfig
 from tests import programs
 from tests.conftest import classes_seen
 from tests.fakes.gcs.server import Server
-from tests.inputs import artifacts
 from tests.inputs.damages import damage
 from tests.stages.train.attempts import SICK, curves_of, flags, left_by
 
@@ -200,22 +199,6 @@ def test_a_complete_training_is_not_trained_again(tiny_dataset: Path, uninterrup
     assert {path: path.stat().st_mtime_ns for path in uninterrupted.rglob("*") if path.name != ".lock"} == before
 
 
-def test_a_training_of_an_earlier_version_goes_on_unless_its_critic_was_another(
-    tiny_dataset: Path, uninterrupted: Path, tmp_path: Path
-) -> None:
-    """Layer normalization of the critic was a setting."""
-    for value, code in (("none", 0), ("layer", errors.BAD_CONFIGURATION)):
-        folder = shutil.copytree(uninterrupted, tmp_path / value)
-        for path in (folder / "training.json", *folder.glob("step-*/checkpoint.json")):
-            held = artifacts.unsealed(path)
-            of_training = held.get("settings", held)
-            of_training["critic_normalization"] = value
-            path.write_text(json.dumps(held))
-        done = train(tiny_dataset, folder)
-        assert done.returncode == code, done.stderr
-        assert ("critic_normalization was 'layer' there" in done.stderr) == (value == "layer")
-
-
 def test_in_a_bucket_a_complete_training_fetches_no_images(
     tiny_dataset: Path, uninterrupted: Path, bucket: Server
 ) -> None:
@@ -229,6 +212,7 @@ def test_in_a_bucket_a_complete_training_fetches_no_images(
     assert [path.name for path in Location.of("gs://b/dataset").path.iterdir()] == [datasets.MANIFEST]
 
 
+@pytest.mark.slow
 def test_two_at_once_in_one_folder_end_as_one(tiny_dataset: Path, uninterrupted: Path, tmp_path: Path) -> None:
     folder = tmp_path / "both"
     both = [programs.start(command(tiny_dataset, folder)) for _ in range(2)]
@@ -301,6 +285,7 @@ def centers_of(checkpoint: Path) -> np.ndarray:
     return checkpoints.load_state(checkpoint, clusters.CENTERS)[clusters.CENTERS]
 
 
+@pytest.mark.slow
 def test_images_without_labels_are_trained_on_by_clusters_that_later_trainings_keep(
     unlabeled_dataset: Path, tmp_path: Path
 ) -> None:

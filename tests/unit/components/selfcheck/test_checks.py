@@ -97,6 +97,7 @@ def test_every_planted_fault_is_caught() -> None:
     assert [fault for fault, failed in found.items() if failed == checks.PASSED] == []
 
 
+@pytest.mark.slow
 def test_the_checks_need_no_equal_noise_on_unequal_hardware(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a TPU other numbers come from the same seed; here one more than on the other device."""
     subject, noise = _subject(tf.distribute.OneDeviceStrategy("/cpu:0")), step.WganStep._noise

@@ -133,9 +133,10 @@ def test_the_rows_hold_every_pair_of_values_that_the_settings_allow() -> None:
     assert (("conditioning", "cluster"), ("precision", "bfloat16")) in pairs
 
 
-@pytest.mark.parametrize("most", [1, pytest.param(None, marks=pytest.mark.long)])
-def test_several_replicas_compute_the_bits_of_one(most: int | None, tmp_path: Path) -> None:
-    rows = covering_rows()[:most]
+@pytest.mark.long
+def test_several_replicas_compute_the_bits_of_one(tmp_path: Path) -> None:
+    """test_step.py has two rows in `make test-slow`."""
+    rows = covering_rows()
     one, two = (arrays_on(count, tmp_path, results, rows) for count in (1, 2))
     assert all(np.isfinite(value).all() for value in one.values())
     assert [one[f"{number}|step"].item() for number in range(len(rows))] == [STEPS] * len(rows)
@@ -172,6 +173,7 @@ def normalized(replicas: int, file: str) -> None:
     np.savez(file, allow_pickle=False, **{name: variable.numpy() for name, variable in first.items()})
 
 
+@pytest.mark.slow
 def test_the_layer_normalization_of_the_library_is_exact_too(tmp_path: Path) -> None:
     """TensorFlow's arithmetic optimizer reorders its sums by the rest of the graph, so `exact` goes without."""
     one, two = (arrays_on(count, tmp_path, normalized) for count in (1, 2))

@@ -49,7 +49,9 @@ UNFIT = {
 }
 
 
-@pytest.mark.parametrize(("shape", "classes"), [((8, 8, 1), 0), ((28, 28, 1), 0), ((17, 33, 3), 0), ((12, 10, 1), 3)])
+@pytest.mark.parametrize(
+    ("shape", "classes"), [((8, 8, 1), 0), pytest.param((17, 33, 3), 0, marks=pytest.mark.slow), ((12, 10, 1), 3)]
+)
 def test_every_critic_that_we_ship_is_right(shape: tuple[int, int, int], classes: int) -> None:
     image = ImageShape(*shape)
     config = gan.NetworkConfig(image, 6, 4, classes=classes)
@@ -59,6 +61,7 @@ def test_every_critic_that_we_ship_is_right(shape: tuple[int, int, int], classes
     assert max(errors.values()) < 1e-6, errors
 
 
+@pytest.mark.slow
 def test_a_critic_of_large_images_is_right() -> None:
     """Some of its 870,000 features are so near their kinks that differences of 1e-6 cross them in every direction."""
     image = ImageShape(128, 128, 3)

@@ -235,7 +235,7 @@ def test_scores_of_halves_are_those_of_the_whole(here: tf.distribute.Strategy, c
         np.testing.assert_allclose(halved, whole, rtol=1e-5, atol=1e-8)
 
 
-@pytest.mark.parametrize("augmentation", ["none", "geometric"])
+@pytest.mark.parametrize("augmentation", [pytest.param("none", marks=pytest.mark.slow), "geometric"])
 def test_conditional_losses_are_those_of_the_labels_as_documented(
     here: tf.distribute.Strategy, augmentation: str
 ) -> None:

@@ -146,6 +146,7 @@ def test_replicas_that_loop_on_their_shards_train_as_one_does() -> None:
     assert max(differences.values()) < 1e-9, differences
 
 
+@pytest.mark.slow
 def test_on_a_tpu_a_block_is_one_program_that_is_sent_shards() -> None:
     """Besides, a replica is sent its number alone: noise and loop are inside."""
     assert on_replicas(__file__, "programs", 2) == {
