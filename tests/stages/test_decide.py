@@ -3,6 +3,7 @@
 import dataclasses
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -12,6 +13,7 @@ from components.core.errors import ConfigError, DataError
 from components.core.registry import registry
 from components.core.stage import inputs
 from components.core.storage import atomic_files, buckets
+from components.core.storage.location import Location
 from components.decide import run as decide
 from components.decide.config import DecideConfig
 from components.publish import run as publish
@@ -57,6 +59,15 @@ def test_without_a_champion_it_runs(tmp_path: Path) -> None:
     assert decided(tmp_path / "none")[0] == "RUN"
     found = decide.run(config(tmp_path / "none", start_from="champion")).parameters
     assert (found["initial_checkpoint"], found["initial_checkpoint_digest"]) == ("", "")
+
+
+def test_a_root_that_cannot_be_written_is_refused_unless_the_run_is_skipped(location: Path) -> None:
+    refused = OSError("no space for a file")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Location, "require_writable", mock.Mock(side_effect=refused))
+        assert decided(location)[0] == "SKIP"
+        with pytest.raises(OSError, match="no space"):
+            decided(location, refresh="yes")
 
 
 def test_the_same_recipe_is_skipped_unless_a_refresh_is_asked_for(location: Path) -> None:

@@ -49,15 +49,10 @@ class Stage:
         given = {name: str(value).replace(OUTPUT, str(location)) for name, value in self.settings.items()}
         return dataclasses.replace(self, settings=given)
 
-    def start(self, log: Path, before: Callable[[], None] = lambda: None) -> int:
-        """Start it in its own process, after calling a function there, and return its process id."""
+    def start(self, log: Path) -> int:
+        """Start it in its own process and return its process id."""
         words = [f"--{name}={value}" for name, value in self.settings.items()]
-
-        def act() -> int:
-            before()
-            return cli.main(self.name, words)
-
-        return forks.start(act, log)
+        return forks.start(lambda: cli.main(self.name, words), log)
 
     def run(self, log: Path) -> float:
         """Run it to its end; return the seconds that it took."""

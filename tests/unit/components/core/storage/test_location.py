@@ -9,6 +9,7 @@ import threading
 import time
 import urllib.parse
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -18,7 +19,6 @@ from components.core.storage import location as location_module
 from components.core.storage.location import Location, at_once
 from tests.fakes.gcs.server import Request, Server
 from tests.fakes.http import Answer
-from tests.faults.soak import transfers
 from tests.faults.soak.served import die_at_every_request
 
 MANIFEST = "thing.json"
@@ -196,6 +196,14 @@ def test_only_the_wanted_files_are_downloaded(bucket: Server) -> None:
     assert sorted(downloads(bucket)) == sorted([MANIFEST, "0", "1", "2", "3", "4"])
 
 
+def test_files_that_do_not_fit_are_not_downloaded(bucket: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    location = copied(5)
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: mock.Mock(free=4999))
+    with pytest.raises(TransientError, match=r"^gs://b/x: 0\.0 MB must be downloaded, and .* set WGAN_MIRRORS"):
+        location.fetch(MANIFEST)
+    assert downloads(bucket) == []
+
+
 def test_an_interrupted_fetch_goes_on_with_what_is_missing(bucket: Server) -> None:
     location = copied(9)
     bucket.requests.clear()
@@ -298,13 +306,6 @@ def test_artifacts_beside_each_other(bucket: Server) -> None:
     things.fetch_intact(MANIFEST)
     assert sorted(path.name for path in things.path.iterdir()) == ["1", "2", "plain"]
     assert Location.of("things").artifacts(MANIFEST) == []
-
-
-@pytest.mark.slow
-def test_every_fault_at_every_request_of_a_commit(tmp_path: Path) -> None:
-    counts = transfers.commits(tmp_path)
-    assert counts.violations == []
-    assert counts.fired == counts.tried > 12 * 8
 
 
 def test_death_at_every_request_of_a_commit(bucket: Server) -> None:
