@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from components.core.errors import DataError, StageError, TransientError
+from components.core.errors import DataError, TransientError
 from components.core.storage import buckets
 from components.preprocess import run as preprocess
 from components.preprocess.beam import attempt
 from components.preprocess.config import PreprocessConfig
-from tests.fakes.gcs.server import LEAK, Server
+from tests.fakes.gcs.server import Server
 from tests.inputs.sources import write_images
 
 DATASET = "gs://b/d"
@@ -127,28 +127,3 @@ def test_what_an_attempt_leaves_that_lost_its_connection_goes_with_the_next(
     assert not run(settings)
     assert in_bucket(gcs) == expected
     assert not left & gcs.objects["b"].keys()
-
-
-@pytest.mark.filterwarnings(f"ignore:{LEAK}:ResourceWarning")
-@pytest.mark.parametrize("kind", ["reset", "flip-upload", "lost-ack"])
-def test_a_faulty_request_leaves_a_whole_dataset_or_none(
-    gcs: Server, settings: Settings, expected: dict[str, bytes], kind: str
-) -> None:
-    """Requests meet the fault, three times in a row; the next run finds or makes the dataset.
-
-    test_buckets.py has every fault at every request.
-    """
-    for at in range(1, 60, 15):
-        gcs.objects["b"].clear()
-        gcs.inject(kind, at, times=3)
-        fired = len(gcs.fired)
-        try:
-            run(settings)
-        except StageError:
-            assert "d/committed.json" not in gcs.objects["b"]
-        if not kind.startswith("flip"):  # they fire where content travels
-            assert len(gcs.fired) > fired, at
-        gcs.disarm()
-        run(settings)
-        assert in_bucket(gcs) == expected, at
-    assert gcs.fired

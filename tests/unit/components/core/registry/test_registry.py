@@ -1,4 +1,4 @@
-"""The same operations on a registry in a folder and in a bucket, with faults, give the same results."""
+"""The same operations on a registry in a folder and in a bucket give the same results."""
 
 import contextlib
 import dataclasses
@@ -12,13 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from components.core.artifacts import models
-from components.core.errors import StageError, TransientError
+from components.core.errors import StageError
 from components.core.registry import registry
 from pipeline.registry import upkeep
-from tests.fakes.gcs.server import FAULTS
+from tests.fakes.gcs.server import Server
 from tests.faults.candidates import Candidate, candidate
-from tests.faults.soak import publication
-from tests.faults.soak.publication import Bench
+from tests.faults.soak.served import quick_server
 
 # A connection that a fault cuts, or a thread leaves open, is left to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
@@ -30,13 +29,12 @@ OPERATIONS = st.one_of(
     st.tuples(st.just("rollback"), st.just(0)),
     st.tuples(st.just("gc"), st.integers(1, 2)),
 )
-QUICK_FAULTS = [kind for kind in FAULTS if kind != "stall"]
 
 
 @pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    with publication.bench(tmp_path_factory.mktemp("bench")) as found:
-        yield found
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with quick_server(tmp_path_factory.mktemp("served")) as started:
+        yield started
 
 
 @functools.cache
@@ -60,8 +58,6 @@ def done(folder: Path, location: str, operation: Operation, rival: registry.Cham
             else:
                 upkeep.gc(location, number, uncommitted=False, yes=True)
         return "done"
-    except TransientError:
-        raise
     except StageError as error:
         return f"{type(error).__name__}: {error}".replace(location, "PLACE")
 
@@ -75,48 +71,16 @@ def state(location: str) -> str:
     return json.dumps([champion and dataclasses.asdict(champion), numbers, described], indent=1)
 
 
-def same(bench: Bench, root: Path, operations: list[Operation], faults: list[tuple[str, int]]) -> None:
-    """Run operations in a folder and in a bucket, each with a fault, and compare after each."""
-    bucket = bench.fresh()
-    folder = str(root / bucket.split("/")[2])
-    Path(folder).mkdir()
-    previous: registry.Champion | None = None
-    for operation, (kind, at) in zip(operations, faults, strict=False):
+@settings(max_examples=3)
+@given(st.lists(OPERATIONS, min_size=3, max_size=6))
+def test_alike(server: Server, tmp_path_factory: pytest.TempPathFactory, operations: list[Operation]) -> None:
+    root = tmp_path_factory.mktemp("alike")
+    server.create_bucket(root.name)
+    folder, bucket, previous = str(root / "registry"), f"gs://{root.name}/registry", None
+    for operation in [("publish", 1), *operations]:
         champion = registry.read_champion(folder)
         rival = previous if operation[0] == "late" else champion
         wanted = done(root, folder, operation, rival)
-        bench.server.disarm()
-        bench.server.inject(kind, at=at)
-        try:
-            found = done(root, bucket, operation, rival)
-        except TransientError:
-            found = done(root, bucket, operation, rival)
-        assert found == wanted, operation
+        assert done(root, bucket, operation, rival) == wanted, operation
         assert state(bucket) == state(folder), operation
         previous = champion
-
-
-FAULTY = st.lists(st.tuples(st.sampled_from(QUICK_FAULTS), st.integers(0, 40)), min_size=8, max_size=8)
-
-
-@settings(max_examples=3)
-@given(st.lists(OPERATIONS, min_size=3, max_size=6), FAULTY)
-def test_alike(
-    bench: Bench,
-    tmp_path_factory: pytest.TempPathFactory,
-    operations: list[Operation],
-    faults: list[tuple[str, int]],
-) -> None:
-    same(bench, tmp_path_factory.mktemp("alike"), [("publish", 1), *operations], faults)
-
-
-@pytest.mark.long
-@settings(max_examples=8)
-@given(st.lists(OPERATIONS, min_size=4, max_size=7), FAULTY)
-def test_alike_in_many_orders(
-    bench: Bench,
-    tmp_path_factory: pytest.TempPathFactory,
-    operations: list[Operation],
-    faults: list[tuple[str, int]],
-) -> None:
-    same(bench, tmp_path_factory.mktemp("alike"), [("publish", 1), ("publish", 2), *operations], faults)
