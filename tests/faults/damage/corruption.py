@@ -64,17 +64,7 @@ def _make_embedding(folder: Path) -> None:
     (folder / embeddings.MODEL_FOLDER / "saved_model.pb").write_bytes(b"graph")
     whitening = Whitening(np.zeros(2), np.eye(2))
     feature_spaces.save_whitenings(folder, {embeddings.UNTRAINED: whitening})
-    description = embeddings.Description(
-        image=datasets.ImageShape(2, 2, 1),
-        spaces=[embeddings.Space(name=embeddings.UNTRAINED, feature_size=2, components=2)],
-        class_count=0,
-        test_accuracy=None,
-        certificate={"outcome": embeddings.PASSED, "images": 0, "checks": []},
-        dataset_digest="0" * 64,
-        settings={"seed": 0},
-        files=atomic_files.files_in(folder),
-    )
-    description.write(folder)
+    artifacts.embedding(files=atomic_files.files_in(folder)).write(folder)
 
 
 def _read_embedding(folder: Path) -> Any:
