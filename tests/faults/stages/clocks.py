@@ -10,7 +10,6 @@ import contextlib
 import hashlib
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -39,30 +38,16 @@ def digests_under(clock: str, faketime: Path) -> tuple[dict[str, str], float]:
     """Return the digest of each file that stages make under a clock (the true one if empty), and the clock's error."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "tests.faults.stages.clocks", f"{folder}/work"]
-        found = json.loads(output_under(clock, faketime, command, _PATIENCE_SECONDS).splitlines()[-1])
+        found = json.loads(_output_under(clock, faketime, command).splitlines()[-1])
     return found["digests"], max((abs(seen - time.time()) for seen in found["seen"]), default=0.0)
 
 
-def output_under(clock: str, faketime: Path, command: list[str], seconds: float) -> str:
+def _output_under(clock: str, faketime: Path, command: list[str]) -> str:
     """Return the output of a process that ends well, and in time, under a clock (the true one if empty)."""
     with _wrong_clock(clock, faketime) as environment:
-        process = subprocess.Popen(
-            command,
-            cwd=ROOT,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-        try:
-            stdout, stderr = process.communicate(timeout=seconds)
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-    assert process.returncode == 0, stderr
-    return stdout
+        return subprocess.run(
+            command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=True, timeout=_PATIENCE_SECONDS
+        ).stdout
 
 
 @contextlib.contextmanager

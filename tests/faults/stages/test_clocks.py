@@ -1,12 +1,7 @@
-"""Nothing is decided by the wall clock: where the code reads it, and the files of stages under a wrong one."""
+"""Nothing is decided by the wall clock: where the code reads it. `make soak` runs stages under wrong clocks."""
 
 import ast
-import sys
 from pathlib import Path
-
-import pytest
-
-from tests.faults.stages.clocks import CLOCKS, library, output_under, run_under_wrong_clocks
 
 ROOT = Path(__file__).parents[3]
 _CLOCKS = {"time", "time_ns", "now", "utcnow", "today", "getmtime", "getctime", "localtime", "gmtime", "strftime"}
@@ -43,34 +38,3 @@ def test_who_looks_at_a_clock_is_known_and_says_why() -> None:
     files = [path for folder in ("components", "pipeline") for path in (ROOT / folder).rglob("*.py")]
     found = {path.relative_to(ROOT).as_posix() for path in files if looks_at_a_clock(path.read_text(encoding="utf-8"))}
     assert found == ALLOWED.keys()
-
-
-_READS = """
-import sys
-from components.core.data import dataset_reader
-from components.core.artifacts import datasets
-manifest = datasets.Manifest.of(sys.argv[1])
-for _ in range(300):
-    dataset_reader.load_split(sys.argv[1], manifest, "train")
-print("read")
-"""
-
-
-@pytest.mark.slow
-def test_reading_a_dataset_waits_for_no_clock(tiny_dataset: Path) -> None:
-    """TensorFlow's tuning of datasets did: 300 readings hung for the day by which the clock went back."""
-    faketime = library()
-    if faketime is None:
-        pytest.skip("no libfaketime: make .venv-soak/installed")
-    command = [sys.executable, "-c", _READS, str(tiny_dataset)]
-    assert output_under("jumping", faketime, command, seconds=300) == "read\n"
-
-
-@pytest.mark.long
-def test_stages_make_the_same_bytes_under_any_clock() -> None:
-    faketime = library()
-    if faketime is None:
-        pytest.skip("no libfaketime: make .venv-soak/installed")
-    counts = run_under_wrong_clocks(faketime)
-    assert counts.violations == []
-    assert counts.tried == counts.fired == len(CLOCKS)
