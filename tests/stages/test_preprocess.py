@@ -1,6 +1,5 @@
 """The whole stage, with real sources, read back by TensorFlow's own reader and compared with NumPy."""
 
-import itertools
 import shutil
 import subprocess
 import sys
@@ -11,16 +10,17 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from components.core import errors
 from components.core.artifacts import datasets
 from components.core.data import dataset_reader
 from components.core.errors import ConfigError, DataError
+from components.core.stage import cli
 from components.core.storage import digests, tfrecord
 from components.decide import run as decide
 from components.decide.config import DecideConfig
 from components.preprocess import run as preprocess
 from components.preprocess.beam import pipeline
 from components.preprocess.config import PreprocessConfig
-from tests.inputs.damages import damage, damages
 from tests.inputs.sources import write_images
 
 
@@ -183,31 +183,6 @@ def test_results_in_the_source_are_no_images_for_any_stage(
     assert len([line for line in caplog.messages if line.startswith("left runs ")]) == 1
 
 
-def test_a_damaged_dataset_is_made_again_by_the_same_command(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    write_images(tmp_path / "pets", 40)
-    (tmp_path / "pets" / "cats" / "page.png").write_bytes(b"<html>")
-
-    def again() -> dict[str, Any]:
-        kept = {"previous_datasets": str(tmp_path / "datasets"), "bad_images_limit": 0.1}
-        return run(tmp_path / "pets", tmp_path / "datasets" / "{key}", height=8, width=8, **kept)
-
-    first = again()
-    folder = Path(first["dataset_uri"])
-    whole = content(folder)
-    kinds = itertools.cycle(damages(b"."))
-    assert {Path(name).suffix for name in whole} == {".tfrecord", ".members", ".json", ".jsonl"}
-    for name, how in zip([*sorted(whole), *sorted(whole, reverse=True)], kinds, strict=False):
-        damage(folder / name, how)
-        caplog.clear()
-        assert again() == first
-        assert content(folder) == whole
-        assert [line for line in caplog.messages if name in line and "made again" in line], (name, how)
-    damage(folder / datasets.MANIFEST, "cut")
-    folder.rename(tmp_path / "chosen")  # which may be another's
-    with pytest.raises(DataError, match=str(tmp_path / "chosen")):
-        run(tmp_path / "pets", tmp_path / "chosen", height=8, width=8)
-
-
 def test_a_folder_of_another_dataset_is_refused(idx_folder: Path, tmp_path: Path) -> None:
     run(idx_folder, tmp_path / "dataset")
     before = content(tmp_path / "dataset")
@@ -246,28 +221,33 @@ def test_folders_that_contradict_themselves(tmp_path: Path, names: list[str], me
         run(tmp_path / "source", tmp_path / "dataset")
 
 
-def program(source: Path, dataset: Path, *words: str, limit: str = "unlimited") -> subprocess.CompletedProcess[str]:
-    """Run the stage as a program, with a limit on file sizes in KiB."""
-    stage = [sys.executable, "-m", "components.preprocess", "--source", str(source), "--dataset", str(dataset), *words]
-    command = ["bash", "-c", f'ulimit -f {limit}; exec "$@"', "bash", *stage]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
-
-
 @pytest.mark.parametrize("options", ["", "--direct_num_workers=2 --direct_running_mode=multi_threading"])
 def test_damage_found_within_beam_reaches_the_user_without_a_traceback(
-    idx_folder: Path, tmp_path: Path, options: str
+    idx_folder: Path,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+    options: str,
 ) -> None:
     packed = idx_folder / "train-images-idx3-ubyte.gz"
     packed.write_bytes(packed.read_bytes()[:-100])
-    done = program(idx_folder, tmp_path / "dataset", f"--beam_options={options}")
-    assert done.returncode == 65
-    assert "train-images-idx3-ubyte.gz is a damaged" in done.stderr
-    assert "Traceback" not in done.stderr
+    flags = [f"--source={idx_folder}", f"--dataset={tmp_path / 'dataset'}", f"--beam_options={options}"]
+    assert cli.main("preprocess", flags) == errors.BAD_DATA
+    assert "train-images-idx3-ubyte.gz is a damaged" in caplog.text
+    assert "Traceback" not in caplog.text + capfd.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["idx"]
 
 
 def test_a_disk_that_takes_no_more(idx_folder: Path, tmp_path: Path) -> None:
-    done = program(idx_folder, tmp_path / "dataset", limit="8")
+    stage = [
+        sys.executable,
+        "-m",
+        "components.preprocess",
+        f"--source={idx_folder}",
+        f"--dataset={tmp_path / 'dataset'}",
+    ]
+    command = ["bash", "-c", 'ulimit -f 8; exec "$@"', "bash", *stage]  # KiB
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 75
     assert f"File too large: {tmp_path}" in done.stderr
     assert "Traceback" not in done.stderr

