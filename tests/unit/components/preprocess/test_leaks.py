@@ -92,8 +92,7 @@ def all_pairs(
     return sorted(expected)
 
 
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("image", [GRAY, COLOR, SMALL], ids=str)
+@pytest.mark.parametrize(("image", "seed"), [(GRAY, 0), (GRAY, 1), (COLOR, 2), (SMALL, 3)], ids=str)
 def test_what_is_found_is_what_a_comparison_of_all_pairs_finds(image: ImageShape, seed: int) -> None:
     random = np.random.default_rng(seed)
     held_images = [pictures(random, count, image) for count in (40, 30, 25)]
@@ -249,7 +248,8 @@ def test_thumbnails_are_the_means_of_16x16_fields(
     np.testing.assert_array_equal(found, fields_of(images))
 
 
-def test_thumbnails_of_large_images_are_as_exact_and_made_one_by_one() -> None:
-    images = np.random.default_rng(0).integers(0, 256, (2, 1023, 401, 3), dtype=np.uint8)
-    images[:, :, :200] = 255
+def test_thumbnails_of_large_images_are_as_exact_and_made_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leaks, "_BYTES_AT_ONCE", 1)
+    images = np.random.default_rng(0).integers(0, 256, (2, 1023, 33, 3), dtype=np.uint8)
+    images[:, :, :16] = 255
     np.testing.assert_array_equal(leaks.thumbnails(images), fields_of(images))
