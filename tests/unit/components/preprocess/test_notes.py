@@ -1,4 +1,4 @@
-"""Notes of an attempt that another wrote, as who may write to the bucket can: refused as damaged, and never run."""
+"""Notes of an attempt: one that is missing is noticed, one that another wrote is refused as damaged and never run."""
 
 import pickle
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from components.core.errors import DataError
+from components.core.errors import DataError, TransientError
 from components.preprocess import shards
 from components.preprocess.attempt_files import FAILED, Folder
 from components.preprocess.beam import attempt, pipeline
@@ -43,4 +43,17 @@ def test_a_note_that_another_wrote_is_refused(tmp_path: Path, name: str) -> None
         pipeline.make_rows(chunk, DIGITS, rows_at, location, 1)
         pipeline.find_leaks("train-00000-of-00003.tfrecord", location)
         attempt.raise_failure(Folder(tmp_path))
+        shards.gather(Folder(Path(rows_at)), Folder(tmp_path), 1, DIGITS)
+
+
+@pytest.mark.parametrize("missing", ["*.facts", "rows/*.index", "*.leaks"])
+def test_what_no_worker_could_leave_is_noticed(tmp_path: Path, missing: str) -> None:
+    (chunk,), rows_at, location = chunks_of_digits(tmp_path)
+    for name in write_all(pipeline.make_rows(chunk, DIGITS, rows_at, location, 1), rows_at, location):
+        if name.startswith("train"):
+            pipeline.find_leaks(name, location)
+    made = shards.gather(Folder(Path(rows_at)), Folder(tmp_path), 1, DIGITS)
+    assert sum(facts.shard.records for facts in made.shards) == 1797
+    next(tmp_path.glob(missing)).unlink()
+    with pytest.raises(TransientError, match=str(tmp_path)):
         shards.gather(Folder(Path(rows_at)), Folder(tmp_path), 1, DIGITS)

@@ -18,7 +18,7 @@ from components.preprocess.attempt_files import Folder
 from components.preprocess.decode import pixels
 from components.preprocess.formats import survey
 from components.preprocess.formats.survey import ImagesPart
-from components.preprocess.plan import Plan
+from components.preprocess.plan import Plan, made_splits, shard_counts
 from components.preprocess.rows import FilePart, Quarantined
 from tests.inputs.sources import picture, plan
 
@@ -141,3 +141,16 @@ def test_a_file_of_rows_that_is_cut_short(tmp_path: Path) -> None:
     (tmp_path / name).write_bytes((tmp_path / name).read_bytes()[:-1])
     with pytest.raises(OSError, match="cut short"):
         next(rows.blocks_in_order([(name, offset, size, checksum)], Folder(tmp_path), KIND, 1))
+
+
+@pytest.mark.parametrize(
+    ("given", "made", "counts"),
+    [
+        ({"train": 1000}, {"test": 0.1, "validation": 0.1}, {"train": 8, "validation": 1, "test": 1}),
+        ({"train": 1000, "test": 250}, {"validation": 0.1}, {"train": 9, "validation": 1, "test": 3}),
+        ({"train": 60, "validation": 30, "test": 20}, {}, {"train": 1, "validation": 1, "test": 1}),
+    ],
+)
+def test_number_of_shards(given: dict[str, int], made: dict[str, float], counts: dict[str, int]) -> None:
+    assert made_splits(given, 0.1, 0.1) == made
+    assert shard_counts(given, made, 100) == counts

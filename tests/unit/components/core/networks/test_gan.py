@@ -1,4 +1,4 @@
-"""Tests for gan.py."""
+"""Tests for gan.py, conditioning.py and cost.py."""
 
 import dataclasses
 
@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from components.core.artifacts.datasets import ImageShape
 from components.core.errors import DataError
-from components.core.networks import gan
+from components.core.networks import conditioning, cost, gan
 
 SHAPES = [(8, 8, 1), (28, 28, 1), (64, 64, 3), (256, 256, 3), (200, 150, 3), (33, 17, 3), (1, 1, 1), (12, 10, 1)]
 
@@ -111,3 +111,52 @@ def test_a_config_survives_json() -> None:
     assert gan.NetworkConfig.from_json(from_before) == config
     with pytest.raises(DataError, match="critic_normalization layer"):
         gan.NetworkConfig.from_json({**from_before, "critic_normalization": "layer"})
+
+
+def counted(model: keras.Model) -> int:
+    """Count each layer's weights times the positions at which it uses them."""
+    found = 0
+    for layer in model.layers:
+        kernel = next((weight for weight in layer.weights if weight.name == "kernel"), None)
+        if kernel is not None:
+            side = layer.input if isinstance(layer, keras.layers.Conv2DTranspose) else layer.output
+            found += int(np.prod(kernel.shape) * np.prod(side.shape[1:-1]))
+    return found
+
+
+@pytest.mark.parametrize("size", [(28, 28, 1), (8, 8, 3), (5, 33, 3), (64, 64, 3), (256, 256, 3), (200, 150, 3)])
+@pytest.mark.parametrize("classes", [0, 3])
+def test_multiplications_are_those_of_the_layers(size: tuple[int, int, int], classes: int) -> None:
+    image = ImageShape(*size)
+    network = gan.NetworkConfig(image, latent_size=7, base_filters=6, classes=classes)
+    drawn, scored = cost.of_generator(image, 6, 7, classes), cost.of_critic(image, 6, classes)
+    assert drawn == counted(gan.build_generator(network))
+    assert scored == counted(gan.build_critic(network))
+    assert cost.of_step(image, 6, 7, 10, 2, classes) == 10 * (5 * drawn + 26 * scored)
+
+
+def test_labels_are_as_frequent_as_in_the_data() -> None:
+    counts = [600, 0, 300, 100, 0]
+    labels = conditioning.draw_labels(counts, 20_000, seed=5)
+    assert labels.dtype == tf.int32
+    shares = np.bincount(labels, minlength=5) / 20_000
+    assert shares == pytest.approx([0.6, 0.0, 0.3, 0.1, 0.0], abs=0.015)
+
+
+def test_labels_are_decided_by_seed_and_batch_and_say_nothing_of_the_latents() -> None:
+    drawn = [conditioning.draw_labels([1, 1], 4000, seed, batch).numpy() for seed, batch in ((0, 0), (0, 1), (1, 0))]
+    np.testing.assert_array_equal(drawn[0], conditioning.draw_labels([1, 1], 4000, tf.constant(0, tf.int64)))
+    for one, other in ((0, 1), (0, 2), (1, 2)):
+        assert np.mean(drawn[one] == drawn[other]) == pytest.approx(0.5, abs=0.05)
+    latents = tf.random.stateless_normal([4000, 2], [0, 0], alg="philox").numpy()
+    for location in range(2):
+        assert abs(np.corrcoef(latents[:, location], drawn[0])[0, 1]) < 0.06
+
+
+def test_rows_are_classes_and_columns_are_latents() -> None:
+    latents = tf.constant(np.arange(6.0).reshape(3, 2))
+    tiled, labels = conditioning.rows_by_class(latents, 2)
+    assert labels.numpy().tolist() == [0, 0, 0, 1, 1, 1]
+    np.testing.assert_array_equal(tiled, np.concatenate([latents, latents]))
+    for classes, rows in ((32, 32), (33, 8), (1000, 8)):
+        assert conditioning.rows_by_class(latents, classes)[1][::3].numpy().tolist() == list(range(rows))

@@ -1,4 +1,4 @@
-"""Tests for training_curves.py: which charts there are, and what stands in them."""
+"""Tests for charts.py and training_curves.py: which charts there are, and what stands in them."""
 
 import io
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from components.core.reporting import training_curves
+from components.core.reporting import charts, training_curves
 
 
 def training(*rows: dict[str, float]) -> dict[str, Any]:
@@ -43,3 +43,25 @@ def test_a_line_each_and_in_the_same_axes_a_color_for_each_training() -> None:
     assert pixels_of_color(drawn["one"], ORANGE) == 0
     assert pixels_of_color(drawn["two"], ORANGE) > 300
     assert pixels_of_color(drawn["both"], ORANGE) > 300
+
+
+def test_a_known_share_is_a_line_across_its_bar() -> None:
+    """At a third of the height, within a bar that is higher; the other bar has none."""
+    shares = {"a": np.array([0.9]), "b": np.array([0.9])}
+    without, found = (pixels(charts.bars([""], shares, known)) for known in ({}, {"a": np.array([0.3])}))
+    rows, columns = np.nonzero((np.abs(without - found) > 60).any(axis=2))  # not those of another palette
+    assert 0.55 < rows.mean() / len(found) < 0.75
+    assert np.ptp(rows) < 20
+    assert 0.3 * found.shape[1] < np.ptp(columns) < 0.5 * found.shape[1]
+    assert columns.mean() < found.shape[1] / 2
+
+
+def pixels(png: bytes) -> np.ndarray:
+    with Image.open(io.BytesIO(png)) as image:
+        return np.asarray(image.convert("RGBA"), np.int64)
+
+
+def test_names_are_never_taken_for_formulas_and_letters_that_the_font_lacks_do_no_harm() -> None:
+    names = ["$\\frac{1}{$x_{", "猫", "a" * 99]
+    assert charts.bars(names, {"$x_{": np.full(3, 1 / 3)}, {})[:4] == b"\x89PNG"
+    assert charts.lines([charts.Curve(name, [(0, 1)], index) for index, name in enumerate(names)])[:4] == b"\x89PNG"

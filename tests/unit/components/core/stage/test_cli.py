@@ -1,5 +1,6 @@
 """A stage as a program: flags and executor input in, exit codes and messages out."""
 
+import errno
 import json
 import os
 import signal
@@ -12,10 +13,11 @@ from typing import Any
 import pytest
 
 from components.core import errors
-from components.core.errors import ConfigError
+from components.core.errors import ConfigError, describe_os_error
 from components.core.stage import cli, hardware, logs
 from components.decide.config import DecideConfig
 from components.train.config import TrainConfig
+from tests.programs import ignoring
 from tests.unit.components.core.stage import stand_in
 
 
@@ -158,3 +160,67 @@ def decide(root: Path, inherited: int, chosen: str) -> subprocess.CompletedProce
     words = [sys.executable, "-m", "components.decide", "--source=digits", f"--registry={root}/registry"]
     variables = {**os.environ, cli.UMASK: chosen}
     return subprocess.run(words, capture_output=True, text=True, check=False, env=variables, umask=inherited)
+
+
+@pytest.mark.parametrize(
+    ("raised", "code", "reported"),
+    [
+        ("errors.ConfigError('one', 'two')", 64, "E stage: two"),
+        ("errors.DataError('no images')", 65, "E stage: no images"),
+        ("errors.TrainingDiverged('loss is nan')", 70, "E stage: loss is nan"),
+        ("errors.TransientError('try again')", 75, "E stage: try again"),
+        ("OSError(28, 'No space', 'file')", 75, "E stage: No space left on device: file"),
+        ("OSError(27, 'Too large', 'file')", 75, "E stage: File too large: file"),
+        ("OSError(30, 'Read-only', 'file')", 64, "E stage: Read-only file system: file"),
+        ("OSError(13, 'Denied', 'file')", 64, f"Permission denied: file (for user {os.getuid()}:{os.getgid()}; run as"),
+        ("KeyboardInterrupt()", 130, " stage: interrupted"),
+    ],
+)
+def test_each_error_has_its_exit_code_and_no_traceback(raised: str, code: int, reported: str) -> None:
+    done = program("--source", raised)
+    assert done.returncode == code
+    assert reported in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_pod_is_told_to_let_its_group_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    assert "by its fsGroup" in describe_os_error(PermissionError(errno.EACCES, "Denied", "file"))
+
+
+def test_a_defect_shows_its_traceback() -> None:
+    done = program("--source", "ZeroDivisionError('oh')")
+    assert done.returncode == 70
+    assert "Traceback" in done.stderr
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_signals_end_a_stage_with_their_codes(number: signal.Signals, code: int) -> None:
+    with stand_in.started("--source", "wait") as process:
+        process.send_signal(number)
+        _, reported = process.communicate()
+    assert process.returncode == code
+    assert "again to resume" in reported
+    assert "Traceback" not in reported
+
+
+@pytest.mark.parametrize(("source", "said"), [("wait", ""), ("defer", f"stopped by {signal.SIGTERM.value}\n")])
+def test_a_stage_started_with_sigint_ignored_stops_on_sigterm_alone(source: str, said: str) -> None:
+    with ignoring(signal.SIGINT):
+        process = stand_in.started("--source", source)
+    with process:
+        process.send_signal(signal.SIGINT)  # arrives first: Python handles pending signals by their numbers
+        process.send_signal(signal.SIGTERM)
+        output, log = process.communicate()
+    assert (process.returncode, output) == (143, said), log
+    assert "terminated" in log
+
+
+@pytest.mark.parametrize(
+    ("device", "expected"), [("accel0", True), ("vfio/0", True), ("vfio/vfio", False), ("null", False)]
+)
+def test_a_tpu_is_known_by_its_device(tmp_path: Path, device: str, expected: bool) -> None:
+    (tmp_path / device).parent.mkdir(exist_ok=True)
+    (tmp_path / device).touch()
+    assert hardware.has_tpu(tmp_path) == expected

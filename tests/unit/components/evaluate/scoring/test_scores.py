@@ -1,17 +1,20 @@
-"""Tests for scores.py: images with known faults, in the spaces of a fixed embedding."""
+"""Tests for scores.py, samples.py and groups.py: images with known faults, in the spaces of a fixed embedding."""
 
 import math
 from pathlib import Path
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from components.core.artifacts import datasets
 from components.core.data import dataset_reader
 from components.core.errors import DataError
 from components.core.metrics import feature_spaces
+from components.core.networks import gan
 from components.evaluate.judging.verdict import Scores
-from components.evaluate.scoring import scores
+from components.evaluate.scoring import groups, samples, scores
+from tests.inputs.stages import make_dataset, make_embedding
 
 COUNT = 400
 
@@ -139,3 +142,69 @@ def test_batches_do_not_matter(reference: scores.Reference, splits: Splits) -> N
     for name, value in whole.items():
         expected = value if value is None else pytest.approx(value, rel=1e-4, abs=1e-4)
         assert single[name] == expected, name
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return make_dataset(tmp_path_factory.mktemp("dataset"), {"train": 1200, "validation": 150, "test": 990})
+
+
+@pytest.fixture(scope="module")
+def embedding(tmp_path_factory: pytest.TempPathFactory, dataset: str) -> Path:
+    return make_embedding(tmp_path_factory.mktemp("embedding"), dataset)
+
+
+def test_the_classes_asked_for_are_those_that_the_classifier_should_see(dataset: str, embedding: Path) -> None:
+    """A generator that draws real images of the requested classes, and one that draws the next class."""
+    manifest = datasets.Manifest.of(dataset)
+    images, labels = dataset_reader.load_split(dataset, manifest, "train")
+    test, _ = dataset_reader.load_split(dataset, manifest, "test")
+    reference = scores.make_reference(feature_spaces.load(embedding), images, test, 100, 0)
+
+    def drawing(shift: int) -> samples.Generator:
+        def draw(_: tf.Tensor, asked: tf.Tensor | None) -> tf.Tensor:
+            assert asked is not None
+            chosen = [np.flatnonzero(labels == (label + shift) % 3)[0] for label in asked.numpy()]
+            return gan.to_unit_range(tf.constant(images[chosen]))
+
+        return samples.Generator(images=draw, latent_size=4, classes=manifest.classes, class_counts=[60, 30, 10])
+
+    for shift, expected in ((0, 1.0), (1, 0.0)):
+        generator = drawing(shift)
+        asked = samples.draw_labels(generator, 2000, 0)
+        assert asked is not None
+        assert np.bincount(asked) / 2000 == pytest.approx([0.6, 0.3, 0.1], abs=0.04)
+        drawn = (batch for batch, _ in samples.draw(generator, manifest.image, 2000, 0))
+        found = scores.score(reference, drawn, "samples", asked.numpy())
+        assert found.values["class_accuracy"] == expected
+
+
+def test_classes_are_those_of_the_largest_logits() -> None:
+    logits = np.eye(4)[[0, 0, 1, 2, 2, 2, 2, 2]]
+    found = groups.Groups("class", 4)
+    np.testing.assert_array_equal(found.shares(found.of(np.empty((8, 0)), logits)), [2 / 8, 1 / 8, 5 / 8, 0])
+
+
+def test_bins_find_what_lies_together_and_what_is_missing() -> None:
+    random = np.random.default_rng(0)
+    locations = np.array([[0.0, 0.0], [20.0, 0.0], [0.0, 20.0]])
+    real = np.concatenate([random.normal(size=(50, 2)) + location for location in locations])
+    found = groups.fit_bins(real, seed=0)
+    assert (found.kind, found.count) == ("bin", 3)
+    members = found.of(real, None)
+    for at in (0, 50, 100):
+        assert len(set(members[at : at + 50])) == 1
+    np.testing.assert_allclose(found.shares(members), 1 / 3)
+    shares = found.shares(found.of(real[:100], None))
+    assert shares[members[-1]] == 0
+    assert groups.fit_bins(real, seed=0).of(real, None).tolist() == members.tolist()
+
+
+@pytest.mark.parametrize(("rows", "expected"), [(20, 2), (250, 5), (5000, 20)])
+def test_there_are_as_many_bins_as_the_images_allow(rows: int, expected: int) -> None:
+    assert groups.fit_bins(np.random.default_rng(0).normal(size=(rows, 3)), seed=0).count == expected
+
+
+def test_images_that_are_equal_make_equal_bins() -> None:
+    found = groups.fit_bins(np.ones((100, 3)), seed=0)
+    assert found.shares(found.of(np.ones((10, 3)), None)).max() == 1

@@ -1,4 +1,4 @@
-"""NPZ files: NumPy's files are read, and every way in which they can be wrong."""
+"""NPZ files: NumPy's files are read, and every way in which they can be wrong; and common parts of stack formats."""
 
 import io
 import re
@@ -18,7 +18,7 @@ from components.core.artifacts.datasets import ImageShape
 from components.core.errors import DataError
 from components.core.sources import sources
 from components.preprocess.decode import pixels
-from components.preprocess.formats import npz
+from components.preprocess.formats import npz, stacks
 from tests.inputs.sources import held, stored
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (7, 4, 3), np.uint8)
@@ -148,3 +148,28 @@ def test_an_array_of_many_images_is_read_without_holding_it(tmp_path: Path) -> N
     tracemalloc.stop()
     assert count == 50_000
     assert most < 64 << 20
+
+
+@pytest.mark.parametrize(
+    ("names", "split"),
+    [
+        (["x"], "train"),
+        (["x_test"], "test"),
+        (["Test-Images.gz"], "test"),
+        (["latest", "contest"], "train"),
+        (["test/train.npz"], "train"),
+        (["test", "x"], "test"),
+        (["test", "train"], "train"),
+        (["val-00000-of-00010"], "validation"),
+    ],
+)
+def test_a_split_is_the_last_word_that_names_one(names: list[str], split: str) -> None:
+    assert stacks.split_of(*reversed(names)) == split
+
+
+def test_shapes() -> None:
+    assert stacks.shape_of("x", (5, 4, 3)) == stacks.shape_of("x", (5, 4, 3, 1)) == ImageShape(4, 3, 1)
+    assert stacks.shape_of("x", (5, 4, 3, 3)) == ImageShape(4, 3, 3)
+    for wrong in ((5,), (5, 4), (5, 4, 3, 2), (5, 3, 4, 4), (0, 4, 3), (5, 0, 3), (10**9, 4, 3), (5, 10**5, 10**5)):
+        with pytest.raises(DataError, match=r"^x "):
+            stacks.shape_of("x", wrong)

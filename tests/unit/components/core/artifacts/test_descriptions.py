@@ -1,0 +1,104 @@
+"""Descriptions: the digest of an evaluation, the certificate of an embedding, the files and the card of a model."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.core.artifacts import embeddings, models
+from components.core.artifacts.evaluations import LINEAGE, METRICS, REPORT, SAMPLES, TRAINING, follows
+from components.core.errors import DataError
+from tests.inputs import artifacts
+
+MADE = artifacts.evaluation(files=dict.fromkeys((METRICS, SAMPLES, REPORT, LINEAGE, TRAINING), "0"))
+
+
+@pytest.mark.parametrize(
+    ("name", "counts"), [(METRICS, True), (SAMPLES, True), (REPORT, False), (LINEAGE, False), (TRAINING, False)]
+)
+def test_the_digest_is_of_what_was_found_not_of_the_record(name: str, counts: bool) -> None:
+    other = dataclasses.replace(MADE, files={**MADE.files, name: "1"})
+    assert (other.digest != MADE.digest) == counts
+
+
+def test_where_the_images_lay_does_not_count() -> None:
+    assert dataclasses.replace(MADE, source="elsewhere").digest == MADE.digest
+
+
+def test_an_evaluation_of_the_last_checkpoint_by_an_earlier_version_is_the_same() -> None:
+    earlier = {name: dataclasses.replace(MADE, settings={"export_checkpoint": name}) for name in ("last", "best")}
+    assert earlier["last"].identity == MADE.identity
+    assert earlier["best"].identity != MADE.identity
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "verdict"),
+    [
+        ([], "PROMOTE"),
+        (["passed", "passed"], "PROMOTE"),
+        (["passed", "held"], "HOLD"),
+        (["held", "failed", "passed"], "REJECT"),
+        (["passed", "of no name"], "REJECT"),
+    ],
+)
+def test_one_rule_that_failed_rejects_and_one_that_is_held_holds(outcomes: list[str], verdict: str) -> None:
+    assert follows(outcomes) == verdict
+
+
+def described(outcome: str, **changes: Any) -> embeddings.Description:
+    checks = [{"check": name, "passed": name != "blur 2"} for name in ("blur 1", "blur 2")]
+    certificate = {"outcome": outcome, "images": 100, "checks": checks}
+    return artifacts.embedding(**{"class_count": 2, "test_accuracy": 0.9, "certificate": certificate, **changes})
+
+
+def test_one_that_failed_its_certificate_is_refused_with_the_checks_and_what_to_change() -> None:
+    for outcome in (embeddings.PASSED, embeddings.TOO_FEW):
+        embeddings.require_certified("there", described(outcome))
+    for digest, remedy in (("", "classifier_epochs"), ("e" * 64, "another custom_embedding")):
+        with pytest.raises(DataError, match=f"^embedding there .* blur 2; .*{remedy}") as raised:
+            embeddings.require_certified("there", described(embeddings.FAILED, custom_embedding_digest=digest))
+        assert "blur 1" not in str(raised.value)
+
+
+def test_why_there_is_no_certificate() -> None:
+    data = artifacts.dataset()
+    assert embeddings.why_uncertified(described(embeddings.PASSED), data) == ""
+    counts = {split: data.splits[split].records for split in ("train", "test")}
+    assert str(min(counts.values())) in embeddings.why_uncertified(described(embeddings.TOO_FEW), data)
+
+
+def test_a_classifier_that_was_dropped_is_reported() -> None:
+    assert described(embeddings.PASSED).remarks == []
+    assert described(embeddings.PASSED, test_accuracy=None, class_count=0).remarks == []
+    (remark,) = described(embeddings.PASSED, test_accuracy=0.52, class_count=0).remarks
+    assert "0.52" in remark
+
+
+def test_every_file_is_listed_and_the_card_is_guarded_apart(tmp_path: Path) -> None:
+    files = {"saved_model.pb": b"graph", "variables/variables.index": b"12"}
+    origin = artifacts.origin(artifacts.dataset(), {"step": 7, "classes": [], "dataset_digest": "d" * 64})
+    described = artifacts.write_model(tmp_path, origin, files)
+    assert {name: entry["bytes"] for name, entry in described.files.items()} == {
+        name: len(content) for name, content in files.items()
+    }
+    carded = models.with_card(tmp_path, described, "# A card")
+    assert carded.listed == described.listed | {models.CARD: carded.card_sha256}
+    carded.write(tmp_path)
+    assert models.Description.fetch(str(tmp_path)) == carded
+    for name in (models.CARD, "saved_model.pb"):
+        before = (tmp_path / name).read_bytes()
+        (tmp_path / name).write_bytes(before + b"!")
+        with pytest.raises(DataError, match=name):
+            models.Description.fetch(str(tmp_path))
+        (tmp_path / name).write_bytes(before)
+
+
+def test_of_many_classes_the_first_are_named(tmp_path: Path) -> None:
+    origin = artifacts.origin(artifacts.dataset(), {"step": 7, "classes": [], "dataset_digest": "d" * 64})
+    model = artifacts.write_model(tmp_path, origin, {})
+    model = dataclasses.replace(model, classes=["dark", "left"], class_counts=[1, 2])
+    assert model.classes_in_words() == "0 dark, 1 left"
+    assert dataclasses.replace(model, class_counts=[]).classes_in_words() == "dark, left"
+    words = dataclasses.replace(model, classes=[f"cluster {number}" for number in range(1032)]).classes_in_words()
+    assert words.split(", ")[31:] == ["31 cluster 31", "and 1,000 more"]
