@@ -19,7 +19,7 @@ def test_a_damaged_file_is_refused_or_read_as_far_as_it_is_whole(name: str, tmp_
     for seed in reader.seeds():
         whole = outcome(reader, tmp_path, seed)
         assert whole is not None
-        for damage, left in damages(seed, every=1 + len(seed) // 300):
+        for damage, left in damages(seed, every=1 + len(seed) // 150):
             found = outcome(reader, tmp_path, left)
             assert found is None or reader.faithful(whole, found), damage
 

@@ -37,8 +37,10 @@ def answer(folder: Path, packages: Path) -> str:
 @pytest.fixture
 def packages(tmp_path: Path) -> Path:
     """NVIDIA's packages with a library of every name."""
-    for name in cuda._LIBRARIES:
-        library(tmp_path / "packages/nvidia/all/lib" / name)
+    first, *others = (tmp_path / "packages/nvidia/all/lib" / name for name in cuda._LIBRARIES)
+    library(first)
+    for other in others:
+        shutil.copyfile(first, other)
     return tmp_path / "packages"
 
 

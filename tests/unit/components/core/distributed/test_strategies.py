@@ -70,28 +70,32 @@ def test_a_worker_that_answers_and_never_joins_is_not_waited_for_for_ever() -> N
     assert done.returncode == -signal.SIGALRM, done.stderr
 
 
-@pytest.mark.parametrize(
-    ("before", "exact", "environment", "expected"),
-    [
-        ("", False, {}, max(1, CORES // 2)),
-        ("import os; os.sched_getaffinity = lambda _: range(12)", False, {}, 6),
-        ("", False, {"TF_NUM_INTRAOP_THREADS": "3"}, 3),
-        ("", False, {"TF_NUM_INTRAOP_THREADS": "many"}, CORES),  # as TensorFlow reads it
-        ("tf.zeros([])", False, {}, CORES),  # too late
-        ("import os; del os.sched_getaffinity", False, {}, max(1, (os.cpu_count() or 1) // 2)),  # as on macOS
-        ("", True, {"TF_NUM_INTRAOP_THREADS": "3"}, 1),
-    ],
-)
-def test_standard_training_gives_an_operation_half_of_the_cores_and_exact_one_thread(
-    before: str, exact: bool, environment: dict[str, str], expected: int
-) -> None:
-    program = f"""
+_THREADS = """
+import json, os, sys
 import tensorflow as tf
 from components.core.distributed import strategies
-{before}
-strategies.set_threads({exact})
-print(strategies.threads())
+for before, exact, environment in json.loads(sys.argv[1]):
+    if not os.fork():
+        os.environ.update(environment)
+        exec(before)
+        strategies.set_threads(exact)
+        print(strategies.threads(), flush=True)
+        os._exit(0)
+    os.wait()
 """
+
+
+def test_standard_training_gives_an_operation_half_of_the_cores_and_exact_one_thread() -> None:
+    """Each case in a fork of one process, which has imported TensorFlow and not used it."""
+    cases: list[tuple[tuple[str, bool, dict[str, str]], int]] = [
+        (("", False, {}), max(1, CORES // 2)),
+        (("os.sched_getaffinity = lambda _: range(12)", False, {}), 6),
+        (("", False, {"TF_NUM_INTRAOP_THREADS": "3"}), 3),
+        (("", False, {"TF_NUM_INTRAOP_THREADS": "many"}), CORES),  # as TensorFlow reads it
+        (("tf.zeros([])", False, {}), CORES),  # too late
+        (("del os.sched_getaffinity", False, {}), max(1, (os.cpu_count() or 1) // 2)),  # as on macOS
+        (("", True, {"TF_NUM_INTRAOP_THREADS": "3"}), 1),
+    ]
     plain = {name: value for name, value in os.environ.items() if name != "TF_NUM_INTRAOP_THREADS"}
-    done = programs.run([sys.executable, "-c", program], plain | environment)
-    assert int(done.stdout) == expected, done.stderr
+    done = programs.run([sys.executable, "-c", _THREADS, json.dumps([case for case, _ in cases])], plain)
+    assert [*map(int, done.stdout.split())] == [expected for _, expected in cases], done.stderr

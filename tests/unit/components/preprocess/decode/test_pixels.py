@@ -1,5 +1,6 @@
 """Resizing, gray, orientation and damage of decoded images; kinds of files are in `test_bad_data`."""
 
+import functools
 import io
 import struct
 import subprocess
@@ -84,6 +85,7 @@ def test_palettes() -> None:
     np.testing.assert_array_equal(decoded(encoded(palette, transparency=1), 1), seen)
 
 
+@functools.cache
 def photo(width: int, height: int, orientation: int) -> bytes:
     """Return a JPEG file of that size with camera noise."""
     enlarged = Image.fromarray(sklearn.datasets.load_sample_image("china.jpg")).resize((width, height))
