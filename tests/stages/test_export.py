@@ -203,20 +203,10 @@ def test_again_it_has_the_same_digest_or_does_nothing_and_another_checkpoint_is_
     done = subprocess.run([sys.executable, "-c", without, *words], capture_output=True, text=True, check=True)
     assert f"model_digest: {result.parameters['model_digest']}\n" in done.stdout
     assert {path: path.stat().st_mtime_ns for path in model.rglob("*")} == before
+    with pytest.raises(DataError, match="expected ffff"):
+        export.run(ExportConfig(checkpoint=str(checkpoint), model=str(tmp_path / "model"), checkpoint_digest="f" * 64))
     with pytest.raises(ConfigError, match="belongs to another model"):
         _run(make_checkpoint(tmp_path, seed=1), model)
-
-
-def test_bad_input_is_named(exported: Exported, tmp_path: Path) -> None:
-    checkpoint, _, _ = exported
-    with pytest.raises(DataError, match="no checkpoint at"):
-        _run(tmp_path / "nothing", tmp_path / "model")
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "letter.txt").write_text("mine")
-    with pytest.raises(ConfigError, match="something else"):
-        _run(checkpoint, tmp_path / "other")
-    with pytest.raises(DataError, match="expected"):
-        export.run(ExportConfig(checkpoint=str(checkpoint), model=str(tmp_path / "model"), checkpoint_digest="f" * 64))
 
 
 def test_a_generator_other_than_the_saved_one_is_noticed(exported: Exported, tmp_path: Path) -> None:

@@ -80,12 +80,6 @@ def test_images_in_a_bucket_too(gcs: Server, settings: Settings, images: Path, e
     }
 
 
-def test_a_source_that_is_refused_leaves_nothing(gcs: Server, settings: Settings) -> None:
-    with pytest.raises(DataError):
-        run({**settings, "bad_images_limit": 0.0})
-    assert in_bucket(gcs) == {}
-
-
 @pytest.mark.parametrize("fails", [False, True])
 def test_another_attempt_that_is_first_is_kept(
     gcs: Server, settings: Settings, expected: dict[str, bytes], monkeypatch: pytest.MonkeyPatch, fails: bool
