@@ -55,7 +55,7 @@ PARTS: dict[str, Callable[[Amount, Path], dict[str, Counts]]] = {
     "stages killed": _kills,
     "processes that wake late": lambda amount, folder: _stages("zombies", amount, zombies=max(1, amount.kills // 20)),
     "Pods ended by Kubeflow": lambda amount, folder: _stages("pods", amount, pods=max(1, amount.kills // 20)),
-    "network faults of transfers": lambda amount, folder: transfers.exhaust(folder),
+    "network faults of transfers": lambda amount, folder: {"checkpoints": transfers.trainings(folder)},
     "network faults of publications": lambda amount, folder: publication.exhaust(folder),
     # Retries, zombies and races, at seeded instants, checked after every write.
     "publications beside each other": lambda amount, folder: publication.soak(

@@ -1,11 +1,11 @@
-"""Artifacts and checkpoints on their way to a bucket, with all kinds of faults at every request.
+"""Checkpoints on their way to a bucket, with all kinds of faults at every request.
 
 The result must be that of an undisturbed transfer.
 """
 
 import functools
 import shutil
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from pathlib import Path
 from unittest import mock
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from components.core.artifacts import checkpoints, training_log
 from components.core.errors import StageError
-from components.core.storage import atomic_files, buckets
+from components.core.storage import buckets
 from components.core.storage import location as location_module
 from components.core.storage.location import Location
 from components.train import uploads
@@ -22,31 +22,11 @@ from tests.faults.counts import Counts
 from tests.faults.soak.served import quick_server
 from tests.inputs import artifacts
 
-MANIFEST = "thing.json"
 BUCKET = "b"
 KEEP = 2
 _STALL_SECONDS = 0.6
 _TIMES = {"FIRST_DELAY_SECONDS": 0.001, "RETRY_SECONDS": 5.0, "REQUEST_SECONDS": 0.3}
 _WITH_CONTENT = ("flip-upload", "flip-download")  # they can only fire where content travels
-
-
-def exhaust(folder: Path) -> dict[str, Counts]:
-    """Try every kind of fault at every request, for each kind of transfer."""
-    return {"artifact": commits(folder / "artifacts"), "checkpoints": trainings(folder / "trainings")}
-
-
-def commits(folder: Path) -> Counts:
-    """Commits of an artifact of three files."""
-    source = folder / "source"
-    atomic_files.write_file(source / "one", b"1")
-    atomic_files.write_file(source / "sub/two", b"2")
-    atomic_files.write_json(source / MANIFEST, {"three": 3})
-
-    def commit(location: Location) -> None:
-        with location.new_folder(MANIFEST) as new:
-            shutil.copytree(source, new, dirs_exist_ok=True)
-
-    return _everywhere(folder, lambda location: None, commit)
 
 
 def trainings(folder: Path, kinds: Collection[str] = FAULTS) -> Counts:
@@ -62,7 +42,34 @@ def trainings(folder: Path, kinds: Collection[str] = FAULTS) -> Counts:
         shutil.copytree(source, location)
         uploads.send_all(location, KEEP)
 
-    return _everywhere(folder, functools.partial(send, begun), functools.partial(send, later), kinds)
+    counts = Counts()
+    with quick_server(folder, **_TIMES) as server, mock.patch.object(location_module, "_AT_ONCE", 1):
+        server.create_bucket(BUCKET)
+
+        def result(name: str, kind: str = "", at: int = 0) -> tuple[dict[str, bytes], int]:
+            """Send to a new location for each fault, because a stalled request may be executed late."""
+            location = Location.of(f"{buckets.SCHEME}{BUCKET}/{name}")
+            send(begun, location)
+            requests = len(server.requests)
+            if kind:
+                server.inject(kind, at=at, seconds=_STALL_SECONDS)
+            send(later, location)
+            objects = server.objects[BUCKET]
+            sent = {each.removeprefix(name): objects[each].content for each in objects if each.startswith(f"{name}/")}
+            return sent, len(server.requests) - requests
+
+        expected, requests = result("clean")
+        for kind in kinds:
+            for at in range(requests):
+                fired = len(server.fired)
+                try:
+                    sent, _ = result(f"{kind}-{at}", kind, at)
+                    wrong = "" if sent == expected else f"{kind} at request {at}: {sorted(sent)}"
+                except StageError as error:
+                    wrong = f"{kind} at request {at}: {error}"
+                if len(server.fired) > fired or kind not in _WITH_CONTENT:
+                    counts.add(len(server.fired) > fired, wrong)
+    return counts
 
 
 def train_to(step: int, location: Path, weight: float = 0.5) -> Path:
@@ -78,39 +85,3 @@ def train_to(step: int, location: Path, weight: float = 0.5) -> Path:
 def save(step: int, location: Path, weight: float) -> None:
     """Write a checkpoint of three weights."""
     checkpoints.save(location, artifacts.checkpoint(step), {"weight": np.full(3, weight * step)})
-
-
-def _everywhere(
-    folder: Path,
-    before: Callable[[Location], None],
-    transfer: Callable[[Location], None],
-    kinds: Collection[str] = FAULTS,
-) -> Counts:
-    """Transfer to a new location for each fault, because a stalled request may be executed late."""
-    counts = Counts()
-    with quick_server(folder, **_TIMES) as server, mock.patch.object(location_module, "_AT_ONCE", 1):
-        server.create_bucket(BUCKET)
-
-        def result(name: str, kind: str = "", at: int = 0) -> tuple[dict[str, bytes], int]:
-            location = Location.of(f"{buckets.SCHEME}{BUCKET}/{name}")
-            before(location)
-            requests = len(server.requests)
-            if kind:
-                server.inject(kind, at=at, seconds=_STALL_SECONDS)
-            transfer(location)
-            held = server.objects[BUCKET]
-            found = {each.removeprefix(name): held[each].content for each in held if each.startswith(f"{name}/")}
-            return found, len(server.requests) - requests
-
-        expected, requests = result("clean")
-        for kind in kinds:
-            for at in range(requests):
-                fired = len(server.fired)
-                try:
-                    found, _ = result(f"{kind}-{at}", kind, at)
-                    wrong = "" if found == expected else f"{kind} at request {at}: {sorted(found)}"
-                except StageError as error:
-                    wrong = f"{kind} at request {at}: {error}"
-                if len(server.fired) > fired or kind not in _WITH_CONTENT:
-                    counts.add(len(server.fired) > fired, wrong)
-    return counts
