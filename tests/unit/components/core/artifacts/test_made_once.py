@@ -95,7 +95,7 @@ def test_a_damaged_one_is_made_again(kind: type[Manifest], tmp_path: Path, caplo
     assert {path.name for path in tmp_path.iterdir()} == {"KEY", "template"}
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [evaluations.Description, models.Description])
 def test_a_damaged_one_in_a_bucket_is_made_again(
     kind: type[Manifest], tmp_path: Path, gcs: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
