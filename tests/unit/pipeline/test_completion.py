@@ -31,20 +31,10 @@ echo "$*" >> '{noted}'
 """
 # One line, because zsh passes all of it. A tab must complete a word and add a space only if it is the whole word.
 TYPED = (
-    "cd wgan; wgan st\t; X=1 wgan run --ste\t3 --accelerator t\t; wgan compile --prof\ts=x; wgan sample --cla\t7 ;"
-    " wgan report --ou\tx com\t2 ; wgan evaluate --distance\t1 && wgan run --config pict\t\n"
+    "cd wgan; wgan st\t; X=1 wgan run --ste\t3 --accelerator t\t; wgan compile --prof\ts=x"
+    " && wgan run --config pict\t\n"
 )
-NOTED = [
-    "status",
-    "run --steps 3 --accelerator tpu",
-    "compile --profiles=x",
-    "sample --class_name 7",
-    "report --output x compare 2",
-    "evaluate --distance_limit 1",
-    "run --config pictures.yaml",
-]
-
-
+NOTED = ["status", "run --steps 3 --accelerator tpu", "compile --profiles=x", "run --config pictures.yaml"]
 WORDS = {
     "wgan ru| --steps 3": ["run", "runs"],
     "wgan run --ste| 3": ["--steps"],
@@ -53,7 +43,8 @@ WORDS = {
     "wgan selfcheck --accelerator t|": ["tpu"],
     "wgan registry ver|": ["verify"],
     "wgan open rep|": ["report"],
-    "wgan report co|": ["compare"],
+    "wgan report --output x co|": ["compare"],
+    "wgan evaluate --distance|": ["--distance_limit"],
     "another-name run --ste|": ["--steps"],
 }
 
