@@ -7,7 +7,7 @@ submit`), and what `wgan logs` of the stage train says (`logs_remedy`).
 import contextlib
 import copy
 import datetime
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Protocol
 
 import grpc
@@ -61,6 +61,9 @@ class World(Protocol):
     def starts_a_run(self, *request: Any) -> bool:
         """Whether a request is to start a run."""
 
+    def creates_a_schedule(self, *request: Any) -> bool:
+        """Whether a request is to create a schedule."""
+
     def fire(self) -> dict[str, str]:
         """Let each schedule that may start a run now start one; their names by the ids of the runs."""
 
@@ -113,21 +116,15 @@ class World(Protocol):
         """Names of the schedules that start runs."""
         return [name for name, starts in self.schedules() if starts]
 
-    def stop(self, at: int | None, after: bool = False) -> None:
-        """Let no request through from number `at` on, counted from 1, as if the program were gone; None for all.
-
-        With `after` that one still acts, and only its answer is lost.
-        """
+    def stop(self, at: int | None) -> None:
+        """Let no request through from number `at` on, counted from 1, as if the program were gone; None for all."""
         self.first = len(self.server.requests)
 
-        def gone(later: int) -> Callable[..., None]:
-            def refuse(*_: Any) -> None:
-                if at is not None and len(self.server.requests) >= self.first + at + later:
-                    self.hang_up()
+        def refuse(*_: Any) -> None:
+            if at is not None and len(self.server.requests) >= self.first + at:
+                self.hang_up()
 
-            return refuse
-
-        self.server.before, self.server.after = gone(1 if after else 0), gone(0)
+        self.server.before = refuse
 
 
 class Kubeflow(World):
@@ -163,6 +160,9 @@ class Kubeflow(World):
 
     def starts_a_run(self, *request: Any) -> bool:
         return request[0].method == "POST" and request[0].path.endswith("/runs")
+
+    def creates_a_schedule(self, *request: Any) -> bool:
+        return request[0].method == "POST" and request[0].path.endswith("/recurringruns")
 
     def fire(self) -> dict[str, str]:
         store = self.server.store
@@ -223,6 +223,9 @@ class Vertex(World):
 
     def starts_a_run(self, *request: Any) -> bool:
         return request[0] == "CreatePipelineJob"
+
+    def creates_a_schedule(self, *request: Any) -> bool:
+        return request[0] == "CreateSchedule"
 
     def fire(self) -> dict[str, str]:
         # later than the start that resuming sets; only the schedules look at this clock
