@@ -4,7 +4,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -34,32 +33,19 @@ def newest(server: Server) -> str:
     return list(server.store.runs)[-1]
 
 
-def test_an_interrupt_leaves_the_run_alone(
-    server: Server, started: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def interrupt(seconds: float) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(time, "sleep", interrupt)
-    assert main(["status", started, "--wait", "--host", server.url]) == errors.INTERRUPTED
-    (line,) = complaints(caplog)
-    assert f"`wgan cancel {started} " in line
-    assert not [each for each in server.requests if each.path.endswith(":terminate")]
-
-
 @pytest.mark.parametrize("verb", ["submit", "status", "retry"])
-@pytest.mark.parametrize("words", [["--timeout", "5"], *(["--wait", f"--timeout={n}"] for n in _NO_LIMITS)])
 def test_a_timeout_that_would_not_end_the_waiting_is_refused(
-    server: Server, packages: Path, started: str, verb: str, words: list[str], caplog: pytest.LogCaptureFixture
+    server: Server, packages: Path, started: str, verb: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     server.set_run(started, "FAILED" if verb == "retry" else "SUCCEEDED")
     server.after = lambda request: server.set_run(newest(server), "SUCCEEDED")
     server.requests.clear()
     run = ["--package", str(packages / "kfp.yaml"), "--source", "digits", "--root", "/data/runs"]
-    code = main([verb, *(run if verb == "submit" else [started]), *words, "--host", server.url])
-    assert (code, server.requests) == (errors.BAD_CONFIGURATION, [])
-    (line,) = complaints(caplog)
-    assert "timeout" in line
+    for words in (["--timeout", "5"], *(["--wait", f"--timeout={limit}"] for limit in _NO_LIMITS)):
+        code = main([verb, *(run if verb == "submit" else [started]), *words, "--host", server.url])
+        assert (code, server.requests) == (errors.BAD_CONFIGURATION, [])
+        (line,) = complaints(caplog)
+        assert "timeout" in line
 
 
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, errors.OK), (signal.SIGTERM, -signal.SIGTERM)])
@@ -67,18 +53,10 @@ def test_waiting_with_sigint_ignored_ends_on_sigterm_alone(
     server: Server, packages: Path, signum: signal.Signals, code: int
 ) -> None:
     """As in cron and behind a script's `&`: the signal arrives while the process waits for the server's answer."""
-    command = [
-        sys.executable,
-        "-m",
-        "pipeline",
-        "submit",
-        "--host",
-        server.url,
-        "--package",
-        str(packages / "kfp.yaml"),
-    ]
+    command = [sys.executable, "-m", "pipeline", "submit", "--host", server.url, "--wait"]
+    command += ["--package", str(packages / "kfp.yaml"), "--source", "digits", "--root", "/data/runs"]
     with ignoring(signal.SIGINT):
-        process = subprocess.Popen([*command, "--source", "digits", "--root", "/data/runs", "--wait"])
+        process = subprocess.Popen(command)
     signaled: list[Request] = []
 
     def interrupt(request: Request) -> None:

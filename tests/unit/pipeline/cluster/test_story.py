@@ -79,17 +79,6 @@ def test_submit_wait_fail_logs_retry_succeed(
     assert found == {run_id: "FAILED", newest: "SUCCEEDED"}
 
 
-def test_cancel(world: World, package: Path, caplog: pytest.LogCaptureFixture) -> None:
-    assert submit(world, package) == errors.OK
-    (run_id,) = world.run_ids()
-    assert about(world, "cancel", run_id) == errors.OK
-    world.play(("CANCELED", {}))
-    assert about(world, "status", run_id, "--wait") == waiting.CANCELED
-    assert caplog.messages[-1] == f"run {run_id} was canceled"
-    assert about(world, "cancel", run_id) == errors.BAD_CONFIGURATION
-    assert run_id in caplog.messages[-1]
-
-
 def test_cancel_and_retry_fit_the_state(world: World, package: Path) -> None:
     submit(world, package)
     (run_id,) = world.run_ids()
@@ -99,13 +88,6 @@ def test_cancel_and_retry_fit_the_state(world: World, package: Path) -> None:
     assert about(world, "cancel", run_id) == errors.BAD_CONFIGURATION
     assert about(world, "retry", run_id) == errors.BAD_CONFIGURATION
     assert not any(world.requests())
-
-
-def test_when_the_time_is_up_the_run_goes_on(world: World, package: Path) -> None:
-    assert submit(world, package, "--wait", "--timeout", "0.05") == waiting.TIMED_OUT
-    (run_id,) = world.run_ids()
-    world.play(("SUCCEEDED", {}))
-    assert about(world, "status", run_id, "--wait") == errors.OK
 
 
 @pytest.mark.parametrize("acted", [False, True])
