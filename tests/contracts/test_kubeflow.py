@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.kubeflow.server import serving
-from tests.fakes.kubeflow.store import Store
 
 PROBE = Path(os.environ.get("KFP_PROBE_DIR", os.devnull))
 # Recorded requests that this server answers differently, because our client never sends them.
@@ -41,35 +40,3 @@ def test_answers_as_the_recorded_server(tmp_path: Path) -> None:
     assert {line for line, following in itertools.pairwise(lines) if following.startswith("    real ")} == _OTHER
     assert lines[-1].startswith("177 cases, ")
     assert server.hangs == ["upload of bad.yaml, which is no YAML"]
-
-
-def test_what_is_reported_of_a_run_and_forgotten_by_a_retry() -> None:
-    store = Store()
-    run = store.add_run({}, "PENDING")
-    store.report(run["run_id"], "RUNNING", {"train": "RUNNING"})
-    store.terminated.add(run["run_id"])
-    store.report(run["run_id"], "RUNNING", {"train": ("FAILED", "OOMKilled"), "publish": "SKIPPED"})
-    assert [status["state"] for status in run["state_history"]] == ["PENDING", "RUNNING", "FAILED"]
-    tasks = {task["display_name"]: task for task in run["run_details"]["task_details"]}
-    assert (tasks["train"]["state"], tasks["train"]["error"]["message"]) == ("FAILED", "OOMKilled")
-    assert {"root", "root-driver", "train-driver", "publish-driver", "executor"} <= set(tasks)
-    store.retry(run["run_id"])
-    assert (run["state"], run["state_history"], run["finished_at"][:4]) == ("RUNNING", [], "1970")
-
-
-def test_schedules_start_runs_and_their_end_kills_them() -> None:
-    store = Store()
-    names = ("experiment_id", "pipeline_version_reference", "runtime_config", "service_account")
-    weekly = {"display_name": "weekly", "max_concurrency": "1", **dict.fromkeys(names, "x")}
-    recurring, paused = (
-        store.add("recurring_run", {**weekly, "mode": mode})["recurring_run_id"] for mode in ("ENABLE", "DISABLE")
-    )
-    (run_id,) = store.tick()
-    assert (store.runs[run_id]["state"], store.runs[run_id]["recurring_run_id"]) == ("", recurring)
-    assert store.tick() == []  # one at a time
-    store.report(run_id, "SUCCEEDED", {})
-    (second,) = store.tick()
-    for recurring_run_id, killed in ((paused, []), (recurring, [second])):
-        store.delete_recurring_run(recurring_run_id)
-        assert store.killed_runs == killed
-    assert [store.runs[each]["state"] for each in (run_id, second)] == ["SUCCEEDED", "FAILED"]
