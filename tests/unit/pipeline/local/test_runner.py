@@ -5,6 +5,8 @@ import json
 import os
 import signal
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from kfp import dsl
@@ -223,3 +225,13 @@ def test_stages_that_outlive_their_time_are_killed_once(home: Home, monkeypatch:
     run = Run(STEPS, values, home.root, History(home.root, values), stages)  # type: ignore[arg-type]
     assert run.execute() == 130
     assert stages.signals.count(signal.SIGKILL) == 1
+
+
+def test_runs_that_begin_at_once_get_folders_of_their_own(tmp_path: Path) -> None:
+    (tmp_path / "history" / "0007").mkdir(parents=True)
+    with ThreadPoolExecutor() as pool:
+        found = list(pool.map(lambda seed: History(tmp_path, {"seed": seed}), range(8)))
+    assert sorted(each.number for each in found) == list(range(8, 16))
+    for seed, each in enumerate(found):
+        assert each.folder.name == f"{each.number:04d}"
+        assert f'"seed": {seed}' in (each.folder / "parameters.json").read_text()

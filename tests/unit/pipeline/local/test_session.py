@@ -7,7 +7,7 @@ from pathlib import Path
 
 from components.core.storage import atomic_files
 from pipeline.local.session import session
-from tests.unit.pipeline.conftest import Desk, Parts, wait_until
+from tests.unit.pipeline.conftest import Desk, Parts, is_running, wait_until
 
 # Opens a session, puts a file into its folder, and lives until it is killed.
 _RUNNER = """
@@ -29,16 +29,12 @@ def start(root: Path) -> tuple["subprocess.Popen[str]", Path, int]:
     return process, Path(folder), int(reaper)
 
 
-def is_there(pid: int) -> bool:
-    return Path(f"/proc/{pid}").exists()
-
-
 def test_a_run_removes_the_folder_of_a_dead_one_and_not_that_of_one_that_lives(tmp_path: Path) -> None:
     (alive, folder, _), (dead, left, reaper) = start(tmp_path), start(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {folder.name, left.name}
     dead.kill()
     dead.communicate()
-    wait_until(lambda: not is_there(reaper))
+    wait_until(lambda: not is_running(reaper))
     assert (left / "large").exists()
     with session(tmp_path, "docker") as opened:
         assert {path.name for path in tmp_path.iterdir()} == {folder.name, opened.folder.name}
@@ -87,3 +83,29 @@ def test_what_is_no_longer_watched_is_left_alone(tmp_path: Path) -> None:
         for process in (watched, over):
             process.kill()
             process.wait()
+
+
+def test_stage_does_not_begin_before_its_reaper_knows_it(tmp_path: Path) -> None:
+    """A runner that is killed between the two leaves no stage."""
+    script = """
+import os, signal
+from pathlib import Path
+from pipeline.local import session
+from pipeline.local.processes import Call, Processes
+
+def killed(self, group):
+    Path("group").write_text(str(group))
+    os.kill(os.getpid(), signal.SIGKILL)
+
+session.Session.process = killed
+with session.session(Path("sessions"), "docker") as opened:
+    processes = Processes()
+    processes.begin(opened)
+    words = ["sh", "-c", "touch began; exec sleep 300"]
+    processes.run(Call(None, words, Path("."), Path("log"), print))
+"""
+    runner = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=False)
+    assert runner.returncode == -signal.SIGKILL
+    stage = int((tmp_path / "group").read_text())
+    wait_until(lambda: not is_running(stage))
+    assert not (tmp_path / "began").exists()
