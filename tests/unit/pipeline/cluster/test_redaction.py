@@ -104,8 +104,16 @@ def credentials(request: Request, form: str) -> str:
     return f"{'refused ' * 30}{_FORMS[form](given)}"
 
 
-@pytest.mark.parametrize("form", _FORMS)
-@pytest.mark.parametrize("kind", ["json", "html", "redirect", "upload", "type"])
+@pytest.mark.parametrize(
+    ("kind", "form"),
+    [
+        *(("json", form) for form in _FORMS),
+        ("html", "HTML"),
+        ("redirect", "URL"),
+        ("upload", "plain"),
+        ("type", "base64"),
+    ],
+)
 def test_an_answer_that_echoes_the_credentials(
     server: Server,
     flags: list[str],
@@ -133,7 +141,7 @@ def test_an_answer_that_echoes_the_credentials(
     assert leaked(shown) == []
 
 
-@pytest.mark.parametrize("form", _FORMS)
+@pytest.mark.parametrize("form", ["plain", "base64"])
 def test_a_run_whose_failure_echoes_the_credentials(
     server: Server,
     flags: list[str],
