@@ -1,4 +1,4 @@
-"""Stages in containers of a real Docker engine: exit status, logs, mounts, permissions, signals, mistakes."""
+"""Stages in containers of a real Docker engine: exit status, logs, mounts, signals, mistakes; requests that fail."""
 # mypy: disable-error-code="valid-type"
 
 import dataclasses
@@ -7,6 +7,7 @@ import os
 import shlex
 import shutil
 import signal
+import socket
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -104,14 +105,6 @@ def test_failure_is_reported_with_its_status_and_nothing_stays(
 
 
 @pytest.mark.docker
-def test_every_line_of_a_container_that_ends_at_once_is_kept(engine: str, desk: Desk) -> None:
-    found = desk.run(desk.compile(one_task('seq 1 20000; printf ok > "$2"')), "--runner", "docker")
-    assert found.returncode == 0, found.stderr
-    lines = desk.log().splitlines()
-    assert lines == [str(number) for number in range(1, 20001)]
-
-
-@pytest.mark.docker
 @pytest.mark.parametrize(
     "written", ["&", r'\x1e{"line": "&", "level": 30, "message": "", "work": null}'], ids=["lines", "records"]
 )
@@ -188,21 +181,6 @@ def test_what_a_container_is_given(engine: str, desk: Desk) -> None:
     assert log == ["given", "a=b hidden", "12345", "1024", "eth0 lo key"], found.stderr
     assert (kept / "made").stat().st_uid == 12345
     assert "hidden" not in found.stderr.replace("| a=b hidden", "")
-
-
-@pytest.mark.docker
-@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_interrupted_run_leaves_no_container(engine: str, desk: Desk, signum: int, code: int) -> None:
-    script = "trap 'echo ending; exit 143' TERM; echo begun; while :; do sleep 0.1; done"
-    process = desk.start(desk.compile(one_task(script)), "--runner", "docker")
-    desk.wait_for(process, "begun")
-    assert len(running(desk)) == 1
-    process.send_signal(signum)
-    process.communicate(timeout=60)
-    assert process.returncode == code
-    assert desk.log() == "begun\nending\n"
-    assert desk.states() == {"shell": "interrupted"}
-    assert running(desk) == []
 
 
 @pytest.mark.docker
@@ -454,3 +432,20 @@ def test_what_lies_behind_a_link_is_seen_by_the_name_that_was_given(
 def test_mounts_are_fields_of_csv() -> None:
     assert mount_words(Mount("/a", "/b")) == "type=bind,source=/a,target=/b,readonly"
     assert mount_words(Mount('/a,"b"', "/c", writable=True)) == 'type=bind,"source=/a,""b""",target=/c'
+
+
+def test_an_engine_that_never_answers_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    if not shutil.which(Docker().program):
+        pytest.skip("no Docker client: install Docker")
+    with socket.create_server(("127.0.0.1", 0)) as server:  # takes connections
+        monkeypatch.setenv("DOCKER_HOST", f"tcp://127.0.0.1:{server.getsockname()[1]}")
+        with pytest.raises(TransientError, match="within 1 s"):
+            Docker().ask("version", seconds=1.0)
+
+
+def test_complaints_are_one_line() -> None:
+    error = explained("Error response from daemon: write /var/lib/x: no space left on device.\nSee 'docker run'.\n")
+    assert isinstance(error, TransientError)
+    assert "docker system prune" in str(error)
+    assert str(explained("Error: one\n\nline two\nSee 'docker create --help'.\n")) == "Docker: Error: one line two"
+    assert str(explained("")).isprintable()
