@@ -1,12 +1,14 @@
-"""Settings of a stage on Kubernetes: what is accepted, and each mistake."""
+"""Settings of a stage on Kubernetes and on Vertex, which knows its machines: accepted ones, and each mistake."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from pipeline.profiles import profile_values
 from pipeline.profiles.kubernetes_hardware import SHARED_MEMORY, KubernetesStage
 from pipeline.profiles.profile_values import Retries, Toleration
-from pipeline.profiles.profiles import KFP
+from pipeline.profiles.profiles import KFP, VERTEX
 from tests.unit.pipeline.profiles.contents import V6E, gpus, of_train, parse, refusal, tpu
 
 
@@ -88,12 +90,61 @@ def test_several_workers_train_together(settings: dict[str, Any], image: str, re
         (tpu(4, "2x2") | gpus(4), "cloud.google.com/gke-tpu-accelerator google.com/tpu"),
     ],
 )
-def test_a_mistake_is_reported_in_one_line_with_its_path(settings: Any, named: str) -> None:
-    (found,) = refusal(of_train(KFP, settings))
-    assert found.startswith("mine.kfp.stages.train")
-    assert all(name in found for name in named.split())
+def test_a_mistake_on_kubernetes_is_reported_in_one_line_with_its_path(settings: Any, named: str) -> None:
+    require_mistake(KFP, settings, named)
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"cpu_request": 3}, ".cpu_request cpu_limit"),
+        ({"accelerator": "NVIDIA_L4"}, "accelerator accelerator_count"),
+        (gpus(8, "TPU_V5_LITEPOD"), "accelerator TPU_V5_LITEPOD machine_type"),
+        ({"timeout": 5, "spot": True}, "spot timeout machine_type"),
+        ({"machine_type": "n2-standard-8", "cpu_limit": 8}, "machine_type cpu_limit"),
+        ({"machine_type": "ct6e-standard-8t"}, "machine_type ct6e-standard-8t v6e kfp"),
+        ({"machine_type": "ct5p-hightpu-4t"}, "machine_type ct5lp-hightpu-1t ct5p-hightpu-4t"),
+        ({"machine_type": "g2-standard-8", "tpu_topology": "2x2"}, "machine_type ct5lp-hightpu-1t"),
+        ({"machine_type": "ct5lp-hightpu-8t"}, "tpu_topology 2x4 ct5lp-hightpu-8t"),
+        ({"machine_type": "ct5lp-hightpu-4t", "tpu_topology": "2x4"}, "tpu_topology 2x2 2x4"),
+        (gpus(1, "NVIDIA_L4", machine_type="ct5lp-hightpu-4t"), "machine_type tpu_topology accelerator"),
+    ],
+)
+def test_a_mistake_on_vertex_is_reported_in_one_line_with_its_path(settings: Any, named: str) -> None:
+    require_mistake(VERTEX, settings, named)
+
+
+def require_mistake(target: str, settings: Any, named: str) -> None:
+    (problem,) = refusal(of_train(target, settings))
+    assert problem.startswith(f"mine.{target}.stages.train")
+    assert all(name in problem for name in named.split())
 
 
 def test_v6e_is_for_kubernetes_alone() -> None:
     (found,) = parse(of_train(KFP, tpu(8, "2x4", V6E))).values()
     assert (found.accelerator, found.replicas) == ("tpu", 8)
+
+
+@pytest.mark.parametrize(
+    "settings", [gpus(8, "NVIDIA_H100_80GB", machine_type="a3-highgpu-8g"), {"machine_type": "n2-standard-8"}]
+)
+def test_vertex_decides_which_machines_it_has(settings: dict[str, Any]) -> None:
+    (found,) = parse(of_train(VERTEX, settings)).values()
+    assert found.replicas == settings.get("accelerator_count", 0)
+
+
+@pytest.mark.parametrize(
+    ("measure", "amounts"),
+    [
+        (profile_values.cores, {"4": 4.0, "0.5": 0.5, ".5": 0.5, "500m": 0.5, "1.5m": 0.0015}),
+        (profile_values.size, {"7": 7, "2K": 2000, "2Ki": 2048, "16Gi": 16 * 2**30, "1E": 10**18}),
+    ],
+)
+def test_quantities(measure: Callable[[str], float], amounts: dict[str, float]) -> None:
+    assert {text: measure(text) for text in amounts} == amounts
+
+
+@pytest.mark.parametrize("text", ["", "i", "2i", "1.5Gi", "16GB", "-1G", "1k", "１G", "16Gi\n"])
+def test_what_is_no_size(text: str) -> None:
+    with pytest.raises(ValueError, match="16Gi"):
+        profile_values.size(text)

@@ -1,25 +1,32 @@
-"""kfp can write every setting of a profile for Kubernetes."""
+"""kfp can write every setting of a profile."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import hypothesis
+import pytest
 import yaml
 from kfp import dsl
 
 from components.train import tf_job
 from pipeline.compile import compiled_package
-from pipeline.profiles import kubernetes_settings
+from pipeline.profiles import kubernetes_settings, vertex_settings
 from pipeline.profiles.kubernetes_hardware import KubernetesStage
-from pipeline.profiles.profiles import KFP
+from pipeline.profiles.profiles import KFP, VERTEX
 from tests.unit.pipeline.packages import DIGESTS
 from tests.unit.pipeline.profiles.contents import CONTAINERS, gpus, nothing, parse, require_writable
 
 
+@pytest.mark.parametrize(
+    ("target", "apply"), [(KFP, kubernetes_settings.apply), (VERTEX, vertex_settings.apply)], ids=[KFP, VERTEX]
+)
 @hypothesis.given(settings=CONTAINERS)
-def test_what_is_read_can_be_written(settings: dict[str, Any]) -> None:
-    require_writable(KFP, settings, kubernetes_settings.apply)
+def test_a_setting_that_is_read_can_be_written(
+    target: str, apply: Callable[[Any, Any], None], settings: dict[str, Any]
+) -> None:
+    require_writable(target, settings, apply)
 
 
 def test_a_key_file_is_where_its_variable_says() -> None:
