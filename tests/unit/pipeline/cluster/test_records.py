@@ -88,7 +88,6 @@ def record(of_run: RunOf) -> dict[str, Any]:
         ([SKIPPED], "", "SKIPPED", "SKIP: nothing is new"),
         ([], "decide", "FAILED", "no machine"),
         ([broken("decide", "no root", errors.BAD_CONFIGURATION)], "decide", "FAILED", "decide: no root"),
-        ([DECIDED, broken("preprocess", "bad", errors.BAD_DATA)], "preprocess", "FAILED", "preprocess: bad"),
         ([DECIDED, broken("preprocess", "", None)], "preprocess", "FAILED", "preprocess: it ended"),
         ([DECIDED], "preprocess", "FAILED", "preprocess: no machine"),
         ([*WHOLE[:-1], broken("export", "out of tune", errors.DEFECT)], "export", "FAILED", "export: out of tune"),

@@ -11,41 +11,39 @@ from tests.unit.pipeline.cluster.worlds import Stages, World
 pytestmark = pytest.mark.usefixtures("bare_desk")
 
 
-@pytest.mark.parametrize(
-    ("state", "reported", "stages"),
-    [
-        ("PENDING", {}, {}),
-        ("RUNNING", {"decide": ("PENDING", "")}, {"decide": "PENDING"}),
-        # In the pipeline's order, without tasks around stages.
-        (
-            "RUNNING",
-            {"exit-handler-1": ("RUNNING", ""), "train": ("RUNNING", ""), "decide": ("SUCCEEDED", "")},
-            {"decide": "SUCCEEDED", "train": "RUNNING"},
-        ),
-        ("PAUSED", {"decide": ("SUCCEEDED", "")}, {"decide": "SUCCEEDED"}),
-        ("CANCELING", {"train": ("CANCELING", "")}, {"train": "CANCELING"}),
-        (
-            "SUCCEEDED",
-            {"publish": ("SKIPPED", ""), "evaluate": ("SUCCEEDED", "")},
-            {"evaluate": "SUCCEEDED", "publish": "SKIPPED"},
-        ),
-        # Nothing stays active when the run has ended.
-        ("SUCCEEDED", {"export": ("RUNNING", "")}, {"export": "SUCCEEDED"}),
-        (
-            "FAILED",
-            {"train": ("FAILED", "x"), "embed": ("RUNNING", ""), "evaluate": ("PENDING", "")},
-            {"train": "FAILED", "embed": "CANCELED", "evaluate": "SKIPPED"},
-        ),
-        (
-            "CANCELED",
-            {"train": ("CANCELED", ""), "embed": ("CANCELING", ""), "evaluate": ("PENDING", "")},
-            {"train": "CANCELED", "embed": "CANCELED", "evaluate": "SKIPPED"},
-        ),
-    ],
-)
-def test_states_of_a_run_and_its_stages(
-    world: World, packages: Path, state: str, reported: Stages, stages: dict[str, str]
-) -> None:
+# State of a run, states and messages of its tasks, and states of its stages.
+STATES: list[tuple[str, Stages, dict[str, str]]] = [
+    ("PENDING", {}, {}),
+    ("RUNNING", {"decide": ("PENDING", "")}, {"decide": "PENDING"}),
+    # In the pipeline's order, without tasks around stages.
+    (
+        "RUNNING",
+        {"exit-handler-1": ("RUNNING", ""), "train": ("RUNNING", ""), "decide": ("SUCCEEDED", "")},
+        {"decide": "SUCCEEDED", "train": "RUNNING"},
+    ),
+    ("PAUSED", {"decide": ("SUCCEEDED", "")}, {"decide": "SUCCEEDED"}),
+    ("CANCELING", {"train": ("CANCELING", "")}, {"train": "CANCELING"}),
+    (
+        "SUCCEEDED",
+        {"publish": ("SKIPPED", ""), "evaluate": ("SUCCEEDED", "")},
+        {"evaluate": "SUCCEEDED", "publish": "SKIPPED"},
+    ),
+    # Nothing stays active when the run has ended.
+    ("SUCCEEDED", {"export": ("RUNNING", "")}, {"export": "SUCCEEDED"}),
+    (
+        "FAILED",
+        {"train": ("FAILED", "x"), "embed": ("RUNNING", ""), "evaluate": ("PENDING", "")},
+        {"train": "FAILED", "embed": "CANCELED", "evaluate": "SKIPPED"},
+    ),
+    (
+        "CANCELED",
+        {"train": ("CANCELED", ""), "embed": ("CANCELING", ""), "evaluate": ("PENDING", "")},
+        {"train": "CANCELED", "embed": "CANCELED", "evaluate": "SKIPPED"},
+    ),
+]
+
+
+def test_states_of_a_run_and_its_stages(world: World, packages: Path) -> None:
     runs = world.runs()
     wanted = Submission(
         package=submission.read_package(packages / f"{world.target}.yaml"),
@@ -54,13 +52,14 @@ def test_states_of_a_run_and_its_stages(
         run_name="first",
         pipeline_root="gs://bucket/root",
     )
-    run_id = runs.submit(wanted).run_id
-    if state == backend.CANCELED:
-        runs.cancel(run_id)
-    world.set_run(run_id, state, reported)
-    found = runs.status(run_id)
-    assert found.state == state
-    assert (found.finished is not None) == (state in backend.ENDED)
-    assert [(stage.name, stage.state) for stage in found.stages] == list(stages.items())
-    said = {name: message for name, (_, message) in reported.items() if message}
-    assert {stage.name: stage.message for stage in found.stages if stage.message} == said
+    for state, reported, stages in STATES:
+        run_id = runs.submit(wanted).run_id
+        if state == backend.CANCELED:
+            runs.cancel(run_id)
+        world.set_run(run_id, state, reported)
+        run = runs.status(run_id)
+        assert run.state == state
+        assert (run.finished is not None) == (state in backend.ENDED), state
+        assert [(stage.name, stage.state) for stage in run.stages] == list(stages.items())
+        messages = {name: message for name, (_, message) in reported.items() if message}
+        assert {stage.name: stage.message for stage in run.stages if stage.message} == messages
