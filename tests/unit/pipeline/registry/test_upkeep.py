@@ -183,8 +183,7 @@ def test_promote(location: str, ask: Ask) -> None:
     assert champion(location).version == 5
 
 
-@pytest.mark.parametrize("content", [None, b"{", b'{"version": 5}'])
-@pytest.mark.parametrize("versions", [1, VERSIONS])
+@pytest.mark.parametrize(("versions", "content"), [(1, None), (VERSIONS, b"{"), (VERSIONS, b'{"version": 5}')])
 def test_a_lost_champion_is_refused_everywhere_until_one_is_promoted(
     location: str, ask: Ask, candidates: list[Candidate], content: bytes | None, versions: int
 ) -> None:
