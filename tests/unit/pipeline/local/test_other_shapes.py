@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from components.core import errors
@@ -70,8 +70,7 @@ def changed(data: st.DataObject, value: Any) -> Any:
 @pytest.mark.parametrize(
     "names",
     [
-        "runs/history/0001/state.json",
-        "runs/history/0001/parameters.json",
+        "runs/history/0001/*.json",
         "runs/cache/*/*/outputs.json",
         "runs/records/*/*.json",
         "runs/registry/**/*.json",
@@ -79,6 +78,7 @@ def changed(data: st.DataObject, value: Any) -> Any:
         "wgan-*/speed/*.json",
     ],
 )
+@settings(max_examples=settings().max_examples // 2)
 @given(data=st.data())
 def test_a_file_of_another_shape_is_no_defect(home: Home, names: str, data: st.DataObject) -> None:
     files = sorted(home.root.parent.glob(names))

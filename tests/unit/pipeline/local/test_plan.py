@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from components.core.errors import ConfigError
@@ -42,6 +42,7 @@ def worlds() -> st.SearchStrategy[World]:
     )
 
 
+@settings(max_examples=settings().max_examples // 2)
 @given(st.lists(st.tuples(worlds(), st.sampled_from(["", *MADE])), min_size=2, max_size=3))
 def test_plan_and_run_agree_after_any_change(steps: list[tuple[World, str]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
