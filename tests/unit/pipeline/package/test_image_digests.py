@@ -24,25 +24,18 @@ def written(folder: Path, images: Any = DIGESTS, version: str = VERSION, schema_
     return path
 
 
-def images_in(text: bytes) -> dict[str, str]:
-    executors = next(yaml.safe_load_all(text))["deploymentSpec"]["executors"]
-    return {name.removeprefix("exec-"): executor["container"]["image"] for name, executor in executors.items()}
-
-
-@pytest.mark.parametrize(("profile", "image"), [("cpu", "train"), ("gpu-l4", "train-gpu"), ("tpu-v5e-8", "train-tpu")])
-def test_every_stage_is_in_the_image_that_was_pushed(tmp_path: Path, profile: str, image: str) -> None:
-    assert images_in(compiled_package(image_digests.read(written(tmp_path)), PROFILES[profile, profiles.KFP])) == {
-        **dict.fromkeys(("decide", "preprocess", "record"), DIGESTS["preprocess"]),
-        "train": DIGESTS[image],
-        **dict.fromkeys(("embed", "evaluate", "export", "publish"), DIGESTS["train"]),
-    }
+def test_digests_are_read_as_they_were_pushed(tmp_path: Path) -> None:
+    assert image_digests.read(written(tmp_path)) == DIGESTS
 
 
 @pytest.mark.slow
 def test_the_command_asks_for_digests_or_for_tags_by_name(tmp_path: Path) -> None:
     def image_of_train(*flags: str) -> str:
         done = wgan("compile", "--output", str(tmp_path / "package.yaml"), "--profile", "gpu-l4", *flags)
-        return images_in((tmp_path / "package.yaml").read_bytes())["train"] if done.returncode == 0 else done.stderr
+        if done.returncode:
+            return done.stderr
+        package = next(yaml.safe_load_all((tmp_path / "package.yaml").read_bytes()))
+        return str(package["deploymentSpec"]["executors"]["exec-train"]["container"]["image"])
 
     assert "--allow_tags" in image_of_train()
     assert not (tmp_path / "package.yaml").exists()
