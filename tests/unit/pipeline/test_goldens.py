@@ -120,16 +120,6 @@ def test_train_gets_its_hardware_and_embed_its_own(profile: Profile, first: Any)
         ]
 
 
-def test_only_train_has_an_accelerator(profile: Profile, first: Any) -> None:
-    executors = first["deploymentSpec"]["executors"]
-    having = [
-        name for name, executor in executors.items() if "accelerator" in executor["container"].get("resources", {})
-    ]
-    assert having in ([], ["exec-train"])
-    in_job = "--payload" in executors["exec-train"]["container"]["args"]
-    assert (having == ["exec-train"]) == (profile.train_image != "cpu" and not in_job)
-
-
 @pytest.mark.parametrize("name", ["gpu-l4-4", "tpu-v5e-4-spot"])
 def test_the_executor_input_reaches_a_custom_job_whole(name: str, tmp_path: Path) -> None:
     """As the launcher does: placeholders are replaced, then the payload is read."""
