@@ -60,8 +60,8 @@ class Worker:
         for task in package.tasks:
             if task.exit_handler or task.name in made:
                 continue
-            before = [states.get(need, store.SKIPPED) for need in task.needs]
-            if store.SKIPPED in before or not resolver.is_met(task):
+            before = {states.get(need, store.SKIPPED) for need in task.needs}
+            if before & {store.SKIPPED, store.FAILED} or not resolver.is_met(task):
                 states[task.name] = store.SKIPPED
                 continue
             if store.FAILED in states.values() or run_id in self._server.store.terminated:
