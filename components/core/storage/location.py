@@ -110,11 +110,11 @@ class Location(os.PathLike[str]):
             if wanted is None or name == manifest or wanted(name)
         ]
         are_here = at_once(_is_here, chosen)
-        missing = [each for each, is_here in zip(chosen, are_here, strict=True) if not is_here]
+        missing = [file for file, is_here in zip(chosen, are_here, strict=True) if not is_here]
         self._require_space(sum(stored.bytes for stored, _, _ in missing))
         # The description last, so that no other process takes the mirror for complete too early.
-        self._download([each for each in missing if each[1] != self.path / manifest])
-        at_once(_download, [each for each in missing if each[1] == self.path / manifest])
+        self._download([file for file in missing if file[1] != self.path / manifest])
+        at_once(_download, [file for file in missing if file[1] == self.path / manifest])
         if wanted is None and not any(sha256 for _, sha256 in files.values()):  # copied by a user, who may remove files
             for path in self.path.rglob("*"):
                 name = path.relative_to(self.path).as_posix()
@@ -123,7 +123,7 @@ class Location(os.PathLike[str]):
         return True
 
     def _require_space(self, size: int) -> None:
-        folder = next(each for each in self.path.parents if each.exists())
+        folder = next(parent for parent in self.path.parents if parent.exists())
         free = shutil.disk_usage(folder).free
         if size > free:
             raise TransientError(
@@ -157,10 +157,10 @@ class Location(os.PathLike[str]):
         """Fetch the description alone, as `fetch` does."""
         return self.fetch(manifest, lambda _: False)
 
-    def require(self, manifest: str, what: str, whole: bool = True) -> "Location":
+    def require(self, manifest: str, kind: str, whole: bool = True) -> "Location":
         """Fetch an artifact, or its description alone; `DataError` if the bucket has none."""
         if self.in_bucket and not (self.fetch if whole else self.fetch_description)(manifest):
-            raise DataError(f"no {what} at {self}: neither {COMMITTED} nor {manifest} is there")
+            raise DataError(f"no {kind} at {self}: neither {COMMITTED} nor {manifest} is there")
         return self
 
     def fetch_intact(self, manifest: str, wanted: Callable[[str], bool] | None = None) -> None:
@@ -179,11 +179,11 @@ class Location(os.PathLike[str]):
         """Update one file of a mirror from the bucket; return whether it exists."""
         if not self.in_bucket:
             return self.path.exists()
-        found = buckets.read(self.uri)
-        if found is None:
+        answer = buckets.read(self.uri)
+        if answer is None:
             self.path.unlink(missing_ok=True)
             return False
-        atomic_files.write_file(self.path, found[0])
+        atomic_files.write_file(self.path, answer[0])
         return True
 
     def fetch_files(self, suffix: str) -> None:
@@ -195,8 +195,8 @@ class Location(os.PathLike[str]):
         for path in self.path.glob(f"*{suffix}"):
             if path.name not in wanted:
                 path.unlink(missing_ok=True)
-        found = [(stored, self.path / name, "") for name, stored in wanted.items()]
-        at_once(_download, [each for each in found if not _is_same(each[1], each[0], "")])
+        copies = [(stored, self.path / name, "") for name, stored in wanted.items()]
+        at_once(_download, [copy for copy in copies if not _is_same(*copy)])
 
     def file_names(self) -> list[str]:
         """Return the names of the files in this folder."""
@@ -208,10 +208,10 @@ class Location(os.PathLike[str]):
         """Read one file without its mirror; `FileNotFoundError` if it is absent."""
         if not self.in_bucket:
             return self.path.read_bytes()
-        found = buckets.read(self.uri)
-        if found is None:
+        answer = buckets.read(self.uri)
+        if answer is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.uri)
-        return found[0]
+        return answer[0]
 
     def put_file(self) -> None:
         """Upload one file of a mirror, which has no other writers, over the one in the bucket."""
@@ -222,8 +222,8 @@ class Location(os.PathLike[str]):
         """Return the artifacts with such a description in this folder of a bucket; none of a local folder."""
         if not self.in_bucket:
             return []
-        parts = [name.split("/") for name in files_below(self.uri)]
-        names = {each[0] for each in parts if len(each) == 2 and each[1] in (COMMITTED, manifest)}
+        paths = [name.split("/") for name in files_below(self.uri)]
+        names = {path[0] for path in paths if len(path) == 2 and path[1] in (COMMITTED, manifest)}
         return [self / name for name in sorted(names)]
 
     def children(self) -> list["Location"]:
@@ -238,15 +238,12 @@ class Location(os.PathLike[str]):
         """Return the path or URI of a file of this artifact, for people: in a bucket the committed folder has it."""
         if not self.in_bucket:
             return str(self.path / name)
-        found = self.committed()
-        return f"{found[0] if found else self.uri}/{name}"
+        committed = self.committed()
+        return f"{committed[0] if committed else self.uri}/{name}"
 
     @contextlib.contextmanager
     def new_folder(self, complete: str) -> Iterator[Path]:
-        """Do what `atomic_files.new_folder` does, after committing the folder to the bucket.
-
-        If another process committed the same artifact first, that one is kept.
-        """
+        """Do what `atomic_files.new_folder` does, after committing the folder to the bucket; the first one counts."""
         if not self.in_bucket:
             with atomic_files.new_folder(self.path, complete) as folder:
                 yield folder
@@ -268,20 +265,20 @@ class Location(os.PathLike[str]):
     def commit(self, folder: Path, manifest: str) -> bool:
         """Commit a complete folder, which nobody writes to any more, as this artifact in the bucket.
 
-        Return False if one with another description was committed before. After a failure the next attempt continues
-        with the uploaded files.
+        Return False as `publish` does. After a failure the next attempt continues with the uploaded files.
         """
         # Checksums are read before sending, and compared with the bucket's afterwards.
-        found = atomic_files.files_in(folder)
-        if manifest not in found:
+        hashes = atomic_files.files_in(folder)
+        if manifest not in hashes:
             raise FileNotFoundError(f"{folder} is gone or incomplete")
-        checksums = {name: buckets.checksum_of_file(folder / name) for name in found}
-        files: dict[str, dict[str, Any]]
-        files = {name: {"bytes": (folder / name).stat().st_size, "sha256": sha256} for name, sha256 in found.items()}
+        checksums = {name: buckets.checksum_of_file(folder / name) for name in hashes}
+        files: dict[str, dict[str, Any]] = {
+            name: {"bytes": (folder / name).stat().st_size, "sha256": sha256} for name, sha256 in hashes.items()
+        }
         attempt = digests.digest_of(files)[:16]
-        there = self._committed_sha256(manifest)
-        if there is not None:
-            return there == found[manifest]
+        committed = self._committed_sha256(manifest)
+        if committed is not None:
+            return committed == hashes[manifest]
         target = f"{self}/{attempt}"
         for name, stored in files_below(target).items():
             if name in files and (stored.bytes, stored.crc32c) != (files[name]["bytes"], checksums[name]):
@@ -292,14 +289,10 @@ class Location(os.PathLike[str]):
         return self.publish(attempt, listed, manifest)
 
     def require_sent(self, folder: str, sent: dict[str, tuple[int, str]]) -> None:
-        """Compare bytes and crc32c of files with one listing of a folder within this one.
-
-        Raises:
-            TransientError: A file is missing or differs.
-        """
-        there = files_below(f"{self}/{folder}")
+        """Compare bytes and crc32c of files with a listing of a folder within this one, or raise `TransientError`."""
+        objects = files_below(f"{self}/{folder}")
         for name, expected in sent.items():
-            if name not in there or (there[name].bytes, there[name].crc32c) != expected:
+            if name not in objects or (objects[name].bytes, objects[name].crc32c) != expected:
                 raise TransientError(f"{self}/{folder}/{name} is not what was sent; try again")
 
     def publish(self, folder: str, files: dict[str, dict[str, Any]], manifest: str) -> bool:
@@ -310,19 +303,19 @@ class Location(os.PathLike[str]):
         content = digests.canonical_json({"schema_version": SCHEMA_VERSION, "folder": folder, "files": files})
         try:
             buckets.create(f"{self}/{COMMITTED}", content)
+            return True
         except Conflict:
             return self._committed_sha256(manifest) == str(files[manifest]["sha256"])
-        return True
 
     def committed(self) -> tuple[str, dict[str, tuple[int, str, str]]] | None:
         """Return the committed folder in the bucket, and bytes, sha256 and crc32c of its files; None without one."""
-        found = buckets.read(f"{self}/{COMMITTED}")
-        return _read_committed(self.uri, found[0]) if found else None
+        answer = buckets.read(f"{self}/{COMMITTED}")
+        return _read_committed(self.uri, answer[0]) if answer else None
 
     def _committed_sha256(self, name: str) -> str | None:
         """Return the sha256 of a file of the committed artifact; None if none is committed."""
-        found = self.committed()
-        return found[1].get(name, (0, "", ""))[1] if found else None
+        committed = self.committed()
+        return committed[1].get(name, (0, "", ""))[1] if committed else None
 
     @contextlib.contextmanager
     def removed_if_damaged(self) -> Iterator[None]:
@@ -346,7 +339,7 @@ class Location(os.PathLike[str]):
 
     def remove(self) -> None:
         """Remove an artifact from the bucket: first `committed.json`, then its files."""
-        for stored in sorted(buckets.below(self.uri), key=lambda each: each.uri != f"{self}/{COMMITTED}"):
+        for stored in sorted(buckets.below(self.uri), key=lambda item: item.uri != f"{self}/{COMMITTED}"):
             buckets.delete(stored)
 
     def require_writable(self) -> None:
@@ -360,26 +353,26 @@ class Location(os.PathLike[str]):
 
     def _committed(self, manifest: str) -> dict[str, tuple[Stored, str]] | None:
         """Return the artifact's files in the bucket with their sha256, empty if unknown; None if it is incomplete."""
-        found = self.committed()
-        if found is None:
+        committed = self.committed()
+        if committed is None:
             plain = {name: (stored, "") for name, stored in files_below(self.uri).items()}
             return plain if manifest in plain else None
-        folder, listed = found
-        there = files_below(folder)
+        folder, listed = committed
+        objects = files_below(folder)
         for name, (size, _, crc32c) in sorted(listed.items()):
-            if name not in there or (there[name].bytes, there[name].crc32c) != (size, crc32c):
+            if name not in objects or (objects[name].bytes, objects[name].crc32c) != (size, crc32c):
                 raise DataError(f"{self} is damaged: {name} in {folder} is not the file that {COMMITTED} describes")
-        return {name: (there[name], sha256) for name, (_, sha256, _) in listed.items()}
+        return {name: (objects[name], sha256) for name, (_, sha256, _) in listed.items()}
 
 
 def private(name: str) -> Path:
     """Return a folder below TMPDIR, or `WGAN_MIRRORS`; it must be this user's, as its content is trusted."""
     root = Path(os.environ.get(MIRRORS) or tempfile.gettempdir(), f"wgan-{os.getuid()}")
-    for each in (root, root / name):
-        each.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = each.lstat()
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
-            raise ConfigError(f"{each} belongs to another user; set TMPDIR to a folder of your own")
+    for folder in (root, root / name):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = folder.lstat()
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
+            raise ConfigError(f"{folder} belongs to another user; set TMPDIR to a folder of your own")
     return root / name
 
 
@@ -401,15 +394,15 @@ def _read_committed(uri: str, committed: bytes) -> tuple[str, dict[str, tuple[in
 
 def files_below(uri: str) -> dict[str, Stored]:
     """Return the objects below a folder by their names within it, without placeholders of empty folders."""
-    found = {}
+    objects = {}
     for stored in buckets.below(uri):
         if not stored.uri.endswith("/"):
             buckets.split(stored.uri)  # refuse names that lead out of the mirror
-            found[stored.uri.removeprefix(f"{uri}/")] = stored
-    return found
+            objects[stored.uri.removeprefix(f"{uri}/")] = stored
+    return objects
 
 
-def _is_same(path: Path, stored: Stored, sha256: str) -> bool:
+def _is_same(stored: Stored, path: Path, sha256: str) -> bool:
     if not path.is_file() or path.stat().st_size != stored.bytes:
         return False
     if sha256:
@@ -419,12 +412,12 @@ def _is_same(path: Path, stored: Stored, sha256: str) -> bool:
 
 def _is_here(stored: Stored, path: Path, sha256: str) -> bool:
     """Return whether a mirror has a file of the bucket; if the bucket is mounted, link to the file there."""
-    if _is_same(path, stored, sha256):
+    if _is_same(stored, path, sha256):
         return True
     if not os.environ.get(MOUNTED):
         return False
     mounted = Path(os.environ[MOUNTED], stored.uri.removeprefix(buckets.SCHEME))
-    if not _is_same(mounted, stored, sha256):
+    if not _is_same(stored, mounted, sha256):
         return False
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
@@ -448,15 +441,15 @@ def at_once(
 
     After a failure no other transfer begins. It is raised when the running ones have ended.
     """
-    begun = {lasting_threads(os.getpid(), _AT_ONCE).submit(transfer, *each): each for each in arguments}
+    futures = {lasting_threads(os.getpid(), _AT_ONCE).submit(transfer, *values): values for values in arguments}
     try:
-        for each in as_completed(begun):
-            each.result()
-            on_done(*begun[each])
+        for future in as_completed(futures):
+            future.result()
+            on_done(*futures[future])
     except BaseException:
-        wait([each for each in begun if not each.cancel()])
+        wait([future for future in futures if not future.cancel()])
         raise
-    return [each.result() for each in begun]
+    return [future.result() for future in futures]
 
 
 @functools.cache
