@@ -20,9 +20,9 @@ def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     """Write arrays of any shape and dtype but object, in the order of their names."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
         for name in sorted(arrays):
-            held = io.BytesIO()
-            np.lib.format.write_array(held, np.asarray(arrays[name]), allow_pickle=False)
+            buffer = io.BytesIO()
+            np.lib.format.write_array(buffer, np.asarray(arrays[name]), allow_pickle=False)
             entry = zipfile.ZipInfo(f"{name}.npy", _NO_TIME)
             entry.create_system = _UNIX
             # As a whole, so that the size is known and the frame is the short one below 2 GiB.
-            archive.writestr(entry, held.getbuffer())
+            archive.writestr(entry, buffer.getbuffer())

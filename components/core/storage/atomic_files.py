@@ -93,23 +93,23 @@ def remove_folder(location: Path) -> None:
 @contextlib.contextmanager
 def removed_if_damaged(location: Path) -> Iterator[None]:
     """Remove a folder if the block raises a `DataError` about it; never what another process has put there since."""
-    seen = None
+    handle = None
     with contextlib.suppress(FileNotFoundError):
-        seen = os.open(location, os.O_RDONLY)
+        handle = os.open(location, os.O_RDONLY)
     try:
         yield
     except Incompatible:
         raise
     except DataError:
-        if seen is not None:
+        if handle is not None:
             with contextlib.suppress(OSError):  # a file system without locks
-                fcntl.flock(seen, fcntl.LOCK_EX)  # so that of several processes one removes it
-            if location.exists() and os.path.samestat(os.fstat(seen), location.stat()):
+                fcntl.flock(handle, fcntl.LOCK_EX)  # so that of several processes one removes it
+            if location.exists() and os.path.samestat(os.fstat(handle), location.stat()):
                 remove_folder(location)
         raise
     finally:
-        if seen is not None:
-            os.close(seen)
+        if handle is not None:
+            os.close(handle)
 
 
 def sweep(folder: Path) -> None:
@@ -130,15 +130,15 @@ def write_json(path: Path, value: Any) -> None:
     write_file(path, _readable(value))
 
 
-def read_json(path: os.PathLike[str], what: str) -> dict[str, Any]:
+def read_json(path: os.PathLike[str], kind: str) -> dict[str, Any]:
     """Read the JSON description of a dataset, a checkpoint, ...; `DataError` if it is missing or no object of JSON."""
-    value = _parse(read(path, what), path, what)
+    value = _parse(read(path, kind), path, kind)
     if not isinstance(value, dict):
-        raise DataError(f"{path} does not describe a {what}: it holds {reprlib.repr(value)}")
+        raise DataError(f"{path} does not describe a {kind}: it holds {reprlib.repr(value)}")
     return value
 
 
-def read(path: os.PathLike[str], what: str) -> bytes:
+def read(path: os.PathLike[str], kind: str) -> bytes:
     """Read a file with the errors of `read_json`, without parsing it."""
     file = Path(path)
     try:
@@ -146,7 +146,7 @@ def read(path: os.PathLike[str], what: str) -> bytes:
             return file.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         folder = str(path).rpartition("/")[0] or file.parent
-        raise DataError(f"no {what} at {folder}: {file.name} is missing") from None
+        raise DataError(f"no {kind} at {folder}: {file.name} is missing") from None
 
 
 def sealed_json(value: dict[str, Any]) -> bytes:
@@ -154,13 +154,13 @@ def sealed_json(value: dict[str, Any]) -> bytes:
     return _readable({**value, digests.SEAL: digests.digest_of(value)})
 
 
-def unsealed(content: bytes, path: str | os.PathLike[str], what: str) -> tuple[Any, bool]:
+def unsealed(content: bytes, path: str | os.PathLike[str], kind: str) -> tuple[Any, bool]:
     """Verify the seal of a manifest; return its other fields, and whether it has a seal.
 
     Manifests written before seals existed are accepted unverified. Readers must refuse unknown fields, so that renaming
     `sha256` is no way around the seal.
     """
-    value = _parse(content, path, what)
+    value = _parse(content, path, kind)
     if not isinstance(value, dict) or digests.SEAL not in value:
         return value, False
     fields = {name: field for name, field in value.items() if name != digests.SEAL}
@@ -169,31 +169,28 @@ def unsealed(content: bytes, path: str | os.PathLike[str], what: str) -> tuple[A
     except (ValueError, RecursionError):  # no manifest is written with NaN
         whole = False
     if not whole:
-        raise DataError(f"{path} is damaged: it is not what its {digests.SEAL} was written for; make the {what} again")
+        raise DataError(f"{path} is damaged: it is not what its {digests.SEAL} was written for; make the {kind} again")
     return fields, True
 
 
-def _parse(content: bytes, path: str | os.PathLike[str], what: str) -> Any:
+def _parse(content: bytes, path: str | os.PathLike[str], kind: str) -> Any:
     try:
         value = json.loads(content.decode())
         if b"\\u" in content:
             json.dumps(value, ensure_ascii=False).encode()  # raises for half a character
         return value
     except (ValueError, RecursionError) as error:  # no UTF-8, no JSON, a number of thousands of digits, too deep
-        raise DataError(f"{path} does not describe a {what}: {error}") from None
+        raise DataError(f"{path} does not describe a {kind}: {error}") from None
 
 
 def require_own_folder(
-    location: os.PathLike[str], what: str, previous: dict[str, Any] | None, identity: dict[str, Any]
+    location: os.PathLike[str], kind: str, previous: dict[str, Any] | None, identity: dict[str, Any]
 ) -> None:
-    """Refuse a folder with other files, or with an artifact of other settings or inputs.
-
-    `previous` are those of the artifact in the folder; None if absent.
-    """
+    """Refuse a folder with other files, or with an artifact of other settings or inputs: `previous`, None if absent."""
     if previous is None:
         folder = Path(location)
         if folder.exists() and not (folder.is_dir() and all(path.name.startswith(".") for path in folder.iterdir())):
-            raise ConfigError(f"{location} holds something else than a {what}; give another folder")
+            raise ConfigError(f"{location} holds something else than a {kind}; give another folder")
         return
     changed = [
         f"{name} was {previous.get(name)!r} there and is {identity.get(name)!r} now"
@@ -202,7 +199,7 @@ def require_own_folder(
     ]
     if changed:
         raise ConfigError(
-            f"{location} belongs to another {what}; give another folder, or the previous settings:", *changed
+            f"{location} belongs to another {kind}; give another folder, or the previous settings:", *changed
         )
 
 
@@ -245,18 +242,18 @@ def new_folder(location: Path, complete: str) -> Iterator[Path]:
     """
     with _naming(location):
         make_folder(location.parent)
-        with aside(location, is_folder=True) as made:
-            mode = stat.S_IMODE(made.stat().st_mode)
-            yield made
-            if not (made / complete).is_file():
+        with aside(location, is_folder=True) as unfinished:
+            mode = stat.S_IMODE(unfinished.stat().st_mode)
+            yield unfinished
+            if not (unfinished / complete).is_file():
                 raise AssertionError(f"{complete} was not written")
             # Libraries choose their own modes for folders and files.
-            for folder, _, files in os.walk(made):
+            for folder, _, files in os.walk(unfinished):
                 for name in files:
                     _sync(Path(folder, name), mode & 0o666)
                 _sync(Path(folder), mode)
             try:
-                made.rename(location)
+                unfinished.rename(location)
             except OSError:
                 if not (location / complete).is_file():
                     raise
@@ -297,7 +294,7 @@ def aside(location: Path, is_folder: bool) -> Iterator[Path]:
     Those of dead processes beside it are removed first.
     """
     sweep(location.parent)
-    path, handle = _held(location, is_folder)
+    path, handle = _make_locked(location, is_folder)
     try:
         yield path
     finally:
@@ -305,7 +302,7 @@ def aside(location: Path, is_folder: bool) -> Iterator[Path]:
         os.close(handle)
 
 
-def _held(location: Path, is_folder: bool) -> tuple[Path, int]:
+def _make_locked(location: Path, is_folder: bool) -> tuple[Path, int]:
     while True:
         aside = make_unique(location.parent, _prefix(location), is_folder=is_folder)
         with contextlib.suppress(FileNotFoundError):

@@ -81,14 +81,11 @@ def create(uri: str, source: Path | bytes) -> bool:
 
 
 def replace(uri: str, source: Path | bytes, generation: int) -> bool:
-    """Upload an object over the one of that generation, 0 for none; `Conflict` if it has changed.
-
-    Return False as `create` does.
-    """
+    """Upload over the object of a generation, 0 for none; `Conflict` if it has changed, False as of `create`."""
     if _upload(uri, source, generation):
         return True
-    found = stat(uri)
-    if found is None or (found.bytes, found.crc32c) != _size_and_checksum(source):
+    stored = stat(uri)
+    if stored is None or (stored.bytes, stored.crc32c) != _size_and_checksum(source):
         raise Conflict(uri)
     return False
 
@@ -96,11 +93,11 @@ def replace(uri: str, source: Path | bytes, generation: int) -> bool:
 def put(uri: str, content: bytes) -> None:
     """Upload an object over the existing one, unless they are equal."""
     while True:
-        found = stat(uri)
-        if found and (found.bytes, found.crc32c) == _size_and_checksum(content):
+        stored = stat(uri)
+        if stored and (stored.bytes, stored.crc32c) == _size_and_checksum(content):
             return
         with contextlib.suppress(Conflict):
-            replace(uri, content, found.generation if found else 0)
+            replace(uri, content, stored.generation if stored else 0)
             return
 
 
@@ -151,7 +148,7 @@ def content_of(listed: Stored) -> bytes | None:
 
 
 def _get(url: str, listed: Stored) -> tuple[bytes, str]:
-    """Return content and checksum of a URL; nothing if it has another size."""
+    """Return content and checksum of a URL; both empty if it has another size."""
     import urllib3
     from google.api_core import exceptions
 
@@ -166,7 +163,7 @@ def _get(url: str, listed: Stored) -> tuple[bytes, str]:
         raise ConnectionError(str(error)) from None
     if response.status != 200:
         raise exceptions.from_http_status(response.status, content.decode(errors="replace"))
-    hashes = dict(each.strip().split("=", 1) for each in response.headers.get("X-Goog-Hash", "").split(",") if each)
+    hashes = dict(entry.strip().split("=", 1) for entry in response.headers.get("X-Goog-Hash", "").split(",") if entry)
     return content, hashes.get("crc32c", listed.crc32c)
 
 
@@ -178,16 +175,15 @@ def read_range(uri: str, start: int, size: int, crc32c: int) -> bytes:
         from google.api_core.exceptions import NotFound, RequestRangeNotSatisfiable
 
         try:
-            content: bytes = blob.download_as_bytes(
-                start=start, end=start + size - 1, **{**_reading(), "checksum": None}
-            )
+            options = {**_reading(), "checksum": None}
+            content: bytes = blob.download_as_bytes(start=start, end=start + size - 1, **options)
         except NotFound:
             raise DataError(f"{uri} is missing") from None
         except RequestRangeNotSatisfiable:
             raise DataError(f"{uri} is cut short") from None
-        found = google_crc32c.value(content)
-        if len(content) != size or found != crc32c:
-            raise _DamagedOnItsWay(f"{len(content):,} bytes with crc32c {found}, expected {size:,} with {crc32c}")
+        actual = google_crc32c.value(content)
+        if len(content) != size or actual != crc32c:
+            raise _DamagedOnItsWay(f"{len(content):,} bytes with crc32c {actual}, expected {size:,} with {crc32c}")
         return content
 
     return _request(uri, "read", ask)
@@ -218,14 +214,14 @@ def each_below(uri: str) -> Iterator[Stored]:
     """Yield all objects below a folder, by name, a page at a time."""
     bucket, name = split(uri)
     with _our_errors(uri, "listed"):
-        found = _client().list_blobs(
+        blobs = _client().list_blobs(
             bucket,
             prefix=f"{name}/" if name else "",
             fields="items(bucket,name,size,crc32c,generation),nextPageToken",
             timeout=REQUEST_SECONDS,
             retry=_retry(),
         )
-        for blob in found:
+        for blob in blobs:
             yield _stored(blob)
 
 
@@ -242,17 +238,14 @@ def delete(stored: Stored) -> None:
 
 
 def require_writable(uri: str) -> None:
-    """Write and delete a small object below a location, so that a missing permission shows before hours of work.
-
-    Permission to delete is not required; a warning names the consequence.
-    """
+    """Write a small object, so that a missing permission shows before hours of work; warn if it cannot be deleted."""
     probe = f"{uri.rstrip('/')}/_probe/{uuid.uuid4().hex}"
     create(probe, b"")
-    found = stat(probe)
-    if found is None:
+    stored = stat(probe)
+    if stored is None:
         return
     try:
-        delete(found)
+        delete(stored)
     except ConfigError as error:
         log.warning("%s; objects that are no longer needed stay there", error)
 
@@ -268,11 +261,11 @@ def checksum_of_file(path: Path) -> str:
     """Return the crc32c of a file, in base64."""
     import google_crc32c
 
-    found = google_crc32c.Checksum()
+    crc = google_crc32c.Checksum()
     with open(path, "rb") as file:
-        for _ in found.consume(file, 1 << 20):
+        for _ in crc.consume(file, 1 << 20):
             pass
-    return base64.b64encode(found.digest()).decode()
+    return base64.b64encode(crc.digest()).decode()
 
 
 def _size_and_checksum(source: Path | bytes) -> tuple[int, str]:
@@ -313,10 +306,10 @@ def _reading() -> dict[str, Any]:
     return {"raw_download": True, "timeout": REQUEST_SECONDS, "retry": _retry(), "checksum": "crc32c"}
 
 
-def _require_checksum(found: str, expected: str | None) -> None:
+def _require_checksum(actual: str, expected: str | None) -> None:
     """Compare again, because the library does not after it had to request the rest of an answer."""
-    if found != expected:
-        raise _DamagedOnItsWay(f"its crc32c is {found}, expected {expected}")
+    if actual != expected:
+        raise _DamagedOnItsWay(f"its crc32c is {actual}, expected {expected}")
 
 
 def _reload(blob: "Blob") -> Stored | None:

@@ -29,8 +29,8 @@ def digest_of_record(record: dict[str, Any]) -> str:
 
 def sha256_of_file(path: Path) -> str:
     """Return the sha256 (64 hexadecimal digits) of a file."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     with naming(path), open(path, "rb") as file:
         while chunk := file.read(_CHUNK_BYTES):
-            found.update(chunk)
-    return found.hexdigest()
+            digest.update(chunk)
+    return digest.hexdigest()
