@@ -199,10 +199,10 @@ def add(registry: LocationLike, fill: Callable[[Path], None], model_digest: str,
 
 def read_version(registry: LocationLike, number: int, champion: Champion | None) -> Version:
     """Read a version and check every file of it; if it is the champion, its digests must be the champion's."""
-    there = versions(registry, champion)
-    if number not in there:
-        known = ", ".join(map(str, there)) or "none yet"
-        raise DataError(f"registry {registry} has no version {number}; there are: {known}")
+    numbers = versions(registry, champion)
+    if number not in numbers:
+        existing = ", ".join(map(str, numbers)) or "none yet"
+        raise DataError(f"registry {registry} has no version {number}; there are: {existing}")
     folder = _fetched(registry, number)
     expected = champion if champion and champion.version == number else None
     model = models.Description.of(folder, expected.model_digest if expected else "")
@@ -231,10 +231,9 @@ def find(registry: LocationLike, model_digest: str, champion: Champion | None) -
     """Return the last version of this model, by the manifests of the versions alone; None if absent."""
     numbers = versions(registry, champion)
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        found = pool.map(lambda number: _said_digest(version_location(registry, number)), numbers)
-        return max(
-            (number for number, digest in zip(numbers, found, strict=True) if digest == model_digest), default=None
-        )
+        digests = pool.map(lambda number: _recorded_digest(version_location(registry, number)), numbers)
+        same = (number for number, digest in zip(numbers, digests, strict=True) if digest == model_digest)
+        return max(same, default=None)
 
 
 def damage(registry: LocationLike, number: int, champion: Champion | None) -> list[str]:
@@ -247,8 +246,8 @@ def damage(registry: LocationLike, number: int, champion: Champion | None) -> li
         listed = models.Description.read(version).listed
         judged = evaluations.Description.read(version / _EVALUATION).files
         listed |= {f"{_EVALUATION}/{name}": sha256 for name, sha256 in judged.items()}
-        own = {models.MANIFEST, recipes.Recipe.FILE, f"{_EVALUATION}/{evaluations.MANIFEST}"}
-        lost = [*atomic_files.changed_files(folder, listed), *_added(folder, listed.keys() | own)]
+        descriptions = {models.MANIFEST, recipes.Recipe.FILE, f"{_EVALUATION}/{evaluations.MANIFEST}"}
+        lost = [*atomic_files.changed_files(folder, listed), *_added(folder, listed.keys() | descriptions)]
         if lost:
             return lost
         read_version(registry, number, champion)
@@ -290,18 +289,18 @@ def _fetched(registry: LocationLike, number: int) -> Location:
     return version_location(registry, number).require(models.MANIFEST, "model")
 
 
-def _added(folder: Path, known: Set[str]) -> list[str]:
+def _added(folder: Path, expected: Set[str]) -> list[str]:
     """Return unknown files, and links, because the content behind them can change."""
-    found = []
+    added = []
     for path in folder.rglob("*"):
         name = path.relative_to(folder).as_posix()
         if path.is_symlink():
-            found.append(f"{name} (a symbolic link)")
-        elif not path.is_dir() and name not in known:
-            found.append(f"{name} (added)")
-    return sorted(found)
+            added.append(f"{name} (a symbolic link)")
+        elif not path.is_dir() and name not in expected:
+            added.append(f"{name} (added)")
+    return sorted(added)
 
 
-def _said_digest(version: Location) -> str:
+def _recorded_digest(version: Location) -> str:
     """Return the digest of a version's model from its manifest alone; empty if the manifest is gone."""
     return models.Description.read(version).digest if version.fetch_description(models.MANIFEST) else ""

@@ -9,6 +9,7 @@ is used twice.
 object is compared with what was sent. `MANIFEST.json`, which makes it a version, comes last. Removal begins with it.
 """
 
+import contextlib
 import tempfile
 from collections.abc import Callable, Collection
 from pathlib import Path
@@ -37,15 +38,15 @@ def begun(registry: str | Location) -> list[int]:
 
 def unfinished(registry: str | Location, removed: Collection[int]) -> list[str]:
     """Return the numbers that are claimed or have objects, and are no versions."""
-    there = _objects(registry)
-    done = {number for number, names in there.items() if models.MANIFEST in names}
-    return [str(number) for number in sorted({*there, *_claims(registry)} - done - {*removed})]
+    names_by_version = _objects(registry)
+    done = {number for number, names in names_by_version.items() if models.MANIFEST in names}
+    return [str(number) for number in sorted({*names_by_version, *_claims(registry)} - done - {*removed})]
 
 
 def read_champion(registry: str | Location) -> tuple[bytes, int] | None:
     """Return the content of `champion.json` and its generation; None if it does not exist."""
-    found = buckets.read(f"{registry}/{CHAMPION}")
-    return (found[0], found[1].generation) if found else None
+    answer = buckets.read(f"{registry}/{CHAMPION}")
+    return (answer[0], answer[1].generation) if answer else None
 
 
 def swap_champion(registry: str | Location, content: bytes, generation: int) -> None:
@@ -73,22 +74,19 @@ def remove(registry: str | Location, name: str) -> None:
     So nobody finds an incomplete version, and no server an incomplete model.
     """
     location = f"{registry}/{VERSIONS}/{name}"
-    there = files_below(location)
+    objects = files_below(location)
     for first in (models.MANIFEST, _SERVABLE):
-        if first in there:
-            buckets.delete(there.pop(first))
-    at_once(buckets.delete, [(stored,) for stored in there.values()])
+        if first in objects:
+            buckets.delete(objects.pop(first))
+    at_once(buckets.delete, [(stored,) for stored in objects.values()])
 
 
 def _claim(prepared: Path) -> bytes:
     """Return the content of a claim: the same for every attempt at the same version."""
-    return digests.canonical_json(
-        {
-            "schema_version": SCHEMA_VERSION,
-            "content_digest": digests.digest_of(atomic_files.files_in(prepared)),
-            "model_digest": models.Description.of(prepared).digest,
-        }
-    )
+    content = digests.digest_of(atomic_files.files_in(prepared))
+    model = models.Description.of(prepared).digest
+    claim = {"schema_version": SCHEMA_VERSION, "content_digest": content, "model_digest": model}
+    return digests.canonical_json(claim)
 
 
 def _claimed(registry: str, claim: bytes, taken: int, removed: Collection[int]) -> int:
@@ -97,27 +95,25 @@ def _claimed(registry: str, claim: bytes, taken: int, removed: Collection[int]) 
     size, crc32c = len(claim), buckets.checksum(claim)
     for number, stored in sorted(claims.items()):
         if number not in removed and (stored.bytes, stored.crc32c) == (size, crc32c):
-            found = buckets.read(stored.uri)
-            if found is not None and found[0] == claim:
+            answer = buckets.read(stored.uri)
+            if answer is not None and answer[0] == claim:
                 return number
     # From here on no number is skipped, so that another attempt at this version claims the same one, or finds ours.
     number = max([taken, *claims])
     while True:
         number += 1
-        try:
+        with contextlib.suppress(Conflict):
             buckets.create(f"{registry}/{_CLAIMS}/{number:08d}", claim)
-        except Conflict:
-            continue
-        return number
+            return number
 
 
 def _upload(prepared: Path, location: str) -> None:
     paths = {path.relative_to(prepared).as_posix(): path for path in sorted(prepared.rglob("*")) if path.is_file()}
     expected = {name: (path.stat().st_size, buckets.checksum_of_file(path)) for name, path in paths.items()}
-    there = _compared(location, expected)
+    uploaded = _compared(location, expected)
 
     def send(names: Collection[str]) -> None:
-        at_once(_create, [(f"{location}/{name}", paths[name]) for name in names if name not in there])
+        at_once(_create, [(f"{location}/{name}", paths[name]) for name in names if name not in uploaded])
 
     send(sorted(paths.keys() - {_SERVABLE, models.MANIFEST}))
     send([_SERVABLE])
@@ -129,11 +125,11 @@ def _upload(prepared: Path, location: str) -> None:
 
 def _compared(location: str, expected: dict[str, tuple[int, str]]) -> set[str]:
     """Return the names of the objects of a version; raise `DataError` if one has other content."""
-    there = files_below(location)
-    for name, stored in there.items():
+    objects = files_below(location)
+    for name, stored in objects.items():
         if expected.get(name) != (stored.bytes, stored.crc32c):
             raise _in_the_way(stored.uri)
-    return set(there)
+    return set(objects)
 
 
 def _create(uri: str, path: Path) -> None:
@@ -156,9 +152,9 @@ def _claims(registry: str | Location) -> dict[int, Stored]:
 
 def _objects(registry: str | Location) -> dict[int, set[str]]:
     """Return the names of the objects of each version, by its number."""
-    found: dict[int, set[str]] = {}
+    names_by_version: dict[int, set[str]] = {}
     for path in files_below(f"{registry}/{VERSIONS}"):
         folder, _, name = path.partition("/")
         if name and (number := number_of(folder)):
-            found.setdefault(number, set()).add(name)
-    return found
+            names_by_version.setdefault(number, set()).add(name)
+    return names_by_version

@@ -58,13 +58,13 @@ def content_of(file: SourceFile, at_most: int) -> bytes:
         if content is None:
             raise _changed(file.location)
         return content
-    found: list[bytes] = []
+    blocks: list[bytes] = []
     for block in _blocks(file.location, min(file.bytes + 1, at_most)):
-        found.append(block)
+        blocks.append(block)
         at_most -= len(block)
         if at_most <= 0:
             break
-    return found[0] if len(found) == 1 else b"".join(found)
+    return blocks[0] if len(blocks) == 1 else b"".join(blocks)
 
 
 def contents_of(files: Sequence[SourceFile], at_most: int) -> Iterator[bytes]:

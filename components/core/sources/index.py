@@ -29,24 +29,21 @@ _COARSEST_TICK_NS = 2_000_000_000
 _BLOCK = 1 << 20
 
 
-def stamp_of(found: os.stat_result) -> str:
+def stamp_of(status: os.stat_result) -> str:
     """Return size in bytes, times of modification and change in nanoseconds, and inode of a file.
 
     The time of change also moves when a file is replaced and its time of modification set back, as copying tools do.
     """
-    return f"{found.st_size} {found.st_mtime_ns} {found.st_ctime_ns} {found.st_ino}"
+    return f"{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns} {status.st_ino}"
 
 
 class SourceIndex:
-    """The index of one source on this machine: a SQLite file with a digest for each row.
-
-    It is in the folder of all indexes, which may be in a bucket.
-    """
+    """The index of one source on this machine: a SQLite file in a folder, maybe of a bucket, a digest for each row."""
 
     def __init__(self, folder: str, source: str) -> None:
         self._source = str(Path(source).resolve())
-        named = hashlib.sha256(os.fsencode(self._source)).hexdigest()[:16]
-        self._file = Location.of(folder) / f"{named}.index"
+        name = hashlib.sha256(os.fsencode(self._source)).hexdigest()[:16]
+        self._file = Location.of(folder) / f"{name}.index"
         self._began = self._clock()
         self._count = -1  # entries of the file; -1 until all are read
 
@@ -70,23 +67,19 @@ class SourceIndex:
             log.warning("the index %s cannot be used; all files are read again: %s", self._file, errors.line_of(error))
 
     def write(self, checksums: Iterable[Checksum], count: int, files_read: int) -> None:
-        """Write the checksums of `count` files over the previous ones, unless they are the same.
-
-        If the index cannot be written, the next run takes longer; this logs a warning.
-        """
+        """Write the checksums of `count` files over the previous ones, unless they are the same; warn if that fails."""
         if not self._began or (not files_read and count == self._count):
             return
         try:
             with tempfile.TemporaryDirectory() as folder:
                 path = Path(folder, self._file.name)
                 with contextlib.closing(sqlite3.connect(path)) as database:
-                    database.executescript(
-                        "PRAGMA page_size = 1024; PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF"
-                    )
+                    pragmas = "PRAGMA page_size = 1024; PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF"
+                    database.executescript(pragmas)
                     database.execute("CREATE TABLE files (name TEXT, stamp TEXT, sha256 TEXT, began INT, seal BLOB)")
                     database.executemany(
                         "INSERT INTO files VALUES (?, ?, ?, ?, ?)",
-                        ((*each, self._began, self._seal(*each, self._began)) for each in checksums),
+                        ((*checksum, self._began, self._seal(*checksum, self._began)) for checksum in checksums),
                     )
                     database.commit()
                 with open(path, "rb") as file:

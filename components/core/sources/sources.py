@@ -87,8 +87,8 @@ class _Root:
     """The folder of all results, which is left out of a source that holds it."""
 
     def __init__(self, source: str, root: str) -> None:
-        self.found = False
-        places = [each.rstrip("/") if buckets.is_uri(each) else os.path.realpath(each) for each in (source, root)]
+        self.occurs = False  # whether the source held it
+        places = [path.rstrip("/") if buckets.is_uri(path) else os.path.realpath(path) for path in (source, root)]
         self.is_source = root != "" and places[0] == places[1]
         self._place = "" if not root or f"{places[0]}/".startswith(f"{places[1]}/") else places[1]
 
@@ -96,7 +96,7 @@ class _Root:
         """Return whether a location, or the place to which it links, is the root or below it."""
         place = location if buckets.is_uri(location) or not self._place else os.path.realpath(location)
         is_ours = self._place != "" and f"{place}/".startswith(f"{self._place}/")
-        self.found |= is_ours
+        self.occurs |= is_ours
         return is_ours
 
 
@@ -104,12 +104,12 @@ class Listing:
     """The files of a source, by name."""
 
     def __init__(self, catalog: Catalog, number: int, holds_root: bool) -> None:
-        found = _KINDS[number]
+        kind = _KINDS[number]
         self.holds_root = holds_root  # whether it holds the folder of all results, which is left out
-        self.kind, self.plural = found.name, found.plural
+        self.kind, self.plural = kind.name, kind.plural
         self.catalog = catalog
         # Numbers in the catalog of the files that are read.
-        self.numbers = [number, _LABELS] if found.has_labels else [number]
+        self.numbers = [number, _LABELS] if kind.has_labels else [number]
         self.files, self.names = catalog.files(number), catalog.names(number)  # of images, or of files with images
         self.left_out = catalog.names_without(*self.numbers)
 
@@ -159,16 +159,16 @@ def list_source(source: str, root: str = "") -> Listing:
     number = catalog.least_kind()
     if number is None or number >= len(_KINDS):
         names = catalog.names_without()
-        held = f"only {_some(names)}" if len(names) else "nothing"
+        content = f"only {_first_names(names)}" if len(names) else "nothing"
         packed = any(name.lower().endswith(_UNREADABLE_SUFFIXES) for name in names)
         remedy = "; unpack archives first" if packed else ""
-        raise DataError(f"source {source} holds {held}, expected {_expected()}{remedy}")
+        raise DataError(f"source {source} holds {content}, expected {_expected()}{remedy}")
     is_flat = _KINDS[number].name == IDX or (len(pattern) == 1 and pattern != ["**"])  # results are in folders
     if left_out.is_source and not is_flat:
         raise ConfigError(
             f"root {root} is the folder of source {source} itself; give another root, such as {root}/runs"
         )
-    return Listing(catalog, number, left_out.found)
+    return Listing(catalog, number, left_out.occurs)
 
 
 def _number_of(name: str) -> int:
@@ -209,28 +209,28 @@ def contents(source: str, index: str = "", root: str = "", verbose: bool = True)
         content = digests.sha256_of_file(digits_file())
         return Contents(digests.digest_of({"kind": DIGITS, "sha256": content}), "1,797 digits of scikit-learn")
     if source == FASHION_MNIST:
-        found = digests.digest_of({"kind": FASHION_MNIST, "md5": FASHION_MNIST_MD5})
-        return Contents(found, "4 official IDX files, 30.9 MB")
+        fingerprint = digests.digest_of({"kind": FASHION_MNIST, "md5": FASHION_MNIST_MD5})
+        return Contents(fingerprint, "4 official IDX files, 30.9 MB")
     listing = list_source(source, root)
     left_out = listing.left_out
     if listing.holds_root and verbose:
         log.info("left %s out of the source: it holds the results of runs", root)
     if len(left_out) and verbose:
-        log.info("skipped %d files that are not %s by name: %s", len(left_out), listing.plural, _some(left_out))
+        log.info("skipped %d files that are not %s by name: %s", len(left_out), listing.plural, _first_names(left_out))
     if not buckets.is_uri(source):
         _hash(source, listing, index)
     # As `digests.digest_of`, without holding everything in memory.
     digest, between, size = hashlib.sha256(b'{"files":['), b"", 0
     files = iter(listing.catalog.files(*listing.numbers))
-    while some := [*itertools.islice(files, _DIGESTED_AT_ONCE)]:
-        array = digests.canonical_json([[file.name, file.bytes, file.checksum] for file in some])
+    while batch := [*itertools.islice(files, _DIGESTED_AT_ONCE)]:
+        array = digests.canonical_json([[file.name, file.bytes, file.checksum] for file in batch])
         digest.update(between + array[1:-1])
         between = b","
-        size += sum(file.bytes for file in some)
+        size += sum(file.bytes for file in batch)
     digest.update(b'],"kind":%b}' % digests.canonical_json(listing.kind))
     size -= sum(file.bytes for file in listing.labels)
-    what = {IMAGES: "images", ARCHIVES: "archives"}.get(listing.kind, listing.plural)
-    return Contents(digest.hexdigest(), f"{len(listing.files):,} {what}, {size / 1e6:,.1f} MB", listing)
+    noun = {IMAGES: "images", ARCHIVES: "archives"}.get(listing.kind, listing.plural)
+    return Contents(digest.hexdigest(), f"{len(listing.files):,} {noun}, {size / 1e6:,.1f} MB", listing)
 
 
 def digits_file() -> Path:
@@ -256,8 +256,8 @@ def _list_path(source: str, left_out: _Root) -> Iterator[SourceFile]:
         remedy = "unpack it and give" if root.name.lower().endswith(_UNREADABLE_SUFFIXES) else "give"
         raise DataError(f"source {source} is a file; {remedy} the folder that holds it")
     else:
-        found = root.stat()
-        yield SourceFile(printable(root.name), source, found.st_size, stamp_of(found))
+        status = root.stat()
+        yield SourceFile(printable(root.name), source, status.st_size, stamp_of(status))
 
 
 def _is_source_alone(name: str) -> bool:
@@ -285,23 +285,23 @@ def _list_folder(root: Path, left_out: _Root) -> Iterator[SourceFile]:
                 continue
             location = here + name
             try:
-                found = os.lstat(location)
-                if stat.S_ISLNK(found.st_mode):
+                status = os.lstat(location)
+                if stat.S_ISLNK(status.st_mode):
                     if left_out.holds(location):
                         continue
                     if not Path(os.path.realpath(location)).is_relative_to(within):
                         raise DataError(f"{printable(location)} is a link out of the source; put the file itself there")
-                    found = Path(location).stat()
+                    status = Path(location).stat()
             except FileNotFoundError:
                 continue
             except OSError as error:  # a link that leads to itself, a name that is too long
                 raise DataError(f"{printable(location)} cannot be followed: {os.strerror(error.errno or 0)}") from None
-            if stat.S_ISREG(found.st_mode):
-                yield SourceFile(printable(prefix + name), location, found.st_size, stamp_of(found))
+            if stat.S_ISREG(status.st_mode):
+                yield SourceFile(printable(prefix + name), location, status.st_size, stamp_of(status))
             else:
                 no_files.append(printable(prefix + name))
     if no_files:
-        log.warning("skipped %d that are pipes, sockets or devices: %s", len(no_files), _some(no_files))
+        log.warning("skipped %d that are pipes, sockets or devices: %s", len(no_files), _first_names(no_files))
 
 
 def _with_slash(folder: Path) -> str:
@@ -328,10 +328,7 @@ def _list_bucket(source: str, left_out: _Root) -> Iterator[SourceFile]:
 
 
 def _hash(source: str, listing: Listing, folder: str) -> None:
-    """Add the sha256 of local files to their catalog.
-
-    Images too large to decode are not read: size and time of modification replace their content.
-    """
+    """Add the sha256 of local files to their catalog; of images too large to decode, that of their size and time."""
     catalog, numbers = listing.catalog, listing.numbers
     at_most = LARGEST_IMAGE_FILE if listing.kind == IMAGES else sys.maxsize
     index = SourceIndex(folder, source) if folder else None
@@ -341,8 +338,8 @@ def _hash(source: str, listing: Listing, folder: str) -> None:
     hashed = (Checksum(file.name, file.stamp, sha256_of(file.location, file.bytes)) for file in small)
     files_read = catalog.note(_logged(hashed, "read"))
     if index:
-        known = catalog.checksums(*numbers)
-        index.write(known, len(known), files_read)
+        checksums = catalog.checksums(*numbers)
+        index.write(checksums, len(checksums), files_read)
         count = len(catalog.files(*numbers))
         log.info("read %s of %s files; the others did not change since", f"{files_read:,}", f"{count:,}")
     catalog.note(Checksum(file.name, file.stamp, _digest_of_stamp(file.stamp)) for file in catalog.unread(*numbers))
@@ -363,6 +360,6 @@ def _logged(items: Iterable[Item], done: str) -> Iterator[Item]:
         yield item
 
 
-def _some(names: Rows[str] | list[str]) -> str:
+def _first_names(names: Rows[str] | list[str]) -> str:
     shown = ", ".join(itertools.islice(names, _NAMES_SHOWN))
     return f"{shown} and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else shown
