@@ -187,10 +187,7 @@ def move_champion(registry: LocationLike, pointer: Pointer, champion: Champion) 
 
 
 def add(registry: LocationLike, fill: Callable[[Path], None], model_digest: str, champion: Champion | None) -> int:
-    """Add a version under the lock, or finish an earlier attempt at the same one, and return its number.
-
-    `fill` puts all files of the version into a folder, its manifest among them.
-    """
+    """Add a version under the lock, or finish an attempt at it; `fill` writes all its files. Return its number."""
     location = Location.of(registry)
     removed = _removed(champion)
     taken = max([0, *versions(location), *(champion.been if champion else ()), *removed])

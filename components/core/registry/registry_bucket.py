@@ -69,10 +69,7 @@ def add(
 
 
 def remove(registry: str | Location, name: str) -> None:
-    """Delete the objects of a version: the manifest first, then `saved_model.pb`, then the rest.
-
-    So nobody finds an incomplete version, and no server an incomplete model.
-    """
+    """Delete a version's manifest, then `saved_model.pb`, then the rest: so nobody finds an incomplete one."""
     location = f"{registry}/{VERSIONS}/{name}"
     objects = files_below(location)
     for first in (models.MANIFEST, _SERVABLE):

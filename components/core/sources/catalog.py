@@ -56,21 +56,18 @@ class Catalog:
         with _disk_errors():
             # Sorting at the end is faster than keeping an index.
             self._database.execute("CREATE TABLE listed (name TEXT, kind, location BLOB, bytes, stamp, checksum)")
-            self._database.executemany(
-                "INSERT INTO listed VALUES (?, ?, ?, ?, ?, ?)",
-                (
-                    (file.name, kind, file.location.encode("utf-8", "surrogateescape"), *file[2:])
-                    for kind, file in files
-                ),
+            rows = (
+                (file.name, kind, file.location.encode("utf-8", "surrogateescape"), *file[2:]) for kind, file in files
             )
+            self._database.executemany("INSERT INTO listed VALUES (?, ?, ?, ?, ?, ?)", rows)
             self._database.execute(
                 "CREATE TABLE files (name TEXT PRIMARY KEY, kind, location BLOB, bytes, stamp, checksum) WITHOUT ROWID"
             )
             try:
                 self._database.execute("INSERT INTO files SELECT * FROM listed ORDER BY name")
             except sqlite3.IntegrityError:
-                twice = "SELECT name FROM listed GROUP BY name HAVING count(*) > 1 ORDER BY name"
-                name = self._database.execute(twice).fetchone()[0]
+                query = "SELECT name FROM listed GROUP BY name HAVING count(*) > 1 ORDER BY name"
+                name = self._database.execute(query).fetchone()[0]
                 raise DataError(
                     f"source {source} holds two files whose names are both written {name}; rename one of them"
                 ) from None

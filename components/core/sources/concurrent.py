@@ -19,13 +19,13 @@ def ordered(
     executor: Executor, function: Callable[[Item], Result], items: Iterable[Item], ahead: int
 ) -> Generator[Result, None, None]:
     """Yield the results in the order of the items, a few ahead; `Executor.map` would take all items at once."""
-    begun: deque[Future[Result]] = deque()
+    futures: deque[Future[Result]] = deque()
     for item in items:
-        begun.append(executor.submit(function, item))
-        if len(begun) > ahead:
-            yield begun.popleft().result()
-    while begun:
-        yield begun.popleft().result()
+        futures.append(executor.submit(function, item))
+        if len(futures) > ahead:
+            yield futures.popleft().result()
+    while futures:
+        yield futures.popleft().result()
 
 
 def in_threads(

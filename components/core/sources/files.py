@@ -39,12 +39,9 @@ class SourceFile(NamedTuple):
 
 
 def open_file(location: str, checksum: str = "") -> BinaryIO:
-    """Open a source's file for reading, as stored: a gzipped one stays gzipped.
+    """Open a source's file as stored: a gzipped one stays gzipped. `DataError` if it is missing, changed or unreadable.
 
     In a bucket it must still have `checksum`, that of the listing; empty if unknown.
-
-    Raises:
-        DataError: The file is missing, has changed, or may not be read.
     """
     if buckets.is_uri(location):
         return _open_object(location, checksum)
@@ -135,15 +132,11 @@ def _blocks(path: str, at_once: int) -> Iterator[bytes]:
     """Yield a file's content: a first block of up to `at_once` bytes, one more than a small file should have."""
     handle = _open_regular(path)  # without a Python file object, which takes as long as a small file itself
     try:
-        yield from _read(functools.partial(os.read, handle), at_once)
+        while True:
+            block = os.read(handle, at_once)
+            yield block
+            if len(block) < at_once:
+                return
+            at_once = _READ_AT_ONCE
     finally:
         os.close(handle)
-
-
-def _read(read: Callable[[int], bytes], at_once: int) -> Iterator[bytes]:
-    while True:
-        block = read(at_once)
-        yield block
-        if len(block) < at_once:
-            return
-        at_once = _READ_AT_ONCE

@@ -77,10 +77,8 @@ class SourceIndex:
                     pragmas = "PRAGMA page_size = 1024; PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF"
                     database.executescript(pragmas)
                     database.execute("CREATE TABLE files (name TEXT, stamp TEXT, sha256 TEXT, began INT, seal BLOB)")
-                    database.executemany(
-                        "INSERT INTO files VALUES (?, ?, ?, ?, ?)",
-                        ((*checksum, self._began, self._seal(*checksum, self._began)) for checksum in checksums),
-                    )
+                    rows = ((*checksum, self._began, self._seal(*checksum, self._began)) for checksum in checksums)
+                    database.executemany("INSERT INTO files VALUES (?, ?, ?, ?, ?)", rows)
                     database.commit()
                 with open(path, "rb") as file:
                     atomic_files.write_parts(self._file.path, iter(lambda: file.read(_BLOCK), b""))

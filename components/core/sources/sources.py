@@ -152,10 +152,8 @@ def list_source(source: str, root: str = "") -> Listing:
     location, pattern = _split_glob(source)
     left_out = _Root(location, root)
     files = _list_bucket(location, left_out) if buckets.is_uri(location) else _list_path(location, left_out)
-    catalog = Catalog(
-        source,
-        ((_number_of(file.name), file) for file in files if not pattern or _matches(file.name.split("/"), pattern)),
-    )
+    matching = (file for file in files if not pattern or _matches(file.name.split("/"), pattern))
+    catalog = Catalog(source, ((_number_of(file.name), file) for file in matching))
     number = catalog.least_kind()
     if number is None or number >= len(_KINDS):
         names = catalog.names_without()
