@@ -35,7 +35,7 @@ RETRY_SECONDS = 120.0
 FIRST_DELAY_SECONDS = 1.0
 _CHUNK_BYTES = 16 << 20  # of an upload, held in memory; the library would take 100 MiB
 _ATTEMPTS_AT_DAMAGE = 3
-_OWN = threading.local()  # one client per thread, because connections must not be shared
+_THREAD = threading.local()  # one client per thread, because connections must not be shared
 _Answer = TypeVar("_Answer")
 
 
@@ -418,10 +418,10 @@ def _retry() -> Any:
 def _client() -> "Client":
     """Return this thread's client."""
     key = (os.getpid(), os.environ.get("STORAGE_EMULATOR_HOST", ""))
-    if getattr(_OWN, "key", None) != key:
-        _OWN.client, _OWN.key = _new_client(), key
+    if getattr(_THREAD, "key", None) != key:
+        _THREAD.client, _THREAD.key = _new_client(), key
         _warn_of_emulator(key[1])
-    client: Client = _OWN.client
+    client: Client = _THREAD.client
     return client
 
 
@@ -430,9 +430,9 @@ def _http() -> Any:
     from google.auth.transport.urllib3 import AuthorizedHttp
 
     client = _client()
-    if getattr(_OWN, "http_of", None) is not client:
-        _OWN.http, _OWN.http_of = AuthorizedHttp(client._http.credentials), client
-    return _OWN.http
+    if getattr(_THREAD, "http_of", None) is not client:
+        _THREAD.http, _THREAD.http_of = AuthorizedHttp(client._http.credentials), client
+    return _THREAD.http
 
 
 @functools.cache

@@ -327,14 +327,14 @@ class Location(os.PathLike[str]):
             with atomic_files.removed_if_damaged(self.path):
                 yield
             return
-        seen = buckets.stat(f"{self}/{COMMITTED}")
+        stored = buckets.stat(f"{self}/{COMMITTED}")
         try:
             yield
         except Incompatible:
             raise
         except DataError:
-            if seen is not None:
-                buckets.delete(seen)
+            if stored is not None:
+                buckets.delete(stored)
             raise
 
     def remove(self) -> None:
