@@ -21,31 +21,31 @@ def is_one_program(strategy: tf.distribute.Strategy) -> bool:
 
 
 def run_block(
-    strategy: tf.distribute.Strategy, block: Callable[..., _Values], *of_global: tf.Tensor, axis: int
+    strategy: tf.distribute.Strategy, block: Callable[..., _Values], *tensors: tf.Tensor, axis: int
 ) -> _Values:
     """Run a loop over updates, each of which it makes by `run_update`.
 
     Args:
         strategy: What the updates train under.
         block: Takes the tensors, and returns the same on every replica.
-        of_global: Tensors for the global batch. A replica that loops itself gets its shard alone.
+        tensors: For the global batch. A replica that loops itself gets its shard alone.
         axis: Which of their axes is the global batch.
     """
     if not is_one_program(strategy):
-        return block(*of_global)
-    return of_one_replica(strategy, strategy.run(block, args=[shards(strategy, each, axis) for each in of_global]))
+        return block(*tensors)
+    return of_one_replica(strategy, strategy.run(block, args=[shards(strategy, tensor, axis) for tensor in tensors]))
 
 
-def run_update(strategy: tf.distribute.Strategy, update: Callable[..., _Values], *given: tf.Tensor) -> _Values:
+def run_update(strategy: tf.distribute.Strategy, update: Callable[..., _Values], *arguments: tf.Tensor) -> _Values:
     """Make an update on every replica from the loop of a block, and return the values of one."""
     if is_one_program(strategy):  # the loop is inside the replicas already
-        return update(*given)
-    return of_one_replica(strategy, strategy.run(update, args=given))
+        return update(*arguments)
+    return of_one_replica(strategy, strategy.run(update, args=arguments))
 
 
-def shards(strategy: tf.distribute.Strategy, of_global: tf.Tensor, axis: int) -> tf.distribute.DistributedValues:
+def shards(strategy: tf.distribute.Strategy, tensor: tf.Tensor, axis: int) -> tf.distribute.DistributedValues:
     """Split a tensor evenly among the replicas, in their order."""
-    parts = tf.split(of_global, strategy.num_replicas_in_sync, axis)
+    parts = tf.split(tensor, strategy.num_replicas_in_sync, axis)
     return strategy.experimental_distribute_values_from_function(
         lambda context: parts[context.replica_id_in_sync_group]
     )

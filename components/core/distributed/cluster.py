@@ -99,11 +99,11 @@ def meet(cluster: Cluster, patience: float = _PATIENCE_SECONDS) -> None:
     """
     started = logged = time.monotonic()
     others = [address for address in cluster.addresses if address != cluster.addresses[cluster.number]]
-    with _open_port(cluster, listening=True) as door:
+    with _open_port(cluster, listening=True) as listener:
         while missing := [f"{address} ({reason})" for address in others if (reason := absence(address))]:
             with contextlib.suppress(BlockingIOError):
                 while True:  # otherwise the queue of connections would fill up
-                    door.accept()[0].close()
+                    listener.accept()[0].close()
             now = time.monotonic()
             if now - started >= patience:
                 raise TransientError(
@@ -131,18 +131,18 @@ def absence(address: str) -> str:
 def _open_port(cluster: Cluster, listening: bool = False) -> socket.socket:
     """Open this process's port on every interface, as TensorFlow will."""
     address = cluster.addresses[cluster.number]
-    door = socket.socket()
+    listener = socket.socket()
     try:
-        door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        door.bind(("", int(address.rpartition(":")[2])))
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(("", int(address.rpartition(":")[2])))
         if listening:
-            door.listen()
-            door.setblocking(False)
+            listener.listen()
+            listener.setblocking(False)
     except OSError as error:
-        door.close()
+        listener.close()
         raise ConfigError(
             f"this process cannot open the port of its address {address}, given in {VARIABLE}: "
             f"{os.strerror(error.errno or 0).lower()}; end the process that has it, or give another port to every "
             "worker's cluster"
         ) from None
-    return door
+    return listener

@@ -95,5 +95,5 @@ def _number_of(value: Any) -> int:
 
 
 def _who(message: str, cluster: Cluster) -> str:
-    found = _TASK.search(message)
-    return f"the worker at {cluster.addresses[int(found[1])]}" if found else "another worker"
+    task = _TASK.search(message)
+    return f"the worker at {cluster.addresses[int(task[1])]}" if task else "another worker"

@@ -22,11 +22,7 @@ _LIBRARIES = (
 
 
 def why_no_gpu(packages: Path) -> str:
-    """Return why TensorFlow uses no GPU and what to do, as `cause; remedy`.
-
-    Args:
-        packages: The folder that TensorFlow is installed in, and NVIDIA's packages beside it.
-    """
+    """Return why TensorFlow, installed in `packages` beside NVIDIA's libraries, uses no GPU, as `cause; remedy`."""
     if cause := why_no_driver():
         return cause
     for name in _LIBRARIES:

@@ -83,20 +83,16 @@ def set_threads(exact: bool = False) -> None:
     `exact` takes one thread instead, on any machine and despite the variable: the virtual shards, which do not depend
     on each other, keep the cores busy.
     """
-    if exact:
-        count = 1
-    elif _INTRA_OP_THREADS in os.environ:
-        return
-    else:
-        count = max(1, concurrent.processors() // 2)
-    with contextlib.suppress(RuntimeError):
-        tf.config.threading.set_intra_op_parallelism_threads(count)
+    if exact or _INTRA_OP_THREADS not in os.environ:
+        count = 1 if exact else max(1, concurrent.processors() // 2)
+        with contextlib.suppress(RuntimeError):
+            tf.config.threading.set_intra_op_parallelism_threads(count)
 
 
 def threads() -> int:
     """Return how many threads one operation may use."""
-    given = os.environ.get(_INTRA_OP_THREADS, "")
-    from_environment = int(given) if given.isdecimal() else 0
+    text = os.environ.get(_INTRA_OP_THREADS, "")
+    from_environment = int(text) if text.isdecimal() else 0
     return tf.config.threading.get_intra_op_parallelism_threads() or from_environment or concurrent.processors()
 
 
@@ -136,11 +132,11 @@ def _tpu(replicas: int, address: str) -> tf.distribute.Strategy:
 
 def _silence(address: str) -> str:
     """Return why nothing answers at grpc://HOST:PORT,...; empty if all do. TensorFlow would try for many minutes."""
-    for one in address.split(","):
-        scheme, _, location = one.partition("://")
+    for url in address.split(","):
+        scheme, _, location = url.partition("://")
         host, _, port = location.partition(":")
         if scheme != "grpc" or not host or not (port or "0").isdecimal():
-            return f"{one!r} is not grpc://HOST:PORT"
+            return f"{url!r} is not grpc://HOST:PORT"
         reason = workers.absence(f"{host}:{port or _GRPC_PORT}")
         if reason:
             return f"nothing answers there: {reason}"
@@ -148,14 +144,14 @@ def _silence(address: str) -> str:
 
 
 def _gpus(replicas: int) -> tf.distribute.Strategy:
-    found = tf.config.list_physical_devices("GPU")
-    if not found:
+    gpus = tf.config.list_physical_devices("GPU")
+    if not gpus:
         raise ConfigError(f"accelerator is gpu, but TensorFlow sees no GPU: {_why_no_gpu()}; or set accelerator to cpu")
-    if replicas > len(found):
-        raise ConfigError(f"replicas must be at most {len(found)}, the GPUs of this machine, got {replicas}")
-    for device in found:
+    if replicas > len(gpus):
+        raise ConfigError(f"replicas must be at most {len(gpus)}, the GPUs of this machine, got {replicas}")
+    for device in gpus:
         tf.config.experimental.set_memory_growth(device, True)
-    names = [f"/gpu:{index}" for index in range(replicas or len(found))]
+    names = [f"/gpu:{index}" for index in range(replicas or len(gpus))]
     return tf.distribute.OneDeviceStrategy(names[0]) if len(names) == 1 else tf.distribute.MirroredStrategy(names)
 
 
@@ -213,12 +209,9 @@ def _workers(cluster: Cluster, replicas: int) -> tf.distribute.Strategy:
 
 
 @contextlib.contextmanager
-def _bounded(what: str) -> Iterator[None]:
-    """End this process by SIGALRM if the block takes too long.
-
-    TensorFlow waits for others without limit and holds Python's lock: neither a thread nor a handler would run.
-    """
-    log.info("%s; this process ends if that takes more than %d s", what, _PATIENCE_SECONDS)
+def _bounded(action: str) -> Iterator[None]:
+    """End this process by SIGALRM if the block is too long: TensorFlow holds Python's lock, so no handler would run."""
+    log.info("%s; this process ends if that takes more than %d s", action, _PATIENCE_SECONDS)
     previous = signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.alarm(_PATIENCE_SECONDS)
     try:

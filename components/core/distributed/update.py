@@ -21,15 +21,15 @@ class BatchShard:
     start: int | tf.Tensor
     size: int
 
-    def of(self, of_global: tf.Tensor) -> tf.Tensor:
+    def of(self, tensor: tf.Tensor) -> tf.Tensor:
         """Slice a tensor whose first axis is the global batch, or return one that a TPU got for this shard alone."""
         if isinstance(self.start, int):
-            return of_global[self.start : self.start + self.size]
-        if of_global.shape[0] == self.size:
-            return of_global
+            return tensor[self.start : self.start + self.size]
+        if tensor.shape[0] == self.size:
+            return tensor
         # Indexing by a start that is known only at run time would hide the size from XLA.
-        rest = of_global.shape[1:]
-        return tf.slice(of_global, [self.start, *([0] * len(rest))], [self.size, *rest])
+        rest = tensor.shape[1:]
+        return tf.slice(tensor, [self.start, *([0] * len(rest))], [self.size, *rest])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,14 +57,14 @@ class BatchPartition:
         replica = tf.distribute.get_replica_context()
         replicas, index = replica.num_replicas_in_sync, _replica_index(replica)
         if self.virtual_shards:
-            size, mine = self.batch // self.virtual_shards, self.virtual_shards // replicas
-            return [BatchShard((index * mine + shard) * size, size) for shard in range(mine)]
-        size, over = divmod(self.batch, replicas)
-        if over == 0:
+            size, count = self.batch // self.virtual_shards, self.virtual_shards // replicas
+            return [BatchShard((index * count + shard) * size, size) for shard in range(count)]
+        size, remainder = divmod(self.batch, replicas)
+        if remainder == 0:
             return [BatchShard(index * size, size)]
         if not isinstance(index, int):
             raise ValueError(f"{self.batch} examples on {replicas} replicas of one program; give a multiple")
-        return [BatchShard(index * size + min(index, over), size + (index < over))]
+        return [BatchShard(index * size + min(index, remainder), size + (index < remainder))]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,12 +117,12 @@ class Adam(tf.Module):
         beta_1, beta_2 = (tf.constant(beta, step.dtype) for beta in (self.beta_1, self.beta_2))
         correction = tf.sqrt(1.0 - tf.pow(beta_2, step)) / (1.0 - tf.pow(beta_1, step))
         rate = tf.cast(self.learning_rate * rate_factor, step.dtype) * correction
-        found = []
+        updates = []
         for gradient, variable, first, second in zip(gradients, variables, self.first, self.second, strict=True):
             new_first = first + (1.0 - self.beta_1) * (gradient - first)
             new_second = second + (1.0 - self.beta_2) * (tf.square(gradient) - second)
-            found.append((new_first, new_second, variable - rate * new_first / (tf.sqrt(new_second) + _EPSILON)))
-        return found
+            updates.append((new_first, new_second, variable - rate * new_first / (tf.sqrt(new_second) + _EPSILON)))
+        return updates
 
     def accept(
         self, variables: Sequence[tf.Variable], updated: Sequence[tuple[tf.Tensor, ...]], finite: tf.Tensor
@@ -146,10 +146,10 @@ _LARGEST = 2.0**22
 
 
 def apply_update(
-    terms_of: Callable[[BatchShard], LossOutput],
+    loss_of: Callable[[BatchShard], LossOutput],
     variables: Sequence[tf.Variable],
     optimizer: Adam,
-    sharing: BatchPartition,
+    partition: BatchPartition,
     rate_factor: tf.Tensor | float = 1.0,
     also_finite: Sequence[tf.Variable] = (),
 ) -> dict[str, tf.Tensor]:
@@ -161,22 +161,22 @@ def apply_update(
         was applied, else 0 and nothing changed.
     """
     replica = tf.distribute.get_replica_context()
-    parts, statistics = [], []
-    for share in sharing.here():
+    parts, layers = [], []
+    for shard in partition.here():
         with tf.GradientTape() as tape:
-            terms = terms_of(share)
+            output = loss_of(shard)
             means = {
-                name: tf.reduce_sum(value) / sharing.batch
-                for name, value in {"loss": terms.loss, **terms.reported}.items()
+                name: tf.reduce_sum(value) / partition.batch
+                for name, value in {"loss": output.loss, **output.reported}.items()
             }
-        weight = share.size / sharing.batch
-        moments = [(weight * found.mean, weight * found.variance) for found in terms.statistics]
+        weight = shard.size / partition.batch
+        moments = [(weight * batch.mean, weight * batch.variance) for batch in output.statistics]
         parts.append([means, tape.gradient(means["loss"], variables), moments])
-        statistics = [found.layer for found in terms.statistics]
-    sum_up = _sum_of_integers if sharing.virtual_shards else _sum_of_floats
+        layers = [batch.layer for batch in output.statistics]
+    sum_up = _sum_of_integers if partition.virtual_shards else _sum_of_floats
     (means, gradients, moments), finite = sum_up(replica, parts)
-    found = [BatchStatistics(layer, *moment) for layer, moment in zip(statistics, moments, strict=True)]
-    moved = [value for each in found for value in each.moved()]
+    statistics = [BatchStatistics(layer, *moment) for layer, moment in zip(layers, moments, strict=True)]
+    moved = [value for batch in statistics for value in batch.moved()]
     updated = optimizer.updated(gradients, variables, rate_factor)
     state = _are_finite([*moved, *also_finite, *(variable for *_, variable in updated)])
     if replica.num_replicas_in_sync > 1:  # each has its own copy, and all must decide alike
@@ -186,8 +186,8 @@ def apply_update(
     # that were written already (one reported penalty in some 100 under weight clipping).
     with tf.control_dependencies(list(means.values())):
         optimizer.accept(variables, updated, finite)
-        for each in found:
-            each.move(finite)
+        for batch in statistics:
+            batch.move(finite)
     return {**means, "finite": tf.cast(finite, means["loss"].dtype)}
 
 
@@ -207,10 +207,7 @@ def _sum_of_floats(replica: tf.distribute.ReplicaContext, parts: list[Any]) -> t
 
 
 def _sum_of_integers(replica: tf.distribute.ReplicaContext, parts: list[Any]) -> tuple[Any, tf.Tensor]:
-    """Return the sum over shards and replicas in fixed point, and whether all tensors were within bounds.
-
-    The order of a sum of integers does not matter, so neither do the number of replicas and how they exchange.
-    """
+    """Return the sum over shards and replicas in fixed point, of any order, and whether all tensors were in bounds."""
     flat = [tf.nest.flatten(part) for part in parts]
     number = flat[0][0].dtype
     # A comparison with NaN is false. Counted, because each replica sees only its own shards.
@@ -232,5 +229,5 @@ def of_one_replica(strategy: tf.distribute.Strategy, values: dict[str, Any]) -> 
 def _replica_index(replica: tf.distribute.ReplicaContext) -> int | tf.Tensor:
     """Return a number where each replica has its own graph, a tensor where all run one program, as on a TPU."""
     index = replica.replica_id_in_sync_group
-    known = tf.get_static_value(index)
-    return index if known is None else int(known)
+    number = tf.get_static_value(index)
+    return index if number is None else int(number)
