@@ -38,9 +38,8 @@ def find(images: Images | np.ndarray, count: int, seed: int) -> np.ndarray:
     centers = _first_centers(points, count, np.random.default_rng(seed))
     for done in range(1, _ROUNDS + 1):
         nearest = _nearest(np.array_split(points, math.ceil(len(points) / _IMAGES_AT_ONCE)), centers)
-        members = scipy.sparse.csr_array(
-            (np.ones(len(points)), (nearest, np.arange(len(points)))), (count, len(points))
-        )
+        ones, numbers = np.ones(len(points)), np.arange(len(points))
+        members = scipy.sparse.csr_array((ones, (nearest, numbers)), (count, len(points)))
         sizes = members.sum(axis=1)[:, None]
         # An empty cluster keeps its center, and is never drawn.
         moved = np.where(sizes > 0, np.rint(members @ points / np.maximum(1, sizes)), centers).astype(np.float32)
@@ -70,15 +69,15 @@ def features(centers: np.ndarray, count: int) -> np.ndarray:
     chosen *= np.sign(chosen[np.abs(chosen).argmax(axis=0), np.arange(len(largest))])
     components = spread @ chosen / variances[largest] ** 0.25
     components /= max(1e-9, math.sqrt(np.square(components).sum() / len(centers)))
-    found = np.zeros((len(centers), count), np.float32)
-    found[:, : len(largest)] = np.rint(components * _STEPS_OF_ONE) / _STEPS_OF_ONE
-    return found
+    rounded = np.zeros((len(centers), count), np.float32)
+    rounded[:, : len(largest)] = np.rint(components * _STEPS_OF_ONE) / _STEPS_OF_ONE
+    return rounded
 
 
 def _nearest(blocks: Iterable[np.ndarray], centers: np.ndarray) -> np.ndarray:
     """Return the nearest center's number, int32 [n], for points in blocks: `vq` computes all distances of a block."""
-    found = [scipy.cluster.vq.vq(block, centers)[0] for block in blocks]
-    return np.concatenate([np.empty(0, np.int32), *found])
+    numbers = [scipy.cluster.vq.vq(block, centers)[0] for block in blocks]
+    return np.concatenate([np.empty(0, np.int32), *numbers])
 
 
 def _edges(images: Images | np.ndarray, count: int) -> Iterator[np.ndarray]:

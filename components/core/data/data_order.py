@@ -26,13 +26,10 @@ class EndlessOrder:
 
 
 def permutation(count: int, seed: int, epoch: int) -> np.ndarray:
-    """Return the indices 0 .. count - 1 sorted by a hash of seed, epoch and index, int64.
-
-    NumPy's generators may change between versions; this cannot.
-    """
-    of_seed = _splitmix64(np.array([seed], np.uint64))
-    of_epoch = _splitmix64(of_seed + np.array([epoch], np.uint64))
-    return np.argsort(_splitmix64(of_epoch + np.arange(count, dtype=np.uint64)), kind="stable")
+    """Return 0 .. count - 1, int64, by a hash of seed, epoch and index: NumPy's generators may change, this cannot."""
+    seed_hash = _splitmix64(np.array([seed], np.uint64))
+    epoch_hash = _splitmix64(seed_hash + np.array([epoch], np.uint64))
+    return np.argsort(_splitmix64(epoch_hash + np.arange(count, dtype=np.uint64)), kind="stable")
 
 
 def _splitmix64(value: np.ndarray) -> np.ndarray:

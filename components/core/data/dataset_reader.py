@@ -19,16 +19,15 @@ class Images:
     """
 
     def __init__(self, folder: Path, shards: list[datasets.Shard], image: datasets.ImageShape) -> None:
-        size = image.height * image.width * image.channels
         self._windows: list[np.ndarray] = []  # of each shard: the bytes of an image from every offset on
         offsets, labels = [np.empty(0, np.int64)], [np.empty(0, np.int32)]
         shards = [shard for shard in shards if shard.records]  # an empty file cannot be mapped
         for shard in shards:
             content = np.memmap(folder / shard.file, np.uint8, "r").view(np.ndarray)
-            these_offsets, these_labels = _offsets_and_labels(folder / shard.file, content, shard, size)
-            offsets.append(these_offsets)
-            labels.append(these_labels)
-            self._windows.append(np.lib.stride_tricks.sliding_window_view(content, size))
+            shard_offsets, shard_labels = _offsets_and_labels(folder / shard.file, content, shard, image.size)
+            offsets.append(shard_offsets)
+            labels.append(shard_labels)
+            self._windows.append(np.lib.stride_tricks.sliding_window_view(content, image.size))
         self._offsets, self.labels = np.concatenate(offsets), np.concatenate(labels)
         self._ends = np.cumsum([shard.records for shard in shards])
         self.shape = (len(self.labels), image.height, image.width, image.channels)
@@ -40,11 +39,11 @@ class Images:
         """Read the images of some numbers: int64 [m] to uint8 [m, height, width, channels]."""
         chosen = np.arange(len(self))[numbers]
         files = np.searchsorted(self._ends, chosen, side="right")
-        found = np.empty((len(chosen), *self.shape[1:]), np.uint8)
+        images = np.empty((len(chosen), *self.shape[1:]), np.uint8)
         for file in np.unique(files).tolist():
-            here = files == file
-            found[here] = self._windows[file][self._offsets[chosen[here]]].reshape(-1, *self.shape[1:])
-        return found
+            in_file = files == file
+            images[in_file] = self._windows[file][self._offsets[chosen[in_file]]].reshape(-1, *self.shape[1:])
+        return images
 
 
 def fetch(dataset: LocationLike, manifest: datasets.Manifest, *splits: str) -> None:
@@ -58,16 +57,12 @@ def fetch(dataset: LocationLike, manifest: datasets.Manifest, *splits: str) -> N
 
 
 def open_split(dataset: LocationLike, manifest: datasets.Manifest, split: str) -> Images:
-    """Check the shards of a split (`train`, `validation` or `test`), which `fetch` has fetched, and open it.
-
-    Raises:
-        DataError: A shard is missing, or is not the one that the manifest describes.
-    """
+    """Open a split, which `fetch` has fetched; `DataError` if a shard is missing or is not the one of the manifest."""
     described = manifest.splits[split]
-    held = sum(shard.records for shard in described.shards)
-    if held != described.records:
+    records = sum(shard.records for shard in described.shards)
+    if records != described.records:
         raise DataError(
-            f"{datasets.MANIFEST} of {dataset} says {described.records} records of {split}, and {held} of its shards"
+            f"{datasets.MANIFEST} of {dataset} says {described.records} records of {split}, and {records} of its shards"
         )
     return _open(dataset, described.shards, manifest.image)
 
@@ -84,13 +79,10 @@ def load_split(dataset: LocationLike, manifest: datasets.Manifest, split: str) -
 def load_first(
     dataset: LocationLike, manifest: datasets.Manifest, split: str, most: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Read the first images of a split (they are in random order) and their labels.
-
-    Only the necessary shards are read; in a bucket they are fetched.
-    """
+    """Read the first images of a split, which are in random order, and their labels; fetch no other shards."""
     shards: list[datasets.Shard] = []
     for shard in manifest.splits[split].shards:
-        if sum(each.records for each in shards) < most:
+        if sum(earlier.records for earlier in shards) < most:
             shards.append(shard)
     _fetch(dataset, shards)
     images = _open(dataset, shards, manifest.image)
@@ -104,9 +96,9 @@ def require_shard(file: Path | Location, shard: datasets.Shard) -> None:
         raise DataError(f"shard {file} is missing; make the dataset again")
     size = path.stat().st_size
     if size != shard.bytes or digests.sha256_of_file(path) != shard.sha256:
-        found = f"{size:,} bytes instead of {shard.bytes:,}" if size != shard.bytes else "its sha256 differs"
+        difference = f"{size:,} bytes instead of {shard.bytes:,}" if size != shard.bytes else "its sha256 differs"
         raise DataError(
-            f"shard {file} is not the one that {datasets.MANIFEST} describes ({found}); make the dataset again"
+            f"shard {file} is not the one that {datasets.MANIFEST} describes ({difference}); make the dataset again"
         )
 
 
@@ -142,11 +134,11 @@ def _offsets_and_labels(
     offsets, labels = np.empty_like(starts), np.empty(len(starts), np.int64)
     for size in np.unique(sizes).tolist():
         offset, label_bytes = forms[size]
-        these = sizes == size
-        offsets[these] = starts[these] + offset
-        last = starts[these] + size - tfrecord.CRC_BYTES
+        chosen = sizes == size
+        offsets[chosen] = starts[chosen] + offset
+        last = starts[chosen] + size - tfrecord.CRC_BYTES
         varint = np.zeros(len(last), np.uint64)
         for byte in range(label_bytes):
             varint |= (content[last - label_bytes + byte].astype(np.uint64) & np.uint64(0x7F)) << np.uint64(7 * byte)
-        labels[these] = varint.view(np.int64)
+        labels[chosen] = varint.view(np.int64)
     return offsets, labels.astype(np.int32)

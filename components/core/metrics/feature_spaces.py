@@ -20,7 +20,7 @@ _BATCH = 512
 
 def save_whitenings(folder: Path, whitenings: Mapping[str, Whitening]) -> None:
     """Write the whitening of each space, by its name."""
-    arrays = {f"{name}/{field}": getattr(of, field) for name, of in whitenings.items() for field in _FIELDS}
+    arrays = {f"{name}/{field}": getattr(whitenings[name], field) for name in whitenings for field in _FIELDS}
     array_files.write_arrays(folder / _WHITENING, arrays)
 
 

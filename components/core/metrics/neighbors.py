@@ -79,12 +79,12 @@ def overlap(drawn: Balls, real: Balls) -> Overlap:
 
 def nearest(features: np.ndarray, others: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Find the nearest of others [m, d] for each row of features [n, d]: its squared distance [n] and index [n]."""
-    found = np.empty(len(features)), np.empty(len(features), np.int64)
+    least, indices = np.empty(len(features)), np.empty(len(features), np.int64)
     for at, distances in _squared_distances(features, others):
         chosen = distances.argmin(axis=1)
-        found[1][at : at + len(distances)] = chosen
-        found[0][at : at + len(distances)] = distances[np.arange(len(distances)), chosen]
-    return found
+        indices[at : at + len(distances)] = chosen
+        least[at : at + len(distances)] = distances[np.arange(len(distances)), chosen]
+    return least, indices
 
 
 def copy_z(drawn: np.ndarray, held_out: np.ndarray) -> float:
