@@ -21,9 +21,6 @@ def draw_labels(
 
 
 def rows_by_class(latents: tf.Tensor, classes: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """Repeat the latents of a row, [columns, latent_size], for each class; return them and labels, row by row.
-
-    Of more than 32 classes only the first 8 are shown.
-    """
+    """Repeat latents of a row, [columns, latent_size], for each class, or 8 of over 32; return labels too, by row."""
     rows = classes if classes <= _ROWS_AT_MOST else _ROWS_OF_MORE
     return tf.tile(latents, [rows, 1]), tf.repeat(tf.range(rows), latents.shape[0])

@@ -18,8 +18,8 @@ _Gradient = Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
 class PixelsToFeatures(keras.layers.Conv2D):
     """Images [n, height, width, channels] to features [n, ceil(height / 2), ceil(width / 2), filters]."""
 
-    def __init__(self, filters: int, **of_layer: object) -> None:
-        super().__init__(filters, KERNEL, STRIDE, "same", **of_layer)
+    def __init__(self, filters: int, **options: object) -> None:
+        super().__init__(filters, KERNEL, STRIDE, "same", **options)
 
     def convolution_op(self, inputs: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
         return _to_features(tf.convert_to_tensor(inputs), tf.convert_to_tensor(kernel))
@@ -51,11 +51,7 @@ def _to_pixels(features: tf.Tensor, kernel: tf.Tensor, height: int, width: int) 
 
 def _to_kernel(images: tf.Tensor, features: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
     return tf.raw_ops.Conv2DBackpropFilter(
-        input=images,
-        filter_sizes=kernel.shape,
-        out_backprop=features,
-        strides=[1, STRIDE, STRIDE, 1],
-        padding="SAME",
+        input=images, filter_sizes=kernel.shape, out_backprop=features, strides=[1, STRIDE, STRIDE, 1], padding="SAME"
     )
 
 

@@ -32,21 +32,21 @@ def of_generator(image: ImageShape, base_filters: int, latent_size: int, classes
     levels = doublings(image)
     height, width = (math.ceil(side / (1 << levels)) for side in (image.height, image.width))
     filters = [2 * base_filters] * (levels - 1) + [base_filters, max(1, base_filters // 2)]
-    found = (latent_size + classes) * height * width * filters[0]
+    total = (latent_size + classes) * height * width * filters[0]
     for level, (before, after) in enumerate(itertools.pairwise(filters)):
-        found += height * width * _STRIDED * before * after
+        total += height * width * _STRIDED * before * after
         if level == levels - 1:
-            found += 2 * height * width * _AT_FULL_SIZE * before * before
+            total += 2 * height * width * _AT_FULL_SIZE * before * before
         height, width = 2 * height, 2 * width
-    return found + height * width * _AT_FULL_SIZE * filters[-1] * image.channels
+    return total + height * width * _AT_FULL_SIZE * filters[-1] * image.channels
 
 
 def of_critic(image: ImageShape, base_filters: int, classes: int = 0) -> int:
     """Return the multiplications that the critic of `gan.build_critic` needs for an image."""
-    found, height, width, channels = 0, image.height, image.width, image.channels
+    total, height, width, channels = 0, image.height, image.width, image.channels
     for level in range(doublings(image) + 1):
         filters = base_filters * (1 if level == 0 else 2)
         height, width = math.ceil(height / 2), math.ceil(width / 2)
-        found += height * width * _STRIDED * channels * filters
+        total += height * width * _STRIDED * channels * filters
         channels = filters
-    return found + height * width * channels * (1 + classes)
+    return total + height * width * channels * (1 + classes)

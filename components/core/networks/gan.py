@@ -50,14 +50,14 @@ class NetworkConfig:
     @staticmethod
     def from_json(value: dict[str, Any]) -> "NetworkConfig":
         """Read the description of a checkpoint's networks; `DataError` if this version does not build these."""
-        known = without_removed(value)
-        unknown = known.keys() - {field.name for field in dataclasses.fields(NetworkConfig)}
+        values = without_removed(value)
+        unknown = values.keys() - {field.name for field in dataclasses.fields(NetworkConfig)}
         if unknown:
             raise DataError(
                 "this version does not build the networks of the checkpoint: it has no "
-                f"{', '.join(f'{name} {known[name]}' for name in sorted(unknown))}; use the version that trained them"
+                f"{', '.join(f'{name} {values[name]}' for name in sorted(unknown))}; use the version that trained them"
             )
-        return NetworkConfig(**{**known, "image": ImageShape(**value["image"])})
+        return NetworkConfig(**{**values, "image": ImageShape(**value["image"])})
 
 
 def build_generator(
@@ -125,11 +125,8 @@ class _GeneratorLayers:
 
     def _with_weights(self) -> dict[str, Any]:
         """Return the arguments of a layer that multiplies; normalization makes a bias useless."""
-        return {
-            "use_bias": not self._normalized,
-            "kernel_initializer": _normal(next(self._seeds)),
-            "dtype": self._inner,
-        }
+        initial = _normal(next(self._seeds))
+        return {"use_bias": not self._normalized, "kernel_initializer": initial, "dtype": self._inner}
 
 
 def build_critic(config: NetworkConfig, seed: int = 0, *, precision: str = "float32") -> keras.Model:
@@ -142,11 +139,11 @@ def build_critic(config: NetworkConfig, seed: int = 0, *, precision: str = "floa
     inputs = x = keras.Input(dataclasses.astuple(config.image), name="images")
     for level in range(doublings(config.image) + 1):
         filters = config.base_filters * (1 if level == 0 else 2)
-        of_layer = {"kernel_initializer": _normal(next(seeds)), "dtype": inner, "name": f"halve_{level}"}
+        options = {"kernel_initializer": _normal(next(seeds)), "dtype": inner, "name": f"halve_{level}"}
         if level == 0:
-            x = PixelsToFeatures(filters, **of_layer)(x)
+            x = PixelsToFeatures(filters, **options)(x)
         else:
-            x = keras.layers.Conv2D(filters, KERNEL, STRIDE, "same", **of_layer)(x)
+            x = keras.layers.Conv2D(filters, KERNEL, STRIDE, "same", **options)(x)
         x = LeakyReLU(dtype=inner, name=f"leaky_relu_{level}")(x)
     x = keras.layers.Flatten(name="flatten")(x)
     # No bias: it cancels in the loss, so only rounding would move it, differently on each number of replicas.
@@ -157,10 +154,10 @@ def build_critic(config: NetworkConfig, seed: int = 0, *, precision: str = "floa
         # All classes' scores, then one: a lookup would have a sparse gradient. No bias here either.
         initial = _normal(next(seeds))
         features = _features(config, labels)
-        of_classes = keras.layers.Dense(
+        class_scores = keras.layers.Dense(
             features.shape[-1], use_bias=False, kernel_initializer=initial, name="score_of_classes"
         )(x)
-        score = score + keras.ops.sum(of_classes * features, axis=-1, keepdims=True)
+        score = score + keras.ops.sum(class_scores * features, axis=-1, keepdims=True)
     return keras.Model(inputs, score, name="critic")
 
 

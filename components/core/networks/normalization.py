@@ -85,10 +85,9 @@ class BatchNormalization(keras.layers.Layer):
             return mean, variance
         count = tf.cast(tf.size(inputs) // inputs.shape[-1], inputs.dtype)
         # Each replica fills its own row, and one sum gathers all: every strategy can differentiate a sum.
-        replicas = replica.num_replicas_in_sync
-        row = tf.one_hot(replica.replica_id_in_sync_group, replicas, dtype=inputs.dtype)[:, None]
-        own = tf.concat([mean, variance, count[None]], axis=0)
-        rows = replica.all_reduce(tf.distribute.ReduceOp.SUM, row * own)
+        row = tf.one_hot(replica.replica_id_in_sync_group, replica.num_replicas_in_sync, dtype=inputs.dtype)[:, None]
+        moments = tf.concat([mean, variance, count[None]], axis=0)
+        rows = replica.all_reduce(tf.distribute.ReduceOp.SUM, row * moments)
         means, variances, counts = tf.split(rows, [inputs.shape[-1], inputs.shape[-1], 1], axis=1)
         weights = counts / tf.reduce_sum(counts)
         mean = tf.reduce_sum(weights * means, axis=0)
@@ -124,10 +123,10 @@ class BatchStatistics:
 
     def moved(self) -> tuple[tf.Tensor, tf.Tensor]:
         """Return the layer's moving mean and variance, moved towards these."""
-        kept = self.layer.momentum
+        momentum = self.layer.momentum
         return (
-            kept * self.layer.moving_mean.value + (1.0 - kept) * self.mean,
-            kept * self.layer.moving_variance.value + (1.0 - kept) * self.variance,
+            momentum * self.layer.moving_mean.value + (1.0 - momentum) * self.mean,
+            momentum * self.layer.moving_variance.value + (1.0 - momentum) * self.variance,
         )
 
     def move(self, finite: tf.Tensor) -> None:
@@ -145,15 +144,15 @@ _recordings = threading.local()
 def recorded_statistics() -> Iterator[list[BatchStatistics]]:
     """Collect, in order, the statistics of the batch normalizations that run within the block."""
     outer = getattr(_recordings, "open", None)
-    found: list[BatchStatistics] = []
-    _recordings.open = found
+    recording: list[BatchStatistics] = []
+    _recordings.open = recording
     try:
-        yield found
+        yield recording
     finally:
         _recordings.open = outer
 
 
 def _record(statistics: BatchStatistics) -> None:
-    found = getattr(_recordings, "open", None)
-    if found is not None:
-        found.append(statistics)
+    recording = getattr(_recordings, "open", None)
+    if recording is not None:
+        recording.append(statistics)

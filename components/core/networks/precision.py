@@ -69,8 +69,8 @@ def _multiplies_bfloat16(device: str) -> bool:
     if "TPU" in device:
         return True
     if "GPU" in device:
-        found = [tf.config.experimental.get_device_details(gpu) for gpu in tf.config.get_visible_devices("GPU")]
-        return all(details.get("compute_capability", (0, 0)) >= _BFLOAT16_CAPABILITY for details in found)
+        gpus = [tf.config.experimental.get_device_details(gpu) for gpu in tf.config.get_visible_devices("GPU")]
+        return all(details.get("compute_capability", (0, 0)) >= _BFLOAT16_CAPABILITY for details in gpus)
     return not _CPU_FLAGS.isdisjoint(cpu_flags())
 
 

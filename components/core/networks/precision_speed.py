@@ -25,28 +25,25 @@ _MULTIPLICATIONS, _SECONDS = 4e9, 0.6
 def measured(network: gan.NetworkConfig, images: int, machine: list[str]) -> dict[str, float]:
     """Return the processor seconds, by precision, of a pass with as many images as a replica has, or fewer if large.
 
-    Args:
-        network: Of the training.
-        images: Of one replica.
-        machine: What distinguishes this machine from others that share its folder of temporary files.
+    `machine` is what distinguishes this machine from others that share its folder of temporary files.
     """
-    few = few_enough(network, images)
+    count = few_enough(network, images)
     threads = tf.config.threading.get_intra_op_parallelism_threads()
-    key = digests.digest_of([network.to_json(), few, threads, tf.__version__, machine])
+    key = digests.digest_of([network.to_json(), count, threads, tf.__version__, machine])
     file = private("precision") / f"{key}.json"
     with contextlib.suppress(DataError, TypeError, ValueError, KeyError):
-        kept = typed(dict[str, float], atomic_files.read_json(file, "speed of networks"), "speed")
-        return {name: kept[name] for name in PRECISIONS}
-    seconds = least_seconds({name: passes(network, few, name) for name in PRECISIONS})
+        recorded = typed(dict[str, float], atomic_files.read_json(file, "speed of networks"), "speed")
+        return {name: recorded[name] for name in PRECISIONS}
+    seconds = least_seconds({name: passes(network, count, name) for name in PRECISIONS})
     atomic_files.write_json(file, seconds)
     return seconds
 
 
 def few_enough(network: gan.NetworkConfig, images: int) -> int:
     """Return the number of images, or as many as a pass may take in a fraction of a second."""
-    each = cost.of_generator(network.image, network.base_filters, network.latent_size, network.classes)
-    each += cost.of_critic(network.image, network.base_filters, network.classes)
-    return max(1, min(images, int(_MULTIPLICATIONS / each)))
+    multiplications = cost.of_generator(network.image, network.base_filters, network.latent_size, network.classes)
+    multiplications += cost.of_critic(network.image, network.base_filters, network.classes)
+    return max(1, min(images, int(_MULTIPLICATIONS / multiplications)))
 
 
 def passes(network: gan.NetworkConfig, images: int, precision: str) -> Callable[[], Any]:

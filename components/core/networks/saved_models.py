@@ -42,14 +42,14 @@ def plain_variables(variables: Iterable[keras.Variable]) -> list[tf.Variable]:
     return [tf.Variable(variable.numpy(), trainable=False) for variable in variables]
 
 
-def load(folder: Path | Location, what: str) -> Any:
-    """Load a SavedModel; `what` names it in the `DataError` if TensorFlow cannot load it."""
+def load(folder: Path | Location, kind: str) -> Any:
+    """Load a SavedModel; `kind` names it in the `DataError` if TensorFlow cannot load it."""
     try:
         with _without_notices():
             return tf.saved_model.load(os.fspath(folder))
     except (OSError, ValueError, tf.errors.OpError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise DataError(f"{what} {folder} cannot be loaded by TensorFlow {tf.__version__}: {reason}") from None
+        raise DataError(f"{kind} {folder} cannot be loaded by TensorFlow {tf.__version__}: {reason}") from None
 
 
 def canonical(saved_model: bytes) -> bytes:
@@ -68,10 +68,8 @@ def canonical(saved_model: bytes) -> bytes:
 
 
 def _renumber_gradients(library: Any) -> None:
-    names = {
-        gradient.registered_op_type: f"CustomGradient-{rank}"
-        for rank, gradient in enumerate(library.registered_gradients)
-    }
+    types = [gradient.registered_op_type for gradient in library.registered_gradients]
+    names = {name: f"CustomGradient-{rank}" for rank, name in enumerate(types)}
     for gradient in library.registered_gradients:
         gradient.registered_op_type = names[gradient.registered_op_type]
     for function in library.function:
@@ -83,14 +81,14 @@ def _renumber_gradients(library: Any) -> None:
 
 def _renaming(names: list[str]) -> Callable[[str], str]:
     """Return a function that replaces, in a text, the number of each function by its rank."""
-    numbered = {name: found for name in names if (found := _NUMBERED.fullmatch(name))}
-    ranks = {number: rank for rank, number in enumerate(sorted({int(found[2]) for found in numbered.values()}))}
-    new_names = {name: f"{found[1]}{ranks[int(found[2])]}" for name, found in numbered.items()}
+    numbered = {name: match for name in names if (match := _NUMBERED.fullmatch(name))}
+    ranks = {number: rank for rank, number in enumerate(sorted({int(match[2]) for match in numbered.values()}))}
+    new_names = {name: f"{match[1]}{ranks[int(match[2])]}" for name, match in numbered.items()}
     if not new_names:
         return lambda text: text
     longest_first = sorted(new_names, key=len, reverse=True)
     pattern = re.compile(f"({'|'.join(map(re.escape, longest_first))})(?!\\d)")
-    return lambda text: pattern.sub(lambda found: new_names[found[0]], text)
+    return lambda text: pattern.sub(lambda match: new_names[match[0]], text)
 
 
 def _rename(message: Message, rename: Callable[[str], str]) -> None:
