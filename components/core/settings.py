@@ -52,12 +52,12 @@ def fields_of(config: Any) -> list[Field]:
     """Return the fields of a configuration class or instance, in order."""
     cls = config if isinstance(config, type) else type(config)
     hints = get_type_hints(cls, include_extras=True)
-    found = []
+    fields = []
     for field in dataclasses.fields(cls):
         base, *extras = get_args(hints[field.name])
         setting = next(extra for extra in extras if isinstance(extra, Setting))
-        found.append(Field(field.name, base, field.default, setting))
-    return found
+        fields.append(Field(field.name, base, field.default, setting))
+    return fields
 
 
 def parse_value(field: Field, value: Any) -> Any:
@@ -130,14 +130,14 @@ def text_problems(field: Field, text: str) -> list[str]:
         return [str(error)]
 
 
-def unknown(what: str, name: str, known: Iterable[str]) -> str:
+def unknown(kind: str, name: str, choices: Iterable[str]) -> str:
     """Return the error for a name that nothing has, with the known one that was probably meant."""
-    return f"unknown {what} {name}{suggestion(name, known)}"
+    return f"unknown {kind} {name}{suggestion(name, choices)}"
 
 
-def suggestion(name: str, known: Iterable[str]) -> str:
+def suggestion(name: str, choices: Iterable[str]) -> str:
     """Return the end of an error for an unknown name: the one that was probably meant, else all known ones if few."""
-    names = list(known)
+    names = list(choices)
     close = difflib.get_close_matches(name, names, n=1)
     if close:
         return f"; did you mean {close[0]}?"

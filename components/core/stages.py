@@ -46,11 +46,7 @@ TABLE = {
     "evaluate": Stage(
         TRAIN,
         "Scores a checkpoint and gives a verdict.",
-        {
-            "evaluation_uri": str,
-            "evaluation_digest": str,
-            "verdict": str,
-        },
+        {"evaluation_uri": str, "evaluation_digest": str, "verdict": str},
         artifacts={"metrics": "Metrics", "report": "HTML"},
     ),
     "export": Stage(
@@ -72,8 +68,8 @@ MAKERS = ("preprocess", "train", "embed", "evaluate", "export")
 
 def config_of(stage: str) -> type:
     """Return the class of the settings of a stage."""
-    found: type = getattr(importlib.import_module(f"components.{stage}.config"), f"{stage.title()}Config")
-    return found
+    config_class: type = getattr(importlib.import_module(f"components.{stage}.config"), f"{stage.title()}Config")
+    return config_class
 
 
 def command(stage: str) -> list[str]:

@@ -29,14 +29,14 @@ def source_digest(stage: str) -> str:
 def source_files(stage: str) -> dict[str, bytes]:
     """Return the files of a stage, all their imports, in functions too, and the templates that they name, by path."""
     folder = _COMPONENTS / stage
-    ahead = {path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
-    found: dict[Path, bytes] = {}
-    while ahead:
-        path = ahead.pop()
-        found[path] = path.read_bytes()
-        named = _named_templates(found[path]) | (_imported(found[path]) if path.suffix == ".py" else set())
-        ahead |= {_COMPONENTS / name for name in named if (_COMPONENTS / name).is_file()} - found.keys()
-    return {path.relative_to(_COMPONENTS).as_posix(): content for path, content in found.items()}
+    pending = {path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
+    files: dict[Path, bytes] = {}
+    while pending:
+        path = pending.pop()
+        files[path] = path.read_bytes()
+        names = _named_templates(files[path]) | (_imported(files[path]) if path.suffix == ".py" else set())
+        pending |= {_COMPONENTS / name for name in names if (_COMPONENTS / name).is_file()} - files.keys()
+    return {path.relative_to(_COMPONENTS).as_posix(): content for path, content in files.items()}
 
 
 @functools.cache
@@ -65,12 +65,12 @@ def key_parts(stage: str, config: Any, code: str = "", **inputs: str) -> dict[st
     `code` is the digest of its code where it runs, this program's when empty; `inputs` are digests that the
     configuration leaves empty or does not name.
     """
-    found = {**settings.digests_of_inputs(config), **inputs}
+    digests = {**settings.digests_of_inputs(config), **inputs}
     return {
         "stage": stage,
         "code": code or source_digest(stage),
         "settings": settings.values_in_key(config),
-        "inputs": {name: digest for name, digest in found.items() if digest},
+        "inputs": {name: digest for name, digest in digests.items() if digest},
     }
 
 

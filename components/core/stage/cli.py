@@ -75,19 +75,19 @@ class Parser(argparse.ArgumentParser):
         return [settings.unknown("flag", name, self._flags()) for name in names]
 
     def _flags(self) -> list[str]:
-        found = [flag[2:] for flag in self._option_string_actions if flag.startswith("--")]
+        flags = [flag[2:] for flag in self._option_string_actions if flag.startswith("--")]
         for action in self._actions:
             if isinstance(action, argparse._SubParsersAction):
-                found += [flag for parser in action.choices.values() for flag in parser._flags()]
-        return found
+                flags += [flag for parser in action.choices.values() for flag in parser._flags()]
+        return flags
 
     def _as_listed(self, word: str) -> str:
         """Return a flag as `--help` lists it; other words as they are."""
         name, equals, value = word.partition("=")
         if not name.startswith("--"):
             return word
-        known = {flag.replace("-", "_"): flag for flag in self._option_string_actions}
-        return known.get(name.replace("-", "_"), name) + equals + value
+        flags = {flag.replace("-", "_"): flag for flag in self._option_string_actions}
+        return flags.get(name.replace("-", "_"), name) + equals + value
 
 
 def set_umask() -> None:
@@ -122,19 +122,19 @@ def main(stage: str, arguments: list[str] | None = None) -> int:
             set_umask()
         program = os.environ.get(PROGRAM, f"python -m components.{stage}")
         config_class = stages.config_of(stage)
-        given, executor = _read_arguments(program, config_class, words)
-        own = [field.name for field in settings.fields_of(config_class)]
-        of_run = executor.take_run(own) if executor else None
+        raw_values, executor = _read_arguments(program, config_class, words)
+        names = [field.name for field in settings.fields_of(config_class)]
+        run = executor.take_run(names) if executor else None
         try:
-            with run_notes.noted(stage, of_run) as results:
-                config = build(config_class, given)
+            with run_notes.noted(stage, run) as results:
+                config = build(config_class, raw_values)
                 result: StageResult = importlib.import_module(f"components.{stage}.run").run(config)
                 if executor is not None:
                     executor.write_output(result)
                 results.append(result)
         finally:
-            if of_run is not None:
-                _update_record(stage, of_run)
+            if run is not None:
+                _update_record(stage, run)
         if executor is None:
             for name, value in result.parameters.items():
                 print(f"{name}: {value}")
@@ -154,9 +154,9 @@ def _leave_message(text: str) -> None:
             file.truncate()
 
 
-def _update_record(stage: str, of_run: RunOf) -> None:
+def _update_record(stage: str, run: RunOf) -> None:
     try:
-        importlib.import_module("components.record.run").update(of_run)
+        importlib.import_module("components.record.run").update(run)
     except (OSError, StageError) as error:  # no stage may fail for its record
         log.warning("%s: the run's record cannot be updated: %s", stage, errors.line_of(error))
 
@@ -178,18 +178,18 @@ def _terminate(signum: int, frame: Any) -> NoReturn:
     raise Terminated
 
 
-def build(config_class: type, given: dict[str, Any]) -> Any:
+def build(config_class: type, raw_values: dict[str, Any]) -> Any:
     """Make a configuration from text or JSON values of Kubeflow; `ConfigError` names every mistake."""
     fields = {field.name: field for field in settings.fields_of(config_class)}
-    problems = [settings.unknown("setting", name, fields) for name in given if name not in fields]
+    problems = [settings.unknown("setting", name, fields) for name in raw_values if name not in fields]
     values = {}
     for name, field in fields.items():
-        if name not in given:
+        if name not in raw_values:
             if field.required:
                 problems.append(f"{name} is required")
             continue
         try:
-            values[name] = settings.parse_value(field, given[name])
+            values[name] = settings.parse_value(field, raw_values[name])
         except ValueError as error:
             problems.append(str(error))
     if not problems:
@@ -207,19 +207,18 @@ def _read_arguments(
     for field in settings.fields_of(config_class):
         add_flag(parser, field)
     parsed, unknown = parser.parse_known_intermixed_args(arguments)
-    given = {name: value for name, value in vars(parsed).items() if value is not None}
-    text = given.pop("executor_input", None)
+    raw_values = {name: value for name, value in vars(parsed).items() if value is not None}
+    text = raw_values.pop("executor_input", None)
     if text is not None:
-        if given or unknown:
+        if raw_values or unknown:
             raise ConfigError("--executor-input stands alone; other flags cannot be given with it")
         executor = ExecutorInput(text)
         return executor.parameters, executor
-    if unknown:
-        # Known flags are still checked, so that one attempt shows every mistake.
-        given |= {word.lstrip("-").split("=")[0]: "" for word in unknown if word.startswith("--")}
-        if not any(word.startswith("--") for word in unknown):
-            raise ConfigError(f"unexpected arguments: {' '.join(unknown)}")
-    return given, None
+    flags = [word.lstrip("-").split("=")[0] for word in unknown if word.startswith("--")]
+    if unknown and not flags:
+        raise ConfigError(f"unexpected arguments: {' '.join(unknown)}")
+    # Known flags are still checked, so that one attempt shows every mistake.
+    return raw_values | dict.fromkeys(flags, ""), None
 
 
 def add_flag(parser: argparse._ActionsContainer, field: settings.Field, dest: str = "", shown: bool = True) -> None:

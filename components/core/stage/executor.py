@@ -16,7 +16,7 @@ from components.core.errors import ConfigError
 OF_THE_RUN = ("records", "run")
 _CHANNEL = "pipelinechannel--"
 # Vertex's launcher of custom jobs writes this output itself, but lists it among the stage's.
-_OF_THE_LAUNCHER = "gcp_resources"
+_LAUNCHER_OUTPUT = "gcp_resources"
 _MOUNTS = (("gs://", "/gcs/"), ("minio://", "/minio/"), ("s3://", "/s3/"))
 
 
@@ -56,7 +56,7 @@ class ExecutorInput:
             self._output_parameters = {
                 name: Path(spec["outputFile"])
                 for name, spec in outputs.get("parameters", {}).items()
-                if name != _OF_THE_LAUNCHER
+                if name != _LAUNCHER_OUTPUT
             }
             self._output_artifacts = {
                 name: dict(spec["artifacts"][0]) for name, spec in outputs.get("artifacts", {}).items()
@@ -65,14 +65,14 @@ class ExecutorInput:
                 name: Path(artifact.get("customPath") or local_path(artifact["uri"]))
                 for name, artifact in self._output_artifacts.items()
             }
-            if not all(isinstance(each.get("metadata", {}), dict) for each in self._output_artifacts.values()):
+            if not all(isinstance(entry.get("metadata", {}), dict) for entry in self._output_artifacts.values()):
                 raise ValueError("an artifact's metadata is no object")
         except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
             raise ConfigError(f"executor_input is not an ExecutorInput message: {error!r}") from None
 
-    def take_run(self, own: Collection[str]) -> RunOf | None:
+    def take_run(self, settings: Collection[str]) -> RunOf | None:
         """Take the run out of the parameters, unless it is missing or the stage has settings of these names."""
-        if any(name in own or name not in self.parameters for name in OF_THE_RUN):
+        if any(name in settings or name not in self.parameters for name in OF_THE_RUN):
             return None
         return RunOf(*(str(self.parameters.pop(name)) for name in OF_THE_RUN))
 
@@ -88,18 +88,15 @@ class ExecutorInput:
                 shutil.copyfile(result.files[name], target)
             if name == "metrics":
                 artifact["metadata"] = {**artifact.get("metadata", {}), **result.metrics}
-            kept = {key: artifact[key] for key in ("name", "uri", "metadata", "customPath") if key in artifact}
-            artifacts[name] = {"artifacts": [kept]}
+            fields = {key: artifact[key] for key in ("name", "uri", "metadata", "customPath") if key in artifact}
+            artifacts[name] = {"artifacts": [fields]}
         parameters = {name: result.parameters[name] for name in self._output_parameters}
         _write_text(self._output_file, json.dumps({"parameterValues": parameters, "artifacts": artifacts}))
 
 
 def local_path(uri: str) -> str:
     """Return the path at which Kubeflow mounts or copies an artifact in the container."""
-    for scheme, mount in _MOUNTS:
-        if uri.startswith(scheme):
-            return mount + uri[len(scheme) :]
-    return uri
+    return next((mount + uri.removeprefix(scheme) for scheme, mount in _MOUNTS if uri.startswith(scheme)), uri)
 
 
 def _write_text(path: Path, text: str) -> None:

@@ -15,8 +15,7 @@ Accelerator = Annotated[
     ),
 ]
 Tpu = Annotated[
-    str,
-    Setting("TPU to use: `local`, a name, or grpc://HOST:PORT; when empty, TPU_NAME or `local`.", in_key=False),
+    str, Setting("TPU to use: `local`, a name, or grpc://HOST:PORT; when empty, TPU_NAME or `local`.", in_key=False)
 ]
 Replicas = Annotated[
     int,

@@ -19,8 +19,7 @@ Source = Annotated[
     ),
 ]
 Results = Annotated[
-    str,
-    Setting("Folder of all results, which is left out of a source that holds it; none when empty.", in_key=False),
+    str, Setting("Folder of all results, which is left out of a source that holds it; none when empty.", in_key=False)
 ]
 SourceIndex = Annotated[
     str,
@@ -48,9 +47,9 @@ def digest_of_embedding(location: str, expected: str = "") -> str:
         raise DataError(
             f"custom_embedding {location} is no SavedModel: {GRAPH} is missing; give the folder that holds it"
         )
-    found = digests.digest_of(atomic_files.files_in(folder))
-    if expected and found != expected:
+    digest = digests.digest_of(atomic_files.files_in(folder))
+    if expected and digest != expected:
         raise DataError(
-            f"custom_embedding {location} has digest {found}, expected {expected}; run again if it was changed"
+            f"custom_embedding {location} has digest {digest}, expected {expected}; run again if it was changed"
         )
-    return found
+    return digest

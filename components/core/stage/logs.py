@@ -51,8 +51,8 @@ class _Lines(logging.Formatter):
 
 class _Records(_Lines):
     def format(self, record: logging.LogRecord) -> str:
-        found = Record(super().format(record), record.levelno, record.getMessage(), getattr(record, "work", None))
-        return _SEPARATOR + json.dumps(dataclasses.asdict(found))
+        parsed = Record(super().format(record), record.levelno, record.getMessage(), getattr(record, "work", None))
+        return _SEPARATOR + json.dumps(dataclasses.asdict(parsed))
 
 
 class _Stderr(logging.StreamHandler[TextIO]):
@@ -83,7 +83,7 @@ def parse(line: bytes) -> Record | None:
     if not line.startswith(_SEPARATOR.encode()):
         return None
     try:
-        found = json.loads(line[1:])
-        return Record(**{**found, "work": found["work"] and Work(**found["work"])})
+        fields = json.loads(line[1:])
+        return Record(**{**fields, "work": fields["work"] and Work(**fields["work"])})
     except (ValueError, KeyError, TypeError):
         return None

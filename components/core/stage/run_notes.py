@@ -27,7 +27,7 @@ SCHEMA_VERSION = 1
 RETRIES = "WGAN_RETRIES"
 # Variable: seconds after which the server ends an attempt, by SIGTERM, as it does when a run is canceled.
 TIMEOUT = "WGAN_TIMEOUT"
-_OF_ITS_TIMEOUT = 0.9  # at least: the server counts the start of the container, too
+_TIMEOUT_SHARE = 0.9  # at least: the server counts the start of the container, too
 _REPEATED = {errors.BAD_CONFIGURATION: ConfigError, errors.BAD_DATA: DataError}
 # States of a stage. A note that says `running` after the run is of a stage that was killed.
 RUNNING, DONE, REUSED, FAILED = "running", "done", "reused", "failed"
@@ -53,31 +53,31 @@ class Note:
                 raise TypeError(f"output {name} is {value!r}")
 
 
-def folder_of(of_run: RunOf) -> Location:
+def folder_of(run: RunOf) -> Location:
     """Return the folder of the notes and the record of a run."""
-    return Location.of(of_run.records) / of_run.run
+    return Location.of(run.records) / run.run
 
 
 @contextlib.contextmanager
-def noted(stage: str, of_run: RunOf | None) -> Iterator[list[StageResult]]:
+def noted(stage: str, run: RunOf | None) -> Iterator[list[StageResult]]:
     """Note that a stage runs and how it ended, if it belongs to a run; the block adds its result to the list."""
     results: list[StageResult] = []
-    if of_run is None:
+    if run is None:
         yield results
         return
-    before = next((note for note in read(of_run) if note.stage == stage), Note(stage=stage, state=FAILED, attempt=0))
-    if before.repeats:
-        write(of_run, dataclasses.replace(before, attempt=before.attempt + 1, repeats=before.repeats - 1))
-        log.info("%s: attempt %d failed for good; `wgan retry` tries again", stage, before.attempt)
-        raise _REPEATED[before.exit_code or errors.BAD_DATA]("\n".join(before.problems))
+    previous = next((note for note in read(run) if note.stage == stage), Note(stage=stage, state=FAILED, attempt=0))
+    if previous.repeats:
+        write(run, dataclasses.replace(previous, attempt=previous.attempt + 1, repeats=previous.repeats - 1))
+        log.info("%s: attempt %d failed for good; `wgan retry` tries again", stage, previous.attempt)
+        raise _REPEATED[previous.exit_code or errors.BAD_DATA]("\n".join(previous.problems))
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
-    begun = Note(stage=stage, state=RUNNING, attempt=before.attempt + 1, started=now)
+    running = Note(stage=stage, state=RUNNING, attempt=previous.attempt + 1, started=now)
     clock = time.monotonic()
-    write(of_run, begun)
+    write(run, running)
 
     def ended(state: str, **more: Any) -> None:
         seconds = round(time.monotonic() - clock, 3)
-        write(of_run, dataclasses.replace(begun, state=state, seconds=seconds, **more))
+        write(run, dataclasses.replace(running, state=state, seconds=seconds, **more))
 
     try:
         yield results
@@ -96,33 +96,33 @@ def noted(stage: str, of_run: RunOf | None) -> Iterator[list[StageResult]]:
 def _explained(error: BaseException, seconds: float) -> BaseException:
     """Return the error of a stage, or that its timeout passed if SIGTERM came so late."""
     timeout = float(os.environ.get(TIMEOUT, "inf"))
-    if isinstance(error, Terminated) and seconds >= _OF_ITS_TIMEOUT * timeout:
+    if isinstance(error, Terminated) and seconds >= _TIMEOUT_SHARE * timeout:
         return TransientError(
             f"its timeout of {timeout:.0f} s has passed: raise it in the profile; what was saved is kept"
         )
     return error
 
 
-def write(of_run: RunOf, note: Note) -> None:
+def write(run: RunOf, note: Note) -> None:
     """Write a note over the stage's earlier one; a failure is only logged, as no stage may fail for its note."""
     try:
-        file = folder_of(of_run) / f"{note.stage}.json"
+        file = folder_of(run) / f"{note.stage}.json"
         atomic_files.write_json(file.path, dataclasses.asdict(note))
         file.put_file()
     except (OSError, StageError) as error:
         log.warning("%s: missing in the run's record: %s", note.stage, errors.line_of(error))
 
 
-def read(of_run: RunOf) -> list[Note]:
+def read(run: RunOf) -> list[Note]:
     """Return the notes of a run, by start; log and leave out those that cannot be read."""
-    found = []
-    folder = folder_of(of_run)
+    notes = []
+    folder = folder_of(run)
     folder.fetch_files(".json")
     for path in sorted(folder.path.glob("*.json")):
         if path.name == RECORD:
             continue
         try:
-            found.append(typed(Note, atomic_files.read_json(path, "note"), "note"))
+            notes.append(typed(Note, atomic_files.read_json(path, "note"), "note"))
         except (DataError, TypeError, ValueError) as error:
             log.warning("%s is left out of the record: %s", path, error)
-    return sorted(found, key=lambda note: note.started)
+    return sorted(notes, key=lambda note: note.started)
