@@ -42,7 +42,7 @@ def steps(checkpoints: LocationLike) -> list[int]:
 
 def steps_named(folders: Iterable[str]) -> list[int]:
     """Return the steps of the folders that are named like checkpoints, ascending."""
-    return sorted(int(found[1]) for name in folders if (found := _STEP_FOLDER.fullmatch(name)))
+    return sorted(int(match[1]) for name in folders if (match := _STEP_FOLDER.fullmatch(name)))
 
 
 def save(checkpoints: Folder, description: Description, state: Mapping[str, np.ndarray]) -> Description:
@@ -89,11 +89,7 @@ def _remove_damaged(checkpoint: Path | Location) -> None:
 
 
 def newest(checkpoints: Folder, at_most: float = math.inf) -> tuple[Folder, Description] | None:
-    """Return the newest whole checkpoint, up to a step if one is given; log and skip damaged ones.
-
-    Raises:
-        DataError: One is of another version.
-    """
+    """Return the newest whole checkpoint up to a step; skip damaged ones, `DataError` for one of another version."""
     for step in reversed(steps(checkpoints)):
         folder = step_folder(checkpoints, step)
         try:
@@ -116,30 +112,30 @@ def load_state(checkpoint: LocationLike, prefix: str = "") -> dict[str, np.ndarr
         raise DataError(f"{path} cannot be read: {error}") from None
 
 
-def kept(found: list[int], count: int, good: int | None = None, back: Iterable[int] = ()) -> list[int]:
+def kept(all_steps: list[int], count: int, good: int | None = None, back: Iterable[int] = ()) -> list[int]:
     """Return the steps of the checkpoints that are still needed.
 
     Args:
-        found: The steps of all, ascending.
+        all_steps: Ascending.
         count: How many of the newest to keep; 0 for all.
         good: The last step before training was in doubt, if it is; of later checkpoints only the newest is kept, in
             addition to the `count`.
         back: Steps to which training may roll back; each needs the newest checkpoint up to it.
     """
     if count == 0:
-        return found
-    sure = [step for step in found if good is None or step <= good]
-    needed = {*sure[-count:], *found[len(sure) :][-1:]}
+        return all_steps
+    trusted = [step for step in all_steps if good is None or step <= good]
+    needed = {*trusted[-count:], *all_steps[len(trusted) :][-1:]}
     for target in back:
-        needed |= {*[step for step in sure if step <= target][-1:]}
+        needed |= {*[step for step in trusted if step <= target][-1:]}
     return sorted(needed)
 
 
 def keep(checkpoints: LocationLike, needed: Callable[[list[int]], list[int]]) -> None:
     """Remove the checkpoints that are not needed, and leftovers of crashes; log what cannot be removed."""
     folder = Path(checkpoints)
-    found = steps(folder)
-    for step in sorted({*found} - {*needed(found)}):
+    all_steps = steps(folder)
+    for step in sorted({*all_steps} - {*needed(all_steps)}):
         try:
             atomic_files.remove_folder(step_folder(folder, step))
         except OSError as error:
@@ -154,13 +150,13 @@ def remove_after(checkpoints: LocationLike, step: int) -> None:
             atomic_files.remove_folder(step_folder(Path(checkpoints), later))
 
 
-def differences(wanted: Mapping[str, np.ndarray], found: Mapping[str, np.ndarray]) -> list[str]:
+def differences(wanted: Mapping[str, np.ndarray], state: Mapping[str, np.ndarray]) -> list[str]:
     """Return the differences in names, shapes and types between the expected variables and a checkpoint's."""
-    missing = [f"{name} is missing" for name in sorted(wanted.keys() - found.keys())]
-    extra = [f"{name} is not known" for name in sorted(found.keys() - wanted.keys())]
+    missing = [f"{name} is missing" for name in sorted(wanted.keys() - state.keys())]
+    extra = [f"{name} is not known" for name in sorted(state.keys() - wanted.keys())]
     changed = [
-        f"{name} is {found[name].dtype}{found[name].shape}, expected {wanted[name].dtype}{wanted[name].shape}"
-        for name in sorted(wanted.keys() & found.keys())
-        if (wanted[name].shape, wanted[name].dtype) != (found[name].shape, found[name].dtype)
+        f"{name} is {state[name].dtype}{state[name].shape}, expected {wanted[name].dtype}{wanted[name].shape}"
+        for name in sorted(wanted.keys() & state.keys())
+        if (wanted[name].shape, wanted[name].dtype) != (state[name].shape, state[name].dtype)
     ]
     return missing + extra + changed

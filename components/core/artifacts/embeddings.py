@@ -74,9 +74,8 @@ def require_certified(embedding: LocationLike, description: Description) -> None
     """Raise `DataError` for an embedding that failed its certificate, with the checks that failed."""
     if description.certificate["outcome"] == FAILED:
         failed = [check["check"] for check in description.certificate["checks"] if not check["passed"]]
-        remedy = (
-            "with another custom_embedding" if description.custom_embedding_digest else "with more classifier_epochs"
-        )
+        is_custom = description.custom_embedding_digest
+        remedy = "with another custom_embedding" if is_custom else "with more classifier_epochs"
         raise DataError(
             f"embedding {embedding} failed its certificate and cannot be used to judge: {'; '.join(failed)}; "
             f"make another, {remedy} or of more images"

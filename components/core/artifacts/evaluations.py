@@ -69,10 +69,10 @@ class Description(Manifest):
 
 def follows(outcomes: Iterable[str]) -> str:
     """Return the verdict that follows from the outcomes of the rules; an unknown outcome counts as a failure."""
-    found = set(outcomes)
-    if not found <= {PASSED, HELD}:
+    distinct = set(outcomes)
+    if not distinct <= {PASSED, HELD}:
         return REJECT
-    return HOLD if HELD in found else PROMOTE
+    return HOLD if HELD in distinct else PROMOTE
 
 
 def distance_name(numbers: dict[str, Any]) -> str:

@@ -40,11 +40,11 @@ def made_with(stage: str, **more: Any) -> dict[str, Any]:
 
 def library_versions() -> dict[str, str]:
     """Return the versions of Python and of the installed libraries that decide results."""
-    found = {"python": platform.python_version()}
+    versions = {"python": platform.python_version()}
     for name in _LIBRARIES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            found[name] = importlib.metadata.version(name)
-    return found
+            versions[name] = importlib.metadata.version(name)
+    return versions
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,10 +58,10 @@ class Row:
     libraries: str = ""
 
 
-def row(what: str, digest: str, maker: dict[str, Any]) -> Row:
+def row(artifact: str, digest: str, maker: dict[str, Any]) -> Row:
     """Return the row of an artifact from its `made_with`; older artifacts lack some fields."""
     libraries = ", ".join(f"{name} {version}" for name, version in maker.get("libraries", {}).items())
-    return Row(what, digest, maker.get("code", UNKNOWN), maker.get("image", UNKNOWN), libraries or UNKNOWN)
+    return Row(artifact, digest, maker.get("code", UNKNOWN), maker.get("image", UNKNOWN), libraries or UNKNOWN)
 
 
 def initial_checkpoint(settings: dict[str, Any]) -> list[Row]:
@@ -72,11 +72,11 @@ def initial_checkpoint(settings: dict[str, Any]) -> list[Row]:
 
 def libraries_of(rows: list[Row]) -> dict[str, str]:
     """Group the names of rows by their libraries."""
-    found: dict[str, list[str]] = {}
-    for each in rows:
-        if each.libraries:
-            found.setdefault(each.libraries, []).append(each.what)
-    return {which: ", ".join(what) for which, what in found.items()}
+    names: dict[str, list[str]] = {}
+    for item in rows:
+        if item.libraries:
+            names.setdefault(item.libraries, []).append(item.what)
+    return {libraries: ", ".join(users) for libraries, users in names.items()}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -99,8 +99,10 @@ class Lineage(Manifest):
 
     def rows(self) -> list[Row]:
         """All rows, from the source to the evaluation."""
-        source, found = self.dataset["source"], self.digests
-        dataset, *others = (row(name, found[name], getattr(self, name).get(digests.MADE_WITH, {})) for name in PARENTS)
+        source, by_name = self.dataset["source"], self.digests
+        dataset, *others = (
+            row(name, by_name[name], getattr(self, name).get(digests.MADE_WITH, {})) for name in PARENTS
+        )
         return [
             Row(f"source ({source['kind']})", source.get("fingerprint", UNKNOWN)),
             dataset,
@@ -124,11 +126,11 @@ def of(dataset: dict[str, Any], checkpoint: dict[str, Any], embedding: dict[str,
 def read(evaluation: LocationLike, described: evaluations.Description) -> Lineage:
     """Read the lineage of an evaluation, whose files were checked, and compare its digests with the evaluation's."""
     folder = Location.of(evaluation)
-    found = Lineage.read(folder)
-    for name, digest in found.digests.items():
+    lineage = Lineage.read(folder)
+    for name, digest in lineage.digests.items():
         judged = getattr(described, f"{name}_digest")
         if digest != judged:
             raise DataError(
                 f"the lineage in {folder} is of {name} {digest}, but {judged} was judged; restore the folder"
             )
-    return found
+    return lineage

@@ -28,7 +28,7 @@ class Manifest:
     def to_json(self) -> dict[str, Any]:
         """The JSON value of the file, without its seal."""
         value = {"schema_version": self.VERSION, **dataclasses.asdict(self)}
-        return {name: found for name, found in value.items() if found or name not in self.LEFT_OUT_IF_EMPTY}
+        return {name: field for name, field in value.items() if field or name not in self.LEFT_OUT_IF_EMPTY}
 
     @property
     def content(self) -> dict[str, Any]:
@@ -80,13 +80,13 @@ class Manifest:
                     f"{where} has schema version {reprlib.repr(version)}, expected {cls.VERSION}: make the {cls.WHAT} "
                     "again, or use the version of this program that made it"
                 )
-            found: Self = typed(cls, value, "")
-            _ = found.digest  # raises for values that our files never hold, such as NaN
-            atomic_files.require_within(found.listed)
+            description: Self = typed(cls, value, "")
+            _ = description.digest  # raises for values that our files never hold, such as NaN
+            atomic_files.require_within(description.listed)
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
             raise DataError(f"{where} does not describe the {cls.WHAT}: {reason}") from None
-        return found
+        return description
 
     @classmethod
     def fetch(cls, folder: LocationLike, expected_digest: str = "", whole: bool = True) -> Self:
@@ -99,9 +99,9 @@ class Manifest:
 
         Unless `whole`, the files are left to the caller: those of a bucket were checked by its listing.
         """
-        found = cls.read(folder)
-        for changed in atomic_files.changed_files(Location.of(folder), found.listed if whole else {}):
+        description = cls.read(folder)
+        for changed in atomic_files.changed_files(Location.of(folder), description.listed if whole else {}):
             raise DataError(f"{cls.WHAT} {folder} is damaged: {changed} is not the file that {cls.FILE} describes")
-        if expected_digest and found.digest != expected_digest:
-            raise DataError(f"{cls.WHAT} {folder} has digest {found.digest}, expected {expected_digest}")
-        return found
+        if expected_digest and description.digest != expected_digest:
+            raise DataError(f"{cls.WHAT} {folder} has digest {description.digest}, expected {expected_digest}")
+        return description
