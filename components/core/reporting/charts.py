@@ -29,10 +29,10 @@ class Curve:
     style: int = 0  # of four
 
 
-def bars(groups: list[str], shares: Mapping[str, np.ndarray], known: Mapping[str, np.ndarray]) -> bytes:
+def bars(groups: list[str], shares: Mapping[str, np.ndarray], true_shares: Mapping[str, np.ndarray]) -> bytes:
     """Draw a bar for the share of each group of images, a class or bin, in each set; shares are [groups] by set.
 
-    A line across a bar shows the share that is known without a classifier, for sets that have one.
+    A line across a bar shows the share that is known without a classifier, for sets in `true_shares`.
     """
     figure = Figure(figsize=_WIDE, layout="constrained")
     axes = figure.add_subplot()
@@ -40,8 +40,8 @@ def bars(groups: list[str], shares: Mapping[str, np.ndarray], known: Mapping[str
     for index, (name, values) in enumerate(shares.items()):
         positions = np.arange(len(groups)) + (index - (len(shares) - 1) / 2) * width
         axes.bar(positions, values, width, label=name, color=_COLORS[index])
-        if name in known:
-            axes.hlines(known[name], positions - width / 2, positions + width / 2, color=_INK, linewidth=1.6)
+        if name in true_shares:
+            axes.hlines(true_shares[name], positions - width / 2, positions + width / 2, color=_INK, linewidth=1.6)
     if len(groups) <= _NAMES_AT_MOST:
         names = [_cut(name, _NAME_LENGTH) for name in groups]
         rotation = 30 if len("".join(names)) > 40 else 0

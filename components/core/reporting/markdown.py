@@ -16,4 +16,4 @@ def plain(value: Any) -> str:
 def escaped(value: Any) -> str:
     """Return a value as Markdown that shows it literally, on one line, in a table as well."""
     text = "".join(_ENTITIES.get(char, char) for char in plain(value))
-    return _SPECIAL.sub(lambda found: "\\" + found.group(), text)
+    return _SPECIAL.sub(lambda match: "\\" + match.group(), text)

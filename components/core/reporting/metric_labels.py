@@ -10,7 +10,7 @@ _SPACES = {
     embeddings.CLASSIFIER: "features of a classifier of these images",
     embeddings.UNTRAINED: "features of an untrained network",
 }
-_OF_SPACE = {
+_SPACE_SCORES = {
     "fcd": "Fréchet distance",
     "fcd_error": "standard error of the Fréchet distance",
     "fcd_ratio": "Fréchet distance divided by that between real images",
@@ -22,7 +22,7 @@ _OF_SPACE = {
     "density": "density: how closely real images surround the samples",
     "coverage": "coverage: share of real images with a sample nearby",
 }
-_OF_IMAGES = {
+_IMAGE_SCORES = {
     "class_distance": "total variation between the class shares of samples and real images",
     "class_ratio": "rarest class: its share divided by its share among real images",
     "class_coverage": "worst covered class: its coverage divided by that of all images",
@@ -59,25 +59,25 @@ def name_of(score: str, space: str, spaces: Sequence[str]) -> str:
 
 def in_words(spaces: Sequence[str], scores: Mapping[str, float | None]) -> list[list[str]]:
     """Return the name and the label of each known score, in the order of `tables`."""
-    of_spaces = [
+    space_rows = [
         [name_of(name, space, spaces), f"{text}, in {_label(space)}"]
         for space in spaces
-        for name, text in _OF_SPACE.items()
+        for name, text in _SPACE_SCORES.items()
     ]
-    return of_spaces + [[name, text] for name, text in _OF_IMAGES.items() if scores.get(name) is not None]
+    return space_rows + [[name, text] for name, text in _IMAGE_SCORES.items() if scores.get(name) is not None]
 
 
 def tables(columns: Sequence[Column]) -> list[dict[str, Any]]:
     """Return a table for each space, and one of other scores; each has a row for each score that a column has."""
-    of_spaces = []
+    space_tables = []
     for space in dict.fromkeys(space for column in columns for space in column.spaces):
-        rows = [_row_of_space(columns, space, *item) for item in _OF_SPACE.items()]
-        of_spaces.append(_table(columns, f"In the {_label(space)}", space, rows))
-    of_images = [
+        rows = [_row_of_space(columns, space, *item) for item in _SPACE_SCORES.items()]
+        space_tables.append(_table(columns, f"In the {_label(space)}", space, rows))
+    image_rows = [
         {"name": f"{text} ({name})", "values": [column.scores.get(name) for column in columns]}
-        for name, text in _OF_IMAGES.items()
+        for name, text in _IMAGE_SCORES.items()
     ]
-    return [*of_spaces, _table(columns, "Classes and copies", "", of_images)]
+    return [*space_tables, _table(columns, "Classes and copies", "", image_rows)]
 
 
 def _label(space: str) -> str:
@@ -91,6 +91,6 @@ def _row_of_space(columns: Sequence[Column], space: str, score: str, text: str) 
 
 
 def _table(columns: Sequence[Column], caption: str, space: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    known = [row for row in rows if any(value is not None for value in row["values"])]  # a value for each column
+    known_rows = [row for row in rows if any(value is not None for value in row["values"])]  # a value for each column
     headings = [column.heading for column in columns]
-    return {"caption": caption, "space": space, "note": "", "headings": headings, "rows": known}
+    return {"caption": caption, "space": space, "note": "", "headings": headings, "rows": known_rows}

@@ -34,14 +34,14 @@ class Judgment:
 
 def render(model: models.Description, settings: dict[str, Any], judged: Judgment | None = None) -> str:
     """Return the card of a model that was trained with these settings."""
-    own = lineage.row("model", model.digest, model.made_with)
+    model_row = lineage.row("model", model.digest, model.made_with)
     stages, counts = {"train": settings}, []
     if judged is None:
         checkpoint = lineage.Row("checkpoint", model.checkpoint_digest)
         dataset = lineage.Row("dataset", model.dataset_digest)
-        rows = [dataset, *lineage.initial_checkpoint(settings), checkpoint, own]
+        rows = [dataset, *lineage.initial_checkpoint(settings), checkpoint, model_row]
     else:
-        rows = [*judged.lineage.rows(), own]
+        rows = [*judged.lineage.rows(), model_row]
         if version := judged.evaluation.champion_version:
             rows.append(lineage.Row(f"champion then, version {version}", judged.evaluation.champion_digest))
         splits = judged.lineage.dataset["splits"]

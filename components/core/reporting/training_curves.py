@@ -21,24 +21,20 @@ _PANELS = {
 
 
 def draw(trainings: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return charts as `png` and `caption`; omit one for which no training has a number.
-
-    Trainings, by the name of their curves, have a `log`, in rows.
-    """
+    """Return `png` and `caption` of each chart with numbers; trainings, by the name of their curves, have a `log`."""
     panels = [(caption, _curves(trainings, columns)) for columns, caption in _PANELS.items()]
     return [{"caption": caption, "png": charts.lines(curves)} for caption, curves in panels if curves]
 
 
 def _curves(trainings: Mapping[str, Mapping[str, Any]], columns: Sequence[str]) -> list[charts.Curve]:
     """Return a curve for each column that has numbers: a color each, or with several trainings one of each."""
-    found = []
+    series = []
     for name, training in trainings.items():
         for column in columns:
-            points = [(row["step"], row[column]) for row in training["log"] if column in row]
-            if points:
-                found.append((name, column.replace("_", " "), points))
+            if points := [(row["step"], row[column]) for row in training["log"] if column in row]:
+                series.append((name, column.replace("_", " "), points))
     several = len(trainings) > 1
-    names, labels = ([*dict.fromkeys(curve[index] for curve in found)] for index in (0, 1))
+    names, labels = ([*dict.fromkeys(curve[index] for curve in series)] for index in (0, 1))
     return [
         charts.Curve(
             label=f"{name}: {label}" if several else label,
@@ -46,5 +42,5 @@ def _curves(trainings: Mapping[str, Mapping[str, Any]], columns: Sequence[str]) 
             color=names.index(name) if several else labels.index(label),
             style=labels.index(label) if several else 0,
         )
-        for name, label, points in found
+        for name, label, points in series
     ]
