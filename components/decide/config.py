@@ -20,9 +20,7 @@ class DecideConfig(Config):
     refresh: Annotated[
         str,
         Setting(
-            "`yes`: run even if source, settings and code are the champion's.",
-            choices=("no", "yes"),
-            in_key=False,
+            "`yes`: run even if source, settings and code are the champion's.", choices=("no", "yes"), in_key=False
         ),
     ] = "no"
     start_from: Annotated[

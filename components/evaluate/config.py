@@ -39,8 +39,7 @@ class EvaluateConfig(Config):
         float, _fraction("Largest total variation between the class shares of samples and test images.")
     ] = 0.1
     class_ratio_limit: Annotated[
-        float,
-        _fraction("Smallest share of any class, divided by its share among test images."),
+        float, _fraction("Smallest share of any class, divided by its share among test images.")
     ] = 0.5
     class_coverage_limit: Annotated[
         float, _fraction("Smallest coverage of any class, divided by that of all images.")

@@ -22,22 +22,16 @@ class PreprocessConfig(Config):
     source_index: SourceIndex = ""
     results: Results = ""
     previous_datasets: Annotated[
-        str,
-        Setting(
-            "Folder of earlier datasets whose decoded images are reused; none when empty.",
-            in_key=False,
-        ),
+        str, Setting("Folder of earlier datasets whose decoded images are reused; none when empty.", in_key=False)
     ] = ""
     downloads: Annotated[str, Setting("Folder for the downloaded files of `fashion-mnist`.", in_key=False)] = (
         "downloads"
     )
     height: Annotated[
-        int,
-        Setting("Image height in pixels; 0: that of the source, or 64 for image files.", at_least=0, at_most=1024),
+        int, Setting("Image height in pixels; 0: that of the source, or 64 for image files.", at_least=0, at_most=1024)
     ] = 0
     width: Annotated[
-        int,
-        Setting("Image width in pixels; 0: that of the source, or 64 for image files.", at_least=0, at_most=1024),
+        int, Setting("Image width in pixels; 0: that of the source, or 64 for image files.", at_least=0, at_most=1024)
     ] = 0
     color: Annotated[
         str,
@@ -68,8 +62,8 @@ class PreprocessConfig(Config):
     beam_options: Annotated[str, Setting("Beam's pipeline options, such as `--runner=FlinkRunner`.", in_key=False)] = ""
 
     def joint_problems(self) -> Iterator[str]:
-        taken = self.validation_fraction + self.test_fraction
-        if taken >= 1:
-            yield f"validation_fraction and test_fraction must leave images to train on, got {taken} together"
+        held_out = self.validation_fraction + self.test_fraction
+        if held_out >= 1:
+            yield f"validation_fraction and test_fraction must leave images to train on, got {held_out} together"
         if (self.height > 0) != (self.width > 0):
             yield f"height and width must be given together, got {self.height} and {self.width}"

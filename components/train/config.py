@@ -71,8 +71,7 @@ class TrainConfig(Config):
         ),
     ] = "linear"
     constraint: Annotated[
-        str,
-        Setting("Method that keeps the critic 1-Lipschitz.", choices=("gradient_penalty", "weight_clipping")),
+        str, Setting("Method that keeps the critic 1-Lipschitz.", choices=("gradient_penalty", "weight_clipping"))
     ] = "gradient_penalty"
     penalty_weight: Annotated[
         float, Setting("Weight of the gradient penalty, for pixels in [-1, 1].", at_least=0.0)
@@ -172,9 +171,9 @@ class TrainConfig(Config):
 
 def deciding_settings(config: TrainConfig) -> dict[str, Any]:
     """Return the settings that decide the result; for a time budget, the number of steps instead."""
-    found, digest = values_in_key(config), config.initial_checkpoint_digest
-    del found["minutes"]
-    return found | ({"initial_checkpoint_digest": digest} if digest else {})
+    settings, digest = values_in_key(config), config.initial_checkpoint_digest
+    del settings["minutes"]
+    return settings | ({"initial_checkpoint_digest": digest} if digest else {})
 
 
 def sample_period(config: TrainConfig) -> int:
