@@ -57,9 +57,9 @@ class ReadAhead:
         """Return a block, and begin to read the following one, unless it has no steps."""
         if self._ahead is None or self._ahead[0] != place:  # at the start, and after a rollback
             self._ahead = place, self._read(place)
-        found = self._ahead[1].result()
+        arrays = self._ahead[1].result()
         self._ahead = (following, self._read(following)) if following.steps else None
-        return found
+        return arrays
 
     def _read(self, place: Place) -> Future[Arrays]:
         return self._thread.submit(self._batches.block, *place)

@@ -33,14 +33,14 @@ def of(strategy: tf.distribute.Strategy, precision: str) -> dict[str, Any]:
     }
 
 
-def differences(previous: Mapping[str, Any], now: Mapping[str, Any], exact: bool) -> list[str]:
+def differences(previous: Mapping[str, Any], current: Mapping[str, Any], exact: bool) -> list[str]:
     """Return the differences in `made_with` of two checkpoints that may change bits.
 
     Under `exact` the number of replicas does not matter.
     """
-    names = [name for name in NAMES if name in previous and name in now and not (exact and name == "replicas")]
-    pairs = {name: (previous[name], now[name]) for name in names}
-    pairs |= {name: (previous["libraries"].get(name), now["libraries"].get(name)) for name in _LIBRARIES}
+    names = [name for name in NAMES if name in previous and name in current and not (exact and name == "replicas")]
+    pairs = {name: (previous[name], current[name]) for name in names}
+    pairs |= {name: (previous["libraries"].get(name), current["libraries"].get(name)) for name in _LIBRARIES}
     return [
         f"{name} was {old} and is {new}" + (f" (TF_NUM_INTRAOP_THREADS={old} restores it)" if name == "threads" else "")
         for name, (old, new) in pairs.items()

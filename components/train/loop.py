@@ -47,7 +47,7 @@ def train(
     config: TrainConfig,
     manifest: datasets.Manifest,
     folder: Location,
-    found: FoundCheckpoint | None,
+    checkpoint: FoundCheckpoint | None,
     cluster: Cluster | None = None,
 ) -> TrainConfig:
     """Train from the checkpoint found (None: from the start) to `config.steps`, keeping checkpoints in the folder.
@@ -63,21 +63,21 @@ def train(
     workers = Agreement(strategy, cluster)
     if not workers.is_chief:
         # Again: from here on nobody but the chief writes there.
-        found = checkpoints.newest(folder)
-        config = config if found is None else with_kept_steps(config, found[1].settings)
+        checkpoint = checkpoints.newest(folder)
+        config = config if checkpoint is None else with_kept_steps(config, checkpoint[1].settings)
     with workers.or_try_again(), name_what_to_lower(config):
-        workers.require_same(common_settings(config, manifest), 0 if found is None else found[1].step)
-        precision = common_precision(config, manifest, found, strategy, workers)
+        workers.require_same(common_settings(config, manifest), 0 if checkpoint is None else checkpoint[1].step)
+        precision = common_precision(config, manifest, checkpoint, strategy, workers)
         splits = tuple(dataset_reader.open_split(config.dataset, manifest, name) for name in ("train", "validation"))
-        start = found[0] if found else config.initial_checkpoint
+        start = checkpoint[0] if checkpoint else config.initial_checkpoint
         labels = choose(config, manifest, [(images, images.labels) for images in splits], start)
         network = network_of(config, manifest.image, len(labels.names), label_features(labels.kind))
-        if config.minutes and found is None:
+        if config.minutes and checkpoint is None:
             new_wgan = functools.partial(WganStep, config, network, strategy, precision.name, labels.features)
             steps = budget.measured_steps(new_wgan, batches_of(splits[0], labels, config), config, workers)
             config = dataclasses.replace(config, steps=steps)
         session = Session(config, manifest, splits, labels, network, folder, strategy, workers, precision)
-        session.begin(found)
+        session.begin(checkpoint)
         session.run()
     return config
 
@@ -85,12 +85,12 @@ def train(
 def common_precision(
     config: TrainConfig,
     manifest: datasets.Manifest,
-    found: FoundCheckpoint | None,
+    checkpoint: FoundCheckpoint | None,
     strategy: tf.distribute.Strategy,
     workers: Agreement,
 ) -> Precision:
     """Return the precision in which all workers train, and log it; a resumed training keeps that of its checkpoint."""
-    made_with = {} if found is None else found[1].made_with
+    made_with = {} if checkpoint is None else checkpoint[1].made_with
     if config.precision != "auto" or "precision" not in made_with:
         chosen = chosen_precision(config, network_of(config, manifest.image), strategy)
     else:
@@ -149,22 +149,18 @@ class Session:
         self.step = 0
         self._kept = 0  # the step of the newest checkpoint
 
-    def begin(self, found: FoundCheckpoint | None) -> None:
+    def begin(self, checkpoint: FoundCheckpoint | None) -> None:
         """Resume from a checkpoint, or start, from the initial one if the settings name one."""
-        self._take_state(found, with_rollbacks=True)
-        if found is not None:
+        self._take_state(checkpoint, with_rollbacks=True)
+        if checkpoint is not None:
             log.info("train: resuming at step %d of %d", self.step, self._config.steps)
             exact = self._config.reproducibility == "exact"
-            changed = environment.differences(found[1].made_with, self._made_with, exact)
+            changed = environment.differences(checkpoint[1].made_with, self._made_with, exact)
             if changed:
-                log.warning(
-                    "train: bits may differ from here on from an uninterrupted training: %s", "; ".join(changed)
-                )
-        log.info(
-            "train: %d images of %s; compiling the first block takes some seconds",
-            len(self._images),
-            self._manifest.image,
-        )
+                message = "train: bits may differ from here on from an uninterrupted training: %s"
+                log.warning(message, "; ".join(changed))
+        message = "train: %d images of %s; compiling the first block takes some seconds"
+        log.info(message, len(self._images), self._manifest.image)
 
     def run(self) -> None:
         """Train to the last step, or until a signal: then the current step is kept."""
@@ -214,11 +210,11 @@ class Session:
         """Return the steps from one until something is due, but not too many; no steps after the last one."""
         config = self._config
         periods = (config.log_every, sample_period(config), config.checkpoint_every, limits.window_steps(config))
-        due = min(every - step % every for every in periods)
+        due = min(period - step % period for period in periods)
         return Place(step, min(_BLOCK_STEPS, due, config.steps - step), self._rollbacks.in_force(step))
 
-    def _is_due(self, every: int) -> bool:
-        return self.step % every == 0 or self.step == self._config.steps
+    def _is_due(self, period: int) -> bool:
+        return self.step % period == 0 or self.step == self._config.steps
 
     def _end_window(self) -> None:
         """Check a window of steps; end a training that will not recover, on all workers if on one."""
@@ -229,7 +225,7 @@ class Session:
 
     def _give_up(self, findings: list[limits.Finding]) -> None:
         last_good = self._monitor.last_good
-        good = max((found for found in checkpoints.steps(self._folder) if found <= last_good), default=None)
+        good = max((step for step in checkpoints.steps(self._folder) if step <= last_good), default=None)
         self._workers.wait()
         doubtful_after = self._last_undoubted()
         if self._workers.is_chief and doubtful_after is not None:
@@ -305,26 +301,25 @@ class Session:
         self._go_back_in_logs(returned)
         self._uploads.went_back(returned)
 
-    def _take_state(self, found: FoundCheckpoint | None, with_rollbacks: bool = False) -> None:
+    def _take_state(self, checkpoint: FoundCheckpoint | None, with_rollbacks: bool = False) -> None:
         """Take the state of a checkpoint; without one, that of the start."""
-        arrays = self._at_start if found is None else checkpoints.load_state(found[0])
+        arrays = self._at_start if checkpoint is None else checkpoints.load_state(checkpoint[0])
         if with_rollbacks:
             self._rollbacks.restore(arrays)
         arrays.pop(rollback.STATE, None)
         wrong = checkpoints.differences(self._at_start, arrays)
-        if wrong and found is not None:
-            raise DataError(f"checkpoint {found[0]} does not fit: {'; '.join(wrong)}")
+        if wrong and checkpoint is not None:
+            raise DataError(f"checkpoint {checkpoint[0]} does not fit: {'; '.join(wrong)}")
         for part in (self._wgan, self._progress, self._monitor):
             part.restore(arrays)
-        self.step = self._kept = 0 if found is None else found[1].step
-        if found is None and self._config.initial_checkpoint:
+        self.step = self._kept = 0 if checkpoint is None else checkpoint[1].step
+        if checkpoint is None and self._config.initial_checkpoint:
             take_networks(self._wgan, self._config.initial_checkpoint)
             log.info("train: starting from the networks of %s", self._config.initial_checkpoint)
 
     def _state(self) -> dict[str, np.ndarray]:
         """Return the arrays of every checkpoint; those of rollbacks exist only after one."""
-        own = self._wgan.state_arrays() | self._labels.state()
-        return {**own, **self._progress.state(), **self._monitor.state()}
+        return self._wgan.state_arrays() | self._labels.state() | self._progress.state() | self._monitor.state()
 
     def _go_back_in_logs(self, step: int) -> None:
         if self._workers.is_chief:
@@ -348,8 +343,8 @@ def _of_networks(state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 def common_settings(config: TrainConfig, manifest: datasets.Manifest) -> dict[str, Any]:
     """Return the settings that must be the same on all workers: all but locations and hardware."""
-    own = ("dataset", "dataset_digest", "checkpoints", "initial_checkpoint", "accelerator", "tpu", "replicas")
-    common = {name: value for name, value in dataclasses.asdict(config).items() if name not in own}
+    per_worker = ("dataset", "dataset_digest", "checkpoints", "initial_checkpoint", "accelerator", "tpu", "replicas")
+    common = {name: value for name, value in dataclasses.asdict(config).items() if name not in per_worker}
     return {**common, "dataset": manifest.digest}
 
 

@@ -28,8 +28,7 @@ _WRONG = {
     "Resizing": (_RESIZE, "use strided convolutions or average pooling"),
     "SpectralNormalization": ("it changes its weights whenever it is called", "use the gradient penalty alone"),
     **dict.fromkeys(
-        ("AlphaDropout", "Dropout", "GaussianDropout", "GaussianNoise", "SpatialDropout2D"),
-        (_RANDOM, "leave it out"),
+        ("AlphaDropout", "Dropout", "GaussianDropout", "GaussianNoise", "SpatialDropout2D"), (_RANDOM, "leave it out")
     ),
 }
 _STEPS = (1e-6, 1e-7, 1e-8)  # of a difference along a direction of its own; larger ones round less
@@ -108,9 +107,9 @@ def _error(
         variable.assign(start + sign * step * direction)
         values.append(float(penalty()))
     variable.assign(start)
-    expected, found = (values[0] - values[1]) / (2 * step), float(np.sum(gradient * direction))
+    expected, derivative = (values[0] - values[1]) / (2 * step), float(np.sum(gradient * direction))
     # A central difference is no better than the rounding of the penalty over the step.
-    return abs(found - expected) / max(abs(expected), abs(found), 1e-3 * scale)
+    return abs(derivative - expected) / max(abs(expected), abs(derivative), 1e-3 * scale)
 
 
 def _layers_of(layer: keras.layers.Layer) -> Iterator[keras.layers.Layer]:

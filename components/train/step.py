@@ -12,13 +12,7 @@ import tensorflow as tf
 
 from components.core.artifacts.datasets import ImageShape
 from components.core.distributed.blocks import is_one_program, run_block, run_update
-from components.core.distributed.update import (
-    Adam,
-    BatchPartition,
-    BatchShard,
-    LossOutput,
-    apply_update,
-)
+from components.core.distributed.update import Adam, BatchPartition, BatchShard, LossOutput, apply_update
 from components.core.networks import gan
 from components.core.networks.normalization import recorded_statistics
 from components.train import augmentation, losses, second_order
@@ -79,8 +73,9 @@ class WganStep:
         self._sharing = BatchPartition(config.batch_size, config.virtual_shards if exact else 0)
         self._sharing.require_replicas(strategy.num_replicas_in_sync)
         self._float = tf.as_dtype(keras.config.floatx())
-        # Replicas and virtual shards already run side by side.
-        self._halved = _is_one_cpu(strategy) and not exact
+        # On a CPU that is one device; replicas and virtual shards already run side by side.
+        devices = strategy.extended.worker_devices
+        self._halved = len(devices) == 1 and "CPU" in devices[0].upper() and not exact
         with strategy.scope():
             # A virtual shard is normalized separately, because its result may depend on no other.
             self.generator = gan.build_generator(network, config.seed, synchronized=not exact, precision=precision)
@@ -94,19 +89,16 @@ class WganStep:
             self._critic_variables = _trainable(self.critic)
             betas = (config.beta_1, config.beta_2)
             share = _SHARE_OF_RATES if network.label_features else 1.0
-            self._generator_adam = Adam(
-                self._generator_variables, share * config.generator_learning_rate, *betas, name="generator_adam"
-            )
-            self._critic_adam = Adam(
-                self._critic_variables, share * config.critic_learning_rate, *betas, name="critic_adam"
-            )
+            generator_rate, critic_rate = share * config.generator_learning_rate, share * config.critic_learning_rate
+            self._generator_adam = Adam(self._generator_variables, generator_rate, *betas, name="generator_adam")
+            self._critic_adam = Adam(self._critic_variables, critic_rate, *betas, name="critic_adam")
             self.step = tf.Variable(0, trainable=False, dtype=tf.int64)  # generator updates done
             # Rollbacks before this step, which change the seed of noise; kept by the training, not in this state.
             self.rollbacks = tf.Variable(0, trainable=False, dtype=tf.int64)
-        image, each = network.image, [None, config.critic_steps, config.batch_size]
-        signature = [tf.TensorSpec([*each, image.height, image.width, image.channels], tf.uint8)]
+        image, batches = network.image, [None, config.critic_steps, config.batch_size]
+        signature = [tf.TensorSpec([*batches, image.height, image.width, image.channels], tf.uint8)]
         if network.classes:
-            signature.append(tf.TensorSpec(each, tf.int32))
+            signature.append(tf.TensorSpec(batches, tf.int32))
         # A TPU needs the number of steps when the graph is made, so there each length of a block has its own.
         self.run_block = tf.function(self._run_block, None if is_one_program(strategy) else signature)
 
@@ -123,8 +115,8 @@ class WganStep:
         Returns:
             [steps] of each of `REPORTED`, of Keras' float type.
         """
-        given = [real] if labels is None else [real, labels]
-        return run_block(self._strategy, self.loop, *given, axis=2)
+        batch = [real] if labels is None else [real, labels]
+        return run_block(self._strategy, self.loop, *batch, axis=2)
 
     def loop(self, real: tf.Tensor, labels: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
         """Make the steps of a block, as `_run_block`; inside a replica of a TPU, from its shard of each batch."""
@@ -142,11 +134,12 @@ class WganStep:
         sums = {name: tf.zeros([], self._float) for name in ("loss", *_OF_CRITIC)}
         finite = tf.ones([], self._float)
         for inner in range(self._config.critic_steps):
-            of_batch = [] if labels is None else [labels[inner]]
-            means = run_update(self._strategy, self.critic_update, real[inner], *self.critic_noise(inner), *of_batch)
+            batch_labels = [] if labels is None else [labels[inner]]
+            noise = self.critic_noise(inner)
+            means = run_update(self._strategy, self.critic_update, real[inner], *noise, *batch_labels)
             sums = {name: sums[name] + means[name] / self._config.critic_steps for name in sums}
             finite = tf.minimum(finite, means["finite"])
-        means = run_update(self._strategy, self.generator_update, *self.generator_noise(), *of_batch)
+        means = run_update(self._strategy, self.generator_update, *self.generator_noise(), *batch_labels)
         return {
             "critic_loss": sums.pop("loss"),
             "generator_loss": means["loss"],
@@ -171,17 +164,17 @@ class WganStep:
         """
         config = self._config
 
-        def terms(share: BatchShard) -> LossOutput:
-            of_real, of_fake = tf.unstack(share.of(numbers), axis=1)
-            real = self._augmented(gan.to_unit_range(share.of(pixels)), of_real)
-            mine = None if labels is None else share.of(labels)
-            both = None if mine is None else tf.concat([mine, mine], axis=0)
-            fake = tf.stop_gradient(self._augmented(self._draw(share.of(latents), mine), of_fake))
-            real_scores, fake_scores = tf.split(self._score(tf.concat([real, fake], axis=0), both), 2)
+        def terms(shard: BatchShard) -> LossOutput:
+            real_numbers, fake_numbers = tf.unstack(shard.of(numbers), axis=1)
+            real = self._augmented(gan.to_unit_range(shard.of(pixels)), real_numbers)
+            shard_labels = None if labels is None else shard.of(labels)
+            both_labels = None if shard_labels is None else tf.concat([shard_labels, shard_labels], axis=0)
+            fake = tf.stop_gradient(self._augmented(self._draw(shard.of(latents), shard_labels), fake_numbers))
+            real_scores, fake_scores = tf.split(self._score(tf.concat([real, fake], axis=0), both_labels), 2)
             gap = real_scores - fake_scores
             loss = losses.critic_loss(real_scores, fake_scores)
-            points = losses.interpolate(real, fake, share.of(weights))
-            norms = losses.gradient_norms(lambda images: self._score(images, mine), points)
+            points = losses.interpolate(real, fake, shard.of(weights))
+            norms = losses.gradient_norms(lambda images: self._score(images, shard_labels), points)
             penalty = losses.penalty(norms)
             if config.constraint == "gradient_penalty":
                 loss += config.penalty_weight * penalty
@@ -204,11 +197,11 @@ class WganStep:
     ) -> dict[str, tf.Tensor]:
         """Make a generator update inside a replica, update the average and count the step; as `critic_update`."""
 
-        def terms(share: BatchShard) -> LossOutput:
-            mine = None if labels is None else share.of(labels)
+        def terms(shard: BatchShard) -> LossOutput:
+            shard_labels = None if labels is None else shard.of(labels)
             with recorded_statistics() as statistics:
-                fake = self._augmented(self._draw(share.of(latents), mine), share.of(numbers))
-            return LossOutput(losses.generator_loss(self._score(fake, mine)), statistics=statistics)
+                fake = self._augmented(self._draw(shard.of(latents), shard_labels), shard.of(numbers))
+            return LossOutput(losses.generator_loss(self._score(fake, shard_labels)), statistics=statistics)
 
         means = apply_update(
             terms,
@@ -265,9 +258,8 @@ class WganStep:
     def generator_noise(self) -> tuple[tf.Tensor, tf.Tensor]:
         """Draw latents, and numbers [batch_size, augmentation.NUMBERS], for the generator update of this step."""
         shape = [self._config.batch_size, self._config.latent_size]
-        return self._noise(tf.random.stateless_normal, shape, _GENERATOR_LATENTS, 0), self._augmentation_numbers(0)[
-            :, 2
-        ]
+        latents = self._noise(tf.random.stateless_normal, shape, _GENERATOR_LATENTS, 0)
+        return latents, self._augmentation_numbers(0)[:, 2]
 
     def _augmentation_numbers(self, inner: int) -> tf.Tensor:
         shape = [self._config.batch_size, 3, augmentation.NUMBERS]
@@ -309,12 +301,6 @@ class WganStep:
         """Set the state; names, shapes and types must be those of `state()`."""
         for name, variable in self.state().items():
             variable.assign(arrays[name])
-
-
-def _is_one_cpu(strategy: tf.distribute.Strategy) -> bool:
-    """Return whether this process trains on a CPU that is one device."""
-    devices = strategy.extended.worker_devices
-    return len(devices) == 1 and "CPU" in devices[0].upper()
 
 
 def _trainable(model: keras.Model) -> list[tf.Variable]:

@@ -67,16 +67,17 @@ class Finding:
 
 def findings(signals: Diagnostics, constraint: str) -> list[Finding]:
     """Return every signal that is beyond a limit; one that is not finite is failing."""
-    found = []
+    problems = []
     for limit in LIMITS:
         value = getattr(signals, limit.signal)
         if value is None or (limit.penalty_only and constraint != "gradient_penalty"):
             continue
-        for failing, bounds in ((True, limit.fail), (False, limit.warn)):
-            if not _within(value, *bounds):
-                found.append(Finding(limit.signal, value, _described(*bounds), failing, limit.remedy))
+        for failing, (low, high) in ((True, limit.fail), (False, limit.warn)):
+            within = (low is None or value >= low) and (high is None or value <= high)
+            if not (math.isfinite(value) and within):
+                problems.append(Finding(limit.signal, value, _described(low, high), failing, limit.remedy))
                 break
-    return found
+    return problems
 
 
 def window_steps(config: TrainConfig) -> int:
@@ -87,10 +88,6 @@ def window_steps(config: TrainConfig) -> int:
 def is_warm(step: int, config: TrainConfig) -> bool:
     """Return whether a window that ends at a step is past the start, where every training has wild numbers."""
     return step - window_steps(config) >= max(_WARM_UP_STEPS, _WARM_UP_SHARE * config.steps)
-
-
-def _within(value: float, low: float | None, high: float | None) -> bool:
-    return math.isfinite(value) and (low is None or value >= low) and (high is None or value <= high)
 
 
 def _described(low: float | None, high: float | None) -> str:

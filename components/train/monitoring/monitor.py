@@ -47,7 +47,7 @@ class Monitor:
         self.last_good = 0  # the last step of the latest window that was not failing
         self._warned = set[str]()
         self._window = Window(_NAMES, "watch")
-        self._train, self._validation = (_some(split, config.seed) for split in (train, validation))
+        self._train, self._validation = (_chosen(split, config.seed) for split in (train, validation))
         self._real_distance = _mean_distance(self._train[0] / 127.5)
         latents = tf.random.stateless_normal([_IMAGES, config.latent_size], [config.seed, 1], alg="philox")
         labels = conditioning.draw_labels(class_counts, _IMAGES, config.seed) if class_counts else None
@@ -79,30 +79,30 @@ class Monitor:
         Return why the training will not recover; empty if it may.
         """
         signals = self._signals()
-        found = limits.findings(signals, self._config.constraint) if limits.is_warm(step, self._config) else []
-        failing = [finding for finding in found if finding.failing]
+        findings = limits.findings(signals, self._config.constraint) if limits.is_warm(step, self._config) else []
+        failing = [finding for finding in findings if finding.failing]
         self._failing = self._failing + 1 if failing else 0
         if not failing:
             self.last_good = step
-        for finding in found:
+        for finding in findings:
             if finding.signal not in self._warned:
                 log.warning("train: step %d: %s; %s", step, finding, finding.remedy)
-        self._warned = {finding.signal for finding in found}
+        self._warned = {finding.signal for finding in findings}
         if self._folder is not None:
-            known = {
+            values = {
                 name: value if value is None or math.isfinite(value) else None
                 for name, value in dataclasses.asdict(signals).items()
             }
-            messages = [*(("rollback", each) for each in rollbacks), *((each.signal, str(each)) for each in found)]
-            warnings = [{"signal": signal, "message": message} for signal, message in messages]
-            training_log.append(self._folder / training_log.HEALTH, {"step": step, **known, "warnings": warnings})
+            warnings = [{"signal": "rollback", "message": rollback} for rollback in rollbacks]
+            warnings += [{"signal": finding.signal, "message": str(finding)} for finding in findings]
+            training_log.append(self._folder / training_log.HEALTH, {"step": step, **values, "warnings": warnings})
         return failing if self._failing >= limits.FAILING_WINDOWS else []
 
     def _signals(self) -> limits.Diagnostics:
         means = self._window.means()
         norm, gap, penalty = means["gradient_norm"], means["wasserstein_estimate"], means["penalty"]
         weight = self._config.penalty_weight
-        drawn = gan.to_pixels(self._draw(self._inputs)).numpy()
+        samples = gan.to_pixels(self._draw(self._inputs)).numpy()
         overfit = None
         if len(self._validation[0]):
             overfit = _over(self._mean_score(self._train) - self._mean_score(self._validation), gap)
@@ -113,7 +113,7 @@ class Monitor:
             penalty_share=_over(weight * penalty, abs(gap)),
             relative_gap=_over(gap, self._real_distance),
             score_offset=_over(abs(means["real_score"]), abs(gap)),
-            sample_spread=_over(_mean_distance(drawn / 127.5), self._real_distance),
+            sample_spread=_over(_mean_distance(samples / 127.5), self._real_distance),
             critic_overfit=overfit,
         )
 
@@ -123,7 +123,7 @@ class Monitor:
         return float(tf.reduce_mean(self._score(gan.with_labels(pixels, labels, self._classes))))
 
 
-def _some(split: tuple[Images | np.ndarray, np.ndarray], seed: int) -> Labeled:
+def _chosen(split: tuple[Images | np.ndarray, np.ndarray], seed: int) -> Labeled:
     chosen = np.random.default_rng(seed).permutation(len(split[0]))[:_IMAGES]
     return split[0][chosen], split[1][chosen]
 

@@ -89,9 +89,8 @@ class Progress:
     def report(self, step: int, samples: str, kept: int) -> None:
         """Report a step to `wgan run`, with the path of the newest grid and the step of the newest checkpoint."""
         if self._folder is not None:
-            self._work = logs.work(
-                "step", step, self._config.steps, images=self._images_per_step, samples=samples, kept=kept
-            )
+            steps, images = self._config.steps, self._images_per_step
+            self._work = logs.work("step", step, steps, images=images, samples=samples, kept=kept)
             log.debug("train: step %d", step, extra=self._work)
 
     def write_row(self, step: int) -> None:

@@ -52,8 +52,7 @@ class Watchdog:
         while not self._ended.wait(self._tick_seconds):
             if self.tick():
                 minutes = (self._missed or 0) * self._tick_seconds / 60
-                log.error(
-                    "train: no step for %.0f minutes; ending so that another attempt can start. Threads:", minutes
-                )
+                message = "train: no step for %.0f minutes; ending so that another attempt can start. Threads:"
+                log.error(message, minutes)
                 faulthandler.dump_traceback()
                 os._exit(TRANSIENT)
