@@ -46,7 +46,7 @@ def run(config: TrainConfig) -> StageResult:
     job = tf_job.requested()
     cluster = None if job else cluster_for(config.accelerator)
     writes = not job and (cluster is None or cluster.is_chief)
-    given = config
+    requested = config
     manifest = datasets.Manifest.fetch(config.dataset, config.dataset_digest, whole=False)
     _say_which_classes(config, manifest)
     config = dataclasses.replace(config, initial_checkpoint_digest=warm_start.digest(config))
@@ -61,11 +61,11 @@ def run(config: TrainConfig) -> StageResult:
     claim = {**identity, "minutes": config.minutes} if config.minutes else identity
     is_claimed = _is_claimed(location, claim, cache_key.is_keyed(config.checkpoints), writes)
     with atomic_files.only_one(location.path) if writes else contextlib.nullcontext():
-        found = checkpoints.newest(location)
-        step = -1 if found is None else found[1].step
-        if found is not None:
-            _require_own(*found, identity)
-            config = with_kept_steps(config, found[1].settings)
+        checkpoint = checkpoints.newest(location)
+        step = -1 if checkpoint is None else checkpoint[1].step
+        if checkpoint is not None:
+            _require_own(*checkpoint, identity)
+            config = with_kept_steps(config, checkpoint[1].settings)
         if writes:
             checkpoints.remove_after(location, step)  # they are damaged
             if not is_claimed:
@@ -82,7 +82,7 @@ def run(config: TrainConfig) -> StageResult:
             if writes:
                 uploads.send_all(location, config.keep_checkpoints)
         elif job:
-            tf_job.train(job, given, location)
+            tf_job.train(job, requested, location)
             uploads.fetch(location)
             trained = checkpoints.newest(location)
             config = with_kept_steps(config, trained[1].settings) if trained else config
@@ -94,7 +94,7 @@ def run(config: TrainConfig) -> StageResult:
             log.info("train: loading TensorFlow")
             from components.train.loop import train
 
-            config = train(config, manifest, location, found, cluster)
+            config = train(config, manifest, location, checkpoint, cluster)
     folder = checkpoints.step_folder(location, config.steps)
     if not writes:
         folder.require(checkpoints.MANIFEST, "checkpoint")
@@ -143,10 +143,10 @@ def _choose_augmentation(config: TrainConfig, manifest: datasets.Manifest) -> Tr
 
 def _require_own(folder: Location, description: checkpoints.Description, identity: dict[str, Any]) -> None:
     """Refuse a checkpoint of another training, or of another step than its name says."""
-    found = {**without_removed(description.settings), "dataset_digest": description.dataset_digest}
+    trained = {**without_removed(description.settings), "dataset_digest": description.dataset_digest}
     if "steps" not in identity:
-        found.pop("steps", None)
-    atomic_files.require_own_folder(folder, "training", found, identity)
+        trained.pop("steps", None)
+    atomic_files.require_own_folder(folder, "training", trained, identity)
     if folder != checkpoints.step_folder(folder.parent, description.step):
         raise ConfigError(
             f"{folder} holds the checkpoint of step {description.step}; rename it to "
@@ -159,15 +159,15 @@ def _is_claimed(location: Location, identity: dict[str, Any], is_keyed: bool, wr
 
     Without a readable claim the checkpoints tell whose it is. A folder named by the key is ours in any case.
     """
-    claim, found = location / _CLAIM, None
+    claim, recorded = location / _CLAIM, None
     try:
         if claim.fetch_file() or checkpoints.steps(location):
-            found = without_removed(atomic_files.read_json(claim, "training"))
+            recorded = without_removed(atomic_files.read_json(claim, "training"))
     except DataError as error:
         log.warning("made again, as %s", error)
     # Without a claim, the chief may be creating it now.
-    if not is_keyed and (found is not None or (writes and checkpoints.newest(location) is None)):
-        atomic_files.require_own_folder(location, "training", found, identity)
-    if found not in (None, identity):
+    if not is_keyed and (recorded is not None or (writes and checkpoints.newest(location) is None)):
+        atomic_files.require_own_folder(location, "training", recorded, identity)
+    if recorded not in (None, identity):
         log.warning("%s is not what this training wrote; it is made again", claim)
-    return found == identity
+    return recorded == identity

@@ -33,7 +33,7 @@ _PODS = "/api/v1/namespaces/{}/pods"
 _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")  # where Kubernetes mounts the pod's account
 _LOOK_SECONDS, _LOG_SECONDS = 2.0, 60.0
 _CONNECT_SECONDS, _ANSWER_SECONDS = 5.0, 30.0
-_ERRORS = {each.exit_code: each for each in (ConfigError, DataError, Superseded, TransientError, StageError)}
+_ERRORS = {kind.exit_code: kind for kind in (ConfigError, DataError, Superseded, TransientError, StageError)}
 _RIGHTS = (
     "let the account of the pods get, create and delete tfjobs of kubeflow.org, get and list pods, and get pods/log "
     "(docs/kubeflow.md)"
@@ -72,73 +72,73 @@ def train(job: dict[str, Any], config: TrainConfig, location: Location) -> None:
         raise
 
 
-def completed(job: dict[str, Any], location: Location, own: dict[str, Any], config: TrainConfig) -> dict[str, Any]:
+def completed(job: dict[str, Any], location: Location, stage: dict[str, Any], config: TrainConfig) -> dict[str, Any]:
     """Return the job with a name for each folder, its owner, and what its pods share with the owner."""
     name = f"wgan-train-{hashlib.sha256(location.uri.encode()).hexdigest()[:12]}"
-    metadata = own["metadata"]
+    metadata = stage["metadata"]
     owner = {"apiVersion": "v1", "kind": "Pod", "name": metadata["name"], "uid": metadata["uid"]}
     pod = job["spec"]["tfReplicaSpecs"][WORKER]["template"]["spec"]
     for field in ("serviceAccountName", "imagePullSecrets", "securityContext"):
-        if field in own["spec"]:
-            pod[field] = own["spec"][field]
-    container = pod["containers"][0]
-    main = next(each for each in own["spec"]["containers"] if each["name"] == _MAIN)
-    container["securityContext"] = {**main.get("securityContext", {}), "readOnlyRootFilesystem": True}
+        if field in stage["spec"]:
+            pod[field] = stage["spec"][field]
+    worker = pod["containers"][0]
+    main = next(container for container in stage["spec"]["containers"] if container["name"] == _MAIN)
+    worker["securityContext"] = {**main.get("securityContext", {}), "readOnlyRootFilesystem": True}
     values = {field.name: getattr(config, field.name) for field in settings.fields_of(config)}
-    container["args"] = [f"--{name}={value}" for name, value in values.items()]
+    worker["args"] = [f"--{name}={value}" for name, value in values.items()]
     return {**job, "metadata": {"name": name, "ownerReferences": [owner]}}
 
 
 def _start(api: "_Kubernetes", job: dict[str, Any]) -> None:
     """Create the job; replace one of its name that has ended, and keep one that trains."""
     name = job["metadata"]["name"]
-    said = False
+    is_waiting = False
     while True:
-        found = api.job(name)
-        if found is None:
+        existing = api.job(name)
+        if existing is None:
             if api.create(job):
-                log.info(
-                    "train: job %s trains with %d workers", name, job["spec"]["tfReplicaSpecs"][WORKER]["replicas"]
-                )
+                workers = job["spec"]["tfReplicaSpecs"][WORKER]["replicas"]
+                log.info("train: job %s trains with %d workers", name, workers)
                 return
-        elif "deletionTimestamp" not in found["metadata"]:
-            if not _state(found):
+        elif "deletionTimestamp" not in existing["metadata"]:
+            if not _state(existing):
                 log.info("train: job %s trains here already", name)
                 return
             api.delete_job(name)
-        elif not said:
+        elif not is_waiting:
             log.info("train: waiting until the earlier job %s is gone", name)
-            said = True
+            is_waiting = True
         time.sleep(_LOOK_SECONDS)
 
 
 def _follow(api: "_Kubernetes", name: str) -> None:
     """Show the chief's log until the job has ended; raise if it failed."""
-    shown, said = "", time.monotonic()
+    shown, logged = "", time.monotonic()
     while True:
-        found = api.job(name)
-        if found is None or "deletionTimestamp" in found["metadata"]:
+        current = api.job(name)
+        if current is None or "deletionTimestamp" in current["metadata"]:
             raise TransientError(f"job {name} was deleted while it trained; what it saved is kept")
         pods = sorted(api.pods(name), key=lambda pod: int(pod["metadata"]["labels"][_INDEX_LABEL]))
         if pods and pods[0]["status"].get("phase") not in (None, "Pending"):
-            for at, line in api.log(pods[0]["metadata"]["name"], shown):
+            for timestamp, line in api.log(pods[0]["metadata"]["name"], shown):
                 print(line, file=sys.stderr, flush=True)
-                shown = at
-        state = _state(found)
+                shown = timestamp
+        state = _state(current)
         if state == "Failed":
             raise _failure(name, pods)
         if state:
             return
-        if time.monotonic() - said >= _LOG_SECONDS and (pending := [*map(_pending, pods)]) and any(pending):
-            said = time.monotonic()
+        if time.monotonic() - logged >= _LOG_SECONDS and (pending := [*map(_pending, pods)]) and any(pending):
+            logged = time.monotonic()
             log.info("train: waiting for workers: %s", "; ".join(filter(None, pending)))
         time.sleep(_LOOK_SECONDS)
 
 
 def _state(job: dict[str, Any]) -> str:
     """Return `Succeeded` or `Failed` if the job has ended; else empty."""
-    held = {each["type"] for each in job.get("status", {}).get("conditions", []) if each["status"] == "True"}
-    return next((state for state in ("Failed", "Succeeded") if state in held), "")
+    conditions = job.get("status", {}).get("conditions", [])
+    types = {condition["type"] for condition in conditions if condition["status"] == "True"}
+    return next((state for state in ("Failed", "Succeeded") if state in types), "")
 
 
 def _failure(name: str, pods: list[dict[str, Any]]) -> StageError:
@@ -146,16 +146,16 @@ def _failure(name: str, pods: list[dict[str, Any]]) -> StageError:
 
     The operator deletes those that still ran.
     """
-    found = []
-    for pod in (each for each in pods if "deletionTimestamp" not in each["metadata"]):
+    failures = []
+    for pod in (pod for pod in pods if "deletionTimestamp" not in pod["metadata"]):
         for container in pod["status"].get("containerStatuses", []):
             ended = container["state"].get("terminated")
             if ended and ended["exitCode"]:
-                said = " ".join(ended.get("message", "").split()) or ended.get("reason", "")
+                reason = " ".join(ended.get("message", "").split()) or ended.get("reason", "")
                 index = pod["metadata"]["labels"][_INDEX_LABEL]
-                found.append((ended["exitCode"], f"worker {index} exited with {ended['exitCode']}: {said}"))
-    found.sort(key=lambda each: each[0] == errors.TRANSIENT)
-    code, message = found[0] if found else (errors.TRANSIENT, f"job {name} failed, and its pods are gone")
+                failures.append((ended["exitCode"], f"worker {index} exited with {ended['exitCode']}: {reason}"))
+    failures.sort(key=lambda failure: failure[0] == errors.TRANSIENT)
+    code, message = failures[0] if failures else (errors.TRANSIENT, f"job {name} failed, and its pods are gone")
     return _ERRORS.get(code, TransientError)(message)
 
 
@@ -164,10 +164,10 @@ def _pending(pod: dict[str, Any]) -> str:
     status = pod["status"]
     if status.get("phase") != "Pending":
         return ""
-    reasons = [each for each in status.get("conditions", []) if each["type"] == "PodScheduled"]
-    reasons += [each["state"].get("waiting", {}) for each in status.get("containerStatuses", [])]
-    said = [f"{each.get('reason')}: {each['message']}" for each in reasons if each.get("message")]
-    return f"{pod['metadata']['name']}: {said[0]}" if said else ""
+    reasons = [condition for condition in status.get("conditions", []) if condition["type"] == "PodScheduled"]
+    reasons += [container["state"].get("waiting", {}) for container in status.get("containerStatuses", [])]
+    texts = [f"{reason.get('reason')}: {reason['message']}" for reason in reasons if reason.get("message")]
+    return f"{pod['metadata']['name']}: {texts[0]}" if texts else ""
 
 
 class _Kubernetes:
@@ -193,7 +193,6 @@ class _Kubernetes:
         return dict(self._request("GET", f"{_PODS}/{name}").json())
 
     def pods(self, job: str) -> list[dict[str, Any]]:
-        """Return the pods of a job."""
         return list(self._request("GET", _PODS, params={"labelSelector": f"{_JOB_LABEL}={job}"}).json()["items"])
 
     def log(self, pod: str, after: str) -> Iterator[tuple[str, str]]:
@@ -206,9 +205,9 @@ class _Kubernetes:
         try:
             answer = self._request("GET", f"{_PODS}/{pod}/log", params=parameters, stream=True)
             for line in answer.iter_lines():
-                at, _, text = line.decode(errors="replace").partition(" ")
-                if at > after:
-                    yield at, text
+                timestamp, _, text = line.decode(errors="replace").partition(" ")
+                if timestamp > after:
+                    yield timestamp, text
         except (TransientError, requests.RequestException):
             return  # the caller asks again
 
@@ -226,7 +225,7 @@ class _Kubernetes:
         """Delete a job with its pods, which get SIGTERM; its name is free when they have ended."""
         self._request("DELETE", f"{_JOBS}/{name}", expected=404, json={"propagationPolicy": "Foreground"})
 
-    def _request(self, method: str, path: str, expected: int = 0, **more: Any) -> Any:
+    def _request(self, method: str, path: str, expected: int = 0, **options: Any) -> Any:
         """Return an answer; raise for one that failed, unless its status is the expected one."""
         import requests
 
@@ -237,23 +236,23 @@ class _Kubernetes:
                 self._url + path.format(self._namespace),
                 headers={"Authorization": f"Bearer {token}"},
                 timeout=(_CONNECT_SECONDS, _ANSWER_SECONDS),
-                **more,
+                **options,
             )
         except requests.RequestException as error:
             raise TransientError(f"the Kubernetes API at {self._url} does not answer: {error}") from None
         if answer.ok or answer.status_code == expected:
             return answer
-        said = f"{answer.status_code}: {_message(answer)}"
+        problem = f"{answer.status_code}: {_message(answer)}"
         if answer.status_code in (401, 403):
-            raise ConfigError(f"Kubernetes refused to {method} {path.format(self._namespace)} ({said}); {_RIGHTS}")
+            raise ConfigError(f"Kubernetes refused to {method} {path.format(self._namespace)} ({problem}); {_RIGHTS}")
         if method == "POST" and answer.status_code == 404:
             raise ConfigError(
-                f"the cluster has no TFJob ({said}); install Kubeflow's Training Operator 1.9, or compile with a "
+                f"the cluster has no TFJob ({problem}); install Kubeflow's Training Operator 1.9, or compile with a "
                 "profile without workers"
             )
         if method == "POST" and answer.status_code in (400, 422):
-            raise ConfigError(f"Kubernetes refused the job of the workers ({said}); correct train in the profile")
-        raise TransientError(f"the Kubernetes API at {self._url} failed ({said})")
+            raise ConfigError(f"Kubernetes refused the job of the workers ({problem}); correct train in the profile")
+        raise TransientError(f"the Kubernetes API at {self._url} failed ({problem})")
 
 
 def _message(answer: Any) -> str:

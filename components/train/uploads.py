@@ -31,11 +31,11 @@ def fetch(location: Location, at_most: float = math.inf) -> None:
     """
     if not location.in_bucket:
         return
-    here = checkpoints.newest(location, at_most)
+    local_checkpoint = checkpoints.newest(location, at_most)
     for step in reversed(_steps_in_bucket(location)):
         if step > at_most:
             continue
-        if here is not None and step <= here[1].step:
+        if local_checkpoint is not None and step <= local_checkpoint[1].step:
             return
         folder = checkpoints.step_folder(location, step)
         try:
@@ -173,17 +173,17 @@ class Uploads:
                 continue
             folder = checkpoints.step_folder(location, step)
             try:
-                ours = folder.commit(folder.path, checkpoints.MANIFEST)
+                is_ours = folder.commit(folder.path, checkpoints.MANIFEST)
             except FileNotFoundError:
                 continue  # no longer among the newest
-            if not ours:
+            if not is_ours:
                 raise Superseded(
                     f"another process trains {location} too and has committed another checkpoint of step {step}; "
                     "this one stops"
                 )
             self._sent.add(step)
-        found = _steps_in_bucket(location)
-        for step in sorted({*found} - {*kept(found)}):
+        steps = _steps_in_bucket(location)
+        for step in sorted({*steps} - {*kept(steps)}):
             checkpoints.step_folder(location, step).remove()
 
     def _send_samples(self, location: Location) -> None:

@@ -13,9 +13,8 @@ def digest(config: TrainConfig) -> str:
     """
     if config.initial_checkpoint_digest or not config.initial_checkpoint:
         return config.initial_checkpoint_digest
-    return _describe(
-        config, "; if it is gone, a training that it started resumes with initial_checkpoint_digest"
-    ).digest
+    remedy = "; if it is gone, a training that it started resumes with initial_checkpoint_digest"
+    return _describe(config, remedy).digest
 
 
 def require_fitting(config: TrainConfig, manifest: datasets.Manifest) -> None:
@@ -24,14 +23,14 @@ def require_fitting(config: TrainConfig, manifest: datasets.Manifest) -> None:
     from components.core.networks.gan import NetworkConfig
     from components.train.step import network_of
 
-    described = _describe(config)
+    description = _describe(config)
     kind, names = conditioning_of(config, manifest)
-    there = {**vars(NetworkConfig.from_json(described.network)), "conditioning": described.conditioning}
-    here = {**vars(network_of(config, manifest.image, len(names), label_features(kind))), "conditioning": kind}
-    # Without labels any classes will do; clusters are those of there.
-    of_classes = described.conditioning == kind == "class"
-    there["classes"], here["classes"] = (described.classes, names) if of_classes else ([], [])
-    differing = [f"{name} is {there[name]} there and {here[name]} here" for name in here if here[name] != there[name]]
+    initial = {**vars(NetworkConfig.from_json(description.network)), "conditioning": description.conditioning}
+    new = {**vars(network_of(config, manifest.image, len(names), label_features(kind))), "conditioning": kind}
+    # Without labels any classes will do; clusters are those of the initial checkpoint.
+    is_by_class = description.conditioning == kind == "class"
+    initial["classes"], new["classes"] = (description.classes, names) if is_by_class else ([], [])
+    differing = [f"{name} is {initial[name]} there and {new[name]} here" for name in new if new[name] != initial[name]]
     if differing:
         raise ConfigError(
             f"initial_checkpoint {config.initial_checkpoint} cannot begin this training: {'; '.join(differing)}; give "
