@@ -48,9 +48,8 @@ def mean(values: np.ndarray, at_most: float, level: float) -> Measured:
     No distribution is assumed, as the mean of few skewed values is far from normal (Orabona and Jun, 2024).
     """
     shares = values / at_most
-    return Measured(
-        float(np.mean(values)), at_most * (1 - _highest_mean(1 - shares, level)), at_most * _highest_mean(shares, level)
-    )
+    low, high = 1 - _highest_mean(1 - shares, level), _highest_mean(shares, level)
+    return Measured(float(np.mean(values)), at_most * low, at_most * high)
 
 
 def deviation(means: np.ndarray, powers: np.ndarray, at_most: float, level: float) -> Measured:
@@ -120,10 +119,10 @@ def smallest_ratio(p: np.ndarray, n: np.ndarray | float, q: np.ndarray | float, 
     with np.errstate(divide="ignore", invalid="ignore"):  # division by 0
         down = np.hypot(np.log(p) - np.log(_lowest(p, n, LEVEL)), np.log(_highest(q, m, LEVEL)) - np.log(q))
         up = np.hypot(np.log(_highest(p, n, level)) - np.log(p), np.log(q) - np.log(_lowest(q, m, level)))
-    found = p > 0
-    lows = np.where(found, p / q * np.exp(-np.where(found, down, 0.0)), 0.0)
+    is_positive = p > 0
+    lows = np.where(is_positive, p / q * np.exp(-np.where(is_positive, down, 0.0)), 0.0)
     none = _highest(p, n, level / 2) / _lowest(q, m, level / 2)
-    highs = np.where(found, p / q * np.exp(np.where(found, up, 0.0)), none)
+    highs = np.where(is_positive, p / q * np.exp(np.where(is_positive, up, 0.0)), none)
     return Measured(float((p / q).min()), float(lows.min()), float(highs.min()))
 
 
@@ -242,15 +241,15 @@ def _highest_mean(values: np.ndarray, level: float) -> float:
 def _lowest(value: np.ndarray | float, count: np.ndarray | float, level: float) -> np.ndarray:
     """Return the low end of shares; 0 where the share is 0."""
     hits = np.multiply(value, count)
-    found = scipy.stats.beta.ppf(level, np.maximum(hits, 1e-9), count - hits + 1)
-    return np.where(hits > 0, found, 0.0)
+    low = scipy.stats.beta.ppf(level, np.maximum(hits, 1e-9), count - hits + 1)
+    return np.where(hits > 0, low, 0.0)
 
 
 def _highest(value: np.ndarray | float, count: np.ndarray | float, level: float) -> np.ndarray:
     """Return the high end of shares; 1 where the share is 1."""
     hits = np.multiply(value, count)
-    found = scipy.stats.beta.isf(level, hits + 1, np.maximum(count - hits, 1e-9))
-    return np.where(hits < count, found, 1.0)
+    high = scipy.stats.beta.isf(level, hits + 1, np.maximum(count - hits, 1e-9))
+    return np.where(hits < count, high, 1.0)
 
 
 def _over(value: float, by: float) -> float:

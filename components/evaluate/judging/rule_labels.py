@@ -93,10 +93,10 @@ def describe(rule: str) -> RuleLabel:
     """Return the label of a rule of `judging.verdict`, whose name may begin or end with a feature space."""
     name, _, space = rule.removesuffix(_REAL).removesuffix(_CHAMPIONS).removesuffix(")").partition(" (")
     name = name.replace("_fd_corrected", "_fcd_corrected")  # of a custom embedding
-    for known, words in _LABELS.items():
-        if name.endswith(f"_{known}") and name not in _LABELS:
-            name, space = known, name.removesuffix(f"_{known}")
-        if name == known:
+    for label_name, words in _LABELS.items():
+        if name.endswith(f"_{label_name}") and name not in _LABELS:
+            name, space = label_name, name.removesuffix(f"_{label_name}")
+        if name == label_name:
             label = RuleLabel(*words)
             if rule.endswith(_CHAMPIONS):
                 meaning = f"{label.name} minus that of the champion. {label.meaning}"

@@ -126,8 +126,8 @@ def _missing(model: Scores) -> list[str]:
 def _integrity(model: Scores) -> list[Rule]:
     """Return rules that require every score to be a number, and the samples to be pictures."""
     missing = _missing(model)
-    some = ", ".join(missing[:_NAMED]) + (f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else "")
-    value = f"{some} are missing or not finite" if missing else "are finite"
+    shown = ", ".join(missing[:_NAMED]) + (f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else "")
+    value = f"{shown} are missing or not finite" if missing else "are finite"
     bad = _finite(model.values.get("bad_samples"))
     return [
         _at_most("bad_samples", {} if bad is None else {"bad_samples": around(bad, 0.0)}, 0),
@@ -140,7 +140,7 @@ def _integrity(model: Scores) -> list[Rule]:
 def _within(config: EvaluateConfig, measured: Mapping[str, Measured], spaces: list[str], labeled: bool) -> list[Rule]:
     """Return the rules with limits: on distances in every space, on collapse in the first, on classes, on copies."""
     recall, coverage = (f"{name_of(score, spaces[0], spaces)} against real images" for score in ("recall", "coverage"))
-    of_classes = [
+    class_rules = [
         _at_most("class_distance", measured, config.class_distance_limit),
         _at_least("class_ratio", measured, config.class_ratio_limit),
         _at_least("class_coverage", measured, config.class_coverage_limit),
@@ -149,7 +149,7 @@ def _within(config: EvaluateConfig, measured: Mapping[str, Measured], spaces: li
         *(_at_most(name_of("fcd_corrected", space, spaces), measured, config.distance_limit) for space in spaces),
         _at_least(recall, measured, config.recall_limit),
         _at_least(coverage, measured, config.coverage_limit),
-        *(of_classes if labeled else []),
+        *(class_rules if labeled else []),
         _at_least("distinct_share", measured, config.distinct_share_limit),
         _at_most("copy_share", measured, config.copy_share_limit),
         _at_most("copy_nearness", measured, config.copy_nearness_limit),
@@ -163,19 +163,19 @@ def _against(champion: Champion, model: Scores, floor_errors: Mapping[str, float
     rules, best, spaces = [], around(math.inf, 0.0), list(floor_errors)
     for space, error in floor_errors.items():
         name = f"excess over the champion's kernel distance ({space})"
-        known = math.nan if error is None else error
+        floor_error = math.nan if error is None else error
         try:
-            found = compare(model.blocks.get(space, ()), champion.blocks.get(space, ()), known, len(spaces))
+            comparison = compare(model.blocks.get(space, ()), champion.blocks.get(space, ()), floor_error, len(spaces))
         except ValueError:
             rules.append(Rule(name, None, None, None, "comparable blocks", FAILED))
             continue
-        best = min(best, found.excess, key=lambda one: one.high)
-        rules.append(_rule(name, found.excess, f"at most {found.margin:.3g}", found.outcome))
-    less = {f"{score} less the champion's": difference for score, difference in champion.differences.items()}
+        best = min(best, comparison.excess, key=lambda one: one.high)
+        rules.append(_rule(name, comparison.excess, f"at most {comparison.margin:.3g}", comparison.outcome))
+    differences = {f"{score} less the champion's": difference for score, difference in champion.differences.items()}
     for score in ("recall", "coverage"):
-        rules.append(_at_least(f"{name_of(score, spaces[0], spaces)} less the champion's", less, -_LESS_DIVERSE))
+        rules.append(_at_least(f"{name_of(score, spaces[0], spaces)} less the champion's", differences, -_LESS_DIVERSE))
     if labeled:
-        rules.append(_at_most("class_distance less the champion's", less, _LESS_BALANCED))
+        rules.append(_at_most("class_distance less the champion's", differences, _LESS_BALANCED))
     outcome = PASSED if best.high < 0 else HELD
     limit = f"below 0, to be better than version {champion.version}"
     rules.append(_rule("smallest excess over the champion's kernel distance", best, limit, outcome))
@@ -196,15 +196,15 @@ def _at_least(name: str, measured: Mapping[str, Measured], limit: float) -> Rule
 
 def _between(name: str, measured: Mapping[str, Measured], low: float, high: float, words: str = "") -> Rule:
     """Return a rule: passed if the interval is within the limits, failed if it is outside or unknown, else held."""
-    limit, found = words or f"from {low:g} to {high:g}", measured.get(name)
-    if found is None or not found.finite:
+    limit, interval = words or f"from {low:g} to {high:g}", measured.get(name)
+    if interval is None or not interval.finite:
         return Rule(name, None, None, None, limit, FAILED)
     outcome = HELD
-    if low <= found.low and found.high <= high:
+    if low <= interval.low and interval.high <= high:
         outcome = PASSED
-    elif found.high < low or found.low > high:
+    elif interval.high < low or interval.low > high:
         outcome = FAILED
-    return _rule(name, found, limit, outcome)
+    return _rule(name, interval, limit, outcome)
 
 
 def _rule(name: str, measured: Measured, limit: str, outcome: str) -> Rule:

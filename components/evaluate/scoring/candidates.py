@@ -51,8 +51,8 @@ def published(folder: Path, model: models.Description) -> samples.Generator:
     served = saved_models.load(folder, "model")
 
     def images(latents: tf.Tensor, labels: tf.Tensor | None) -> tf.Tensor:
-        given = {} if labels is None else {"labels": labels}
-        return served.signatures["serving_default"](latents=latents, **given)["images"]
+        conditions = {} if labels is None else {"labels": labels}
+        return served.signatures["serving_default"](latents=latents, **conditions)["images"]
 
     return samples.Generator(
         images=images,
@@ -68,7 +68,7 @@ def score(
     train: np.ndarray,
     manifest: datasets.Manifest,
     sample_count: int,
-    what: str,
+    kind: str,
 ) -> Candidate:
     """Draw a generator's samples and score them; without scores if one of them is not finite.
 
@@ -84,21 +84,21 @@ def score(
             first.extend(batch[: GRID_COUNT - len(first)])
             yield batch
 
-    log.info("evaluate: drawing %d %s", sample_count, what)
+    log.info("evaluate: drawing %d %s", sample_count, kind)
     labels = samples.draw_labels(generator, sample_count, seed)
     # The labels of clusters, and of a champion with other classes, have another meaning.
     asked = labels.numpy() if labels is not None and generator.classes == manifest.classes else None
-    found = scores.score(reference, pixels(), what, asked)
+    scored = scores.score(reference, pixels(), kind, asked)
     if bad:
-        found = Scores(reference.no_scores)
+        scored = Scores(reference.no_scores)
     copies = None
-    if len(found.copies):
-        drawn = samples.draw_chosen(generator, sample_count, seed, found.copies)
-        copies = np.stack([drawn, train[found.originals]], axis=1).reshape(-1, *train.shape[1:])
+    if len(scored.copies):
+        drawn = samples.draw_chosen(generator, sample_count, seed, scored.copies)
+        copies = np.stack([drawn, train[scored.originals]], axis=1).reshape(-1, *train.shape[1:])
     return Candidate(
         first=np.stack(first),
         rows=samples.draw_rows(generator, seed),
         asked=None if asked is None else np.bincount(asked, minlength=manifest.class_count),
-        scores=dataclasses.replace(found, values={**found.values, "bad_samples": bad}),
+        scores=dataclasses.replace(scored, values={**scored.values, "bad_samples": bad}),
         copies=copies,
     )

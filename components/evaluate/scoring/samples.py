@@ -34,15 +34,15 @@ def draw(generator: Generator, image: ImageShape, count: int, seed: int) -> Iter
     latents, labels = _latents(generator, count, seed), draw_labels(generator, count, seed)
     batch = min(_BATCH_AT_MOST, max(1, _BATCH_PIXELS // (image.height * image.width)))
     for at in range(0, count, batch):
-        some = None if labels is None else labels[at : at + batch]
-        yield _pixels(generator.images(latents[at : at + batch], some))
+        batch_labels = None if labels is None else labels[at : at + batch]
+        yield _pixels(generator.images(latents[at : at + batch], batch_labels))
 
 
 def draw_chosen(generator: Generator, count: int, seed: int, chosen: np.ndarray) -> np.ndarray:
     """Draw some of the samples of `draw` again, by their indices: uint8 [len(chosen), height, width, channels]."""
     latents, labels = _latents(generator, count, seed), draw_labels(generator, count, seed)
-    some = None if labels is None else tf.gather(labels, chosen)
-    return _pixels(generator.images(tf.gather(latents, chosen), some))[0]
+    chosen_labels = None if labels is None else tf.gather(labels, chosen)
+    return _pixels(generator.images(tf.gather(latents, chosen), chosen_labels))[0]
 
 
 def draw_labels(generator: Generator, count: int, seed: int) -> tf.Tensor | None:

@@ -161,15 +161,15 @@ def measure_reference(
     """
     first = next(iter(test.features))
     if test.logits is None:
-        found_groups = groups.fit_bins(train.features[first], seed)
+        test_groups = groups.fit_bins(train.features[first], seed)
     else:
-        found_groups = groups.Groups("class", test.logits.shape[1])
+        test_groups = groups.Groups("class", test.logits.shape[1])
     reference = Reference(
         embedding=embedding,
         seed=seed,
         real={name: neighbors.make_balls(features) for name, features in test.features.items()},
-        groups=found_groups,
-        members=found_groups.of(test.features[first], test.logits),
+        groups=test_groups,
+        members=test_groups.of(test.features[first], test.logits),
         pixels=test.pixels,
         searched=np.arange(len(train.digests)),
         train=train.features[first],
@@ -181,9 +181,9 @@ def measure_reference(
     return dataclasses.replace(reference, noise=_measure(reference, noise).values)
 
 
-def score(reference: Reference, samples: Iterable[np.ndarray], what: str, labels: np.ndarray | None = None) -> Scores:
+def score(reference: Reference, samples: Iterable[np.ndarray], kind: str, labels: np.ndarray | None = None) -> Scores:
     """Score samples, in batches uint8 [n, height, width, channels]; `labels`, int32 [samples], were requested."""
-    return score_seen(reference, see(reference.embedding, samples, what), labels)
+    return score_seen(reference, see(reference.embedding, samples, kind), labels)
 
 
 def score_seen(reference: Reference, seen: Seen, labels: np.ndarray | None = None) -> Scores:
@@ -195,17 +195,17 @@ def score_seen(reference: Reference, seen: Seen, labels: np.ndarray | None = Non
     if not seen.finite:
         log.error("evaluate: the embedding gives numbers that are not finite")
         return Scores(reference.no_scores)
-    found = _measure(reference, seen)
+    scores = _measure(reference, seen)
     if labels is not None and seen.logits is not None:
-        found.values["class_accuracy"] = float(np.mean(seen.logits.argmax(axis=1) == labels))
+        scores.values["class_accuracy"] = float(np.mean(seen.logits.argmax(axis=1) == labels))
     among = seen.features[reference.spaces[0]][: max(reference.count, _COPIES_AMONG)]
     distances, originals = neighbors.nearest(among, reference.train)
     nearness = intervals.chance_of_less(distances, reference.held_out)
     share = intervals.share_below(distances, reference.held_out, neighbors.TAIL)
-    found.values.update(copy_nearness=nearness.value, copy_share=share.value)
-    found.measured.update(copy_nearness=nearness, copy_share=share)
+    scores.values.update(copy_nearness=nearness.value, copy_share=share.value)
+    scores.measured.update(copy_nearness=nearness, copy_share=share)
     closest = np.argsort(distances, kind="stable")[:_PAIRS]
-    return dataclasses.replace(found, copies=closest, originals=reference.searched[originals[closest]])
+    return dataclasses.replace(scores, copies=closest, originals=reference.searched[originals[closest]])
 
 
 def differences(model: Scores, champion: Scores, reference: Reference) -> dict[str, Measured]:
@@ -237,7 +237,7 @@ def _measure(reference: Reference, seen: Seen) -> Scores:
         corrected = intervals.corrected(distance, halves, reference.components[space])
         measured[reference.name("fcd_corrected", space)] = corrected
         floor = reference.floor.get(reference.name("fcd", space), distance)
-        found: ByName = {
+        space_scores: ByName = {
             "fcd": distance,
             "fcd_error": float(np.std(halves, ddof=1)),
             "fcd_ratio": distance / floor if floor else None,
@@ -249,7 +249,7 @@ def _measure(reference: Reference, seen: Seen) -> Scores:
             "density": overlap.density,
             "coverage": overlap.coverage,
         }
-        scores |= {reference.name(score, space): value for score, value in found.items()}
+        scores |= {reference.name(score, space): value for score, value in space_scores.items()}
     first, kind, count = reference.spaces[0], reference.groups.kind, len(seen.digests)
     shares = reference.groups.shares(reference.groups.of(seen.features[first], seen.logits))
     sizes = shares, count, reference.shares, reference.count
@@ -277,20 +277,20 @@ def _smallest_coverage(covered: np.ndarray, members: np.ndarray) -> Measured:
 
     Groups of few images are left out, unless all are: then only the largest count.
     """
-    counts, of_group = np.bincount(members), np.bincount(members, covered)
-    enough = counts >= min(_GROUP_LEAST, counts.max())
-    shares, overall = of_group[enough] / counts[enough], covered.mean()
+    counts, covered_counts = np.bincount(members), np.bincount(members, covered)
+    is_large = counts >= min(_GROUP_LEAST, counts.max())
+    shares, overall = covered_counts[is_large] / counts[is_large], covered.mean()
     if not overall:
         return Measured(0.0, 0.0, 1.0)
-    return intervals.smallest_ratio(shares, counts[enough] / CROWDING, overall, len(covered) / CROWDING)
+    return intervals.smallest_ratio(shares, counts[is_large] / CROWDING, overall, len(covered) / CROWDING)
 
 
 def _chunks(rows: np.ndarray) -> Iterator[np.ndarray]:
     return (rows[at : at + _CHUNK] for at in range(0, len(rows), _CHUNK))
 
 
-def see(embedding: feature_spaces.FeatureSpaces, batches: Iterable[np.ndarray], what: str) -> Seen:
-    """Embed images, given in batches uint8 [n, height, width, channels], which the log calls `what`."""
+def see(embedding: feature_spaces.FeatureSpaces, batches: Iterable[np.ndarray], kind: str) -> Seen:
+    """Embed images, given in batches uint8 [n, height, width, channels], which the log calls `kind`."""
     parts: list[Seen] = []
     count = 0
     for images in batches:
@@ -298,7 +298,7 @@ def see(embedding: feature_spaces.FeatureSpaces, batches: Iterable[np.ndarray], 
         hashes = [hashlib.blake2b(image.tobytes(), digest_size=16).digest() for image in images]
         parts.append(Seen(*embedding.embed(images), hashes, pixels.mean(axis=1), np.square(pixels).mean(axis=1)))
         if (count + len(images)) // _LOG_EVERY > count // _LOG_EVERY:
-            log.info("evaluate: %d %s seen", count + len(images), what)
+            log.info("evaluate: %d %s seen", count + len(images), kind)
         count += len(images)
     return joined(parts)
 
