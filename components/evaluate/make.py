@@ -112,10 +112,10 @@ def _score_champion(
         generator = candidates.published(folder, models.Description.of(folder, inputs.champion_digest))
     except DataError as error:
         return unreadable_champion(config.registry, error), None
-    what = "samples of the champion"
-    found = candidates.score(generator, reference, train, inputs.manifest, config.sample_count, what)
-    differences = scores.differences(model.scores, found.scores, reference)
-    return dataclasses.replace(champion, blocks=found.scores.blocks, differences=differences), found
+    kind = "samples of the champion"
+    candidate = candidates.score(generator, reference, train, inputs.manifest, config.sample_count, kind)
+    differences = scores.differences(model.scores, candidate.scores, reference)
+    return dataclasses.replace(champion, blocks=candidate.scores.blocks, differences=differences), candidate
 
 
 def _numbers(
@@ -127,7 +127,7 @@ def _numbers(
         return None if values is None else values.tolist()
 
     spaces, kind = reference.spaces, reference.groups.kind
-    known: dict[str, Any] = {
+    requested: dict[str, Any] = {
         "model": model.asked,
         "champion": champion.asked if champion else None,
         "real": inputs.manifest.splits["test"].class_counts,
@@ -158,7 +158,7 @@ def _numbers(
             "real": shares(reference.shares),
             "known": {
                 name: (np.array(counts) / np.sum(counts)).tolist() if kind == "class" and np.any(counts) else None
-                for name, counts in known.items()
+                for name, counts in requested.items()
             },
         },
     }

@@ -40,9 +40,8 @@ def run(config: EvaluateConfig) -> StageResult:
         make(config, inputs, location)
 
     identity = {**settings.values_in_key(config), **inputs.digests}
-    description, reused = made_once(
-        location, evaluations.Description, identity, make, cache_key.is_keyed(config.evaluation)
-    )
+    is_keyed = cache_key.is_keyed(config.evaluation)
+    description, reused = made_once(location, evaluations.Description, identity, make, is_keyed)
     return _result(location, description, reused)
 
 

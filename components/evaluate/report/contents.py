@@ -42,10 +42,8 @@ def metric_tables(
     if champion:
         columns[f"champion, version {version}"] = champion.scores.values
     columns |= {"real images": reference.floor, "noise": reference.noise}
-    tables = metric_labels.tables(
-        [metric_labels.Column(heading, found, reference.spaces) for heading, found in columns.items()]
-    )
-    return [{**table, "note": _note(reference, table["space"])} for table in tables]
+    headed = [metric_labels.Column(heading, values, reference.spaces) for heading, values in columns.items()]
+    return [{**table, "note": _note(reference, table["space"])} for table in metric_labels.tables(headed)]
 
 
 def group_chart(groups: dict[str, Any]) -> bytes:
@@ -60,11 +58,11 @@ def group_chart(groups: dict[str, Any]) -> bytes:
 
 def provenance(config: EvaluateConfig, inputs: Inputs, origin: lineage.Lineage) -> dict[str, Any]:
     """Return the rows of the tables of settings and lineage, and the libraries of each stage."""
-    given, trained = settings.values_in_key(config), inputs.checkpoint.settings
+    evaluated, trained = settings.values_in_key(config), inputs.checkpoint.settings
     return {
         "setting_rows": [
-            {"name": name, "evaluation": given.get(name, ""), "training": trained.get(name, "")}
-            for name in sorted(given.keys() | trained.keys())
+            {"name": name, "evaluation": evaluated.get(name, ""), "training": trained.get(name, "")}
+            for name in sorted(evaluated.keys() | trained.keys())
         ],
         "lineage_rows": [*origin.rows(), lineage.Row("champion", inputs.champion_digest)],
         "libraries": lineage.libraries_of(origin.rows()),

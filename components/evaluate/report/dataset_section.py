@@ -77,19 +77,18 @@ def leaking_pairs(manifest: Manifest, loaded: Loaded) -> np.ndarray:
 
 
 def _image(manifest: Manifest, loaded: Loaded, split: str, file: str, record: int) -> np.ndarray:
-    """Return the image of a record of a shard."""
     shards = manifest.splits[split].shards
-    shard = [each.file for each in shards].index(file)
-    image: np.ndarray = loaded[split][0][sum(each.records for each in shards[:shard]) + int(record)]
+    before = shards[: [shard.file for shard in shards].index(file)]
+    image: np.ndarray = loaded[split][0][sum(shard.records for shard in before) + int(record)]
     return image
 
 
 def remarks(manifest: Manifest) -> list[dict[str, Any]]:
     """Return sentences on quarantined, repeated and leaking images: `text`, and whether it is `serious`."""
-    source, found = manifest.source, []
+    source, sentences = manifest.source, []
 
     def add(text: str, serious: bool = False) -> None:
-        found.append({"text": text, "serious": serious})
+        sentences.append({"text": text, "serious": serious})
 
     quarantined = manifest.quarantine["count"]
     if quarantined:
@@ -110,13 +109,13 @@ def remarks(manifest: Manifest) -> list[dict[str, Any]]:
         add("Leaks between splits were not searched for.")
     elif leaks["exact"] or leaks["near"]:
         images = sum(manifest.splits[split].records for split in leaks["compared"])
-        looked = f" of {leaks['near_of']:,} compared" if leaks.get("near_of", images) < images else ""
-        many = f"{leaks['exact']:,} images are in train as well, and {leaks['near']:,} others{looked} nearly"
+        compared = f" of {leaks['near_of']:,} compared" if leaks.get("near_of", images) < images else ""
+        leak_counts = f"{leaks['exact']:,} images are in train as well, and {leaks['near']:,} others{compared} nearly"
         effect = "Scores on these images look better than they are."
-        add(f"Of {' and '.join(leaks['compared'])}, {many}. {effect}", serious=True)
+        add(f"Of {' and '.join(leaks['compared'])}, {leak_counts}. {effect}", serious=True)
     else:
         add(f"No image of {' or '.join(leaks['compared'])} is in train as well, or nearly.")
-    return found
+    return sentences
 
 
 def _rows_in_words(classes: list[str]) -> str:

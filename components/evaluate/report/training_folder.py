@@ -34,13 +34,13 @@ def read_warnings(folder: Path, last_step: int) -> list[dict[str, Any]] | None:
     """
     if not (folder / training_log.HEALTH).is_file():
         return None
-    found: dict[str, dict[str, Any]] = {}
+    by_signal: dict[str, dict[str, Any]] = {}
     for row in training_log.read(folder / training_log.HEALTH, last_step):
         for warning in row.get("warnings", []):
             first = {"warning": warning["message"], "first": row["step"], "windows": 0}
-            one = found.setdefault(warning["signal"], first)
-            one |= {"last": row["step"], "windows": one["windows"] + 1}
-    return list(found.values())
+            entry = by_signal.setdefault(warning["signal"], first)
+            entry |= {"last": row["step"], "windows": entry["windows"] + 1}
+    return list(by_signal.values())
 
 
 def timeline(training: Location, last_step: int, size: int) -> list[dict[str, Any]]:
@@ -50,17 +50,17 @@ def timeline(training: Location, last_step: int, size: int) -> list[dict[str, An
     are read from the mirror if this machine has not uploaded them yet.
     """
     sheets = training / _SAMPLES
-    found = {int(match[1]): sheets / name for name in sheets.file_names() if (match := _SHEET.fullmatch(name))}
-    steps = sorted(step for step in found if 0 < step <= last_step)
+    sheet_of_step = {int(match[1]): sheets / name for name in sheets.file_names() if (match := _SHEET.fullmatch(name))}
+    steps = sorted(step for step in sheet_of_step if 0 < step <= last_step)
     if len(steps) > _SHEETS:
-        wanted = np.geomspace(steps[0], steps[-1], _SHEETS)
-        steps = sorted({min(steps, key=lambda step: abs(step - target)) for target in wanted.tolist()})
-    shown = []
+        targets = np.geomspace(steps[0], steps[-1], _SHEETS)
+        steps = sorted({min(steps, key=lambda step: abs(step - target)) for target in targets.tolist()})
+    pictures = []
     for step in steps:
         with contextlib.suppress(OSError, ValueError):
-            png = grids.shrunk_sheet(found[step].read_file(), size // len(steps))
-            shown.append({"caption": f"step {step:,}", "png": png})
-    return shown
+            png = grids.shrunk_sheet(sheet_of_step[step].read_file(), size // len(steps))
+            pictures.append({"caption": f"step {step:,}", "png": png})
+    return pictures
 
 
 def _numbers(row: dict[str, Any]) -> dict[str, float]:
