@@ -48,23 +48,22 @@ def make_embedding(
         workers.require_same({**settings.values_in_key(config), **identity}, 0)
         images, labels = dataset_reader.load_split(config.dataset, manifest, "train")
         custom = CustomNetwork(config, images) if config.custom_embedding else None
-        networks_of = {embeddings.UNTRAINED: classifier.build_classifier(image, 1, config.seed + 1)}
+        networks = {embeddings.UNTRAINED: classifier.build_classifier(image, 1, config.seed + 1)}
         if classes > 1:
             log.info("embed: training a classifier of %d classes on %d images of %s", classes, len(images), image)
             trained = training.train_classifier(config, image, classes, images, labels, strategy, workers).model
-            networks_of = {embeddings.CLASSIFIER: trained, **networks_of}
+            networks = {embeddings.CLASSIFIER: trained, **networks}
         if not workers.is_chief:
             workers.wait()
             return
-        module = _Embedding(networks_of, custom, image)
+        module = _Embedding(networks, custom, image)
         test_images, test_labels = dataset_reader.load_split(config.dataset, manifest, "test")
         test_accuracy = module.accuracy(test_images, test_labels) if classes > 1 else None
         if test_accuracy is not None and not _better_than_chance(test_accuracy, test_labels):
-            log.warning(
-                "embed: the classifier is dropped: a test accuracy of %.4g is no better than chance", test_accuracy
-            )
-            del networks_of[embeddings.CLASSIFIER]
-            module, classes = _Embedding(networks_of, custom, image), 0
+            message = "embed: the classifier is dropped: a test accuracy of %.4g is no better than chance"
+            log.warning(message, test_accuracy)
+            del networks[embeddings.CLASSIFIER]
+            module, classes = _Embedding(networks, custom, image), 0
         whitenings = _fit_whitenings(module, images, manifest.splits["test"].records, config.seed)
         log.info("embed: checking that distances detect known faults of real images")
         embed = functools.partial(module.features_of, whitenings=whitenings)
@@ -87,10 +86,7 @@ def make_embedding(
                 files=atomic_files.files_in(folder),
                 custom_embedding_digest=config.custom_embedding_digest,
                 made_with=lineage.made_with(
-                    "embed",
-                    accelerator=kind_of(strategy),
-                    replicas=strategy.num_replicas_in_sync,
-                    threads=threads(),
+                    "embed", accelerator=kind_of(strategy), replicas=strategy.num_replicas_in_sync, threads=threads()
                 ),
             ).write(folder)
         workers.wait()
@@ -103,9 +99,9 @@ def _better_than_chance(accuracy: float, labels: np.ndarray) -> bool:
     return bool(test.pvalue <= _CHANCE_LEVEL)
 
 
-def _log_certificate(found: certificate.Certificate) -> None:
-    log.info("embed: certificate: %s, %d checks on %d images each", found.outcome, len(found.checks), found.images)
-    for check in found.failures:
+def _log_certificate(result: certificate.Certificate) -> None:
+    log.info("embed: certificate: %s, %d checks on %d images each", result.outcome, len(result.checks), result.images)
+    for check in result.failures:
         space = f" ({check.space})" if check.space else ""
         value = "not a number" if check.value is None else f"{check.value:.4g}"
         log.error("embed: certificate: %s%s is %s, expected %s", check.check, space, value, check.limit)
@@ -120,8 +116,8 @@ def _fit_whitenings(
     # As many directions as the test images can distinguish.
     components = max(1, min(whitening.COMPONENTS_AT_MOST, min(len(images), test_count) // _ROWS_PER_COMPONENT))
     try:
-        found = module.features_of(images)
-        return {name: whitening.fit_whitening(features, components) for name, features in found.items()}
+        features_of_spaces = module.features_of(images)
+        return {name: whitening.fit_whitening(features, components) for name, features in features_of_spaces.items()}
     except ValueError as error:
         raise DataError(f"the training images cannot be told apart: {error}") from None
 
@@ -133,21 +129,20 @@ class _Embedding(tf.Module):
     """
 
     def __init__(
-        self, networks_of: dict[str, keras.Model], custom: CustomNetwork | None, image: datasets.ImageShape
+        self, networks: dict[str, keras.Model], custom: CustomNetwork | None, image: datasets.ImageShape
     ) -> None:
         super().__init__(name="embedding")
-        self.spaces = list(networks_of) if custom is None else [custom.name, embeddings.UNTRAINED]
+        self.spaces = list(networks) if custom is None else [custom.name, embeddings.UNTRAINED]
         if custom:
             self.custom_variables = custom.variables
-        self.weights = {name: saved_models.plain_variables(of.trainable_variables) for name, of in networks_of.items()}
-        self.statistics = {
-            name: saved_models.plain_variables(of.non_trainable_variables) for name, of in networks_of.items()
-        }
+        variables = saved_models.plain_variables
+        self.weights = {name: variables(network.trainable_variables) for name, network in networks.items()}
+        self.statistics = {name: variables(network.non_trainable_variables) for name, network in networks.items()}
         spec = tf.TensorSpec([None, image.height, image.width, image.channels], tf.uint8, name="images")
 
         def embed(images: tf.Tensor) -> dict[str, tf.Tensor]:
             pixels, outputs = gan.to_unit_range(images), {}
-            for name, network in networks_of.items():
+            for name, network in networks.items():
                 (features, logits), _ = network.stateless_call(
                     self.weights[name], self.statistics[name], pixels, training=False
                 )
@@ -169,9 +164,9 @@ class _Embedding(tf.Module):
         They are float32 [n, features]; with whitenings, one for each space, float64 [n, components].
         """
         parts: dict[str, list[np.ndarray]] = {name: [] for name in self.spaces}
-        for found in self._outputs(images):
+        for outputs in self._outputs(images):
             for name, batches in parts.items():
-                features = found[name].numpy()
+                features = outputs[name].numpy()
                 if not np.isfinite(features).all():
                     raise DataError(f"features of the space {name} are not finite; give another network or images")
                 # Whitened in batches, because a custom embedding may have many features.
@@ -180,7 +175,7 @@ class _Embedding(tf.Module):
 
     def accuracy(self, images: np.ndarray, labels: np.ndarray) -> float:
         """Return the share of images whose largest logit is that of their label."""
-        logits = np.concatenate([found["logits"] for found in self._outputs(images)])
+        logits = np.concatenate([outputs["logits"] for outputs in self._outputs(images)])
         return float(np.mean(logits.argmax(axis=1) == labels))
 
     def _outputs(self, images: np.ndarray) -> Iterator[dict[str, tf.Tensor]]:

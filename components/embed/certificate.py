@@ -75,12 +75,7 @@ class _Real:
 
 
 def certify(
-    embed: Embed,
-    train: np.ndarray,
-    train_labels: np.ndarray,
-    test: np.ndarray,
-    classes: int,
-    seed: int,
+    embed: Embed, train: np.ndarray, train_labels: np.ndarray, test: np.ndarray, classes: int, seed: int
 ) -> Certificate:
     """Run every check on training and test images uint8 [n, height, width, channels] with labels int32 [n].
 
@@ -102,16 +97,16 @@ def certify(
         log.info("embed: certificate: %s %g", kind, strength)
         features = embed(images)
         measured[kind, strength] = {
-            name: {space: distance(features[space], of.reference) for space, of in real.items()}
+            name: {space: distance(features[space], real_features.reference) for space, real_features in real.items()}
             for name, distance in _DISTANCES.items()
         }
         if (kind, strength) == _REPEATED:
             repeated = features
     checks = []
-    for space, of in real.items():
-        checks += _of_real_images(space, of)
+    for space, real_features in real.items():
+        checks += _of_real_images(space, real_features)
         checks += _monotone(space, measured)
-        checks += _of_neighbors(space, of, repeated[space], in_train[space])
+        checks += _of_neighbors(space, real_features, repeated[space], in_train[space])
     checks += _across_spaces(real, measured)
     outcome = PASSED if all(check.passed for check in checks) else FAILED
     return Certificate(outcome=outcome, images=count, checks=checks)
@@ -147,7 +142,7 @@ def _monotone(space: str, measured: Measured) -> list[Check]:
     """Check that distances grow with the disturbance; the first step of a kind may be lost among real images."""
     checks = []
     for kind in dict.fromkeys(kind for kind, _ in measured):
-        distances = [found["Fréchet"][space] for (of, _), found in measured.items() if of == kind]
+        distances = [by_name["Fréchet"][space] for (name, _), by_name in measured.items() if name == kind]
         steps = np.diff(distances[1:]) if kind in ("noise", "blur", "shift") else np.diff(distances)
         if len(steps):
             smallest = _ratio(steps.min(), distances[-1])
@@ -184,12 +179,12 @@ def _across_spaces(real: Mapping[str, _Real], measured: Measured) -> list[Check]
     least = max(_LEAST_SENSITIVE, _SENSITIVE * count / _AT_MOST)
     for kind, strength in _MUST_BE_SEEN:
         for name, distances in measured.get((kind, strength), {}).items():
-            floors = {space: of.floors[name] for space, of in real.items()}
+            floors = {space: real_features.floors[name] for space, real_features in real.items()}
             spreads = [_ratio(distances[space] - near.mean(), near.std(ddof=1)) for space, near in floors.items()]
             check = f"{kind} {strength:g}, {name} distance in spreads"
             checks.append(_between(check, "", max(spreads), least, math.inf))
     if len(real) > 1:
-        first, second = ([found["Fréchet"][space] for found in measured.values()] for space in real)
+        first, second = ([by_name["Fréchet"][space] for by_name in measured.values()] for space in real)
         agreement = float(scipy.stats.spearmanr(first, second).statistic)
         checks.append(_between("rank correlation of the spaces", "", agreement, 0.8, 1.0))
     return checks
@@ -204,5 +199,5 @@ def _between(check: str, space: str, value: float, low: float, high: float) -> C
     limit = f"{low:g} to {high:g}"
     if math.inf in (high, -low):
         limit = f"at least {low:g}" if high == math.inf else f"at most {high:g}"
-    known = round(float(value), 6) if math.isfinite(value) else None
-    return Check(check, space, known, limit, known is not None and low <= known <= high)
+    rounded = round(float(value), 6) if math.isfinite(value) else None
+    return Check(check, space, rounded, limit, rounded is not None and low <= rounded <= high)

@@ -26,13 +26,13 @@ class CustomNetwork:
     def __init__(self, config: EmbedConfig, images: np.ndarray) -> None:
         self.name, self._what = config.custom_embedding_name, f"custom_embedding {config.custom_embedding}"
         self._model = saved_models.load(Location.of(config.custom_embedding), "custom_embedding")
-        signed = _SIGNATURE in self._model.signatures
-        self._require(signed, f"has no signature {_SIGNATURE}; save it with one, as Keras' export does")
+        has_signature = _SIGNATURE in self._model.signatures
+        self._require(has_signature, f"has no signature {_SIGNATURE}; save it with one, as Keras' export does")
         self._signature = self._model.signatures[_SIGNATURE]
         self.variables = list(self._signature.variables)  # to be saved with `features`
         resources = [captured for captured in self._signature.captured_inputs if captured.dtype == tf.resource]
-        alone = len(resources) <= len(self.variables)
-        self._require(alone, "needs more than its variables, such as a table; save it without")
+        is_self_contained = len(resources) <= len(self.variables)
+        self._require(is_self_contained, "needs more than its variables, such as a table; save it without")
         self._input, shape = self._only_input()
         _, height, width, channels = images.shape
         self._channels = shape[3]
@@ -41,11 +41,11 @@ class CustomNetwork:
             f"takes gray images, and the dataset's have {channels} channels; make the dataset with color `gray`, or "
             "give another",
         )
-        wanted = config.custom_embedding_size
-        self._size = (shape[1] or wanted or height, shape[2] or wanted or width)
+        size = config.custom_embedding_size
+        self._size = (shape[1] or size or height, shape[2] or size or width)
         self._require(
-            not wanted or self._size == (wanted, wanted),
-            f"takes images of {self._size[0]}x{self._size[1]} only, and custom_embedding_size is {wanted}; give 0",
+            not size or self._size == (size, size),
+            f"takes images of {self._size[0]}x{self._size[1]} only, and custom_embedding_size is {size}; give 0",
         )
         self._output = self._chosen_output(config.custom_embedding_output)
         self._divisor, self._offset = _SCALES[config.custom_embedding_range]
@@ -63,7 +63,7 @@ class CustomNetwork:
     def _try_on(self, images: np.ndarray) -> None:
         """Refuse a network unless it gives one row of numbers for each image that depends on that image alone."""
         try:
-            together, alone = (self.features(tf.constant(given)).numpy() for given in (images, images[:1]))
+            features, single = (self.features(tf.constant(batch)).numpy() for batch in (images, images[:1]))
         except (ValueError, TypeError, tf.errors.OpError) as error:
             height, width = self._size
             raise DataError(
@@ -71,17 +71,17 @@ class CustomNetwork:
                 f"{str(error).splitlines()[0]}"
             ) from None
         self._require(
-            together.ndim == 2 and together.shape[0] == len(images) and alone.shape[0] == 1,
-            f"gives {together.shape} for {len(images)} images in {self._output}, expected a row of features for each; "
+            features.ndim == 2 and features.shape[0] == len(images) and single.shape[0] == 1,
+            f"gives {features.shape} for {len(images)} images in {self._output}, expected a row of features for each; "
             "name another by custom_embedding_output, or save it with its features pooled",
         )
-        size = together.shape[1]
+        size = features.shape[1]
         self._require(
             size <= _FEATURES_AT_MOST, f"gives {size} features, at most {_FEATURES_AT_MOST} can be; pool them"
         )
-        self._require(np.isfinite(together).all(), "gives features that are not finite; see custom_embedding_range")
+        self._require(np.isfinite(features).all(), "gives features that are not finite; see custom_embedding_range")
         self._require(
-            np.allclose(together[:1], alone, rtol=_TOLERANCE, atol=_TOLERANCE * np.abs(together).max()),
+            np.allclose(features[:1], single, rtol=_TOLERANCE, atol=_TOLERANCE * np.abs(features).max()),
             "gives features that are nondeterministic or depend on the rest of the batch; export it in inference mode",
         )
 
@@ -99,14 +99,14 @@ class CustomNetwork:
         )
         return next(iter(fitting.items()))
 
-    def _chosen_output(self, wanted: str) -> str:
+    def _chosen_output(self, requested: str) -> str:
         """Return the name of the requested output, or of the only one: float32 [n, features] for any n."""
         outputs = self._signature.structured_outputs
-        chosen = wanted or (next(iter(outputs)) if len(outputs) == 1 else "")
+        chosen = requested or (next(iter(outputs)) if len(outputs) == 1 else "")
         spec = outputs.get(chosen)
         self._require(
             spec is not None and spec.dtype == tf.float32 and spec.shape.rank in (2, None),
-            f"gives {_listed(outputs)}, and custom_embedding_output is {wanted!r}; name one that is float32 "
+            f"gives {_listed(outputs)}, and custom_embedding_output is {requested!r}; name one that is float32 "
             "[any, features], or save it with its features pooled",
         )
         return str(chosen)

@@ -45,10 +45,9 @@ def run(config: EmbedConfig) -> StageResult:
 
     digests = {"dataset_digest": manifest.digest, "custom_embedding_digest": custom_digest}
     identity = {**settings.values_in_key(config), **digests}
+    is_keyed = cache_key.is_keyed(config.embedding)
     # The other workers read the chief's files.
-    description, reused = made_once(
-        location, embeddings.Description, identity, make, cache_key.is_keyed(config.embedding)
-    )
+    description, reused = made_once(location, embeddings.Description, identity, make, is_keyed)
     return StageResult(
         parameters={
             "embedding_uri": location.uri,
@@ -61,9 +60,9 @@ def run(config: EmbedConfig) -> StageResult:
 
 def _what_it_is(description: embeddings.Description) -> str:
     if description.test_accuracy is None:
-        known = "untrained network, as the dataset has no classes"
+        networks = "untrained network, as the dataset has no classes"
     elif not description.class_count:
-        known = f"untrained network; {description.remarks[0]}"
+        networks = f"untrained network; {description.remarks[0]}"
     else:
-        known = f"classifier of {description.class_count} classes, test accuracy {description.test_accuracy:.4f}"
-    return f"{description.spaces[0].name}, custom; {known}" if description.custom_embedding_digest else known
+        networks = f"classifier of {description.class_count} classes, test accuracy {description.test_accuracy:.4f}"
+    return f"{description.spaces[0].name}, custom; {networks}" if description.custom_embedding_digest else networks

@@ -71,12 +71,12 @@ class ClassifierStep:
         return run_update(self._strategy, self._update, pixels, labels)
 
     def _update(self, pixels: tf.Tensor, labels: tf.Tensor) -> dict[str, tf.Tensor]:
-        def terms(share: BatchShard) -> LossOutput:
-            wanted = share.of(labels)
+        def terms(shard: BatchShard) -> LossOutput:
+            shard_labels = shard.of(labels)
             with recorded_statistics() as statistics:
-                _, logits = self.model(gan.to_unit_range(share.of(pixels)), training=True)
-            loss = tf.nn.sparse_softmax_cross_entropy_with_logits(wanted, logits)
-            right = tf.argmax(logits, axis=1, output_type=tf.int32) == wanted
+                _, logits = self.model(gan.to_unit_range(shard.of(pixels)), training=True)
+            loss = tf.nn.sparse_softmax_cross_entropy_with_logits(shard_labels, logits)
+            right = tf.argmax(logits, axis=1, output_type=tf.int32) == shard_labels
             return LossOutput(loss, {"accuracy": tf.cast(right, loss.dtype)}, statistics)
 
         done = tf.cast(self._adam.iterations, self._float) / self._total_steps
