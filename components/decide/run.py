@@ -28,9 +28,9 @@ def run(config: DecideConfig) -> StageResult:
         DataError: The source does not exist or holds no images, the embedding is no SavedModel, or the registry is
             damaged.
     """
-    held = sources.contents(config.source, config.source_index, config.results)
+    contents = sources.contents(config.source, config.source_index, config.results)
     custom_digest = inputs.digest_of_embedding(config.custom_embedding)
-    now = recipes.of_this_code(held.fingerprint, custom_digest, config.settings)
+    now = recipes.of_this_code(contents.fingerprint, custom_digest, config.settings)
     champion = registry.read_champion(config.registry)
     published = registry.read_recipe(config.registry, champion.version) if champion else None
     decision, reason = _decide(config, champion, published, now)
@@ -43,18 +43,17 @@ def run(config: DecideConfig) -> StageResult:
     return StageResult(
         parameters={
             "decision": decision,
-            "source_fingerprint": held.fingerprint,
+            "source_fingerprint": contents.fingerprint,
             "custom_embedding_digest": custom_digest,
             "recipe": json.dumps(now.to_json(), sort_keys=True),
             "initial_checkpoint": initial,
             "initial_checkpoint_digest": champion.checkpoint_digest if initial and champion else "",
-            "summary": f"{reason}; the source holds {held.summary}",
+            "summary": f"{reason}; the source holds {contents.summary}",
         }
     )
 
 
 def _decide(config: DecideConfig, champion: Champion | None, published: Recipe | None, now: Recipe) -> tuple[str, str]:
-    """Return the decision and its reason."""
     if champion is None:
         return RUN, "runs: nothing has been published yet"
     if published is None:

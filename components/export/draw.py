@@ -18,16 +18,16 @@ import tensorflow as tf  # noqa: E402
 
 def main(model: str, inputs: str, seed: str, count: str, images: str) -> None:
     signatures = tf.saved_model.load(model).signatures
-    wanted = {"seed": tf.constant(int(seed), tf.int64), "count": tf.constant(int(count), tf.int64)}
+    arguments = {"seed": tf.constant(int(seed), tf.int64), "count": tf.constant(int(count), tf.int64)}
     with np.load(inputs) as arrays:
-        given = {name: tf.constant(array) for name, array in arrays.items()}
-    served = signatures["serving_default"](**given)["images"]
-    sampled = signatures["sample"](**wanted)["images"]
-    files = signatures["png"](**wanted)["files"]
+        tensors = {name: tf.constant(array) for name, array in arrays.items()}
+    served = signatures["serving_default"](**tensors)["images"]
+    sampled = signatures["sample"](**arguments)["images"]
+    files = signatures["png"](**arguments)["files"]
     decoded = np.stack([tf.io.decode_png(file, channels=sampled.shape[-1]).numpy() for file in files])
     drawn = {"served": served, "sampled": sampled, "decoded": decoded}
-    if "labels" in given:
-        drawn["asked"] = signatures["sample_labels"](seed=wanted["seed"], labels=given["labels"])["images"]
+    if "labels" in tensors:
+        drawn["asked"] = signatures["sample_labels"](seed=arguments["seed"], labels=tensors["labels"])["images"]
     np.savez(images, **drawn)
 
 

@@ -65,8 +65,8 @@ def _check(model: Path, generator: keras.Model, latent_size: int, class_counts: 
             raise StageError(f"the saved model cannot be drawn from by TensorFlow alone:\n{done.stderr[-2000:]}")
         with np.load(Path(scratch, "images.npz")) as arrays:
             drawn = dict(arrays)
-    given = gan.with_labels(inputs["latents"], inputs.get("labels"), len(class_counts))
-    expected = generator(given, training=False).numpy()
+    network_inputs = gan.with_labels(inputs["latents"], inputs.get("labels"), len(class_counts))
+    expected = generator(network_inputs, training=False).numpy()
     difference = float(np.abs(drawn["served"] - expected).max())
     if not difference <= _FLOAT_TOLERANCE:
         raise StageError(f"serving_default draws other images than the generator: they differ by up to {difference}")
@@ -80,10 +80,10 @@ def _check(model: Path, generator: keras.Model, latent_size: int, class_counts: 
 def _inputs(latent_size: int, class_counts: Sequence[int]) -> dict[str, np.ndarray]:
     """Return the latents of `sample` for the check's seed and count, and the labels of a conditional model."""
     batches, shape = range(-(-_CHECK_COUNT // serving.BATCH)), [serving.BATCH, latent_size]
-    found = {"latents": [tf.random.stateless_normal(shape, [_CHECK_SEED, at], alg="philox") for at in batches]}
+    inputs = {"latents": [tf.random.stateless_normal(shape, [_CHECK_SEED, at], alg="philox") for at in batches]}
     if class_counts:
-        found["labels"] = [conditioning.draw_labels(class_counts, serving.BATCH, _CHECK_SEED, at) for at in batches]
-    return {name: np.concatenate(arrays)[:_CHECK_COUNT] for name, arrays in found.items()}
+        inputs["labels"] = [conditioning.draw_labels(class_counts, serving.BATCH, _CHECK_SEED, at) for at in batches]
+    return {name: np.concatenate(arrays)[:_CHECK_COUNT] for name, arrays in inputs.items()}
 
 
 def _require_same_pixels(drawn: np.ndarray, expected: np.ndarray) -> None:

@@ -34,16 +34,10 @@ def run(config: ExportConfig) -> StageResult:
         with tf.device("CPU:0"):  # so that the graph is the same on any machine
             make(config, checkpoint, location)
 
-    description, reused = made_once(
-        location,
-        models.Description,
-        {"checkpoint_digest": checkpoint.digest},
-        make,
-        cache_key.is_keyed(config.model),
-    )
+    identity, is_keyed = {"checkpoint_digest": checkpoint.digest}, cache_key.is_keyed(config.model)
+    description, reused = made_once(location, models.Description, identity, make, is_keyed)
     size = sum(entry["bytes"] for entry in description.files.values())
     summary = f"step {description.step:,}, images of {description.image}, {size / 1e6:.1f} MB"
     return StageResult(
-        parameters={"model_uri": location.uri, "model_digest": description.digest, "summary": summary},
-        reused=reused,
+        parameters={"model_uri": location.uri, "model_digest": description.digest, "summary": summary}, reused=reused
     )

@@ -72,14 +72,14 @@ def _signatures(
         return {"images": _not_of_none(draw, latents)}
 
     def serve_labels(latents: tf.Tensor, labels: tf.Tensor) -> dict[str, tf.Tensor]:
-        return {"images": _not_of_none(draw, latents, _known(labels, classes))}
+        return {"images": _not_of_none(draw, latents, _checked(labels, classes))}
 
     def sample(seed: tf.Tensor, count: tf.Tensor) -> dict[str, tf.Tensor]:
         return {"images": any_pixels(seed, count)}
 
     def sample_labels(seed: tf.Tensor, labels: tf.Tensor) -> dict[str, tf.Tensor]:
         count = tf.size(labels, tf.int64)
-        padded = tf.pad(_known(labels, classes), [[0, -count % BATCH]])
+        padded = tf.pad(_checked(labels, classes), [[0, -count % BATCH]])
         return {"images": pixels(seed, count, lambda batch: tf.reshape(padded, [-1, BATCH])[batch])}
 
     def png(seed: tf.Tensor, count: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -87,18 +87,18 @@ def _signatures(
 
     latents_spec = tf.TensorSpec([None, latent_size], tf.float32, name="latents")
     draw_specs = [tf.TensorSpec([], tf.int64, name="seed"), tf.TensorSpec([], tf.int64, name="count")]
-    found = {
+    signatures = {
         "serving_default": tf.function(serving_default, input_signature=[latents_spec]),
         "sample": tf.function(sample, input_signature=draw_specs),
         "png": tf.function(png, input_signature=draw_specs),
     }
     if classes:
         labels_spec = tf.TensorSpec([None], tf.int32, name="labels")
-        found |= {
+        signatures |= {
             "serving_default": tf.function(serve_labels, input_signature=[latents_spec, labels_spec]),
             "sample_labels": tf.function(sample_labels, input_signature=[draw_specs[0], labels_spec]),
         }
-    return found
+    return signatures
 
 
 def _not_of_none(draw: Callable[..., tf.Tensor], *inputs: tf.Tensor) -> tf.Tensor:
@@ -111,7 +111,7 @@ def _not_of_none(draw: Callable[..., tf.Tensor], *inputs: tf.Tensor) -> tf.Tenso
     return draw(*(tf.pad(rows, [[0, added]] + [[0, 0]] * (rows.shape.rank - 1)) for rows in inputs))[:count]
 
 
-def _known(labels: tf.Tensor, classes: int) -> tf.Tensor:
+def _checked(labels: tf.Tensor, classes: int) -> tf.Tensor:
     """Return the labels; drawing fails if one is no class."""
     message = f"labels must be 0 to {classes - 1}"
     checks = [tf.debugging.assert_non_negative(labels, message), tf.debugging.assert_less(labels, classes, message)]

@@ -17,11 +17,9 @@ Runs = Mapping[str, Evaluation]
 def of(runs: Runs) -> dict[str, Any]:
     """Return the template's values for runs, by their names on the page."""
     settings = _settings(runs)
-    trainings = {name: run.training for name, run in runs.items()}
-    different = differences(runs)
     return {
         "runs": runs,
-        "differences": different,
+        "differences": differences(runs),
         "low_n": any(run.low_n for run in runs.values()),
         "differing": [row for row in settings if not _alike(row["values"])],
         "alike": [row for row in settings if _alike(row["values"])],
@@ -30,18 +28,18 @@ def of(runs: Runs) -> dict[str, Any]:
             {"caption": f"{name}, step {run.training['step']:,}", "png": _shrunk(run, _SAMPLES_BYTES // len(runs))}
             for name, run in runs.items()
         ],
-        "curves": training_curves.draw(trainings),
+        "curves": training_curves.draw({name: run.training for name, run in runs.items()}),
     }
 
 
 def differences(runs: Runs) -> list[str]:
     """Return the differences in scoring that make distances incomparable; nothing if scored alike."""
-    found: dict[str, list[Any]] = {
+    aspects: dict[str, list[Any]] = {
         "on different data": [run.described.dataset_digest[:_DIGEST_LENGTH] for run in runs.values()],
         "on different spaces": [run.described.embedding_digest[:_DIGEST_LENGTH] for run in runs.values()],
         "over different numbers of images": [run.compared for run in runs.values()],
     }
-    return [f"{how} ({' and '.join(map(str, values))})" for how, values in found.items() if not _alike(values)]
+    return [f"{how} ({' and '.join(map(str, values))})" for how, values in aspects.items() if not _alike(values)]
 
 
 def _alike(values: Sequence[Any]) -> bool:
@@ -55,9 +53,9 @@ def _settings(runs: Runs) -> list[dict[str, Any]]:
         "evaluation": [run.described.settings for run in runs.values()],
     }
     return [
-        {"stage": stage, "name": name, "values": [settings.get(name, "–") for settings in each]}
-        for stage, each in stages.items()
-        for name in sorted(set().union(*each))
+        {"stage": stage, "name": name, "values": [settings.get(name, "–") for settings in settings_of_runs]}
+        for stage, settings_of_runs in stages.items()
+        for name in sorted(set().union(*settings_of_runs))
     ]
 
 

@@ -38,39 +38,39 @@ def select(words: Sequence[str], root: str) -> dict[str, Location]:
         ConfigError: There are fewer than two.
         DataError: A folder, or the run of a number under the root, has none.
     """
-    found: dict[str, Location] = {}
+    chosen: dict[str, Location] = {}
     if words[1:] or any(word.isdecimal() for word in words):
         numbered = of_runs(Location.of(root)) if any(word.isdecimal() for word in words) else {}
         for index, word in enumerate(words):
             if not word.isdecimal():
-                found[chr(ord("A") + index)] = find(Location.of(word))
+                chosen[chr(ord("A") + index)] = find(Location.of(word))
                 continue
             name = f"run {int(word)}"
             if name not in numbered:
                 raise DataError(f"{name} of {root} has no evaluation, but these have: {', '.join(numbered) or 'none'}")
-            found[name] = numbered[name]
+            chosen[name] = numbered[name]
     else:
         runs = of_runs(Location.of(words[0] if words else root))
         last = {location: name for name, location in runs.items()}  # several runs may have the same evaluation
-        found = {name: runs[name] for name in [name for name in runs if last[runs[name]] == name][-2:]}
-    if len(found) < 2:
-        given = " ".join(words) or root
-        raise ConfigError(f"runs must give at least two evaluations, got {len(found)} from {given}; name more runs")
-    return found
+        chosen = {name: runs[name] for name in [name for name in runs if last[runs[name]] == name][-2:]}
+    if len(chosen) < 2:
+        place = " ".join(words) or root
+        raise ConfigError(f"runs must give at least two evaluations, got {len(chosen)} from {place}; name more runs")
+    return chosen
 
 
 def of_runs(root: Location) -> dict[str, Location]:
     """Return the evaluations of the runs under a root, oldest first, by `run N` or the id of a run on a cluster."""
-    records, found = root / "records", []
+    records, entries = root / "records", []
     for folder in records.children():
         numbered = _LOCAL_RUN.fullmatch(folder.name)
         name = f"run {int(numbered[1])}" if numbered else folder.name
-        found += [
+        entries += [
             (note.started, name, root / "evaluations" / Path(str(note.outputs["evaluation_uri"])).name)
             for note in run_notes.read(RunOf(records.uri, folder.name))
             if "evaluation_uri" in note.outputs
         ]
-    return {name: location for _, name, location in sorted(found, key=lambda each: each[0])}
+    return {name: location for _, name, location in sorted(entries, key=lambda entry: entry[0])}
 
 
 def read(folder: Location) -> Evaluation:

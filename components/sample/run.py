@@ -60,8 +60,8 @@ def _rows(config: SampleConfig, model: models.Description) -> list[list[int]]:
         return []
     if config.class_name:
         return [[_label(config.class_name, model)] * config.count]
-    each = config.count // len(model.classes)
-    return [[label] * each for label in range(len(model.classes))] if each > 1 else []
+    columns = config.count // len(model.classes)
+    return [[label] * columns for label in range(len(model.classes))] if columns > 1 else []
 
 
 def _label(name: str, model: models.Description) -> int:
