@@ -38,11 +38,13 @@ def run(config: PublishConfig) -> StageResult:
     _require_promoted(config, model, evaluation)
     origin = lineage.read(config.evaluation, evaluation)
     _require_same_origin(config, model, origin)
-    judged_card = _judged_card(config, model, evaluation, origin)
+    numbers = atomic_files.read_json(Location.of(config.evaluation) / evaluations.METRICS, "evaluation")
+    judgment = model_card.Judgment(evaluation=evaluation, numbers=numbers, lineage=origin)
+    judged_card = model_card.render(model, origin.checkpoint["settings"], judgment)
     champion = registry.read_champion(config.registry) or registry.NOBODY
-    before = _published_before(config, model, champion)
-    if before is not None:
-        return before
+    result = _published_before(config, model, champion)
+    if result is not None:
+        return result
     _require_compared_with(champion, evaluation, DataError)
     fill = functools.partial(_fill, config=config, model=model, evaluation=evaluation, judged_card=judged_card)
     with registry.held(config.registry):
@@ -54,9 +56,9 @@ def _publish(
     fill: Callable[[Path], None],
     model: models.Description,
     evaluation: evaluations.Description,
-    known: registry.Champion,
+    accepted: registry.Champion,
 ) -> StageResult:
-    """Add the version that `fill` makes, and make it champion, unless another process replaced the `known` champion."""
+    """Add the version that `fill` makes, and make it champion, unless another process replaced the `accepted` one."""
     version = None
     while True:
         pointer = registry.read_pointer(config.registry)
@@ -65,12 +67,12 @@ def _publish(
             with contextlib.suppress(Conflict):
                 registry.move_champion(config.registry, pointer, champion)
             continue
-        if champion != known:
-            before = _published_before(config, model, champion)
-            if before is not None:
-                return before
+        if champion != accepted:
+            result = _published_before(config, model, champion)
+            if result is not None:
+                return result
             _require_compared_with(champion, evaluation, Superseded)
-            known = champion
+            accepted = champion
         if version is None:
             # An interrupted publication may have added it with an earlier evaluation.
             version = registry.find(config.registry, model.digest, champion)
@@ -128,20 +130,12 @@ def _require_promoted(config: PublishConfig, model: models.Description, evaluati
 def _require_same_origin(config: PublishConfig, model: models.Description, origin: lineage.Lineage) -> None:
     """Refuse a model whose description contradicts that of its checkpoint."""
     for name in ("step", "dataset_digest", "classes"):
-        found, expected = getattr(model, name), origin.checkpoint.get(name)
-        if found != expected:
+        value, expected = getattr(model, name), origin.checkpoint.get(name)
+        if value != expected:
             raise DataError(
-                f"model {config.model} says that its {name} is {found!r}, but that of the judged checkpoint is "
+                f"model {config.model} says that its {name} is {value!r}, but that of the judged checkpoint is "
                 f"{expected!r}; export that checkpoint again"
             )
-
-
-def _judged_card(
-    config: PublishConfig, model: models.Description, evaluation: evaluations.Description, origin: lineage.Lineage
-) -> str:
-    numbers = atomic_files.read_json(Location.of(config.evaluation) / evaluations.METRICS, "evaluation")
-    judgment = model_card.Judgment(evaluation=evaluation, numbers=numbers, lineage=origin)
-    return model_card.render(model, origin.checkpoint["settings"], judgment)
 
 
 def _require_compared_with(
@@ -149,7 +143,7 @@ def _require_compared_with(
 ) -> None:
     if champion.model_digest != evaluation.champion_digest:
         numbers = evaluation.champion_version, champion.version
-        then, now = (f"version {each}" if each else "no champion" for each in numbers)
+        then, now = (f"version {version}" if version else "no champion" for version in numbers)
         raise refusal(
             f"the model was compared with {then}, but the champion is {now} now; evaluate it again with this registry"
         )

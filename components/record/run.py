@@ -51,26 +51,26 @@ def run(config: RecordConfig) -> StageResult:
     )
 
 
-def update(of_run: RunOf) -> None:
+def update(retried: RunOf) -> None:
     """Rewrite the record of a retried run, because Kubeflow does not repeat an exit handler that has succeeded."""
-    config = RecordConfig(records=of_run.records, run=of_run.run)
+    config = RecordConfig(records=retried.records, run=retried.run)
     if (old := _read(config)) is None:
         return
     try:
-        known = {name: old[name] or "" for name in ("run_name", "created", "scheduled")}
-        known |= {"source": old["data"]["source"], "registry": old["links"].get("registry", "")}
-        known = typed(dict[str, str], known, "record")
+        values = {name: old[name] or "" for name in ("run_name", "created", "scheduled")}
+        values |= {"source": old["data"]["source"], "registry": old["links"].get("registry", "")}
+        values = typed(dict[str, str], values, "record")
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataError(f"{_file(config)} does not describe a record: {error!r}") from None
-    notes = {note.stage: note for note in run_notes.read(of_run)}
+    notes = {note.stage: note for note in run_notes.read(retried)}
     state = _state(notes, ("", "")) or _RUNNING
-    write(config, _record(dataclasses.replace(config, **known), notes, state, ("", "")))
+    write(config, _record(dataclasses.replace(config, **values), notes, state, ("", "")))
 
 
-def describe(config: RecordConfig, found: list[Note]) -> dict[str, Any]:
+def describe(config: RecordConfig, stage_notes: list[Note]) -> dict[str, Any]:
     """Return the record of a run that has ended with these notes."""
     status = _status(config.status)
-    notes = {note.stage: _as_it_ended(note, status[0]) for note in found}
+    notes = {note.stage: _as_it_ended(note, status[0]) for note in stage_notes}
     return _record(config, notes, _state(notes, status) or _FAILED, status)
 
 
@@ -89,8 +89,8 @@ def _page(record: dict[str, Any]) -> str:
     """Return a record as Markdown: how the run ended and why, the stages, the results, parameters, and samples."""
     rows = ["| stage | state | took | |", "| --- | --- | ---: | --- |"]
     for name, stage in record["stages"].items():
-        said = "; ".join(stage["problems"]) or stage["outputs"].get("summary", "")
-        rows.append(f"| {name} | {stage['state']} | {stage['seconds']:,.0f} s | {escaped(said)} |")
+        text = "; ".join(stage["problems"]) or stage["outputs"].get("summary", "")
+        rows.append(f"| {name} | {stage['state']} | {stage['seconds']:,.0f} s | {escaped(text)} |")
     links = [f"- {name}: `{location}`" for name, location in record["links"].items()]
     title = [f"# {record['state']}", "", escaped(record["reason"])]
     recipe = (record["state"] != SKIPPED and record["recipe"]) or {}
@@ -99,13 +99,13 @@ def _page(record: dict[str, Any]) -> str:
     return page + _samples(record["links"].get("samples", ""), _LONGEST_PAGE - len(page))
 
 
-def _parameters(chosen: dict[str, str]) -> list[str]:
+def _parameters(parameters: dict[str, str]) -> list[str]:
     """Return the parameters of each stage as a list: first, in bold, those that are not the stage's defaults."""
     lines = []
     for stage in ("decide", *stages.MAKERS):
-        fields = [field for field in settings.fields_of(stages.config_of(stage)) if chosen.get(field.name)]
-        texts = {field.name: escaped(f"{field.name}={chosen[field.name]}") for field in fields}
-        changed = [field.name for field in fields if not _is_default(field, chosen[field.name])]
+        fields = [field for field in settings.fields_of(stages.config_of(stage)) if parameters.get(field.name)]
+        texts = {field.name: escaped(f"{field.name}={parameters[field.name]}") for field in fields}
+        changed = [field.name for field in fields if not _is_default(field, parameters[field.name])]
         shown = [f"**{texts.pop(name)}**" for name in changed] + list(texts.values())
         lines += [f"- {stage}: {', '.join(shown)}"] if shown else []
     return ["## Parameters (bold: changed)", "", *lines, ""] if lines else []
@@ -134,6 +134,9 @@ def _samples(location: str, longest: int) -> str:
 def _record(config: RecordConfig, notes: dict[str, Note], state: str, status: tuple[str, str]) -> dict[str, Any]:
     outputs = {name: note.outputs for name, note in notes.items()}
     decided, evaluated = outputs.get("decide", {}), outputs.get("evaluate", {})
+    recipe: dict[str, Any] | None = None
+    with contextlib.suppress(TypeError, ValueError):  # `decide` printed none
+        recipe = typed(dict[str, Any], json.loads(decided.get("recipe", "")), "recipe")
     return {
         "schema_version": run_notes.SCHEMA_VERSION,
         "run": config.run,
@@ -147,25 +150,17 @@ def _record(config: RecordConfig, notes: dict[str, Note], state: str, status: tu
         "data": {
             "source": config.source,
             "source_fingerprint": decided.get("source_fingerprint"),
-            **_made(notes.get("preprocess"), "dataset_digest"),
+            **_artifact_of(notes.get("preprocess"), "dataset_digest"),
         },
         "training": {
-            **_made(notes.get("train"), "checkpoint_digest"),
+            **_artifact_of(notes.get("train"), "checkpoint_digest"),
             "started_from": decided.get("initial_checkpoint_digest") or None,
         },
-        "recipe": _recipe(decided.get("recipe")),
+        "recipe": recipe,
         "stages": {name: _of_stage(note) for name, note in notes.items()},
         "seconds": round(sum(note.seconds for note in notes.values()), 3),
         "links": _links(outputs, config.registry),
     }
-
-
-def _recipe(text: Any) -> dict[str, Any] | None:
-    """Return the recipe that `decide` printed; None without one."""
-    with contextlib.suppress(TypeError, ValueError):
-        found: dict[str, Any] = typed(dict[str, Any], json.loads(text), "recipe")
-        return found
-    return None
 
 
 def _file(config: RecordConfig) -> Location:
@@ -175,10 +170,9 @@ def _file(config: RecordConfig) -> Location:
 def _read(config: RecordConfig) -> dict[str, Any] | None:
     """Return the present record; None without one, or if it is damaged."""
     file = _file(config)
-    if not file.fetch_file():
-        return None
-    with contextlib.suppress(DataError):
-        return atomic_files.read_json(file.path, "record")
+    if file.fetch_file():
+        with contextlib.suppress(DataError):
+            return atomic_files.read_json(file.path, "record")
     return None
 
 
@@ -230,11 +224,11 @@ def _stopped(notes: dict[str, Note]) -> list[str]:
 
 def _missing(notes: dict[str, Note]) -> str:
     """Return the first stage that had to run and left no note; empty if there is none."""
-    wanted = ["decide"]
+    expected = ["decide"]
     if _output(notes, "decide", "decision") != SKIP:
-        wanted += stages.MAKERS
-        wanted += ["publish"] if _output(notes, "evaluate", "verdict") == evaluations.PROMOTE else []
-    return next((name for name in wanted if name not in notes), "")
+        expected += stages.MAKERS
+        expected += ["publish"] if _output(notes, "evaluate", "verdict") == evaluations.PROMOTE else []
+    return next((name for name in expected if name not in notes), "")
 
 
 def _output(notes: dict[str, Note], stage: str, name: str) -> Any:
@@ -251,21 +245,21 @@ def _reason(state: str, notes: dict[str, Note], status: tuple[str, str]) -> str:
             return "; ".join(broken) or status[1] or "a stage failed before it could report a reason"
         return f"{_missing(notes)} did not begin: the run was canceled, or no machine could start it"
     if state == CANCELED:
-        where = ", ".join(_stopped(notes))
-        if where and status[0] != CANCELED:
-            return f"{where} was stopped: the run was canceled, or its node was taken away"
-        return status[1] or "the run was canceled" + (f" in {where}" if where else "")
+        stopped = ", ".join(_stopped(notes))
+        if stopped and status[0] != CANCELED:
+            return f"{stopped} was stopped: the run was canceled, or its node was taken away"
+        return status[1] or "the run was canceled" + (f" in {stopped}" if stopped else "")
     last = next((notes[name] for name in ("publish", "evaluate", "decide") if name in notes), None)
     summary = str(last.outputs.get("summary", "")) if last else "no stage has run"
     reused = "train" in notes and notes["train"].state == REUSED
     return summary + ("; nothing was trained, as the checkpoint existed" if reused else "")
 
 
-def _made(note: Note | None, digest: str) -> dict[str, Any]:
+def _artifact_of(note: Note | None, digest: str) -> dict[str, Any]:
     """Return the artifact of a stage, and whether this run made it."""
     outputs = note.outputs if note else {}
-    made = note is not None and note.state == DONE
-    return {"made": made, digest: outputs.get(digest), "summary": outputs.get("summary")}
+    is_made = note is not None and note.state == DONE
+    return {"made": is_made, digest: outputs.get(digest), "summary": outputs.get("summary")}
 
 
 def _of_stage(note: Note) -> dict[str, Any]:
@@ -277,12 +271,12 @@ def _of_stage(note: Note) -> dict[str, Any]:
 
 
 def _links(outputs: dict[str, dict[str, Any]], registry: str) -> dict[str, str]:
-    found = {"registry": registry} if registry else {}
+    links = {"registry": registry} if registry else {}
     for name, (stage, output, file) in _LINKS.items():
         location = outputs.get(stage, {}).get(output)
         if location:
-            found[name] = Location.of(location).file(file) if file else location
-    return found
+            links[name] = Location.of(location).file(file) if file else location
+    return links
 
 
 def _resolved(text: str) -> str | None:

@@ -67,14 +67,14 @@ class Subject:
         @tf.function
         def drawn() -> Any:
             inner = range(self.config.critic_steps)
-            return self.many.run(lambda: ([spread.critic_noise(each) for each in inner], spread.generator_noise()))
+            return self.many.run(lambda: ([spread.critic_noise(index) for index in inner], spread.generator_noise()))
 
-        of_critic, of_generator = tf.nest.map_structure(
+        critic_noise, generator_noise = tf.nest.map_structure(
             lambda value: self.many.experimental_local_results(value)[0], drawn()
         )
         alone = self.make(self.one)
-        alone.critic_noise = of_critic.__getitem__  # type: ignore[method-assign]
-        alone.generator_noise = lambda: of_generator  # type: ignore[method-assign]
+        alone.critic_noise = critic_noise.__getitem__  # type: ignore[method-assign]
+        alone.generator_noise = lambda: generator_noise  # type: ignore[method-assign]
         return alone
 
 
@@ -87,10 +87,10 @@ def check_step(subject: Subject) -> Iterator[Finding]:
     spread.run_block(*first)
     count = subject.many.num_replicas_in_sync
     left, right = alone.state_arrays(), spread.state_arrays()
-    for what, prefix in (("critic and penalty", "critic_adam/first/"), ("generator", "generator_adam/first/")):
+    for networks, prefix in (("critic and penalty", "critic_adam/first/"), ("generator", "generator_adam/first/")):
         # After one update from zero, Adam's first moment is the gradient times a constant.
         error = _difference(left, right, prefix)
-        yield _judged(f"gradients of {what}, 1 against {count} replicas", error, subject.replica_tolerance)
+        yield _judged(f"gradients of {networks}, 1 against {count} replicas", error, subject.replica_tolerance)
     yield _check_round_trip(subject, spread, second)
 
 
@@ -102,15 +102,15 @@ def check_losses(subject: Subject) -> Finding:
     pixels, *labels = (tf.constant(array[0, 0]) for array in batches)
     real = gan.to_unit_range(pixels)
 
-    def called(network: keras.Model, first: tf.Tensor, of_first: list[tf.Tensor]) -> tf.Tensor:
-        given = gan.with_labels(first, of_first[0] if of_first else None, single.network.classes)
-        return network(given, training=True)
+    def called(network: keras.Model, first: tf.Tensor, first_labels: list[tf.Tensor]) -> tf.Tensor:
+        inputs = gan.with_labels(first, first_labels[0] if first_labels else None, single.network.classes)
+        return network(inputs, training=True)
 
     latents, weights, numbers = fresh.critic_noise(0)
     # under `exact` each virtual shard is normalized separately
     shards = single.config.virtual_shards if single.config.reproducibility == "exact" else 1
     parts = zip(*(tf.split(values, shards) for values in (latents, *labels)), strict=True)
-    fake = tf.concat([called(fresh.generator, part, of_part) for part, *of_part in parts], axis=0)
+    fake = tf.concat([called(fresh.generator, part, part_labels) for part, *part_labels in parts], axis=0)
     if single.config.augmentation == "geometric":
         real, fake = (augment(images, numbers[:, kind]) for kind, images in enumerate((real, fake)))
     points = losses.interpolate(real, fake, weights)
@@ -148,10 +148,10 @@ def check_input_order(subject: Subject) -> Finding:
 
 def check_xla(subject: Subject) -> Finding:
     """Check that XLA compiles both updates with static shapes, as a TPU needs, and computes the same."""
-    what = "XLA compiles the whole step, static shapes"
+    check = "XLA compiles the whole step, static shapes"
     missing = _why_no_xla(subject.one)
     if missing:
-        return Finding(what, NOT_CHECKED, f"this TensorFlow has no XLA for this device: {missing}")
+        return Finding(check, NOT_CHECKED, f"this TensorFlow has no XLA for this device: {missing}")
     plain, compiled = subject.make(subject.one), subject.make(subject.one)
     batches = [tf.constant(array[0]) for array in subject.batches(1)]
 
@@ -169,11 +169,11 @@ def check_xla(subject: Subject) -> Finding:
     try:
         subject.one.run(step)
     except (tf.errors.OpError, ValueError, TypeError) as error:
-        return Finding(what, FAILED, _first_line(error))
+        return Finding(check, FAILED, _first_line(error))
     plain.run_block(*subject.batches(1))
     difference = _difference(plain.state_arrays(), compiled.state_arrays(), "generator_adam/first/")
     # XLA sums in another order.
-    return _judged(what, difference, subject.tolerance * 100)
+    return _judged(check, difference, subject.tolerance * 100)
 
 
 def _why_no_xla(strategy: tf.distribute.Strategy) -> str:

@@ -38,23 +38,24 @@ def run(config: SelfcheckConfig) -> StageResult:
     many = choose_strategy(kind, replicas, config.batch_size, reproducibility=config.reproducibility)
     if kind == "cpu" and many.num_replicas_in_sync == 1:
         raise ConfigError("replicas must be at least 2 on a CPU, got 1: one replica has no other to compare with")
-    found, started = [], time.monotonic()
+    findings, started = [], time.monotonic()
     for finding in _findings(_subject(config, kind, many), kind):
-        found.append(finding)
+        findings.append(finding)
         log.info("selfcheck: %s: %s (%.0f s so far)", finding.check, finding.outcome, time.monotonic() - started)
-    width = max(len(finding.check) for finding in found)
-    for finding in found:
+    width = max(len(finding.check) for finding in findings)
+    for finding in findings:
         print(f"{finding.check:<{width}}  {finding.outcome:<11}  {finding.detail}")
-    failed, passed = (sum(each.outcome == outcome for each in found) for outcome in (checks.FAILED, checks.PASSED))
+    outcomes = [finding.outcome for finding in findings]
+    failed, passed = outcomes.count(checks.FAILED), outcomes.count(checks.PASSED)
     if failed:
-        raise StageError(f"{failed} of {len(found)} checks failed; do not trust a training with these settings here")
-    return StageResult(parameters={"summary": f"{passed} checks passed, {len(found) - passed} not made"})
+        raise StageError(f"{failed} of {len(findings)} checks failed; do not trust a training with these settings here")
+    return StageResult(parameters={"summary": f"{passed} checks passed, {len(findings) - passed} not made"})
 
 
 def _subject(config: SelfcheckConfig, kind: str, many: tf.distribute.Strategy) -> checks.Subject:
-    of_training = {field.name for field in dataclasses.fields(TrainConfig)}
-    given = {name: value for name, value in dataclasses.asdict(config).items() if name in of_training}
-    training = TrainConfig(dataset="none", checkpoints="none", **given)
+    training_fields = {field.name for field in dataclasses.fields(TrainConfig)}
+    shared = {name: value for name, value in dataclasses.asdict(config).items() if name in training_fields}
+    training = TrainConfig(dataset="none", checkpoints="none", **shared)
     return checks.Subject(
         config=training,
         network=network_of(training, ImageShape(config.height, config.width, config.channels), config.classes),
