@@ -62,9 +62,9 @@ def list_members(file: SourceFile) -> tuple[list[Member], list[Member]]:
     """
     no_files: list[str] = []
     with open_archive(file) as (opened, is_zip):
-        found = list((_zip_members if is_zip else _tar_members)(file, opened, no_files))
-    images = sorted((each for each in found if is_image_name(each.name)), key=lambda member: member.offset)
-    others = [each for each in found if not is_image_name(each.name)]
+        members = list((_zip_members if is_zip else _tar_members)(file, opened, no_files))
+    images = sorted((member for member in members if is_image_name(member.name)), key=lambda member: member.offset)
+    others = [member for member in members if not is_image_name(member.name)]
     if no_files:
         shown = ", ".join(no_files[:_NAMES_SHOWN])
         message = "skipped %d members of %s that are links, devices or sparse files: %s"
@@ -130,24 +130,24 @@ def _checked_name(file: SourceFile, name: str) -> str:
 
 
 def _zip_members(file: SourceFile, opened: BinaryIO, no_files: list[str]) -> Iterator[Member]:
-    for found in zipfile.ZipFile(opened).infolist():
-        name = _checked_name(file, found.orig_filename.replace("\\", "/"))
-        if not name or found.is_dir():
+    for info in zipfile.ZipFile(opened).infolist():
+        name = _checked_name(file, info.orig_filename.replace("\\", "/"))
+        if not name or info.is_dir():
             continue
-        kind = stat.S_IFMT(found.external_attr >> 16)
+        kind = stat.S_IFMT(info.external_attr >> 16)
         if kind not in (0, stat.S_IFREG):
             no_files.append(name)
             continue
         if is_image_name(name):
-            if found.flag_bits & _ENCRYPTED:
+            if info.flag_bits & _ENCRYPTED:
                 raise DataError(f"{file.name} is encrypted ({name}); pack it again without a password")
-            if found.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                 raise DataError(
-                    f"{file.name} has {name} packed by method {found.compress_type}; only stored and deflated members "
+                    f"{file.name} has {name} packed by method {info.compress_type}; only stored and deflated members "
                     "are read: pack it again"
                 )
-        packed, deflated = _LOCAL_HEADER.size + found.compress_size, found.compress_type == zipfile.ZIP_DEFLATED
-        yield Member(name, found.header_offset, packed, found.file_size, deflated, found.CRC)
+        packed, deflated = _LOCAL_HEADER.size + info.compress_size, info.compress_type == zipfile.ZIP_DEFLATED
+        yield Member(name, info.header_offset, packed, info.file_size, deflated, info.CRC)
 
 
 def _zip_content(file: SourceFile, opened: BinaryIO, member: Member) -> bytes:
@@ -201,17 +201,17 @@ class _HeaderReader:
 def _tar_members(file: SourceFile, opened: BinaryIO, no_files: list[str]) -> Iterator[Member]:
     reader = _HeaderReader(opened)
     with tarfile.TarFile(fileobj=cast(BinaryIO, reader)) as archive:
-        while (found := archive.next()) is not None:
+        while (info := archive.next()) is not None:
             archive.members = []  # type: ignore[attr-defined]  # which it would keep; nothing is looked up in them
-            name = _checked_name(file, found.name)
-            if not name or found.isdir():
+            name = _checked_name(file, info.name)
+            if not name or info.isdir():
                 continue
-            if not found.isreg() or found.issparse():
+            if not info.isreg() or info.issparse():
                 no_files.append(name)
                 continue
-            if found.size < 0:
-                raise tarfile.ReadError(f"{name} has {found.size} bytes")
-            yield Member(name, found.offset_data, found.size, found.size)
+            if info.size < 0:
+                raise tarfile.ReadError(f"{name} has {info.size} bytes")
+            yield Member(name, info.offset_data, info.size, info.size)
     if reader.last != bytes(_BLOCK):
         raise tarfile.ReadError("it is cut short, or a header is damaged")
     padding = 0
@@ -223,8 +223,8 @@ def _tar_members(file: SourceFile, opened: BinaryIO, no_files: list[str]) -> Ite
 
 def _tar_content(file: SourceFile, opened: BinaryIO, member: Member) -> bytes:
     opened.seek(member.offset)
-    wanted = min(member.bytes, LARGEST_FILE + 1)
-    content = opened.read(wanted)
-    if len(content) < wanted:
+    length = min(member.bytes, LARGEST_FILE + 1)
+    content = opened.read(length)
+    if len(content) < length:
         raise _damaged(file, f"it ends within {member.name}")
     return content

@@ -50,7 +50,7 @@ class IdxStack(Stack):
 
 def list_stacks(files: Iterable[SourceFile]) -> list[Stack]:
     """List the files of images with their labels."""
-    found: list[Stack] = []
+    listed: list[Stack] = []
     for split, images, labels in pair_files(files):
         with open_unpacked(images) as opened:
             dimensions = _read_header(images, opened, "images", (3, 4))
@@ -58,8 +58,8 @@ def list_stacks(files: Iterable[SourceFile]) -> list[Stack]:
         values = read_labels(labels, count) if labels else b""
         is_known = split == "train" and hashlib.sha256(values).hexdigest() == _FASHION_MNIST_LABELS
         classes = FASHION_MNIST_CLASSES if is_known else []
-        found.append(IdxStack(images.name, split, count, shape, sorted(set(values)), classes, images, labels))
-    return found
+        listed.append(IdxStack(images.name, split, count, shape, sorted(set(values)), classes, images, labels))
+    return listed
 
 
 def pair_files(files: Iterable[SourceFile]) -> list[tuple[str, SourceFile, SourceFile | None]]:
@@ -69,9 +69,9 @@ def pair_files(files: Iterable[SourceFile]) -> list[tuple[str, SourceFile, Sourc
     for file in files:
         name = file.name.lower()
         split = next((split for word, split in _SPLIT_WORDS if word in name), "train")
-        other = (images if "images" in name else labels).setdefault(split, file)
-        if other is not file:
-            raise DataError(f"{other.name} and {file.name} are both for {split}; keep one of them")
+        first_file = (images if "images" in name else labels).setdefault(split, file)
+        if first_file is not file:
+            raise DataError(f"{first_file.name} and {file.name} are both for {split}; keep one of them")
     if not images:
         raise DataError(f"{next(iter(labels.values())).name} has labels, but there is no IDX file of images beside it")
     stacks.require_pairs("the source", images, labels)
@@ -82,24 +82,24 @@ def pair_files(files: Iterable[SourceFile]) -> list[tuple[str, SourceFile, Sourc
 def read_labels(file: SourceFile, count: int) -> bytes:
     """Read the labels of `count` images, one byte each."""
     with open_unpacked(file) as opened:
-        (found,) = _read_header(file, opened, "labels", (1,))
-        if found != count:
-            raise DataError(f"{file.name} has {found:,} labels for {count:,} images; they must be as many")
+        (label_count,) = _read_header(file, opened, "labels", (1,))
+        if label_count != count:
+            raise DataError(f"{file.name} has {label_count:,} labels for {count:,} images; they must be as many")
         return b"".join(stacks.read_blocks(file.name, opened, count, 1, "labels"))
 
 
-def _read_header(file: SourceFile, opened: BinaryIO, what: str, ranks: tuple[int, ...]) -> tuple[int, ...]:
+def _read_header(file: SourceFile, opened: BinaryIO, items: str, ranks: tuple[int, ...]) -> tuple[int, ...]:
     """Read the dimensions; refuse those that a file of this size cannot hold, before unpacking."""
     magic = opened.read(4)
     if len(magic) < 4 or magic[:3] != bytes([0, 0, _BYTES_TYPE]) or magic[3] not in ranks:
         expected = " or ".join(f"0x{_BYTES_TYPE << 8 | rank:08x}" for rank in ranks)
-        found = f"0x{magic.hex()}" if magic else "nothing"
-        raise DataError(f"{file.name} starts with {found}, expected the magic number of IDX {what}, {expected}")
-    rest = opened.read(4 * magic[3])
-    if len(rest) < 4 * magic[3]:
+        start = f"0x{magic.hex()}" if magic else "nothing"
+        raise DataError(f"{file.name} starts with {start}, expected the magic number of IDX {items}, {expected}")
+    sizes = opened.read(4 * magic[3])
+    if len(sizes) < 4 * magic[3]:
         raise DataError(f"{file.name} ends within its header")
-    dimensions = struct.unpack(f">{magic[3]}I", rest)
-    size = 4 + len(rest) + math.prod(dimensions)
+    dimensions = struct.unpack(f">{magic[3]}I", sizes)
+    size = 4 + len(sizes) + math.prod(dimensions)
     if isinstance(opened, gzip.GzipFile):
         if size > _MOST_UNPACKED * file.bytes:
             raise DataError(
@@ -107,5 +107,5 @@ def _read_header(file: SourceFile, opened: BinaryIO, what: str, ranks: tuple[int
             )
     elif file.bytes != size:
         shown = " x ".join(map(str, dimensions))
-        raise DataError(f"{file.name} has {file.bytes:,} bytes, its header says {size:,} ({shown} {what})")
+        raise DataError(f"{file.name} has {file.bytes:,} bytes, its header says {size:,} ({shown} {items})")
     return dimensions

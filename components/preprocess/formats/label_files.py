@@ -45,10 +45,10 @@ def read(files: Iterable[LabelFile]) -> Table | None:
     """
     files = list(files)
     for names, parse in _FORMATS:
-        tables = [_read(each, parse) for each in files if each.path.rpartition("/")[2] in names]
-        found = [table for table in tables if table is not None]
-        if found:
-            return found[0] if len(found) == 1 else _merged(found)
+        parsed = [_read(file, parse) for file in files if file.path.rpartition("/")[2] in names]
+        tables = [table for table in parsed if table is not None]
+        if tables:
+            return tables[0] if len(tables) == 1 else _merged(tables)
     return None
 
 
@@ -131,8 +131,8 @@ def parse_metadata(name: str, folder: str, content: bytes) -> Table | None:
             return None
         path, label = row[_FILE], "" if row[_LABEL] is None else row[_LABEL]
         if not isinstance(path, str) or isinstance(label, bool) or not isinstance(label, str | int):
-            found = reprlib.repr({_FILE: path, _LABEL: label})
-            raise DataError(f"{where} is {found}, expected the path of an image and text or a whole number")
+            shown = reprlib.repr({_FILE: path, _LABEL: label})
+            raise DataError(f"{where} is {shown}, expected the path of an image and text or a whole number")
         path = printable(path.removeprefix("./"))
         table.add(f"{folder}/{path}" if folder else path, Row(printable(str(label)), None), where)
     return table if table.rows else None

@@ -95,10 +95,10 @@ def _split_and_class(location: str, table: Table | None, split_folders: bool, na
 
 
 def _require_same_files(names: Rows[str] | list[str], table: str, rows: dict[str, Row]) -> None:
-    held = set(names)
-    if len(held) < len(names):
+    paths = set(names)
+    if len(paths) < len(names):
         raise DataError(f"{table} cannot tell images apart that have one path in several archives; rename them")
-    unknown = [name for name in rows if name not in held]
+    unknown = [name for name in rows if name not in paths]
     if unknown:
         raise DataError(
             f"{table} has {len(unknown):,} files that are not there, first {unknown[0]}; remove them, or "

@@ -88,16 +88,16 @@ def _list_file(file: SourceFile) -> list[Stack]:
 
 
 def _describe(file: SourceFile, packed: zipfile.ZipFile, split: str, array: str, labels: str) -> Stack:
-    name, found = f"{file.name}[{array}]", packed.getinfo(f"{array}.npy")
-    with packed.open(found) as opened:
+    name, info = f"{file.name}[{array}]", packed.getinfo(f"{array}.npy")
+    with packed.open(info) as opened:
         dimensions, dtype = _read_header(name, opened)
         header = opened.tell()
     if dtype not in (np.uint8, np.dtype("<u2"), np.dtype(">u2")):
         raise DataError(f"{name} has {dtype}, expected uint8 from 0 to 255, or uint16; scale it before it is saved")
     shape, count = stacks.shape_of(name, dimensions), dimensions[0]
     size = header + math.prod(dimensions) * dtype.itemsize
-    if found.file_size != size:
-        raise DataError(f"{name} has {found.file_size:,} bytes, its header says {size:,}")
+    if info.file_size != size:
+        raise DataError(f"{name} has {info.file_size:,} bytes, its header says {size:,}")
     values = np.unique(_read_labels(file, packed, labels, count)).tolist() if labels else []
     return ArrayStack(name, split, count, shape, values, [], file, array, labels)
 
@@ -116,17 +116,16 @@ def _read_labels(file: SourceFile, packed: zipfile.ZipFile, array: str, count: i
 def _open_npz(file: SourceFile) -> Iterator[zipfile.ZipFile]:
     with open_file(file.location, file.checksum) as opened, archives.as_data_error(file):
         packed = zipfile.ZipFile(opened)
-        for found in packed.infolist():
-            if found.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        for info in packed.infolist():
+            if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                 raise DataError(
-                    f"{file.name} has {printable(found.filename)} packed by method {found.compress_type}; "
+                    f"{file.name} has {printable(info.filename)} packed by method {info.compress_type}; "
                     "save it again by numpy.savez_compressed"
                 )
         yield packed
 
 
 def _read_header(name: str, opened: IO[bytes]) -> tuple[tuple[int, ...], np.dtype]:
-    """Read the dimensions and the type of an array's values."""
     version = npy.read_magic(opened)
     if version != (1, 0):  # later versions are for field names, and have headers of any size
         raise DataError(f"{name} is in version {version[0]}.{version[1]} of the format, expected 1.0")

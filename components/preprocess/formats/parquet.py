@@ -62,9 +62,9 @@ class TableStack(Stack):
     def examples(self) -> Iterator[Example]:
         """Read both columns."""
         columns, number = self.columns, 0
-        wanted = [columns.images, *([columns.label] if columns.label else [])]
+        columns_read = [columns.images, *([columns.label] if columns.label else [])]
         with _open_parquet(self.file) as opened:
-            for batch in opened.iter_batches(_IMAGES_AT_ONCE, columns=wanted, use_threads=False):
+            for batch in opened.iter_batches(_IMAGES_AT_ONCE, columns=columns_read, use_threads=False):
                 images = batch.column(columns.image).flatten()[0] if columns.of_struct else batch.column(columns.image)
                 labels = batch.column(columns.label).to_pylist() if columns.label else [None] * len(images)
                 for scalar, label in zip(images, labels, strict=True):
@@ -83,7 +83,7 @@ class TableStack(Stack):
 def list_stacks(files: Collection[SourceFile]) -> list[Stack]:
     """Read the labels of files, and list those with images; a single file is for `train` under any name."""
     columns, counts = {}, {}
-    held: dict[SourceFile, set[Any]] = {}
+    labels_of_files: dict[SourceFile, set[Any]] = {}
     for file in files:
         with _open_parquet(file) as opened:
             columns[file] = _columns_of(file, opened)
@@ -92,26 +92,26 @@ def list_stacks(files: Collection[SourceFile]) -> list[Stack]:
                 raise DataError(
                     f"{file.name} says that it has {counts[file]:,} rows, expected {stacks.MOST_IMAGES:,} at most"
                 )
-            held[file] = _labels_of(file, opened, columns[file].label)
-    names_of_files = {found.classes for found in columns.values() if found.classes}
+            labels_of_files[file] = _labels_of(file, opened, columns[file].label)
+    names_of_files = {chosen.classes for chosen in columns.values() if chosen.classes}
     if len(names_of_files) > 1:
         raise DataError(f"{min(file.name for file in files)} and others name their classes in different ways")
     classes = next(iter(names_of_files), ())
-    texts = sorted({label for labels in held.values() for label in labels if isinstance(label, str)})
-    if texts and any(isinstance(label, int) for labels in held.values() for label in labels):
+    texts = sorted({label for labels in labels_of_files.values() for label in labels if isinstance(label, str)})
+    if texts and any(isinstance(label, int) for labels in labels_of_files.values() for label in labels):
         raise DataError("some labels are text and others whole numbers; write one kind in all files")
     value_of = {text: value for value, text in enumerate(texts)}
-    found: list[Stack] = []
+    listed: list[Stack] = []
     for file in files:
         if not counts[file]:
             continue
         split = stacks.split_of(file.name) if len(files) > 1 else "train"
-        values = sorted(value_of.get(label, label) for label in held[file] if label is not None)
+        values = sorted(value_of.get(label, label) for label in labels_of_files[file] if label is not None)
         if values and classes and values[-1] >= len(classes):
             raise DataError(f"{file.name} has a label {values[-1]}, and names for {len(classes)} classes")
         names = [*(classes or map(printable, texts))]
-        found.append(TableStack(file.name, split, counts[file], None, values, names, file, columns[file], value_of))
-    return found
+        listed.append(TableStack(file.name, split, counts[file], None, values, names, file, columns[file], value_of))
+    return listed
 
 
 def _whole(label: Any) -> int | None:
@@ -145,7 +145,6 @@ def _damaged(file: SourceFile, error: Exception) -> DataError:
 
 
 def _columns_of(file: SourceFile, opened: "ParquetFile") -> _Columns:
-    """Choose the columns of images and of labels."""
     import pyarrow.types as arrow_types
 
     fields: dict[str, Field] = {field.name: field for field in opened.schema_arrow}
@@ -155,7 +154,7 @@ def _columns_of(file: SourceFile, opened: "ParquetFile") -> _Columns:
         return bool(arrow_types.is_binary(field.type) or arrow_types.is_large_binary(field.type))
 
     def has_bytes(field: "Field") -> bool:
-        return arrow_types.is_struct(field.type) and any(each.name == "bytes" and is_bytes(each) for each in field.type)
+        return arrow_types.is_struct(field.type) and any(part.name == "bytes" and is_bytes(part) for part in field.type)
 
     def is_label(field: "Field") -> bool:
         kind = field.type
@@ -196,13 +195,13 @@ def _labels_of(file: SourceFile, opened: "ParquetFile", column: str) -> set[Any]
     """Return the labels that occur; None is among them if a row has no label."""
     import pyarrow.compute
 
-    found: set[Any] = set()
+    labels: set[Any] = set()
     if column:
         for batch in opened.iter_batches(_LABELS_AT_ONCE, columns=[column], use_threads=False):
-            found.update(pyarrow.compute.unique(batch.column(0)).to_pylist())
-    found = {_whole(label) if not isinstance(label, str) else label or None for label in found}
-    if None in found and len(found) > 1:
+            labels.update(pyarrow.compute.unique(batch.column(0)).to_pylist())
+    labels = {_whole(label) if not isinstance(label, str) else label or None for label in labels}
+    if None in labels and len(labels) > 1:
         raise DataError(
             f"{file.name} has labels in column {printable(column)} for some rows alone; give one to all or to none"
         )
-    return found
+    return labels

@@ -78,12 +78,12 @@ def split_of(*names: str) -> str:
     return next((SPLIT_WORDS[word] for word in reversed(words) if word in SPLIT_WORDS), "train")
 
 
-def require_pairs(what: str, images: Collection[str], labels: Collection[str]) -> None:
+def require_pairs(owner: str, images: Collection[str], labels: Collection[str]) -> None:
     """Refuse labels for splits without images."""
     if labels and set(labels) != set(images):
         split = min(set(images) ^ set(labels))
         has, lacks = ("images", "labels") if split in images else ("labels", "images")
-        raise DataError(f"{what} has {has} for {split} but no {lacks}; add them, or take all labels away")
+        raise DataError(f"{owner} has {has} for {split} but no {lacks}; add them, or take all labels away")
 
 
 def shape_of(name: str, dimensions: tuple[int, ...]) -> ImageShape:
@@ -115,18 +115,18 @@ def open_unpacked(file: SourceFile) -> Iterator[BinaryIO]:
             raise DataError(f"{file.name} is a damaged gzip file: {error}") from None
 
 
-def read_blocks(name: str, opened: IO[bytes], count: int, size: int, what: str = "images") -> Iterator[bytes]:
+def read_blocks(name: str, opened: IO[bytes], count: int, size: int, items: str = "images") -> Iterator[bytes]:
     """Yield `count` items of `size` bytes each, many at a time."""
     at_once = max(1, min(_IMAGES_AT_ONCE, _BYTES_AT_ONCE // size))
     for first in range(0, count, at_once):
-        wanted = min(at_once, count - first) * size
-        block = opened.read(wanted)
-        if len(block) < wanted:
-            found = first + len(block) // size
-            raise DataError(f"{name} ends after {found:,} of the {count:,} {what} that its header says")
+        length = min(at_once, count - first) * size
+        block = opened.read(length)
+        if len(block) < length:
+            complete = first + len(block) // size
+            raise DataError(f"{name} ends after {complete:,} of the {count:,} {items} that its header says")
         yield block
     if opened.read(1):
-        raise DataError(f"{name} goes on after the {count:,} {what} that its header says")
+        raise DataError(f"{name} goes on after the {count:,} {items} that its header says")
 
 
 def split_blocks(blocks: Iterable[bytes], size: int) -> Iterator[bytes]:

@@ -116,64 +116,66 @@ def survey(location: str, listing: Listing | None = None) -> Survey:
 def read(part: Part) -> Iterator[list[Original]]:
     """Yield the images of one part, some at a time; `DataError` if a file is damaged or missing."""
     most, most_bytes = _PIXELS_AT_ONCE if isinstance(part, Stack) and part.shape else _FILES_AT_ONCE
-    found: list[Original] = []
+    originals: list[Original] = []
     size = 0
     for original in part.originals():
-        if found and (size + len(original.content) > most_bytes or len(found) == most):
-            yield found
-            found, size = [], 0
-        found.append(original)
+        if originals and (size + len(original.content) > most_bytes or len(originals) == most):
+            yield originals
+            originals, size = [], 0
+        originals.append(original)
         size += len(original.content)
-    if found:
-        yield found
+    if originals:
+        yield originals
 
 
-def _survey_stacks(location: str, kind: str, found: Sequence[Stack]) -> Survey:
+def _survey_stacks(location: str, kind: str, listed: Sequence[Stack]) -> Survey:
     """Survey stacks of images, each file read from start to end by one worker."""
-    if not found:
+    if not listed:
         raise DataError(f"{location} has no images in its files")
-    shapes = {stack.name: stack.shape for stack in found}
+    shapes = {stack.name: stack.shape for stack in listed}
     if len(set(shapes.values())) > 1:
         described = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
         raise DataError(f"the images of all splits must have one shape: {described}")
-    unlabeled = next((stack.name for stack in found if not stack.values), "")
-    values = sorted({value for stack in found for value in stack.values})
+    unlabeled = next((stack.name for stack in listed if not stack.values), "")
+    values = sorted({value for stack in listed for value in stack.values})
     if values and unlabeled:
         raise DataError(f"{location} has labels, but none for {unlabeled}; add them, or take all labels away")
     counts: dict[str, int] = {}
-    for stack in found:
+    for stack in listed:
         counts[stack.split] = counts.get(stack.split, 0) + stack.count
     if "train" not in counts:
-        held = " and ".join(counts)
-        raise DataError(f"{location} has images for {held} but none to train on; name a file or an array after `train`")
-    names = next((stack.classes for stack in found if stack.classes), ())
+        raise DataError(
+            f"{location} has images for {' and '.join(counts)} but none to train on; name a file or an array after "
+            "`train`"
+        )
+    names = next((stack.classes for stack in listed if stack.classes), ())
     is_named = all(0 <= value < len(names) for value in values)
     return Survey(
         kind=kind,
-        parts=[dataclasses.replace(stack, values=values) for stack in found],
+        parts=[dataclasses.replace(stack, values=values) for stack in listed],
         counts=counts,
         classes=[names[value] if is_named else str(value) for value in values],
-        stored=found[0].shape,
+        stored=listed[0].shape,
     )
 
 
 def _survey_images(location: str, listing: Listing) -> Survey:
     names = listing.names
     table = label_files.beside(listing.labels)
-    found = labels.labeled(location, names, table)
-    empty = _folders_without_images(location, names) if found.classes and table is None else []
+    labeled = labels.labeled(location, names, table)
+    empty = _folders_without_images(location, names) if labeled.classes and table is None else []
     if empty:
         shown = ", ".join(empty[:_NAMES_SHOWN])
         log.warning("%d folders of %s hold no images and are no classes: %s", len(empty), location, shown)
-    parts = _image_parts(iter(listing.files), found)
-    return Survey(kind=listing.kind, parts=parts, counts=found.counts, classes=found.classes)
+    parts = _image_parts(iter(listing.files), labeled)
+    return Survey(kind=listing.kind, parts=parts, counts=labeled.counts, classes=labeled.classes)
 
 
 def _image_parts(files: Iterator[SourceFile], labeled: labels.Labeled) -> Iterator[ImagesPart]:
     """Yield the parts of a source of image files: all together may not fit into memory."""
-    while some := [*itertools.islice(files, IMAGES_AT_ONCE)]:
-        locations = labeled.each(file.name for file in some)
-        yield ImagesPart(tuple((file, *location) for file, location in zip(some, locations, strict=True)))
+    while batch := [*itertools.islice(files, IMAGES_AT_ONCE)]:
+        locations = labeled.each(file.name for file in batch)
+        yield ImagesPart(tuple((file, *location) for file, location in zip(batch, locations, strict=True)))
 
 
 def _folders_without_images(location: str, names: Rows[str]) -> list[str]:
@@ -182,8 +184,8 @@ def _folders_without_images(location: str, names: Rows[str]) -> list[str]:
         return []
     depth = 2 if labels.has_split_folders(names) else 1
     with_images = {tuple(name.split("/")[:depth]) for name in names if name.count("/") >= depth}
-    found = (path.relative_to(location) for path in Path(location).glob("/".join("*" * depth)) if path.is_dir())
-    parts = [tuple(printable(part) for part in path.parts) for path in found]
+    folders = (path.relative_to(location) for path in Path(location).glob("/".join("*" * depth)) if path.is_dir())
+    parts = [tuple(printable(part) for part in path.parts) for path in folders]
     return sorted("/".join(path) for path in parts if path not in with_images and not path[-1].startswith("."))
 
 
@@ -196,24 +198,24 @@ class HeldArchive(NamedTuple):
 
 
 def _survey_archives(location: str, listing: Listing) -> Survey:
-    held = [_hold(file, several=len(listing.files) > 1) for file in listing.files]
-    path_of = _paths_in_source(held)
-    names = [path_of(each.file, image.name) for each in held for image in each.images]
+    held_archives = [_hold(file, several=len(listing.files) > 1) for file in listing.files]
+    path_of = _paths_in_source(held_archives)
+    names = [path_of(file, image.name) for file, images, _ in held_archives for image in images]
     if not names:
         raise DataError(f"{location} holds archives without images; expected PNG, JPEG or WebP files in them")
     table = label_files.beside(listing.labels)
-    if table is None and any(each.table for each in held):
+    if table is None and any(archive.table for archive in held_archives):
         # Several archives may have the same path: each table is for its own archive.
-        table = _table_of_archives(location, held, path_of, labels.has_split_folders(names))
-        names = [f"{each.file.name}/{path_of(each.file, image.name)}" for each in held for image in each.images]
-    found = labels.labeled(location, names, table)
-    split_and_label, parts = found.each(names), list[Part]()
-    for file, members, _ in held:
+        table = _table_of_archives(location, held_archives, path_of, labels.has_split_folders(names))
+        names = [f"{file.name}/{path_of(file, image.name)}" for file, images, _ in held_archives for image in images]
+    labeled = labels.labeled(location, names, table)
+    split_and_label, parts = labeled.each(names), list[Part]()
+    for file, members, _ in held_archives:
         images = [(member, *next(split_and_label)) for member in members]
         at_once = IMAGES_AT_ONCE if archives.has_ranges(file) else max(1, len(images))
         starts = range(0, len(images), at_once)
         parts += [ArchivePart(file, tuple(images[start : start + at_once])) for start in starts]
-    return Survey(kind=listing.kind, parts=parts, counts=found.counts, classes=found.classes)
+    return Survey(kind=listing.kind, parts=parts, counts=labeled.counts, classes=labeled.classes)
 
 
 def _hold(file: SourceFile, several: bool) -> HeldArchive:
@@ -235,18 +237,19 @@ def _hold(file: SourceFile, several: bool) -> HeldArchive:
         shown = ", ".join(left_out[:_NAMES_SHOWN])
         log.info("skipped %d members of %s that are no images by name: %s", len(left_out), file.name, shown)
     table = label_files.read(tables)
-    if table is None and (found := webdataset.labels_of(file, images, samples)):
+    if table is None and (label_of := webdataset.labels_of(file, images, samples)):
         split = stacks.split_of(file.name) if several else None
-        table = labels.Table(file.name, {image.name: labels.Row(found.get(image.name, ""), split) for image in images})
+        rows = {image.name: labels.Row(label_of.get(image.name, ""), split) for image in images}
+        table = labels.Table(file.name, rows)
     return HeldArchive(file, images, table)
 
 
-def _paths_in_source(held: list[HeldArchive]) -> Callable[[SourceFile, str], str]:
+def _paths_in_source(held_archives: list[HeldArchive]) -> Callable[[SourceFile, str], str]:
     """Return a function for a member's path as if each archive were unpacked in place, `train.zip` into `train`.
 
     A single top folder that holds all images is ignored; archives of a folder have one.
     """
-    all_names = {each.file: [image.name for image in each.images] for each in held}
+    all_names = {archive.file: [image.name for image in archive.images] for archive in held_archives}
     tops = {name.partition("/")[0] if "/" in name else "" for names in all_names.values() for name in names}
     passed_over = len(tops) == 1 and "" not in tops and not tops & labels.SPLIT_FOLDERS.keys()
     top = f"{min(tops)}/" if passed_over else ""
@@ -261,13 +264,13 @@ def _paths_in_source(held: list[HeldArchive]) -> Callable[[SourceFile, str], str
 
 
 def _table_of_archives(
-    location: str, held: list[HeldArchive], path_of: Callable[[SourceFile, str], str], split_folders: bool
+    location: str, held_archives: list[HeldArchive], path_of: Callable[[SourceFile, str], str], split_folders: bool
 ) -> labels.Table:
     """Return the labels of several archives, by archive and path; splits that they lack come from folders."""
-    merged = labels.Table(next(each.table.name for each in held if each.table), {})
-    for file, images, table in held:
-        own = table.rows if table else {}
-        for name, row in ({image.name: labels.Row("", None) for image in images} if own is None else own).items():
+    merged = labels.Table(next(archive.table.name for archive in held_archives if archive.table), {})
+    for file, images, table in held_archives:
+        rows = table.rows if table else {}
+        for name, row in ({image.name: labels.Row("", None) for image in images} if rows is None else rows).items():
             path = path_of(file, name)
             split = row.split or labels.by_folders(location, split_folders, path)[0]
             merged.add(f"{file.name}/{path}", labels.Row(row.label, split), merged.name)

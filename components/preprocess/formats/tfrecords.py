@@ -37,7 +37,7 @@ class RecordStack(Stack):
 
 def list_stacks(files: Collection[SourceFile]) -> list[Stack]:
     """Read files to the end, and list those with records; a single file is for `train` under any name."""
-    found: list[Stack] = []
+    listed: list[Stack] = []
     for file in files:
         labels = [label for _, label in _examples(file)]
         values = sorted({label for label in labels if label is not None})
@@ -46,8 +46,8 @@ def list_stacks(files: Collection[SourceFile]) -> list[Stack]:
             raise DataError(f"{file.name} has labels, but none for record {first}; give one to all or to none")
         split = stacks.split_of(file.name) if len(files) > 1 else "train"
         if labels:
-            found.append(RecordStack(file.name, split, len(labels), None, values, [], file))
-    return found
+            listed.append(RecordStack(file.name, split, len(labels), None, values, [], file))
+    return listed
 
 
 def _examples(file: SourceFile) -> Iterator[Example]:

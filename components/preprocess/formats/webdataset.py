@@ -41,7 +41,7 @@ def _sample(name: str) -> tuple[str, str]:
 
 def _labels(file: SourceFile, members: list[Member]) -> Iterator[tuple[str, str, str]]:
     """Yield sample, ending and label of each member that has a label."""
-    members = sorted((each for each in members if each.bytes), key=lambda member: member.offset)
+    members = sorted((member for member in members if member.bytes), key=lambda member: member.offset)
     for member in members:
         if member.bytes > _LARGEST_FILE:
             raise DataError(
