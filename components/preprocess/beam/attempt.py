@@ -110,9 +110,9 @@ def results(location: str, work: Callable[[AttemptFiles], Iterable[Result]]) -> 
     try:
         if not files.is_open():
             return []
-        found = [*work(files)]
+        values = [*work(files)]
         if files.is_open():
-            return found
+            return values
         files.take_back()
         return []
     except StageError as error:

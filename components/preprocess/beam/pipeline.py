@@ -31,10 +31,7 @@ def make_shards(
     """Make the shards of a dataset of so many images. All workers reach its files and those of rows."""
     row_bytes = rows.row_type(plan.image).itemsize
     shard_count = sum(plan.shard_counts.values())
-    with (
-        progress.shown(rows_at, files, row_bytes, images, shard_count),
-        runners.pipeline(beam_options) as pipeline,
-    ):
+    with progress.shown(rows_at, files, row_bytes, images, shard_count), runners.pipeline(beam_options) as pipeline:
         chunks = _write_chunks(parts, rows_at)
         wire(pipeline, chunks, plan, str(rows_at), str(files), runners.decoders(pipeline.options))
     attempt.raise_failure(files)
@@ -46,7 +43,7 @@ def wire(
 ) -> beam.PCollection:
     """Add all steps to a pipeline, whose workers reach the folders of rows and of shards."""
     training_shards = [plan.shard_name("train", number) for number in range(plan.shard_counts["train"])]
-    made = (
+    written_shards = (
         pipeline
         | "List chunks" >> beam.Create(chunks, reshuffle=True)
         | "Make rows" >> beam.FlatMap(make_rows, plan, rows_at, location, decoders)
@@ -54,9 +51,9 @@ def wire(
         | "Write shards" >> beam.FlatMap(write_shard, plan, rows_at, location)
     )
     return (
-        made
+        written_shards
         | "When all are written" >> beam.CombineGlobally(beam.combiners.CountCombineFn()).without_defaults()
-        | "List training shards" >> beam.FlatMap(_each, training_shards)
+        | "List training shards" >> beam.FlatMap(_training_shards, training_shards)
         | "Spread" >> beam.Reshuffle()
         | "Find leaks" >> beam.FlatMap(find_leaks, location)
     )
@@ -67,11 +64,11 @@ def make_rows(chunk: Chunk, plan: Plan, rows_at: str, location: str, decoders: i
     index = f"{Path(chunk).stem}{rows.INDEX}"
 
     def work(files: AttemptFiles) -> list[tuple[str, FilePart]]:
-        beside = _rows(rows_at, location, files)
-        if not beside.exists(index):
-            attempt.leave(beside, index, rows.make(_read_parts(chunk, beside), plan, beside, decoders))
-        found = attempt.read(beside, index, Outcome)  # another worker's, if that one was first
-        return [(shard, location) for shard, locations in found.locations.items() for location in locations]
+        row_files = _rows(rows_at, location, files)
+        if not row_files.exists(index):
+            attempt.leave(row_files, index, rows.make(_read_parts(chunk, row_files), plan, row_files, decoders))
+        outcome = attempt.read(row_files, index, Outcome)  # another worker's, if that one was first
+        return [(shard, location) for shard, locations in outcome.locations.items() for location in locations]
 
     return attempt.results(location, work)
 
@@ -88,16 +85,16 @@ def find_leaks(shard: str, location: str) -> list[str]:
     """Look for images of the held-out shards in a training shard, if it holds any, and write the leaks beside it."""
 
     def work(files: AttemptFiles) -> list[str]:
-        signed = f"{shard}{shards.SIGNED}"
-        if files.exists(signed):
-            found = leaks.find(_held(location), attempt.read(files, signed, ShardSignatures))
-            attempt.leave(files, f"{shard}{shards.LEAKS}", found)
+        signatures = f"{shard}{shards.SIGNED}"
+        if files.exists(signatures):
+            pairs = leaks.find(_reference_set(location), attempt.read(files, signatures, ShardSignatures))
+            attempt.leave(files, f"{shard}{shards.LEAKS}", pairs)
         return []
 
     return attempt.results(location, work)
 
 
-def _each(_: int, names: list[str]) -> list[str]:  # no lambda: its pickle has a path of this machine
+def _training_shards(_: int, names: list[str]) -> list[str]:  # no lambda: its pickle has a path of this machine
     return names
 
 
@@ -107,7 +104,7 @@ def _rows(rows_at: str, location: str, files: AttemptFiles) -> AttemptFiles:
 
 
 @functools.lru_cache(maxsize=1)
-def _held(location: str) -> ReferenceSet:
+def _reference_set(location: str) -> ReferenceSet:
     files = attempt_files.at(location)
     names = (name for name in files.sizes() if name.startswith("test-") and name.endswith(shards.SIGNED))
     return leaks.hold(attempt.read(files, name, ShardSignatures) for name in names)

@@ -40,12 +40,12 @@ def done(rows_at: AttemptFiles, files: AttemptFiles, row_bytes: int, seen: dict[
 def line(now: Done, before: Done, seconds: float, images: int, shards: int) -> str:
     """Return a log line: images and shards done now, and so many seconds ago."""
     worked = min(now.images + now.quarantined, images)
-    aside = f", {now.quarantined:,} quarantined" if now.quarantined else ""
+    quarantined = f", {now.quarantined:,} quarantined" if now.quarantined else ""
     if worked >= images:
-        return f"all {images:,} images done{aside}; {now.shards:,} of {shards:,} shards written"
+        return f"all {images:,} images done{quarantined}; {now.shards:,} of {shards:,} shards written"
     rate = max(0, worked - before.images - before.quarantined) / seconds
-    left = f", {duration((images - worked) / rate)} left" if rate else ""
-    return f"{worked:,} of {images:,} images ({100 * worked // images} %), {rate:,.0f} images/s{left}{aside}"
+    remaining = f", {duration((images - worked) / rate)} left" if rate else ""
+    return f"{worked:,} of {images:,} images ({100 * worked // images} %), {rate:,.0f} images/s{remaining}{quarantined}"
 
 
 @contextlib.contextmanager

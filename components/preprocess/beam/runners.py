@@ -51,16 +51,16 @@ def pipeline(beam_options: str) -> Iterator[beam.Pipeline]:
     if isinstance(runner, PortableRunner):
         _require_service(options)
     try:
-        made = beam.Pipeline(runner=runner, options=options)
+        beam_pipeline = beam.Pipeline(runner=runner, options=options)
     except ValueError as error:
         raise ConfigError(f"beam_options: {' '.join(str(error).split())}") from None
-    yield made
+    yield beam_pipeline
     if isinstance(runner, FnApiRunner):
-        made.run().wait_until_finish()
+        beam_pipeline.run().wait_until_finish()
         return
     name = type(runner).__name__
     try:
-        _run(made)
+        _run(beam_pipeline)
     except StageError:
         raise
     except (ValueError, NotImplementedError, ImportError, FileNotFoundError) as error:  # no Java, or no jar
@@ -95,10 +95,10 @@ def _require_service(options: PipelineOptions) -> None:
         ) from None
 
 
-def _run(made: beam.Pipeline) -> None:
+def _run(beam_pipeline: beam.Pipeline) -> None:
     """Run a pipeline to its end; cancel the job if this program is stopped. Beam's job servers end with it."""
     ignored = signal.getsignal(signal.SIGINT) == signal.SIG_IGN
-    result = made.run()
+    result = beam_pipeline.run()
     if ignored:  # as under nohup; Beam's job servers would install a handler that stops them
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:

@@ -45,17 +45,17 @@ def main(handle: int, memory: int, seconds: int) -> None:
 def _answer(message: bytes, seconds: int) -> bytes:
     start = message.index(b"\n") + 1
     shape, resize, sizes = json.loads(message[:start])
-    said: list[str | bool] = []
+    notes: list[str | bool] = []
     images = []
     for size in sizes:
         signal.setitimer(signal.ITIMER_PROF, seconds)
         try:
             image, is_cropped = pixels.from_file(message[start : start + size], ImageShape(*shape), resize)
             images.append(image)
-            said.append(is_cropped)
+            notes.append(is_cropped)
         except pixels.UndecodableImage as error:
-            said.append(str(error))
+            notes.append(str(error))
         except MemoryError:
             os._exit(OUT_OF_MEMORY)
         start += size
-    return b"".join([json.dumps(said).encode(), b"\n", *images])
+    return b"".join([json.dumps(notes).encode(), b"\n", *images])

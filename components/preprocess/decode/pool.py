@@ -98,8 +98,8 @@ def start(images: int) -> None:
 def end_processes() -> None:
     """End all decoder processes."""
     _idle.clear()
-    for each in [*_alive]:
-        each.end()
+    for process in [*_alive]:
+        process.end()
 
 
 def _started(contents: Sequence[bytes], shape: ImageShape, resize: str) -> "_Process":
@@ -126,15 +126,15 @@ def _results(
     process: "_Process", contents: Sequence[bytes], shape: ImageShape, resize: str, is_retry: bool
 ) -> list[Decoded | UndecodableImage]:
     try:
-        found = process.answer(len(contents), shape.size)
+        images = process.answer(len(contents), shape.size)
     except _FAILED as error:
         reason = process.end_after(error)
         if is_retry:
             return [UndecodableImage(reason)]
-        alone = ([content] for content in contents)
-        return [_results(_started(one, shape, resize), one, shape, resize, is_retry=True)[0] for one in alone]
+        batches = ([content] for content in contents)
+        return [_results(_started(batch, shape, resize), batch, shape, resize, is_retry=True)[0] for batch in batches]
     _idle.append(process)
-    return found
+    return images
 
 
 class _Process:
@@ -143,15 +143,15 @@ class _Process:
     def __init__(self) -> None:
         self._limits = LIMITS
         self._ready = False
-        self.connection, theirs = Pipe()
-        with theirs:
-            given = json.dumps([sys.path, theirs.fileno(), self._limits.memory, self._limits.processor_seconds])
+        self.connection, child_end = Pipe()
+        with child_end:
+            arguments = json.dumps([sys.path, child_end.fileno(), self._limits.memory, self._limits.processor_seconds])
             self.process = subprocess.Popen(
-                [sys.executable, "-P", "-c", _PROGRAM, given],
+                [sys.executable, "-P", "-c", _PROGRAM, arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,  # stdout is for the stage's results
                 env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},  # threads would take memory and are useless here
-                pass_fds=[theirs.fileno()],
+                pass_fds=[child_end.fileno()],
             )
         _watch_end_and_forks()
         _alive.add(self)
@@ -175,11 +175,11 @@ class _Process:
         if not self.connection.poll(self._limits.seconds):
             raise TimeoutError
         head, _, pixels = self.connection.recv_bytes(count * (size + _LARGEST_REASON)).partition(b"\n")
-        said = json.loads(head)
-        if len(said) != count or len(pixels) != size * sum(isinstance(each, bool) for each in said):
+        notes = json.loads(head)
+        if len(notes) != count or len(pixels) != size * sum(isinstance(note, bool) for note in notes):
             raise ValueError
         images = (pixels[start : start + size] for start in range(0, len(pixels), size))
-        return [Decoded(next(images), each) if isinstance(each, bool) else UndecodableImage(each) for each in said]
+        return [Decoded(next(images), note) if isinstance(note, bool) else UndecodableImage(note) for note in notes]
 
     def end(self, seconds: float = 0) -> int:
         """End the process, unless it does so itself within some seconds; return its exit status."""
@@ -213,10 +213,10 @@ def _idle_process() -> _Process:
     """Take an idle process, or start one. Each thread gets another."""
     while _idle:
         with contextlib.suppress(IndexError):  # another thread took it
-            found = _idle.pop()
-            if found.process.poll() is None:
-                return found
-            found.end()
+            process = _idle.pop()
+            if process.process.poll() is None:
+                return process
+            process.end()
     return _Process()
 
 
