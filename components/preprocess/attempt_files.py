@@ -64,23 +64,23 @@ class Folder:
             with open(self.path / name, "rb", buffering=0) as file:
                 file.seek(start)
                 for begin in range(0, size, at_once):
-                    wanted = min(at_once, size - begin)
-                    content = file.read(wanted)
-                    if len(content) < wanted:
+                    block_size = min(at_once, size - begin)
+                    content = file.read(block_size)
+                    if len(content) < block_size:
                         raise OSError(errno.EIO, "cut short", str(self.path / name))
                     yield content
 
     def write(self, name: str, parts: Iterable[bytes]) -> str:
         """Write a file. It is not synced: no attempt outlives the machine, and the finished dataset is synced."""
         path = self.path / name
-        aside = atomic_files.make_unique(self.path, f".tmp-{name}-")
+        temporary = atomic_files.make_unique(self.path, f".tmp-{name}-")
         try:
-            with errors.naming(path), open(aside, "wb") as file:
+            with errors.naming(path), open(temporary, "wb") as file:
                 for part in parts:
                     file.write(part)
-            aside.replace(path)
+            temporary.replace(path)
         except OSError:
-            aside.unlink(missing_ok=True)  # on a full disk the error message needs the space
+            temporary.unlink(missing_ok=True)  # on a full disk the error message needs the space
             raise
         return ""
 
@@ -97,12 +97,12 @@ class Folder:
 
     def sizes(self) -> dict[str, int]:
         """Return the bytes of each file."""
-        found = {}
+        sizes = {}
         for path in self.path.iterdir():
             with contextlib.suppress(OSError):  # removed, because the disk is full
                 if not path.name.startswith(".") and path.is_file():
-                    found[path.name] = path.stat().st_size
-        return found
+                    sizes[path.name] = path.stat().st_size
+        return sizes
 
     @property
     def scratch(self) -> Path | None:
@@ -192,9 +192,9 @@ class BucketFolder:
         committed = Location.of(self.uri).parent.committed()
         kept = committed[1] if committed and committed[0] == self.uri else {}
         for name in self._created:
-            found = buckets.stat(f"{self.uri}/{name}") if name not in kept else None
-            if found:
-                buckets.delete(found)
+            stored = buckets.stat(f"{self.uri}/{name}") if name not in kept else None
+            if stored:
+                buckets.delete(stored)
 
     def sizes(self) -> dict[str, int]:
         """Do as a folder does."""
@@ -221,20 +221,20 @@ def new_in_bucket(location: Location) -> BucketFolder:
     return files
 
 
-def sweep(location: Location, own: BucketFolder | None = None) -> None:
-    """Delete uncommitted files of attempts; before any commit, only those of `own`.
+def sweep(location: Location, attempt: BucketFolder | None = None) -> None:
+    """Delete uncommitted files of attempts; before any commit, only those of `attempt`.
 
     A failure is logged, and the next run of the stage tries again.
     """
     try:
-        if own:
-            own.close()
+        if attempt:
+            attempt.close()
         committed = location.committed()
         if committed:
             folder, files = committed
             _sweep_attempts(location, {f"{folder}/{name}" for name in files})
-        elif own:
-            for stored in buckets.below(own.uri):
+        elif attempt:
+            for stored in buckets.below(attempt.uri):
                 buckets.delete(stored)
     except StageError as error:
         log.warning("files that are no longer needed stay below %s until this runs again: %s", location, error)

@@ -74,7 +74,7 @@ class Leak(NamedTuple):
 
 def digests(hashes: Sequence[bytes]) -> np.ndarray:
     """Return what stands for images in `ShardSignatures`, from the sha256 of the pixels of each."""
-    return np.array([each[:_DIGEST_BYTES] for each in hashes], f"S{_DIGEST_BYTES}")
+    return np.array([sha256[:_DIGEST_BYTES] for sha256 in hashes], f"S{_DIGEST_BYTES}")
 
 
 def thumbnails(images: np.ndarray) -> np.ndarray:
@@ -91,39 +91,39 @@ def thumbnails(images: np.ndarray) -> np.ndarray:
     whole = int(channels * down[0].sum() * across[0].sum())
     # All sums are whole numbers, which this type holds exactly.
     exact = np.float32 if 255 * whole < 2**24 else np.float64
-    found = np.empty((count, _FIELDS), np.int16)
+    means = np.empty((count, _FIELDS), np.int16)
     at_once = max(1, _BYTES_AT_ONCE // (4 * height * width))
     for start in range(0, count, at_once):
-        some = images[start : start + at_once]
-        gray: np.ndarray = some[..., 0].astype(exact)  # channel by channel: a sum along so short an axis is slow
+        batch = images[start : start + at_once]
+        gray: np.ndarray = batch[..., 0].astype(exact)  # channel by channel: a sum along so short an axis is slow
         for channel in range(1, channels):
-            gray += some[..., channel]
+            gray += batch[..., channel]
         sums = down.astype(exact) @ (gray @ across.T.astype(exact))
-        found[start : start + at_once] = sums.reshape(-1, _FIELDS) * np.float64(_FINENESS) / whole
-    return found
+        means[start : start + at_once] = sums.reshape(-1, _FIELDS) * np.float64(_FINENESS) / whole
+    return means
 
 
 def hold(shards: Iterable[ShardSignatures]) -> ReferenceSet:
     """Return the table of the images of held-out shards, the same in any order of these."""
-    ordered = sorted(shards, key=lambda signed: signed.shard)
-    together = np.concatenate([np.zeros(0, f"S{_DIGEST_BYTES}"), *(signed.digests for signed in ordered)])
-    chosen = np.sort(np.argsort(together, kind="stable")[:MOST_HELD])
-    every = np.concatenate([np.zeros((0, _FIELDS), np.int16), *(signed.thumbnails for signed in ordered)])
-    lengths = itertools.accumulate((len(signed.digests) for signed in ordered), initial=0)
+    ordered = sorted(shards, key=lambda shard: shard.shard)
+    all_digests = np.concatenate([np.zeros(0, f"S{_DIGEST_BYTES}"), *(shard.digests for shard in ordered)])
+    chosen = np.sort(np.argsort(all_digests, kind="stable")[:MOST_HELD])
+    all_thumbnails = np.concatenate([np.zeros((0, _FIELDS), np.int16), *(shard.thumbnails for shard in ordered)])
+    lengths = itertools.accumulate((len(shard.digests) for shard in ordered), initial=0)
     first = np.array([*lengths][: len(ordered)], np.int64)
-    names = [signed.shard for signed in ordered]
-    return ReferenceSet(names, first, together, chosen, every[chosen], _columns(every[chosen]))
+    names = [shard.shard for shard in ordered]
+    return ReferenceSet(names, first, all_digests, chosen, all_thumbnails[chosen], _columns(all_thumbnails[chosen]))
 
 
-def find(held: ReferenceSet, train: ShardSignatures) -> list[Leak]:
+def find(reference: ReferenceSet, train: ShardSignatures) -> list[Leak]:
     """Return the held-out images that are in a training shard, each with the leak that `first_of_each` chooses."""
     digests, rows = np.unique(train.digests, return_index=True)
-    numbers = np.flatnonzero(np.isin(held.digests, digests))
-    exact = (numbers, rows[np.searchsorted(digests, held.digests[numbers])])
+    numbers = np.flatnonzero(np.isin(reference.digests, digests))
+    exact = (numbers, rows[np.searchsorted(digests, reference.digests[numbers])])
     starts = range(0, len(train.thumbnails), _ROWS_AT_ONCE)
-    near = concurrent.in_threads(functools.partial(_near, held, train), starts)
+    near = concurrent.in_threads(functools.partial(_near, reference, train), starts)
     return first_of_each(
-        _leak(held, number, train, row, is_near)
+        _leak(reference, number, train, row, is_near)
         for is_near, (numbers, rows) in [(False, exact), *((True, pairs) for pairs in near)]
         for number, row in zip(numbers.tolist(), rows.tolist(), strict=True)
     )
@@ -143,11 +143,11 @@ def first_of_each(leaks: Iterable[Leak]) -> list[Leak]:
 
 def describe(leaks: Iterable[Leak], test_images: int) -> dict[str, Any]:
     """Return the leaks of the test images, as the dataset records them in JSON."""
-    found = first_of_each(leaks)
-    near = sum(leak.near for leak in found)
-    first = [{name: value for name, value in leak._asdict().items() if name != "near"} for leak in found[:_SHOWN]]
+    distinct = first_of_each(leaks)
+    near = sum(leak.near for leak in distinct)
+    first = [{name: value for name, value in leak._asdict().items() if name != "near"} for leak in distinct[:_SHOWN]]
     return {
-        "exact": len(found) - near,
+        "exact": len(distinct) - near,
         "near": near,  # without an exact copy
         "compared": ["test"],
         "near_of": min(MOST_HELD, test_images),  # number of images whose near copies were searched for
@@ -171,25 +171,25 @@ def _columns(thumbnails: np.ndarray) -> np.ndarray:
     return np.concatenate([levels.T, np.square(levels).sum(axis=1)[None] / 2])
 
 
-def _near(held: ReferenceSet, train: ShardSignatures, start: int) -> tuple[np.ndarray, np.ndarray]:
+def _near(reference: ReferenceSet, train: ShardSignatures, start: int) -> tuple[np.ndarray, np.ndarray]:
     """Return held-out images and training images that are near, of some from `start` on: int64 [pairs] each.
 
     Half of a squared distance is half of either squared length less the product. All of these are multiples of a half
     and below 2^23, so that a float32 holds them exactly.
     """
     thumbnails = train.thumbnails[start : start + _ROWS_AT_ONCE]
-    own = _columns(thumbnails)
-    apart = np.concatenate([-own[:-1], np.ones((1, own.shape[1]), np.float32)]).T @ held.columns
-    close = apart <= (np.float32(_FURTHEST**2 / 2) - own[-1])[:, None]
+    fields = _columns(thumbnails)
+    apart = np.concatenate([-fields[:-1], np.ones((1, fields.shape[1]), np.float32)]).T @ reference.columns
+    close = apart <= (np.float32(_FURTHEST**2 / 2) - fields[-1])[:, None]
     for row in np.flatnonzero(np.count_nonzero(close, axis=1) > _MOST_COMPARED):
         close[row] = False
         close[row, np.argsort(apart[row], kind="stable")[:_MOST_COMPARED]] = True
     rows, columns = np.divmod(np.flatnonzero(close), max(1, close.shape[1]))
-    ours, theirs = held.thumbnails[columns].astype(np.int64), thumbnails[rows].astype(np.int64)
-    spread, flattest = _spread(ours - theirs), np.minimum(_spread(ours), _spread(theirs))
-    most = (_FIELDS * _MOST_LEVELS * _FINENESS) ** 2
-    near = (spread <= most) & (_LEAST_SHARE**2 * spread < flattest)
-    return held.numbers[columns[near]], start + rows[near]
+    held_out, training = reference.thumbnails[columns].astype(np.int64), thumbnails[rows].astype(np.int64)
+    spread, flattest = _spread(held_out - training), np.minimum(_spread(held_out), _spread(training))
+    limit = (_FIELDS * _MOST_LEVELS * _FINENESS) ** 2
+    near = (spread <= limit) & (_LEAST_SHARE**2 * spread < flattest)
+    return reference.numbers[columns[near]], start + rows[near]
 
 
 def _spread(values: np.ndarray) -> np.ndarray:
@@ -197,7 +197,7 @@ def _spread(values: np.ndarray) -> np.ndarray:
     return _FIELDS * np.einsum("nd,nd->n", values, values) - np.square(values.sum(axis=1))
 
 
-def _leak(held: ReferenceSet, number: int, train: ShardSignatures, row: int, is_near: bool) -> Leak:
-    at = int(np.searchsorted(held.first, number, side="right")) - 1
-    shard = held.shards[at]
-    return Leak(is_near, shard.partition("-")[0], shard, number - int(held.first[at]), train.shard, row)
+def _leak(reference: ReferenceSet, number: int, train: ShardSignatures, row: int, is_near: bool) -> Leak:
+    at = int(np.searchsorted(reference.first, number, side="right")) - 1
+    shard = reference.shards[at]
+    return Leak(is_near, shard.partition("-")[0], shard, number - int(reference.first[at]), train.shard, row)

@@ -15,7 +15,7 @@ import numpy as np
 
 from components.core.errors import DataError
 
-_DTYPES = {np.dtype(each).str: np.dtype(each) for each in ("i8", "i2", "S16")}  # of arrays in notes
+_DTYPES = {np.dtype(code).str: np.dtype(code) for code in ("i8", "i2", "S16")}  # of arrays in notes
 _JSON_TYPES: dict[Any, Any] = {bytes: str, float: (int, float), tuple: list, Counter: dict}  # of values of other types
 
 
@@ -41,35 +41,34 @@ def _plain(value: Any) -> Any:
 
 
 def _typed(kind: Any, value: Any) -> Any:
-    """Convert a JSON value to a type."""
     inner = get_args(kind)
     if isinstance(kind, types.UnionType):
         if value is None and types.NoneType in inner:
             return None
-        classes = [each for each in inner if each is not types.NoneType]
-        return _typed(classes[0] if len(classes) == 1 else {each.__name__: each for each in classes}[min(value)], value)
+        classes = [cls for cls in inner if cls is not types.NoneType]
+        return _typed(classes[0] if len(classes) == 1 else {cls.__name__: cls for cls in classes}[min(value)], value)
     if isinstance(kind, type) and dataclasses.is_dataclass(kind):
         fields = value[kind.__name__]
-        return kind(**{each.name: _typed(each.type, fields[each.name]) for each in dataclasses.fields(kind)})
+        return kind(**{field.name: _typed(field.type, fields[field.name]) for field in dataclasses.fields(kind)})
     if kind is np.ndarray:
-        dtype, shape, content = _each((str, tuple[int, ...], bytes), value)
+        dtype, shape, content = _typed_all((str, tuple[int, ...], bytes), value)
         return np.frombuffer(content, _DTYPES[dtype]).reshape(shape)
     if hasattr(kind, "_fields"):  # a named tuple
-        return kind(*_each(kind.__annotations__.values(), value))
+        return kind(*_typed_all(kind.__annotations__.values(), value))
     plain = get_origin(kind) or kind
     if not isinstance(value, _JSON_TYPES.get(plain, plain)) or isinstance(value, bool) != (plain is bool):
         raise TypeError
     if plain is bytes:
         return base64.b64decode(value, validate=True)
     if plain is tuple and ... not in inner:
-        return tuple(_each(inner, value))
+        return tuple(_typed_all(inner, value))
     if isinstance(value, list):
-        return plain(_typed(inner[0], each) for each in value)
+        return plain(_typed(inner[0], item) for item in value)
     if isinstance(value, dict):
-        item = int if plain is Counter else inner[1]
-        return plain({name: _typed(item, each) for name, each in value.items()})
+        item_kind = int if plain is Counter else inner[1]
+        return plain({name: _typed(item_kind, item) for name, item in value.items()})
     return value
 
 
-def _each(kinds: Iterable[Any], values: list[Any]) -> Iterator[Any]:
+def _typed_all(kinds: Iterable[Any], values: list[Any]) -> Iterator[Any]:
     return (_typed(kind, value) for kind, value in zip(kinds, values, strict=True))

@@ -39,30 +39,30 @@ class Plan:
         return f"{split}-{number:05d}-of-{self.shard_counts[split]:05d}.tfrecord"
 
 
-def made_splits(given: dict[str, int], test_fraction: float, validation_fraction: float) -> dict[str, float]:
+def made_splits(counts: dict[str, int], test_fraction: float, validation_fraction: float) -> dict[str, float]:
     """Return the splits that a source lacks, with their shares."""
     shares = {"test": test_fraction, "validation": validation_fraction}
-    return {split: shares[split] for split in _MADE_SPLITS if not given.get(split)}
+    return {split: shares[split] for split in _MADE_SPLITS if not counts.get(split)}
 
 
-def shard_counts(given: dict[str, int], made: dict[str, float], images_per_shard: int) -> dict[str, int]:
+def shard_counts(counts: dict[str, int], shares: dict[str, float], images_per_shard: int) -> dict[str, int]:
     """Return the number of shards of each split, from the number of images in each split of the source."""
-    expected = {**given, **{split: given["train"] * share for split, share in made.items()}}
-    expected["train"] -= sum(given["train"] * share for share in made.values())
+    expected = {**counts, **{split: counts["train"] * share for split, share in shares.items()}}
+    expected["train"] -= sum(counts["train"] * share for share in shares.values())
     return {split: max(1, math.ceil(expected[split] / images_per_shard)) for split in datasets.SPLITS}
 
 
-def split_and_shard(hashes: Sequence[bytes], found_in: Sequence[str], plan: Plan) -> tuple[np.ndarray, np.ndarray]:
+def split_and_shard(hashes: Sequence[bytes], source_splits: Sequence[str], plan: Plan) -> tuple[np.ndarray, np.ndarray]:
     """Return the split (uint8 [n], numbers in `datasets.SPLITS`) and shard (int64 [n]) of images, from their sha256.
 
     The split is the source's, but made splits take their shares of `train`.
     """
     words = np.frombuffer(b"".join(hashes), ">u8").reshape(-1, _WORDS)
     numbers = {split: number for number, split in enumerate(datasets.SPLITS)}
-    found = np.array([numbers[split] for split in found_in], np.uint8)
-    splits, position, edge = found.copy(), words[:, 0] / 2.0**64, 0.0
+    source_numbers = np.array([numbers[split] for split in source_splits], np.uint8)
+    splits, position, edge = source_numbers.copy(), words[:, 0] / 2.0**64, 0.0
     for split, share in plan.made_splits.items():
-        chosen = (found == numbers["train"]) & (edge <= position) & (position < edge + share)
+        chosen = (source_numbers == numbers["train"]) & (edge <= position) & (position < edge + share)
         splits[chosen] = numbers[split]
         edge += share
     counts = np.array([plan.shard_counts[split] for split in datasets.SPLITS], np.uint64)
@@ -71,5 +71,5 @@ def split_and_shard(hashes: Sequence[bytes], found_in: Sequence[str], plan: Plan
 
 def orders(hashes: Sequence[bytes], seed: int) -> np.ndarray:
     """Return the sort keys of images within their shard: uint64 [n, 4], a hash of their sha256 read as big-endian."""
-    found = b"".join(hashlib.sha256(b"%d:" % seed + content_hash).digest() for content_hash in hashes)
-    return np.frombuffer(found, ">u8").reshape(-1, _WORDS)
+    keys = b"".join(hashlib.sha256(b"%d:" % seed + content_hash).digest() for content_hash in hashes)
+    return np.frombuffer(keys, ">u8").reshape(-1, _WORDS)

@@ -66,8 +66,8 @@ class DatasetCache:
     def find(self, content: bytes) -> CachedPixels | None:
         """Return the location of an image file's pixels by its sha256 (32 bytes), if an earlier dataset has them."""
         query = "SELECT shard, offset, pixels FROM known WHERE content = ?"
-        found = _opened(self.table).execute(query, (content,)).fetchone()
-        return None if found is None else CachedPixels(self.shards[found[0]], *found[1:])
+        row = _opened(self.table).execute(query, (content,)).fetchone()
+        return None if row is None else CachedPixels(self.shards[row[0]], *row[1:])
 
 
 def decoding(image: ImageShape, resize: str) -> bytes:
@@ -136,13 +136,13 @@ def cache_of(earlier: str, made_by: bytes, wanted: Iterable[bytes] | None, folde
 
 def read_pixels(shard: str, wanted: list[CachedPixels], length: int) -> list[bytes | None]:
     """Read the pixels, `length` bytes each, of some images of one shard; None for damaged or missing ones."""
-    found: list[bytes | None] = []
+    images: list[bytes | None] = []
     with contextlib.suppress(OSError), open(shard, "rb") as file:
         for cached in wanted:
             file.seek(cached.offset)
             image = file.read(length)
-            found.append(image if hashlib.sha256(image).digest() == cached.sha256 else None)
-    return found + [None] * (len(wanted) - len(found))
+            images.append(image if hashlib.sha256(image).digest() == cached.sha256 else None)
+    return images + [None] * (len(wanted) - len(images))
 
 
 @functools.lru_cache(maxsize=1)
@@ -163,12 +163,12 @@ def _fill(
     """Fill the table `known` from datasets; return the shards whose numbers its rows have."""
     shards: list[str] = []
     table.executemany("INSERT OR IGNORE INTO wanted VALUES (?)", ((content,) for content in wanted or ()))
-    of_source = "" if wanted is None else "WHERE content IN wanted"
+    condition = "" if wanted is None else "WHERE content IN wanted"
     for dataset in earlier:
         if wanted is not None and not table.execute("SELECT 1 FROM wanted LIMIT 1").fetchone():
             break
         table.executemany("INSERT INTO added VALUES (?, ?, ?, ?)", _rows_of(dataset, made_by, shards))
-        table.execute(f"INSERT OR IGNORE INTO known SELECT * FROM added {of_source} ORDER BY content")  # noqa: S608
+        table.execute(f"INSERT OR IGNORE INTO known SELECT * FROM added {condition} ORDER BY content")  # noqa: S608
         table.execute("DELETE FROM wanted WHERE content IN (SELECT content FROM added)")
         table.execute("DELETE FROM added")
     return shards

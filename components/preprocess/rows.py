@@ -79,12 +79,12 @@ def make(parts: Iterable[Part], decided: Plan, rows_at: AttemptFiles, decoders: 
     if decided.stored is not None:  # plain pixels, which need no decoder process
         for batch, images in with_contents:
             if decided.stored != decided.image:
-                images = [pixels.from_pixels(each, decided.stored, decided.image, decided.resize) for each in images]
-            writer.add_examples([(*_known(each), image) for each, image in zip(batch, images, strict=True)])
+                images = [pixels.from_pixels(image, decided.stored, decided.image, decided.resize) for image in images]
+            writer.add_examples([(*_key_of(hashed), image) for hashed, image in zip(batch, images, strict=True)])
     else:
         with contextlib.closing(pool.decode_all(with_contents, decided.image, decided.resize, decoders)) as decoded:
-            for batch, found in decoded:
-                writer.add(batch, found)
+            for batch, results in decoded:
+                writer.add(batch, results)
     writer.write_run()
     return writer.outcome
 
@@ -97,19 +97,19 @@ def blocks_in_order(
     `order` is a hash of the content, so rows with the same `order` are of one image, and only their labels can differ.
     """
     orders, labels = [], []
-    with tempfile.TemporaryFile(dir=rows_at.scratch) as together:
+    with tempfile.TemporaryFile(dir=rows_at.scratch) as merged:
         with errors.naming(rows_at.scratch or Path(tempfile.gettempdir())):
             for content in rows_at.blocks(sorted(locations), at_once * kind.itemsize):
-                together.write(content)
-                found = np.frombuffer(content, kind)
-                orders.append(found["order"].copy())
-                labels.append(found["label"].copy())
-            together.flush()
+                merged.write(content)
+                block = np.frombuffer(content, kind)
+                orders.append(block["order"].copy())
+                labels.append(block["label"].copy())
+            merged.flush()
         order = np.lexsort((np.concatenate(labels), *np.concatenate(orders).T[::-1]))
-        mapped = mmap.mmap(together.fileno(), 0, access=mmap.ACCESS_READ)
-        found = np.frombuffer(mapped, kind)
+        mapped = mmap.mmap(merged.fileno(), 0, access=mmap.ACCESS_READ)
+        rows = np.frombuffer(mapped, kind)
         for start in range(0, len(order), at_once):
-            yield found[order[start : start + at_once]]
+            yield rows[order[start : start + at_once]]
             mapped.madvise(mmap.MADV_DONTNEED)  # pages already read do not count as memory of this process
 
 
@@ -118,34 +118,34 @@ def _batches(part: Part, decided: Plan, writer: "_Writer") -> Iterator[list[Hash
     # The listing of a bucket has no sha256.
     is_hashed = isinstance(part, ImagesPart) and all(file.sha256 for file, _, _ in part.images)
     if isinstance(part, ImagesPart) and is_hashed and decided.cache:
-        known = [(split, label, bytes.fromhex(file.sha256)) for file, split, label in part.images]
-        part = ImagesPart(tuple(part.images[number] for number in _take_over(known, decided.cache, writer)))
+        keys = [(split, label, bytes.fromhex(file.sha256)) for file, split, label in part.images]
+        part = ImagesPart(tuple(part.images[number] for number in _take_over(keys, decided.cache, writer)))
     at_once = max(1, _BATCH_BYTES // decided.image.size) if decided.stored else pool.images_at_once(decided.image)
     for originals in survey.read(part):
-        found = []
+        hashed = []
         for original in originals:
             if original.is_unread:
                 writer.quarantine(Quarantined(original.name, "", pixels.TOO_LARGE))
             else:
-                found.append((original, _hash_of(original)))
+                hashed.append((original, _hash_of(original)))
         if decided.cache and not is_hashed:
-            known = [*map(_known, found)]
-            found = [found[number] for number in _take_over(known, decided.cache, writer)]
-        for start in range(0, len(found), at_once):
-            yield found[start : start + at_once]
+            keys = [*map(_key_of, hashed)]
+            hashed = [hashed[number] for number in _take_over(keys, decided.cache, writer)]
+        for start in range(0, len(hashed), at_once):
+            yield hashed[start : start + at_once]
 
 
-def _known(hashed: Hashed) -> tuple[str, int, bytes]:
+def _key_of(hashed: Hashed) -> tuple[str, int, bytes]:
     """Return the split of the source, the label and the sha256 of an image."""
     original, content_hash = hashed
     return original.split, original.label, content_hash
 
 
-def _take_over(known: list[tuple[str, int, bytes]], cache: DatasetCache, writer: "_Writer") -> list[int]:
+def _take_over(keys: list[tuple[str, int, bytes]], cache: DatasetCache, writer: "_Writer") -> list[int]:
     """Reuse images of earlier datasets by split, label and sha256; return the numbers of the others."""
     by_shard: dict[str, list[tuple[CachedPixels, int]]] = {}
     missing = []
-    for number, (_, _, content_hash) in enumerate(known):
+    for number, (_, _, content_hash) in enumerate(keys):
         cached = cache.find(content_hash)
         if cached is None:
             missing.append(number)
@@ -154,11 +154,11 @@ def _take_over(known: list[tuple[str, int, bytes]], cache: DatasetCache, writer:
     for shard, members in by_shard.items():
         members.sort()
         images = reuse.read_pixels(shard, [cached for cached, _ in members], writer.plan.image.size)
-        taken = {number: image for (_, number), image in zip(members, images, strict=True) if image}
-        writer.add_examples([(*known[number], image) for number, image in taken.items()])
-        missing += [number for _, number in members if number not in taken]
-        writer.outcome.reused[shard] += len(taken)
-        writer.outcome.damaged[shard] += len(members) - len(taken)
+        reused = {number: image for (_, number), image in zip(members, images, strict=True) if image}
+        writer.add_examples([(*keys[number], image) for number, image in reused.items()])
+        missing += [number for _, number in members if number not in reused]
+        writer.outcome.reused[shard] += len(reused)
+        writer.outcome.damaged[shard] += len(members) - len(reused)
     return sorted(missing)
 
 
@@ -177,35 +177,35 @@ class _Writer:
         self.outcome = Outcome()
         self.plan, self._rows_at = decided, rows_at
         kind = row_type(decided.image)
-        most = max(1, _RUN_BYTES // kind.itemsize)
-        self._rows, self._count = np.empty(most, kind), 0
-        self._splits, self._shards = np.empty(most, np.uint8), np.empty(most, np.int64)
+        capacity = max(1, _RUN_BYTES // kind.itemsize)
+        self._rows, self._count = np.empty(capacity, kind), 0
+        self._splits, self._shards = np.empty(capacity, np.uint8), np.empty(capacity, np.int64)
 
     def add(self, batch: list[Hashed], images: list[pixels.Decoded | pixels.UndecodableImage]) -> None:
         """Add decoded images, and quarantine the others."""
-        made = []
+        examples = []
         for (original, content_hash), image in zip(batch, images, strict=True):
             if isinstance(image, pixels.UndecodableImage):
                 self.quarantine(Quarantined(original.name, content_hash.hex(), str(image)))
             else:
-                made.append((original.split, original.label, content_hash, image.pixels))
+                examples.append((original.split, original.label, content_hash, image.pixels))
                 self.outcome.cropped_count += image.is_cropped
-        self.add_examples(made)
+        self.add_examples(examples)
 
-    def add_examples(self, made: list[tuple[str, int, bytes, bytes]]) -> None:
+    def add_examples(self, examples: list[tuple[str, int, bytes, bytes]]) -> None:
         """Add examples by the split of the source, label, sha256 of the original, and pixels."""
-        while made:
+        while examples:
             if self._count == len(self._rows):
                 self.write_run()
-            begin, end = self._count, min(self._count + len(made), len(self._rows))
-            found_in, labels, hashes, images = zip(*made[: end - begin], strict=True)
-            self._splits[begin:end], self._shards[begin:end] = plan.split_and_shard(hashes, found_in, self.plan)
+            begin, end = self._count, min(self._count + len(examples), len(self._rows))
+            splits, labels, hashes, images = zip(*examples[: end - begin], strict=True)
+            self._splits[begin:end], self._shards[begin:end] = plan.split_and_shard(hashes, splits, self.plan)
             rows = self._rows[begin:end]
             rows["order"] = plan.orders(hashes, self.plan.seed)
             rows["label"] = labels
             rows["content"] = np.frombuffer(b"".join(hashes), np.uint8).reshape(-1, _HASH_BYTES)
             rows["image"] = np.frombuffer(b"".join(images), np.uint8).reshape(end - begin, -1)
-            self._count, made = end, made[end - begin :]
+            self._count, examples = end, examples[end - begin :]
 
     def quarantine(self, image: Quarantined) -> None:
         """Count an undecodable image. Of very many only the first by name are kept."""
@@ -229,8 +229,8 @@ class _Writer:
             begin = 0
             for start, numbers in zip(first, np.split(order, first[1:]), strict=True):
                 checksum = google_crc32c.Checksum()
-                for some in np.array_split(numbers, -(-len(numbers) // _ROWS_AT_ONCE)):
-                    part = self._rows[some].tobytes()
+                for chunk in np.array_split(numbers, -(-len(numbers) // _ROWS_AT_ONCE)):
+                    part = self._rows[chunk].tobytes()
                     checksum.update(part)
                     yield part
                 size = len(numbers) * self._rows.itemsize

@@ -54,52 +54,53 @@ def run(config: PreprocessConfig) -> StageResult:
         TransientError: A download failed.
     """
     is_listed = config.source_fingerprint != ""  # by the decide stage, which logged what is left out
-    held = sources.contents(config.source, config.source_index, config.results, verbose=not is_listed)
-    if config.source_fingerprint not in ("", held.fingerprint):
+    contents = sources.contents(config.source, config.source_index, config.results, verbose=not is_listed)
+    if config.source_fingerprint not in ("", contents.fingerprint):
         raise DataError(
             f"source {config.source} changed since it was fingerprinted: it was {config.source_fingerprint} "
-            f"and is {held.fingerprint} now; fingerprint it again, by starting the pipeline again"
+            f"and is {contents.fingerprint} now; fingerprint it again, by starting the pipeline again"
         )
-    parts = cache_key.key_parts("preprocess", config, source_fingerprint=held.fingerprint)
+    parts = cache_key.key_parts("preprocess", config, source_fingerprint=contents.fingerprint)
     location = Location.of(cache_key.fill_key(config.dataset, parts))
-    identity = {**settings.values_in_key(config), "source_fingerprint": held.fingerprint}
-    make = functools.partial(_make, config, held, location)
+    identity = {**settings.values_in_key(config), "source_fingerprint": contents.fingerprint}
+    make = functools.partial(_make, config, contents, location)
     manifest, reused = made_once(location, Manifest, identity, make, cache_key.is_keyed(config.dataset), whole=False)
     if reused and location.in_bucket:
         attempt_files.sweep(location)
     return _result(location, manifest, reused)
 
 
-def _make(config: PreprocessConfig, held: Contents, location: Location) -> None:
+def _make(config: PreprocessConfig, contents: Contents, location: Location) -> None:
     is_downloaded = config.source == sources.FASHION_MNIST
-    found = survey(str(download.fashion_mnist(config.downloads)) if is_downloaded else config.source, held.listing)
-    plan, images = _plan(config, found), sum(found.counts.values())
+    source = str(download.fashion_mnist(config.downloads)) if is_downloaded else config.source
+    surveyed = survey(source, contents.listing)
+    plan, images = _plan(config, surveyed), sum(surveyed.counts.values())
     log.info("preprocess: %s images of %s to %s", f"{images:,}", config.source, location)
-    if found.stored is None and not config.previous_datasets and not config.beam_options:
+    if surveyed.stored is None and not config.previous_datasets and not config.beam_options:
         pool.start(images)
     with _importing_beam():  # imported here, so that mistakes are reported without waiting for it
         from components.preprocess.beam import pipeline, runners
     with attempt.begun(location, runners.is_in_process(runners.chosen(config.beam_options)[0])) as (files, rows_at):
-        plan = dataclasses.replace(plan, cache=_cache(config, plan, held, rows_at))
-        made = pipeline.make_shards(found.parts, plan, images, rows_at, files, config.beam_options)
-        written = {name: file for shard in made.shards for name, file in shard.files.items()}
-        quarantine, listed = _quarantine(made.outcome, images, config.bad_images_limit, files, location)
-        splits = _splits(made.shards, len(found.classes))
+        plan = dataclasses.replace(plan, cache=_cache(config, plan, contents, rows_at))
+        built = pipeline.make_shards(surveyed.parts, plan, images, rows_at, files, config.beam_options)
+        written = {name: file for shard in built.shards for name, file in shard.files.items()}
+        quarantine, listed = _quarantine(built.outcome, images, config.bad_images_limit, files, location)
+        splits = _splits(built.shards, len(surveyed.classes))
         if sum(split.records for split in splits.values()) + quarantine["count"] != images:
-            raise AssertionError(f"{splits} and {quarantine['count']} quarantined came of {found.counts}")
-        _require_images(splits, found.classes)
-        reused = _reused(made.outcome, images) if plan.decoding and config.previous_datasets else {}
+            raise AssertionError(f"{splits} and {quarantine['count']} quarantined came of {surveyed.counts}")
+        _require_images(splits, surveyed.classes)
+        reused = _reused(built.outcome, images) if plan.decoding and config.previous_datasets else {}
         members = {name: file.sha256 for name, file in written.items() if name.endswith(reuse.MEMBERS)}
         manifest = Manifest(
             image=plan.image,
-            classes=found.classes,
+            classes=surveyed.classes,
             splits=splits,
             source={
-                "kind": found.kind,
-                "fingerprint": held.fingerprint,
+                "kind": surveyed.kind,
+                "fingerprint": contents.fingerprint,
                 "images": images,
-                **_repeated(made.shards),
-                "leaks": _leaks(made.leaks, splits["test"]),
+                **_repeated(built.shards),
+                "leaks": _leaks(built.leaks, splits["test"]),
             },
             preprocessing=settings.values_in_key(config),
             quarantine=quarantine,
@@ -107,7 +108,7 @@ def _make(config: PreprocessConfig, held: Contents, location: Location) -> None:
                 "preprocess",
                 source=printable(config.source),
                 **reused,
-                **_cropped(made.outcome, images),
+                **_cropped(built.outcome, images),
                 **({datasets.MEMBERS: members} if members else {}),
             ),
         )
@@ -127,34 +128,34 @@ def _importing_beam() -> Iterator[None]:
         logging.disable(logging.NOTSET)
 
 
-def _plan(config: PreprocessConfig, found: Survey) -> Plan:
-    natural = found.stored or _SHAPE_OF_FILES
+def _plan(config: PreprocessConfig, surveyed: Survey) -> Plan:
+    natural = surveyed.stored or _SHAPE_OF_FILES
     channels = {"source": natural.channels, "gray": 1, "rgb": 3}[config.color]
     image = ImageShape(config.height or natural.height, config.width or natural.width, channels)
-    made = made_splits(found.counts, config.test_fraction, config.validation_fraction)
+    shares = made_splits(surveyed.counts, config.test_fraction, config.validation_fraction)
     images_per_shard = min(config.images_per_shard, max(1, _LARGEST_SHARD // image.size))
     return Plan(
-        stored=found.stored,
+        stored=surveyed.stored,
         image=image,
         resize=config.resize,
-        made_splits=made,
-        class_count=len(found.classes),
-        shard_counts=shard_counts(found.counts, made, images_per_shard),
+        made_splits=shares,
+        class_count=len(surveyed.classes),
+        shard_counts=shard_counts(surveyed.counts, shares, images_per_shard),
         seed=config.seed,
-        decoding=reuse.decoding(image, config.resize) if found.stored is None else b"",
+        decoding=reuse.decoding(image, config.resize) if surveyed.stored is None else b"",
     )
 
 
-def _cache(config: PreprocessConfig, plan: Plan, held: Contents, rows_at: AttemptFiles) -> DatasetCache | None:
+def _cache(config: PreprocessConfig, plan: Plan, contents: Contents, rows_at: AttemptFiles) -> DatasetCache | None:
     """Find the source's images in earlier datasets; None for kinds of source that reuse nothing."""
-    if not config.previous_datasets or held.listing is None or held.listing.kind != sources.IMAGES:
+    if not config.previous_datasets or contents.listing is None or contents.listing.kind != sources.IMAGES:
         return None
     if not isinstance(rows_at, Folder):
         log.warning(
             "all images are decoded again: Beam's workers cannot read the cache of earlier datasets in a bucket"
         )
         return None
-    hashes = None if buckets.is_uri(config.source) else (bytes.fromhex(each.sha256) for each in held.listing.files)
+    hashes = None if buckets.is_uri(config.source) else (bytes.fromhex(file.sha256) for file in contents.listing.files)
     return reuse.cache_of(config.previous_datasets, plan.decoding, hashes, rows_at.path)
 
 
@@ -193,15 +194,15 @@ def _quarantine(
         allowed = f"bad_images_limit {limit:g} allows" if count > limit * images else most
         problem = f"{count:,} of {images:,} images cannot be used, more than {allowed}; "
         raise DataError("\n".join([f"{problem}repair or remove them, or raise the limit. The first:", *reasons]))
-    found = {"count": count, "limit": limit, "entries": [each._asdict() for each in quarantined[:_ENTRIES_KEPT]]}
+    described = {"count": count, "limit": limit, "entries": [entry._asdict() for entry in quarantined[:_ENTRIES_KEPT]]}
     written: dict[str, Written] = {}
     if quarantined:
         listed = f"{files if location.in_bucket else location}/{QUARANTINE}"
         log.warning("%s images cannot be used; all are listed in %s; first: %s", f"{count:,}", listed, reasons[0])
         content = b"".join(digests.canonical_json(entry._asdict()) + b"\n" for entry in quarantined)
         written[QUARANTINE] = file = attempt.written_as(content, files.write(QUARANTINE, [content]))
-        found["list"] = {"file": QUARANTINE, "bytes": file.bytes, "sha256": file.sha256}
-    return found, written
+        described["list"] = {"file": QUARANTINE, "bytes": file.bytes, "sha256": file.sha256}
+    return described, written
 
 
 def _repeated(shards: list[ShardFacts]) -> dict[str, int]:
@@ -215,10 +216,10 @@ def _repeated(shards: list[ShardFacts]) -> dict[str, int]:
     return {"duplicates": duplicates, "contradictions": contradictions}
 
 
-def _leaks(found: list[Leak], test: Split) -> dict[str, Any]:
+def _leaks(pairs: list[Leak], test: Split) -> dict[str, Any]:
     """Describe and log images of `test` that are in `train` too. They stay: people decide which of the two goes."""
-    described = leaks.describe(found, test.records)
-    if found:
+    described = leaks.describe(pairs, test.records)
+    if pairs:
         counts = (f"{number:,}" for number in (described["exact"], test.records, described["near"]))
         first = "%s of %s test images are in train as well, and %s more nearly, such as record %d of %s"
         log.warning(first, *counts, described["first"][0]["record"], described["first"][0]["shard"])
@@ -228,9 +229,10 @@ def _leaks(found: list[Leak], test: Split) -> dict[str, Any]:
 def _splits(shards: list[ShardFacts], class_count: int) -> dict[str, Split]:
     splits = {}
     for name in datasets.SPLITS:
-        own = [facts for facts in shards if facts.split == name]
-        counts = sum((facts.class_counts for facts in own), np.zeros(class_count, np.int64))
-        splits[name] = Split(sum(facts.shard.records for facts in own), counts.tolist(), [facts.shard for facts in own])
+        split_facts = [facts for facts in shards if facts.split == name]
+        counts = sum((facts.class_counts for facts in split_facts), np.zeros(class_count, np.int64))
+        records = sum(facts.shard.records for facts in split_facts)
+        splits[name] = Split(records, counts.tolist(), [facts.shard for facts in split_facts])
     return splits
 
 
@@ -241,7 +243,7 @@ def _require_images(splits: dict[str, Split], classes: list[str]) -> None:
         raise DataError(f"the train or test split is empty ({shown} images); give more images, or change the fractions")
     untrained = [label for label, count in enumerate(splits["train"].class_counts) if not count]
     if untrained:
-        counts = _listed({split: found.class_counts[untrained[0]] for split, found in splits.items()})
+        counts = _listed({name: split.class_counts[untrained[0]] for name, split in splits.items()})
         raise DataError(
             f"there is no image to train on for {len(untrained):,} of {len(classes):,} classes, such as "
             f"{classes[untrained[0]]} ({counts} images); give more images of them, or remove them, or give the source "

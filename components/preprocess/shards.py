@@ -69,8 +69,8 @@ def write_shard(
     if plan.decoding:
         contents, offsets = np.concatenate(writing.contents), np.concatenate(writing.offsets)
         content = reuse.members_of(shard, plan.decoding, contents, writing.hashes, offsets)
-        beside = reuse.members_name(name)
-        written[beside] = attempt.written_as(content, files.write(beside, [content]))
+        members = reuse.members_name(name)
+        written[members] = attempt.written_as(content, files.write(members, [content]))
     attempt.leave(files, f"{name}{_FACTS}", writing.facts(written))
     return name
 
@@ -78,29 +78,29 @@ def write_shard(
 def gather(rows_at: AttemptFiles, files: AttemptFiles, chunk_count: int, plan: Plan) -> BuildResult:
     """Read the workers' files; `TransientError` if one is missing although no step failed."""
     names, indexes = sorted(files.sizes()), _ending(rows_at.sizes(), rows.INDEX)
-    facts = [*_read_all(files, _ending(names, _FACTS), ShardFacts)]
-    found = dict(zip(_ending(names, LEAKS), _read_all(files, _ending(names, LEAKS), list[Leak]), strict=True))
-    wanted, total = set[str](), Outcome()
+    shards = [*_read_all(files, _ending(names, _FACTS), ShardFacts)]
+    leaks_of_shards = dict(zip(_ending(names, LEAKS), _read_all(files, _ending(names, LEAKS), list[Leak]), strict=True))
+    expected, total = set[str](), Outcome()
     for outcome in _read_all(rows_at, indexes, Outcome):
-        wanted |= outcome.locations.keys()
+        expected |= outcome.locations.keys()
         total.reused.update(outcome.reused)
         total.damaged.update(outcome.damaged)
         total.cropped_count += outcome.cropped_count
         total.quarantined_count += outcome.quarantined_count
         total.quarantined = sorted(total.quarantined + outcome.quarantined)[: rows.MOST_QUARANTINED + 1]
-    training = {f"{each.shard.file}{LEAKS}" for each in facts if each.split == "train"}
+    training = {f"{facts.shard.file}{LEAKS}" for facts in shards if facts.split == "train"}
     missing = {
         "chunks of the source": chunk_count - len(indexes),
-        "shards": len(wanted - {each.shard.file for each in facts}),
-        "searches for leaks": len(training - found.keys()),
+        "shards": len(expected - {facts.shard.file for facts in shards}),
+        "searches for leaks": len(training - leaks_of_shards.keys()),
     }
     if any(missing.values()):
-        lost = ", ".join(f"{count:,} {what}" for what, count in missing.items() if count)
+        lost = ", ".join(f"{count:,} {results}" for results, count in missing.items() if count)
         raise TransientError(
             f"the job ended without the results of {lost}: Beam's workers do not see {files}, or its disk is full, "
             "or two worker pools share a port, or the runner lost them; fix that, or try again"
         )
-    return BuildResult(facts, total, list(itertools.chain.from_iterable(found.values())))
+    return BuildResult(shards, total, list(itertools.chain.from_iterable(leaks_of_shards.values())))
 
 
 def _ending(names: Iterable[str], suffix: str) -> list[str]:
