@@ -15,8 +15,6 @@ from components.core.artifacts import datasets
 from components.core.artifacts.datasets import ImageShape
 from components.preprocess.reuse import DatasetCache
 
-# The hash's range is divided among the splits in this order (`split_and_shard`).
-_MADE_SPLITS = ("test", "validation")
 _WORDS = 4  # of 64 bits in a sha256
 
 
@@ -41,8 +39,9 @@ class Plan:
 
 def made_splits(counts: dict[str, int], test_fraction: float, validation_fraction: float) -> dict[str, float]:
     """Return the splits that a source lacks, with their shares."""
+    # The hash's range is divided among the splits in this order (`split_and_shard`).
     shares = {"test": test_fraction, "validation": validation_fraction}
-    return {split: shares[split] for split in _MADE_SPLITS if not counts.get(split)}
+    return {split: share for split, share in shares.items() if not counts.get(split)}
 
 
 def shard_counts(counts: dict[str, int], shares: dict[str, float], images_per_shard: int) -> dict[str, int]:

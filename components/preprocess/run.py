@@ -176,10 +176,8 @@ def _cropped(outcome: Outcome, images: int) -> dict[str, Any]:
     count, decoded = outcome.cropped_count, images - outcome.reused.total()
     if not count:
         return {}
-    log.warning(
-        "%s of %s images lose more than %.0f%% of their area to cropping; resize fit keeps all of them",
-        *(f"{count:,}", f"{decoded:,}", 100 * pixels.MOST_CROPPED),
-    )
+    message = "%s of %s images lose more than %.0f%% of their area to cropping; resize fit keeps all of them"
+    log.warning(message, f"{count:,}", f"{decoded:,}", 100 * pixels.MOST_CROPPED)
     return {"cropped": {"images": count, "of": decoded}}
 
 

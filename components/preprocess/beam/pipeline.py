@@ -43,15 +43,12 @@ def wire(
 ) -> beam.PCollection:
     """Add all steps to a pipeline, whose workers reach the folders of rows and of shards."""
     training_shards = [plan.shard_name("train", number) for number in range(plan.shard_counts["train"])]
-    written_shards = (
+    return (
         pipeline
         | "List chunks" >> beam.Create(chunks, reshuffle=True)
         | "Make rows" >> beam.FlatMap(make_rows, plan, rows_at, location, decoders)
         | "Group by shard" >> beam.GroupByKey()
         | "Write shards" >> beam.FlatMap(write_shard, plan, rows_at, location)
-    )
-    return (
-        written_shards
         | "When all are written" >> beam.CombineGlobally(beam.combiners.CountCombineFn()).without_defaults()
         | "List training shards" >> beam.FlatMap(_training_shards, training_shards)
         | "Spread" >> beam.Reshuffle()
