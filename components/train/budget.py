@@ -28,10 +28,8 @@ def measured_steps(new_wgan: Callable[[], WganStep], batches: Batches, config: T
         started = time.monotonic()
         wgan.run_block(*batches.block(len(seconds) * _BLOCK_STEPS, _BLOCK_STEPS))["finite"].numpy()
         seconds.append(time.monotonic() - started)
-    steps = workers.largest(max(1, round(60 * config.minutes * _BLOCK_STEPS / statistics.median(seconds))))
-    log.info(
-        "train: %.3g ms a step, so %d steps fit; --steps %d without minutes repeats this training",
-        1000 * statistics.median(seconds) / _BLOCK_STEPS,
-        *(steps, steps),
-    )
+    median = statistics.median(seconds)
+    steps = workers.largest(max(1, round(60 * config.minutes * _BLOCK_STEPS / median)))
+    message = "train: %.3g ms a step, so %d steps fit; --steps %d without minutes repeats this training"
+    log.info(message, 1000 * median / _BLOCK_STEPS, steps, steps)
     return steps

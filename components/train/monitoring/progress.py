@@ -108,11 +108,6 @@ class Progress:
         if self._rate:
             left = (self._config.steps - step) * self._images_per_step / self._rate
             speed = f"  {self._rate:,.0f} images/s  {duration(left)} left"
-        log.info(
-            "train: step %d of %d  critic %.3f  generator %.3f  penalty %.4f  gradient norm %.3f%s",
-            step,
-            self._config.steps,
-            *(means[name] for name in ("critic_loss", "generator_loss", "penalty", "gradient_norm")),
-            speed,
-            extra=self._work,
-        )
+        message = "train: step %d of %d  critic %.3f  generator %.3f  penalty %.4f  gradient norm %.3f%s"
+        values = (means[name] for name in ("critic_loss", "generator_loss", "penalty", "gradient_norm"))
+        log.info(message, step, self._config.steps, *values, speed, extra=self._work)
