@@ -29,8 +29,6 @@ _CHUNK = 500
 _LOG_EVERY = 5000  # images
 _PAIRS = 16
 
-_OF_COPIES = ("copy_nearness", "copy_share")
-
 ByName = dict[str, float | None]  # scores; None if it could not be computed
 
 
@@ -269,7 +267,8 @@ def _measure(reference: Reference, seen: Seen) -> Scores:
             of, to = intervals.share(ours, effective, level), intervals.share(theirs, effective, level)
             measured[f"{name} against real images"] = intervals.ratio(of, to)
     finite = {name: value if value is None or math.isfinite(value) else None for name, value in scores.items()}
-    return Scores({**finite, **dict.fromkeys(_OF_COPIES)}, measured, blocks, overlaps[first], shares, count)
+    finite |= {"copy_nearness": None, "copy_share": None}
+    return Scores(finite, measured, blocks, overlaps[first], shares, count)
 
 
 def _smallest_coverage(covered: np.ndarray, members: np.ndarray) -> Measured:
