@@ -24,7 +24,7 @@ class CustomNetwork:
     """
 
     def __init__(self, config: EmbedConfig, images: np.ndarray) -> None:
-        self.name, self._what = config.custom_embedding_name, f"custom_embedding {config.custom_embedding}"
+        self.name, self._title = config.custom_embedding_name, f"custom_embedding {config.custom_embedding}"
         self._model = saved_models.load(Location.of(config.custom_embedding), "custom_embedding")
         has_signature = _SIGNATURE in self._model.signatures
         self._require(has_signature, f"has no signature {_SIGNATURE}; save it with one, as Keras' export does")
@@ -67,8 +67,8 @@ class CustomNetwork:
         except (ValueError, TypeError, tf.errors.OpError) as error:
             height, width = self._size
             raise DataError(
-                f"{self._what} cannot be given images of {height}x{width}x{self._channels}; see custom_embedding_size: "
-                f"{str(error).splitlines()[0]}"
+                f"{self._title} cannot be given images of {height}x{width}x{self._channels}; see "
+                f"custom_embedding_size: {str(error).splitlines()[0]}"
             ) from None
         self._require(
             features.ndim == 2 and features.shape[0] == len(images) and single.shape[0] == 1,
@@ -113,7 +113,7 @@ class CustomNetwork:
 
     def _require(self, holds: bool, otherwise: str) -> None:
         if not holds:
-            raise DataError(f"{self._what} {otherwise}")
+            raise DataError(f"{self._title} {otherwise}")
 
 
 def _listed(specs: Mapping[str, tf.TensorSpec]) -> str:

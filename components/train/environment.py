@@ -34,10 +34,7 @@ def of(strategy: tf.distribute.Strategy, precision: str) -> dict[str, Any]:
 
 
 def differences(previous: Mapping[str, Any], current: Mapping[str, Any], exact: bool) -> list[str]:
-    """Return the differences in `made_with` of two checkpoints that may change bits.
-
-    Under `exact` the number of replicas does not matter.
-    """
+    """Return the differences in `made_with` of two checkpoints that may change bits; `exact` allows other replicas."""
     names = [name for name in NAMES if name in previous and name in current and not (exact and name == "replicas")]
     pairs = {name: (previous[name], current[name]) for name in names}
     pairs |= {name: (previous["libraries"].get(name), current["libraries"].get(name)) for name in _LIBRARIES}

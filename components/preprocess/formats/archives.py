@@ -170,10 +170,7 @@ def _zip_content(file: SourceFile, opened: BinaryIO, member: Member) -> bytes:
 
 
 class _HeaderReader:
-    """A file as `tarfile` reads its headers: forwards, and at most one header at once.
-
-    So an archive can neither cause an endless loop nor take memory.
-    """
+    """A file as `tarfile` reads its headers: forwards, one at once, so that none loops endlessly or takes memory."""
 
     def __init__(self, opened: BinaryIO) -> None:
         self._opened = opened
