@@ -12,7 +12,7 @@ from components.core.artifacts import datasets, embeddings, evaluations, lineage
 from components.core.data import dataset_reader
 from components.core.errors import DataError
 from components.core.metrics import feature_spaces
-from components.core.networks.conditioning import GRID_COLUMNS
+from components.core.networks.drawn_labels import GRID_COLUMNS
 from components.core.registry import registry
 from components.core.reporting import grids, metric_labels, pages, training_curves
 from components.core.storage import atomic_files

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from components.core.artifacts import checkpoints, lineage, models
 from components.core.errors import StageError
-from components.core.networks import checkpoint_networks, conditioning, gan, saved_models
+from components.core.networks import checkpoint_networks, drawn_labels, gan, saved_models
 from components.core.reporting import model_card
 from components.core.storage.location import Location
 from components.export import serving
@@ -82,7 +82,7 @@ def _inputs(latent_size: int, class_counts: Sequence[int]) -> dict[str, np.ndarr
     batches, shape = range(-(-_CHECK_COUNT // serving.BATCH)), [serving.BATCH, latent_size]
     inputs = {"latents": [tf.random.stateless_normal(shape, [_CHECK_SEED, at], alg="philox") for at in batches]}
     if class_counts:
-        inputs["labels"] = [conditioning.draw_labels(class_counts, serving.BATCH, _CHECK_SEED, at) for at in batches]
+        inputs["labels"] = [drawn_labels.draw_labels(class_counts, serving.BATCH, _CHECK_SEED, at) for at in batches]
     return {name: np.concatenate(arrays)[:_CHECK_COUNT] for name, arrays in inputs.items()}
 
 

@@ -7,7 +7,7 @@ import keras
 import tensorflow as tf
 
 from components.core.artifacts.datasets import ImageShape
-from components.core.networks import conditioning, gan, saved_models
+from components.core.networks import drawn_labels, gan, saved_models
 
 # Images are drawn in batches of this size, also the last ones, so that an image does not depend on their number.
 BATCH = 64
@@ -64,7 +64,7 @@ def _signatures(
 
     def any_pixels(seed: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
         def labels_of(batch: tf.Tensor) -> tf.Tensor | None:
-            return conditioning.draw_labels(class_counts, BATCH, seed, batch) if classes else None
+            return drawn_labels.draw_labels(class_counts, BATCH, seed, batch) if classes else None
 
         return pixels(seed, count, labels_of)
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from components.core.artifacts import checkpoints, datasets
-from components.core.data import clusters
 from components.core.data.dataset_reader import Images
 from components.core.storage.location import LocationLike
+from components.train import clusters
 from components.train.config import TrainConfig, cluster_names, conditioning_of, label_features
 
 log = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from components.core.artifacts.datasets import ImageShape
-from components.core.networks import conditioning, gan
+from components.core.networks import drawn_labels, gan
 
 _BATCH_AT_MOST = 250
 _BATCH_PIXELS = 2**20  # so that large images are drawn a few at a time
@@ -47,15 +47,15 @@ def draw_chosen(generator: Generator, count: int, seed: int, chosen: np.ndarray)
 
 def draw_labels(generator: Generator, count: int, seed: int) -> tf.Tensor | None:
     """Draw the labels of the samples of `draw`, int32 [count], as frequent as in the data; None if it takes none."""
-    return conditioning.draw_labels(generator.class_counts, count, seed) if generator.class_counts else None
+    return drawn_labels.draw_labels(generator.class_counts, count, seed) if generator.class_counts else None
 
 
 def draw_rows(generator: Generator, seed: int) -> np.ndarray | None:
     """Draw a row of images for each class, all rows from the same latents: uint8; None if it takes no labels."""
     if not generator.class_counts:
         return None
-    latents = _latents(generator, conditioning.GRID_COLUMNS, seed)
-    return _pixels(generator.images(*conditioning.rows_by_class(latents, len(generator.class_counts))))[0]
+    latents = _latents(generator, drawn_labels.GRID_COLUMNS, seed)
+    return _pixels(generator.images(*drawn_labels.rows_by_class(latents, len(generator.class_counts))))[0]
 
 
 def _latents(generator: Generator, count: int, seed: int) -> tf.Tensor:

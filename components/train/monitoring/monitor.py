@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from components.core.artifacts import training_log
 from components.core.data.dataset_reader import Images
-from components.core.networks import conditioning, gan
+from components.core.networks import drawn_labels, gan
 from components.train.config import TrainConfig
 from components.train.monitoring import limits
 from components.train.monitoring.window import Window
@@ -50,7 +50,7 @@ class Monitor:
         self._train, self._validation = (_chosen(split, config.seed) for split in (train, validation))
         self._real_distance = _mean_distance(self._train[0] / 127.5)
         latents = tf.random.stateless_normal([_IMAGES, config.latent_size], [config.seed, 1], alg="philox")
-        labels = conditioning.draw_labels(class_counts, _IMAGES, config.seed) if class_counts else None
+        labels = drawn_labels.draw_labels(class_counts, _IMAGES, config.seed) if class_counts else None
         self._inputs = gan.with_labels(latents, labels, self._classes)
         self._draw = tf.function(lambda inputs: wgan.average(inputs, training=False))
         self._score = tf.function(lambda inputs: wgan.critic(inputs, training=False)[:, 0])

@@ -5,7 +5,7 @@ from pathlib import Path
 import keras
 import tensorflow as tf
 
-from components.core.networks import conditioning, gan
+from components.core.networks import drawn_labels, gan
 from components.core.reporting import grids
 from components.core.storage import atomic_files
 from components.train.config import TrainConfig
@@ -18,12 +18,12 @@ class SampleGrid:
     """Draws from the same latents throughout a training; a conditional generator draws one class per row."""
 
     def __init__(self, config: TrainConfig, network: gan.NetworkConfig) -> None:
-        count = conditioning.GRID_COLUMNS if network.classes else _IMAGES
+        count = drawn_labels.GRID_COLUMNS if network.classes else _IMAGES
         latents = tf.random.stateless_normal([count, config.latent_size], [config.seed, 0], alg="philox")
         self._inputs, self._columns = latents, 0  # 0: nearly square
         self.newest = ""  # path of the last one written
         if network.classes:
-            labeled = conditioning.rows_by_class(latents, network.classes)
+            labeled = drawn_labels.rows_by_class(latents, network.classes)
             self._inputs, self._columns = gan.with_labels(*labeled, network.classes), count
 
     def write(self, generator: keras.Model, folder: Path, step: int) -> Path:

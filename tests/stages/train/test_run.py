@@ -18,13 +18,13 @@ from PIL import Image
 
 from components.core import errors
 from components.core.artifacts import checkpoints, datasets, training_log
-from components.core.data import clusters, dataset_reader
+from components.core.data import dataset_reader
 from components.core.networks import checkpoint_networks, gan
-from components.core.networks.conditioning import GRID_COLUMNS
+from components.core.networks.drawn_labels import GRID_COLUMNS
 from components.core.stage import logs
 from components.core.storage import buckets
 from components.core.storage.location import Location
-from components.train import loop
+from components.train import clusters, loop
 from components.train.config import TrainConfig
 from tests import programs
 from tests.conftest import classes_seen

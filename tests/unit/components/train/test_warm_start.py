@@ -14,10 +14,10 @@ import tensorflow as tf
 
 from components.core import errors
 from components.core.artifacts import checkpoints, datasets
-from components.core.data import clusters, dataset_reader
+from components.core.data import dataset_reader
 from components.core.errors import ConfigError, DataError
 from components.core.storage.location import Location
-from components.train import labels, loop, run, warm_start
+from components.train import clusters, labels, loop, run, warm_start
 from components.train.config import TrainConfig, deciding_settings
 from components.train.step import WganStep, network_of
 from tests import programs

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 
-from components.core.data import clusters
 from components.core.data.dataset_reader import Images
+from components.train import clusters
 
 
 def scenes(count: int, seed: int = 0) -> np.ndarray:
