@@ -1,7 +1,7 @@
 """The exact update for your own networks, under any `tf.distribute` strategy, and the losses of WGAN-GP."""
 
+from components.core.distributed.adam import Adam
 from components.core.distributed.update import (
-    Adam,
     BatchPartition,
     BatchShard,
     LossOutput,

@@ -16,8 +16,9 @@ import tensorflow as tf
 from components.core import settings
 from components.core.artifacts import datasets
 from components.core.artifacts.datasets import ImageShape
+from components.core.distributed.adam import Adam
 from components.core.distributed.strategies import choose_strategy, set_threads
-from components.core.distributed.update import Adam, BatchPartition, BatchShard, LossOutput, apply_update
+from components.core.distributed.update import BatchPartition, BatchShard, LossOutput, apply_update
 from components.core.errors import ConfigError
 from components.core.networks.normalization import ExactLayerNormalization
 from components.train import labels, loop, losses

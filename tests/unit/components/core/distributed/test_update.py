@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from components.core.distributed.adam import Adam
 from components.core.distributed.update import (
-    Adam,
     BatchPartition,
     BatchShard,
     LossOutput,
