@@ -21,7 +21,7 @@ from pipeline.local.values import Unknown
 
 log = logging.getLogger(__name__)
 
-_MADE_LATER = "made-later"
+_PLACEHOLDER = "made-later"
 # The artifact in a stage's output `NAME_uri`, by name.
 _KINDS: dict[str, type[Manifest]] = {
     "dataset": datasets.Manifest,
@@ -38,9 +38,9 @@ def key_parts(step: Step, inputs: dict[str, Any], code: Callable[[Step], str]) -
     """
     if not step.cached:
         return None
-    known = {field.name for field in step.fields()} & inputs.keys()
-    given = {name: _MADE_LATER if isinstance(inputs[name], Unknown) else inputs[name] for name in known}
-    return cache_key.key_parts(step.stage, cli.build(step.config, given), code(step))
+    names = {field.name for field in step.fields()} & inputs.keys()
+    settings = {name: _PLACEHOLDER if isinstance(inputs[name], Unknown) else inputs[name] for name in names}
+    return cache_key.key_parts(step.stage, cli.build(step.config, settings), code(step))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,14 +82,13 @@ class Cache:
         `maker` names the libraries or the image of a new run, `unknown` the inputs in `parts` that are not known yet.
         """
         if unknown:
-            fits = any(not _differences(each.parts, parts, unknown) for each in self._all(task))
+            fits = any(not _differences(entry.parts, parts, unknown) for entry in self._entries(task))
             return CacheResult(None, "" if fits else self._reason(task, parts, unknown))
         folder = self._entry_folder(task, parts)
         entry = self._read(folder)
         if entry is None:
             return CacheResult(None, self._reason(task, parts))
-        gone = [uri for uri in entry.uris if not _exists(uri)]
-        if gone:
+        if gone := [uri for uri in entry.uris if not _exists(uri)]:
             return CacheResult(None, f"its artifact is gone: {gone[0]}")
         try:
             _require_whole(entry)
@@ -100,7 +99,7 @@ class Cache:
 
     def newest(self, task: str) -> Kept | None:
         """Return the result of a task that the latest run kept."""
-        return max(self._all(task), key=lambda entry: entry.run, default=None)
+        return max(self._entries(task), key=lambda entry: entry.run, default=None)
 
     def keep(self, task: str, parts: dict[str, Any], maker: dict[str, str], outputs: dict[str, Any], run: int) -> None:
         """Keep a result, whole or not at all; `wgan plan` compares with the entry of the latest run."""
@@ -117,16 +116,16 @@ class Cache:
         changed = _differences(newest.parts, parts, unknown) if newest else []
         return "; ".join(changed) or "it has not been run yet"
 
-    def _all(self, task: str) -> list[Kept]:
-        found = [self._read(path) for path in sorted((self._folder / task).glob("*"))]
-        return [entry for entry in found if entry is not None]
+    def _entries(self, task: str) -> list[Kept]:
+        folders = sorted((self._folder / task).glob("*"))
+        return [entry for entry in map(self._read, folders) if entry is not None]
 
     @staticmethod
     def _read(folder: Path) -> Kept | None:
         """Return the entry in a folder; None, with a warning unless another version wrote it, if it is damaged."""
         try:
-            found = Kept.read(folder)
-            return found if cache_key.key_of(found.parts) == folder.name else None
+            entry = Kept.read(folder)
+            return entry if cache_key.key_of(entry.parts) == folder.name else None
         except Incompatible:
             return None
         except (DataError, OSError) as error:
@@ -136,16 +135,16 @@ class Cache:
 
 
 def _differences(old: dict[str, Any], new: dict[str, Any], unknown: Collection[str]) -> list[str]:
-    def known(parts: dict[str, Any]) -> dict[str, Any]:
+    def comparable(parts: dict[str, Any]) -> dict[str, Any]:
         return {**parts, "inputs": {name: value for name, value in parts["inputs"].items() if name not in unknown}}
 
-    return cache_key.differences(known(old), known(new))
+    return cache_key.differences(comparable(old), comparable(new))
 
 
 def _require_whole(entry: Kept) -> None:
     """Raise a `DataError` that names a missing or damaged file of an artifact."""
     for name, kind in _KINDS.items():
-        uri, digest = (entry.outputs.get(f"{name}_{what}") for what in ("uri", "digest"))
+        uri, digest = (entry.outputs.get(f"{name}_{suffix}") for suffix in ("uri", "digest"))
         if uri in entry.uris:
             kind.fetch(uri, str(digest), whole=not buckets.is_uri(uri))
 

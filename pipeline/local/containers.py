@@ -52,14 +52,14 @@ class Containers:
     def __init__(
         self,
         docker: Docker,
-        found: Mapping[str, Image],  # by name
+        images: Mapping[str, Image],  # by name
         options: Sequence[str],  # more words for `docker create`
         root: Path,  # keeps everything made; containers see it at the same path, and write there
-        read: list[Mount],  # local files and folders that the pipeline's parameters name
+        inputs: list[Mount],  # local files and folders that the pipeline's parameters name
         dev: bool = False,  # whether this working tree's code replaces the image's
     ) -> None:
-        self._docker, self._images, self._options = docker, found, options
-        self._root, self._read, self._dev = root, read, dev
+        self._docker, self._images, self._options = docker, images, options
+        self._root, self._inputs, self._dev = root, inputs, dev
         self._lock = threading.Lock()
         self._running: dict[str, list[subprocess.Popen[bytes]]] = {}  # Docker's clients at work, by container
         self.stopping = threading.Event()
@@ -192,26 +192,26 @@ class Containers:
         folder = self.session.folder
         umask = 0o777 & ~folder.stat().st_mode  # this process's; containers have their own
         # Another user may not be able to write to the folder; /tmp is in memory.
-        other_user = _names(self._options, "--user", "-u")
+        other_user = _has_flag(self._options, "--user", "-u")
         return {cli.UMASK: f"{umask:03o}", logs.RECORDS: "1", **({} if other_user else {"TMPDIR": str(folder)})}
 
     def _mounts(self) -> list[Mount]:
-        found = {mount.target: mount for mount in self._read}
+        mounts = {mount.target: mount for mount in self._inputs}
         # A plan has no root yet, and its outputs are in the session's folder.
         for location in (self._root, self.session.folder):
             if location.exists() and not (location != self._root and location.is_relative_to(self._root)):
-                found[str(location)] = Mount(str(location), str(location), writable=True)
+                mounts[str(location)] = Mount(str(location), str(location), writable=True)
         if self._dev:
-            found[_CODE] = Mount(str(Path(components.__file__).parent), _CODE)
-        return list(found.values())
+            mounts[_CODE] = Mount(str(Path(components.__file__).parent), _CODE)
+        return list(mounts.values())
 
 
 def has_network(options: Sequence[str]) -> bool:
     """Return whether options of `docker create` name a network."""
-    return _names(options, "--network", "--net")
+    return _has_flag(options, "--network", "--net")
 
 
-def _names(options: Sequence[str], *flags: str) -> bool:
+def _has_flag(options: Sequence[str], *flags: str) -> bool:
     return any(word.partition("=")[0] in flags for word in options)
 
 
@@ -238,7 +238,7 @@ def mount_words(mount: Mount) -> str:
     return line.getvalue()
 
 
-def prepare(steps: Iterable[Step], options: Sequence[str], root: Path, read: list[Mount], dev: bool) -> Containers:
+def prepare(steps: Iterable[Step], options: Sequence[str], root: Path, inputs: list[Mount], dev: bool) -> Containers:
     """Require, before anything runs, an engine with the image of every step.
 
     Raises:
@@ -246,18 +246,18 @@ def prepare(steps: Iterable[Step], options: Sequence[str], root: Path, read: lis
     """
     docker = Docker()
     platform = docker.platform()
-    found: dict[str, Image] = {}
+    images: dict[str, Image] = {}
     problems: list[str] = []
     for name in dict.fromkeys(step.image for step in steps):
         image = docker.image(container_images.image(name))
         if image is None:
             problems.append(f"image {container_images.image(name)} is not here: `make images` builds it")
             continue
-        found[name] = image
+        images[name] = image
         problems += _image_problems(image, platform)
     if problems:
         raise ConfigError(*problems)
-    return Containers(docker, found, options, root, read, dev)
+    return Containers(docker, images, options, root, inputs, dev)
 
 
 def _image_problems(image: Image, platform: str) -> list[str]:

@@ -87,11 +87,11 @@ class Display:
             sys.stderr.write((f"\033[2m{prefix}\033[0m" if self._live else prefix) + text + "\n")
             sys.stderr.flush()
             return
-        said = line.message.removeprefix(f"{name}: ")
+        message = line.message.removeprefix(f"{name}: ")
         if line.work:
             self._bars.update(self._rows[name], completed=line.work.done, total=line.work.of, work=line.work)
-            said = _progress(self._row(name), line.work)
-        self._bars.update(self._rows[name], line=said)
+            message = _progress(self._row(name), line.work)
+        self._bars.update(self._rows[name], line=message)
         if not self._live:
             self._show_lines()
 

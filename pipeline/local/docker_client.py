@@ -73,22 +73,22 @@ class Docker:
         self.program = environment.get("DOCKER") or "docker"
         self._environment = environment
 
-    def ask(self, *words: str, seconds: float | None = _ANSWER_SECONDS, given: str = "") -> str:
-        """Return the output of a command; `seconds` is its time limit, `given` its standard input.
+    def ask(self, *words: str, seconds: float | None = _ANSWER_SECONDS, input_text: str = "") -> str:
+        """Return the output of a command; `seconds` is its time limit, `input_text` its standard input.
 
         Raises:
             ConfigError: There is no Docker, it refuses this user, or the command cannot work.
             TransientError: No engine answers, or not in time, or there is no space left.
         """
-        return self.answer(self.begin(*words, stdin=subprocess.PIPE, stderr=subprocess.PIPE), seconds, given)
+        return self.answer(self.begin(*words, stdin=subprocess.PIPE, stderr=subprocess.PIPE), seconds, input_text)
 
     @staticmethod
-    def answer(client: "subprocess.Popen[bytes]", seconds: float | None, given: str = "") -> str:
+    def answer(client: "subprocess.Popen[bytes]", seconds: float | None, input_text: str = "") -> str:
         """Wait for a command that `begin` started; return and raise as `ask` does."""
         program, command, *_ = cast("list[str]", client.args)
         with client:
             try:
-                output, complaint = client.communicate(given.encode() or None, seconds)
+                output, complaint = client.communicate(input_text.encode() or None, seconds)
             except subprocess.TimeoutExpired:
                 raise TransientError(
                     f"Docker did not answer `{program} {command}` within {seconds:g} s: see whether `{program} info` "
@@ -107,18 +107,18 @@ class Docker:
     def image(self, reference: str) -> Image | None:
         """Return an image of the engine; None if it has none of that name."""
         try:
-            found = json.loads(self.ask("image", "inspect", reference))[0]
+            description = json.loads(self.ask("image", "inspect", reference))[0]
         except StageError as error:
             if "no such image" in str(error).lower():
                 return None
             raise
-        labels = (found.get("Config") or {}).get("Labels") or {}
-        pushed = [name.partition("@")[2] for name in found.get("RepoDigests") or []]
+        labels = (description.get("Config") or {}).get("Labels") or {}
+        pushed = [name.partition("@")[2] for name in description.get("RepoDigests") or []]
         return Image(
             reference=reference,
-            digest=pushed[0] if pushed else found["Id"],
-            id=found["Id"],
-            platform=f"{found['Os']}/{found['Architecture']}",
+            digest=pushed[0] if pushed else description["Id"],
+            id=description["Id"],
+            platform=f"{description['Os']}/{description['Architecture']}",
             version=labels.get("org.opencontainers.image.version", ""),
             code=json.loads(labels.get(CODE_LABEL, "{}")),
         )

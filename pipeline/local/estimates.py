@@ -66,19 +66,19 @@ class Estimates:
     def _learned(self, inputs: dict[str, Any]) -> float | None:
         """Return by how much the newest training's steps took longer than estimated; None without a training."""
         newest = self._cache.newest("train")
-        return _kept(_speed_file(inputs), "slowness") or (_measured(newest.outputs) if newest else None)
+        return _read_number(_speed_file(inputs), "slowness") or (_measured(newest.outputs) if newest else None)
 
     def _image(self, dataset: Any) -> ImageShape | None:
         """Return the shape of the training images."""
         if not isinstance(dataset, Unknown):
             with contextlib.suppress(DataError, OSError):
                 return Manifest.read(dataset).image  # hashes no shard
-        given = self._parameters
-        known = _SHAPES.get(given["source"])
-        if not given.get("height"):
-            return known
-        channels = {"gray": 1, "rgb": 3}.get(given["color"], known.channels if known else 3)
-        return ImageShape(given["height"], given["width"], channels)
+        parameters = self._parameters
+        default_shape = _SHAPES.get(parameters["source"])
+        if not parameters.get("height"):
+            return default_shape
+        channels = {"gray": 1, "rgb": 3}.get(parameters["color"], default_shape.channels if default_shape else 3)
+        return ImageShape(parameters["height"], parameters["width"], channels)
 
 
 def learn(inputs: dict[str, Any], outputs: dict[str, Any]) -> None:
@@ -90,10 +90,10 @@ def learn(inputs: dict[str, Any], outputs: dict[str, Any]) -> None:
 
 def total(seconds: Mapping[str, float | None]) -> str:
     """Return the time of several stages in words; empty if that of none is known."""
-    unknown = [name for name, found in seconds.items() if found is None]
-    known = [found for found in seconds.values() if found is not None]
+    unknown = [name for name, value in seconds.items() if value is None]
+    known_seconds = [value for value in seconds.values() if value is not None]
     more = f", plus the unknown time of {', '.join(unknown)}" if unknown else ""
-    return f"in all about {duration(sum(known))}{more}" if known else ""
+    return f"in all about {duration(sum(known_seconds))}{more}" if known_seconds else ""
 
 
 def _speed_file(inputs: dict[str, Any]) -> Path:
@@ -103,20 +103,20 @@ def _speed_file(inputs: dict[str, Any]) -> Path:
 
 def _product_rate() -> float:
     """Return the multiplications a second of products in float32 on all cores, measured once a machine."""
-    kept = location.private("speed") / "products.json"
-    if rate := _kept(kept, "rate"):
+    file = location.private("speed") / "products.json"
+    if rate := _read_number(file, "rate"):
         return rate
     program = processes.process_command(["python", "-m", "components.core.networks.products"])
     alone = processes.process_environment({"OPENBLAS_NUM_THREADS": "1"})
-    found = subprocess.run(program, env=alone, capture_output=True, text=True)
-    if found.returncode:  # no NumPy: this desk submits, and trains nothing itself
+    process = subprocess.run(program, env=alone, capture_output=True, text=True)
+    if process.returncode:  # no NumPy: this desk submits, and trains nothing itself
         return _RATE / _SHARE_OF_PRODUCTS
     with contextlib.suppress(OSError):
-        atomic_files.write_json(kept, {"rate": float(found.stdout)})
-    return float(found.stdout)
+        atomic_files.write_json(file, {"rate": float(process.stdout)})
+    return float(process.stdout)
 
 
-def _kept(file: Path, name: str) -> float | None:
+def _read_number(file: Path, name: str) -> float | None:
     """Return a positive number that was measured before; None if it is absent or damaged."""
     with contextlib.suppress(StageError, OSError, KeyError, TypeError, ValueError):
         return float(typed(float, atomic_files.read_json(file, "speed")[name], name)) or None
@@ -127,11 +127,12 @@ def _measured(outputs: dict[str, Any]) -> float | None:
     """Return by how much a training's steps took longer than estimated; None if its files are lost or damaged."""
     with contextlib.suppress(StageError, OSError, KeyError, ValueError, TypeError, ArithmeticError):
         checkpoint = location.Location.of(outputs["checkpoint_uri"]).path
-        made = atomic_files.read_json(checkpoint / "checkpoint.json", "checkpoint")
+        description = atomic_files.read_json(checkpoint / "checkpoint.json", "checkpoint")
         rows = training_log.read(checkpoint / training_log.METRICS)
         rate = statistics.median(row["images_per_second"] for row in rows if row["images_per_second"])
-        images = int(made["settings"]["batch_size"]) * int(made["settings"]["critic_steps"])
-        return images / float(rate) / _step_seconds(ImageShape(**made["network"]["image"]), made["settings"])
+        settings = description["settings"]
+        images = int(settings["batch_size"]) * int(settings["critic_steps"])
+        return images / float(rate) / _step_seconds(ImageShape(**description["network"]["image"]), settings)
     return None
 
 

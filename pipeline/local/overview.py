@@ -48,17 +48,17 @@ def read(root: Location) -> Overview:
     return Overview(runs, registry.version_folder(root / "registry", version) if version else None)
 
 
-def write(found: Overview) -> None:
+def write(overview: Overview) -> None:
     """Write the page and the links of a root, unless it is in a bucket; a failure is only logged."""
-    if not found.runs or found.runs[0].root.in_bucket:
+    if not overview.runs or overview.runs[0].root.in_bucket:
         return
-    newest = found.runs[-1]
+    newest = overview.runs[-1]
     root = newest.root.path
     try:
         _link(root / "latest", newest.evaluation, newest.model, newest.folder)
-        if found.champion:
-            _link(root / "champion", registry.evaluation_folder(found.champion), found.champion, None)
-        atomic_files.write_file(root / PAGE, _page(found).encode())
+        if overview.champion:
+            _link(root / "champion", registry.evaluation_folder(overview.champion), overview.champion, None)
+        atomic_files.write_file(root / PAGE, _page(overview).encode())
     except OSError as error:
         log.warning("%s and the links beside it are not up to date: %s", root / PAGE, errors.describe_os_error(error))
 
@@ -82,12 +82,12 @@ def _link(folder: Path, evaluation: LocationLike | None, model: LocationLike | N
             (folder / name).unlink(missing_ok=True)
 
 
-def _page(found: Overview) -> str:
+def _page(overview: Overview) -> str:
     from components.core.reporting import pages  # it needs Jinja2, which is slow to import
 
-    version = found.champion
+    version = overview.champion
     best = evaluations.distance_ratio(registry.evaluation_folder(version)) if version else None
-    scores = [run.score for run in found.runs]
+    scores = [run.score for run in overview.runs]
     drawn = [score for score in (*scores, best) if score and score > 0]
     low, high = (math.log(end) for end in (min(drawn, default=1), max(drawn, default=1)))
 
@@ -98,7 +98,7 @@ def _page(found: Overview) -> str:
     rows = [
         {
             "run": run,
-            "verdict": found.verdict(run),
+            "verdict": overview.verdict(run),
             "group": run.output("evaluate", "verdict") or _NO_VERDICT,
             "folder": f"evaluations/{run.evaluation.name}" if run.evaluation and run.evaluation.path.exists() else "",
             "score": score,
@@ -107,7 +107,7 @@ def _page(found: Overview) -> str:
             "took": durations.duration(run.seconds),
             "changed": changes(run),
         }
-        for index, (run, score) in enumerate(zip(found.runs, scores, strict=True))
+        for index, (run, score) in enumerate(zip(overview.runs, scores, strict=True))
     ]
     groups = [row["group"] for row in rows]
     return pages.render(

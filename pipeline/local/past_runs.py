@@ -54,9 +54,8 @@ class PastRun:
     def state(self) -> str:
         """Return how it ended, and in which stages if not well; a killed run looks like a running one."""
         for state, text in ((RUNNING, "running or killed"), (FAILED, FAILED), (INTERRUPTED, INTERRUPTED)):
-            where = [name for name, task in self.tasks.items() if task.state == state]
-            if where:
-                return f"{text} in {', '.join(where)}"
+            if names := [name for name, task in self.tasks.items() if task.state == state]:
+                return f"{text} in {', '.join(names)}"
         if self.exit_code:  # between two stages
             return INTERRUPTED
         if not self.tasks:
@@ -96,7 +95,7 @@ class PastRun:
 
 def read(root: Location) -> list[PastRun]:
     """Return the runs under a root, oldest first."""
-    found: list[PastRun] = []
+    runs: list[PastRun] = []
     before: dict[str, Any] | None = None
     for number, folder in history.folders(root).items():
         file = folder / history.PARAMETERS
@@ -105,28 +104,29 @@ def read(root: Location) -> list[PastRun]:
         parameters, state = _read(file, dict[str, Any], {}), _read(folder / history.STATE, _State, _State())
         changed = before and {name: value for name, value in parameters.items() if before.get(name, value) != value}
         # The file does not change after the run began, which a run that was killed early did not note.
-        written = datetime.datetime.fromtimestamp(file.stat().st_mtime, datetime.UTC)
-        found.append(
+        file_time = datetime.datetime.fromtimestamp(file.stat().st_mtime, datetime.UTC)
+        order = sorted(state.tasks, key=lambda name: (*stages.ALL, name).index(name))  # other tasks come last
+        runs.append(
             PastRun(
                 root=root,
                 number=number,
                 folder=folder,
-                began=state.began or f"{written:{history.MINUTE}}",
+                began=state.began or f"{file_time:{history.MINUTE}}",
                 changed=changed,
                 exit_code=state.exit_code,
-                tasks={name: state.tasks[name] for name in sorted(state.tasks, key=_place)},
+                tasks={name: state.tasks[name] for name in order},
             )
         )
         before = {name: value for name, value in parameters.items() if name != "root"} or before
-    return found
+    return runs
 
 
 def numbered(runs: Sequence[PastRun], number: int) -> PastRun:
     """Return the run with a number; `DataError` if there is none."""
-    found = [run for run in runs if run.number == number]
-    if not found:
+    matches = [run for run in runs if run.number == number]
+    if not matches:
         raise DataError(f"there is no run {number}: {runs[0].root} has runs {runs[0].number} to {runs[-1].number}")
-    return found[0]
+    return matches[0]
 
 
 def seconds_of_stages(root: Path) -> dict[str, float]:
@@ -139,16 +139,11 @@ def seconds_of_stages(root: Path) -> dict[str, float]:
     }
 
 
-def _place(task: str) -> int:
-    """Return the place of a task among the stages; others come last."""
-    return (*stages.ALL, task).index(task)
-
-
 def _read(path: Path, kind: type[_T], empty: _T) -> _T:
     """Return the content of a file of a run; nothing, with a warning, if the file is damaged."""
     try:
-        found: _T = typed(kind, atomic_files.read_json(path, "run"), path.name)
-        return found
+        content: _T = typed(kind, atomic_files.read_json(path, "run"), path.name)
+        return content
     except (StageError, OSError, TypeError, ValueError) as error:
         if path.exists():  # it does not if the run was killed early
             log.warning("%s is left out: %s", path, errors.line_of(error))

@@ -54,26 +54,23 @@ def plan(
     # A value with the run's own name is never kept, so any name will do.
     values = Values(parameters, facts_of_run(f"{graph.NAME}-next"))
     cache, estimated = Cache(root), Estimates(root, parameters)
-    found = []
+    planned = []
     for step in steps:
-        outcome, why = _gate(step, values) or _decide(step, values, cache, executor)
+        outcome, why = _decide(step, values, cache, executor)
         runs = outcome in (RUNS, MAYBE)
         inputs = values.inputs(step)
         seconds = estimated.of(step.stage, inputs) if runs else None
         advice = estimated.advice(inputs) if runs and step.stage == "train" else ""
-        found.append(Planned(step.stage, outcome, seconds, why, advice))
-    return found
-
-
-def _gate(step: Step, values: Values) -> tuple[str, str] | None:
-    """Return the outcome that a step's conditions decide; None if the step decides itself."""
-    unmet = values.unmet_condition(step)
-    if isinstance(unmet, Unknown):
-        return MAYBE, f"decided by the {unmet.output} of {unmet.stage}"
-    return (SKIPPED, unmet) if unmet else None
+        planned.append(Planned(step.stage, outcome, seconds, why, advice))
+    return planned
 
 
 def _decide(step: Step, values: Values, cache: Cache, executor: Processes | Containers) -> tuple[str, str]:
+    """Return the outcome of a step, from its conditions, its execution or the cache, and why."""
+    if unmet := values.unmet_condition(step):
+        if isinstance(unmet, Unknown):
+            return MAYBE, f"decided by the {unmet.output} of {unmet.stage}"
+        return SKIPPED, unmet
     if step.stage == _READING_STAGE:
         outputs = _run_now(step, values, executor)
         values.add(step, outputs)
@@ -83,12 +80,12 @@ def _decide(step: Step, values: Values, cache: Cache, executor: Processes | Cont
     if parts is None:
         return RUNS, "always"
     unknown = {name: value for name, value in inputs.items() if isinstance(value, Unknown)}
-    kept = cache.look_up(step.stage, parts, executor.maker(step), unknown)
-    if kept.outputs is not None:
-        values.add(step, kept.outputs)
-        return UNCHANGED, unchanged(kept.reason)
-    if kept.reason:
-        return RUNS, kept.reason
+    result = cache.look_up(step.stage, parts, executor.maker(step), unknown)
+    if result.outputs is not None:
+        values.add(step, result.outputs)
+        return UNCHANGED, unchanged(result.reason)
+    if result.reason:
+        return RUNS, result.reason
     name, source = next(iter(unknown.items()))
     return MAYBE, f"decided by its input {name}, which comes from {source.stage}"
 

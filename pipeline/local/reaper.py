@@ -24,8 +24,7 @@ def main(docker: str) -> None:
         if kind == PROCESS:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(int(name), signal.SIGKILL)
-    containers = sorted(name for kind, name in left if kind == CONTAINER)
-    if containers:
+    if containers := sorted(name for kind, name in left if kind == CONTAINER):
         with contextlib.suppress(OSError):
             subprocess.run([docker, "rm", "--force", *containers], check=False)
 

@@ -116,30 +116,29 @@ class Run:
             state = SKIPPED if states[blocked] == SKIPPED else NOT_RUN
             self._settle(step, state, self.progress[blocked].reason or f"{blocked} {state}")
             return
-        held_back = self._values.unmet_condition(step)
-        if held_back:
-            self._settle(step, SKIPPED, str(held_back))
-        elif len(self._running()) < self._jobs and not self._take_kept(step):
+        if unmet := self._values.unmet_condition(step):
+            self._settle(step, SKIPPED, str(unmet))
+        elif len(self._running()) < self._jobs and not self._take_cached(step):
             self._start(step)
 
-    def _take_kept(self, step: Step) -> bool:
+    def _take_cached(self, step: Step) -> bool:
         """Settle a step with the cached result of an earlier run; return whether there is one."""
         inputs = self._inputs(step)
         parts = key_parts(step, inputs, self._executor.code)
         if parts is None:
             return False
         self._parts[step.stage] = parts
-        found = self._cache.look_up(step.stage, parts, self._executor.maker(step))
-        if found.outputs is None:
-            log.info("%s: runs: %s", step.stage, found.reason)
+        result = self._cache.look_up(step.stage, parts, self._executor.maker(step))
+        if result.outputs is None:
+            log.info("%s: runs: %s", step.stage, result.reason)
             return False
-        self.progress[step.stage].outputs = found.outputs
-        self._values.add(step, found.outputs)
-        self._settle(step, UNCHANGED, unchanged(found.reason))
+        self.progress[step.stage].outputs = result.outputs
+        self._values.add(step, result.outputs)
+        self._settle(step, UNCHANGED, unchanged(result.reason))
         # A stage that is not run cannot write its note.
-        note = Note(stage=step.stage, state=run_notes.REUSED, outputs=found.outputs, exit_code=errors.OK)
+        note = Note(stage=step.stage, state=run_notes.REUSED, outputs=result.outputs, exit_code=errors.OK)
         run_notes.write(RunOf(*(str(inputs[name]) for name in OF_THE_RUN)), note)
-        log.info("%s: reused: %s", step.stage, unchanged(found.reason))
+        log.info("%s: reused: %s", step.stage, unchanged(result.reason))
         return True
 
     def _settle(self, step: Step, state: str, reason: str = "") -> None:
@@ -182,8 +181,8 @@ class Run:
         threading.Thread(target=self._attempt, args=(call,), name=step.stage).start()
 
     def _log_estimate(self, inputs: dict[str, Any]) -> None:
-        left = [step for step in self._steps if self.progress[step.stage].state in (WAITING, RUNNING)]
-        seconds = {step.stage: self._estimates.of(step.stage, self._values.inputs(step)) for step in left}
+        steps = [step for step in self._steps if self.progress[step.stage].state in (WAITING, RUNNING)]
+        seconds = {step.stage: self._estimates.of(step.stage, self._values.inputs(step)) for step in steps}
         words = [self._estimates.advice(inputs), estimates.total(seconds)]
         log.info("train: %s", "; ".join(filter(None, words)))
 
@@ -201,8 +200,8 @@ class Run:
             log.warning("%s: %s; retry %d of %d in %g s", step.stage, reason, attempt, step.retries.count, wait)
             if self._executor.stopping.wait(wait):
                 break
-        ended = Progress(RUNNING, "", time.monotonic() - started, attempt, code, outputs)
-        self._events.put((step, ended))
+        progress = Progress(RUNNING, "", time.monotonic() - started, attempt, code, outputs)
+        self._events.put((step, progress))
 
     def _run_once(self, call: Call) -> tuple[int, dict[str, Any] | None]:
         """Run a stage; return its exit code, and its outputs if it succeeded."""
@@ -243,26 +242,26 @@ class Run:
         else:
             self._end(*event)
 
-    def _end(self, step: Step, ended: Progress) -> None:
+    def _end(self, step: Step, progress: Progress) -> None:
         stage = step.stage
-        self.progress[stage] = ended
+        self.progress[stage] = progress
         work = self._display.end(stage)
-        if ended.outputs is not None:
-            self._values.add(step, ended.outputs)
+        if progress.outputs is not None:
+            self._values.add(step, progress.outputs)
             if stage in self._parts:
                 maker, number = self._executor.maker(step), self._history.number
-                self._cache.keep(stage, self._parts[stage], maker, ended.outputs, number)
+                self._cache.keep(stage, self._parts[stage], maker, progress.outputs, number)
             if stage == "train":
-                estimates.learn(self._values.inputs(step), ended.outputs)
+                estimates.learn(self._values.inputs(step), progress.outputs)
             self._settle(step, DONE)
-            summary = ended.outputs.get(stages.SUMMARY, "")
-            log.info("%s: done in %.1f s%s", stage, ended.seconds, f": {summary}" if summary else "")
+            summary = progress.outputs.get(stages.SUMMARY, "")
+            log.info("%s: done in %.1f s%s", stage, progress.seconds, f": {summary}" if summary else "")
         elif self._interrupted_by:
             self._settle(step, INTERRUPTED)
-            kept = f"; {work.unit} {work.kept:,} of {work.of:,} is kept" if work and work.kept else ""
-            log.info("%s: interrupted%s", stage, kept)
+            saved = f"; {work.unit} {work.kept:,} of {work.of:,} is kept" if work and work.kept else ""
+            log.info("%s: interrupted%s", stage, saved)
         else:
-            code = ended.exit_code or errors.DEFECT
+            code = progress.exit_code or errors.DEFECT
             self.exit_code = self.exit_code or code
             self._settle(step, FAILED)
             file = self._history.folder / f"{stage}.log"

@@ -17,7 +17,7 @@ from pipeline.local import reaper
 
 # Folders of a root in which stages and runs leave temporary files when they are killed. A registry is not among them:
 # `wgan registry gc` lists unfinished publications.
-_KEPT = (
+_SWEPT = (
     *("cache", "checkpoints", "datasets", "downloads", "embeddings", "evaluations", "fingerprints"),
     *("history", "models", "records"),
 )
@@ -55,10 +55,10 @@ class Session:
 @contextlib.contextmanager
 def session(parent: Path, docker: str) -> Iterator[Session]:
     """Open a session with a temporary folder in `parent`; remove what dead runs and their stages left there."""
-    for name in _KEPT:
+    for name in _SWEPT:
         for place, folders, _ in os.walk(parent / name):
             atomic_files.sweep(Path(place))
-            folders[:] = [each for each in folders if not each.startswith(".")]  # what is left there is alive
+            folders[:] = [folder for folder in folders if not folder.startswith(".")]  # what is left there is alive
     with (
         atomic_files.temporary_folder(parent) as folder,
         subprocess.Popen(

@@ -84,17 +84,17 @@ def read_outputs(step: Step, folder: Path) -> dict[str, Any]:
     Raises:
         ValueError: One is missing or is not of its type; the message names it.
     """
-    found = {}
+    outputs = {}
     for name, kind in step.outputs.items():
         try:
             text = _output_file(folder, name).read_text(encoding="utf-8")
         except FileNotFoundError:
             raise ValueError(f"output parameter {name} was not written") from None
         try:
-            found[name] = kind(text)
+            outputs[name] = kind(text)
         except ValueError:
             raise ValueError(f"output parameter {name} must be {kind.__name__}, got {text!r}") from None
-    return found
+    return outputs
 
 
 def _output_file(folder: Path, name: str) -> Path:
