@@ -52,9 +52,7 @@ def from_flags(parsed: argparse.Namespace) -> "KubeflowConnection":
         else:
             problems.append("there is no server: give --host URL (or KF_PIPELINES_ENDPOINT), or --kube_context NAME")
     if re.match(r"(\w+://)?[^/]*@", host):
-        problems.append(
-            "host must not hold a user or password, which are never sent: give --token_file or --cookie_file"
-        )
+        problems += ["host must not hold a user or password, which are never sent: give --token_file or --cookie_file"]
     elif host and not re.match(r"https?://[^/]", host):
         problems.append(f"host must begin with http:// or https:// and name a server, got {host}")
     if token_file and not host:
@@ -87,17 +85,17 @@ def from_flags(parsed: argparse.Namespace) -> "KubeflowConnection":
 def _secret(name: str, path: str, variable: str = "") -> str:
     """Return the content of a file, or else of a variable; it is sent as a header and never shown."""
     if not path:
-        name, found = variable, os.environ.get(variable, "").strip()
+        name, secret = variable, os.environ.get(variable, "").strip()
     else:
         try:
-            found = Path(path).read_text(errors="replace").strip()
+            secret = Path(path).read_text(errors="replace").strip()
         except OSError as error:
             raise ConfigError(f"{name} cannot be read: {errors.describe_os_error(error)}") from None
-        if not found:
+        if not secret:
             raise ConfigError(f"{name} must not be empty, and {path} is")
-    if not found.isascii() or not found.isprintable():
+    if not secret.isascii() or not secret.isprintable():
         raise ConfigError(f"{name} must hold one line of plain ASCII")
-    return found
+    return secret
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -139,22 +137,22 @@ class KubeflowConnection:
     def _configuration(self) -> Any:
         import kfp_server_api
 
-        found = kfp_server_api.Configuration()
-        found.retries = False
+        configuration = kfp_server_api.Configuration()
+        configuration.retries = False
         if not self.host:
-            load_kube_config(found, self.kube_context)
-            found.host = f"{found.host.rstrip('/')}{_SERVICE_PROXY}"
-            found.refresh_api_key_hook = _keeping(found.refresh_api_key_hook, found.host)
+            load_kube_config(configuration, self.kube_context)
+            configuration.host = f"{configuration.host.rstrip('/')}{_SERVICE_PROXY}"
+            configuration.refresh_api_key_hook = _keep_host(configuration.refresh_api_key_hook, configuration.host)
         else:
-            found.host = self.host
+            configuration.host = self.host
             if self.token:
-                found.api_key["authorization"] = self.token
-                found.api_key_prefix["authorization"] = "Bearer"
+                configuration.api_key["authorization"] = self.token
+                configuration.api_key_prefix["authorization"] = "Bearer"
             if self.token_file:
-                found.refresh_api_key_hook = self._renew
+                configuration.refresh_api_key_hook = self._renew
         if self.ca_cert:
-            found.ssl_ca_cert = self.ca_cert
-        return found
+            configuration.ssl_ca_cert = self.ca_cert
+        return configuration
 
     def _renew(self, configuration: Any) -> None:
         configuration.api_key["authorization"] = _secret("token_file", self.token_file)
@@ -174,7 +172,7 @@ def load_kube_config(configuration: Any, context: str) -> None:
     redaction.know_headers(*configuration.api_key.values())
 
 
-def _keeping(hook: Callable[[Any], None] | None, host: str) -> Callable[[Any], None] | None:
+def _keep_host(hook: Callable[[Any], None] | None, host: str) -> Callable[[Any], None] | None:
     """Wrap kubernetes' hook, which for each request restores the API server's own address, and itself."""
     if hook is None:
         return None

@@ -73,17 +73,17 @@ def _api(connection: KubeflowConnection, run_id: str, doing: str) -> Iterator[An
     from kubernetes import client
 
     api = client.CoreV1Api(client.ApiClient(_configuration(connection, run_id)))
-    where = f"context {connection.kube_context}" if connection.kube_context else "the cluster"
-    with answers.of_kubeflow(doing, where, connection.pod_namespace):
+    host = f"context {connection.kube_context}" if connection.kube_context else "the cluster"
+    with answers.of_kubeflow(doing, host, connection.pod_namespace):
         yield api
 
 
 def _pods(api: Any, connection: KubeflowConnection, run_id: str) -> list[Any]:
     """Return the pods of a run, oldest first."""
-    found = api.list_namespaced_pod(
+    pod_list = api.list_namespaced_pod(
         connection.pod_namespace, label_selector=f"{RUN_LABEL}={run_id}", _request_timeout=connection.seconds
     )
-    return sorted(found.items, key=lambda pod: pod.metadata.creation_timestamp)
+    return sorted(pod_list.items, key=lambda pod: pod.metadata.creation_timestamp)
 
 
 def _is_pending(pod: Any) -> bool:
@@ -92,23 +92,23 @@ def _is_pending(pod: Any) -> bool:
 
 def _reason(api: Any, connection: KubeflowConnection, pod: Any) -> str:
     """Return why a pod is pending: it fits no node, its image is missing, or else its newest warning."""
-    found = [
-        f"{each.reason}: {each.message}"
-        for each in pod.status.conditions or []
-        if each.type == "PodScheduled" and each.status == "False"
+    reasons = [
+        f"{condition.reason}: {condition.message}"
+        for condition in pod.status.conditions or []
+        if condition.type == "PodScheduled" and condition.status == "False"
     ]
     for container in (*(pod.status.init_container_statuses or []), *(pod.status.container_statuses or [])):
         waiting = container.state.waiting if container.state else None
         if waiting is not None and waiting.message:
-            found.append(f"{waiting.reason}: {waiting.message}")
-    if not found:
+            reasons.append(f"{waiting.reason}: {waiting.message}")
+    if not reasons:
         events = api.list_namespaced_event(
             connection.pod_namespace,
             field_selector=f"involvedObject.name={pod.metadata.name},type=Warning",
             _request_timeout=connection.seconds,
         )
-        found = [f"{each.reason}: {each.message}" for each in events.items[-1:]] or ["its containers are being made"]
-    return answers.one_line(found[0])[:_LONGEST_REASON]
+        reasons = [f"{event.reason}: {event.message}" for event in events.items[-1:]]
+    return answers.one_line((reasons or ["its containers are being made"])[0])[:_LONGEST_REASON]
 
 
 def _last_words(pod: Any) -> str:
@@ -124,21 +124,21 @@ def _last_words(pod: Any) -> str:
 def _configuration(connection: KubeflowConnection, run_id: str) -> Any:
     from kubernetes import client, config
 
-    found = client.Configuration()
-    found.retries = False
+    configuration = client.Configuration()
+    configuration.retries = False
     if connection.kube_context:
-        load_kube_config(found, connection.kube_context)
+        load_kube_config(configuration, connection.kube_context)
     else:
         try:
-            config.load_incluster_config(client_configuration=found)
+            config.load_incluster_config(client_configuration=configuration)
         except config.ConfigException:
             raise ConfigError(
                 "logs are read from the pods of the run: give --kube_context NAME, or run "
                 f"`{kubectl_logs(connection, run_id)}`"
             ) from None
-    if urllib.parse.urlsplit(found.host).hostname in _LOOPBACK:
-        found.proxy = None
-    return found
+    if urllib.parse.urlsplit(configuration.host).hostname in _LOOPBACK:
+        configuration.proxy = None
+    return configuration
 
 
 def _stage_of(pod: Any) -> str:

@@ -46,28 +46,22 @@ class KubeflowRuns:
             with self.connection.explained(f"submit the run {submission.run_name}", f"it may have started: {look}"):
                 run = self.connection.client.runs.run_service_create_run(run=body)
         except TransientError:
-            run = self._marked(start["experiment_id"], mark)
+            # The server chose the id, and starts the workflow before it lists the run.
+            newest: list[Any] = []
+            with contextlib.suppress(StageError):
+                newest = self._newest(50, experiment_id=start["experiment_id"])
+            run = next((run for run in newest if run.description == mark), None)
             if run is None:
                 raise
         return self._status(run)
 
-    def _marked(self, experiment_id: str, mark: str) -> Any:
-        """Return the run of a mark; None if the server does not answer, or does not list it yet.
-
-        The server chooses the id, and starts the workflow before it lists the run.
-        """
-        with contextlib.suppress(StageError):
-            newest = self._newest(50, experiment_id=experiment_id)
-            return next((run for run in newest if run.description == mark), None)
-        return None
-
     def _newest(self, count: int, **scope: str) -> list[Any]:
         client = self.connection.client
         with self.connection.explained("list runs"):
-            found = client.runs.run_service_list_runs(
+            page = client.runs.run_service_list_runs(
                 namespace=client.namespace or None, page_size=count, sort_by="created_at desc", **scope
             )
-        return found.runs or []
+        return page.runs or []
 
     def start_of(self, submission: Submission) -> dict[str, Any]:
         """Return the common fields of a run and a schedule; make the experiment and upload the package if needed."""
@@ -93,7 +87,7 @@ class KubeflowRuns:
         with self.connection.explained(f"make the experiment {name}"):
             return _find_or_make(
                 name,
-                lambda named: api.experiment_service_list_experiments(filter=named, namespace=namespace).experiments,
+                lambda query: api.experiment_service_list_experiments(filter=query, namespace=namespace).experiments,
                 lambda: api.experiment_service_create_experiment(experiment=body),
                 "experiment_id",
             )
@@ -111,14 +105,14 @@ class KubeflowRuns:
             path.write_bytes(package.found.text)
             pipeline_id = _find_or_make(
                 package.found.name,
-                lambda named: api.pipeline_service_list_pipelines(filter=named, namespace=namespace).pipelines,
+                lambda query: api.pipeline_service_list_pipelines(filter=query, namespace=namespace).pipelines,
                 lambda: uploads.upload_pipeline(str(path), name=package.found.name, namespace=namespace),
                 "pipeline_id",
             )
             version_id = _find_or_make(
                 package.version,
-                lambda named: (
-                    api.pipeline_service_list_pipeline_versions(pipeline_id=pipeline_id, filter=named).pipeline_versions
+                lambda query: (
+                    api.pipeline_service_list_pipeline_versions(pipeline_id=pipeline_id, filter=query).pipeline_versions
                 ),
                 lambda: uploads.upload_pipeline_version(str(path), name=package.version, pipelineid=pipeline_id),
                 "pipeline_version_id",
@@ -127,16 +121,16 @@ class KubeflowRuns:
 
     def status(self, run_id: str) -> RunStatus:
         """Return the state of a run, with the reasons that only Kubernetes knows, if there is a context."""
-        found = self._status(self._run(run_id))
+        status = self._status(self._run(run_id))
         if not self.connection.kube_context:
-            return found
+            return status
         try:
-            return dataclasses.replace(found, stages=pods.with_reasons(self.connection, run_id, found.stages))
+            return dataclasses.replace(status, stages=pods.with_reasons(self.connection, run_id, status.stages))
         except StageError as error:
             if not self._warned:
                 log.warning("%s", error)
             self._warned = True
-            return found
+            return status
 
     def hint_for_waiting(self, run_id: str) -> str:
         if self.connection.kube_context:
@@ -209,20 +203,20 @@ def _find_or_make(name: str, search: Callable[[str], list[Any] | None], make: Ca
     """Return the id of the object of a name, or of a new one, made by us or by another process."""
     import kfp_server_api
 
-    named = json.dumps({"predicates": [{"operation": "EQUALS", "key": "display_name", "stringValue": name}]})
+    query = json.dumps({"predicates": [{"operation": "EQUALS", "key": "display_name", "stringValue": name}]})
 
     def find() -> str | None:
-        return next((getattr(each, key) for each in search(named) or [] if each.display_name == name), None)
+        return next((getattr(item, key) for item in search(query) or [] if item.display_name == name), None)
 
-    found = find()
-    if found is None:
+    object_id = find()
+    if object_id is None:
         try:
-            found = str(getattr(make(), key))
+            object_id = str(getattr(make(), key))
         except kfp_server_api.ApiException as error:
-            found = find() if error.status == _CONFLICT else None
-            if found is None:
+            object_id = find() if error.status == _CONFLICT else None
+            if object_id is None:
                 raise
-    return found
+    return object_id
 
 
 def _state(run: Any) -> str:
@@ -230,7 +224,7 @@ def _state(run: Any) -> str:
     state: str = run.state if run.state in _STATES else backend.PENDING
     if state != backend.FAILED:
         return state
-    history = [each.state for each in run.state_history or []]
+    history = [entry.state for entry in run.state_history or []]
     canceled = backend.CANCELING in history or canceled_runs.has(run.run_id, _began(run))
     return backend.CANCELED if canceled else state
 
@@ -241,13 +235,13 @@ def _stages(run: Any, state: str) -> tuple[StageStatus, ...]:
     latest: dict[str, Any] = {}
     for task in sorted(tasks, key=lambda task: task.start_time or task.create_time or _NEVER):
         latest[(task.display_name or "").partition("(")[0]] = task
-    found = []
+    statuses = []
     for name in stages.ALL:
         task = latest.get(name)
         if task is None:
             continue
         at = backend.settled(task.state if task.state in _STATES else backend.PENDING, state)
-        found.append(
+        statuses.append(
             StageStatus(
                 name=name,
                 state=at,
@@ -256,7 +250,7 @@ def _stages(run: Any, state: str) -> tuple[StageStatus, ...]:
                 message=_message(task) if at == backend.FAILED else "",
             )
         )
-    return tuple(found)
+    return tuple(statuses)
 
 
 def _began(run: Any) -> str:
@@ -265,10 +259,10 @@ def _began(run: Any) -> str:
     return history[0].update_time.isoformat() if history and history[0].update_time else ""
 
 
-def _time(found: datetime.datetime | None) -> datetime.datetime | None:
-    return found.astimezone(datetime.UTC) if found is not None and found > _NEVER else None
+def _time(time: datetime.datetime | None) -> datetime.datetime | None:
+    return time.astimezone(datetime.UTC) if time is not None and time > _NEVER else None
 
 
-def _message(found: Any) -> str:
+def _message(run_or_task: Any) -> str:
     """Return the server's message about a failure as one line; empty if there is none."""
-    return answers.one_line(found.error.message or "") if found.error else ""
+    return answers.one_line(run_or_task.error.message or "") if run_or_task.error else ""

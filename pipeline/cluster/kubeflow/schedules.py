@@ -32,10 +32,13 @@ class KubeflowSchedules:
         client = self._connection.client
         with self._connection.explained("list schedules"):
             ask = client.recurring_runs.recurring_run_service_list_recurring_runs
-            listed = _all(ask, "recurring_runs", namespace=client.namespace or None)
-            found = [(each, mark) for each in listed if (mark := _mark_of(each))]
-            active = _active_runs(client, {each.experiment_id for each, _ in found})
-            return [self._live(each, mark, active.get(each.recurring_run_id, ())) for each, mark in found]
+            listed = _items(ask, "recurring_runs", namespace=client.namespace or None)
+            marked = [(recurring_run, mark) for recurring_run in listed if (mark := _mark_of(recurring_run))]
+            active = _active_runs(client, {recurring_run.experiment_id for recurring_run, _ in marked})
+            return [
+                self._live(recurring_run, mark, active.get(recurring_run.recurring_run_id, ()))
+                for recurring_run, mark in marked
+            ]
 
     def create(self, schedule: Schedule) -> str:
         """Create a paused schedule of this version of the pipeline, and upload it unless the server has it."""
@@ -71,25 +74,25 @@ class KubeflowSchedules:
         with self._connection.explained(f"delete schedule {schedule_id}"):
             _unless_gone(api.recurring_run_service_delete_recurring_run, schedule_id)
 
-    def _live(self, found: Any, mark: re.Match[str], active_runs: tuple[str, ...]) -> LiveSchedule:
-        trigger = found.trigger.cron_schedule if found.trigger else None
+    def _live(self, recurring_run: Any, mark: re.Match[str], active_runs: tuple[str, ...]) -> LiveSchedule:
+        trigger = recurring_run.trigger.cron_schedule if recurring_run.trigger else None
         cron = ((trigger.cron or "") if trigger else "").removeprefix(_SECONDS)
         return LiveSchedule(
-            schedule_id=found.recurring_run_id,
-            name=found.display_name,
-            enabled=(found.status or found.mode or "").startswith("ENABLE"),
-            digest=mark[2] if self._is_whole(found) else "",
+            schedule_id=recurring_run.recurring_run_id,
+            name=recurring_run.display_name,
+            enabled=(recurring_run.status or recurring_run.mode or "").startswith("ENABLE"),
+            digest=mark[2] if self._is_whole(recurring_run) else "",
             cron=f"{cron} {mark[1]}",
             active_runs=active_runs,
         )
 
-    def _is_whole(self, found: Any) -> bool:
+    def _is_whole(self, recurring_run: Any) -> bool:
         """Return whether the server still has the schedule's pipeline version and experiment."""
-        reference = found.pipeline_version_reference
+        reference = recurring_run.pipeline_version_reference
         version = ((reference.pipeline_id or ""), (reference.pipeline_version_id or "")) if reference else ("",)
         client = self._connection.client
         return self._has(client.pipelines.pipeline_service_get_pipeline_version, *version) and self._has(
-            client.experiments.experiment_service_get_experiment, found.experiment_id
+            client.experiments.experiment_service_get_experiment, recurring_run.experiment_id
         )
 
     def _has(self, get: Callable[..., Any], *ids: str) -> bool:
@@ -111,15 +114,13 @@ def _unless_gone(ask: Callable[..., Any], *ids: str, **scope: Any) -> Any:
         return None
 
 
-def _all(ask: Callable[..., Any], what: str, **scope: Any) -> Iterator[Any]:
+def _items(ask: Callable[..., Any], field: str, **scope: Any) -> Iterator[Any]:
     """Yield all items of a list, page by page."""
-    token = ""
-    while True:
+    token: str | None = ""
+    while token is not None:
         page = ask(page_token=token, page_size=_PAGE, **scope)
-        yield from getattr(page, what) or ()
-        token = page.next_page_token or ""
-        if not token:
-            return
+        yield from getattr(page, field) or ()
+        token = page.next_page_token or None
 
 
 def _active_runs(client: Any, experiment_ids: set[str]) -> dict[str, tuple[str, ...]]:
@@ -128,16 +129,16 @@ def _active_runs(client: Any, experiment_ids: set[str]) -> dict[str, tuple[str, 
     All runs of the experiments are read, because a fresh run has no state to filter by.
     """
     ask = client.runs.run_service_list_runs
-    found: dict[str, tuple[str, ...]] = {}
+    active: dict[str, tuple[str, ...]] = {}
     for experiment_id in sorted(experiment_ids):
-        listed = _unless_gone(lambda **scope: list(_all(ask, "runs", **scope)), experiment_id=experiment_id)
+        listed = _unless_gone(lambda **scope: list(_items(ask, "runs", **scope)), experiment_id=experiment_id)
         if listed is None:
             # The experiment was deleted; its runs remain.
-            listed = list(_all(ask, "runs", namespace=client.namespace or None))
+            listed = list(_items(ask, "runs", namespace=client.namespace or None))
         for run in listed:
             if run.recurring_run_id and run.state not in backend.ENDED and run.experiment_id == experiment_id:
-                found[run.recurring_run_id] = (*found.get(run.recurring_run_id, ()), run.run_id)
-    return found
+                active[run.recurring_run_id] = (*active.get(run.recurring_run_id, ()), run.run_id)
+    return active
 
 
 def _mark(schedule: Schedule) -> str:
@@ -146,10 +147,10 @@ def _mark(schedule: Schedule) -> str:
     return f"Made by wgan schedule apply, time zone {schedule.time_zone}: content {digest}, name {check}"
 
 
-def _mark_of(found: Any) -> re.Match[str] | None:
+def _mark_of(recurring_run: Any) -> re.Match[str] | None:
     """Return the mark of our schedule; None for another one, such as a copy of ours under another name."""
-    mark = _MARK.fullmatch(found.description or "")
-    return mark if mark and mark[3] == _check(found.display_name, mark[2]) else None
+    mark = _MARK.fullmatch(recurring_run.description or "")
+    return mark if mark and mark[3] == _check(recurring_run.display_name, mark[2]) else None
 
 
 def _check(name: str, digest: str) -> str:
