@@ -90,9 +90,9 @@ def message(kind: str, content: dict[str, Any]) -> Any:
     from google.protobuf import json_format
 
     message_class = getattr(library().types, kind)
-    made = message_class()
-    json_format.ParseDict(content, message_class.pb(made))
-    return made
+    instance = message_class()
+    json_format.ParseDict(content, message_class.pb(instance))
+    return instance
 
 
 def _credentials() -> Any:
@@ -128,20 +128,20 @@ FLAGS = {
 def from_flags(parsed: argparse.Namespace) -> VertexConnection:
     """Return the connection of flags and environment; nothing is sent yet."""
     location_of_environment = next(filter(None, map(os.environ.get, _LOCATION_VARIABLES)), None)
-    given = {
+    settings = {
         "project": parsed.project or os.environ.get(_PROJECT_VARIABLE) or "",
         "location": parsed.location or location_of_environment or "",
         "api_endpoint": parsed.api_endpoint,
     }
     problems = []
     for name, variable in (("project", _PROJECT_VARIABLE), ("location", _LOCATION_VARIABLES[0])):
-        if not given[name]:
+        if not settings[name]:
             problems.append(f"{name} is required for Vertex: give --{name}, or set {variable}")
     for name, (form, meaning) in _FORMS.items():
-        if given[name] and not re.fullmatch(form, given[name]):
-            zone = re.fullmatch(rf"({_LOCATION})-[a-z]", given[name])
-            hint = f": {given[name]} is a zone, its region is {zone[1]}" if zone else ""
-            problems.append(f"{name} must be {meaning}, got {given[name]!r}{hint}")
+        if settings[name] and not re.fullmatch(form, settings[name]):
+            zone = re.fullmatch(rf"({_LOCATION})-[a-z]", settings[name])
+            hint = f": {settings[name]} is a zone, its region is {zone[1]}" if zone else ""
+            problems.append(f"{name} must be {meaning}, got {settings[name]!r}{hint}")
     if problems:
         raise ConfigError(*problems)
-    return VertexConnection(**given)
+    return VertexConnection(**settings)

@@ -46,7 +46,7 @@ _WORDS = {
 }
 _FROM_CACHE = "result of an earlier run"
 # The fields of runs in a list: neither graphs nor tasks.
-_OF_A_LIST = ("name", "display_name", "state", "create_time", "end_time", "labels")
+_LIST_FIELDS = ("name", "display_name", "state", "create_time", "end_time", "labels")
 
 
 class VertexRuns:
@@ -70,7 +70,7 @@ class VertexRuns:
             "filter": f"labels.{PACKAGE_LABEL}:*",
             "order_by": "create_time desc",
             "page_size": min(count, 100),
-            "read_mask": FieldMask(paths=_OF_A_LIST),
+            "read_mask": FieldMask(paths=_LIST_FIELDS),
         }
         with answers.of_vertex("list runs"):
             jobs = self._connection.pipelines.list_pipeline_jobs(request=request, timeout=REQUEST_SECONDS)
@@ -137,9 +137,8 @@ class VertexRuns:
         with answers.of_vertex(f"start run {run_id}", look):
             for attempt, seconds in enumerate((*_WAITS, None)):
                 try:
-                    return self._status_of(
-                        self._connection.pipelines.create_pipeline_job(request=request, timeout=REQUEST_SECONDS)
-                    )
+                    pipelines = self._connection.pipelines
+                    return self._status_of(pipelines.create_pipeline_job(request=request, timeout=REQUEST_SECONDS))
                 except AlreadyExists:
                     if attempt == 0:
                         raise
@@ -167,7 +166,7 @@ class VertexRuns:
             link=_CONSOLE.format(location=connection.location, project=connection.project, run_id=run_id),
             created=utc(job.create_time),
             finished=utc(job.end_time),
-            message=_line(job.error),
+            message=answers.one_line(job.error.message),
             parameters=dict(job.runtime_config.parameter_values),
         )
 
@@ -201,8 +200,8 @@ def job_content(submission: Submission) -> dict[str, Any]:
 @functools.lru_cache(maxsize=8)
 def _spec(text: bytes) -> dict[str, Any]:
     """Return a package's one document; parsing takes long, and several schedules need it."""
-    found: dict[str, Any] = yaml.safe_load(text)
-    return found
+    spec: dict[str, Any] = yaml.safe_load(text)
+    return spec
 
 
 def _as_label(text: str) -> str:
@@ -223,16 +222,17 @@ def utc(time_or_none: datetime.datetime | None) -> datetime.datetime | None:
 
 def _stages(job: Any) -> list[Any]:
     """Return the stages among the tasks of a job, in the pipeline's order."""
-    found = [detail for detail in job.job_detail.task_details if detail.task_name in stages.ALL]
-    return sorted(found, key=lambda detail: stages.ALL.index(detail.task_name))
+    details = [detail for detail in job.job_detail.task_details if detail.task_name in stages.ALL]
+    return sorted(details, key=lambda detail: stages.ALL.index(detail.task_name))
 
 
 def _stage(detail: Any, run: str) -> StageStatus:
     state = state_of(detail.state)
-    message = _FROM_CACHE if detail.state == type(detail).State.SKIPPED else _line(detail.error)
+    message = _FROM_CACHE if detail.state == type(detail).State.SKIPPED else answers.one_line(detail.error.message)
     if state not in backend.ENDED and detail.pipeline_task_status:
         # An error of the service itself, after which Vertex tries again.
-        message = _line(max(detail.pipeline_task_status, key=lambda status: status.update_time).error)
+        newest = max(detail.pipeline_task_status, key=lambda status: status.update_time)
+        message = answers.one_line(newest.error.message)
     return StageStatus(
         name=detail.task_name,
         state=backend.settled(state, run),
@@ -240,10 +240,6 @@ def _stage(detail: Any, run: str) -> StageStatus:
         finished=utc(detail.end_time),
         message=message,
     )
-
-
-def _line(error: Any) -> str:
-    return answers.one_line(error.message)
 
 
 def _custom_jobs(detail: Any) -> list[str]:

@@ -25,7 +25,7 @@ _AT_ONCE = datetime.timedelta(minutes=1)
 _NOT_YET = datetime.timedelta(hours=1)
 _DELETION_SECONDS = 120.0
 # Enough runs to find the active ones among: they are the newest.
-_RUNS_LOOKED_AT = 100
+_NEWEST_RUNS = 100
 
 
 class VertexSchedules:
@@ -37,41 +37,41 @@ class VertexSchedules:
     def live(self) -> list[LiveSchedule]:
         request = {"parent": self._connection.parent, "filter": "create_pipeline_job_request:*", "page_size": 100}
         with answers.of_vertex("list schedules"):
-            found = list(self._connection.schedules.list_schedules(request=request, timeout=REQUEST_SECONDS))
-        return [self._live(schedule) for schedule in found if _digest(schedule)]
+            schedules = list(self._connection.schedules.list_schedules(request=request, timeout=REQUEST_SECONDS))
+        return [self._live(schedule) for schedule in schedules if _digest(schedule)]
 
     def create(self, schedule: Schedule) -> str:
-        wanted = message("Schedule", _content(schedule, self._connection.parent))
+        body = message("Schedule", _content(schedule, self._connection.parent))
         with answers.of_vertex(f"create schedule {schedule.name}", backend.PERHAPS_CREATED):
-            made = self._connection.schedules.create_schedule(
-                parent=self._connection.parent, schedule=wanted, timeout=REQUEST_SECONDS
+            created = self._connection.schedules.create_schedule(
+                parent=self._connection.parent, schedule=body, timeout=REQUEST_SECONDS
             )
-            self._connection.schedules.pause_schedule(name=made.name, timeout=REQUEST_SECONDS)
-        return str(made.name.rpartition("/")[2])
+            self._connection.schedules.pause_schedule(name=created.name, timeout=REQUEST_SECONDS)
+        return str(created.name.rpartition("/")[2])
 
     def pause(self, schedule_id: str) -> None:
-        found = self._found(schedule_id)
-        if found.state.name == "ACTIVE":
-            with answers.of_vertex(f"pause schedule {found.display_name}"):
-                self._connection.schedules.pause_schedule(name=found.name, timeout=REQUEST_SECONDS)
+        schedule = self._schedule(schedule_id)
+        if schedule.state.name == "ACTIVE":
+            with answers.of_vertex(f"pause schedule {schedule.display_name}"):
+                self._connection.schedules.pause_schedule(name=schedule.name, timeout=REQUEST_SECONDS)
 
     def resume(self, schedule_id: str) -> None:
         """Let a schedule start runs; it makes up for runs missed while paused if its file asks for that."""
         from google.protobuf.field_mask_pb2 import FieldMask
 
-        found = self._found(schedule_id)
-        with answers.of_vertex(f"resume schedule {found.display_name}"):
-            if _waits_for_its_start(found):
+        schedule = self._schedule(schedule_id)
+        with answers.of_vertex(f"resume schedule {schedule.display_name}"):
+            if _never_resumed(schedule):
                 # Not before the latest time of Vertex' own clock, if ours is slow.
-                shown = (found.create_time, found.update_time, found.last_pause_time)
+                shown = (schedule.create_time, schedule.update_time, schedule.last_pause_time)
                 now = datetime.datetime.now(datetime.UTC)
-                found.start_time = max(now, *filter(None, map(utc, shown))) + _AT_ONCE
+                schedule.start_time = max(now, *filter(None, map(utc, shown))) + _AT_ONCE
                 self._connection.schedules.update_schedule(
-                    schedule=found, update_mask=FieldMask(paths=["start_time"]), timeout=REQUEST_SECONDS
+                    schedule=schedule, update_mask=FieldMask(paths=["start_time"]), timeout=REQUEST_SECONDS
                 )
-            if found.state.name != "ACTIVE":
+            if schedule.state.name != "ACTIVE":
                 self._connection.schedules.resume_schedule(
-                    name=found.name, catch_up=found.allow_queueing, timeout=REQUEST_SECONDS
+                    name=schedule.name, catch_up=schedule.allow_queueing, timeout=REQUEST_SECONDS
                 )
 
     def delete(self, schedule_id: str) -> None:
@@ -83,12 +83,12 @@ class VertexSchedules:
     def _name(self, schedule_id: str) -> str:
         return f"{self._connection.parent}/schedules/{schedule_id}"
 
-    def _found(self, schedule_id: str) -> Any:
+    def _schedule(self, schedule_id: str) -> Any:
         with answers.of_vertex(f"find schedule {schedule_id}"):
             return self._connection.schedules.get_schedule(name=self._name(schedule_id), timeout=REQUEST_SECONDS)
 
     def _live(self, schedule: Any) -> LiveSchedule:
-        enabled = schedule.state.name == "ACTIVE" and not _waits_for_its_start(schedule)
+        enabled = schedule.state.name == "ACTIVE" and not _never_resumed(schedule)
         return LiveSchedule(
             schedule_id=schedule.name.rpartition("/")[2],
             name=schedule.display_name,
@@ -106,16 +106,13 @@ class VertexSchedules:
             "parent": self._connection.parent,
             "filter": f"schedule_name={schedule.name}",
             "order_by": "create_time desc",
-            "page_size": _RUNS_LOOKED_AT,
+            "page_size": _NEWEST_RUNS,
             "read_mask": FieldMask(paths=("name", "state", "create_time")),
         }
         with answers.of_vertex(f"list the runs of schedule {schedule.display_name}"):
-            page = next(
-                iter(self._connection.pipelines.list_pipeline_jobs(request=request, timeout=REQUEST_SECONDS).pages)
-            )
-        return tuple(
-            job.name.rpartition("/")[2] for job in page.pipeline_jobs if state_of(job.state) not in backend.ENDED
-        )
+            pager = self._connection.pipelines.list_pipeline_jobs(request=request, timeout=REQUEST_SECONDS)
+            jobs = next(iter(pager.pages)).pipeline_jobs
+        return tuple(job.name.rpartition("/")[2] for job in jobs if state_of(job.state) not in backend.ENDED)
 
 
 def _content(schedule: Schedule, parent: str) -> dict[str, Any]:
@@ -145,7 +142,7 @@ def _digest(schedule: Any) -> str:
     return ""
 
 
-def _waits_for_its_start(schedule: Any) -> bool:
+def _never_resumed(schedule: Any) -> bool:
     """Return whether a schedule was never resumed: it starts nothing then, in any state."""
     start = utc(schedule.start_time)
     return start is not None and start > datetime.datetime.now(datetime.UTC) + _NOT_YET
