@@ -22,7 +22,7 @@ HELP = {
 }
 _DEFAULT_PROFILE = "cpu"
 # Replaces parameters that only a run gives, while the others are checked.
-_GIVEN_LATER = "given-later"
+_PLACEHOLDER = "given-later"
 
 
 def main(verb: str, words: list[str]) -> int:
@@ -52,9 +52,8 @@ def main(verb: str, words: list[str]) -> int:
 
     atomic_files.write_file(parsed.output, compiled_package(image_of, profile, defaults))
     log.info("wrote %s for %s, profile %s", parsed.output, profile.target, profile.name)
-    if profile.service_account:
+    if account := profile.service_account:
         # To servers the account is a field of each run and schedule, not of a package, whose description notes it.
-        account = profile.service_account
         log.info(
             "`wgan submit` and `wgan schedule apply` use its service account %s; give it to other clients", account
         )
@@ -62,47 +61,40 @@ def main(verb: str, words: list[str]) -> int:
 
 
 def _add_flags(parser: cli.Parser) -> None:
-    parser.add_argument(
-        "--target", default=KFP, choices=TARGETS, help=f"{KFP} for a Kubernetes cluster, {VERTEX} (default: {KFP})"
-    )
-    parser.add_argument(
+    add = parser.add_argument
+    add("--target", default=KFP, choices=TARGETS, help=f"{KFP} for a Kubernetes cluster, {VERTEX} (default: {KFP})")
+    add(
         "--profile",
         default=_DEFAULT_PROFILE,
         metavar="NAME",
         help=f"hardware profile; `wgan profiles` lists them (default: {_DEFAULT_PROFILE})",
     )
-    parser.add_argument(
-        "--output", type=Path, default=Path("pipeline.yaml"), help="file to write (default: pipeline.yaml)"
-    )
-    parser.add_argument(
-        "--images", type=Path, help="file that `make push` wrote: the digest of each image (required, or --allow_tags)"
-    )
-    parser.add_argument(
-        "--allow_tags",
-        action="store_true",
-        help="name images by tag; the image with that tag at run time is used",
-    )
+    add("--output", type=Path, default=Path("pipeline.yaml"), help="file to write (default: pipeline.yaml)")
+    add("--images", type=Path, help="file that `make push` wrote: the digest of each image (required, or --allow_tags)")
+    add("--allow_tags", action="store_true", help="name images by tag; the image with that tag at run time is used")
     config_file.add_flag(parser)
 
 
 def _checked_defaults(profile: Profile, parsed: argparse.Namespace) -> dict[str, Any]:
     """Return the new defaults of a package, typed and checked with all other parameters and the hardware."""
-    known = graph.PARAMETERS
+    fields = graph.PARAMETERS
     given_by_profile = {"accelerator": profile.accelerator, "replicas": profile.replicas}
     hardware = {} if profile.embeds_as_it_trains else given_by_profile
     problems: list[str] = []
-    given = config_file.read(parsed.config, known, problems)
+    raw_values = config_file.read(parsed.config, fields, problems)
     # kfp writes defaults into comments of the package.
-    problems += [f"{name} must be one line in a package, got {text!r}" for name, text in given.items() if "\n" in text]
+    problems += [
+        f"{name} must be one line in a package, got {text!r}" for name, text in raw_values.items() if "\n" in text
+    ]
     problems += [
         f"{name} follows from profile {profile.name} ({profile.accelerator}, {profile.replicas}): leave it out"
         for name in hardware
-        if given.get(name, str(known[name].default)) != str(known[name].default)
+        if raw_values.get(name, str(fields[name].default)) != str(fields[name].default)
     ]
-    later = {name: _GIVEN_LATER for name, field in known.items() if field.required}
+    later = {name: _PLACEHOLDER for name, field in fields.items() if field.required}
     try:
         steps = graph.steps(profile.train_image)
-        values = parameters.parse(known, steps, {**later, **profile.parameters, **given, **hardware}, problems)
+        values = parameters.parse(fields, steps, {**later, **profile.parameters, **raw_values, **hardware}, problems)
     except ConfigError as error:
         raise ConfigError(*(f"with profile {profile.name}: {problem}" for problem in error.problems)) from None
-    return {name: values[name] for name in given}
+    return {name: values[name] for name in raw_values}

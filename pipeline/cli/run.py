@@ -41,16 +41,16 @@ def main(verb: str, words: list[str]) -> int:
     if parsed.runner == _PROCESS:
         extras.require("local", verb, words)
     problems: list[str] = []
-    given = config_file.read(parsed.config, graph.PARAMETERS, problems) | parameters.given_in(parsed)
+    raw_values = config_file.read(parsed.config, graph.PARAMETERS, problems) | parameters.flag_values(parsed)
     # History and cached results of a run in a bucket are on this machine.
-    root = Location.of(parsed.root or given.get("root", _ROOT))
+    root = Location.of(parsed.root or raw_values.get("root", _ROOT))
     root = root if root.in_bucket else Location.of(root.path.resolve())
-    given["root"] = root.uri
-    in_image = parsed.runner == _DOCKER and given.get("accelerator") in TRAIN_IMAGES
-    steps = graph.steps(given["accelerator"] if in_image else "cpu")
+    raw_values["root"] = root.uri
+    in_image = parsed.runner == _DOCKER and raw_values.get("accelerator") in TRAIN_IMAGES
+    steps = graph.steps(raw_values["accelerator"] if in_image else "cpu")
     problems += [*_problems(parsed, root), *parser.unknown(unknown)]
     options = _docker_options(parsed.docker_options, problems)
-    values = parameters.parse(graph.PARAMETERS, steps, given, problems)
+    values = parameters.parse(graph.PARAMETERS, steps, raw_values, problems)
     if getattr(parsed, "print_config", False):
         print(config_file.written(values), end="")
         return errors.OK
@@ -60,9 +60,9 @@ def main(verb: str, words: list[str]) -> int:
             executor.begin(opened)
             tables.print_plan(plan.plan(steps, values, root.own, executor))
         return errors.OK
-    kept = history.History(root, values)
-    log.info("run %d; logs and state in %s", kept.number, kept.folder)
-    run = runner.Run(steps, values, root.own, kept, executor, parsed.jobs)
+    run_history = history.History(root, values)
+    log.info("run %d; logs and state in %s", run_history.number, run_history.folder)
+    run = runner.Run(steps, values, root.own, run_history, executor, parsed.jobs)
     with session.session(root.own, Docker().program) as opened:
         executor.begin(opened)
         code = run.execute()
@@ -80,27 +80,20 @@ def _parser(verb: str) -> cli.Parser:
         usage=f"wgan {verb} --source IMAGES [flags]",
         description=f"{HELP[verb][0].upper()}{HELP[verb][1:]}.",
     )
-    parser.add_argument("--root", help=f"folder, or gs://BUCKET/FOLDER, that keeps all results (default: ./{_ROOT})")
+    add = parser.add_argument
+    add("--root", help=f"folder, or gs://BUCKET/FOLDER, that keeps all results (default: ./{_ROOT})")
     config_file.add_flag(parser)
-    parser.add_argument(
-        "--runner", default=_PROCESS, choices=(_PROCESS, _DOCKER), help="what stages run as (default: process)"
-    )
-    parser.add_argument(
-        "--dev", action="store_true", help="with --runner docker: run the code of this working tree, not the images'"
-    )
-    parser.add_argument(
+    add("--runner", default=_PROCESS, choices=(_PROCESS, _DOCKER), help="what stages run as (default: process)")
+    add("--dev", action="store_true", help="with --runner docker: run the code of this working tree, not the images'")
+    add(
         "--docker_options",
         default="",
         metavar="WORDS",
         help='with --runner docker: options for `docker create`, such as --docker-options="--gpus all"',
     )
     if verb == "run":
-        parser.add_argument(
-            "--jobs", type=int, default=1, help="number of stages that may run in parallel (default: 1)"
-        )
-        parser.add_argument(
-            "--print_config", action="store_true", help="print all parameters as a file for --config, and run nothing"
-        )
+        add("--jobs", type=int, default=1, help="number of stages that may run in parallel (default: 1)")
+        add("--print_config", action="store_true", help="print all parameters as a file for --config, and run nothing")
     return parser
 
 
@@ -133,5 +126,5 @@ def _containers(steps: Iterable[Step], options: list[str], root: Path, values: d
         fetched = location in _FETCHED_BY_NAME or buckets.is_uri(location)
         if fetched and not containers.has_network(options):
             log.warning('%s is fetched over a network, which needs --docker-options="--network bridge"', location)
-    read = [containers.where_it_is(location) for location in locations if location and Path(location).exists()]
-    return containers.prepare(steps, options, root, read, dev)
+    inputs = [containers.where_it_is(location) for location in locations if location and Path(location).exists()]
+    return containers.prepare(steps, options, root, inputs, dev)

@@ -62,7 +62,7 @@ def main(verb: str, words: list[str]) -> int:
     if not parsed.run_id:
         _print_runs(server.recent(_SHOWN_RUNS), parsed.json)
         return errors.OK
-    run_id = _found(server, parsed.run_id)
+    run_id = _full_id(server, parsed.run_id)
     if verb == "logs":
         return _logs(server, run_id, parsed.stage, parsed.follow)
     if verb in ("cancel", "retry"):
@@ -123,12 +123,12 @@ def _submit(words: list[str]) -> int:
     parsed, unknown = parser.parse_known_args(words)
     package = submission.read_package(parsed.package)
     problems = parser.unknown(unknown)
-    given = config_file.read(parsed.config, package.found.parameters, problems) | parameters.given_in(parsed)
-    wanted, server = _checked(parsed, package, given, problems)
+    raw_values = config_file.read(parsed.config, package.found.parameters, problems) | parameters.flag_values(parsed)
+    request, server = _checked(parsed, package, raw_values, problems)
     try:
-        run = server.submit(wanted)
+        run = server.submit(request)
     except KeyboardInterrupt:
-        log.warning("%s may have started: `%s` lists the newest runs", wanted.run_name, server.command("status"))
+        log.warning("%s may have started: `%s` lists the newest runs", request.run_name, server.command("status"))
         raise
     log.info("run %s (%s) is started", run.run_id, run.name)
     print(run.link or run.run_id, flush=True)
@@ -136,47 +136,46 @@ def _submit(words: list[str]) -> int:
 
 
 def _add_submit_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--package", type=Path, default=Path("pipeline.yaml"), help="compiled package (default: pipeline.yaml)"
-    )
+    add = parser.add_argument
+    add("--package", type=Path, default=Path("pipeline.yaml"), help="compiled package (default: pipeline.yaml)")
     config_file.add_flag(parser)
-    parser.add_argument("--experiment", help="experiment that the run belongs to (default: the pipeline's name)")
-    parser.add_argument("--run_name", help="display name of the run (default: the pipeline's name and the time)")
-    parser.add_argument(
+    add("--experiment", help="experiment that the run belongs to (default: the pipeline's name)")
+    add("--run_name", help="display name of the run (default: the pipeline's name and the time)")
+    add(
         "--pipeline_root",
         default="",
         metavar="URI",
         help="where the target keeps metrics and reports of stages (default: Kubeflow's own; Vertex has none)",
     )
-    parser.add_argument(
+    add(
         "--service_account",
         default="",
         help="account to start the run as (default: that of the profile, else the target's)",
     )
     _add_waiting(parser)
-    parser.add_argument("--root", help="folder of all results: an absolute path that every stage can reach")
+    add("--root", help="folder of all results: an absolute path that every stage can reach")
 
 
 def _checked(
-    parsed: argparse.Namespace, package: ClusterPackage, given: dict[str, str], problems: list[str]
+    parsed: argparse.Namespace, package: ClusterPackage, raw_values: dict[str, str], problems: list[str]
 ) -> tuple[Submission, Runs]:
     """Return what to send, with these parameters, and the server."""
-    found, target = package.found, package.origin.target
+    compiled, target = package.found, package.origin.target
     if parsed.root is not None:
-        given["root"] = parsed.root
-    if "root" in given:
-        problems += submission.root_problems(given["root"], package)
+        raw_values["root"] = parsed.root
+    if "root" in raw_values:
+        problems += submission.root_problems(raw_values["root"], package)
     problems += [
         f"the package has no parameter {name}: compile it again with this version"
-        for name in given
-        if name not in found.parameters
+        for name in raw_values
+        if name not in compiled.parameters
     ]
     problems += backends.flags_of_others(target, parsed)
     if backends.BACKENDS[target].needs_pipeline_root:
         problems += submission.bucket_problems("pipeline_root", parsed.pipeline_root)
     names = {
-        "experiment": parsed.experiment or found.name,
-        "run_name": parsed.run_name or f"{found.name} {datetime.datetime.now(datetime.UTC):%Y-%m-%d %H:%M:%S}",
+        "experiment": parsed.experiment or compiled.name,
+        "run_name": parsed.run_name or f"{compiled.name} {datetime.datetime.now(datetime.UTC):%Y-%m-%d %H:%M:%S}",
     }
     for flag, name in names.items():
         if not name.strip() or len(name) > _LONGEST_NAME:
@@ -186,18 +185,19 @@ def _checked(
         server = backends.runs(target, parsed)
     except ConfigError as error:
         problems += error.problems
-    values = parameters.parse(found.parameters, found.steps, given, problems)  # raises the earlier problems, too
-    wanted = Submission(
+    # This raises the earlier problems, too.
+    values = parameters.parse(compiled.parameters, compiled.steps, raw_values, problems)
+    request = Submission(
         package=package,
-        parameters={name: value for name, value in values.items() if name in given},
+        parameters={name: value for name, value in values.items() if name in raw_values},
         **names,
         pipeline_root=parsed.pipeline_root,
         service_account=parsed.service_account,
     )
-    return wanted, server
+    return request, server
 
 
-def _found(server: Runs, text: str) -> str:
+def _full_id(server: Runs, text: str) -> str:
     """Return the id of the run for a word on the command line: an id, the start of one, or a link."""
     words = text.split("?")[0].rstrip("/").rpartition("/")[2]
     if _UUID.fullmatch(words):
@@ -245,10 +245,10 @@ def _logs(server: Runs, run_id: str, stage: str | None, follow: bool) -> int:
     begun = [stage for stage in server.status(run_id).stages if stage.state not in (backend.PENDING, backend.SKIPPED)]
     missing: list[str] = []
     shown = False
-    for each in begun:
+    for status in begun:
         try:
-            for line in server.logs(run_id, each.name):
-                print(f"{each.name}: {line}")
+            for line in server.logs(run_id, status.name):
+                print(f"{status.name}: {line}")
             shown = True
         except ConfigError as error:
             # Without access to Kubernetes every stage has the same problem.
@@ -278,11 +278,11 @@ def _print_run(run: RunStatus, as_json: bool) -> None:
         tables.print_rows(("stage", "state", "took", "message"), rows)
 
 
-def _print_runs(found: list[RunStatus], as_json: bool) -> None:
+def _print_runs(runs: list[RunStatus], as_json: bool) -> None:
     if as_json:
-        _print_json([dataclasses.asdict(run) for run in found])
+        _print_json([dataclasses.asdict(run) for run in runs])
         return
-    if not found:
+    if not runs:
         print("no runs yet")
         return
     rows: list[tuple[str, ...]] = [
@@ -293,10 +293,10 @@ def _print_runs(found: list[RunStatus], as_json: bool) -> None:
             waiting.elapsed(run.created, run.finished),
             run.name,
         )
-        for run in found
+        for run in runs
     ]
     tables.print_rows(("run", "state", "began", "took", "name"), rows)
 
 
-def _print_json(found: object) -> None:
-    print(json.dumps(found, indent=2, default=datetime.datetime.isoformat))
+def _print_json(value: object) -> None:
+    print(json.dumps(value, indent=2, default=datetime.datetime.isoformat))

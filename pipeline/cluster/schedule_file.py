@@ -69,19 +69,19 @@ class FileSettings(Settings):
 def read(path: Path) -> list[Schedule]:
     """Read a file of schedules and its packages; raise all mistakes of the file, or else all that the packages show."""
     text = yaml_files.read_bytes(path, "schedules", "; docs/schedules.md shows how to write them")
-    what = f"schedules {path}"
-    file = validation.read(FileSettings, text, what)
+    label = f"schedules {path}"
+    file = validation.read(FileSettings, text, label)
     read_package = functools.cache(submission.read_package)
-    found: list[Schedule] = []
+    schedules: list[Schedule] = []
     problems: list[str] = []
     for name, settings in file.schedules.items():
         try:
-            found.append(_schedule(name, settings, path.parent, file.controller_time_zone, read_package))
+            schedules.append(_schedule(name, settings, path.parent, file.controller_time_zone, read_package))
         except ConfigError as error:
-            problems += [f"{what}: schedules.{name}.{problem}" for problem in error.problems]
+            problems += [f"{label}: schedules.{name}.{problem}" for problem in error.problems]
     if problems:
         raise ConfigError(*problems)
-    return found
+    return schedules
 
 
 def _schedule(
@@ -106,7 +106,7 @@ def _schedule(
         package = read_package(folder / settings.package, settings.target)
         config = folder / settings.config if settings.config else None
         in_file = config_file.read(config, package.found.parameters, problems)
-        given = _parameters(package, in_file | settings.parameters)
+        values = _parameters(package, in_file | settings.parameters)
     except ConfigError as error:
         problems += error.problems
     if problems:
@@ -118,7 +118,7 @@ def _schedule(
         target=settings.target,
         submission=Submission(
             package=package,
-            parameters=given,
+            parameters=values,
             experiment=settings.experiment,
             run_name=name,
             pipeline_root=settings.pipeline_root,
@@ -130,16 +130,18 @@ def _schedule(
     )
 
 
-def _parameters(package: ClusterPackage, given: dict[str, Any]) -> dict[str, Any]:
+def _parameters(package: ClusterPackage, raw_values: dict[str, Any]) -> dict[str, Any]:
     """Return the parameters that a schedule sets, typed and checked together with the package's defaults."""
-    known = package.found.parameters
+    fields = package.found.parameters
     problems = [
-        unknown("parameter", name if name.isprintable() else shown(name), known) for name in given if name not in known
+        unknown("parameter", name if name.isprintable() else shown(name), fields)
+        for name in raw_values
+        if name not in fields
     ]
-    if isinstance(given.get("root"), str):
-        problems += submission.root_problems(given["root"], package)
+    if isinstance(raw_values.get("root"), str):
+        problems += submission.root_problems(raw_values["root"], package)
     try:
-        values = parameters.parse(known, package.found.steps, given, problems)
+        values = parameters.parse(fields, package.found.steps, raw_values, problems)
     except ConfigError as error:
         raise ConfigError(*(f"parameters: {problem.partition(': give --')[0]}" for problem in error.problems)) from None
-    return {name: values[name] for name in given}
+    return {name: values[name] for name in raw_values}

@@ -36,15 +36,15 @@ def read(path: Path | None, known: Mapping[str, Field], problems: list[str]) -> 
     """
     if path is None:
         return {}
-    what = f"config {path}"
-    root = yaml_files.only(yaml_files.nodes(yaml_files.read_bytes(path, "config"), what), what)
+    label = f"config {path}"
+    root = yaml_files.only(yaml_files.nodes(yaml_files.read_bytes(path, "config"), label), label)
     if not isinstance(root, yaml.MappingNode | None):
-        raise ConfigError(f"{what} must be a mapping of stages to their settings, as in examples/digits.yaml")
+        raise ConfigError(f"{label} must be a mapping of stages to their settings, as in examples/digits.yaml")
     stages = parameters.by_stage(known)
     place_of = {name: _place(stage, name) for stage, names in stages.items() for name in names}
-    found = {}
+    values = {}
     for stage, name, node in _entries(root):
-        at, place = f"{what}, line {node.start_mark.line + 1}:", _place(stage, name)
+        at, place = f"{label}, line {node.start_mark.line + 1}:", _place(stage, name)
         if not stage and name in stages:
             problems += [f"{at} {name} must be a mapping of settings, got {shown(node.value)}"] if node.value else []
         elif name not in stages.get(stage, ()):
@@ -56,8 +56,8 @@ def read(path: Path | None, known: Mapping[str, Field], problems: list[str]) -> 
         elif wrong := settings.text_problems(known[name], node.value):
             problems += [f"{at} {place.removesuffix(name)}{problem}" for problem in wrong]
         else:
-            found[name] = node.value
-    return found
+            values[name] = node.value
+    return values
 
 
 def _place(stage: str, name: str) -> str:
@@ -76,7 +76,7 @@ def _entries(root: yaml.MappingNode | None) -> Iterator[tuple[str, str, yaml.Nod
 
 def written(values: Mapping[str, Any]) -> str:
     """Return parameters as a file that `read` accepts."""
-    found: dict[str, Any] = {}
+    content: dict[str, Any] = {}
     for stage, names in parameters.by_stage(values).items():
-        (found.setdefault(stage, {}) if stage else found).update({name: values[name] for name in names})
-    return yaml.safe_dump(found, sort_keys=False)
+        (content.setdefault(stage, {}) if stage else content).update({name: values[name] for name in names})
+    return yaml.safe_dump(content, sort_keys=False)

@@ -22,22 +22,22 @@ def read(path: Path) -> Mapping[str, str]:
     remedy = "`make push REGISTRY=...` writes such a file"
     try:
         value = atomic_files.read_json(path, "images")
-        version, found = value["version"], dict(value["images"])
-        known = value["schema_version"] == SCHEMA_VERSION
+        version, references = value["version"], dict(value["images"])
+        has_our_schema = value["schema_version"] == SCHEMA_VERSION
     except OSError as error:
         raise ConfigError(f"images cannot be read: {errors.describe_os_error(error)}; {remedy}") from None
     except StageError as error:
         raise ConfigError(f"images: {error}; {remedy}") from None
     except (KeyError, TypeError, ValueError) as error:
         raise ConfigError(f"images {path} names no images: {error!r}; {remedy}") from None
-    if not known:
+    if not has_our_schema:
         raise ConfigError(f"images {path} is of another schema version, expected {SCHEMA_VERSION}; {remedy}")
     problems = []
     if version != container_images.VERSION:
         problems.append(f"images {path} is of version {version}, this program is {container_images.VERSION}; {remedy}")
-    for name, reference in found.items():
+    for name, reference in references.items():
         if not isinstance(reference, str) or not is_digest(reference):
             problems.append(f"images {path} must name {name} by its digest, got {reference!r}; {remedy}")
     if problems:
         raise ConfigError(*problems)
-    return found
+    return references

@@ -31,5 +31,5 @@ class Origin:
 
 def read(description: str) -> Origin | None:
     """Return the origin from a pipeline's description; None if another program compiled it."""
-    found = _ORIGIN.search(description)
-    return Origin(*(group or "" for group in found.groups())) if found else None
+    match = _ORIGIN.search(description)
+    return Origin(*(group or "" for group in match.groups())) if match else None

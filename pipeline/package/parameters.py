@@ -12,7 +12,7 @@ from components.core.stage import cli
 from pipeline import graph
 from pipeline.graph import Step
 
-_MADE_LATER = "made-later"
+_PLACEHOLDER = "made-later"
 _DEST = "parameter "
 HELP_ALL = "--help-all"
 # The stages whose settings are parameters, with the titles of their flags.
@@ -30,25 +30,25 @@ _MOST_USED = (
 )
 
 
-def add_flags(parser: argparse.ArgumentParser, known: Mapping[str, Field], everything: bool) -> None:
+def add_flags(parser: argparse.ArgumentParser, fields: Mapping[str, Field], everything: bool) -> None:
     """Add a flag for every parameter, by stage; values stay text. Help shows those that most users need, or all."""
-    left = {name: field for name, field in known.items() if name != "root"}
+    left = {name: field for name, field in fields.items() if name != "root"}
     for stage, names in by_stage(left).items():
         group = parser.add_argument_group(f"{_TITLES[stage]} ({stage})" if stage else "of this package")
         for field in [left[name] for name in names]:
             shown = everything or field.required or field.name in _MOST_USED
             cli.add_flag(group, field, f"{_DEST}{field.name}", shown)
-    parser.add_argument(HELP_ALL, action="help", help=f"show all {len(known)} parameters")
+    parser.add_argument(HELP_ALL, action="help", help=f"show all {len(fields)} parameters")
 
 
 def by_stage(names: Iterable[str]) -> dict[str, list[str]]:
     """Return parameters by the first stage that has them, "" for those of no stage; each name stands once."""
     left = dict.fromkeys(names)
-    found = {
+    names_of = {
         stage: [field.name for field in settings.fields_of(stages.config_of(stage)) if left.pop(field.name, 0) is None]
         for stage in _TITLES
     }
-    return {"": [*left]} | found
+    return {"": [*left]} | names_of
 
 
 def wants_all(words: list[str]) -> bool:
@@ -56,14 +56,14 @@ def wants_all(words: list[str]) -> bool:
     return any(word.replace("_", "-") == HELP_ALL for word in words)
 
 
-def given_in(parsed: argparse.Namespace) -> dict[str, str]:
+def flag_values(parsed: argparse.Namespace) -> dict[str, str]:
     """Return the parameters that a command line gave, by name, as text."""
-    found = {name.removeprefix(_DEST): value for name, value in vars(parsed).items() if name.startswith(_DEST)}
-    return {name: value for name, value in found.items() if value is not None}
+    values = {name.removeprefix(_DEST): value for name, value in vars(parsed).items() if name.startswith(_DEST)}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def parse(
-    known: Mapping[str, Field], steps: Iterable[Step], given: Mapping[str, Any], problems: list[str]
+    fields: Mapping[str, Field], steps: Iterable[Step], raw_values: Mapping[str, Any], problems: list[str]
 ) -> dict[str, Any]:
     """Return the known parameters of the pipeline, typed and checked, with defaults for those not given.
 
@@ -72,21 +72,21 @@ def parse(
     """
     problems = [*problems]
     values: dict[str, Any] = {}
-    for name, field in known.items():
-        if name not in given:
+    for name, field in fields.items():
+        if name not in raw_values:
             if field.required:
                 problems.append(f"{name} is required: give --{name}")
             else:
                 values[name] = field.default
             continue
         try:
-            value = settings.parse_value(field, given[name])
+            value = settings.parse_value(field, raw_values[name])
         except ValueError as error:
             problems.append(str(error))
             continue
-        found = settings.field_problems(field, value)
-        problems += found
-        if not found:
+        value_problems = settings.field_problems(field, value)
+        problems += value_problems
+        if not value_problems:
             values[name] = value
     problems += _stage_problems(steps, values)
     if problems:
@@ -98,9 +98,9 @@ def _stage_problems(steps: Iterable[Step], values: dict[str, Any]) -> list[str]:
     """Return the problems that each stage's own configuration reports."""
     problems: list[str] = []
     for step in steps:
-        given = {field.name: _value_or_stand_in(field, step, values) for field in step.fields()}
+        config_values = {field.name: _value_or_stand_in(field, step, values) for field in step.fields()}
         try:
-            step.config(**given)
+            step.config(**config_values)
         except ConfigError as error:
             problems += error.problems
     return list(dict.fromkeys(problems))
@@ -115,4 +115,4 @@ def _value_or_stand_in(field: Field, step: Step, values: dict[str, Any]) -> Any:
             return settings.parse_value(field, of_parameters[wire])
         if wire is not None and not graph.names_in(wire):
             return settings.parse_value(field, wire)
-    return _MADE_LATER if field.required else field.default
+    return _PLACEHOLDER if field.required else field.default
