@@ -17,26 +17,26 @@ from pipeline.cluster import redaction
 # The server version that our requests were checked against.
 KNOWN_SERVER = "2.16.1"
 _LONGEST = 300
-_SAYS_NOTHING = ("Internal Server Error", "Not Found", "")
+_EMPTY_MESSAGES = ("Internal Server Error", "Not Found", "")
 _UNKNOWN_FIELD = re.compile(r"unknown field \"?([^\s\"]+)")
 _TAG = re.compile(r"<(script|style)\b.*?</\1>|<[^>]*>", re.DOTALL | re.IGNORECASE)
 _LOG_IN = "log in with `gcloud auth application-default login`, or name a key by GOOGLE_APPLICATION_CREDENTIALS"
 _ACT_AS = "the role Service Account User (roles/iam.serviceAccountUser) on the run's service account is needed"
 _LATER = "try again, and look at the server's log if that does not help"
 # Codes of google.rpc after which the same request may work later; any other is a refusal.
-_PASSING = (
+_TRANSIENT_CODES = (
     *("ABORTED", "CANCELLED", "DATA_LOSS", "DEADLINE_EXCEEDED", "INTERNAL", "RESOURCE_EXHAUSTED", "UNAVAILABLE"),
     "UNKNOWN",
 )
 # Remedies for users.
-_OF_KUBEFLOW = {
+_KUBEFLOW_REMEDIES = {
     "NOT_FOUND": "check the id and --host",
     "PERMISSION_DENIED": "ask for permission in {namespace}, or give another --namespace",
     "UNAUTHENTICATED": "give a token or cookie that is valid (--token_file or KFP_TOKEN, --cookie_file or KFP_COOKIE)",
     "UNIMPLEMENTED": f"{{host}} is no server of Kubeflow Pipelines {KNOWN_SERVER} or newer; check --host",
-    **dict.fromkeys(_PASSING, _LATER),
+    **dict.fromkeys(_TRANSIENT_CODES, _LATER),
 }
-_OF_VERTEX = {
+_VERTEX_REMEDIES = {
     "NOT_FOUND": "check the id, project and location",
     "PERMISSION_DENIED": "the role Vertex AI User (roles/aiplatform.user) in the project is needed",
     "RESOURCE_EXHAUSTED": "a quota is used up: try again later, or ask for more",
@@ -66,10 +66,10 @@ def of_kubeflow(doing: str, host: str, namespace: str = "", perhaps_done: str = 
     try:
         yield
     except Exception as error:
-        known = explain_kubeflow(error, doing, host, namespace, perhaps_done)
-        if known is None:
+        explanation = explain_kubeflow(error, doing, host, namespace, perhaps_done)
+        if explanation is None:
             raise
-        raise known from None
+        raise explanation from None
 
 
 def explain_kubeflow(
@@ -83,8 +83,8 @@ def explain_kubeflow(
         return _unreached(error, doing, host, perhaps_done)
     if not isinstance(status, int) or not hasattr(error, "body"):
         return None
-    what = _said(error.body)
-    if unknown := _UNKNOWN_FIELD.search(what):
+    cause = _cause(error.body)
+    if unknown := _UNKNOWN_FIELD.search(cause):
         return ConfigError(
             f"cannot {doing}: the server is too old, it does not know {unknown[1]}, "
             f"which {KNOWN_SERVER} does ({status})"
@@ -99,35 +99,35 @@ def explain_kubeflow(
     code = _CODES.get(status, "INTERNAL" if status >= 500 else "INVALID_ARGUMENT")
     if code == "NOT_FOUND" and not answer.get("details"):
         code = "UNIMPLEMENTED"  # a missing object has a cause; a missing route has none
-    remedy = _OF_KUBEFLOW.get(code, "")
+    remedy = _KUBEFLOW_REMEDIES.get(code, "")
     if status == 401 and answer.get("kind") == "Status":  # Kubernetes
         remedy = "log in to {host} again"
     remedy = remedy.format(host=host, namespace=f"namespace {namespace}" if namespace else "the namespace")
-    says = f"the server says: {what} ({status})" if what else f"the server answers {status}"
-    kind = TransientError if code in _PASSING else ConfigError
+    says = f"the server says: {cause} ({status})" if cause else f"the server answers {status}"
+    kind = TransientError if code in _TRANSIENT_CODES else ConfigError
     if perhaps_done and kind is TransientError:
         remedy = perhaps_done
     return kind(": ".join(filter(None, (f"cannot {doing}", says, remedy))))
 
 
-def _said(body: Any) -> str:
+def _cause(body: Any) -> str:
     """Return the innermost cause of an answer, else all of it, as one line."""
     answer = _as_json(body)
     if not answer:
         text = body.decode(errors="replace") if isinstance(body, bytes) else body or ""
         return _shortened(_TAG.sub(" ", text))
     details = answer.get("details")
-    causes = [each.get("message") for each in details if isinstance(each, dict)] if isinstance(details, list) else []
-    for found in (*causes, answer.get("message"), answer.get("error_message"), answer.get("error")):
-        if isinstance(found, str) and found not in _SAYS_NOTHING:
-            return _shortened(found)
+    causes = [item.get("message") for item in details if isinstance(item, dict)] if isinstance(details, list) else []
+    for cause in (*causes, answer.get("message"), answer.get("error_message"), answer.get("error")):
+        if isinstance(cause, str) and cause not in _EMPTY_MESSAGES:
+            return _shortened(cause)
     return ""
 
 
 def _as_json(body: Any) -> dict[str, Any]:
     with contextlib.suppress(ValueError):
-        found = json.loads(body or "")
-        return found if isinstance(found, dict) else {}
+        content = json.loads(body or "")
+        return content if isinstance(content, dict) else {}
     return {}
 
 
@@ -145,14 +145,14 @@ def _unreached(error: Exception, doing: str, host: str, perhaps_done: str) -> St
     from urllib3 import exceptions
 
     reason = getattr(error, "reason", error)
-    said = _shortened(str(reason.args[0] if getattr(reason, "args", ()) else reason))
-    if isinstance(error, exceptions.SSLError) or "SSL" in said or "CERTIFICATE" in said.upper():
+    cause = _shortened(str(reason.args[0] if getattr(reason, "args", ()) else reason))
+    if isinstance(error, exceptions.SSLError) or "SSL" in cause or "CERTIFICATE" in cause.upper():
         return ConfigError(
-            f"cannot {doing}: {host} has an untrusted certificate: {said}: give its CA bundle (--ca_cert)"
+            f"cannot {doing}: {host} has an untrusted certificate: {cause}: give its CA bundle (--ca_cert)"
         )
     if isinstance(error, exceptions.LocationValueError):
         return ConfigError(f"cannot {doing}: host must be a URL, got {host}")
-    why = said.split(": ", 1)[-1].rstrip(".")  # without the connection
+    why = cause.split(": ", 1)[-1].rstrip(".")  # without the connection
     if isinstance(error, exceptions.TimeoutError) and not isinstance(error, exceptions.NewConnectionError):
         why = "no answer in time"
     remedy = perhaps_done or "check --host and the network, or try again"
@@ -168,32 +168,32 @@ def of_vertex(doing: str, perhaps_done: str = "") -> Iterator[None]:
     try:
         yield
     except GoogleAuthError as error:
-        raise _of_login(doing, error) from None
+        raise _explain_login(doing, error) from None
     except GoogleAPIError as error:
-        raise _of_vertex(doing, error, perhaps_done) from None
+        raise _explain_vertex(doing, error, perhaps_done) from None
     except TimeoutError:
         raise TransientError(f"cannot {doing}: Vertex has not finished it in time; try again") from None
 
 
-def _of_vertex(doing: str, error: Exception, perhaps_done: str) -> StageError:
+def _explain_vertex(doing: str, error: Exception, perhaps_done: str) -> StageError:
     status = getattr(error, "grpc_status_code", None)
     code = status.name if status is not None else "UNKNOWN"
-    said = [getattr(error, "message", None) or str(error)]
+    causes = [getattr(error, "message", None) or str(error)]
     for detail in getattr(error, "details", None) or ():
-        said += [f"{each.field}: {each.description}" for each in getattr(detail, "field_violations", ())]
-    line = f"cannot {doing}: Vertex answers {code}: {'; '.join(_shortened(each).rstrip('.') for each in said)}"
-    remedy = _ACT_AS if code == "PERMISSION_DENIED" and "actAs" in line else _OF_VERTEX.get(code, "")
-    if code in _PASSING:
+        causes += [f"{entry.field}: {entry.description}" for entry in getattr(detail, "field_violations", ())]
+    line = f"cannot {doing}: Vertex answers {code}: {'; '.join(_shortened(cause).rstrip('.') for cause in causes)}"
+    remedy = _ACT_AS if code == "PERMISSION_DENIED" and "actAs" in line else _VERTEX_REMEDIES.get(code, "")
+    if code in _TRANSIENT_CODES:
         return TransientError("; ".join(filter(None, (line, remedy, perhaps_done))))
     return ConfigError("; ".join(filter(None, (line, remedy))))
 
 
-def _of_login(doing: str, error: Exception) -> StageError:
+def _explain_login(doing: str, error: Exception) -> StageError:
     from google.auth.exceptions import DefaultCredentialsError, TransportError
 
-    said = _shortened(str(error.args[0] if error.args else error)).rstrip(".")
+    cause = _shortened(str(error.args[0] if error.args else error)).rstrip(".")
     if isinstance(error, DefaultCredentialsError):
-        return ConfigError(f"cannot {doing}: {said}; {_LOG_IN}")
+        return ConfigError(f"cannot {doing}: {cause}; {_LOG_IN}")
     if isinstance(error, TransportError) or getattr(error, "retryable", False):
-        return TransientError(f"cannot {doing}: the token server does not answer: {said}")
-    return ConfigError(f"cannot {doing}: an access token is refused: {said}; {_LOG_IN}")
+        return TransientError(f"cannot {doing}: the token server does not answer: {cause}")
+    return ConfigError(f"cannot {doing}: an access token is refused: {cause}; {_LOG_IN}")

@@ -14,7 +14,7 @@ from components.core.errors import StageError
 from pipeline.cluster.backend import LiveSchedule, Schedule, Schedules
 
 CREATE, REPLACE, PAUSE, RESUME, UNCHANGED, DELETE = "create", "replace", "pause", "resume", "unchanged", "delete"
-_DONE = {CREATE: "created", REPLACE: "replaced", PAUSE: "paused", RESUME: "resumed"}
+_PARTICIPLES = {CREATE: "created", REPLACE: "replaced", PAUSE: "paused", RESUME: "resumed"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -30,17 +30,18 @@ class Change:
 
 def plan(wanted: Sequence[Schedule], live: Sequence[LiveSchedule]) -> list[Change]:
     """Return the changes that a file requires: in its order, then schedules that it no longer has."""
-    changes = [_change(schedule, [each for each in live if each.name == schedule.name]) for schedule in wanted]
+    changes = [_change(schedule, live) for schedule in wanted]
     names = {schedule.name for schedule in wanted}
-    for name in dict.fromkeys(each.name for each in live if each.name not in names):
-        superseded = tuple(each for each in live if each.name == name)
+    for name in dict.fromkeys(existing.name for existing in live if existing.name not in names):
+        superseded = tuple(existing for existing in live if existing.name == name)
         changes.append(Change(name=name, action=DELETE, superseded=superseded))
     return changes
 
 
-def _change(schedule: Schedule, live: list[LiveSchedule]) -> Change:
-    alike = [each for each in live if each.digest == schedule.digest()]
-    kept = next((each for each in alike if each.enabled), None)
+def _change(schedule: Schedule, live: Sequence[LiveSchedule]) -> Change:
+    live = [existing for existing in live if existing.name == schedule.name]
+    alike = [existing for existing in live if existing.digest == schedule.digest()]
+    kept = next((existing for existing in alike if existing.enabled), None)
     if kept is None and alike and (len(live) == 1 or not schedule.enabled):
         # With others of its name, a paused one is created again: a target may start missed runs at once, and they have
         # started that.
@@ -49,7 +50,7 @@ def _change(schedule: Schedule, live: list[LiveSchedule]) -> Change:
         action = UNCHANGED
         if kept.enabled != schedule.enabled:
             action = RESUME if schedule.enabled else PAUSE
-        superseded = tuple(each for each in live if each is not kept)
+        superseded = tuple(existing for existing in live if existing is not kept)
         return Change(name=schedule.name, action=action, wanted=schedule, kept=kept, superseded=superseded)
     return Change(name=schedule.name, action=REPLACE if live else CREATE, wanted=schedule, superseded=tuple(live))
 
@@ -63,17 +64,17 @@ def apply(server: Schedules, wanted: Sequence[Schedule], prune: bool, show: Call
     for change in plan(wanted, server.live()):
         if change.action != DELETE or prune:
             _carry_out(server, change, show)
-            going |= {each.schedule_id for each in change.superseded}
+            going |= {schedule.schedule_id for schedule in change.superseded}
     # They may have started runs until they were paused, so active runs are counted only now.
-    live = [each for each in server.live() if each.schedule_id in going] if going else []
-    return bool([each for each in live if not _removed(server, each, show)])
+    live = [schedule for schedule in server.live() if schedule.schedule_id in going] if going else []
+    return bool([schedule for schedule in live if not _delete_if_idle(server, schedule, show)])
 
 
 def _carry_out(server: Schedules, change: Change, show: Callable[[str], None]) -> None:
     """Pause superseded schedules, and make the wanted one exist, enabled or paused."""
-    paused = [each for each in change.superseded if each.enabled]
-    for each in paused:
-        server.pause(each.schedule_id)
+    paused = [schedule for schedule in change.superseded if schedule.enabled]
+    for schedule in paused:
+        server.pause(schedule.schedule_id)
     if change.wanted is None:
         return
     if change.kept:
@@ -84,8 +85,8 @@ def _carry_out(server: Schedules, change: Change, show: Callable[[str], None]) -
         except StageError:
             # Nothing has replaced it: the old schedule continues.
             with contextlib.suppress(StageError):
-                for each in paused[:1]:
-                    server.resume(each.schedule_id)
+                for schedule in paused[:1]:
+                    server.resume(schedule.schedule_id)
             raise
     if change.wanted.enabled and not enabled:
         server.resume(schedule_id)
@@ -93,10 +94,10 @@ def _carry_out(server: Schedules, change: Change, show: Callable[[str], None]) -
         server.pause(schedule_id)
     if change.action != UNCHANGED:
         paused_too = "" if change.wanted.enabled or change.action == PAUSE else ", paused"
-        show(f"{change.name}: {_DONE[change.action]}{paused_too}")
+        show(f"{change.name}: {_PARTICIPLES[change.action]}{paused_too}")
 
 
-def _removed(server: Schedules, live: LiveSchedule, show: Callable[[str], None]) -> bool:
+def _delete_if_idle(server: Schedules, live: LiveSchedule, show: Callable[[str], None]) -> bool:
     """Delete a paused schedule without active runs; return whether it is gone."""
     if live.enabled:
         show(f"{live.name}: {live.schedule_id} stays: it was resumed meanwhile")

@@ -42,7 +42,7 @@ def parse(text: str) -> str:
             days = weekdays = []  # a day in either field counts, and all are in
     if days and not weekdays and days[0] > max(calendar.monthrange(2024, month)[1] for month in months or [1]):
         raise ValueError(f"must be a day that there is, got {shown(text)}: no month that it names is that long")
-    return " ".join(map(_written, (minutes, hours, days, months, weekdays)))
+    return " ".join(map(_field_text, (minutes, hours, days, months, weekdays)))
 
 
 def _numbers(field: int, word: str) -> list[int]:
@@ -57,15 +57,15 @@ def _numbers(field: int, word: str) -> list[int]:
             and all(int(names.get(a, a)) < int(names.get(b, b)) for a, b in re.findall(r"(\w+)-(\w+)", low))
             and all(int(step) <= most for step in re.findall(r"/(\d+)", low))
         ):
-            found = croniter.expand(" ".join(["*"] * field + [low] + ["*"] * (4 - field)))[0][field]
-            return [] if "*" in found else found
+            numbers = croniter.expand(" ".join(["*"] * field + [low] + ["*"] * (4 - field)))[0][field]
+            return [] if "*" in numbers else numbers
     raise ValueError(
         f"must have a list of values ({_VALUES[field]}), ranges a-b from less to more, and steps */n or a-b/n with n "
         f"from 1 to {most} for the {_FIELDS[field]}, got {shown(word)}"
     )
 
 
-def _written(numbers: list[int]) -> str:
+def _field_text(numbers: list[int]) -> str:
     """Return numbers as one short field: a star, a range with a step, or a list of numbers and ranges."""
     if not numbers:
         return "*"

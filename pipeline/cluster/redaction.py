@@ -67,20 +67,20 @@ class _Redacted:
 @functools.lru_cache(maxsize=64)
 def _pattern(secret: str) -> re.Pattern[str]:
     """Return a pattern for a secret, as it is or as URLs, HTML, JSON and base64 write it."""
-    forms = [secret, *_in_base64(secret.encode())]
+    forms = [secret, *_base64_forms(secret.encode())]
     return re.compile("|".join("".join(map(_character, form)) for form in forms), re.IGNORECASE)
 
 
-def _character(one: str) -> str:
+def _character(character: str) -> str:
     """Return a pattern for one character, as it is or escaped."""
-    if one.isalnum():
-        return one
-    code, in_html = ord(one), html.escape(one)
-    named = f"{in_html}|" if in_html != one else ""
-    return rf"(?:%(?:25)*{code:02x}|&#0*{code};|&#x0*{code:x};|{named}\\u{code:04x}|\\?{re.escape(one)})"
+    if character.isalnum():
+        return character
+    code, in_html = ord(character), html.escape(character)
+    named = f"{in_html}|" if in_html != character else ""
+    return rf"(?:%(?:25)*{code:02x}|&#0*{code};|&#x0*{code:x};|{named}\\u{code:04x}|\\?{re.escape(character)})"
 
 
-def _in_base64(secret: bytes) -> Iterator[str]:
+def _base64_forms(secret: bytes) -> Iterator[str]:
     """Yield the digits that stand for a secret within longer data, which it may begin at three positions of."""
     for offset in range(3):
         for alphabet in (b"+/", b"-_"):

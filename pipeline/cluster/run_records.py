@@ -24,16 +24,16 @@ def with_notes(run: RunStatus) -> RunStatus:
     The exit handler knows neither the run's name nor its times, and it may never have started.
     """
     # Servers give the reason with the stage: of the run Vertex says only that tasks failed, and Kubeflow nothing.
-    broken = [f"{each.name}: {each.message}" for each in run.stages if each.state == backend.FAILED and each.message]
-    if run.state == backend.FAILED and broken:
-        run = dataclasses.replace(run, message="; ".join(broken))
+    failed = [stage for stage in run.stages if stage.state == backend.FAILED and stage.message]
+    if run.state == backend.FAILED and failed:
+        run = dataclasses.replace(run, message="; ".join(f"{stage.name}: {stage.message}" for stage in failed))
     root = run.parameters.get("root", "")
-    of_run = RunOf(f"{root}/records", run.run_id)
-    folder = run_notes.folder_of(of_run)
+    run_of = RunOf(f"{root}/records", run.run_id)
+    folder = run_notes.folder_of(run_of)
     try:
         if not root or not (folder.in_bucket or folder.path.is_dir()):
             return run
-        notes = run_notes.read(of_run)
+        notes = run_notes.read(run_of)
     except (OSError, StageError) as error:
         log.warning("the notes of the run cannot be read: %s", errors.line_of(error))
         return run
@@ -42,7 +42,7 @@ def with_notes(run: RunStatus) -> RunStatus:
     if run.state not in backend.ENDED:
         return run
     config = RecordConfig(
-        records=of_run.records,
+        records=run_of.records,
         run=run.run_id,
         run_name=run.name,
         created=_time(run.created),
@@ -51,21 +51,21 @@ def with_notes(run: RunStatus) -> RunStatus:
         registry=f"{root}/registry",
         status=json.dumps({"state": run.state, "error": {"message": run.message}}),
     )
-    found = record.describe(config, notes)
+    content = record.describe(config, notes)
     try:
-        record.write(config, found)
+        record.write(config, content)
     except (OSError, StageError) as error:
         log.warning("the record of the run cannot be completed: %s", errors.line_of(error))
-    return dataclasses.replace(run, state=found["state"], message=found["reason"])
+    return dataclasses.replace(run, state=content["state"], message=content["reason"])
 
 
 def _with_note(stage: StageStatus, note: Note | None) -> StageStatus:
     """Add the stage's own reason or summary, and keep the server's for a stage that never began."""
     if note is None:
         return stage
-    said = "; ".join(note.problems) if note.state == FAILED else str(note.outputs.get("summary", ""))
-    return dataclasses.replace(stage, message=said or stage.message)
+    message = "; ".join(note.problems) if note.state == FAILED else str(note.outputs.get("summary", ""))
+    return dataclasses.replace(stage, message=message or stage.message)
 
 
-def _time(found: datetime.datetime | None) -> str:
-    return f"{found:%Y-%m-%dT%H:%M:%SZ}" if found else ""
+def _time(time: datetime.datetime | None) -> str:
+    return f"{time:%Y-%m-%dT%H:%M:%SZ}" if time else ""

@@ -39,15 +39,15 @@ class _Server(NamedTuple):
 def main(verb: str, words: list[str]) -> int:
     """Run `wgan schedule` with the words after it and return the exit code."""
     parsed = _parser(verb).parse_args(words)
-    wanted = _wanted(parsed)
-    servers = [
-        _Server(target, backends.schedules(target, parsed), [each for each in wanted or () if each.target == target])
-        for target in _targets(parsed, wanted)
-    ]
+    wanted = _read_file(parsed)
+    servers = []
+    for target in _targets(parsed, wanted):
+        schedules = [schedule for schedule in wanted or () if schedule.target == target]
+        servers.append(_Server(target, backends.schedules(target, parsed), schedules))
     if parsed.action == _LIST:
         return _list(servers, has_file=wanted is not None)
     if parsed.action in (_PAUSE, _RESUME):
-        return _steer(servers, parsed.name, enable=parsed.action == _RESUME)
+        return _pause_or_resume(servers, parsed.name, enable=parsed.action == _RESUME)
     return _diff(servers, parsed.exit_code) if parsed.action == _DIFF else _apply(servers, parsed.prune)
 
 
@@ -83,7 +83,7 @@ def _parser(verb: str) -> cli.Parser:
     return parser
 
 
-def _wanted(parsed: argparse.Namespace) -> list[Schedule] | None:
+def _read_file(parsed: argparse.Namespace) -> list[Schedule] | None:
     """Return the file's schedules; None if no file was named, the default is missing, and the verb works without."""
     if parsed.file is None and parsed.action not in (_DIFF, _APPLY) and not _DEFAULT_FILE.exists():
         return None
@@ -96,8 +96,8 @@ def _targets(parsed: argparse.Namespace, wanted: list[Schedule] | None) -> list[
     """Return the requested targets, in the file's order."""
     if parsed.target:
         return [parsed.target]
-    of_name = [each.target for each in wanted or () if each.name == getattr(parsed, "name", None)]
-    targets = of_name or list(dict.fromkeys(each.target for each in wanted or ()))
+    named_targets = [schedule.target for schedule in wanted or () if schedule.name == getattr(parsed, "name", None)]
+    targets = named_targets or list(dict.fromkeys(schedule.target for schedule in wanted or ()))
     if not targets:
         why = f"there is no file {_DEFAULT_FILE}" if wanted is None else "the file has no schedule"
         raise ConfigError(f"{why}: say which target is meant (--target {' or '.join(profiles.TARGETS)}, or --file)")
@@ -112,9 +112,9 @@ def _diff(servers: list[_Server], exit_code: bool) -> int:
             paused = ", paused" if change.wanted and not change.wanted.enabled else ""
             prune = "" if change.wanted else ": the file has none; only with --prune"
             print(f"{change.action} {change.name} ({server.target}{paused}){prune}")
-            for each in change.superseded:
-                waits = f"; it waits for {', '.join(each.active_runs)} to end" if each.active_runs else ""
-                print(f"  {each.schedule_id} will be deleted{waits}")
+            for schedule in change.superseded:
+                waits = f"; it waits for {', '.join(schedule.active_runs)} to end" if schedule.active_runs else ""
+                print(f"  {schedule.schedule_id} will be deleted{waits}")
     return DIFFERENT if needed and exit_code else errors.OK
 
 
@@ -139,8 +139,8 @@ def _list(servers: list[_Server], has_file: bool) -> int:
         live = server.schedules.live()
         file_says = {}
         for change in apply.plan(server.wanted, live):
-            for each in change.superseded:
-                file_says[each.schedule_id] = "nothing" if change.action == apply.DELETE else "to be deleted"
+            for schedule in change.superseded:
+                file_says[schedule.schedule_id] = "nothing" if change.action == apply.DELETE else "to be deleted"
             if change.wanted and change.kept:
                 file_says[change.kept.schedule_id] = _state(change.wanted)
             elif change.wanted:
@@ -148,16 +148,16 @@ def _list(servers: list[_Server], has_file: bool) -> int:
                 rows.append((change.name, server.target, "not there", _state(change.wanted), when, "", "", ""))
         rows += [
             (
-                each.name,
+                schedule.name,
                 server.target,
-                _state(each),
-                file_says[each.schedule_id] if has_file else "",
-                each.cron,
-                f"{each.next_run:%Y-%m-%d %H:%M} UTC" if each.next_run else "",
-                str(len(each.active_runs) or ""),
-                each.schedule_id,
+                _state(schedule),
+                file_says[schedule.schedule_id] if has_file else "",
+                schedule.cron,
+                f"{schedule.next_run:%Y-%m-%d %H:%M} UTC" if schedule.next_run else "",
+                str(len(schedule.active_runs) or ""),
+                schedule.schedule_id,
             )
-            for each in live
+            for schedule in live
         ]
     rows.sort(key=lambda row: row[:2])
     tables.print_rows(("schedule", "target", "is", "file says", "cron", "next run", "runs at work", "id"), rows)
@@ -168,34 +168,33 @@ def _state(schedule: Schedule | LiveSchedule) -> str:
     return "enabled" if schedule.enabled else "paused"
 
 
-def _of_name(servers: list[_Server], name: str) -> tuple[_Server, list[LiveSchedule], Schedule | None]:
+def _find(servers: list[_Server], name: str) -> tuple[_Server, list[LiveSchedule], Schedule | None]:
     """Return the server with the schedules of a name, these, and the one of the file."""
-    known: set[str] = set()
+    names: set[str] = set()
     for server in servers:
         live = server.schedules.live()
-        found = [each for each in live if each.name == name]
-        if found:
-            return server, found, next((each for each in server.wanted if each.name == name), None)
-        known |= {each.name for each in live}
-    others = f"there are {', '.join(sorted(known))}" if known else "there is none"
+        if namesakes := [schedule for schedule in live if schedule.name == name]:
+            return server, namesakes, next((schedule for schedule in server.wanted if schedule.name == name), None)
+        names |= {schedule.name for schedule in live}
+    others = f"there are {', '.join(sorted(names))}" if names else "there is none"
     raise ConfigError(f"no schedule {name} that `wgan schedule apply` made; {others}")
 
 
-def _steer(servers: list[_Server], name: str, enable: bool) -> int:
+def _pause_or_resume(servers: list[_Server], name: str, enable: bool) -> int:
     """Pause all schedules of a name, or resume the one that may start runs."""
-    server, live, wanted = _of_name(servers, name)
-    steered = [each for each in live if each.enabled != enable]
+    server, live, wanted = _find(servers, name)
+    steered = [schedule for schedule in live if schedule.enabled != enable]
     if enable and len(steered) < len(live):
         steered = []  # another one of that name starts runs
     elif enable and len(live) > 1:
-        steered = [each for each in live if wanted and each.digest == wanted.digest()]
+        steered = [schedule for schedule in live if wanted and schedule.digest == wanted.digest()]
         if len(steered) != 1:
             raise ConfigError(
                 f"there are several schedules {name}, of which one at most may start runs: apply the file, which keeps "
                 "its own"
             )
-    for each in steered:
-        (server.schedules.resume if enable else server.schedules.pause)(each.schedule_id)
+    for schedule in steered:
+        (server.schedules.resume if enable else server.schedules.pause)(schedule.schedule_id)
         print(f"{name}: {'resumed' if enable else 'paused'}")
     if not steered:
         print(f"{name}: is {'enabled' if enable else 'paused'} already")

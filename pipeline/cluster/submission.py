@@ -83,8 +83,8 @@ def bucket_problems(name: str, uri: str, otherwise: str = "") -> list[str]:
 
 def read_package(path: Path, target: str = "") -> ClusterPackage:
     """Read a package, for the given target or its own, and refuse by a `ConfigError` what would not run there."""
-    found = reader.read(yaml_files.read_bytes(path, "package"), f"package {path}")
-    origin = package_origin.read(found.description)
+    compiled = reader.read(yaml_files.read_bytes(path, "package"), f"package {path}")
+    origin = package_origin.read(compiled.description)
     if origin is None:
         raise ConfigError(f"package {path} does not name its target: compile it with `wgan compile`")
     if target and origin.target != target:
@@ -92,4 +92,4 @@ def read_package(path: Path, target: str = "") -> ClusterPackage:
             f"package {path} was compiled for {origin.target}, and this is {target}: "
             f"compile it with `wgan compile --target {target}`"
         )
-    return ClusterPackage(path=path, found=found, origin=origin)
+    return ClusterPackage(path=path, found=compiled, origin=origin)

@@ -39,7 +39,7 @@ def wait(server: Runs, run_id: str, timeout: float | None) -> RunStatus | None:
     state, away, hinted = "", False, False
     while True:
         try:
-            found = server.status(run_id)
+            run = server.status(run_id)
         except TransientError as error:
             if time.monotonic() - answered > PATIENCE_SECONDS:
                 raise
@@ -50,21 +50,21 @@ def wait(server: Runs, run_id: str, timeout: float | None) -> RunStatus | None:
             if away:
                 log.info("the server answers again")
             answered, away = time.monotonic(), False
-            for stage in found.stages:
+            for stage in run.stages:
                 if shown.get(stage.name) != (stage.state, stage.message):
                     log.info("%s", _line(stage))
                     shown[stage.name], logged = (stage.state, stage.message), answered
-            if found.state != state:
-                log.info("run %s is %s", run_id, found.state.lower())
-                state, logged = found.state, answered
+            if run.state != state:
+                log.info("run %s is %s", run_id, run.state.lower())
+                state, logged = run.state, answered
             elif answered - logged >= HEARTBEAT_SECONDS:
-                log.info("still %s after %s%s", state.lower(), duration(answered - began), _active(found))
+                log.info("still %s after %s%s", state.lower(), duration(answered - began), _active(run))
                 logged = answered
                 if not hinted and (hint := server.hint_for_waiting(run_id)):
                     log.info("%s", hint)
                 hinted = True
-            if found.state in backend.ENDED:
-                return found
+            if run.state in backend.ENDED:
+                return run
         left = POLL_SECONDS if timeout is None else began + timeout - time.monotonic()
         if left <= 0:
             return None
@@ -84,6 +84,6 @@ def _line(stage: StageStatus) -> str:
     return f"{stage.name}: {stage.state.lower()}{after}" + (f": {stage.message}" if stage.message else "")
 
 
-def _active(found: RunStatus) -> str:
-    names = [stage.name for stage in found.stages if stage.state == backend.RUNNING]
+def _active(run: RunStatus) -> str:
+    names = [stage.name for stage in run.stages if stage.state == backend.RUNNING]
     return f": {', '.join(names)}" if names else ""
