@@ -74,29 +74,29 @@ class KubernetesStage(Settings):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        found = []
+        problems = []
         for kind, measure in (("cpu", profile_values.cores), ("memory", profile_values.size)):
             request, limit = getattr(self, f"{kind}_request"), getattr(self, f"{kind}_limit")
             if request and limit and measure(request) > measure(limit):
-                found.append(f"{kind}_request must be at most {kind}_limit, got {request} and {limit}")
+                problems.append(f"{kind}_request must be at most {kind}_limit, got {request} and {limit}")
         if self.shared_memory:
             if not self.memory_limit:
-                found.append("shared_memory counts against memory_limit: give that as well")
+                problems.append("shared_memory counts against memory_limit: give that as well")
             elif profile_values.size(self.shared_memory) >= profile_values.size(self.memory_limit):
-                found.append(f"shared_memory must be less than memory_limit, got {self.shared_memory}")
+                problems.append(f"shared_memory must be less than memory_limit, got {self.shared_memory}")
         if SHARED_MEMORY in self.volume_claims.values():
-            found.append(f"volume_claims must not use {SHARED_MEMORY}: that is shared_memory")
+            problems.append(f"volume_claims must not use {SHARED_MEMORY}: that is shared_memory")
         if bool(self.accelerator) != bool(self.accelerator_count):
-            found.append("accelerator and accelerator_count must be given together")
+            problems.append("accelerator and accelerator_count must be given together")
         if self.replicas > MOST_REPLICAS:
-            found.append(
+            problems.append(
                 f"workers and their accelerators must be at most {MOST_REPLICAS} together, got {self.replicas}"
             )
         if self.workers > 1 and self.accelerator == TPU:
-            found.append(f"workers must be 1 with {TPU}, the chips of one host, got {self.workers}")
-        found += self._tpu_problems()
-        if found:
-            raise ConfigError(*found)
+            problems.append(f"workers must be 1 with {TPU}, the chips of one host, got {self.workers}")
+        problems += self._tpu_problems()
+        if problems:
+            raise ConfigError(*problems)
         return self
 
     def _tpu_problems(self) -> list[str]:
@@ -104,18 +104,19 @@ class KubernetesStage(Settings):
         generation, topology = self.node_selectors.get(TPU_ACCELERATOR), self.node_selectors.get(TPU_TOPOLOGY)
         if self.accelerator != TPU:
             return [f"{TPU_ACCELERATOR} and {TPU_TOPOLOGY} are for accelerator {TPU}"] if generation or topology else []
-        found = []
+        problems = []
         if generation not in _GENERATIONS:
-            found.append(f"node_selectors must have {TPU_ACCELERATOR}: {' or '.join(_GENERATIONS)}, got {generation}")
+            names = " or ".join(_GENERATIONS)
+            problems.append(f"node_selectors must have {TPU_ACCELERATOR}: {names}, got {generation}")
         if topology not in _TOPOLOGIES_OF_ONE_HOST:
             names = " or ".join(_TOPOLOGIES_OF_ONE_HOST)
-            found.append(f"node_selectors must have {TPU_TOPOLOGY}: {names}, the chips of one host, got {topology}")
+            problems.append(f"node_selectors must have {TPU_TOPOLOGY}: {names}, the chips of one host, got {topology}")
         elif self.accelerator_count != chips_of(topology):
             chips = chips_of(topology)
-            found.append(
+            problems.append(
                 f"accelerator_count must be {chips}, all chips of topology {topology}, got {self.accelerator_count}"
             )
-        return found
+        return problems
 
 
 def chips_of(topology: str) -> int:

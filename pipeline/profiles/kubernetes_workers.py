@@ -39,7 +39,7 @@ def job(container: dsl.ContainerSpec, stage: KubernetesStage) -> dict[str, Any]:
         "containers": [worker],
         "volumes": [{"name": f"volume-{index}", **volume} for index, volume in enumerate(mounted.values())],
         "nodeSelector": stage.all_node_selectors,
-        "tolerations": [each.model_dump(exclude_none=True) for each in stage.all_tolerations],
+        "tolerations": [toleration.model_dump(exclude_none=True) for toleration in stage.all_tolerations],
     }
     # A proxy of Istio would stand between the workers, and keep their pods from ending.
     template = {"metadata": {"annotations": {"sidecar.istio.io/inject": "false"}}, "spec": pod}

@@ -20,7 +20,7 @@ from pipeline.profiles.vertex_hardware import VertexStage
 _SHIPPED = "profiles.yaml"
 # The exit handler reads notes and writes one file. It must start where a stage waits for more than the cluster has, or
 # canceling such a run never ends.
-_EXIT_HANDLER, _LITTLE = "record", {"cpu_request": "100m", "memory_request": "128Mi"}
+_EXIT_HANDLER, _EXIT_HANDLER_REQUESTS = "record", {"cpu_request": "100m", "memory_request": "128Mi"}
 _Stage = TypeVar("_Stage", KubernetesStage, VertexStage)
 STAGES: dict[str, type[KubernetesStage] | type[VertexStage]] = {KFP: KubernetesStage, VERTEX: VertexStage}
 _Name = Annotated[StrictStr, matching(r"[a-z0-9][a-z0-9.-]{0,62}", "small letters, digits, dots and dashes")]
@@ -32,20 +32,20 @@ def _stage_name(value: str) -> str:
     return value
 
 
-def _require_accelerators_for_train_only(found: dict[str, _Stage]) -> dict[str, _Stage]:
+def _require_accelerators_for_train_only(stage_settings: dict[str, _Stage]) -> dict[str, _Stage]:
     problems = [
         f"{name} must have no accelerator and no machine_type: only train has images for accelerators"
-        for name, stage in found.items()
+        for name, stage in stage_settings.items()
         if name != TRAIN and (stage.accelerator or (isinstance(stage, VertexStage) and stage.machine_type))
     ]
     problems += [
         f"{name} must have no workers: only train can share its work among pods"
-        for name, stage in found.items()
+        for name, stage in stage_settings.items()
         if name != TRAIN and isinstance(stage, KubernetesStage) and stage.workers > 1
     ]
     if problems:
         raise ConfigError(*problems)
-    return found
+    return stage_settings
 
 
 _NETWORK = "projects/NUMBER/global/networks/NAME, with the number of the project"
@@ -53,12 +53,12 @@ _KEY = "projects/.../locations/.../keyRings/.../cryptoKeys/..."
 _StageName = Annotated[str, AfterValidator(_stage_name)]
 
 
-class _OnTarget(Settings, Generic[_Stage]):
+class _TargetSettings(Settings, Generic[_Stage]):
     service_account: Text = ""
     stages: Annotated[dict[_StageName, _Stage], AfterValidator(_require_accelerators_for_train_only)]
 
 
-class _OnVertex(_OnTarget[VertexStage]):
+class _VertexSettings(_TargetSettings[VertexStage]):
     network: Annotated[str, matching(r"projects/[0-9]+/global/networks/[a-z][a-z0-9-]{0,62}", _NETWORK)] = ""
     encryption_key: Annotated[
         str, matching(r"projects/[^/\s]+/locations/[^/\s]+/keyRings/[^/\s]+/cryptoKeys/[^/\s]+", _KEY)
@@ -71,15 +71,15 @@ _PARAMETERS = {
 }
 
 
-def _typed_parameters(given: dict[str, Any]) -> dict[str, Any]:
+def _typed_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
     """Return parameters of a profile with the types of train's settings, or raise every mistake."""
     problems = []
-    for name, value in given.items():
+    for name, value in parameters.items():
         field = _PARAMETERS.get(name)
         problems += settings.text_problems(field, value) if field else [unknown("parameter", name, _PARAMETERS)]
     if problems:
         raise ConfigError(*problems)
-    return {name: settings.parse_value(_PARAMETERS[name], value) for name, value in given.items()}
+    return {name: settings.parse_value(_PARAMETERS[name], value) for name, value in parameters.items()}
 
 
 _Parameters = Annotated[dict[Text, Any], AfterValidator(_typed_parameters)]
@@ -87,24 +87,24 @@ _Parameters = Annotated[dict[Text, Any], AfterValidator(_typed_parameters)]
 
 class Targets(Settings):
     parameters: _Parameters = Field(default_factory=dict)
-    kfp: _OnTarget[KubernetesStage] | None = None
-    vertex: _OnVertex | None = None
+    kfp: _TargetSettings[KubernetesStage] | None = None
+    vertex: _VertexSettings | None = None
 
 
 def read(path: Path | None = None) -> dict[tuple[str, str], Profile]:
     """Return all profiles, by name and target: ours, and those of a user's file, which replace ours of that name."""
-    found = parse(_shipped(), _SHIPPED)
+    profiles = parse(_shipped(), _SHIPPED)
     if path is not None:
-        own = parse(yaml_files.read_bytes(path, "profiles"), str(path))
-        names = {name for name, _ in own}
-        found = {key: profile for key, profile in found.items() if key[0] not in names} | own
-    return found
+        user_profiles = parse(yaml_files.read_bytes(path, "profiles"), str(path))
+        names = {name for name, _ in user_profiles}
+        profiles = {key: profile for key, profile in profiles.items() if key[0] not in names} | user_profiles
+    return profiles
 
 
 def as_yaml(path: Path | None = None) -> str:
     """Return the profiles as YAML that `read` accepts."""
     read(path)
-    found = yaml_files.load(_shipped(), _SHIPPED) | (
+    content = yaml_files.load(_shipped(), _SHIPPED) | (
         yaml_files.load(yaml_files.read_bytes(path, "profiles"), str(path)) if path else {}
     )
 
@@ -112,40 +112,43 @@ def as_yaml(path: Path | None = None) -> str:
         def ignore_aliases(self, data: object) -> bool:
             return True
 
-    return yaml.dump(found, Dumper=Dumper, sort_keys=False, default_flow_style=None, width=120)
+    return yaml.dump(content, Dumper=Dumper, sort_keys=False, default_flow_style=None, width=120)
 
 
 def parse(text: bytes, where: str) -> dict[tuple[str, str], Profile]:
     """Return the profiles of one file, by name and target, or raise every mistake, one line each."""
-    found = validation.read(dict[_Name, Targets], text, f"profiles {where}")
+    targets_by_name = validation.read(dict[_Name, Targets], text, f"profiles {where}")
     return {
         (name, target): _profile(name, target, profile, targets.parameters)
-        for name, targets in found.items()
+        for name, targets in targets_by_name.items()
         for target in TARGETS
         if (profile := getattr(targets, target))
     }
 
 
 def _profile(
-    name: str, target: str, found: _OnTarget[KubernetesStage] | _OnVertex, parameters: dict[str, Any]
+    name: str,
+    target: str,
+    target_settings: _TargetSettings[KubernetesStage] | _VertexSettings,
+    parameters: dict[str, Any],
 ) -> Profile:
     none = STAGES[target]()
-    found_stages = {}
+    stage_settings = {}
     for stage in stages.ALL:
-        given = found.stages.get(stage) or found.stages.get(OTHERS) or none
-        if target == KFP and stage == _EXIT_HANDLER and stage not in found.stages:
-            given = given.model_copy(update=_LITTLE)
-        found_stages[stage] = given
-    train = found_stages[TRAIN]
+        hardware = target_settings.stages.get(stage) or target_settings.stages.get(OTHERS) or none
+        if target == KFP and stage == _EXIT_HANDLER and stage not in target_settings.stages:
+            hardware = hardware.model_copy(update=_EXIT_HANDLER_REQUESTS)
+        stage_settings[stage] = hardware
+    train = stage_settings[TRAIN]
     accelerator = TrainConfig.accelerator if train.hardware == "cpu" else train.hardware
     return Profile(
         name=name,
         target=target,
-        stages=found_stages,
+        stages=stage_settings,
         parameters=parameters,
-        service_account=found.service_account,
-        network=getattr(found, "network", ""),
-        encryption_key=getattr(found, "encryption_key", ""),
+        service_account=target_settings.service_account,
+        network=getattr(target_settings, "network", ""),
+        encryption_key=getattr(target_settings, "encryption_key", ""),
         train_image=train.hardware,
         accelerator="multi-worker" if getattr(train, "workers", 1) > 1 else accelerator,
         replicas=train.replicas,

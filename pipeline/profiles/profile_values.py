@@ -30,11 +30,11 @@ def cores(text: str) -> float:
 
 def size(text: str) -> int:
     """Return the number of bytes, such as 16 * 2**30 for `16Gi`; raise `ValueError` with the expectation."""
-    found = _MEMORY.fullmatch(text)
-    if not found or (found[3] and not found[2]):
+    match = _MEMORY.fullmatch(text)
+    if not match or (match[3] and not match[2]):
         raise ValueError("a whole number with K, M, G, T, P, E, Ki, Mi, Gi, Ti, Pi or Ei, such as 16Gi")
-    base = 1024 if found[3] else 1000
-    return int(found[1]) * int(base ** _POWERS[found[2]])
+    base = 1024 if match[3] else 1000
+    return int(match[1]) * int(base ** _POWERS[match[2]])
 
 
 def _quantity(measure: Callable[[str], float], *of_types: type) -> Callable[[Any], str]:
@@ -51,14 +51,14 @@ def _quantity(measure: Callable[[str], float], *of_types: type) -> Callable[[Any
     return check
 
 
-def _by_name(value: dict[str, str]) -> dict[str, str]:
+def _sorted_by_name(value: dict[str, str]) -> dict[str, str]:
     return dict(sorted(value.items()))
 
 
-def _each_in_its_own_folder(value: dict[str, str]) -> dict[str, str]:
+def _distinct_folders(value: dict[str, str]) -> dict[str, str]:
     if len(set(value.values())) < len(value):
         raise expected("claims with a folder of its own for each", value)
-    return _by_name(value)
+    return _sorted_by_name(value)
 
 
 _OBJECT = r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?"
@@ -70,8 +70,8 @@ Memory = Annotated[str, BeforeValidator(_quantity(size, str))]
 Secret = Annotated[str, matching(rf"({_OBJECT})?", "the name of a secret: small letters, digits, - and .")]
 Seconds = Annotated[int, Field(ge=1, lt=2**31)]
 Devices = Annotated[int, Field(ge=1, le=MOST_REPLICAS)]
-Labels = Annotated[dict[Text, Text], AfterValidator(_by_name)]
-VolumeClaims = Annotated[dict[Annotated[str, _CLAIM], Annotated[str, _FOLDER]], AfterValidator(_each_in_its_own_folder)]
+Labels = Annotated[dict[Text, Text], AfterValidator(_sorted_by_name)]
+VolumeClaims = Annotated[dict[Annotated[str, _CLAIM], Annotated[str, _FOLDER]], AfterValidator(_distinct_folders)]
 
 
 class Toleration(Settings):

@@ -38,13 +38,13 @@ class Profile:
         return self.accelerator == TrainConfig.accelerator
 
 
-def choose(found: Mapping[tuple[str, str], Profile], name: str, target: str) -> Profile:
+def choose(profiles: Mapping[tuple[str, str], Profile], name: str, target: str) -> Profile:
     """Return the profile of a name for a target."""
-    if (name, target) in found:
-        return found[name, target]
-    targets = [other for known, other in found if known == name]
+    if (name, target) in profiles:
+        return profiles[name, target]
+    targets = [other_target for profile_name, other_target in profiles if profile_name == name]
     if targets:
         raise ConfigError(f"profile {name} has nothing for target {target}, only for {', '.join(targets)}")
-    names = dict.fromkeys(known for known, _ in found)
+    names = dict.fromkeys(profile_name for profile_name, _ in profiles)
     meant = settings.suggestion(name, names)
     raise ConfigError(f"profile {name!r} is unknown{meant} (--profiles FILE adds your own)")

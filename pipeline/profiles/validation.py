@@ -34,9 +34,9 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
-def expected(what: str, value: Any) -> ValueError:
+def expected(expectation: str, value: Any) -> ValueError:
     """Return the error for a value, without the path, which `read` adds."""
-    return ValueError(f"must be {what}, got {shown(value)}")
+    return ValueError(f"must be {expectation}, got {shown(value)}")
 
 
 def one_line(value: str) -> str:
@@ -48,31 +48,31 @@ def one_line(value: str) -> str:
 Text = Annotated[str, AfterValidator(one_line)]
 
 
-def matching(pattern: str, what: str) -> AfterValidator:
-    """Return the check that a text matches wholly; `what` is the expectation for messages."""
+def matching(pattern: str, expectation: str) -> AfterValidator:
+    """Return the check that a text matches wholly; messages give the expectation."""
 
     def check(value: str) -> str:
         if not re.fullmatch(pattern, value):
-            raise expected(what, value)
+            raise expected(expectation, value)
         return value
 
     return AfterValidator(check)
 
 
-def read(kind: type[_T], text: bytes, what: str) -> _T:
+def read(kind: type[_T], text: bytes, label: str) -> _T:
     """Return a YAML file as models, or raise a `ConfigError` with every mistake, a line each.
 
     Args:
         kind: A model, or a dictionary of models.
         text: The YAML.
-        what: What to call the file in messages.
+        label: What to call the file in messages.
     """
-    content = yaml_files.load(text, what)
+    content = yaml_files.load(text, label)
     try:
         return TypeAdapter(kind).validate_python(content)
     except ValidationError as error:
-        found = [f"{what}: {problem}" for each in error.errors() for problem in _problems(kind, each)]
-        raise ConfigError(*dict.fromkeys(found)) from None
+        problems = [f"{label}: {problem}" for detail in error.errors() for problem in _problems(kind, detail)]
+        raise ConfigError(*dict.fromkeys(problems)) from None
 
 
 def _problems(kind: Any, error: ErrorDetails) -> list[str]:

@@ -42,19 +42,19 @@ class VertexStage(Settings):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        found = []
+        problems = []
         if bool(self.accelerator) != bool(self.accelerator_count):
-            found.append("accelerator and accelerator_count must be given together")
+            problems.append("accelerator and accelerator_count must be given together")
         if self.machine_type and (self.cpu_limit or self.memory_limit):
-            found.append("machine_type replaces cpu_limit and memory_limit: leave out one or the other")
+            problems.append("machine_type replaces cpu_limit and memory_limit: leave out one or the other")
         only = [] if self.machine_type else [name for name in _FOR_CUSTOM_JOBS if getattr(self, name)]
         if only:
-            found.append(f"{', '.join(only)} must be for a custom job: name its machine_type as well")
+            problems.append(f"{', '.join(only)} must be for a custom job: name its machine_type as well")
         if self.accelerator.startswith("TPU"):
-            found.append(f"accelerator must be a GPU, got {self.accelerator}: TPUs have machine_type and tpu_topology")
-        found += self._tpu_problems() if self.machine_type else []
-        if found:
-            raise ConfigError(*found)
+            problems += [f"accelerator must be a GPU, got {self.accelerator}: TPUs have machine_type and tpu_topology"]
+        problems += self._tpu_problems() if self.machine_type else []
+        if problems:
+            raise ConfigError(*problems)
         return self
 
     def _tpu_problems(self) -> list[str]:

@@ -11,86 +11,84 @@ from components.core import errors
 from components.core.errors import ConfigError
 
 # Errors of PyYAML besides its own, for invalid tags and numbers.
-_YAML_ERRORS = (
-    yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError, OverflowError
-)  # fmt: skip
+_YAML_ERRORS = (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError, OverflowError)
 _SHOWN = 60
 _T = TypeVar("_T")
 
 
-def read_bytes(path: Path, what: str, remedy: str = "") -> bytes:
-    """Read a file, which errors call `what`."""
+def read_bytes(path: Path, label: str, remedy: str = "") -> bytes:
+    """Read a file, which errors call `label`."""
     try:
         return path.read_bytes()
     except OSError as error:
-        raise ConfigError(f"{what} cannot be read: {errors.describe_os_error(error)}{remedy}") from None
+        raise ConfigError(f"{label} cannot be read: {errors.describe_os_error(error)}{remedy}") from None
 
 
-def load_all(text: bytes, what: str) -> list[Any]:
+def load_all(text: bytes, label: str) -> list[Any]:
     """Return the documents of a YAML file, or raise a `ConfigError`, as `nodes` does."""
-    found = nodes(text, what)
-    with _refusing(what):
-        return [yaml.SafeLoader("").construct_document(node) for node in found]
+    roots = nodes(text, label)
+    with _refusing(label):
+        return [yaml.SafeLoader("").construct_document(node) for node in roots]
 
 
-def load(text: bytes, what: str) -> Any:
+def load(text: bytes, label: str) -> Any:
     """Return the one document of a YAML file; None if it is empty. Otherwise like `load_all`."""
-    return only(load_all(text, what), what)
+    return only(load_all(text, label), label)
 
 
-def only(documents: list[_T], what: str) -> _T | None:
+def only(documents: list[_T], label: str) -> _T | None:
     """Return the one document or node of a file; None if it is empty."""
     if len(documents) > 1:
-        raise ConfigError(f"{what} holds {len(documents)} YAML documents; give one")
+        raise ConfigError(f"{label} holds {len(documents)} YAML documents; give one")
     return documents[0] if documents else None
 
 
-def nodes(text: bytes, what: str) -> list[yaml.Node]:
-    """Return the root nodes, with lines, of a YAML file, or raise a `ConfigError`, which calls it `what`.
+def nodes(text: bytes, label: str) -> list[yaml.Node]:
+    """Return the root nodes, with lines, of a YAML file, or raise a `ConfigError`, which calls it `label`.
 
     Refused are invalid YAML, repeated names, and files that are nested too deeply.
     """
-    found: list[yaml.Node] = []
+    roots: list[yaml.Node] = []
     twice: dict[str, None] = {}
-    with _refusing(what):
+    with _refusing(label):
         loader = yaml.SafeLoader(text.decode())
         while loader.check_node() and (node := loader.get_node()) is not None:
-            twice |= dict.fromkeys(_keys_given_twice(node, what))  # before merge keys (<<) are resolved
-            found.append(node)
+            twice |= dict.fromkeys(_keys_given_twice(node, label))  # before merge keys (<<) are resolved
+            roots.append(node)
     if twice:
         raise ConfigError(*twice)
-    return found
+    return roots
 
 
 @contextlib.contextmanager
-def _refusing(what: str) -> Iterator[None]:
+def _refusing(label: str) -> Iterator[None]:
     """Turn the errors of YAML into a `ConfigError`."""
     try:
         yield
     except RecursionError:
-        raise ConfigError(f"{what} is nested too deeply; give a flatter file") from None
+        raise ConfigError(f"{label} is nested too deeply; give a flatter file") from None
     except _YAML_ERRORS as error:
-        raise ConfigError(f"{what} is not YAML: {' '.join(str(error).split())}") from None
+        raise ConfigError(f"{label} is not YAML: {' '.join(str(error).split())}") from None
 
 
-def _keys_given_twice(node: yaml.Node, what: str) -> list[str]:
+def _keys_given_twice(node: yaml.Node, label: str) -> list[str]:
     """Return a sentence for each repeated key of a mapping; YAML itself silently takes the last one."""
-    ahead, seen, found = [node], set(), []
+    ahead, seen, problems = [node], set(), []
     while ahead:
         node = ahead.pop()
         if node in seen:  # by an alias
             continue
         seen.add(node)
         if isinstance(node, yaml.MappingNode):
-            ahead += [each for pair in node.value for each in pair]
+            ahead += [child for pair in node.value for child in pair]
             keys: set[str] = set()
             for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
                 if key.value in keys:
-                    found.append(f"{what}, line {key.start_mark.line + 1}: {shown(key.value)} is given twice")
+                    problems.append(f"{label}, line {key.start_mark.line + 1}: {shown(key.value)} is given twice")
                 keys.add(key.value)
         elif isinstance(node, yaml.SequenceNode):
             ahead += node.value
-    return found
+    return problems
 
 
 def shown(value: Any) -> str:
