@@ -40,11 +40,11 @@ def main(words: list[str]) -> int:
         Superseded: Another process changed the champion meanwhile.
         TransientError: The bucket does not answer.
     """
-    given = vars(_parser().parse_args(words))
-    verb = given.pop("verb")
-    given.pop("run")(**given)
+    arguments = vars(_parser().parse_args(words))
+    verb = arguments.pop("verb")
+    arguments.pop("run")(**arguments)
     if verb in ("promote", "rollback"):
-        overview.write(overview.read(Location.of(given["location"]).parent))
+        overview.write(overview.read(Location.of(arguments["location"]).parent))
     return errors.OK
 
 
@@ -90,7 +90,7 @@ def _parser() -> argparse.ArgumentParser:
     verb = add("gc", "list versions that are not needed; with --yes remove them", upkeep.gc)
     verb.add_argument(
         "--keep",
-        type=_at_least_1,
+        type=_positive_int,
         default=3,
         metavar="K",
         help="keep the newest K versions, besides the champion and the one before it (default: 3)",
@@ -104,7 +104,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _at_least_1(text: str) -> int:
+def _positive_int(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"must be a whole number from 1 on, got {text!r}")
     return int(text)
@@ -119,14 +119,14 @@ def _read_champion(location: str) -> Champion | None:
 
 
 @contextlib.contextmanager
-def _described(location: str, number: int) -> Iterator[tuple[Version, Lineage, Champion | None, Path]]:
+def _version_details(location: str, number: int) -> Iterator[tuple[Version, Lineage, Champion | None, Path]]:
     """Yield a version, its lineage, the champion, and the folder of its evaluation; name a missing value."""
     champion = _read_champion(location)
     version = registry.read_version(location, number, champion)
     folder = registry.evaluation_folder(registry.version_folder(location, number))
-    found = lineage.read(folder, version.evaluation)
+    origin = lineage.read(folder, version.evaluation)
     try:
-        yield version, found, champion, folder
+        yield version, origin, champion, folder
     except (KeyError, TypeError, IndexError, AttributeError) as error:
         raise DataError(
             f"{folder} lacks values that describe a version ({error!r}): restore it, or evaluate and publish again"
@@ -134,20 +134,21 @@ def _described(location: str, number: int) -> Iterator[tuple[Version, Lineage, C
 
 
 def _reproduce(location: str, number: int, root: str, source: str) -> None:
-    with _described(location, number) as (version, found, champion, _):
-        initial = _version_of(location, champion, reproduction.initial_digest(found))
-        print("\n".join(reproduction.script(version, found, Path(root), Location.of(location).parent, source, initial)))
+    with _version_details(location, number) as (version, origin, champion, _):
+        initial = _version_of(location, champion, reproduction.initial_digest(origin))
+        lines = reproduction.script(version, origin, Path(root), Location.of(location).parent, source, initial)
+        print("\n".join(lines))
 
 
 def _export(location: str, number: int, folder: Path, license: str, dataset: list[str]) -> None:
-    with _described(location, number) as (version, found, _, _):
-        hub.export(version, found, registry.version_folder(location, number), folder, license, dataset)
+    with _version_details(location, number) as (version, origin, _, _):
+        hub.export(version, origin, registry.version_folder(location, number), folder, license, dataset)
     print(f"version {number} is in {folder}: look through {folder / hub.CARD}, then upload the folder")
 
 
 def _why(location: str, number: int) -> None:
-    with _described(location, number) as (version, found, champion, folder):
-        _print_why(version, found, champion, atomic_files.read_json(folder / evaluations.METRICS, "evaluation"))
+    with _version_details(location, number) as (version, origin, champion, folder):
+        _print_why(version, origin, champion, atomic_files.read_json(folder / evaluations.METRICS, "evaluation"))
 
 
 def _list(location: str) -> None:
@@ -183,36 +184,32 @@ def _version_of(location: str, champion: Champion | None, checkpoint_digest: str
     return 0
 
 
-def _print_why(version: Version, found: Lineage, champion: Champion | None, numbers: dict[str, Any]) -> None:
+def _print_why(version: Version, origin: Lineage, champion: Champion | None, numbers: dict[str, Any]) -> None:
     is_champion = champion is not None and champion.version == version.number
-    rival = version.evaluation.champion_version
-    beaten = (
-        f"compared with version {rival}, the champion at that time"
-        if rival
-        else "there was no champion to compare with"
-    )
+    comparison = "there was no champion to compare with"
+    if rival := version.evaluation.champion_version:
+        comparison = f"compared with version {rival}, the champion at that time"
     facts = {
         "version": f"{version.number}, the champion" if is_champion else f"{version.number}, not the champion",
         "model": version.model.digest,
-        "checkpoint": f"of {version.model.step:,} generator updates, of {found.checkpoint['settings']['steps']:,}",
-        "data": _data(found),
-        "embedding": f"certificate: {found.embedding['certificate']['outcome']}",
+        "checkpoint": f"of {version.model.step:,} generator updates, of {origin.checkpoint['settings']['steps']:,}",
+        "data": _data(origin),
+        "embedding": f"certificate: {origin.embedding['certificate']['outcome']}",
         "verdict": f"{version.evaluation.verdict}: {'; '.join(version.evaluation.reasons)}",
-        "champion": beaten,
+        "champion": comparison,
         "distance": _distance(numbers),
     }
     tables.print_facts(facts)
     print()
-    tables.print_rows(
-        ("rule", "value", "low", "high", "expected", "outcome"), [_rule(rule) for rule in version.evaluation.rules]
-    )
+    rules = [_rule(rule) for rule in version.evaluation.rules]
+    tables.print_rows(("rule", "value", "low", "high", "expected", "outcome"), rules)
     print()
-    rows = [*found.rows(), lineage.row("model", version.model.digest, version.model.made_with)]
+    rows = [*origin.rows(), lineage.row("model", version.model.digest, version.model.made_with)]
     tables.print_rows(("came from", "digest", "code", "container image"), [_link(row) for row in rows])
 
 
-def _data(found: Lineage) -> str:
-    dataset = found.dataset
+def _data(origin: Lineage) -> str:
+    dataset = origin.dataset
     image, classes = dataset["image"], len(dataset["classes"])
     splits = ", ".join(f"{dataset['splits'][name]['records']:,} {name}" for name in datasets.SPLITS)
     shape = f"{image['height']}x{image['width']}x{image['channels']}"

@@ -36,13 +36,13 @@ def export(
     metadata = _metadata(numbers, folder.name, license_id, hub_datasets, origin.dataset["source"]["kind"])
     front = yaml.safe_dump(metadata, sort_keys=False, allow_unicode=True)
     card = (source / models.CARD).read_text(encoding="utf-8")
-    with atomic_files.new_folder(folder, CARD) as made:
+    with atomic_files.new_folder(folder, CARD) as new_folder:
         for name in version.model.files:
-            (made / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(source / name, made / name)
-        shutil.copyfile(judged / evaluations.SAMPLES, made / evaluations.SAMPLES)
+            (new_folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source / name, new_folder / name)
+        shutil.copyfile(judged / evaluations.SAMPLES, new_folder / evaluations.SAMPLES)
         text = f"---\n{front}---\n\n![Samples]({evaluations.SAMPLES})\n\n{card}"
-        atomic_files.write_file(made / CARD, text.encode())
+        atomic_files.write_file(new_folder / CARD, text.encode())
 
 
 def _metadata(

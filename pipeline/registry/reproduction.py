@@ -28,99 +28,97 @@ _COURSE = ("log_every", "sample_every", "checkpoint_every", "keep_checkpoints", 
 
 
 def script(
-    version: Version, found: Lineage, root: Path, made_in: Location, source: str = "", initial_version: int = 0
+    version: Version, origin: Lineage, root: Path, made_in: Location, source: str = "", initial_version: int = 0
 ) -> list[str]:
     """Return the lines of a shell script that makes the model of a version in an empty folder, and judges it.
 
     Each command is given the digests that its inputs must have, so that the script ends where something differs.
-    `made_in` is the root of the version's run, which was no part of the source. An
-    empty `source` means the recorded one. `initial_version` is the version whose checkpoint the training began with; 0
-    for none, or for one that is not known. Raises KeyError, TypeError or AttributeError if the lineage is incomplete.
+    `made_in` is the root of the version's run, which was no part of the source. An empty `source` means the recorded
+    one. `initial_version` is the version whose checkpoint the training began with; 0 for none, or for one that is not
+    known. Raises KeyError, TypeError or AttributeError if the lineage is incomplete.
     """
     dataset, checkpoints, embedding = root / "dataset", root / "checkpoints", root / "embedding"
     checkpoint = checkpoints / f"step-{version.model.step:010d}"
-    made = found.digests
-    of_dataset = {"dataset": dataset, "dataset_digest": made["dataset"]}
-    of_checkpoint = {"checkpoint": checkpoint, "checkpoint_digest": made["checkpoint"]}
+    digest_of = origin.digests
+    dataset_inputs = {"dataset": dataset, "dataset_digest": digest_of["dataset"]}
+    checkpoint_inputs = {"checkpoint": checkpoint, "checkpoint_digest": digest_of["checkpoint"]}
     source = source or version.evaluation.source
     preprocess = {
         "source": source or _UNKNOWN_SOURCE,
-        "source_fingerprint": found.dataset["source"]["fingerprint"],
+        "source_fingerprint": origin.dataset["source"]["fingerprint"],
         "dataset": dataset,
         "results": made_in,
     }
-    maker = found.checkpoint.get(digests.MADE_WITH, {})
+    maker = origin.checkpoint.get(digests.MADE_WITH, {})
     course = {name: maker[name] for name in _COURSE if name in maker}
-    train = {**of_dataset, "checkpoints": checkpoints, **_hardware(found.checkpoint), **course}
-    if initial_digest(found):
+    train = {**dataset_inputs, "checkpoints": checkpoints, **_hardware(origin.checkpoint), **course}
+    if initial_digest(origin):
         train |= {"initial_checkpoint": _INITIAL_CHECKPOINT}
-    embed = {**of_dataset, "embedding": embedding, **_hardware(found.embedding)}
-    custom = found.embedding.get("custom_embedding_digest")
-    if custom:
+    embed = {**dataset_inputs, "embedding": embedding, **_hardware(origin.embedding)}
+    if custom := origin.embedding.get("custom_embedding_digest"):
         embed |= {"custom_embedding": _CUSTOM_EMBEDDING, "custom_embedding_digest": custom}
     champion = version.evaluation.champion_version
     beside = f"; then beside version {champion}, the champion then, here alone" if champion else ", as the first"
-    judged = settings.without_removed(version.evaluation.settings)
-    judge = {**of_checkpoint, **of_dataset, "embedding": embedding, "embedding_digest": made["embedding"]}
+    embedding_inputs = {"embedding": embedding, "embedding_digest": digest_of["embedding"]}
+    evaluate = {**checkpoint_inputs, **dataset_inputs, **embedding_inputs, "evaluation": root / "evaluation"}
     return [
-        *_comments(version, found, source != "", initial_version),
+        *_comments(version, origin, source != "", initial_version),
         "set -e",
-        _command("preprocess", preprocess, settings.without_removed(found.dataset["preprocessing"])),
-        f"# dataset_digest: {made['dataset']}",
-        _threads(found.checkpoint) + _command("train", train, settings.without_removed(found.checkpoint["settings"])),
-        f"# checkpoint_digest: {made['checkpoint']}",
-        _command("export", {**of_checkpoint, "model": root / "model"}, {}),
+        _command("preprocess", preprocess, settings.without_removed(origin.dataset["preprocessing"])),
+        f"# dataset_digest: {digest_of['dataset']}",
+        _threads(origin.checkpoint) + _command("train", train, settings.without_removed(origin.checkpoint["settings"])),
+        f"# checkpoint_digest: {digest_of['checkpoint']}",
+        _command("export", {**checkpoint_inputs, "model": root / "model"}, {}),
         f"# model_digest: {version.model.digest}",
         f"# How it was judged{beside}:",
-        _threads(found.embedding) + _command("embed", embed, found.embedding["settings"]),
-        f"# embedding_digest: {made['embedding']}",
-        _command("evaluate", {**judge, "evaluation": root / "evaluation"}, judged),
+        _threads(origin.embedding) + _command("embed", embed, origin.embedding["settings"]),
+        f"# embedding_digest: {digest_of['embedding']}",
+        _command("evaluate", evaluate, settings.without_removed(version.evaluation.settings)),
     ]
 
 
-def initial_digest(found: Lineage) -> str:
+def initial_digest(origin: Lineage) -> str:
     """Return the digest of the initial checkpoint of a version's training; empty for none."""
-    return str(found.checkpoint["settings"].get("initial_checkpoint_digest", ""))
+    return str(origin.checkpoint["settings"].get("initial_checkpoint_digest", ""))
 
 
-def _comments(version: Version, found: Lineage, known_source: bool, initial_version: int) -> list[str]:
+def _comments(version: Version, origin: Lineage, known_source: bool, initial_version: int) -> list[str]:
     """Return the artifacts that the script makes, and how code and libraries here differ."""
     lines = [
         f"version {version.number}: model {version.model.digest}",
         "The same bits come from the same source, code, libraries and kind of processor.",
     ]
-    records = {name: getattr(found, name).get(digests.MADE_WITH, {}) for name in lineage.PARENTS}
-    makers = {**records, "evaluation": found.made_with, "model": version.model.made_with}
-    for what, maker in makers.items():
-        stage = STAGES[what]
+    records = {name: getattr(origin, name).get(digests.MADE_WITH, {}) for name in lineage.PARENTS}
+    makers = {**records, "evaluation": origin.made_with, "model": version.model.made_with}
+    for artifact, maker in makers.items():
+        stage = STAGES[artifact]
         if maker.get("code") != cache_key.source_digest(stage):
             lines.append(f"WARNING: the code of {stage} here differs from that of the model ({maker.get('code')}).")
     lines += _other_libraries(makers)
-    training = found.checkpoint.get(digests.MADE_WITH, {})
-    if found.checkpoint["settings"].get("precision") == "auto" and "precision" in training:
+    training = origin.checkpoint.get(digests.MADE_WITH, {})
+    if origin.checkpoint["settings"].get("precision") == "auto" and "precision" in training:
         lines.append(f"Training chose the precision {training['precision']}; with another the bits differ.")
     if training.get("accelerator") == _SEVERAL_WORKERS:
         lines.append("It was trained by several workers: start train on each, with its TF_CONFIG.")
     if not known_source:
         lines.append(f"The location of the source is not recorded: replace {_UNKNOWN_SOURCE} by it.")
-    initial = initial_digest(found)
-    if initial:
-        made = f" (`wgan registry reproduce {initial_version}` makes it)" if initial_version else ""
-        lines.append(f"Replace {_INITIAL_CHECKPOINT} by its initial checkpoint (a step-... folder), {initial}{made}.")
-    if found.embedding.get("custom_embedding_digest"):
+    if initial := initial_digest(origin):
+        hint = f" (`wgan registry reproduce {initial_version}` makes it)" if initial_version else ""
+        lines.append(f"Replace {_INITIAL_CHECKPOINT} by its initial checkpoint (a step-... folder), {initial}{hint}.")
+    if origin.embedding.get("custom_embedding_digest"):
         lines.append(f"Replace {_CUSTOM_EMBEDDING} by the location of the custom embedding.")
     return [f"# {plain(line)}" for line in lines]
 
 
 def _other_libraries(makers: dict[str, dict[str, Any]]) -> list[str]:
-    here = lineage.library_versions()
-    others = {
-        f"WARNING: {name} was {was}, and is {here.get(name, 'not installed')} here."
+    installed = lineage.library_versions()
+    warnings = {
+        f"WARNING: {name} was {was}, and is {installed.get(name, 'not installed')} here."
         for maker in makers.values()
         for name, was in maker.get("libraries", {}).items()
-        if here.get(name) != was
+        if installed.get(name) != was
     }
-    return sorted(others)
+    return sorted(warnings)
 
 
 def _hardware(record: dict[str, Any]) -> dict[str, Any]:
@@ -136,11 +134,11 @@ def _threads(record: dict[str, Any]) -> str:
     return f"TF_NUM_INTRAOP_THREADS={shlex.quote(str(threads))} " if threads else ""
 
 
-def _command(stage: str, given: dict[str, Any], recorded: dict[str, Any]) -> str:
+def _command(stage: str, inputs: dict[str, Any], recorded: dict[str, Any]) -> str:
     """Return the command of a stage: the given inputs, and recorded settings that are not defaults."""
     defaults = {field.name: field.default for field in settings.fields_of(stages.config_of(stage))}
     words: list[str] = []
-    for name, value in {**given, **recorded}.items():
+    for name, value in {**inputs, **recorded}.items():
         if name not in defaults or defaults[name] != value:
             # A leading dash would be taken for a flag.
             words += [f"--{name}={value}"] if str(value).startswith("-") else [f"--{name}", str(value)]

@@ -21,19 +21,19 @@ def verify(location: str, number: int | None) -> None:
         champion = registry.read_pointer(location).champion
     except DataError as error:
         problems.append(str(error))
-    there = registry.versions(location, champion)
-    if number is not None and number not in there:
+    versions = registry.versions(location, champion)
+    if number is not None and number not in versions:
         raise DataError(
-            f"registry {location} has no version {number}; there are: {', '.join(map(str, there)) or 'none yet'}"
+            f"registry {location} has no version {number}; there are: {', '.join(map(str, versions)) or 'none yet'}"
         )
-    lost = champion.been.difference([0], champion.removed, there) if champion else ()
-    problems += [f"version {each} of {location} is lost" for each in sorted(lost)]
-    problems += [f"versions/{each} of {location} is no version: remove it" for each in registry.strays(location)]
-    if not there and not problems:
+    lost = champion.been.difference([0], champion.removed, versions) if champion else ()
+    problems += [f"version {number} of {location} is lost" for number in sorted(lost)]
+    problems += [f"versions/{name} of {location} is no version: remove it" for name in registry.strays(location)]
+    if not versions and not problems:
         raise _nothing_published(location)
     rows: list[tuple[str, ...]] = []
     originals: dict[tuple[str, str], int] = {}
-    for version in there if number is None else [number]:
+    for version in versions if number is None else [number]:
         damage = registry.damage(location, version, champion)
         if not damage:
             original = originals.setdefault(registry.read_digests(location, version), version)
@@ -52,7 +52,7 @@ def promote(location: str, number: int) -> None:
 
     So does a user who has lost `champion.json`, and writes it again.
     """
-    with _changing(location, rebuild=True) as pointer:
+    with _locked(location, rebuild=True) as pointer:
         version = registry.read_version(location, number, pointer.champion)
         if version.evaluation.verdict != evaluations.PROMOTE:
             raise DataError(
@@ -67,7 +67,7 @@ def promote(location: str, number: int) -> None:
 
 def rollback(location: str) -> None:
     """Make the previous champion champion again; publishing the rolled-back model again does not undo that."""
-    with _changing(location) as pointer:
+    with _locked(location) as pointer:
         champion = pointer.champion
         if not champion.version:
             raise _nothing_published(location)
@@ -78,11 +78,10 @@ def rollback(location: str) -> None:
         number = champion.previous[-1]
         if number not in registry.versions(location, champion):
             raise DataError(f"version {number}, the champion before, is gone from {location}; promote another version")
-        previous = registry.crowned(champion, registry.read_version(location, number, None))
+        crowned = registry.crowned(champion, registry.read_version(location, number, None))
         rolled_back = tuple(sorted({*champion.rolled_back, champion.version} - {number}))
-        _move(
-            location, pointer, dataclasses.replace(previous, previous=champion.previous[:-1], rolled_back=rolled_back)
-        )
+        crowned = dataclasses.replace(crowned, previous=champion.previous[:-1], rolled_back=rolled_back)
+        _move(location, pointer, crowned)
     print(f"version {number} is the champion again, instead of version {champion.version}")
 
 
@@ -93,11 +92,11 @@ def gc(location: str, keep: int, uncommitted: bool, yes: bool) -> None:
     `champion.json` lists removals first, so that a concurrent promotion sees them or is seen. `uncommitted` also
     removes unfinished publications, dead or active.
     """
-    with _changing(location) as pointer:
+    with _locked(location) as pointer:
         champion = pointer.champion
-        there = registry.versions(location, champion)
-        kept = {champion.version, *champion.previous[-1:], *there[-keep:]}
-        rows: list[tuple[str, ...]] = [(str(number), "not needed") for number in there if number not in kept]
+        versions = registry.versions(location, champion)
+        kept = {champion.version, *champion.previous[-1:], *versions[-keep:]}
+        rows: list[tuple[str, ...]] = [(str(number), "not needed") for number in versions if number not in kept]
         rows += [(name, "never finished") for name in registry.uncommitted(location, champion) if uncommitted]
         rows += [(str(number), "removed before, with files left") for number in registry.left_over(location, champion)]
         if not rows:
@@ -107,8 +106,7 @@ def gc(location: str, keep: int, uncommitted: bool, yes: bool) -> None:
         if not yes:
             print("\nnothing was removed; --yes removes them")
             return
-        gone = {int(name) for name, *_ in rows if name.isdecimal()} - set(champion.removed)
-        if gone:
+        if gone := {int(name) for name, *_ in rows if name.isdecimal()} - set(champion.removed):
             removed = tuple(sorted({*champion.removed, *gone}))
             _move(location, pointer, dataclasses.replace(champion, revision=champion.revision + 1, removed=removed))
         for name, *_ in rows:
@@ -117,7 +115,7 @@ def gc(location: str, keep: int, uncommitted: bool, yes: bool) -> None:
 
 
 @contextlib.contextmanager
-def _changing(location: str, rebuild: bool = False) -> Iterator[Pointer]:
+def _locked(location: str, rebuild: bool = False) -> Iterator[Pointer]:
     """Lock a registry that exists, and yield its pointer."""
     registry.require_there(location)
     with registry.held(location):
