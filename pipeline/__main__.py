@@ -86,12 +86,10 @@ def _run(words: list[str]) -> int:
 
 
 def _dispatch(words: list[str]) -> int:
-    completing = cli.COMPLETING in os.environ
-    if completing:
+    if completing := cli.COMPLETING in os.environ:
         words = _to_complete()
     verb = words[0] if words else ""
-    extra = _EXTRAS.get(verb)
-    if extra:
+    if extra := _EXTRAS.get(verb):
         extras.require(extra, verb, words)
     if verb in _PROGRAMS and completing:  # from its settings, which need no TensorFlow
         return cli.main(verb, words[1:])

@@ -20,13 +20,13 @@ def compiled_package(
     defaults: Mapping[str, Any] | None = None,  # instead of the parameters' own
 ) -> bytes:
     """Return the package (YAML); the same code, image names, profile and defaults give the same bytes."""
-    found = {name: container_images.image(name) for name in container_images.NAMES} if image_of is None else image_of
+    images = {name: container_images.image(name) for name in container_images.NAMES} if image_of is None else image_of
     profile = profiles.choose(profile_file.read(), "cpu", profiles.KFP) if profile is None else profile
-    of_train = container_images.TRAIN_IMAGES[profile.train_image]
+    train_image = container_images.TRAIN_IMAGES[profile.train_image]
     missing = [
         name
-        for name in dict.fromkeys((container_images.PREPROCESS, container_images.TRAIN, of_train))
-        if name not in found
+        for name in dict.fromkeys((container_images.PREPROCESS, container_images.TRAIN, train_image))
+        if name not in images
     ]
     if missing:
         targets = " ".join(dict.fromkeys((container_images.PREPROCESS, "train-cpu", f"train-{profile.train_image}")))
@@ -35,6 +35,6 @@ def compiled_package(
         )
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "pipeline.yaml")
-        pipeline = pipeline_with(found, profile)
+        pipeline = pipeline_with(images, profile)
         compiler.Compiler().compile(pipeline, str(path), pipeline_parameters=dict(defaults or {}) or None)
         return path.read_bytes()

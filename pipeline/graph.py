@@ -20,10 +20,10 @@ from components.core.settings import Field, Setting
 
 NAME = "wgan-gp"
 # Stages whose settings users of the pipeline choose. Of two settings with one name, the first gives the default.
-_CHOSEN_BY_USERS = ("preprocess", "train", "embed", "evaluate", "decide")
+_USER_STAGES = ("preprocess", "train", "embed", "evaluate", "decide")
 # The run is among the inputs of each stage, so Kubeflow's own cache never applies: a stage itself looks for its
 # artifact under the root, and notes whether it made or found it.
-_OF_THE_RUN = {"records": "{root}/records", "run": "{run.id}"}
+_RUN_WIRES = {"records": "{root}/records", "run": "{run.id}"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Step:
     def inputs(self) -> dict[str, Any]:
         """The template, or the number, of each input."""
         chosen = {field.name: f"{{{field.name}}}" for field in self.fields() if field.name in PARAMETERS}
-        return {**chosen, **_OF_THE_RUN, **self.wires}
+        return {**chosen, **_RUN_WIRES, **self.wires}
 
     @property
     def needs(self) -> list[str]:
@@ -173,10 +173,7 @@ STEPS = (
     ),
     Step(
         stage="export",
-        wires={
-            **_CHECKPOINT,
-            "model": "{root}/models/{{key}}",
-        },
+        wires={**_CHECKPOINT, "model": "{root}/models/{{key}}"},
         conditions=(_ANYTHING_NEW,),
     ),
     Step(
@@ -209,20 +206,21 @@ STEPS = (
 
 def _parameters() -> dict[str, Field]:
     """Return the parameters of the pipeline by name, in the order of the alphabet."""
-    chosen = [field for stage in _CHOSEN_BY_USERS for field in settings.fields_of(stages.config_of(stage))]
+    chosen = [field for stage in _USER_STAGES for field in settings.fields_of(stages.config_of(stage))]
     wired = {name for step in STEPS for name in step.wires}
     first = {field.name: field for field in reversed(chosen) if not (field.name in wired or field.setting.digest)}
     root = Field("root", str, dataclasses.MISSING, Setting("Folder of all results."))
-    found = {name: _with_every_help(field) for name, field in first.items()} | {"root": root}
-    return dict(sorted(found.items()))
+    parameters = {name: _with_every_help(field) for name, field in first.items()} | {"root": root}
+    return dict(sorted(parameters.items()))
 
 
 def _with_every_help(field: Field) -> Field:
     """Return a field with the help of every stage that has it."""
-    same = [other for step in STEPS for other in step.fields() if (other.name, other.type) == (field.name, field.type)]
-    help_text = " ".join(dict.fromkeys(other.setting.help for other in same))
+    fields = [other for step in STEPS for other in step.fields()]
+    namesakes = [other for other in fields if (other.name, other.type) == (field.name, field.type)]
+    help_text = " ".join(dict.fromkeys(other.setting.help for other in namesakes))
     # The bounds of the first stage count here; the others check theirs.
-    return dataclasses.replace(field, setting=dataclasses.replace(same[0].setting, help=help_text))
+    return dataclasses.replace(field, setting=dataclasses.replace(namesakes[0].setting, help=help_text))
 
 
 PARAMETERS = _parameters()

@@ -30,21 +30,24 @@ _FACTS_OF_THE_RUN = {
 def pipeline_with(image_of: Mapping[str, str], profile: Profile) -> GraphComponent:
     """Return the pipeline, each stage in its image, given by name, with the profile's settings."""
 
-    def wgan_gp(*values: Any) -> None:
+    def wgan_gp(*placeholders: Any) -> None:
         """Everything is kept under `root`; `{key}` becomes a digest of what decides the content of the folder."""
         # On Vertex a job's name is its id, by which `wgan` finds the run's notes; its UUID is a number of its own.
         run = _FACTS_OF_THE_RUN | ({"id": dsl.PIPELINE_JOB_NAME_PLACEHOLDER} if profile.target == VERTEX else {})
-        known = graph.values_of(dict(zip(parameters, values, strict=True)), run)
+        values = graph.values_of(dict(zip(parameters, placeholders, strict=True)), run)
         *steps, last = graph.steps(profile.train_image)
-        with dsl.ExitHandler(_task(last, known, image_of, profile), name="the run"), contextlib.ExitStack() as entered:
+        with (
+            dsl.ExitHandler(_task(last, values, image_of, profile), name="the run"),
+            contextlib.ExitStack() as entered,
+        ):
             conditions: tuple[Condition, ...] = ()
             for step in steps:
                 for condition in step.conditions[len(conditions) :]:
-                    holds = graph.filled(condition.wire, known) == condition.value
+                    holds = graph.filled(condition.wire, values) == condition.value
                     entered.enter_context(dsl.If(holds, name=condition.name))
                 conditions = step.conditions
-                task = _task(step, known, image_of, profile)
-                known[step.stage] = SimpleNamespace(**task.outputs)
+                task = _task(step, values, image_of, profile)
+                values[step.stage] = SimpleNamespace(**task.outputs)
 
     defaults = {**profile.parameters, "accelerator": profile.accelerator, "replicas": profile.replicas}
     parameters = {
@@ -56,13 +59,13 @@ def pipeline_with(image_of: Mapping[str, str], profile: Profile) -> GraphCompone
     return dsl.pipeline(name=graph.NAME, description=description)(_with_parameters(wgan_gp, parameters.values()))
 
 
-def _task(step: Step, known: Mapping[str, Any], image_of: Mapping[str, str], profile: Profile) -> dsl.PipelineTask:
+def _task(step: Step, values: Mapping[str, Any], image_of: Mapping[str, str], profile: Profile) -> dsl.PipelineTask:
     """Return a step as a task, with the hardware of its stage."""
     stage, image = profile.stages[step.stage], image_of[step.image]
     component = component_of(step.stage, image)
     if isinstance(stage, VertexStage) and stage.machine_type:
         component = vertex_settings.custom_job(component, stage, image, profile)
-    task = component(**{name: graph.filled(wire, known) for name, wire in step.inputs.items()})
+    task = component(**{name: graph.filled(wire, values) for name, wire in step.inputs.items()})
     if not step.cached:
         task.set_caching_options(False)
     if isinstance(stage, VertexStage):

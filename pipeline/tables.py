@@ -22,16 +22,15 @@ _STYLES = {DONE: "green", FAILED: "red", INTERRUPTED: "yellow", NOT_RUN: "yellow
 FILES = {"samples": "samples.png", "report": "report.html"}  # of an evaluation, by what people call them
 
 
-def print_run(progress: Mapping[str, Progress]) -> None:
+def print_run(tasks: Mapping[str, Progress]) -> None:
     """Print stage, state, seconds and artifact."""
     table = _table("stage", "state", "seconds", "what it made")
     table.columns[2].justify = "right"
-    for task, found in progress.items():
-        seconds = f"{found.seconds:.1f}" if found.attempts else ""
-        made = (found.outputs or {}).get("summary", "")
-        table.add_row(
-            Text(plain(task)), Text(plain(_state(found)), _STYLES.get(found.state, "")), seconds, Text(plain(made))
-        )
+    for task, progress in tasks.items():
+        seconds = f"{progress.seconds:.1f}" if progress.attempts else ""
+        summary = (progress.outputs or {}).get("summary", "")
+        state = Text(plain(_state(progress)), _STYLES.get(progress.state, ""))
+        table.add_row(Text(plain(task)), state, seconds, Text(plain(summary)))
     _print(table)
 
 
@@ -64,11 +63,11 @@ def print_facts(facts: Mapping[str, object]) -> None:
         print(f"{name:<{width}}  {plain(value)}")
 
 
-def print_locations(progress: Iterable[Progress], root: Location) -> None:
+def print_locations(tasks: Iterable[Progress], root: Location) -> None:
     """Print the locations of the results: artifacts by name, samples, report, champion."""
     lines: dict[str, str | Path] = {}
-    for found in progress:
-        for name, location in (found.outputs or {}).items():
+    for progress in tasks:
+        for name, location in (progress.outputs or {}).items():
             if name.endswith("_uri"):
                 lines[name.removesuffix("_uri")] = location
                 files = {label: Location.of(location).path / file for label, file in FILES.items()}
@@ -90,10 +89,10 @@ def number(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else plain(value)
 
 
-def _state(found: Progress) -> str:
-    if found.state == FAILED:
-        return f"failed ({found.exit_code})"
-    return f"{found.state}: {found.reason}" if found.state == SKIPPED and found.reason else found.state
+def _state(progress: Progress) -> str:
+    if progress.state == FAILED:
+        return f"failed ({progress.exit_code})"
+    return f"{progress.state}: {progress.reason}" if progress.state == SKIPPED and progress.reason else progress.state
 
 
 def _table(*columns: str) -> Table:

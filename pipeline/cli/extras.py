@@ -8,8 +8,6 @@ from components.core.errors import ConfigError
 # Packages that come with each extra.
 _CPU = ("keras", "matplotlib", "numpy", "scipy", "tensorflow")
 _PACKAGES = {"pipeline": ("croniter", "kfp", "pydantic"), "cpu": _CPU, "local": (*_CPU, "apache_beam", "sklearn")}
-
-
 _HELP = {"-h", "--help", "--help-all", "--help_all"}
 
 

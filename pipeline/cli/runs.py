@@ -43,44 +43,44 @@ def main(verb: str, words: list[str]) -> int:
         raise ConfigError("runs show needs the number of a run, such as: wgan runs show 3")
     root = Location.of(parsed.root)
     root = root if root.in_bucket else Location.of(root.path.resolve())
-    found = overview.read(root)
-    if not found.runs:
+    root_overview = overview.read(root)
+    if not root_overview.runs:
         raise DataError(f"no run of this machine under {parsed.root}: give --root, or run the pipeline")
     if verb == "open":
-        _open(found.runs, parsed.what, parsed.number)
+        _open(root_overview.runs, parsed.what, parsed.number)
     elif parsed.show:
-        _show(found, past_runs.numbered(found.runs, parsed.number))
+        _show(root_overview, past_runs.numbered(root_overview.runs, parsed.number))
     else:
-        _list(found)
+        _list(root_overview)
         if not root.in_bucket:
-            overview.write(found)
+            overview.write(root_overview)
             print()
             tables.print_facts({"page": relative(root.path / overview.PAGE)})
     return errors.OK
 
 
-def _list(found: Overview) -> None:
+def _list(root_overview: Overview) -> None:
     rows: list[tuple[str, ...]] = [
         (
             str(run.number),
             run.began,
             durations.duration(run.seconds),
             run.state,
-            found.verdict(run),
+            root_overview.verdict(run),
             tables.number(run.score),
             overview.changes(run),
         )
-        for run in found.runs
+        for run in root_overview.runs
     ]
     tables.print_rows(("run", "began (UTC)", "took", "state", "verdict", "distance / real", "what changed"), rows)
 
 
-def _show(found: Overview, run: PastRun) -> None:
+def _show(root_overview: Overview, run: PastRun) -> None:
     facts: dict[str, object] = {
         "run": run.number,
         "began": f"{run.began} UTC",
         "state": run.state,
-        "verdict": found.verdict(run),
+        "verdict": root_overview.verdict(run),
         "changed": overview.changes(run),
         "logs": relative(run.folder),
     }
@@ -90,12 +90,12 @@ def _show(found: Overview, run: PastRun) -> None:
     tables.print_locations(run.tasks.values(), run.root)
 
 
-def _open(runs: list[PastRun], what: str, number: int | None) -> None:
-    file, judged = tables.FILES[what], [run.number for run in runs if run.evaluation]
+def _open(runs: list[PastRun], kind: str, number: int | None) -> None:
+    file, judged = tables.FILES[kind], [run.number for run in runs if run.evaluation]
     run = past_runs.numbered(runs, number if number is not None else (judged or [runs[-1].number])[-1])
     evaluation = run.evaluation
     if evaluation is None or not evaluation.fetch(evaluations.MANIFEST, lambda name: name == file):
-        raise DataError(f"run {run.number} has no {what}: {run.state}; `wgan runs` lists the runs with a verdict")
+        raise DataError(f"run {run.number} has no {kind}: {run.state}; `wgan runs` lists the runs with a verdict")
     path = evaluation.path / file
     print(relative(path))
     if not webbrowser.open(path.as_uri()):
