@@ -239,11 +239,7 @@ def mount_words(mount: Mount) -> str:
 
 
 def prepare(steps: Iterable[Step], options: Sequence[str], root: Path, inputs: list[Mount], dev: bool) -> Containers:
-    """Require, before anything runs, an engine with the image of every step.
-
-    Raises:
-        ConfigError: Images are missing, or of another platform or version; it names each.
-    """
+    """Require an engine with every step's image; raise `ConfigError` naming each that is missing or unfit."""
     docker = Docker()
     platform = docker.platform()
     images: dict[str, Image] = {}

@@ -46,11 +46,7 @@ class PlanFailed(StageError):
 def plan(
     steps: Sequence[Step], parameters: dict[str, Any], root: Path, executor: Processes | Containers
 ) -> list[Planned]:
-    """Decide every step as far as is known now, for this executor.
-
-    Raises:
-        PlanFailed: The source cannot be read.
-    """
+    """Decide every step as far as is known now, for this executor; raise `PlanFailed` if the source cannot be read."""
     # A value with the run's own name is never kept, so any name will do.
     values = Values(parameters, facts_of_run(f"{graph.NAME}-next"))
     cache, estimated = Cache(root), Estimates(root, parameters)

@@ -168,10 +168,7 @@ def handling_signals(handler: Callable[[int, FrameType | None], None]) -> Iterat
 
 
 def run_in_front(verb: str, words: list[str]) -> int:
-    """Run the program of a verb in this terminal, without TensorFlow's remarks on the processor.
-
-    Return its exit code, 128 + N if signal N ended it.
-    """
+    """Run a verb's program here, without TensorFlow's remarks; return its exit code, 128 + N if signal N ended it."""
     command = process_command(["python", "-m", f"components.{verb}", *words])
     environment = process_environment({cli.PROGRAM: f"wgan {verb}"})
     early: list[int] = []

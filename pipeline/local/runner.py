@@ -76,10 +76,7 @@ class Run:
         return self._interrupted_by > 0
 
     def execute(self) -> int:
-        """Run everything that can run and return the exit code.
-
-        That is the code of the first stage that failed, or 128 + N if signal N interrupted the run.
-        """
+        """Run what can run; return the exit code of the first failed stage, or 128 + N if signal N interrupted it."""
         # Signals become events while the run lasts.
         with processes.handling_signals(lambda signum, _: self._events.put(signum)), self._display:
             try:

@@ -79,11 +79,7 @@ def executor_input(step: Step, inputs: Mapping[str, Any], folder: Path) -> dict[
 
 
 def read_outputs(step: Step, folder: Path) -> dict[str, Any]:
-    """Return the output parameters that a step wrote, by name.
-
-    Raises:
-        ValueError: One is missing or is not of its type; the message names it.
-    """
+    """Return the outputs that a step wrote, by name; raise `ValueError` naming one that is missing or mistyped."""
     outputs = {}
     for name, kind in step.outputs.items():
         try:

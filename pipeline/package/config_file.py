@@ -29,10 +29,8 @@ def add_flag(parser: argparse.ArgumentParser) -> None:
 def read(path: Path | None, known: Mapping[str, Field], problems: list[str]) -> dict[str, str]:
     """Return the parameters that a file sets, by name, and add what is wrong with the others to the problems.
 
-    Values stay text, as those of flags: `no` is a word, and `1e-3` a number.
-
-    Raises:
-        ConfigError: The file cannot be read, or is no mapping in YAML.
+    Values stay text, as those of flags: `no` is a word, and `1e-3` a number. Raises `ConfigError` if the file cannot be
+    read, or is no mapping in YAML.
     """
     if path is None:
         return {}

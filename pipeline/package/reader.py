@@ -36,11 +36,7 @@ class Package:
 
 
 def read(text: bytes, where: str) -> Package:
-    """Read a package; `where` is its name in messages.
-
-    Raises:
-        ConfigError: It is not YAML, or no package of ours.
-    """
+    """Read a package; raise `ConfigError`, which calls it `where`, if it is not YAML, or no package of ours."""
     documents = yaml_files.load_all(text, where)
     try:
         spec = documents[0]

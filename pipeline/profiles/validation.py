@@ -60,13 +60,7 @@ def matching(pattern: str, expectation: str) -> AfterValidator:
 
 
 def read(kind: type[_T], text: bytes, label: str) -> _T:
-    """Return a YAML file as models, or raise a `ConfigError` with every mistake, a line each.
-
-    Args:
-        kind: A model, or a dictionary of models.
-        text: The YAML.
-        label: What to call the file in messages.
-    """
+    """Return a YAML file as a model or dictionary of models; raise `ConfigError` about `label` with every mistake."""
     content = yaml_files.load(text, label)
     try:
         return TypeAdapter(kind).validate_python(content)

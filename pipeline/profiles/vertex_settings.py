@@ -32,13 +32,9 @@ def apply(task: dsl.PipelineTask, stage: VertexStage) -> None:
 
 
 def custom_job(component: Any, stage: VertexStage, image: str, profile: Profile) -> Any:
-    """Return a component with the same inputs and outputs, which runs as a custom job.
+    """Return a container component with the same inputs and outputs, which runs as a custom job on the stage's machine.
 
-    Args:
-        component: A container component whose one argument is the executor input.
-        stage: What it gets; names a machine.
-        image: The image that the job runs.
-        profile: Says whom the job runs as, its network and its encryption key.
+    Its one argument is the executor input. The profile gives the job's account, network and encryption key.
     """
     spec = json_format.MessageToDict(component.pipeline_spec)
     (executor,) = spec["deploymentSpec"]["executors"].values()
