@@ -23,12 +23,8 @@ def compiled_package(
     images = {name: container_images.image(name) for name in container_images.NAMES} if image_of is None else image_of
     profile = profiles.choose(profile_file.read(), "cpu", profiles.KFP) if profile is None else profile
     train_image = container_images.TRAIN_IMAGES[profile.train_image]
-    missing = [
-        name
-        for name in dict.fromkeys((container_images.PREPROCESS, container_images.TRAIN, train_image))
-        if name not in images
-    ]
-    if missing:
+    needed = dict.fromkeys((container_images.PREPROCESS, container_images.TRAIN, train_image))
+    if missing := [name for name in needed if name not in images]:
         targets = " ".join(dict.fromkeys((container_images.PREPROCESS, "train-cpu", f"train-{profile.train_image}")))
         raise ConfigError(
             f'images has no {", ".join(missing)}: push all together with `make push REGISTRY=... IMAGES="{targets}"`'

@@ -202,6 +202,7 @@ STEPS = (
         always=True,
     ),
 )
+_FIELDS = [field for step in STEPS for field in step.fields()]
 
 
 def _parameters() -> dict[str, Field]:
@@ -216,8 +217,7 @@ def _parameters() -> dict[str, Field]:
 
 def _with_every_help(field: Field) -> Field:
     """Return a field with the help of every stage that has it."""
-    fields = [other for step in STEPS for other in step.fields()]
-    namesakes = [other for other in fields if (other.name, other.type) == (field.name, field.type)]
+    namesakes = [other for other in _FIELDS if (other.name, other.type) == (field.name, field.type)]
     help_text = " ".join(dict.fromkeys(other.setting.help for other in namesakes))
     # The bounds of the first stage count here; the others check theirs.
     return dataclasses.replace(field, setting=dataclasses.replace(namesakes[0].setting, help=help_text))
@@ -225,9 +225,7 @@ def _with_every_help(field: Field) -> Field:
 
 PARAMETERS = _parameters()
 # Parameters that decide the result; the others are locations and distribution of work.
-_DECIDING = sorted(
-    {field.name for step in STEPS for field in step.fields() if field.setting.in_key and field.name in PARAMETERS}
-)
+_DECIDING = sorted({field.name for field in _FIELDS if field.setting.in_key and field.name in PARAMETERS})
 
 
 def names_in(wire: Any) -> list[str]:

@@ -78,8 +78,7 @@ def _add_flags(parser: cli.Parser) -> None:
 def _checked_defaults(profile: Profile, parsed: argparse.Namespace) -> dict[str, Any]:
     """Return the new defaults of a package, typed and checked with all other parameters and the hardware."""
     fields = graph.PARAMETERS
-    given_by_profile = {"accelerator": profile.accelerator, "replicas": profile.replicas}
-    hardware = {} if profile.embeds_as_it_trains else given_by_profile
+    hardware = {} if profile.embeds_as_it_trains else {"accelerator": profile.accelerator, "replicas": profile.replicas}
     problems: list[str] = []
     raw_values = config_file.read(parsed.config, fields, problems)
     # kfp writes defaults into comments of the package.

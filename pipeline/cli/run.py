@@ -107,8 +107,7 @@ def _problems(parsed: argparse.Namespace, root: Location) -> list[str]:
     if getattr(parsed, "jobs", 1) < 1:
         problems.append(f"jobs must be at least 1, got {parsed.jobs}")
     if parsed.runner == _PROCESS:
-        only = [name for name in ("docker_options", "dev") if getattr(parsed, name)]
-        problems += [f"{name} needs --runner docker" for name in only]
+        problems += [f"{name} needs --runner docker" for name in ("docker_options", "dev") if getattr(parsed, name)]
     return problems
 
 

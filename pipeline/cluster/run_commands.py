@@ -165,11 +165,8 @@ def _checked(
         raw_values["root"] = parsed.root
     if "root" in raw_values:
         problems += submission.root_problems(raw_values["root"], package)
-    problems += [
-        f"the package has no parameter {name}: compile it again with this version"
-        for name in raw_values
-        if name not in compiled.parameters
-    ]
+    missing = [name for name in raw_values if name not in compiled.parameters]
+    problems += [f"the package has no parameter {name}: compile it again with this version" for name in missing]
     problems += backends.flags_of_others(target, parsed)
     if backends.BACKENDS[target].needs_pipeline_root:
         problems += submission.bucket_problems("pipeline_root", parsed.pipeline_root)

@@ -53,12 +53,9 @@ def main(verb: str, words: list[str]) -> int:
 
 def _parser(verb: str) -> cli.Parser:
     shared = cli.Parser(add_help=False)
-    shared.add_argument(
-        "--file", type=Path, metavar="FILE", help=f"the schedules (default: {_DEFAULT_FILE}; docs/schedules.md)"
-    )
-    shared.add_argument(
-        "--target", choices=profiles.TARGETS, help="only this target (default: those that the file has schedules for)"
-    )
+    add = shared.add_argument
+    add("--file", type=Path, metavar="FILE", help=f"the schedules (default: {_DEFAULT_FILE}; docs/schedules.md)")
+    add("--target", choices=profiles.TARGETS, help="only this target (default: those that the file has schedules for)")
     backends.add_flags(shared)
     parser = cli.Parser(prog=f"wgan {verb}", description="Schedules as a file.")
     verbs = parser.add_subparsers(

@@ -133,11 +133,8 @@ def _schedule(
 def _parameters(package: ClusterPackage, raw_values: dict[str, Any]) -> dict[str, Any]:
     """Return the parameters that a schedule sets, typed and checked together with the package's defaults."""
     fields = package.found.parameters
-    problems = [
-        unknown("parameter", name if name.isprintable() else shown(name), fields)
-        for name in raw_values
-        if name not in fields
-    ]
+    strange = [name for name in raw_values if name not in fields]
+    problems = [unknown("parameter", name if name.isprintable() else shown(name), fields) for name in strange]
     if isinstance(raw_values.get("root"), str):
         problems += submission.root_problems(raw_values["root"], package)
     try:

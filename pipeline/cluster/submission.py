@@ -50,18 +50,15 @@ def root_problems(root: str, package: ClusterPackage) -> list[str]:
     """Return what is wrong with `root` if the package's stages run on other machines."""
     if root.startswith("/"):
         return _volume_problems(root, package)
-    folder = ", or a folder that every stage sees by an absolute path, such as /data/runs on a volume"
-    return bucket_problems("root", root, folder)
+    otherwise = ", or a folder that every stage sees by an absolute path, such as /data/runs on a volume"
+    return bucket_problems("root", root, otherwise)
 
 
 def _volume_problems(root: str, package: ClusterPackage) -> list[str]:
     """Return what is wrong with a folder on Kubernetes: it must be on a volume of every stage."""
     folder = PurePosixPath(posixpath.normpath(root))
-    without = [
-        stage
-        for stage, volumes in package.found.volumes.items()
-        if not any(folder.is_relative_to(volume) for volume in volumes)
-    ]
+    volumes = package.found.volumes
+    without = [stage for stage in volumes if not any(map(folder.is_relative_to, volumes[stage]))]
     if package.origin.target != KFP or not without:
         return []
     return [

@@ -111,8 +111,7 @@ class KubernetesStage(Settings):
         if topology not in _TOPOLOGIES_OF_ONE_HOST:
             names = " or ".join(_TOPOLOGIES_OF_ONE_HOST)
             problems.append(f"node_selectors must have {TPU_TOPOLOGY}: {names}, the chips of one host, got {topology}")
-        elif self.accelerator_count != chips_of(topology):
-            chips = chips_of(topology)
+        elif self.accelerator_count != (chips := chips_of(topology)):
             problems.append(
                 f"accelerator_count must be {chips}, all chips of topology {topology}, got {self.accelerator_count}"
             )

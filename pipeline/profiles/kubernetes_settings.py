@@ -21,9 +21,8 @@ _WAITING = KubernetesStage(cpu_request="100m", memory_request="256Mi")
 def apply(task: dsl.PipelineTask, stage: KubernetesStage) -> None:
     """Give a task its stage's settings; with several workers those are for the workers, which train starts."""
     if stage.workers > 1:
-        task.set_env_variable(
-            tf_job.VARIABLE, json.dumps(kubernetes_workers.job(task.container_spec, stage), sort_keys=True)
-        )
+        job = kubernetes_workers.job(task.container_spec, stage)
+        task.set_env_variable(tf_job.VARIABLE, json.dumps(job, sort_keys=True))
         kept = ("volume_claims", "key_secret", "timeout", "retries")
         stage = _WAITING.model_copy(update={name: getattr(stage, name) for name in kept})
     for name in ("cpu_request", "cpu_limit", "memory_request", "memory_limit"):

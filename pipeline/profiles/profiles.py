@@ -42,9 +42,7 @@ def choose(profiles: Mapping[tuple[str, str], Profile], name: str, target: str) 
     """Return the profile of a name for a target."""
     if (name, target) in profiles:
         return profiles[name, target]
-    targets = [other_target for profile_name, other_target in profiles if profile_name == name]
-    if targets:
+    if targets := [other_target for profile_name, other_target in profiles if profile_name == name]:
         raise ConfigError(f"profile {name} has nothing for target {target}, only for {', '.join(targets)}")
     names = dict.fromkeys(profile_name for profile_name, _ in profiles)
-    meant = settings.suggestion(name, names)
-    raise ConfigError(f"profile {name!r} is unknown{meant} (--profiles FILE adds your own)")
+    raise ConfigError(f"profile {name!r} is unknown{settings.suggestion(name, names)} (--profiles FILE adds your own)")
