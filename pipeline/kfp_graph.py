@@ -36,15 +36,12 @@ def pipeline_with(image_of: Mapping[str, str], profile: Profile) -> GraphCompone
         run = _FACTS_OF_THE_RUN | ({"id": dsl.PIPELINE_JOB_NAME_PLACEHOLDER} if profile.target == VERTEX else {})
         values = graph.values_of(dict(zip(parameters, placeholders, strict=True)), run)
         *steps, last = graph.steps(profile.train_image)
-        with (
-            dsl.ExitHandler(_task(last, values, image_of, profile), name="the run"),
-            contextlib.ExitStack() as entered,
-        ):
+        with dsl.ExitHandler(_task(last, values, image_of, profile), name="the run"), contextlib.ExitStack() as stack:
             conditions: tuple[Condition, ...] = ()
             for step in steps:
                 for condition in step.conditions[len(conditions) :]:
                     holds = graph.filled(condition.wire, values) == condition.value
-                    entered.enter_context(dsl.If(holds, name=condition.name))
+                    stack.enter_context(dsl.If(holds, name=condition.name))
                 conditions = step.conditions
                 task = _task(step, values, image_of, profile)
                 values[step.stage] = SimpleNamespace(**task.outputs)
