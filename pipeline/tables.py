@@ -14,7 +14,7 @@ from components.core.storage.location import Location
 from pipeline.local.display import relative
 from pipeline.local.estimates import total
 from pipeline.local.plan import MAYBE, RUNS, Planned
-from pipeline.local.progress import DONE, FAILED, INTERRUPTED, NOT_RUN, SKIPPED, UNCHANGED, Progress
+from pipeline.local.task_state import DONE, FAILED, INTERRUPTED, NOT_RUN, SKIPPED, UNCHANGED, TaskState
 
 # A log has no width; wrapping here keeps tables readable.
 _PLAIN_WIDTH = 140
@@ -22,15 +22,15 @@ _STYLES = {DONE: "green", FAILED: "red", INTERRUPTED: "yellow", NOT_RUN: "yellow
 FILES = {"samples": "samples.png", "report": "report.html"}  # of an evaluation, by what people call them
 
 
-def print_run(tasks: Mapping[str, Progress]) -> None:
+def print_run(tasks: Mapping[str, TaskState]) -> None:
     """Print stage, state, seconds and artifact."""
     table = _table("stage", "state", "seconds", "what it made")
     table.columns[2].justify = "right"
-    for task, progress in tasks.items():
-        seconds = f"{progress.seconds:.1f}" if progress.attempts else ""
-        summary = (progress.outputs or {}).get("summary", "")
-        state = Text(plain(_state(progress)), _STYLES.get(progress.state, ""))
-        table.add_row(Text(plain(task)), state, seconds, Text(plain(summary)))
+    for name, task in tasks.items():
+        seconds = f"{task.seconds:.1f}" if task.attempts else ""
+        summary = (task.outputs or {}).get("summary", "")
+        state = Text(plain(_state(task)), _STYLES.get(task.state, ""))
+        table.add_row(Text(plain(name)), state, seconds, Text(plain(summary)))
     _print(table)
 
 
@@ -63,11 +63,11 @@ def print_facts(facts: Mapping[str, object]) -> None:
         print(f"{name:<{width}}  {plain(value)}")
 
 
-def print_locations(tasks: Iterable[Progress], root: Location) -> None:
+def print_locations(tasks: Iterable[TaskState], root: Location) -> None:
     """Print the locations of the results: artifacts by name, samples, report, champion."""
     lines: dict[str, str | Path] = {}
-    for progress in tasks:
-        for name, location in (progress.outputs or {}).items():
+    for task in tasks:
+        for name, location in (task.outputs or {}).items():
             if name.endswith("_uri"):
                 lines[name.removesuffix("_uri")] = location
                 files = {label: Location.of(location).path / file for label, file in FILES.items()}
@@ -89,10 +89,10 @@ def number(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else plain(value)
 
 
-def _state(progress: Progress) -> str:
-    if progress.state == FAILED:
-        return f"failed ({progress.exit_code})"
-    return f"{progress.state}: {progress.reason}" if progress.state == SKIPPED and progress.reason else progress.state
+def _state(task: TaskState) -> str:
+    if task.state == FAILED:
+        return f"failed ({task.exit_code})"
+    return f"{task.state}: {task.reason}" if task.state == SKIPPED and task.reason else task.state
 
 
 def _table(*columns: str) -> Table:

@@ -67,8 +67,8 @@ def main(verb: str, words: list[str]) -> int:
         executor.begin(opened)
         code = run.execute()
     overview.write(overview.read(root))
-    tables.print_run(run.progress)
-    tables.print_locations(run.progress.values(), root)
+    tables.print_run(run.tasks)
+    tables.print_locations(run.tasks.values(), root)
     if run.interrupted:
         log.info("what is done is kept; to resume: %s", shlex.join(["wgan", verb, *words]))
     return code

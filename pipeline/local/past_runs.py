@@ -16,7 +16,7 @@ from components.core.storage import atomic_files
 from components.core.storage.json_values import typed
 from components.core.storage.location import Location
 from pipeline.local import history
-from pipeline.local.progress import DONE, FAILED, INTERRUPTED, NOT_RUN, RUNNING, SKIPPED, Progress
+from pipeline.local.task_state import DONE, FAILED, INTERRUPTED, NOT_RUN, RUNNING, SKIPPED, TaskState
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ class _State:
 
     began: str = ""
     exit_code: int = 0
-    tasks: dict[str, Progress] = dataclasses.field(default_factory=dict)
+    tasks: dict[str, TaskState] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for task in self.tasks.values():
@@ -48,7 +48,7 @@ class PastRun:
     began: str  # UTC, to the minute
     changed: dict[str, Any] | None  # parameters that differ from the run before; None for the first
     exit_code: int
-    tasks: dict[str, Progress]  # by name
+    tasks: dict[str, TaskState]  # by name
 
     @property
     def state(self) -> str:

@@ -16,8 +16,8 @@ from pipeline.local.containers import Containers
 from pipeline.local.display import Display
 from pipeline.local.estimates import Estimates
 from pipeline.local.processes import Processes
-from pipeline.local.progress import SKIPPED, UNCHANGED
 from pipeline.local.runner import call_of, unchanged
+from pipeline.local.task_state import SKIPPED, UNCHANGED
 from pipeline.local.values import Unknown, Values, facts_of_run, read_outputs
 
 RUNS, MAYBE = "runs", "perhaps"

@@ -37,7 +37,17 @@ from pipeline.local.display import Display
 from pipeline.local.estimates import Estimates
 from pipeline.local.history import History
 from pipeline.local.processes import Call, Processes
-from pipeline.local.progress import DONE, FAILED, INTERRUPTED, NOT_RUN, RUNNING, SKIPPED, UNCHANGED, WAITING, Progress
+from pipeline.local.task_state import (
+    DONE,
+    FAILED,
+    INTERRUPTED,
+    NOT_RUN,
+    RUNNING,
+    SKIPPED,
+    UNCHANGED,
+    WAITING,
+    TaskState,
+)
 from pipeline.local.values import Values, executor_input, facts_of_run, read_outputs
 
 log = logging.getLogger(__name__)
@@ -59,10 +69,10 @@ class Run:
         executor: Processes | Containers,
         jobs: int = 1,  # stages that may run at once
     ) -> None:
-        self.progress = {step.stage: Progress() for step in steps}
+        self.tasks = {step.stage: TaskState() for step in steps}
         self.exit_code = errors.OK
         self._steps, self._history, self._executor, self._jobs = steps, history, executor, jobs
-        self._events: queue.SimpleQueue[tuple[Step, Progress] | int] = queue.SimpleQueue()
+        self._events: queue.SimpleQueue[tuple[Step, TaskState] | int] = queue.SimpleQueue()
         self._cache, self._parts = Cache(root), dict[str, dict[str, Any]]()
         self._interrupted_by, self._deadline = 0, math.inf
         self._name = f"{graph.NAME}-{history.number:04d}"
@@ -97,7 +107,7 @@ class Run:
     def _decide(self) -> None:
         """Bring every step as far as possible without waiting."""
         for step in self._steps:  # in an order that respects dependencies
-            if self.progress[step.stage].state == WAITING:
+            if self.tasks[step.stage].state == WAITING:
                 self._decide_waiting(step)
         self._write_state()
 
@@ -105,13 +115,13 @@ class Run:
         if self._interrupted_by or (self.exit_code and not step.always):
             self._settle(step, NOT_RUN)
             return
-        states = {need: self.progress[need].state for need in step.needs}
+        states = {need: self.tasks[need].state for need in step.needs}
         if any(state in (WAITING, RUNNING) for state in states.values()):
             return
         blocked = next((need for need, state in states.items() if state not in _GOOD), None)
         if blocked and not step.always:
             state = SKIPPED if states[blocked] == SKIPPED else NOT_RUN
-            self._settle(step, state, self.progress[blocked].reason or f"{blocked} {state}")
+            self._settle(step, state, self.tasks[blocked].reason or f"{blocked} {state}")
             return
         if unmet := self._values.unmet_condition(step):
             self._settle(step, SKIPPED, str(unmet))
@@ -129,7 +139,7 @@ class Run:
         if result.outputs is None:
             log.info("%s: runs: %s", step.stage, result.reason)
             return False
-        self.progress[step.stage].outputs = result.outputs
+        self.tasks[step.stage].outputs = result.outputs
         self._values.add(step, result.outputs)
         self._settle(step, UNCHANGED, unchanged(result.reason))
         # A stage that is not run cannot write its note.
@@ -139,7 +149,7 @@ class Run:
         return True
 
     def _settle(self, step: Step, state: str, reason: str = "") -> None:
-        self.progress[step.stage].state, self.progress[step.stage].reason = state, reason
+        self.tasks[step.stage].state, self.tasks[step.stage].reason = state, reason
 
     def _inputs(self, step: Step) -> dict[str, Any]:
         status = {step.status: self._status_of_others()} if step.status else {}
@@ -147,10 +157,10 @@ class Run:
 
     def _status_of_others(self) -> dict[str, Any]:
         """Return how the steps before the last one ended, as a `PipelineTaskFinalStatus` message."""
-        others = {step.stage: self.progress[step.stage] for step in self._steps if not step.always}
-        states = [progress.state for progress in others.values()]
+        others = {step.stage: self.tasks[step.stage] for step in self._steps if not step.always}
+        states = [task.state for task in others.values()]
         message = "; ".join(
-            f"{stage}: exit code {progress.exit_code}" for stage, progress in others.items() if progress.state == FAILED
+            f"{stage}: exit code {task.exit_code}" for stage, task in others.items() if task.state == FAILED
         )
         stopped = NOT_RUN in states or INTERRUPTED in states
         return {
@@ -164,13 +174,13 @@ class Run:
     # --- running ----------------------------------------------------------------------------------------------------
 
     def _running(self) -> list[str]:
-        return [stage for stage, progress in self.progress.items() if progress.state == RUNNING]
+        return [stage for stage, task in self.tasks.items() if task.state == RUNNING]
 
     def _start(self, step: Step) -> None:
         inputs = self._inputs(step)
         show = functools.partial(self._display.show, step.stage)
         call = call_of(step, inputs, self._history.folder / step.stage, show)
-        self.progress[step.stage].state = RUNNING
+        self.tasks[step.stage].state = RUNNING
         log.info("%s: starts (%s)", step.stage, self._display.place(step.stage))
         if step.stage == "train":
             self._log_estimate(inputs)
@@ -178,7 +188,7 @@ class Run:
         threading.Thread(target=self._attempt, args=(call,), name=step.stage).start()
 
     def _log_estimate(self, inputs: dict[str, Any]) -> None:
-        steps = [step for step in self._steps if self.progress[step.stage].state in (WAITING, RUNNING)]
+        steps = [step for step in self._steps if self.tasks[step.stage].state in (WAITING, RUNNING)]
         seconds = {step.stage: self._estimates.of(step.stage, self._values.inputs(step)) for step in steps}
         words = [self._estimates.advice(inputs), estimates.total(seconds)]
         log.info("train: %s", "; ".join(filter(None, words)))
@@ -197,8 +207,8 @@ class Run:
             log.warning("%s: %s; retry %d of %d in %g s", step.stage, reason, attempt, step.retries.count, wait)
             if self._executor.stopping.wait(wait):
                 break
-        progress = Progress(RUNNING, "", time.monotonic() - started, attempt, code, outputs)
-        self._events.put((step, progress))
+        task = TaskState(RUNNING, "", time.monotonic() - started, attempt, code, outputs)
+        self._events.put((step, task))
 
     def _run_once(self, call: Call) -> tuple[int, dict[str, Any] | None]:
         """Run a stage; return its exit code, and its outputs if it succeeded."""
@@ -239,26 +249,26 @@ class Run:
         else:
             self._end(*event)
 
-    def _end(self, step: Step, progress: Progress) -> None:
+    def _end(self, step: Step, task: TaskState) -> None:
         stage = step.stage
-        self.progress[stage] = progress
+        self.tasks[stage] = task
         work = self._display.end(stage)
-        if progress.outputs is not None:
-            self._values.add(step, progress.outputs)
+        if task.outputs is not None:
+            self._values.add(step, task.outputs)
             if stage in self._parts:
                 maker, number = self._executor.maker(step), self._history.number
-                self._cache.keep(stage, self._parts[stage], maker, progress.outputs, number)
+                self._cache.keep(stage, self._parts[stage], maker, task.outputs, number)
             if stage == "train":
-                estimates.learn(self._values.inputs(step), progress.outputs)
+                estimates.learn(self._values.inputs(step), task.outputs)
             self._settle(step, DONE)
-            summary = progress.outputs.get(stages.SUMMARY, "")
-            log.info("%s: done in %.1f s%s", stage, progress.seconds, f": {summary}" if summary else "")
+            summary = task.outputs.get(stages.SUMMARY, "")
+            log.info("%s: done in %.1f s%s", stage, task.seconds, f": {summary}" if summary else "")
         elif self._interrupted_by:
             self._settle(step, INTERRUPTED)
             saved = f"; {work.unit} {work.kept:,} of {work.of:,} is kept" if work and work.kept else ""
             log.info("%s: interrupted%s", stage, saved)
         else:
-            code = progress.exit_code or errors.DEFECT
+            code = task.exit_code or errors.DEFECT
             self.exit_code = self.exit_code or code
             self._settle(step, FAILED)
             file = self._history.folder / f"{stage}.log"
@@ -286,12 +296,12 @@ class Run:
     def _write_state(self) -> None:
         tasks = {
             step.stage: {
-                **dataclasses.asdict(progress),
+                **dataclasses.asdict(task),
                 "image": self._executor.image(step),
-                "seconds": round(progress.seconds, 3),
-                "outputs": progress.outputs or {},
+                "seconds": round(task.seconds, 3),
+                "outputs": task.outputs or {},
             }
-            for step, progress in zip(self._steps, self.progress.values(), strict=True)
+            for step, task in zip(self._steps, self.tasks.values(), strict=True)
         }
         self._history.write_state({"exit_code": self.exit_code, "tasks": tasks})
 

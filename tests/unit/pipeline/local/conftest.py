@@ -24,8 +24,8 @@ from pipeline.graph import Step
 from pipeline.local import plan
 from pipeline.local.history import History
 from pipeline.local.processes import Call
-from pipeline.local.progress import DONE, SKIPPED, UNCHANGED
 from pipeline.local.runner import Run
+from pipeline.local.task_state import DONE, SKIPPED, UNCHANGED
 from tests.inputs import artifacts
 
 STEPS = graph.steps()
@@ -143,7 +143,7 @@ class Home:
         history = History(self.root, values)
         run = Run(STEPS, values, self.root, history, location)  # type: ignore[arg-type]
         assert run.execute() == 0
-        found = {stage: progress.state for stage, progress in run.progress.items()}
+        found = {stage: task.state for stage, task in run.tasks.items()}
         assert location.ran == {name for name, state in found.items() if state == DONE}
         return found
 

@@ -1,4 +1,4 @@
-"""How far each task of a run is."""
+"""State of the tasks of a run."""
 
 import dataclasses
 from typing import Any
@@ -8,8 +8,8 @@ FAILED, SKIPPED, NOT_RUN, INTERRUPTED = "failed", "skipped", "not run", "interru
 
 
 @dataclasses.dataclass
-class Progress:
-    """Progress of a task."""
+class TaskState:
+    """State of a task."""
 
     state: str = WAITING  # one of the words above
     reason: str = ""  # why it was skipped or is not run again
