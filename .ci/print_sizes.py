@@ -14,7 +14,7 @@ def lines_by_file() -> dict[str, int]:
 
 
 def main() -> None:
-    """Count each file for the longest folder in the table that holds it, and a folder's total for its own row."""
+    """Print a line for each row of the table."""
     page = (ROOT / "docs" / "architecture.md").read_text("utf-8")
     budgets = re.findall(r"^\| `([\w/]+/)`[^|]* \| +([\d,]+) \|$", page, re.MULTILINE)
     files = lines_by_file()
