@@ -47,7 +47,8 @@ from components.core.reporting import grids
 from components.core.storage import atomic_files
 from components.evaluate.scoring import samples, scores
 from components.train.batches import Batches
-from components.train.config import TrainConfig, label_features, with_augmentation
+from components.train.conditioning import label_features
+from components.train.config import TrainConfig, with_augmentation
 from components.train.labels import Labels, choose
 from components.train.step import WganStep, network_of
 

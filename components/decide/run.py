@@ -7,7 +7,7 @@ from components.core.artifacts.recipes import RUN, SKIP, Recipe
 from components.core.errors import ConfigError
 from components.core.registry import registry
 from components.core.registry.registry import Champion
-from components.core.sources import sources
+from components.core.sources import source_listing
 from components.core.stage import inputs
 from components.core.stage.executor import StageResult
 from components.core.storage.location import Location
@@ -28,7 +28,7 @@ def run(config: DecideConfig) -> StageResult:
         DataError: The source does not exist or holds no images, the embedding is no SavedModel, or the registry is
             damaged.
     """
-    contents = sources.contents(config.source, config.source_index, config.results)
+    contents = source_listing.contents(config.source, config.source_index, config.results)
     custom_digest = inputs.digest_of_embedding(config.custom_embedding)
     now = recipes.of_this_code(contents.fingerprint, custom_digest, config.settings)
     champion = registry.read_champion(config.registry)

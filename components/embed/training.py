@@ -13,7 +13,8 @@ from components.core.data.data_order import EndlessOrder
 from components.core.distributed.adam import Adam
 from components.core.distributed.blocks import is_one_program, run_block, run_update
 from components.core.distributed.coordination import Agreement
-from components.core.distributed.update import BatchPartition, BatchShard, LossOutput, apply_update
+from components.core.distributed.partition import BatchPartition, BatchShard
+from components.core.distributed.update import LossOutput, apply_update
 from components.core.errors import TrainingDiverged
 from components.core.networks import gan
 from components.core.networks.normalization import recorded_statistics

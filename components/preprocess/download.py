@@ -9,7 +9,7 @@ from http.client import HTTPException
 from pathlib import Path
 
 from components.core.errors import DataError, TransientError
-from components.core.sources.sources import FASHION_MNIST_MD5
+from components.core.sources.source_listing import FASHION_MNIST_MD5
 from components.core.storage import atomic_files
 from components.core.storage.location import Location, LocationLike
 

@@ -26,7 +26,7 @@ from components.core import errors
 from components.core.artifacts import datasets
 from components.core.artifacts.datasets import ImageShape, Manifest
 from components.core.errors import DataError, TransientError
-from components.core.sources import sources
+from components.core.sources import source_listing
 from components.core.storage import atomic_files, digests
 from components.core.storage.location import Location
 from components.preprocess.decode import pixels
@@ -181,7 +181,7 @@ def _rows_of(dataset: Location, made_by: bytes, shards: list[str]) -> Iterator[t
     except (DataError, OSError) as error:
         _pass_over(dataset, error)
         return
-    if manifest.source.get("kind") != sources.IMAGES:
+    if manifest.source.get("kind") != source_listing.IMAGES:
         return
     for shard in [shard for split in manifest.splits.values() for shard in split.shards]:
         try:

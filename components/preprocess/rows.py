@@ -23,13 +23,13 @@ from components.core import errors
 from components.core.artifacts import datasets
 from components.core.artifacts.datasets import ImageShape
 from components.core.errors import DataError
-from components.preprocess import plan, reuse
+from components.preprocess import placement, reuse
 from components.preprocess.attempt_files import AttemptFiles, FilePart
 from components.preprocess.decode import pixels, pool
 from components.preprocess.formats import survey
 from components.preprocess.formats.stacks import Original
 from components.preprocess.formats.survey import ImagesPart, Part
-from components.preprocess.plan import Plan
+from components.preprocess.placement import Plan
 from components.preprocess.reuse import CachedPixels, DatasetCache
 
 MOST_QUARANTINED = 10_000  # for a source of any size: so many have one cause, which should be fixed
@@ -199,9 +199,9 @@ class _Writer:
                 self.write_run()
             begin, end = self._count, min(self._count + len(examples), len(self._rows))
             splits, labels, hashes, images = zip(*examples[: end - begin], strict=True)
-            self._splits[begin:end], self._shards[begin:end] = plan.split_and_shard(hashes, splits, self.plan)
+            self._splits[begin:end], self._shards[begin:end] = placement.split_and_shard(hashes, splits, self.plan)
             rows = self._rows[begin:end]
-            rows["order"] = plan.orders(hashes, self.plan.seed)
+            rows["order"] = placement.orders(hashes, self.plan.seed)
             rows["label"] = labels
             rows["content"] = np.frombuffer(b"".join(hashes), np.uint8).reshape(-1, _HASH_BYTES)
             rows["image"] = np.frombuffer(b"".join(images), np.uint8).reshape(end - begin, -1)

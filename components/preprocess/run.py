@@ -16,9 +16,9 @@ from components.core.artifacts import datasets, lineage
 from components.core.artifacts.datasets import ImageShape, Manifest, Split
 from components.core.artifacts.made_once import made_once
 from components.core.errors import DataError
-from components.core.sources import sources
+from components.core.sources import source_listing
 from components.core.sources.files import printable
-from components.core.sources.sources import Contents
+from components.core.sources.source_listing import Contents
 from components.core.stage import cache_key
 from components.core.stage.executor import StageResult
 from components.core.storage import buckets, digests
@@ -31,7 +31,7 @@ from components.preprocess.config import PreprocessConfig
 from components.preprocess.decode import pixels, pool
 from components.preprocess.formats.survey import Survey, survey
 from components.preprocess.leaks import Leak
-from components.preprocess.plan import Plan, made_splits, shard_counts
+from components.preprocess.placement import Plan, made_splits, shard_counts
 from components.preprocess.reuse import DatasetCache
 from components.preprocess.rows import MOST_QUARANTINED, Outcome
 from components.preprocess.shards import ShardFacts
@@ -54,7 +54,7 @@ def run(config: PreprocessConfig) -> StageResult:
         TransientError: A download failed.
     """
     is_listed = config.source_fingerprint != ""  # by the decide stage, which logged what is left out
-    contents = sources.contents(config.source, config.source_index, config.results, verbose=not is_listed)
+    contents = source_listing.contents(config.source, config.source_index, config.results, verbose=not is_listed)
     if config.source_fingerprint not in ("", contents.fingerprint):
         raise DataError(
             f"source {config.source} changed since it was fingerprinted: it was {config.source_fingerprint} "
@@ -71,7 +71,7 @@ def run(config: PreprocessConfig) -> StageResult:
 
 
 def _make(config: PreprocessConfig, contents: Contents, location: Location) -> None:
-    is_downloaded = config.source == sources.FASHION_MNIST
+    is_downloaded = config.source == source_listing.FASHION_MNIST
     source = str(download.fashion_mnist(config.downloads)) if is_downloaded else config.source
     surveyed = survey(source, contents.listing)
     plan, images = _plan(config, surveyed), sum(surveyed.counts.values())
@@ -148,7 +148,7 @@ def _plan(config: PreprocessConfig, surveyed: Survey) -> Plan:
 
 def _cache(config: PreprocessConfig, plan: Plan, contents: Contents, rows_at: AttemptFiles) -> DatasetCache | None:
     """Find the source's images in earlier datasets; None for kinds of source that reuse nothing."""
-    if not config.previous_datasets or contents.listing is None or contents.listing.kind != sources.IMAGES:
+    if not config.previous_datasets or contents.listing is None or contents.listing.kind != source_listing.IMAGES:
         return None
     if not isinstance(rows_at, Folder):
         log.warning(

@@ -16,7 +16,7 @@ from components.preprocess.attempt_files import AttemptFiles, FilePart
 from components.preprocess.beam import attempt
 from components.preprocess.beam.attempt import Note, Written
 from components.preprocess.leaks import Leak, ShardSignatures
-from components.preprocess.plan import Plan
+from components.preprocess.placement import Plan
 from components.preprocess.rows import Outcome
 
 _BLOCK_BYTES = 1 << 19  # of rows encoded together; twice as many take 17 MiB more

@@ -5,17 +5,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from components.core.artifacts import datasets
-from components.core.errors import ConfigError
 from components.core.settings import Config, Setting, share_problem, values_in_key
 from components.core.stage.hardware import Accelerator, Replicas, Tpu, exact_problem
 
 # From so many training images on, augmentation costs more than it gains: benchmarks/judging/quality.md, "Few images".
 FEW_IMAGES = 1000
-# Images without labels form a cluster per so many, as more would make the generator copy few images; from so many on,
-# there is a fixed number of clusters: benchmarks/judging/quality.md, "Without labels".
-_IMAGES_PER_CLUSTER, _MANY_IMAGES, _CLUSTERS_OF_MANY = 200, 50_000, 5000
-_CLUSTER_FEATURES = 32  # that stand for a cluster in the networks
+# Images without labels form a cluster per so many; more clusters would make the generator copy few images.
+IMAGES_PER_CLUSTER = 200
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +92,7 @@ class TrainConfig(Config):
             "`class`: the generator draws a requested class and the critic scores by class (projection); every "
             "training image needs a label. `cluster`: the same with clusters of similar images in place of classes. "
             "`none`: neither. `auto`: `class` if all have labels of at least two classes, else `cluster` if there are "
-            f"{2 * _IMAGES_PER_CLUSTER} images.",
+            f"{2 * IMAGES_PER_CLUSTER} images.",
             choices=("auto", "class", "cluster", "none"),
         ),
     ] = "auto"
@@ -190,46 +186,3 @@ def with_augmentation(config: TrainConfig, images: int) -> TrainConfig:
     """Return the settings of a training on so many images, with the augmentation that `auto` chooses."""
     chosen = "geometric" if images < FEW_IMAGES else "none"
     return dataclasses.replace(config, augmentation=chosen) if config.augmentation == "auto" else config
-
-
-def conditioning_of(config: TrainConfig, manifest: datasets.Manifest) -> tuple[str, list[str]]:
-    """Return what the networks of a training distinguish: `class`, `cluster` or `none`, and the names of these.
-
-    Raises:
-        ConfigError: `conditioning` is `class`, and not every training image has a label; or it is `cluster`, and
-            there are too few images.
-    """
-    images, unlabeled = manifest.splits["train"].records, unlabeled_count(manifest)
-    clusters = _CLUSTERS_OF_MANY if images >= _MANY_IMAGES else images // _IMAGES_PER_CLUSTER
-    if config.conditioning == "class" and unlabeled:
-        raise ConfigError(
-            f"conditioning is class, but {unlabeled:,} of the {images:,} training images of {config.dataset} "
-            "have no label; set conditioning to none, or make the dataset of images with labels (a sub-folder per "
-            "class, or IDX files of labels beside those of images)"
-        )
-    if config.conditioning == "cluster" and clusters < 2:
-        raise ConfigError(
-            f"conditioning is cluster, which needs {2 * _IMAGES_PER_CLUSTER} training images, and {config.dataset} has "
-            f"{images:,}; set conditioning to none, or make the dataset of more images"
-        )
-    if config.conditioning == "class" or (config.conditioning == "auto" and not unlabeled and manifest.class_count > 1):
-        return "class", manifest.classes
-    if config.conditioning == "none" or clusters < 2:
-        return "none", []
-    return "cluster", cluster_names(clusters)
-
-
-def label_features(kind: str) -> int:
-    """Return how many numbers stand for each in the networks; 0 if these learn them, as they do for classes."""
-    return _CLUSTER_FEATURES if kind == "cluster" else 0
-
-
-def cluster_names(count: int) -> list[str]:
-    """Return the names of so many clusters."""
-    return [f"cluster {number}" for number in range(count)]
-
-
-def unlabeled_count(manifest: datasets.Manifest) -> int:
-    """Return how many training images have no label."""
-    split = manifest.splits["train"]
-    return split.records - sum(split.class_counts)

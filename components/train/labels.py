@@ -10,7 +10,8 @@ from components.core.artifacts import checkpoints, datasets
 from components.core.data.dataset_reader import Images
 from components.core.storage.location import LocationLike
 from components.train import clusters
-from components.train.config import TrainConfig, cluster_names, conditioning_of, label_features
+from components.train.conditioning import cluster_names, conditioning_of, label_features
+from components.train.config import TrainConfig
 
 log = logging.getLogger(__name__)
 

@@ -29,7 +29,7 @@ HELP = {
 }
 _PROCESS, _DOCKER = "process", "docker"
 _ROOT = "runs"
-# The names in components/core/sources/sources.py, whose import would make this command slow.
+# The names in components/core/sources/source_listing.py, whose import would make this command slow.
 _FETCHED_BY_NAME = ("fashion-mnist",)
 
 

@@ -11,11 +11,11 @@ import pytest
 from PIL import Image
 
 from components.core.artifacts.datasets import ImageShape
-from components.core.sources import sources
+from components.core.sources import source_listing
 from components.core.sources.files import SourceFile
 from components.preprocess import notes
 from components.preprocess.formats.survey import READABLE, Survey, read, survey
-from components.preprocess.plan import Plan
+from components.preprocess.placement import Plan
 
 
 def idx(values: np.ndarray) -> bytes:
@@ -37,7 +37,7 @@ def held(source: Path | str, content: bytes | None = None) -> tuple[Survey, list
     """
     if content is not None:
         Path(source).write_bytes(content)
-    found = survey(str(source), sources.contents(str(source)).listing)
+    found = survey(str(source), source_listing.contents(str(source)).listing)
     parts = [notes.read(READABLE, notes.written(part), "") for part in found.parts]
     return found, [image[:4] for part in parts for some in read(part) for image in some]
 

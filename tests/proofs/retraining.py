@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from components.core.sources import sources
+from components.core.sources import source_listing
 from components.preprocess import download
 from tests.inputs.sources import idx
 from tests.proofs.stages import arguments
@@ -70,7 +70,7 @@ def main() -> int:
     given = arguments(__doc__, "build/proofs/retraining")
     source, root = given.root / "source", given.root / "runs"
     official = Path(given.source)
-    if given.source == sources.FASHION_MNIST:
+    if given.source == source_listing.FASHION_MNIST:
         official = download.fashion_mnist(Path("build/proofs/downloads"))
     shutil.rmtree(given.root, ignore_errors=True)
     images, labels = read_split(official, "train")

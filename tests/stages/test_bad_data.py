@@ -16,7 +16,7 @@ from PIL import Image
 from components.core.artifacts import datasets
 from components.core.artifacts.datasets import ImageShape
 from components.core.errors import DataError
-from components.core.sources import sources
+from components.core.sources import source_listing
 from components.core.storage import digests
 from components.preprocess import run as preprocess
 from components.preprocess.config import PreprocessConfig
@@ -207,7 +207,7 @@ def test_a_file_too_large_is_quarantined_and_never_read(pets: Path, tmp_path: Pa
     huge.write_bytes(png(NOISE, 2))
     os.truncate(huge, 40 << 30)  # sparse: it takes no space
     before = bytes_read()
-    found = sources.contents(str(pets)).fingerprint
+    found = source_listing.contents(str(pets)).fingerprint
     manifest = run(pets, tmp_path / "dataset", bad_images_limit=0.5)
     assert bytes_read() - before < pixels.LARGEST_FILE
     (entry,) = manifest.quarantine["entries"]
@@ -215,17 +215,17 @@ def test_a_file_too_large_is_quarantined_and_never_read(pets: Path, tmp_path: Pa
     assert manifest.source["fingerprint"] == found
 
     index = str(tmp_path / "index")
-    assert [sources.contents(str(pets), index).fingerprint for _ in range(2)] == [found] * 2
+    assert [source_listing.contents(str(pets), index).fingerprint for _ in range(2)] == [found] * 2
     modified = huge.stat().st_mtime_ns
     later = {found}
     for size, time in ((40 << 30, modified + 1), ((40 << 30) + 1, modified + 1)):
         os.truncate(huge, size)
         os.utime(huge, ns=(modified, time))
-        later.add(sources.contents(str(pets), index).fingerprint)
+        later.add(source_listing.contents(str(pets), index).fingerprint)
     assert len(later) == 3
     os.truncate(huge, 40 << 30)
     os.utime(huge, ns=(modified, modified))
-    assert sources.contents(str(pets), index).fingerprint == found
+    assert source_listing.contents(str(pets), index).fingerprint == found
 
 
 def test_the_largest_file_that_is_read_and_the_smallest_that_is_not(pets: Path, tmp_path: Path) -> None:

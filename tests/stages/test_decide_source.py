@@ -6,7 +6,7 @@ import sys
 import time
 from pathlib import Path
 
-from components.core.sources import sources
+from components.core.sources import source_listing
 from components.decide import run as stage
 from components.decide.config import DecideConfig
 
@@ -22,7 +22,7 @@ def program(tmp_path: Path, source: str, *words: str) -> subprocess.CompletedPro
 
 def test_what_the_source_holds(tmp_path: Path) -> None:
     found = stage.run(config(tmp_path)).parameters
-    assert found["source_fingerprint"] == sources.contents("digits").fingerprint
+    assert found["source_fingerprint"] == source_listing.contents("digits").fingerprint
     assert found["custom_embedding_digest"] == ""
     assert str(found["summary"]).endswith(" 1,797 digits of scikit-learn")
 

@@ -16,7 +16,7 @@ from components.preprocess.beam import attempt, progress, runners
 from components.preprocess.formats.stacks import Stack
 from components.preprocess.formats.survey import READABLE, Part
 from components.preprocess.leaks import ReferenceSet, ShardSignatures
-from components.preprocess.plan import Plan
+from components.preprocess.placement import Plan
 from components.preprocess.rows import Outcome
 from components.preprocess.shards import BuildResult
 

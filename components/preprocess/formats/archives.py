@@ -23,7 +23,7 @@ from typing import BinaryIO, cast
 
 from components.core.errors import DataError, StageError
 from components.core.sources.files import SourceFile, printable
-from components.core.sources.sources import is_image_name
+from components.core.sources.source_listing import is_image_name
 from components.core.storage import buckets
 from components.preprocess.decode.pixels import LARGEST_FILE
 from components.preprocess.formats.stacks import open_unpacked

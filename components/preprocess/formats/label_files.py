@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from components.core.errors import DataError
-from components.core.sources import sources
+from components.core.sources import source_listing
 from components.core.sources.files import SourceFile, open_file, printable
 from components.preprocess.formats.labels import SPLIT_FOLDERS, Row, Table
 
@@ -185,7 +185,7 @@ def parse_json(where: str, content: str | bytes) -> Any:
 
 # Names of the files of a format, and its reader, which takes a name for messages, the folder and the content.
 _FORMATS: tuple[tuple[tuple[str, ...], Callable[[str, str, bytes], Table | None]], ...] = (
-    ((sources.LABELS,), parse_labels),
-    ((sources.STYLEGAN,), parse_stylegan),
-    (sources.METADATA, parse_metadata),
+    ((source_listing.LABELS,), parse_labels),
+    ((source_listing.STYLEGAN,), parse_stylegan),
+    (source_listing.METADATA, parse_metadata),
 )

@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 from components.core.artifacts.datasets import ImageShape
 from components.core.errors import DataError
-from components.core.sources import sources
+from components.core.sources import source_listing
 from components.core.sources.catalog import Rows
 from components.core.sources.files import SourceFile, contents_of, printable
-from components.core.sources.sources import Listing
+from components.core.sources.source_listing import Listing
 from components.core.storage import buckets
 from components.preprocess.decode import pixels
 from components.preprocess.decode.pool import IMAGES_AT_ONCE
@@ -79,7 +79,7 @@ class DigitsStack(Stack):
 
     def examples(self) -> Iterator[Example]:
         """Yield the digits; their values from 0 to 16 become 0 to 255, rounded."""
-        with gzip.open(sources.digits_file(), "rt", encoding="ascii", newline="") as file:
+        with gzip.open(source_listing.digits_file(), "rt", encoding="ascii", newline="") as file:
             for cells in csv.reader(file):
                 *values, label = (int(float(cell)) for cell in cells)
                 yield bytes((value * 255 + 8) // 16 for value in values), label
@@ -87,7 +87,7 @@ class DigitsStack(Stack):
 
 Part = Stack | ImagesPart | ArchivePart  # some images of a source, which one worker reads, on any machine
 READABLE = IdxStack | ArrayStack | RecordStack | TableStack | DigitsStack | ImagesPart | ArchivePart  # its classes
-DIGITS = DigitsStack(sources.DIGITS, "train", 1797, ImageShape(8, 8, 1), [*range(10)], [])
+DIGITS = DigitsStack(source_listing.DIGITS, "train", 1797, ImageShape(8, 8, 1), [*range(10)], [])
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -107,9 +107,9 @@ def survey(location: str, listing: Listing | None = None) -> Survey:
     Raises:
         DataError: The source holds no images, or contradicts itself.
     """
-    if location == sources.DIGITS:
+    if location == source_listing.DIGITS:
         return _survey_stacks(location, location, [DIGITS])
-    listing = listing or sources.list_source(location)
+    listing = listing or source_listing.list_source(location)
     return _FORMATS[listing.kind](location, listing)
 
 
@@ -227,7 +227,7 @@ def _hold(file: SourceFile, several: bool) -> HeldArchive:
 
     tables, samples, left_out = [], [], []
     for member in others:
-        if member.name.rpartition("/")[2] in sources.LABEL_NAMES:
+        if member.name.rpartition("/")[2] in source_listing.LABEL_NAMES:
             tables.append(LabelFile(f"{file.name}/{member.name}", member.name, reading(member)))
         elif webdataset.is_label(member.name):
             samples.append(member)
@@ -281,12 +281,12 @@ def _in_stacks(list_stacks: Callable[[Collection[SourceFile]], list[Stack]]) -> 
     return lambda location, listing: _survey_stacks(location, listing.kind, list_stacks([*listing.files]))
 
 
-# Functions that survey the sources of each kind of `sources.list_source`.
+# Functions that survey the sources of each kind of `source_listing.list_source`.
 _FORMATS: dict[str, Callable[[str, Listing], Survey]] = {
-    sources.IDX: _in_stacks(idx.list_stacks),
-    sources.ARRAYS: _in_stacks(npz.list_stacks),
-    sources.TFRECORDS: _in_stacks(tfrecords.list_stacks),
-    sources.PARQUET: _in_stacks(parquet.list_stacks),
-    sources.IMAGES: _survey_images,
-    sources.ARCHIVES: _survey_archives,
+    source_listing.IDX: _in_stacks(idx.list_stacks),
+    source_listing.ARRAYS: _in_stacks(npz.list_stacks),
+    source_listing.TFRECORDS: _in_stacks(tfrecords.list_stacks),
+    source_listing.PARQUET: _in_stacks(parquet.list_stacks),
+    source_listing.IMAGES: _survey_images,
+    source_listing.ARCHIVES: _survey_archives,
 }

@@ -15,7 +15,7 @@ import tensorflow as tf
 from tensorflow.python.distribute import distribute_lib, one_device_strategy
 
 from components.core.artifacts.datasets import ImageShape
-from components.core.distributed.update import BatchShard
+from components.core.distributed.partition import BatchShard
 from components.embed.config import EmbedConfig
 from components.embed.training import ClassifierStep
 from components.train.config import TrainConfig

@@ -15,7 +15,7 @@ import pytest
 from components.core.artifacts import datasets
 from components.core.artifacts.datasets import ImageShape
 from components.core.errors import DataError
-from components.core.sources import files, sources
+from components.core.sources import files, source_listing
 from components.core.sources.files import SourceFile
 from components.core.storage import buckets, digests
 from components.core.storage.location import Location
@@ -145,7 +145,7 @@ def test_what_is_known_is_not_read_and_what_was_decoded_is_not_decoded(
     for path in source.rglob("*.png"):
         os.utime(path, (1_000_000_000, 1_000_000_000))
     time.sleep(0.02)  # a tick of the file system's clock
-    fingerprint = sources.contents(str(source), index).fingerprint
+    fingerprint = source_listing.contents(str(source), index).fingerprint
     monkeypatch.setattr(files, "_open_regular", noting_open)
     monkeypatch.setattr(pool, "_started", noting_started)
     undecodable = {path.name for path in source.rglob("*.png") if b"no image" in path.read_bytes()}

@@ -18,7 +18,7 @@ from components.preprocess.attempt_files import Folder
 from components.preprocess.decode import pixels
 from components.preprocess.formats import survey
 from components.preprocess.formats.survey import ImagesPart
-from components.preprocess.plan import Plan, made_splits, shard_counts
+from components.preprocess.placement import Plan, made_splits, shard_counts
 from components.preprocess.rows import FilePart, Quarantined
 from tests.inputs.sources import picture, plan
 

@@ -6,14 +6,8 @@ import pytest
 
 from components.core.artifacts import datasets
 from components.core.errors import ConfigError
-from components.train.config import (
-    FEW_IMAGES,
-    TrainConfig,
-    conditioning_of,
-    label_features,
-    sample_period,
-    with_augmentation,
-)
+from components.train.conditioning import conditioning_of, label_features
+from components.train.config import FEW_IMAGES, TrainConfig, sample_period, with_augmentation
 from tests.inputs import artifacts
 
 

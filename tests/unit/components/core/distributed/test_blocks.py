@@ -11,7 +11,7 @@ from tensorflow.python.tpu.tpu_system_metadata import TPUSystemMetadata
 
 from components.core.artifacts.datasets import ImageShape
 from components.core.distributed import blocks
-from components.core.distributed.update import BatchPartition
+from components.core.distributed.partition import BatchPartition
 from components.embed.config import EmbedConfig
 from components.embed.training import ClassifierStep
 from components.train.config import TrainConfig

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from components.core.sources import sources
+from components.core.sources import source_listing
 
 
 @pytest.fixture
@@ -17,4 +17,4 @@ def pets(tmp_path: Path) -> Path:
 
 
 def names(folder: Path) -> list[str]:
-    return [file.name for file in sources.list_source(str(folder)).files]
+    return [file.name for file in source_listing.list_source(str(folder)).files]

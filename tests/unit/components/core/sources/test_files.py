@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.core.errors import DataError
-from components.core.sources import concurrent, sources
+from components.core.sources import concurrent, source_listing
 from components.core.sources.files import SourceFile, content_of, open_file, sha256_of
 from tests.unit.components.core.sources.conftest import names
 
@@ -25,7 +25,7 @@ def test_what_is_no_file_is_reported_and_never_opened(pets: Path, caplog: pytest
         door.bind(os.path.relpath(pets / "cats" / "socket.png"))  # the whole path may be too long for one
         assert names(pets) == ["cats/1.png", "cats/2.JPG", "dogs/3.jpeg"]
     assert all(name in caplog.text for name in ("pipe.png", "linked.png", "socket.png"))
-    sources.contents(str(pets))
+    source_listing.contents(str(pets))
     # Nor is a pipe waited for that replaced a file after the listing.
     with pytest.raises(DataError, match=r"pipe\.png is gone"):
         open_file(str(pets / "cats" / "pipe.png"))
@@ -54,7 +54,7 @@ def test_hostile_names_are_listed_and_written_as_one_printable_line(
     for raw in (b"\xff\xfe.png", b"\x80.txt", b"\xed\xa0\x80.jpg"):
         (pets / "cats" / os.fsdecode(raw)).write_bytes(b"x")
     with caplog.at_level(logging.INFO):
-        found = sources.contents(str(pets))
+        found = source_listing.contents(str(pets))
     assert found.listing is not None
     assert len(found.listing.files) == 3 + len(HOSTILE) + 2
     written = [file.name for file in found.listing.files]
@@ -65,7 +65,7 @@ def test_hostile_names_are_listed_and_written_as_one_printable_line(
             assert opened.read()
     assert any(message.endswith(r": cats/\x80.txt") for message in caplog.messages)
     assert all(record.getMessage().isprintable() for record in caplog.records)
-    assert sources.contents(str(pets)).fingerprint == found.fingerprint
+    assert source_listing.contents(str(pets)).fingerprint == found.fingerprint
 
 
 def test_names_that_would_be_written_alike_are_refused(pets: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.core.sources import sources
+from components.core.sources import source_listing
 from components.core.sources.catalog import Catalog, Checksum
 from components.core.sources.files import SourceFile
 from components.core.sources.index import SourceIndex
@@ -27,7 +27,7 @@ _TICK = 0.02  # seconds; longer than a tick of the file system's clock
 
 
 def fingerprint(source: str, index: str = "") -> str:
-    return sources.contents(source, index).fingerprint
+    return source_listing.contents(source, index).fingerprint
 
 
 def settle(folder: Path) -> None:

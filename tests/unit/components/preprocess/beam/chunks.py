@@ -6,7 +6,7 @@ from components.core.artifacts.datasets import ImageShape
 from components.preprocess.attempt_files import Folder
 from components.preprocess.beam import pipeline
 from components.preprocess.formats import survey
-from components.preprocess.plan import Plan
+from components.preprocess.placement import Plan
 from components.preprocess.rows import FilePart
 from tests.inputs.sources import plan
 

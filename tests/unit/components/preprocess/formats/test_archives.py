@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from components.core.errors import DataError
-from components.core.sources import sources
+from components.core.sources import source_listing
 from components.preprocess.decode import pixels
 from components.preprocess.formats import archives, survey
 from tests.inputs.sources import held, sizes, stored
@@ -154,10 +154,10 @@ def test_labels_lie_in_an_archive_or_beside_all(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "1.zip").write_bytes(zipped({"1.png": b"1"}))
     (folder / "2.zip").write_bytes(zipped({"2.png": b"2"}))
-    before = sources.contents(str(folder)).fingerprint
+    before = source_listing.contents(str(folder)).fingerprint
     (folder / "labels.csv").write_bytes(table)
     assert described(folder) == expected
-    assert sources.contents(str(folder)).fingerprint != before
+    assert source_listing.contents(str(folder)).fingerprint != before
     (folder / "labels.csv").rename(tmp_path / "labels.csv")
     (folder / "2.zip").write_bytes(zipped({"2.png": b"2", "labels.csv": table}))
     with pytest.raises(DataError, match=r"2\.zip/labels\.csv .* 2\.zip/1\.png"):

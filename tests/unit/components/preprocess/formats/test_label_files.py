@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from components.core.errors import DataError
-from components.core.sources import sources
+from components.core.sources import source_listing
 from components.preprocess.formats import label_files
 from components.preprocess.formats.survey import survey
 from tests.inputs.sources import held
@@ -95,7 +95,7 @@ def test_labels_count_in_the_fingerprint(tmp_path: Path) -> None:
     seen: set[str] = set()
     for files in ({}, {"dataset.json": stylegan_file(None)}, {"00000/metadata.jsonl": b"{}"}):
         folder = written(tmp_path / str(len(seen)), {**TWO, **files})
-        found = sources.contents(str(folder))
+        found = source_listing.contents(str(folder))
         assert found.listing is not None
         assert len(found.listing.left_out) == 0
         seen.add(found.fingerprint)

@@ -16,7 +16,7 @@ from PIL import Image
 
 from components.core.artifacts.datasets import ImageShape
 from components.core.errors import DataError
-from components.core.sources import sources
+from components.core.sources import source_listing
 from components.preprocess.decode import pixels
 from components.preprocess.formats import npz, stacks
 from tests.inputs.sources import held, stored
@@ -79,7 +79,7 @@ def test_splits_are_recognized_by_the_names_of_arrays_or_of_files(tmp_path: Path
     for name, count in (("a-train", 5), ("b-train", 2), ("test", 1)):
         (folder / f"{name}.npz").write_bytes(saved(images=IMAGES[:count], labels=np.arange(count)))
     found, _ = held(folder)
-    assert (found.kind, found.counts) == (sources.ARRAYS, {"train": 7, "test": 1})
+    assert (found.kind, found.counts) == (source_listing.ARRAYS, {"train": 7, "test": 1})
     assert found.classes == ["0", "1", "2", "3", "4"]
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from components.core.errors import DataError
-from components.core.sources import sources
+from components.core.sources import source_listing
 from components.preprocess.decode import pixels
 from components.preprocess.formats.survey import survey
 from tests.inputs.sources import held, sizes
@@ -63,7 +63,7 @@ def test_a_table_is_read_as_it_was_written(
     columns = {"img": images, "width": [3] * 9, **({} if labels is None else {"label": labels})}
     pyarrow.parquet.write_table(pyarrow.table(columns), path, compression=packing, row_group_size=2)
     found, read = held(path)
-    assert (found.kind, found.counts) == (sources.PARQUET, {"train": 9})
+    assert (found.kind, found.counts) == (source_listing.PARQUET, {"train": 9})
     assert [name for name, *_ in read] == [f"x.parquet[{number}]" for number in range(9)]
     assert [content for *_, content in read] == IMAGES
     assert [found.classes[label] if found.classes else None for _, _, label, _ in read] == (

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from components.core.errors import DataError
-from components.core.sources import sources
+from components.core.sources import source_listing
 from components.core.storage import buckets, tfrecord
 from components.preprocess import formats
 from components.preprocess.formats.survey import read, survey
@@ -28,7 +28,7 @@ def files(folder: Path) -> None:
         (folder / "tfrecord" / f"{split}.tfrecord").write_bytes(b"".join(tfrecord.frame([example])))
     (folder / "labeled" / "a.jpg").write_bytes(JPEG)
     (folder / "labeled" / "b.webp").write_bytes(WEBP)
-    (folder / "labeled" / sources.LABELS).write_bytes(b"file,label,split\na.jpg,x,\nb.webp,y,test\n")
+    (folder / "labeled" / source_listing.LABELS).write_bytes(b"file,label,split\na.jpg,x,\nb.webp,y,test\n")
     shutil.make_archive(str(folder / "zip" / "photos"), "zip", folder / "labeled")
 
 
@@ -50,11 +50,11 @@ def test_an_archive_that_is_another_by_now(gcs: Server, tmp_path: Path) -> None:
     files(tmp_path)
     gcs.create_bucket("photos")
     buckets.create("gs://photos/photos.zip", tmp_path / "zip" / "photos.zip")
-    found = survey("gs://photos/photos.zip", sources.contents("gs://photos/photos.zip").listing)
+    found = survey("gs://photos/photos.zip", source_listing.contents("gs://photos/photos.zip").listing)
     buckets.put("gs://photos/photos.zip", b"another")
     with pytest.raises(DataError, match=r"gs://photos/photos\.zip changed"):
         list(read(next(iter(found.parts))))
 
 
 def test_every_kind_of_source_has_a_reader() -> None:
-    assert formats.survey._FORMATS.keys() == {kind.name for kind in sources._KINDS}
+    assert formats.survey._FORMATS.keys() == {kind.name for kind in source_listing._KINDS}

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from components.core.errors import DataError
-from components.core.sources import sources
+from components.core.sources import source_listing
 from components.core.storage import tfrecord
 from components.preprocess.formats import tfrecords
 from components.preprocess.formats.stacks import Stack
@@ -78,7 +78,7 @@ def test_a_file_that_tensorflow_wrote(tmp_path: Path) -> None:
             for number, image in enumerate(images):
                 writer.write(serialized(image__encoded=image, image__class__label=5 + number % 3, image__height=3))
         found, read_images = held(tmp_path / name)
-        assert (found.kind, found.classes, found.counts) == (sources.TFRECORDS, ["5", "6", "7"], {"train": 250})
+        assert (found.kind, found.classes, found.counts) == (source_listing.TFRECORDS, ["5", "6", "7"], {"train": 250})
         assert read_images == [(f"{name}[{n}]", "train", n % 3, image) for n, image in enumerate(images)]
         assert sizes(found) == [[50] * 5]
 

@@ -10,7 +10,7 @@ import pytest
 from google.cloud.storage import Client
 
 from components.core.errors import ConfigError, DataError
-from components.core.sources import sources
+from components.core.sources import source_listing
 from components.core.sources.files import open_file
 from components.core.storage import buckets, digests
 from tests.fakes.gcs.server import Server
@@ -21,21 +21,24 @@ def test_images_are_listed_by_name_and_others_left_out(pets: Path) -> None:
     for name in ("notes.txt", ".hidden.png", ".git/4.png", "cats/.DS_Store"):
         (pets / name).parent.mkdir(exist_ok=True)
         (pets / name).write_bytes(b"")
-    listing = sources.list_source(str(pets))
-    assert listing.kind == sources.IMAGES
+    listing = source_listing.list_source(str(pets))
+    assert listing.kind == source_listing.IMAGES
     assert [file.name for file in listing.files] == ["cats/1.png", "cats/2.JPG", "dogs/3.jpeg"]
     assert [*listing.left_out] == ["notes.txt"]
     assert [file.bytes for file in listing.files] == [10, 10, 11]
 
 
 def test_named_sources_need_no_network() -> None:
-    digits, fashion = sources.contents("digits").fingerprint, sources.contents("fashion-mnist").fingerprint
+    digits, fashion = (
+        source_listing.contents("digits").fingerprint,
+        source_listing.contents("fashion-mnist").fingerprint,
+    )
     assert len({digits, fashion}) == 2
     assert all(len(fingerprint) == 64 for fingerprint in (digits, fashion))
 
 
 def test_published_sums_are_those_of_the_real_files(fashion_mnist: Path) -> None:
-    for name, md5 in sources.FASHION_MNIST_MD5.items():
+    for name, md5 in source_listing.FASHION_MNIST_MD5.items():
         assert hashlib.md5((fashion_mnist / name).read_bytes(), usedforsecurity=False).hexdigest() == md5
 
 
@@ -49,7 +52,7 @@ def test_sources_that_cannot_be_listed(pets: Path, tmp_path: Path) -> None:
         (tmp_path / "empty", "holds nothing, .* PNG, .* TFRecord"),
     ):
         with pytest.raises(DataError, match=words):
-            sources.contents(str(source))
+            source_listing.contents(str(source))
 
 
 def test_links_may_not_lead_out(pets: Path, tmp_path: Path) -> None:
@@ -70,7 +73,7 @@ def test_links_may_not_lead_out(pets: Path, tmp_path: Path) -> None:
 )
 def test_no_other_storage_is_read(source: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(source)):
-        sources.contents(source)
+        source_listing.contents(source)
 
 
 @pytest.fixture
@@ -84,22 +87,22 @@ def photos(gcs: Server) -> Server:
 
 
 def test_a_bucket_is_fingerprinted_by_its_listing_alone(photos: Server) -> None:
-    found = sources.contents("gs://photos/pets/")
+    found = source_listing.contents("gs://photos/pets/")
     files = [
         [name, len(f"pets/{name}"), buckets.checksum(f"pets/{name}".encode())]
         for name in ("cats/1.png", "dogs/2.JPG", "dogs/3.png")
     ]
-    assert found.fingerprint == digests.digest_of({"kind": sources.IMAGES, "files": files})
+    assert found.fingerprint == digests.digest_of({"kind": source_listing.IMAGES, "files": files})
     assert found.summary == "3 images, 0.0 MB"
     assert not [request for request in photos.requests if "/o/" in request.path]  # none asked for by itself
-    assert [*sources.list_source("gs://photos/pets").files][1].location == "gs://photos/pets/dogs/2.JPG"
+    assert [*source_listing.list_source("gs://photos/pets").files][1].location == "gs://photos/pets/dogs/2.JPG"
     buckets.put("gs://photos/pets/dogs/2.JPG", b"another")
-    assert sources.contents("gs://photos/pets").fingerprint != found.fingerprint
+    assert source_listing.contents("gs://photos/pets").fingerprint != found.fingerprint
 
 
 def test_hostile_names_of_objects_are_written_as_one_printable_line(photos: Server) -> None:
     buckets.put("gs://photos/pets/cats/\x1b[31m.png", b"x")
-    file = [*sources.list_source("gs://photos/pets").files][1]
+    file = [*source_listing.list_source("gs://photos/pets").files][1]
     assert file.name == r"cats/\x1b[31m.png"
     with open_file(file.location, file.checksum) as opened:
         assert opened.read() == b"x"
@@ -111,9 +114,9 @@ def test_hostile_names_of_objects_are_written_as_one_printable_line(photos: Serv
 def test_buckets_that_cannot_be_listed(photos: Server) -> None:
     for name in ("nothing", "none.zip"):
         with pytest.raises(DataError, match=f"gs://photos/{name}"):
-            sources.contents(f"gs://photos/{name}")
+            source_listing.contents(f"gs://photos/{name}")
     with pytest.raises(ConfigError, match=r"^gs://paintings"):
-        sources.contents("gs://paintings")
+        source_listing.contents("gs://paintings")
 
 
 @pytest.mark.parametrize("name", ["x.7z", "x.tar.xz", "x.rar", "x.csv.gz"])
@@ -121,7 +124,7 @@ def test_what_is_packed_otherwise_is_to_be_unpacked(tmp_path: Path, name: str) -
     (tmp_path / name).write_bytes(b"packed")
     for source in (tmp_path / name, tmp_path):
         with pytest.raises(DataError, match=f"{name}.* unpack"):
-            sources.contents(str(source))
+            source_listing.contents(str(source))
 
 
 def test_a_glob_chooses_among_the_files_below_its_folder(pets: Path) -> None:
@@ -136,10 +139,10 @@ def test_a_glob_chooses_among_the_files_below_its_folder(pets: Path) -> None:
         ("[!c]*/?.jpeg", ["dogs/3.jpeg"]),
         ("**/[34].*", ["dogs/3.jpeg", "dogs/deep/4.png"]),
     ):
-        listing = sources.list_source(f"{pets}/{pattern}")
+        listing = source_listing.list_source(f"{pets}/{pattern}")
         assert [file.name for file in listing.files] == expected
         assert listing.labels == []
-    (labels,) = sources.list_source(f"{pets}/**").labels
+    (labels,) = source_listing.list_source(f"{pets}/**").labels
     assert labels.location == str(pets / "labels.csv")
     named = pets / "[cats]"
     named.mkdir()
@@ -148,26 +151,26 @@ def test_a_glob_chooses_among_the_files_below_its_folder(pets: Path) -> None:
 
 
 def test_labels_count_in_the_fingerprint_and_are_no_file_of_the_source(pets: Path) -> None:
-    before = sources.contents(str(pets)).fingerprint
+    before = source_listing.contents(str(pets)).fingerprint
     (pets / "labels.csv").write_bytes(b"file,label")
-    listing = sources.contents(str(pets)).listing
+    listing = source_listing.contents(str(pets)).listing
     assert listing is not None
     assert ([*listing.names], [*listing.left_out]) == (["cats/1.png", "cats/2.JPG", "dogs/3.jpeg"], [])
     assert [file.sha256 for file in listing.labels] == [hashlib.sha256(b"file,label").hexdigest()]
-    after = sources.contents(str(pets)).fingerprint
+    after = source_listing.contents(str(pets)).fingerprint
     (pets / "labels.csv").write_bytes(b"file,label\n")
-    assert len({before, after, sources.contents(str(pets)).fingerprint}) == 3
+    assert len({before, after, source_listing.contents(str(pets)).fingerprint}) == 3
 
 
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        ("a.tfrecord", sources.TFRECORDS),
-        ("mnist-train.tfrecord-00000-of-00010", sources.TFRECORDS),
-        ("x.TFRECORDS.gz", sources.TFRECORDS),
-        ("x.tfrec", sources.TFRECORDS),
-        ("x.NPZ", sources.ARRAYS),
-        *((f"x{suffix}", sources.ARCHIVES) for suffix in sources._ARCHIVE_SUFFIXES),
+        ("a.tfrecord", source_listing.TFRECORDS),
+        ("mnist-train.tfrecord-00000-of-00010", source_listing.TFRECORDS),
+        ("x.TFRECORDS.gz", source_listing.TFRECORDS),
+        ("x.tfrec", source_listing.TFRECORDS),
+        ("x.NPZ", source_listing.ARRAYS),
+        *((f"x{suffix}", source_listing.ARCHIVES) for suffix in source_listing._ARCHIVE_SUFFIXES),
     ],
 )
 def test_files_of_many_images_are_a_source_alone_and_not_beside_images(tmp_path: Path, name: str, kind: str) -> None:
@@ -176,23 +179,23 @@ def test_files_of_many_images_are_a_source_alone_and_not_beside_images(tmp_path:
     (folder / name).write_bytes(b"packed")
     (folder / "notes.txt").write_bytes(b"")
     for source in (folder, folder / name, folder / f"{name[0]}*"):
-        listing = sources.list_source(str(source))
+        listing = source_listing.list_source(str(source))
         assert (listing.kind, [*listing.names]) == (kind, [name])
-        assert sources.contents(str(source)).fingerprint == sources.contents(str(folder)).fingerprint
+        assert source_listing.contents(str(source)).fingerprint == source_listing.contents(str(folder)).fingerprint
     (folder / "1.png").write_bytes(b"")
-    listing = sources.list_source(str(folder))
+    listing = source_listing.list_source(str(folder))
     assert ([*listing.names], {*listing.left_out}) == (["1.png"], {"notes.txt", name})
 
 
 def test_idx_files_at_the_top_make_it_a_source_of_idx_files(pets: Path) -> None:
     (pets / "train-images-idx3-ubyte.gz").write_bytes(b"")
     (pets / "cats" / "t10k-images-idx3-ubyte.gz").write_bytes(b"")
-    listing = sources.list_source(str(pets))
-    assert (listing.kind, [*listing.names]) == (sources.IDX, ["train-images-idx3-ubyte.gz"])
+    listing = source_listing.list_source(str(pets))
+    assert (listing.kind, [*listing.names]) == (source_listing.IDX, ["train-images-idx3-ubyte.gz"])
 
 
 def test_a_fingerprint_is_the_digest_of_names_sizes_and_contents(pets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sources, "_DIGESTED_AT_ONCE", 7)
+    monkeypatch.setattr(source_listing, "_DIGESTED_AT_ONCE", 7)
     chance = random.Random(0)
     for number in chance.sample(range(1000), 40):
         path = pets / chance.choice(["cats", "dogs", "a", "a.b", "a-b/c"]) / f"{number}.png"
@@ -203,7 +206,7 @@ def test_a_fingerprint_is_the_digest_of_names_sizes_and_contents(pets: Path, mon
         [str(path.relative_to(pets)), path.stat().st_size, digests.sha256_of_file(path)] for path in files
     )
     (pets / "notes.txt").write_bytes(b"left out")
-    found = sources.contents(f"{pets}/")
+    found = source_listing.contents(f"{pets}/")
     assert found.fingerprint == digests.digest_of({"kind": "images", "files": expected})
     assert found.summary == "43 images, 0.0 MB"
 
@@ -215,7 +218,7 @@ def test_the_folder_of_results_is_no_part_of_the_source(
     (tmp_path / "link").symlink_to(pets)
     monkeypatch.chdir(pets)
     patterns = ["", "/**", "/**/*.[pjJ]*"]
-    before = [sources.contents(f"{pets}{pattern}").fingerprint for pattern in patterns]
+    before = [source_listing.contents(f"{pets}{pattern}").fingerprint for pattern in patterns]
     (pets / name / "checkpoints" / "samples").mkdir(parents=True)
     (pets / name / "checkpoints" / "samples" / "1.png").write_bytes(b"a sheet")
     (pets / f"{name}.png").write_bytes(b"an image beside it")
@@ -227,36 +230,36 @@ def test_the_folder_of_results_is_no_part_of_the_source(
         for folder in (str(pets), ".", str(tmp_path / "link")):
             for root in (str(pets / name), name, str(tmp_path / "link" / name)):
                 caplog.clear()
-                found.add(sources.contents(f"{folder}{pattern}", root=root).fingerprint)
+                found.add(source_listing.contents(f"{folder}{pattern}", root=root).fingerprint)
                 assert [line.split()[:2] for line in caplog.messages] == [["left", root]]
         assert len(found) == 1
         assert old not in found
     (pets / f"{name}.png").unlink()
-    assert sources.contents(str(pets), root=name).fingerprint == before[0]
+    assert source_listing.contents(str(pets), root=name).fingerprint == before[0]
     shutil.move(pets / name, tmp_path / "elsewhere")
     (pets / name).symlink_to(tmp_path / "elsewhere")
-    assert sources.contents(str(pets), root=str(tmp_path / "elsewhere")).fingerprint == before[0]
+    assert source_listing.contents(str(pets), root=str(tmp_path / "elsewhere")).fingerprint == before[0]
 
 
 def test_a_source_within_the_folder_of_results_counts_and_no_source_is_that_folder(pets: Path) -> None:
-    known = sources.contents(str(pets)).fingerprint
+    known = source_listing.contents(str(pets)).fingerprint
     for root in (pets.parent, pets.parent / "pets2", pets / "cats" / "1", Path("gs://b/x")):
-        assert sources.contents(str(pets), root=str(root)).fingerprint == known
-    assert sources.contents(f"{pets}/cats/*", root=str(pets / "cats")).summary.startswith("2 images")
+        assert source_listing.contents(str(pets), root=str(root)).fingerprint == known
+    assert source_listing.contents(f"{pets}/cats/*", root=str(pets / "cats")).summary.startswith("2 images")
     for source in (str(pets), f"{pets}/**"):
         with pytest.raises(ConfigError, match=f"^root {pets} is "):
-            sources.contents(source, root=str(pets))
+            source_listing.contents(source, root=str(pets))
 
 
 def test_the_folder_of_results_in_a_bucket_is_no_part_of_the_source(photos: Server) -> None:
-    before = sources.contents("gs://photos/pets").fingerprint
+    before = source_listing.contents("gs://photos/pets").fingerprint
     buckets.put("gs://photos/pets/runs/latest/samples.png", b"a sheet")
     for source, root in (
         ("gs://photos/pets", "gs://photos/pets/runs"),
         ("gs://photos/pets/", "gs://photos/pets/runs/"),
     ):
-        assert sources.contents(source, root=root).fingerprint == before
+        assert source_listing.contents(source, root=root).fingerprint == before
     for root in ("gs://photos/pets/run", "gs://photos", "gs://other/pets/runs", "/pets/runs"):
-        assert sources.contents("gs://photos/pets", root=root).fingerprint != before
+        assert source_listing.contents("gs://photos/pets", root=root).fingerprint != before
     with pytest.raises(ConfigError, match="give another root"):
-        sources.contents("gs://photos/pets", root="gs://photos/pets")
+        source_listing.contents("gs://photos/pets", root="gs://photos/pets")
