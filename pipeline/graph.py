@@ -238,7 +238,7 @@ def filled(wire: Any, values: Mapping[str, Any]) -> Any:
     names = names_in(wire)
     if [f"{{{name}}}" for name in names] == [wire]:
         return string.Formatter().get_field(names[0], (), values)[0]
-    return wire.format_map(values) if names or isinstance(wire, str) else wire
+    return wire.format_map(values) if isinstance(wire, str) else wire
 
 
 def values_of(parameters: Mapping[str, Any], run: Mapping[str, str]) -> dict[str, Any]:

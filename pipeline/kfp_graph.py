@@ -10,7 +10,7 @@ from typing import Any
 from kfp import dsl
 from kfp.dsl.graph_component import GraphComponent
 
-from components.core import settings, stages
+from components.core import stages
 from components.core.stage import executor
 from pipeline import graph
 from pipeline.graph import Condition, Step
@@ -59,7 +59,7 @@ def pipeline_with(image_of: Mapping[str, str], profile: Profile) -> GraphCompone
 def _task(step: Step, values: Mapping[str, Any], image_of: Mapping[str, str], profile: Profile) -> dsl.PipelineTask:
     """Return a step as a task, with the hardware of its stage."""
     stage, image = profile.stages[step.stage], image_of[step.image]
-    component = component_of(step.stage, image)
+    component = component_of(step, image)
     if isinstance(stage, VertexStage) and stage.machine_type:
         component = vertex_settings.custom_job(component, stage, image, profile)
     task = component(**{name: graph.filled(wire, values) for name, wire in step.inputs.items()})
@@ -72,27 +72,26 @@ def _task(step: Step, values: Mapping[str, Any], image_of: Mapping[str, str], pr
     return task
 
 
-def component_of(stage: str, image: str) -> Any:
-    """Build the container component of a stage: each setting is an input, and its one argument the executor input."""
-    row = stages.TABLE[stage]
-    fields = settings.fields_of(stages.config_of(stage))
+def component_of(step: Step, image: str) -> Any:
+    """Build the container component of a step: each setting is an input, and its one argument the executor input."""
+    fields = step.fields()
     required = {field.name: field.type for field in fields if field.required}
     required |= dict.fromkeys(executor.OF_THE_RUN, str)
-    if row.status:
-        required[row.status] = dsl.PipelineTaskFinalStatus
-    required |= {name: dsl.OutputPath(kind) for name, kind in {**row.outputs, stages.SUMMARY: str}.items()}
-    required |= {name: dsl.Output[getattr(dsl, kind)] for name, kind in row.artifacts.items()}
+    if step.status:
+        required[step.status] = dsl.PipelineTaskFinalStatus
+    required |= {name: dsl.OutputPath(kind) for name, kind in step.outputs.items()}
+    required |= {name: dsl.Output[getattr(dsl, kind)] for name, kind in step.artifacts.items()}
     parameters = [_parameter(name, kind) for name, kind in required.items()]
     parameters += [_parameter(field.name, field.type, field.default) for field in fields if field.name not in required]
 
     def component(*_: Any) -> dsl.ContainerSpec:
         return dsl.ContainerSpec(
             image=image,
-            command=stages.command(stage),
+            command=stages.command(step.stage),
             args=["--executor-input", dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER],
         )
 
-    component.__name__, component.__doc__ = stage, row.description
+    component.__name__, component.__doc__ = step.stage, stages.TABLE[step.stage].description
     return dsl.container_component(_with_parameters(component, parameters))
 
 

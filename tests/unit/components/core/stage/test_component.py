@@ -9,7 +9,7 @@ import pytest
 
 from components.core import settings, stages
 from components.core.stage import cli, executor
-from pipeline import kfp_graph
+from pipeline import graph, kfp_graph
 
 OUTPUTS = {
     "decide": {
@@ -46,7 +46,8 @@ def stage(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def spec(stage: str) -> Any:
-    return kfp_graph.component_of(stage, "image:1").component_spec
+    (step,) = (step for step in graph.STEPS if step.stage == stage)
+    return kfp_graph.component_of(step, "image:1").component_spec
 
 
 @pytest.fixture
