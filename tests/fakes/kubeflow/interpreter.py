@@ -177,35 +177,35 @@ def _as_declared(source: Source, definition: dict[str, Any]) -> Source:
 
 
 def _inputs(spec: dict[str, Any], scope: Mapping[str, Source]) -> dict[str, Source]:
-    given = spec.get("inputs", {}).get("parameters", {})
-    found: dict[str, Source] = {}
+    messages = spec.get("inputs", {}).get("parameters", {})
+    sources: dict[str, Source] = {}
     # Constants last: their placeholders name the other inputs.
-    for name in sorted(given, key=lambda name: "runtimeValue" in given[name]):
-        match given[name]:
+    for name in sorted(messages, key=lambda name: "runtimeValue" in messages[name]):
+        match messages[name]:
             case {"componentInputParameter": inner}:
-                found[name] = scope[inner]
+                sources[name] = scope[inner]
             case {"taskOutputParameter": {"producerTask": producer, "outputParameterKey": output}}:
-                found[name] = Output(producer, output)
+                sources[name] = Output(producer, output)
             case {"taskFinalStatus": _}:
-                found[name] = FinalStatus()
+                sources[name] = FinalStatus()
             case {"runtimeValue": {"constant": str(text)}} if _PLACEHOLDER.search(text):
                 names = [match[1] for match in map(_INPUT.fullmatch, _PLACEHOLDER.findall(text)) if match]
-                found[name] = Text(text, {name: found[name] for name in names})
+                sources[name] = Text(text, {name: sources[name] for name in names})
             case {"runtimeValue": {"constant": value}}:
-                found[name] = Constant(value)
+                sources[name] = Constant(value)
             case other:
                 raise AssertionError(f"unknown source of {name}: {other}")
-    return found
+    return sources
 
 
 def _conditions(spec: dict[str, Any], inputs: Mapping[str, Source]) -> Iterator[Condition]:
     text = spec.get("triggerPolicy", {}).get("condition")
     if text is not None:
-        found = _CONDITION.fullmatch(text)
-        assert found, text
-        source = inputs[found[1]]
+        comparison = _CONDITION.fullmatch(text)
+        assert comparison, text
+        source = inputs[comparison[1]]
         assert isinstance(source, Parameter | Output)
-        yield Condition(source, found[2])
+        yield Condition(source, comparison[2])
 
 
 class Resolver:
@@ -214,11 +214,11 @@ class Resolver:
     def __init__(
         self,
         parameters: Mapping[str, Any],
-        made: Mapping[str, Mapping[str, Any]],  # by task; grows while the pipeline runs
+        outputs: Mapping[str, Mapping[str, Any]],  # by task; grows while the pipeline runs
         run: Mapping[str, str],  # values of placeholders such as `$.pipeline_job_name`
         final_status: Callable[[], Any] = lambda: None,
     ) -> None:
-        self._parameters, self._made, self._run, self._final_status = parameters, made, run, final_status
+        self._parameters, self._outputs, self._run, self._final_status = parameters, outputs, run, final_status
 
     def inputs(self, task: Task) -> dict[str, Any]:
         """Return the values of a task's inputs, by name."""
@@ -236,7 +236,7 @@ class Resolver:
             case Parameter(name):
                 return self._parameters[name]
             case Output(task, name):
-                return self._made[task][name]
+                return self._outputs[task][name]
             case FinalStatus():
                 return self._final_status()
             case Text(text, sources):
@@ -247,8 +247,8 @@ class Resolver:
 def command(task: Task, executor_input: Mapping[str, Any], run: Mapping[str, str]) -> list[str]:
     """Return the words of a task's command and arguments, with placeholders replaced."""
     outputs = {
-        f"$.outputs.parameters['{name}'].output_file": given["outputFile"]
-        for name, given in executor_input["outputs"]["parameters"].items()
+        f"$.outputs.parameters['{name}'].output_file": message["outputFile"]
+        for name, message in executor_input["outputs"]["parameters"].items()
     }
     inputs = _by_placeholder(executor_input["inputs"]["parameterValues"])
     values = {**run, "$": json.dumps(executor_input), **inputs, **outputs}
@@ -291,4 +291,4 @@ def _by_placeholder(inputs: Mapping[str, Any]) -> dict[str, str]:
 
 def _filled(text: str, values: Mapping[str, str]) -> str:
     """Return a text with its placeholders replaced; an input without a value becomes empty."""
-    return _PLACEHOLDER.sub(lambda found: values.get(found[1], ""), text)
+    return _PLACEHOLDER.sub(lambda placeholder: values.get(placeholder[1], ""), text)

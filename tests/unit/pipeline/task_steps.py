@@ -109,13 +109,11 @@ def main() -> int:
     """Run the `wgan` command with the pipeline of a package, the first word."""
     package = interpreter.read(Path(sys.argv.pop(1)).read_text())
     setting = Setting("Parameter of a test.")
-    steps, parameters = (
-        steps_of(package),
-        {
-            name: Field(name, _TYPES[kind], package.defaults.get(name, dataclasses.MISSING), setting)
-            for name, kind in package.types.items()
-        },
-    )
+    steps = steps_of(package)
     graph.steps = lambda hardware="cpu": steps
-    graph.PARAMETERS, graph._DECIDING = parameters, []
+    graph.PARAMETERS = {
+        name: Field(name, _TYPES[kind], package.defaults.get(name, dataclasses.MISSING), setting)
+        for name, kind in package.types.items()
+    }
+    graph._DECIDING = []
     return __main__.main()
