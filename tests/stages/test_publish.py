@@ -46,12 +46,6 @@ def judged(two_models: list[Path], tmp_path: Path, folder: Path) -> Judged:
     return config
 
 
-def _champion(folder: Path) -> tuple[str, int]:
-    champion = registry.read_champion(folder)
-    assert champion is not None
-    return champion.model_digest, champion.version
-
-
 def test_the_first_version_is_a_servable_copy_with_its_evaluation_and_a_guarded_card(
     judged: Judged, folder: Path
 ) -> None:
