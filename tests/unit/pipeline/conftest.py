@@ -185,12 +185,17 @@ def messages(found: subprocess.CompletedProcess[str]) -> list[str]:
     return [line.split(" E ", 1)[1] for line in found.stderr.splitlines()]
 
 
+def process_state(pid: int) -> str:
+    """Return Linux's letter for what a process does, such as R (runs) or S (sleeps); Z if it has ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except FileNotFoundError:
+        return "Z"
+
+
 def is_running(pid: int) -> bool:
     """Return whether there is a process of that number that is no zombie."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
+    return process_state(pid) != "Z"
 
 
 def wait_until(holds: Callable[[], bool]) -> None:

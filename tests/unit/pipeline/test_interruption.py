@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.programs import ignoring
-from tests.unit.pipeline.conftest import Desk, Parts, is_running, read_terminal, wait_until
+from tests.unit.pipeline.conftest import Desk, Parts, is_running, process_state, read_terminal, wait_until
 
 # Writes its process id and its child's, then works until SIGTERM, and ends with the given code.
 STAGE = (
@@ -116,7 +116,10 @@ def test_killed_runner_is_followed_by_a_run_that_goes_on(desk: Desk, parts: Part
 
 @contextlib.contextmanager
 def reading(folder: Path, terminal: int = subprocess.PIPE) -> Iterator["subprocess.Popen[bytes]"]:
-    """Start `wgan report` in a session of its own; its program reads a pipe that never ends."""
+    """Start `wgan report` in a session of its own, and wait until its program sleeps on a pipe that never ends.
+
+    A signal between Python's last look for signals and the call that reads would wait as long as the pipe.
+    """
     pipe = folder / "verdict.json"
     os.mkfifo(pipe)
     setsid = ["setsid"] if terminal == subprocess.PIPE else ["setsid", "--ctty"]
@@ -133,6 +136,7 @@ def reading(folder: Path, terminal: int = subprocess.PIPE) -> Iterator["subproce
 
         try:
             wait_until(is_read)
+            wait_until(lambda: process_state(program_of(process)) == "S")
             yield process
         finally:
             process.kill()
