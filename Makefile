@@ -212,7 +212,6 @@ docs-serve: docs ## Serve that site on http://127.0.0.1:8000
 bench: install .venv-bench/installed ## Measure speed and memory; a quarter of an hour on 2 idle cores
 	$(BIN)/python -m benchmarks.training.step --critic_steps 1
 	$(BIN)/python -m benchmarks.training.step --critic_steps 5 --rounds 5
-	$(BIN)/python -m benchmarks.training.pixel_convolutions
 	$(BIN)/python -m benchmarks.training.replicas
 	$(BIN)/python -m benchmarks.training.stage
 	$(BIN)/python -m benchmarks.judging.evaluation

@@ -23,11 +23,11 @@ import tensorflow as tf
 
 from components.core.artifacts.datasets import ImageShape
 from components.core.errors import DataError
-from components.core.networks.convolutions import KERNEL, STRIDE, PixelsToFeatures
 from components.core.networks.cost import doublings
 from components.core.networks.normalization import BatchNormalization
 from components.core.settings import without_removed
 
+_KERNEL, _STRIDE = 4, 2
 _LEAK = 0.2
 _WEIGHTS_STDDEV = 0.02
 _LABEL_FEATURES = "label_features"
@@ -106,7 +106,7 @@ class _GeneratorLayers:
         return keras.layers.Dense(units, name=name, **self._with_weights())(x)
 
     def double(self, x: Any, filters: int, name: str) -> Any:
-        return keras.layers.Conv2DTranspose(filters, KERNEL, STRIDE, "same", name=name, **self._with_weights())(x)
+        return keras.layers.Conv2DTranspose(filters, _KERNEL, _STRIDE, "same", name=name, **self._with_weights())(x)
 
     def convolve(self, x: Any, filters: int, name: str, **changes: Any) -> Any:
         return keras.layers.Conv2D(filters, 3, 1, "same", name=name, **{**self._with_weights(), **changes})(x)
@@ -140,10 +140,7 @@ def build_critic(config: NetworkConfig, seed: int = 0, *, precision: str = "floa
     for level in range(doublings(config.image) + 1):
         filters = config.base_filters * (1 if level == 0 else 2)
         options = {"kernel_initializer": _normal(next(seeds)), "dtype": inner, "name": f"halve_{level}"}
-        if level == 0:
-            x = PixelsToFeatures(filters, **options)(x)
-        else:
-            x = keras.layers.Conv2D(filters, KERNEL, STRIDE, "same", **options)(x)
+        x = keras.layers.Conv2D(filters, _KERNEL, _STRIDE, "same", **options)(x)
         x = LeakyReLU(dtype=inner, name=f"leaky_relu_{level}")(x)
     x = keras.layers.Flatten(name="flatten")(x)
     # No bias: it cancels in the loss, so only rounding would move it, differently on each number of replicas.
