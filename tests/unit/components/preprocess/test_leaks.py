@@ -14,7 +14,7 @@ from components.core.artifacts.datasets import ImageShape
 from components.preprocess import leaks
 from components.preprocess.leaks import Leak, ShardSignatures
 
-GRAY, COLOR, SMALL, SQUARE = (ImageShape(*each) for each in ((28, 28, 1), (20, 17, 3), (8, 8, 1), (16, 16, 1)))
+GRAY, COLOR, SMALL, SQUARE = (ImageShape(*sizes) for sizes in ((28, 28, 1), (20, 17, 3), (8, 8, 1), (16, 16, 1)))
 
 
 def signed(split: str, number: int, images: np.ndarray) -> ShardSignatures:
@@ -35,8 +35,8 @@ def pictures(random: np.random.Generator, count: int, image: ImageShape) -> np.n
     coarse = random.integers(20, 236, (count, 7, 7, image.channels), dtype=np.uint8)
     coarse[::10] = coarse[::10] // 16 + 90
     enlarged = [
-        np.asarray(Image.fromarray(each.squeeze()).resize((image.width, image.height), Image.Resampling.BICUBIC))
-        for each in coarse
+        np.asarray(Image.fromarray(small.squeeze()).resize((image.width, image.height), Image.Resampling.BICUBIC))
+        for small in coarse
     ]
     return np.stack(enlarged).reshape(count, image.height, image.width, image.channels)
 
@@ -72,48 +72,51 @@ ALTERED: tuple[Callable[[np.ndarray], np.ndarray], ...] = (
 
 
 def all_pairs(
-    held: list[ShardSignatures], held_images: list[np.ndarray], train: list[ShardSignatures], images: list[np.ndarray]
+    held_out: list[ShardSignatures],
+    held_out_images: list[np.ndarray],
+    train: list[ShardSignatures],
+    images: list[np.ndarray],
 ) -> list[Leak]:
     """Return the first leak of each held-out image, from all pairs, by the definition in the module's docstring."""
     expected = []
     training = [(theirs, some, fields_of(some)) for theirs, some in zip(train, images, strict=True)]
-    for ours, our_images in zip(held, held_images, strict=True):
+    for ours, our_images in zip(held_out, held_out_images, strict=True):
         for record, (image, fields) in enumerate(zip(our_images, fields_of(our_images), strict=True)):
-            found = []
+            candidates = []
             for theirs, their_images, others in training:
                 apart, flattest = (others - fields).std(axis=1), np.minimum(others.std(axis=1), fields.std())
                 exact = (their_images == image).all(axis=(1, 2, 3))
                 near = (apart <= 5 * 16) & (apart < 0.1 * flattest)
-                found += [
+                candidates += [
                     Leak(not exact[row], ours.shard.partition("-")[0], ours.shard, record, theirs.shard, int(row))
                     for row in np.flatnonzero(exact | near)
                 ]
-            expected += sorted(found)[:1]
+            expected += sorted(candidates)[:1]
     return sorted(expected)
 
 
 @pytest.mark.parametrize(("image", "seed"), [(GRAY, 0), (GRAY, 1), (COLOR, 2), (SMALL, 3)], ids=str)
 def test_what_is_found_is_what_a_comparison_of_all_pairs_finds(image: ImageShape, seed: int) -> None:
     random = np.random.default_rng(seed)
-    held_images = [pictures(random, count, image) for count in (40, 30, 25)]
+    held_out_images = [pictures(random, count, image) for count in (40, 30, 25)]
     images = [pictures(random, count, image) for count in (90, 300)]
     for shard in images:
         rows = random.permutation(len(shard))[:50]
         for row, change in zip(rows, ALTERED * 8, strict=False):
-            source = held_images[random.integers(len(held_images))]
+            source = held_out_images[random.integers(len(held_out_images))]
             shard[row] = change(source[random.integers(len(source))])
-    held_images[1][0] = held_images[2][0] = held_images[0][0]  # two splits have it
+    held_out_images[1][0] = held_out_images[2][0] = held_out_images[0][0]  # two splits have it
     names = [("test", 0), ("test", 1), ("validation", 0)]
-    held = [signed(*name, some) for name, some in zip(names, held_images, strict=True)]
+    held_out = [signed(*name, some) for name, some in zip(names, held_out_images, strict=True)]
     train = [signed("train", number, some) for number, some in enumerate(images)]
 
-    found = [leak for shard in train for leak in leaks.find(leaks.hold(held), shard)]
-    expected = all_pairs(held, held_images, train, images)
+    detected = [leak for shard in train for leak in leaks.find(leaks.hold(held_out), shard)]
+    expected = all_pairs(held_out, held_out_images, train, images)
     assert {leak.near for leak in expected} == {True, False}
-    assert leaks.first_of_each(found) == expected
-    assert leaks.first_of_each(leaks.first_of_each(found[:5]) + leaks.first_of_each(found[5:])) == expected
+    assert leaks.first_of_each(detected) == expected
+    assert leaks.first_of_each(leaks.first_of_each(detected[:5]) + leaks.first_of_each(detected[5:])) == expected
 
-    other_order = [leak for shard in train[::-1] for leak in leaks.find(leaks.hold(held[::-1]), shard)]
+    other_order = [leak for shard in train[::-1] for leak in leaks.find(leaks.hold(held_out[::-1]), shard)]
     assert leaks.first_of_each(other_order) == expected
 
 
@@ -135,8 +138,8 @@ def test_what_is_near(change: Callable[[np.ndarray], np.ndarray], near: bool) ->
     images = pictures(np.random.default_rng(0), 20, GRAY)
     images = images[images.std(axis=(1, 2, 3)) > 45]
     train = signed("train", 0, np.stack([change(image) for image in images]))
-    found = leaks.find(leaks.hold([signed("test", 0, images)]), train)
-    assert [(leak.record, leak.train_record) for leak in found] == [(n, n) for n in range(len(images)) if near]
+    detected = leaks.find(leaks.hold([signed("test", 0, images)]), train)
+    assert [(leak.record, leak.train_record) for leak in detected] == [(n, n) for n in range(len(images)) if near]
 
 
 def pattern(block: int) -> np.ndarray:
@@ -153,25 +156,25 @@ def test_a_difference_is_near_up_to_five_levels_and_below_a_tenth(block: int) ->
     one_more = (images + 5 * pattern(block)).astype(np.uint8)
     one_more[:, 0, 0] += np.where(pattern(block)[0, 0] > 0, 1, -1).astype(np.uint8)
     flat = (128 + 30 * pattern(2)).astype(np.uint8)[None]
-    held = leaks.hold([signed("test", 0, np.concatenate([images, flat, flat]))])
+    reference = leaks.hold([signed("test", 0, np.concatenate([images, flat, flat]))])
     for near, other in ((True, images + 5 * pattern(block)), (False, one_more)):
-        found = leaks.find(held, signed("train", 0, other.astype(np.uint8)))
-        assert [leak.record for leak in found] == [record for record in range(100) if near]
+        detected = leaks.find(reference, signed("train", 0, other.astype(np.uint8)))
+        assert [leak.record for leak in detected] == [record for record in range(100) if near]
     # Of a standard deviation of 30, or a little less or more.
     for near, levels in ((True, 2), (False, 3), (False, 4)):
-        found = leaks.find(held, signed("train", 0, (flat + levels * pattern(block)).astype(np.uint8)))
-        assert [leak.record for leak in found] == ([100, 101] if near else [])
+        detected = leaks.find(reference, signed("train", 0, (flat + levels * pattern(block)).astype(np.uint8)))
+        assert [leak.record for leak in detected] == ([100, 101] if near else [])
 
 
 def test_rounding_makes_the_filter_dismiss_nothing() -> None:
     """4x4 fields that differ by as much as near images can, and whose rounded means differ by more yet."""
     fields = [[-1, 1, *[0] * 14], [225, -225, *[-1] * 14]]
     texture = 1000 + 2000 * (np.indices((16, 16)).sum(axis=0) % 2)
-    one, other = (texture + np.kron(np.reshape(each, (4, 4)), np.ones((4, 4))) for each in fields)
+    one, other = (texture + np.kron(np.reshape(field, (4, 4)), np.ones((4, 4))) for field in fields)
     assert 79.8 < (one - other).std() <= 80
     ours, theirs = (
-        ShardSignatures(split, each.reshape(1, 256).astype(np.int16), leaks.digests([split.encode()]))
-        for split, each in (("test", one), ("train", other))
+        ShardSignatures(split, image.reshape(1, 256).astype(np.int16), leaks.digests([split.encode()]))
+        for split, image in (("test", one), ("train", other))
     )
     assert leaks.find(leaks.hold([ours]), theirs) == [Leak(True, "test", "test", 0, "train", 0)]
 
@@ -179,8 +182,8 @@ def test_rounding_makes_the_filter_dismiss_nothing() -> None:
 def test_blank_images_are_leaks_only_where_they_are_the_same() -> None:
     held_out = np.stack([np.full((28, 28, 1), level, np.uint8) for level in (0, 0, 100, 101, 255)])
     training = np.stack([np.full((28, 28, 1), level, np.uint8) for level in (1, 0, 0, 101, 99)])
-    found = leaks.find(leaks.hold([signed("test", 0, held_out)]), signed("train", 0, training))
-    assert [(leak.near, leak.record, leak.train_record) for leak in found] == [
+    detected = leaks.find(leaks.hold([signed("test", 0, held_out)]), signed("train", 0, training))
+    assert [(leak.near, leak.record, leak.train_record) for leak in detected] == [
         (False, 0, 1),
         (False, 1, 1),
         (False, 3, 3),
@@ -191,43 +194,43 @@ def test_a_crowd_of_alike_images_takes_bounded_work_and_hides_no_exact_copy() ->
     random = np.random.default_rng(0)
     alike = pictures(random, 2, GRAY)[1] + random.integers(0, 5, (300, 28, 28, 1), dtype=np.uint8)
     training = np.concatenate([pictures(random, 30, GRAY), alike[[299, 7]]])
-    held, train = leaks.hold([signed("test", 0, alike)]), signed("train", 0, training)
-    numbers, rows = leaks._near(held, train, 0)
+    reference, train = leaks.hold([signed("test", 0, alike)]), signed("train", 0, training)
+    numbers, rows = leaks._near(reference, train, 0)
     assert np.bincount(rows, minlength=32).tolist() == [0] * 30 + [32, 32]
     assert {(299, 30), (7, 31)} <= set(zip(numbers.tolist(), rows.tolist(), strict=True))
-    found = leaks.find(held, train)
-    assert [leak.record for leak in found if not leak.near] == [7, 299]
-    assert 32 <= len(found) <= 64
+    detected = leaks.find(reference, train)
+    assert [leak.record for leak in detected if not leak.near] == [7, 299]
+    assert 32 <= len(detected) <= 64
 
 
 def test_near_copies_are_looked_for_of_some_and_exact_ones_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leaks, "MOST_HELD", 30)
     images = pictures(np.random.default_rng(0), 100, GRAY)
-    held = leaks.hold([signed("test", number, images[number::2]) for number in range(2)])
+    reference = leaks.hold([signed("test", number, images[number::2]) for number in range(2)])
     hashes = [hashlib.sha256(image.tobytes()).digest() for image in images]
     chosen = {(f"test-{n % 2:05d}", n // 2) for n in sorted(range(100), key=lambda n: hashes[n])[:30]}
-    found = leaks.find(held, signed("train", 0, np.stack([lighter(image) for image in images])))
-    assert {(leak.shard, leak.record) for leak in found} == chosen
-    assert len(leaks.find(held, signed("train", 0, images))) == 100
+    detected = leaks.find(reference, signed("train", 0, np.stack([lighter(image) for image in images])))
+    assert {(leak.shard, leak.record) for leak in detected} == chosen
+    assert len(leaks.find(reference, signed("train", 0, images))) == 100
 
 
 def test_nothing_to_compare() -> None:
     images = pictures(np.random.default_rng(0), 10, GRAY)
     some, none = signed("train", 0, images), signed("test", 0, images[:0])
-    for held, train in (([], some), ([none], some), ([some], none)):
-        assert leaks.find(leaks.hold(held), train) == []
+    for held_out, train in (([], some), ([none], some), ([some], none)):
+        assert leaks.find(leaks.hold(held_out), train) == []
     assert leaks.describe([], 0) == {"exact": 0, "near": 0, "compared": ["test"], "near_of": 0, "first": []}
 
 
 def test_a_description_shows_the_first_ten_exact_ones_first() -> None:
     near = [Leak(True, "test", "test-00000", record, "train-00000", 0) for record in range(8)]
     exact = [Leak(False, "test", "test-00001", record, "train-00001", 5) for record in range(4)]
-    found = leaks.describe([*near, *exact, exact[0]._replace(train_shard="train-00000")], 20_000)
-    assert (found["exact"], found["near"], found["near_of"]) == (4, 8, 5_000)
+    description = leaks.describe([*near, *exact, exact[0]._replace(train_shard="train-00000")], 20_000)
+    assert (description["exact"], description["near"], description["near_of"]) == (4, 8, 5_000)
     expected = [("test-00001", record) for record in range(4)] + [("test-00000", record) for record in range(6)]
-    assert [(each["shard"], each["record"]) for each in found["first"]] == expected
+    assert [(leak["shard"], leak["record"]) for leak in description["first"]] == expected
     first = {"split": "test", "shard": "test-00001", "record": 0, "train_shard": "train-00000", "train_record": 5}
-    assert found["first"][0] == first
+    assert description["first"][0] == first
 
 
 @given(
@@ -243,9 +246,9 @@ def test_thumbnails_are_the_means_of_16x16_fields(
     images = np.random.default_rng(seed).integers(0, 256, (2, height, width, channels), dtype=np.uint8)
     if level >= 0:
         images[0] = level
-    found = leaks.thumbnails(images)
-    assert (found.shape, found.dtype) == ((2, 256), np.int16)
-    np.testing.assert_array_equal(found, fields_of(images))
+    thumbnails = leaks.thumbnails(images)
+    assert (thumbnails.shape, thumbnails.dtype) == ((2, 256), np.int16)
+    np.testing.assert_array_equal(thumbnails, fields_of(images))
 
 
 def test_thumbnails_of_large_images_are_as_exact_and_made_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,8 +47,8 @@ def decodable(folder: Path) -> set[bytes]:
 
 
 def run(source: Path | str, dataset: Path | str, **settings: Any) -> dict[str, Any]:
-    given = {**SIZE, "bad_images_limit": 1.0, "images_per_shard": 20, **settings}
-    return preprocess.run(PreprocessConfig(source=str(source), dataset=str(dataset), **given)).parameters
+    options = {**SIZE, "bad_images_limit": 1.0, "images_per_shard": 20, **settings}
+    return preprocess.run(PreprocessConfig(source=str(source), dataset=str(dataset), **options)).parameters
 
 
 def content(folder: Path) -> dict[str, str]:
@@ -78,21 +78,21 @@ def change(source: Path, chance: random.Random) -> None:
     """Add, remove, rename, relabel, double and damage some files."""
     files = sorted(source.rglob("*.png"))
     for path in chance.sample(files, min(12, len(files) // 2)):
-        what = chance.choice(["remove", "rename", "label", "double", "replace", "damage"])
-        if what == "remove":
+        action = chance.choice(["remove", "rename", "label", "double", "replace", "damage"])
+        if action == "remove":
             path.unlink()
-        elif what == "rename":
+        elif action == "rename":
             path.rename(path.with_name(f"renamed-{path.name}"))
-        elif what == "label":
+        elif action == "label":
             other = source / chance.choice("abcd")
             other.mkdir(exist_ok=True)
             path.rename(other / path.name)
-        elif what == "double":
+        elif action == "double":
             other = source / chance.choice("abcd")
             other.mkdir(exist_ok=True)
             shutil.copyfile(path, other / f"double-{path.name}")
         else:
-            path.write_bytes(picture(chance.randrange(1000)) if what == "replace" else b"no image")
+            path.write_bytes(picture(chance.randrange(1000)) if action == "replace" else b"no image")
     write(source, [chance.randrange(1000) for _ in range(chance.randrange(12))])
     for number in range(10):  # a class of fewer images may have none to train on, and be refused
         (source / "d").mkdir(exist_ok=True)
@@ -113,15 +113,15 @@ def test_any_change_gives_the_dataset_made_from_scratch(tmp_path: Path, seed: in
             "seed": (0, 0, 0, 5)[generation],
         }
         locations: dict[str, str] = {"source_index": str(index)} if generation % 2 else {}
-        made = run(source, earlier / f"{generation}", previous_datasets=str(earlier), **locations, **settings)
+        outputs = run(source, earlier / f"{generation}", previous_datasets=str(earlier), **locations, **settings)
         run(source, tmp_path / f"scratch-{generation}", **settings)
         assert content(earlier / f"{generation}") == content(tmp_path / f"scratch-{generation}")
-        known = [path for path in source.rglob("*.png") if path.read_bytes() in seen]
-        manifest = datasets.Manifest.of(made["dataset_uri"], made["dataset_digest"])
+        reusable = [path for path in source.rglob("*.png") if path.read_bytes() in seen]
+        manifest = datasets.Manifest.of(outputs["dataset_uri"], outputs["dataset_digest"])
         assert manifest.quarantine == datasets.Manifest.of(str(tmp_path / f"scratch-{generation}")).quarantine
-        assert manifest.made_with.get("reused", {}).get("images", 0) == len(known)
-        assert (f"{len(known)} reused" in made["summary"]) == bool(known)
-        assert bool(known) == bool(generation)
+        assert manifest.made_with.get("reused", {}).get("images", 0) == len(reusable)
+        assert (f"{len(reusable)} reused" in outputs["summary"]) == bool(reusable)
+        assert bool(reusable) == bool(generation)
         seen |= decodable(source)
         change(source, chance)
 
@@ -162,9 +162,9 @@ def test_what_is_known_is_not_read_and_what_was_decoded_is_not_decoded(
 
 
 def flip(path: Path) -> None:
-    found = bytearray(path.read_bytes())
-    found[60] ^= 1
-    path.write_bytes(found)
+    data = bytearray(path.read_bytes())
+    data[60] ^= 1
+    path.write_bytes(data)
 
 
 DAMAGE: dict[str, Callable[[Path], object]] = {
@@ -189,9 +189,9 @@ def test_damage_is_reported_and_changes_nothing(
 ) -> None:
     expected = content(kept / "first")
     DAMAGE[damage](kept / "first" / name)
-    made = run(tmp_path / "pets", kept / "second", previous_datasets=str(kept))
+    outputs = run(tmp_path / "pets", kept / "second", previous_datasets=str(kept))
     assert content(kept / "second") == expected
-    assert ("reused" in made["summary"]) == (name != datasets.MANIFEST)
+    assert ("reused" in outputs["summary"]) == (name != datasets.MANIFEST)
     warnings = [record.getMessage() for record in caplog.records if record.name.endswith((".reuse", ".run"))]
     assert any(str((kept / "first" / name).with_suffix("")) in line for line in warnings), warnings
     assert not [line for line in warnings if "\n" in line]
@@ -226,14 +226,14 @@ def test_sources_and_datasets_in_a_bucket(
     caplog.set_level(logging.INFO)
     for source in (tmp_path / "pets", "gs://b/pets"):
         shutil.rmtree(Location.of("gs://b").path)
-        made = run(source, "gs://b/datasets/{key}", previous_datasets="gs://b/datasets", seed=1)
+        outputs = run(source, "gs://b/datasets/{key}", previous_datasets="gs://b/datasets", seed=1)
         assert f"66 images: 9 new, 57 reused from {Path(first['dataset_uri']).name}" in caplog.text
         caplog.clear()
         run(source, tmp_path / "again", seed=1)
         again = content(tmp_path / "again")
-        assert made["dataset_digest"] == again["digest"]
-        assert content(Location.of(made["dataset_uri"]).require(datasets.MANIFEST, "dataset").path) == again
-        Location.of(made["dataset_uri"]).remove()
+        assert outputs["dataset_digest"] == again["digest"]
+        assert content(Location.of(outputs["dataset_uri"]).require(datasets.MANIFEST, "dataset").path) == again
+        Location.of(outputs["dataset_uri"]).remove()
         shutil.rmtree(tmp_path / "again")
 
 

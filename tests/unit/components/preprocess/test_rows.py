@@ -27,33 +27,33 @@ KIND = rows.row_type(SHAPE)
 Row = tuple[bytes, int, bytes, bytes]  # order, label, content, image
 
 
-def of_files(**changes: object) -> Plan:
+def files_plan(**changes: object) -> Plan:
     counts = {"train": 3, "validation": 1, "test": 2}
     decided = {"stored": None, "image": SHAPE, "made_splits": {"test": 0.2}, "shard_counts": counts, "seed": 5}
     return plan(**(decided | changes))
 
 
-def parts_of(folder: Path, given: list[tuple[int, int]], known: bool) -> list[ImagesPart]:
+def parts_of(folder: Path, pictures: list[tuple[int, int]], has_sha256: bool) -> list[ImagesPart]:
     """Return parts of a source of pictures, given by number and label, a few in a part, with any known sha256.
 
     The source has every third of them in its validation split.
     """
     folder.mkdir(parents=True, exist_ok=True)
     files = []
-    for index, (number, label) in enumerate(given):
+    for index, (number, label) in enumerate(pictures):
         path = folder / f"{index}.png"
         path.write_bytes(picture(number))
-        sha256 = hashlib.sha256(picture(number)).hexdigest() if known else ""
+        sha256 = hashlib.sha256(picture(number)).hexdigest() if has_sha256 else ""
         split = "train" if index % 3 else "validation"
         files.append((SourceFile(path.name, str(path), len(picture(number)), checksum=sha256), split, label))
     return [ImagesPart(tuple(files[start : start + 4])) for start in range(0, len(files), 4)]
 
 
-def by_rule(given: list[tuple[int, int]], decided: Plan) -> tuple[dict[str, list[Row]], list[Quarantined]]:
+def by_rule(pictures: list[tuple[int, int]], decided: Plan) -> tuple[dict[str, list[Row]], list[Quarantined]]:
     """Return the rows of each shard in order, and the quarantined images, by the documented rule."""
     expected: dict[str, list[Row]] = {}
     quarantined = []
-    for index, (number, label) in enumerate(given):
+    for index, (number, label) in enumerate(pictures):
         content = picture(number)
         sha256 = hashlib.sha256(content).digest()
         try:
@@ -62,25 +62,25 @@ def by_rule(given: list[tuple[int, int]], decided: Plan) -> tuple[dict[str, list
             quarantined.append(Quarantined(f"{index}.png", sha256.hex(), str(error)))
             continue
         position = int.from_bytes(sha256[:8], "big") / 2**64
-        made = "test" if position < 0.2 else "train"
-        split = made if index % 3 else "validation"
+        chosen = "test" if position < 0.2 else "train"
+        split = chosen if index % 3 else "validation"
         shard = int.from_bytes(sha256[8:16], "big") % decided.shard_counts[split]
         row = hashlib.sha256(b"5:" + sha256).digest(), label, sha256, image
         expected.setdefault(decided.shard_name(split, shard), []).append(row)
-    return {key: sorted(found) for key, found in expected.items()}, sorted(quarantined)
+    return {key: sorted(shard_rows) for key, shard_rows in expected.items()}, sorted(quarantined)
 
 
 def in_order(locations: dict[str, list[FilePart]], folder: Path, kind: np.dtype = KIND) -> dict[str, list[Row]]:
-    found = {}
+    ordered = {}
     for key, some in locations.items():
         blocks = [*rows.blocks_in_order(some, Folder(folder), kind, at_once=3)]
         assert {len(block) for block in blocks[:-1]} <= {3}
-        found[key] = [*as_tuples(np.concatenate(blocks))]
-    return found
+        ordered[key] = [*as_tuples(np.concatenate(blocks))]
+    return ordered
 
 
-def as_tuples(found: np.ndarray) -> Iterator[Row]:
-    for row in found:
+def as_tuples(array: np.ndarray) -> Iterator[Row]:
+    for row in array:
         order = row["order"].astype(">u8").tobytes()
         yield order, int(row["label"]), row["content"].tobytes(), row["image"].tobytes()
 
@@ -93,13 +93,13 @@ PICTURES = st.lists(st.tuples(st.integers(0, 25), st.integers(datasets.NO_LABEL,
 def test_every_image_comes_to_its_place_or_is_quarantined(
     tmp_path_factory: pytest.TempPathFactory,
     pictures: list[tuple[int, int]],
-    known: bool,
+    has_sha256: bool,
     decoders: int,
     run_bytes: int,
 ) -> None:
     folder = tmp_path_factory.mktemp("rows")
-    parts = parts_of(folder / "source", pictures, known)
-    decided = of_files()
+    parts = parts_of(folder / "source", pictures, has_sha256)
+    decided = files_plan()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rows, "_RUN_BYTES", run_bytes)
         outcome = rows.make(parts, decided, Folder(folder), decoders)
@@ -110,23 +110,23 @@ def test_every_image_comes_to_its_place_or_is_quarantined(
 
 
 def test_plain_pixels_become_rows_of_any_shape(tmp_path: Path) -> None:
-    decided = of_files(stored=ImageShape(8, 8, 1), image=ImageShape(4, 6, 3))
+    decided = files_plan(stored=ImageShape(8, 8, 1), image=ImageShape(4, 6, 3))
     outcome = rows.make([survey.DIGITS], decided, Folder(tmp_path), decoders=1)
-    found = in_order(outcome.locations, tmp_path, rows.row_type(decided.image))
+    ordered = in_order(outcome.locations, tmp_path, rows.row_type(decided.image))
     expected = [original for some in survey.read(survey.DIGITS) for original in some]
     images = {
         (original.label, pixels.from_pixels(original.content, ImageShape(8, 8, 1), decided.image, "fill"))
         for original in expected
     }
-    made = [(label, image) for some in found.values() for _, label, _, image in some]
-    assert len(made) == len(expected) == 1797
-    assert set(made) == images
+    pairs = [(label, image) for some in ordered.values() for _, label, _, image in some]
+    assert len(pairs) == len(expected) == 1797
+    assert set(pairs) == images
 
 
 def test_no_more_is_kept_of_what_is_quarantined_than_is_shown(tmp_path: Path) -> None:
     names = [f"{number:07d}.png" for number in range(3 * rows.MOST_QUARANTINED)]
     random.Random(0).shuffle(names)
-    writer = rows._Writer(of_files(), Folder(tmp_path))
+    writer = rows._Writer(files_plan(), Folder(tmp_path))
     for name in names:
         writer.quarantine(Quarantined(name, "", ""))
         assert len(writer.outcome.quarantined) <= 2 * (rows.MOST_QUARANTINED + 1)
@@ -136,7 +136,7 @@ def test_no_more_is_kept_of_what_is_quarantined_than_is_shown(tmp_path: Path) ->
 
 
 def test_a_file_of_rows_that_is_cut_short(tmp_path: Path) -> None:
-    outcome = rows.make(parts_of(tmp_path, [(0, 0)], True), of_files(), Folder(tmp_path), 1)
+    outcome = rows.make(parts_of(tmp_path, [(0, 0)], True), files_plan(), Folder(tmp_path), 1)
     ((name, offset, size, checksum),) = next(iter(outcome.locations.values()))
     (tmp_path / name).write_bytes((tmp_path / name).read_bytes()[:-1])
     with pytest.raises(OSError, match="cut short"):
@@ -144,13 +144,13 @@ def test_a_file_of_rows_that_is_cut_short(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "made", "counts"),
+    ("split_counts", "fractions", "counts"),
     [
         ({"train": 1000}, {"test": 0.1, "validation": 0.1}, {"train": 8, "validation": 1, "test": 1}),
         ({"train": 1000, "test": 250}, {"validation": 0.1}, {"train": 9, "validation": 1, "test": 3}),
         ({"train": 60, "validation": 30, "test": 20}, {}, {"train": 1, "validation": 1, "test": 1}),
     ],
 )
-def test_number_of_shards(given: dict[str, int], made: dict[str, float], counts: dict[str, int]) -> None:
-    assert made_splits(given, 0.1, 0.1) == made
-    assert shard_counts(given, made, 100) == counts
+def test_number_of_shards(split_counts: dict[str, int], fractions: dict[str, float], counts: dict[str, int]) -> None:
+    assert made_splits(split_counts, 0.1, 0.1) == fractions
+    assert shard_counts(split_counts, fractions, 100) == counts

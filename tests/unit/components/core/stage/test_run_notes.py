@@ -29,14 +29,14 @@ from tests.unit.components.core.stage import stand_in
 
 
 @pytest.fixture
-def of_run(tmp_path: Path) -> RunOf:
+def run(tmp_path: Path) -> RunOf:
     return RunOf(str(tmp_path / "records"), "run-1")
 
 
-def arguments(of_run: RunOf, source: str) -> list[str]:
-    outputs = Path(of_run.records).parent / "outputs"
+def arguments(run: RunOf, source: str) -> list[str]:
+    outputs = Path(run.records).parent / "outputs"
     message = {
-        "inputs": {"parameterValues": {"source": source, "records": of_run.records, "run": of_run.run}},
+        "inputs": {"parameterValues": {"source": source, "records": run.records, "run": run.run}},
         "outputs": {
             "parameters": {name: {"outputFile": str(outputs / name)} for name in ("source_fingerprint", "summary")},
             "outputFile": str(outputs / "executor_output.json"),
@@ -45,27 +45,27 @@ def arguments(of_run: RunOf, source: str) -> list[str]:
     return ["--executor-input", json.dumps(message)]
 
 
-def ended(of_run: RunOf, source: str) -> subprocess.CompletedProcess[str]:
-    command = [*stand_in.COMMAND, *arguments(of_run, source)]
+def ended(run: RunOf, source: str) -> subprocess.CompletedProcess[str]:
+    command = [*stand_in.COMMAND, *arguments(run, source)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def attempt(of_run: RunOf, source: str) -> Note:
-    ended(of_run, source)
-    (note,) = run_notes.read(of_run)
+def attempt(run: RunOf, source: str) -> Note:
+    ended(run, source)
+    (note,) = run_notes.read(run)
     return note
 
 
-def record(of_run: RunOf, status: str = '{"state": "SUCCEEDED"}', **given: Any) -> dict[str, Any]:
+def record(run: RunOf, status: str = '{"state": "SUCCEEDED"}', **changes: Any) -> dict[str, Any]:
     """Run the real record stage and return what it wrote."""
-    values = {"records": of_run.records, "run": of_run.run, "status": status, **given}
+    values = {"records": run.records, "run": run.run, "status": status, **changes}
     words = [word for name, value in values.items() for word in (f"--{name}", value)]
     assert cli.main("record", words) == 0
-    return written(of_run)
+    return written(run)
 
 
-def page(of_run: RunOf) -> str:
-    return (run_notes.folder_of(of_run) / record_stage.PAGE).path.read_text()
+def page(run: RunOf) -> str:
+    return (run_notes.folder_of(run) / record_stage.PAGE).path.read_text()
 
 
 def pictures(text: str) -> list[bytes]:
@@ -75,9 +75,9 @@ def pictures(text: str) -> list[bytes]:
     return [base64.b64decode(source.removeprefix("data:image/png;base64,"), validate=True) for source in sources]
 
 
-def written(of_run: RunOf) -> dict[str, Any]:
-    found: dict[str, Any] = atomic_files.read_json(run_notes.folder_of(of_run) / run_notes.RECORD, "record")
-    return found
+def written(run: RunOf) -> dict[str, Any]:
+    recorded: dict[str, Any] = atomic_files.read_json(run_notes.folder_of(run) / run_notes.RECORD, "record")
+    return recorded
 
 
 @pytest.mark.parametrize(
@@ -89,8 +89,8 @@ def written(of_run: RunOf) -> dict[str, Any]:
         ("KeyboardInterrupt()", "failed", ["KeyboardInterrupt"], 130),
     ],
 )
-def test_a_stage_notes_how_it_ended(of_run: RunOf, source: str, state: str, problems: list[str], code: int) -> None:
-    note = attempt(of_run, source)
+def test_a_stage_notes_how_it_ended(run: RunOf, source: str, state: str, problems: list[str], code: int) -> None:
+    note = attempt(run, source)
     assert (note.stage, note.state, note.problems, note.exit_code) == ("stage", state, problems, code)
     assert (note.outputs.get("summary") == "all is well") == (code == 0)
     assert note.attempt == 1
@@ -98,36 +98,36 @@ def test_a_stage_notes_how_it_ended(of_run: RunOf, source: str, state: str, prob
 
 
 def test_what_fails_for_good_is_not_tried_again_until_a_user_retries(
-    of_run: RunOf, monkeypatch: pytest.MonkeyPatch
+    run: RunOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Kubeflow repeats a stage for every exit code, here twice; a user who retries has changed something."""
     monkeypatch.setenv(run_notes.RETRIES, "2")
 
     def try_again(source: str) -> tuple[int, str]:
-        done = ended(of_run, source)
+        done = ended(run, source)
         return done.returncode, done.stderr
 
     for error, code in (("ConfigError('a', 'b')", 64), ("DataError('a')", 65)):
         assert try_again(f"errors.{error}")[0] == code
         for number in (1, 2):  # "new" would succeed
-            again, said = try_again("new")
-            assert (again, "stage: a\n" in said) == (code, True), number
-    (note,) = run_notes.read(of_run)
+            again, log = try_again("new")
+            assert (again, "stage: a\n" in log) == (code, True), number
+    (note,) = run_notes.read(run)
     assert (note.attempt, note.problems[0], note.exit_code, note.repeats) == (6, "a", code, 0)
     assert try_again("errors.TransientError('later')")[0] == errors.TRANSIENT
     assert try_again("new")[0] == errors.OK
 
 
-def test_a_stage_that_was_killed_is_reported_as_such(of_run: RunOf) -> None:
-    running = stand_in.started(*arguments(of_run, "wait"))
+def test_a_stage_that_was_killed_is_reported_as_such(run: RunOf) -> None:
+    running = stand_in.started(*arguments(run, "wait"))
     os.kill(running.pid, signal.SIGKILL)
     running.communicate()
-    (note,) = run_notes.read(of_run)
+    (note,) = run_notes.read(run)
     assert note.state == "running"
-    found = record(of_run, status='{"state": "FAILED", "error": {"code": 9, "message": "x"}}')
-    assert found["state"] == "FAILED"
-    assert "stage: it ended without" in found["reason"]
-    assert found["stages"]["stage"]["state"] == "failed"
+    recorded = record(run, status='{"state": "FAILED", "error": {"code": 9, "message": "x"}}')
+    assert recorded["state"] == "FAILED"
+    assert "stage: it ended without" in recorded["reason"]
+    assert recorded["stages"]["stage"]["state"] == "failed"
 
 
 @pytest.mark.parametrize(
@@ -138,26 +138,26 @@ def test_a_stage_that_was_killed_is_reported_as_such(of_run: RunOf) -> None:
     ],
 )
 def test_a_stage_that_kubernetes_stops_was_canceled_or_has_timed_out(
-    of_run: RunOf, timeout: str, code: int, state: str, reason: str, canceled: str, monkeypatch: pytest.MonkeyPatch
+    run: RunOf, timeout: str, code: int, state: str, reason: str, canceled: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The signal is the same; the server may know better, or say that it runs."""
     monkeypatch.setenv(run_notes.TIMEOUT, timeout)
-    note_all(of_run, decide={"decision": "RUN"})
-    running = stand_in.started(*arguments(of_run, "wait"))
+    note_all(run, decide={"decision": "RUN"})
+    running = stand_in.started(*arguments(run, "wait"))
     time.sleep(1)
     running.terminate()
     running.communicate()
     assert running.returncode == code
     for status, ended_as, why in (("RUNNING", state, reason), ("CANCELLED", "CANCELED", canceled)):
-        recorded = record(of_run, status=json.dumps({"state": status}))
+        recorded = record(run, status=json.dumps({"state": status}))
         assert recorded["state"] == ended_as
         assert re.search(why, recorded["reason"])
 
 
 def test_a_stage_does_not_fail_for_its_note(tmp_path: Path) -> None:
     (tmp_path / "records").write_text("a file where a folder should be")
-    of_run = RunOf(str(tmp_path / "records"), "run-1")
-    done = ended(of_run, "new")
+    run = RunOf(str(tmp_path / "records"), "run-1")
+    done = ended(run, "new")
     assert done.returncode == 0
     assert re.search(f" W stage: .*{re.escape(str(tmp_path / 'records'))}", done.stderr)
 
@@ -168,15 +168,15 @@ def test_a_stage_outside_a_run_notes_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def note_all(of_run: RunOf, **outputs: dict[str, Any]) -> None:
-    for stage, made in outputs.items():
-        run_notes.write(of_run, Note(stage=stage, state="done", seconds=2.5, outputs=made, exit_code=0))
+def note_all(run: RunOf, **outputs: dict[str, Any]) -> None:
+    for stage, stage_outputs in outputs.items():
+        run_notes.write(run, Note(stage=stage, state="done", seconds=2.5, outputs=stage_outputs, exit_code=0))
 
 
-def test_the_record_says_what_was_trained_and_on_what(of_run: RunOf) -> None:
+def test_the_record_says_what_was_trained_and_on_what(run: RunOf) -> None:
     chosen = {"steps": "5", "custom_embedding_name": "", "batch_size": "64.0", "beta_1": "x_y*"}
     note_all(
-        of_run,
+        run,
         decide={
             "source_fingerprint": "f" * 64,
             "decision": "RUN",
@@ -188,28 +188,28 @@ def test_the_record_says_what_was_trained_and_on_what(of_run: RunOf) -> None:
         evaluate={"evaluation_uri": "/r/e", "verdict": "PROMOTE", "summary": "good"},
         publish={"version": 3, "summary": "version 3 is the champion"},
     )
-    found = record(of_run, created="2026-11-02T03:00:00Z", scheduled="{{$.pipeline_job_schedule_time_utc}}", source="s")
-    assert (found["state"], found["verdict"], found["version"]) == ("SUCCEEDED", "PROMOTE", 3)
-    assert found["reason"] == "version 3 is the champion"
+    recorded = record(run, created="2026-11-02T03:00:00Z", scheduled="{{$.pipeline_job_schedule_time_utc}}", source="s")
+    assert (recorded["state"], recorded["verdict"], recorded["version"]) == ("SUCCEEDED", "PROMOTE", 3)
+    assert recorded["reason"] == "version 3 is the champion"
     # The date is the run's; an older server leaves the placeholder.
-    assert (found["created"], found["scheduled"]) == ("2026-11-02T03:00:00Z", None)
-    assert found["data"] == {
+    assert (recorded["created"], recorded["scheduled"]) == ("2026-11-02T03:00:00Z", None)
+    assert recorded["data"] == {
         "source": "s",
         "source_fingerprint": "f" * 64,
         "made": True,
         "dataset_digest": "d",
         "summary": "9 images",
     }
-    assert found["training"] == {
+    assert recorded["training"] == {
         "made": True,
         "checkpoint_digest": "c1",
         "summary": "5 steps",
         "started_from": "c0",
     }
-    assert found["recipe"] == {"settings": chosen}
-    assert found["seconds"] == 12.5
-    assert found["links"]["report"] == "/r/e/report.html"
-    lines = page(of_run).splitlines()
+    assert recorded["recipe"] == {"settings": chosen}
+    assert recorded["seconds"] == 12.5
+    assert recorded["links"]["report"] == "/r/e/report.html"
+    lines = page(run).splitlines()
     assert lines[:3] == ["# SUCCEEDED", "", "version 3 is the champion"]
     assert "| train | done | 2 s | 5 steps |" in lines
     assert "- report: `/r/e/report.html`" in lines
@@ -218,19 +218,19 @@ def test_the_record_says_what_was_trained_and_on_what(of_run: RunOf) -> None:
     assert lines[-3].startswith("## Parameters")
 
 
-def test_the_page_of_a_run_that_did_something_has_every_parameter_by_stage(of_run: RunOf) -> None:
+def test_the_page_of_a_run_that_did_something_has_every_parameter_by_stage(run: RunOf) -> None:
     deciding = graph.values_of(dict.fromkeys(graph.PARAMETERS, ""), {})["deciding"]
     names = [line.partition("=")[0] for line in deciding.splitlines()]
     recipe = json.dumps({"settings": dict.fromkeys(names, "7")})
-    note_all(of_run, decide={"decision": "SKIP", "recipe": recipe})
-    assert record(of_run)["state"] == "SKIPPED"
-    assert "steps" not in page(of_run)
-    note_all(of_run, decide={"decision": "RUN", "recipe": recipe})
-    record(of_run)
-    lines = re.findall(r"^- (\w+): (\*\*.*)", page(of_run).replace("\\", ""), re.MULTILINE)
+    note_all(run, decide={"decision": "SKIP", "recipe": recipe})
+    assert record(run)["state"] == "SKIPPED"
+    assert "steps" not in page(run)
+    note_all(run, decide={"decision": "RUN", "recipe": recipe})
+    record(run)
+    lines = re.findall(r"^- (\w+): (\*\*.*)", page(run).replace("\\", ""), re.MULTILINE)
     shown = {stage: re.findall(r"(\w+)=7\b", parameters) for stage, parameters in lines}
     assert list(shown) == ["decide", "preprocess", "train", "embed", "evaluate"]
-    assert {name for found in shown.values() for name in found} == set(names)
+    assert {name for stage_names in shown.values() for name in stage_names} == set(names)
     assert ("start_from" in shown["decide"], "steps" in shown["train"], "steps" in shown["embed"]) == (
         True,
         True,
@@ -251,35 +251,35 @@ SHEET = grids.png_grid(np.zeros((4, 8, 8, 1), np.uint8))
     ],
     ids=["samples", "large", "GIF", "missing"],
 )
-def test_the_page_shows_the_samples_if_it_can(of_run: RunOf, samples: bytes | None, expected: list[bytes]) -> None:
-    evaluation = Path(of_run.records).parent / "evaluation"
+def test_the_page_shows_the_samples_if_it_can(run: RunOf, samples: bytes | None, expected: list[bytes]) -> None:
+    evaluation = Path(run.records).parent / "evaluation"
     evaluation.mkdir()
     if samples is not None:
         (evaluation / evaluations.SAMPLES).write_bytes(samples)
-    note_all(of_run, **{**WHOLE, "evaluate": {"verdict": "PROMOTE", "evaluation_uri": str(evaluation)}})
-    assert record(of_run)["state"] == "SUCCEEDED"
-    assert pictures(page(of_run)) == expected
-    assert len(page(of_run)) < 400_000  # more is cut off by Kubeflow's page
-    assert f"- samples: `{evaluation / evaluations.SAMPLES}`" in page(of_run)
+    note_all(run, **{**WHOLE, "evaluate": {"verdict": "PROMOTE", "evaluation_uri": str(evaluation)}})
+    assert record(run)["state"] == "SUCCEEDED"
+    assert pictures(page(run)) == expected
+    assert len(page(run)) < 400_000  # more is cut off by Kubeflow's page
+    assert f"- samples: `{evaluation / evaluations.SAMPLES}`" in page(run)
     # At the start of a paragraph it would keep Kubeflow 2.16's page busy for a minute.
-    assert "\n\n![" not in page(of_run)
+    assert "\n\n![" not in page(run)
 
 
-def test_the_page_shows_samples_from_a_bucket(of_run: RunOf, bucket: Server) -> None:
+def test_the_page_shows_samples_from_a_bucket(run: RunOf, bucket: Server) -> None:
     with Location.of("gs://b/e").new_folder(evaluations.MANIFEST) as folder:
         (folder / evaluations.MANIFEST).write_text("{}")
         (folder / evaluations.SAMPLES).write_bytes(SHEET)
-    note_all(of_run, evaluate={"evaluation_uri": "gs://b/e"})
-    record(of_run)
-    assert pictures(page(of_run)) == [SHEET]
+    note_all(run, evaluate={"evaluation_uri": "gs://b/e"})
+    record(run)
+    assert pictures(page(run)) == [SHEET]
 
 
-def test_a_training_that_was_only_kept_is_not_passed_over(of_run: RunOf) -> None:
-    note_all(of_run, decide={"decision": "RUN"}, evaluate={"verdict": "HOLD", "summary": "HOLD: no better"})
-    run_notes.write(of_run, Note(stage="train", state="reused", outputs={"checkpoint_digest": "c"}))
-    found = record(of_run)
-    assert not found["training"]["made"]
-    assert found["reason"].startswith("HOLD: no better; nothing was trained")
+def test_a_training_that_was_only_kept_is_not_passed_over(run: RunOf) -> None:
+    note_all(run, decide={"decision": "RUN"}, evaluate={"verdict": "HOLD", "summary": "HOLD: no better"})
+    run_notes.write(run, Note(stage="train", state="reused", outputs={"checkpoint_digest": "c"}))
+    recorded = record(run)
+    assert not recorded["training"]["made"]
+    assert recorded["reason"].startswith("HOLD: no better; nothing was trained")
 
 
 @pytest.mark.parametrize(
@@ -294,10 +294,10 @@ def test_a_training_that_was_only_kept_is_not_passed_over(of_run: RunOf) -> None
         ('["a"]', "FAILED", "decide did not begin"),
     ],
 )
-def test_what_the_server_says_counts_where_no_stage_could(of_run: RunOf, status: str, state: str, reason: str) -> None:
-    found = record(of_run, status=status)
-    assert found["state"] == state
-    assert found["reason"].startswith(reason)
+def test_what_the_server_says_counts_where_no_stage_could(run: RunOf, status: str, state: str, reason: str) -> None:
+    recorded = record(run, status=status)
+    assert recorded["state"] == state
+    assert recorded["reason"].startswith(reason)
 
 
 WHOLE: dict[str, dict[str, Any]] = {
@@ -320,51 +320,51 @@ WHOLE: dict[str, dict[str, Any]] = {
         ({"decide": {"decision": "SKIP"}, **dict.fromkeys(list(WHOLE)[1:])}, "SKIPPED"),
     ],
 )
-def test_on_kubeflow_the_notes_decide_how_a_run_ended(of_run: RunOf, changes: dict[str, Any], state: str) -> None:
+def test_on_kubeflow_the_notes_decide_how_a_run_ended(run: RunOf, changes: dict[str, Any], state: str) -> None:
     """Kubeflow 2.16.1 passes RUNNING for runs that succeeded, were canceled, or failed after the first stage."""
-    given = {**WHOLE, **changes}
-    note_all(of_run, **{name: made for name, made in given.items() if made is not None})
-    found = record(of_run, status='{"state": "RUNNING"}')
-    assert found["state"] == state
-    missing = next((name for name, made in given.items() if made is None), "")
-    assert (f"{missing} did not begin" in found["reason"]) == (state == "FAILED")
+    stages = {**WHOLE, **changes}
+    note_all(run, **{name: stage_outputs for name, stage_outputs in stages.items() if stage_outputs is not None})
+    recorded = record(run, status='{"state": "RUNNING"}')
+    assert recorded["state"] == state
+    missing = next((name for name, stage_outputs in stages.items() if stage_outputs is None), "")
+    assert (f"{missing} did not begin" in recorded["reason"]) == (state == "FAILED")
 
 
-def stopped(of_run: RunOf) -> None:
+def stopped(run: RunOf) -> None:
     """Run a stage, and stop it as Kubernetes does."""
-    running = stand_in.started(*arguments(of_run, "wait"))
+    running = stand_in.started(*arguments(run, "wait"))
     running.terminate()
     running.communicate()
     assert running.returncode == errors.TERMINATED
 
 
-def test_stages_of_a_retried_run_update_its_record(of_run: RunOf) -> None:
+def test_stages_of_a_retried_run_update_its_record(run: RunOf) -> None:
     """Kubeflow keeps an exit handler that has succeeded, and does not run it again."""
 
     def retried(source: str) -> dict[str, Any]:
-        ended(of_run, source)
-        return written(of_run)
+        ended(run, source)
+        return written(run)
 
-    before = {name: made for name, made in WHOLE.items() if name not in ("export", "publish")}
-    note_all(of_run, **before)
-    ended(of_run, "errors.DataError('damaged')")
-    assert not (run_notes.folder_of(of_run) / run_notes.RECORD).path.exists()
-    first = record(of_run, '{"state": "RUNNING"}', run_name="w", source="s", registry="/r/registry")
+    before = {name: stage_outputs for name, stage_outputs in WHOLE.items() if name not in ("export", "publish")}
+    note_all(run, **before)
+    ended(run, "errors.DataError('damaged')")
+    assert not (run_notes.folder_of(run) / run_notes.RECORD).path.exists()
+    first = record(run, '{"state": "RUNNING"}', run_name="w", source="s", registry="/r/registry")
     assert (first["state"], first["reason"]) == ("FAILED", "stage: damaged")
 
     assert retried("errors.DataError('still')")["reason"] == "stage: still"
     assert retried("new")["state"] == "RUNNING"
-    stopped(of_run)
-    assert written(of_run)["state"] == "CANCELED"
-    note_all(of_run, export={}, publish={"summary": "version 1"})
+    stopped(run)
+    assert written(run)["state"] == "CANCELED"
+    note_all(run, export={}, publish={"summary": "version 1"})
     last = retried("new")
     assert (last["state"], last["reason"]) == ("SUCCEEDED", "version 1")
     assert (last["run_name"], last["data"]["source"], last["links"]) == ("w", "s", first["links"])
 
 
-def test_a_damaged_note_is_left_out(of_run: RunOf, caplog: pytest.LogCaptureFixture) -> None:
-    note_all(of_run, decide={"decision": "SKIP", "summary": "nothing is new"})
-    (run_notes.folder_of(of_run).path / "train.json").write_text("{")
-    found = record(of_run)
-    assert (found["state"], found["reason"]) == ("SKIPPED", "nothing is new")
+def test_a_damaged_note_is_left_out(run: RunOf, caplog: pytest.LogCaptureFixture) -> None:
+    note_all(run, decide={"decision": "SKIP", "summary": "nothing is new"})
+    (run_notes.folder_of(run).path / "train.json").write_text("{")
+    recorded = record(run)
+    assert (recorded["state"], recorded["reason"]) == ("SKIPPED", "nothing is new")
     assert "train.json" in caplog.text

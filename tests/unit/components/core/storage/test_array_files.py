@@ -27,11 +27,11 @@ from components.core.storage.array_files import write_arrays
 def test_numpy_reads_what_was_written(tmp_path_factory: pytest.TempPathFactory, written: dict[str, np.ndarray]) -> None:
     path = tmp_path_factory.mktemp("arrays") / "arrays.npz"
     write_arrays(path, written)
-    with np.load(path, allow_pickle=False) as found:
-        assert found.files == sorted(written)
+    with np.load(path, allow_pickle=False) as loaded:
+        assert loaded.files == sorted(written)
         for name, array in written.items():
-            assert found[name].dtype == array.dtype
-            np.testing.assert_array_equal(found[name], array)
+            assert loaded[name].dtype == array.dtype
+            np.testing.assert_array_equal(loaded[name], array)
 
 
 def test_the_bytes_are_those_of_any_python(tmp_path: Path) -> None:

@@ -36,9 +36,9 @@ def test_files_and_folders_have_the_modes_that_the_umask_allows(umask: int, tmp_
             pass
     finally:
         os.umask(before)
-    found = [tmp_path / "made", *(tmp_path / "made").rglob("*")]
-    assert len(found) == 8
-    for path in found:
+    paths = [tmp_path / "made", *(tmp_path / "made").rglob("*")]
+    assert len(paths) == 8
+    for path in paths:
         assert stat.S_IMODE(path.stat().st_mode) == (0o777 if path.is_dir() else 0o666) & ~umask, path
 
 

@@ -116,9 +116,9 @@ def script(location: str, path: Path) -> None:
     buckets.create(f"{location}/one", b"one")
     buckets.create(f"{location}/large", large)
     buckets.put(f"{location}/note", b"note")
-    found = buckets.read(f"{location}/pointer")
-    if found is None or found[0] == b"0":
-        buckets.replace(f"{location}/pointer", b"1", found[1].generation if found else 0)
+    pointer = buckets.read(f"{location}/pointer")
+    if pointer is None or pointer[0] == b"0":
+        buckets.replace(f"{location}/pointer", b"1", pointer[1].generation if pointer else 0)
     buckets.download(f"{location}/large", path / "fetched")
     assert (path / "fetched").read_bytes() == large.read_bytes()
     assert buckets.read_range(f"{location}/large", 2, 5, google_crc32c.value(b"rgela")) == b"rgela"
@@ -137,9 +137,11 @@ def test_every_fault_at_every_request(bucket: Server, tmp_path: Path, monkeypatc
     def result(name: str) -> dict[str, bytes]:
         """Return what the script leaves at a location of its own, because a stalled request may be executed late."""
         script(f"gs://b/{name}", tmp_path)
-        found = content(bucket)
+        objects = content(bucket)
         return {
-            location.removeprefix(f"{name}/"): found[location] for location in found if location.startswith(f"{name}/")
+            location.removeprefix(f"{name}/"): objects[location]
+            for location in objects
+            if location.startswith(f"{name}/")
         }
 
     buckets.create("gs://b/clean/old/1", b"old")
@@ -197,9 +199,9 @@ def test_an_answer_that_is_cut_and_gone_on_with_is_compared_as_a_whole(bucket: S
     assert (tmp_path / "x").read_bytes() == content
     bucket.inject("truncated-body", at=1)
     bucket.inject("flip-download", at=2)
-    found = buckets.read("gs://b/x")
-    assert found is not None
-    assert found[0] == content
+    downloaded = buckets.read("gs://b/x")
+    assert downloaded is not None
+    assert downloaded[0] == content
     assert [kind for kind, _ in bucket.fired] == ["truncated-body", "flip-download"] * 2
 
 

@@ -48,19 +48,19 @@ def forget(folder: Path) -> None:
 
 
 def test_a_location_has_a_uri_and_a_path(gcs: Server, tmp_path: Path) -> None:
-    here = Location.of("runs/x/")
-    assert (str(here), here.path, here.in_bucket) == ("runs/x", Path("runs/x"), False)
-    assert here / "y" == Location.of(Path("runs/x/y"))
-    assert (here.parent, here.name, here.own) == (Location.of("runs"), "x", here.path)
-    there = Location.of("gs://b/x/y/")
-    assert f"no {there}" == "no gs://b/x/y"
-    assert there.in_bucket
-    assert there.path.is_relative_to(tmp_path / "scratch")
-    assert Path(there) == there.path
-    assert there / "z" == Location.of("gs://b/x/y/z")
-    assert (there.parent, there.name) == (Location.of("gs://b/x"), "y")
-    assert not there.own.is_relative_to(Location.of("gs://b").path)
-    assert Location.of(there) is there
+    local = Location.of("runs/x/")
+    assert (str(local), local.path, local.in_bucket) == ("runs/x", Path("runs/x"), False)
+    assert local / "y" == Location.of(Path("runs/x/y"))
+    assert (local.parent, local.name, local.own) == (Location.of("runs"), "x", local.path)
+    remote = Location.of("gs://b/x/y/")
+    assert f"no {remote}" == "no gs://b/x/y"
+    assert remote.in_bucket
+    assert remote.path.is_relative_to(tmp_path / "scratch")
+    assert Path(remote) == remote.path
+    assert remote / "z" == Location.of("gs://b/x/y/z")
+    assert (remote.parent, remote.name) == (Location.of("gs://b/x"), "y")
+    assert not remote.own.is_relative_to(Location.of("gs://b").path)
+    assert Location.of(remote) is remote
     with pytest.raises(ConfigError, match=r"^s3://b/x .* gs://"):
         Location.of("s3://b/x")
 
@@ -72,18 +72,20 @@ def test_mirrors_of_another_user_are_refused(gcs: Server, tmp_path: Path) -> Non
 
 
 def test_an_artifact_made_here_is_read_elsewhere(bucket: Server) -> None:
-    made = files(make("gs://b/things/1"))
-    assert set(made) == {"one", "sub/two", MANIFEST}
-    said = json.loads(bucket.objects["b"]["things/1/committed.json"].content)
-    assert set(said["files"]) == set(made)
-    assert {f"things/1/{said['folder']}/{name}" for name in made} | {"things/1/committed.json"} == set(names(bucket))
+    written = files(make("gs://b/things/1"))
+    assert set(written) == {"one", "sub/two", MANIFEST}
+    commit = json.loads(bucket.objects["b"]["things/1/committed.json"].content)
+    assert set(commit["files"]) == set(written)
+    assert {f"things/1/{commit['folder']}/{name}" for name in written} | {"things/1/committed.json"} == set(
+        names(bucket)
+    )
     forget(Location.of("gs://b").path)
-    assert files(Location.of("gs://b/things/1").require(MANIFEST, "thing").path) == made
+    assert files(Location.of("gs://b/things/1").require(MANIFEST, "thing").path) == written
     assert Location.of("gs://b/things/1").fetch(MANIFEST)
-    where = Location.of("gs://b/things/1").file("one")
-    found = buckets.read(where)
-    assert found is not None
-    assert found[0] == b"1"
+    uri = Location.of("gs://b/things/1").file("one")
+    downloaded = buckets.read(uri)
+    assert downloaded is not None
+    assert downloaded[0] == b"1"
 
 
 def test_what_is_not_complete_is_not_there(bucket: Server) -> None:
@@ -162,9 +164,9 @@ def test_damage_in_the_bucket_is_noticed(bucket: Server, damage: str) -> None:
     make("gs://b/x")
     forget(Location.of("gs://b").path)
     (name,) = [name for name in names(bucket) if name.endswith("/one")]
-    held = bucket.objects["b"]
+    objects = bucket.objects["b"]
     if damage == "gone":
-        del held[name]
+        del objects[name]
     elif damage in ("cut", "flipped"):
         buckets.put(f"gs://b/{name}", b"" if damage == "cut" else b"0")
     else:
@@ -261,21 +263,21 @@ def test_files_of_a_mounted_bucket_are_not_downloaded(
         atomic_files.write_file(tmp_path / "mounted/b" / name, stored.content)
     monkeypatch.setenv(location_module.MOUNTED, str(tmp_path / "mounted"))
     bucket.requests.clear()
-    there = Location.of("gs://b/x").require(MANIFEST, "thing").path
+    folder = Location.of("gs://b/x").require(MANIFEST, "thing").path
     assert downloads(bucket) == ["committed.json"]
-    made = files(there)
-    assert {made["one"], made["sub/two"]} == {b"1", b"2"}
-    Path(there / "one").resolve().write_bytes(b"0")  # mounted content is not trusted
-    assert files(Location.of("gs://b/x").require(MANIFEST, "thing").path) == made
+    contents = files(folder)
+    assert {contents["one"], contents["sub/two"]} == {b"1", b"2"}
+    Path(folder / "one").resolve().write_bytes(b"0")  # mounted content is not trusted
+    assert files(Location.of("gs://b/x").require(MANIFEST, "thing").path) == contents
     assert downloads(bucket)[1:] == ["committed.json", "one"]
 
 
 def test_a_damaged_mirror_is_mended(bucket: Server) -> None:
     path = make("gs://b/x")
-    made = files(path)
+    contents = files(path)
     (path / "one").write_bytes(b"0")
     (path / "sub/two").unlink()
-    assert files(Location.of("gs://b/x").require(MANIFEST, "thing").path) == made
+    assert files(Location.of("gs://b/x").require(MANIFEST, "thing").path) == contents
 
 
 def test_single_files(bucket: Server) -> None:

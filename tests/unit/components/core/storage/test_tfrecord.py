@@ -38,8 +38,8 @@ def test_frames_are_tensorflow_s(tmp_path: Path) -> None:
             writer.write(content)
     framed = b"".join(tfrecord.frame(contents))
     assert framed == (tmp_path / "theirs").read_bytes()
-    found = [(record.offset, record.content) for record in tfrecord.read(io.BytesIO(framed), 1 << 20)]
-    assert found == list(zip((0, 16, 33), contents, strict=True))
+    records = [(record.offset, record.content) for record in tfrecord.read(io.BytesIO(framed), 1 << 20)]
+    assert records == list(zip((0, 16, 33), contents, strict=True))
     assert list(tfrecord.read_sizes(io.BytesIO(framed), len(framed))) == [16, 17, 16 + 256 * 40]
 
 

@@ -14,19 +14,19 @@ from components.evaluate.judging.comparison import LEVEL, compare
 def test_the_bounds_are_those_of_the_paired_t_test() -> None:
     random = np.random.default_rng(0)
     challenger, champion = random.normal(1.0, 0.1, 10), random.normal(1.1, 0.1, 10)
-    found = compare(list(challenger), list(champion), 0.001, spaces=2)
+    comparison = compare(list(challenger), list(champion), 0.001, spaces=2)
     interval = scipy.stats.ttest_rel(challenger, champion).confidence_interval(1 - LEVEL)
-    assert found.excess.value == pytest.approx(np.mean(challenger - champion))
-    assert (found.excess.low, found.excess.high) == pytest.approx(tuple(interval))
-    assert found.margin == pytest.approx(0.1 * champion.mean())
+    assert comparison.excess.value == pytest.approx(np.mean(challenger - champion))
+    assert (comparison.excess.low, comparison.excess.high) == pytest.approx(tuple(interval))
+    assert comparison.margin == pytest.approx(0.1 * champion.mean())
     assert compare(list(challenger), [0.0] * 10, 0.5, 1).margin == 1.5
     one_sided = scipy.stats.ttest_rel(challenger, champion, alternative="less")
     assert compare(list(challenger), list(champion), 0.001, spaces=1).better == (one_sided.pvalue < LEVEL)
 
 
 def test_equal_blocks_are_neither_better_nor_worse() -> None:
-    found = compare([0.01, 0.02, 0.03], [0.01, 0.02, 0.03], 0.001, spaces=2)
-    assert (found.excess.value, found.better, found.outcome) == (0, False, PASSED)
+    comparison = compare([0.01, 0.02, 0.03], [0.01, 0.02, 0.03], 0.001, spaces=2)
+    assert (comparison.excess.value, comparison.better, comparison.outcome) == (0, False, PASSED)
 
 
 @pytest.mark.parametrize(
@@ -49,8 +49,8 @@ def test_equal_models_are_seldom_called_better_and_better_ones_often() -> None:
     equal = better = 0
     for _ in range(400):
         real = random.normal(size=(400, 4))
-        found = [compare(list(blocks(1.3)), list(blocks(1.3)), 1e-3, 2).better for _ in range(2)]
-        equal += any(found)
+        calls = [compare(list(blocks(1.3)), list(blocks(1.3)), 1e-3, 2).better for _ in range(2)]
+        equal += any(calls)
         better += compare(list(blocks(1.0)), list(blocks(1.6)), 1e-3, 2).better
     # With 400 pairs at a true rate of 0.01, more than 11 come once in 600 times.
     assert equal <= 11

@@ -26,8 +26,8 @@ def test_each_end_misses_the_truth_as_seldom_as_it_says(
 def test_a_share_is_the_exact_binomial_interval() -> None:
     for hits in (0, 1, 7, 20):
         exact = scipy.stats.binomtest(hits, 20).proportion_ci(1 - 2 * intervals.LEVEL, "exact")
-        found = intervals.share(hits / 20, 20)
-        assert (found.low, found.high) == pytest.approx((exact.low, exact.high))
+        interval = intervals.share(hits / 20, 20)
+        assert (interval.low, interval.high) == pytest.approx((exact.low, exact.high))
 
 
 def test_a_quantile_lies_between_order_statistics() -> None:

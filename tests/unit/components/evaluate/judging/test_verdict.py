@@ -90,15 +90,15 @@ def _judge(
     without: Sequence[str] = (),
     **changes: Any,
 ) -> Verdict:
-    known = {name: value for name, value in {**GOOD, **(measured or {})}.items() if name not in without}
-    own: dict[str, float | None] = {"bad_samples": 0, **{name: value.value for name, value in known.items()}}
-    model = Scores({**own, **(scores or {})}, known, _moved(-0.005) if blocks is None else blocks)
-    given = {"floor_errors": FLOOR_ERRORS, "labeled": True, "checkpoint_digest": "new", "image": SHAPE, **changes}
-    return judge(model, config, champion, **given)
+    measurements = {name: value for name, value in {**GOOD, **(measured or {})}.items() if name not in without}
+    own: dict[str, float | None] = {"bad_samples": 0, **{name: value.value for name, value in measurements.items()}}
+    model = Scores({**own, **(scores or {})}, measurements, _moved(-0.005) if blocks is None else blocks)
+    inputs = {"floor_errors": FLOOR_ERRORS, "labeled": True, "checkpoint_digest": "new", "image": SHAPE, **changes}
+    return judge(model, config, champion, **inputs)
 
 
-def _outcomes(found: Verdict) -> dict[str, str]:
-    return {rule.rule: rule.outcome for rule in found.rules if rule.outcome != PASSED}
+def _outcomes(verdict: Verdict) -> dict[str, str]:
+    return {rule.rule: rule.outcome for rule in verdict.rules if rule.outcome != PASSED}
 
 
 def test_the_report_has_words_for_every_rule() -> None:
@@ -109,18 +109,18 @@ def test_the_report_has_words_for_every_rule() -> None:
     ]
     verdicts = [_judge(champion=champion, uncertified="few") for champion in [None, *unlike]]
     verdicts.append(_judge(config=dataclasses.replace(CONFIG, distance_limit=0.0)))
-    labels = {rule.rule: rule_labels.describe(rule.rule) for found in verdicts for rule in found.rules}
+    labels = {rule.rule: rule_labels.describe(rule.rule) for verdict in verdicts for rule in verdict.rules}
     assert labels["untrained_fcd_corrected"].name == "Realism (untrained)"
     assert len({label.name for label in labels.values()}) == len(labels)
     assert rule_labels.describe("inception_fd_corrected").name == "Realism (inception)"
 
 
 def test_the_first_good_model_is_promoted() -> None:
-    found = _judge()
-    assert found.verdict == PROMOTE
-    assert [rule.rule for rule in found.rules] == ["bad_samples", "scores", *GOOD]
-    assert _outcomes(found) == {}
-    rule = found.rules[4]
+    result = _judge()
+    assert result.verdict == PROMOTE
+    assert [rule.rule for rule in result.rules] == ["bad_samples", "scores", *GOOD]
+    assert _outcomes(result) == {}
+    rule = result.rules[4]
     assert (rule.rule, rule.value, rule.limit) == ("fcd_corrected", 0.02, "at most 0.05")
     assert (rule.low, rule.high) == pytest.approx((0.01, 0.03))
 
@@ -140,10 +140,10 @@ def test_every_rule_is_tried_beyond_its_limit() -> None:
 
 @pytest.mark.parametrize(("name", "value", "half_width"), BEYOND)
 def test_an_interval_beyond_a_limit_alone_rejects(name: str, value: float, half_width: float) -> None:
-    found = _judge({name: around(value, half_width)})
-    assert found.verdict == REJECT
-    assert _outcomes(found) == {name: FAILED}
-    assert f"{name} is {value:g} " in found.reasons[0]
+    result = _judge({name: around(value, half_width)})
+    assert result.verdict == REJECT
+    assert _outcomes(result) == {name: FAILED}
+    assert f"{name} is {value:g} " in result.reasons[0]
 
 
 @pytest.mark.parametrize(("name", "value", "half_width"), BEYOND)
@@ -151,9 +151,9 @@ def test_an_interval_beyond_a_limit_alone_rejects(name: str, value: float, half_
 def test_an_interval_with_the_limit_inside_alone_holds(name: str, value: float, half_width: float, good: bool) -> None:
     """On either side of the limit."""
     middle = GOOD[name].value if good else value
-    found = _judge({name: around(middle, abs(value - GOOD[name].value))})
-    assert found.verdict == HOLD
-    assert _outcomes(found) == {name: HELD}
+    result = _judge({name: around(middle, abs(value - GOOD[name].value))})
+    assert result.verdict == HOLD
+    assert _outcomes(result) == {name: HELD}
 
 
 def test_one_limit_exceeded_rejects_however_many_are_undecided() -> None:
@@ -163,17 +163,17 @@ def test_one_limit_exceeded_rejects_however_many_are_undecided() -> None:
 
 
 def test_a_sample_with_a_pixel_that_is_not_finite_rejects() -> None:
-    found = _judge(scores={"bad_samples": 1})
-    assert found.verdict == REJECT
-    assert _outcomes(found) == {"bad_samples": FAILED}
+    result = _judge(scores={"bad_samples": 1})
+    assert result.verdict == REJECT
+    assert _outcomes(result) == {"bad_samples": FAILED}
 
 
 @pytest.mark.parametrize("name", ["bad_samples", "density"])
 @pytest.mark.parametrize("value", [None, math.nan, math.inf, -math.inf])
 def test_a_score_that_is_missing_or_not_finite_rejects(name: str, value: float | None) -> None:
-    found = _judge(scores={name: value}, champion=CHAMPION)
-    assert found.verdict == REJECT
-    (reason,) = found.reasons
+    result = _judge(scores={name: value}, champion=CHAMPION)
+    assert result.verdict == REJECT
+    (reason,) = result.reasons
     assert name in reason
 
 
@@ -186,16 +186,16 @@ def test_an_interval_that_is_missing_or_not_a_number_rejects(name: str, part: st
 
 
 def test_an_end_that_is_infinite_is_written_as_unknown() -> None:
-    found = _judge({"class_ratio": Measured(0.8, 0.7, math.inf)})
-    assert found.verdict == PROMOTE
-    (rule,) = (rule for rule in found.rules if rule.rule == "class_ratio")
+    result = _judge({"class_ratio": Measured(0.8, 0.7, math.inf)})
+    assert result.verdict == PROMOTE
+    (rule,) = (rule for rule in result.rules if rule.rule == "class_ratio")
     assert (rule.low, rule.high) == (0.7, None)
 
 
 def test_without_limits_nothing_is_promoted() -> None:
-    found = _judge(config=dataclasses.replace(CONFIG, distance_limit=0.0))
-    assert found.verdict == REJECT
-    assert _outcomes(found) == {"limits": FAILED}
+    result = _judge(config=dataclasses.replace(CONFIG, distance_limit=0.0))
+    assert result.verdict == REJECT
+    assert _outcomes(result) == {"limits": FAILED}
 
 
 @pytest.mark.parametrize(("uncertified", "outcome", "verdict"), [("hold", HELD, HOLD), (JUDGE, PASSED, PROMOTE)])
@@ -203,24 +203,24 @@ def test_without_a_certificate_a_good_model_is_held_unless_it_is_to_judge(
     uncertified: str, outcome: str, verdict: str
 ) -> None:
     config = dataclasses.replace(CONFIG, uncertified=uncertified)
-    found = _judge(config=config, uncertified="34 test images, 2,000 needed")
-    assert found.verdict == verdict
-    assert "34 test images, 2,000 needed" in found.reasons[-1]
-    assert [rule.outcome for rule in found.rules if rule.rule == "feature space"] == [outcome]
+    result = _judge(config=config, uncertified="34 test images, 2,000 needed")
+    assert result.verdict == verdict
+    assert "34 test images, 2,000 needed" in result.reasons[-1]
+    assert [rule.outcome for rule in result.rules if rule.rule == "feature space"] == [outcome]
     assert _judge({"class_ratio": around(0.1, 0.1)}, config=config, uncertified="x").verdict == REJECT
 
 
 @pytest.mark.parametrize("name", DIFFERENCES)
 def test_a_difference_from_the_champion_that_is_missing_rejects(name: str) -> None:
-    known = {score: value for score, value in CHAMPION.differences.items() if score != name}
-    assert _judge(champion=dataclasses.replace(CHAMPION, differences=known)).verdict == REJECT
+    differences = {score: value for score, value in CHAMPION.differences.items() if score != name}
+    assert _judge(champion=dataclasses.replace(CHAMPION, differences=differences)).verdict == REJECT
 
 
 def test_limits_on_classes_are_left_out_without_classes() -> None:
-    found = _judge(without=["class_distance", "class_ratio", "class_coverage"], labeled=False, remarks=["a remark"])
-    assert found.verdict == PROMOTE
-    assert not [rule.rule for rule in found.rules if "class" in rule.rule]
-    assert found.reasons[-1] == "a remark"
+    result = _judge(without=["class_distance", "class_ratio", "class_coverage"], labeled=False, remarks=["a remark"])
+    assert result.verdict == PROMOTE
+    assert not [rule.rule for rule in result.rules if "class" in rule.rule]
+    assert result.reasons[-1] == "a remark"
 
 
 def test_challenger_and_champion_both_ways_round() -> None:
@@ -233,9 +233,9 @@ def test_challenger_and_champion_both_ways_round() -> None:
 
 
 def test_the_same_samples_hold() -> None:
-    found = _judge(champion=CHAMPION, blocks=BLOCKS)
-    assert found.verdict == HOLD
-    assert [rule.split()[0] for rule in _outcomes(found)] == ["smallest"]
+    result = _judge(champion=CHAMPION, blocks=BLOCKS)
+    assert result.verdict == HOLD
+    assert [rule.split()[0] for rule in _outcomes(result)] == ["smallest"]
 
 
 @pytest.mark.parametrize(("better", "other"), [("classifier", "untrained"), ("untrained", "classifier")])
@@ -260,9 +260,9 @@ def test_a_better_distance_with_less_diversity_than_the_champion_rejects_or_hold
     rule = f"{name} less the champion's"
     for half_width, outcome in ((0.05, FAILED), (0.15, HELD)):
         differences = {**DIFFERENCES, name: around(beyond, half_width)}
-        found = _judge(champion=dataclasses.replace(CHAMPION, differences=differences))
-        assert _outcomes(found) == {rule: outcome}
-        assert found.verdict == (REJECT if outcome == FAILED else HOLD)
+        result = _judge(champion=dataclasses.replace(CHAMPION, differences=differences))
+        assert _outcomes(result) == {rule: outcome}
+        assert result.verdict == (REJECT if outcome == FAILED else HOLD)
 
 
 @pytest.mark.parametrize(
@@ -285,9 +285,9 @@ def test_without_a_floor_nothing_is_compared(error: float | None) -> None:
 
 
 def test_the_champion_itself_is_held() -> None:
-    found = _judge(champion=CHAMPION, checkpoint_digest="old")
-    assert found.verdict == HOLD
-    assert _outcomes(found) == {"checkpoint": HELD}
+    result = _judge(champion=CHAMPION, checkpoint_digest="old")
+    assert result.verdict == HOLD
+    assert _outcomes(result) == {"checkpoint": HELD}
 
 
 @pytest.mark.parametrize(

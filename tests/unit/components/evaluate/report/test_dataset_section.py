@@ -40,19 +40,19 @@ def test_every_split_has_a_sheet_with_the_first_images_of_each_class_in_a_row(
     dataset: str, splits: dict[str, tuple[np.ndarray, np.ndarray]]
 ) -> None:
     loaded = {split: splits[split] for split in ("train", "test")}
-    found = dataset_section.of(dataset, datasets.Manifest.of(dataset), loaded)
-    assert found["counts"] == [
+    section = dataset_section.of(dataset, datasets.Manifest.of(dataset), loaded)
+    assert section["counts"] == [
         {"name": name, "counts": [int((splits[split][1] == label).sum()) for split in datasets.SPLITS]}
         for label, name in enumerate(["dark", "left", "right"])
     ]
-    for split, sheet in zip(datasets.SPLITS, found["sheets"], strict=True):
+    for split, sheet in zip(datasets.SPLITS, section["sheets"], strict=True):
         tiles = sheets.images_of(sheet["png"], 8, 8)
         assert tiles.shape[:2] == (3, 8)
         images, labels = splits[split]
         for row in range(3):
-            of_class = [image for image, label in zip(images, labels, strict=True) if label == row]
+            class_images = [image for image, label in zip(images, labels, strict=True) if label == row]
             for column in range(8):
-                expected = of_class[column] if column < len(of_class) else np.full((8, 8, 1), 255)
+                expected = class_images[column] if column < len(class_images) else np.full((8, 8, 1), 255)
                 np.testing.assert_array_equal(tiles[row, column], expected)
     assert min(np.bincount(splits["validation"][1])) < 8  # so that there are blanks
 
@@ -67,10 +67,10 @@ def test_without_classes_the_first_images_are_shown() -> None:
 def test_of_many_classes_the_first_are_shown_and_all_are_counted(tmp_path: Path) -> None:
     names = [f"class {label}" for label in range(70)]
     dataset = make_dataset(tmp_path / "dataset", {"train": 50, "test": 9}, classes=names)
-    found = dataset_section.of(dataset, datasets.Manifest.of(dataset), {})
-    assert len(found["sheets"]) == 2  # there are no validation images
-    assert sheets.images_of(found["sheets"][0]["png"], 8, 8).shape[:2] == (20, 8)
-    assert [row["name"] for row in found["counts"]] == names
+    section = dataset_section.of(dataset, datasets.Manifest.of(dataset), {})
+    assert len(section["sheets"]) == 2  # there are no validation images
+    assert sheets.images_of(section["sheets"][0]["png"], 8, 8).shape[:2] == (20, 8)
+    assert [row["name"] for row in section["counts"]] == names
 
 
 def test_leaking_images_stand_beside_their_training_images(
@@ -101,8 +101,8 @@ def test_records_are_found_behind_those_of_earlier_shards() -> None:
         source={"leaks": {"first": [leak("test", "c", 5, "a", 9)]}},
     )
     loaded = {split: (pixels, np.zeros(30, np.int32)) for split, pixels in images.items()}
-    found = dataset_section.leaking_pairs(manifest, loaded)
-    np.testing.assert_array_equal(found, [images["test"][15], images["train"][9]])
+    pairs = dataset_section.leaking_pairs(manifest, loaded)
+    np.testing.assert_array_equal(pairs, [images["test"][15], images["train"][9]])
 
 
 NO_LEAKS = {"exact": 0, "near": 0, "compared": ["test"]}
@@ -120,9 +120,9 @@ LEAKS = {"exact": 0, "near": 7, "compared": ["test", "validation"]}
 )
 def test_remarks(dataset: str, source: dict[str, Any], quarantined: int, texts: list[str], serious: list[bool]) -> None:
     manifest = dataclasses.replace(spoilt(dataset, **source), quarantine={"count": quarantined})
-    found = dataset_section.remarks(manifest)
-    assert [remark["serious"] for remark in found] == serious
-    for remark, text in zip(found, texts, strict=True):
+    remarks = dataset_section.remarks(manifest)
+    assert [remark["serious"] for remark in remarks] == serious
+    for remark, text in zip(remarks, texts, strict=True):
         assert text in remark["text"]
 
 

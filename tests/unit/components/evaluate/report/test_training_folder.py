@@ -35,8 +35,8 @@ def test_warnings_are_listed_once_for_each_signal(tmp_path: Path) -> None:
     assert training_folder.read_warnings(tmp_path, 1000) is None
     steep = [{"signal": "excess_slope", "message": f"excess_slope is {value}"} for value in (5, 9, 7)]
     flat = {"signal": "sample_spread", "message": "sample_spread is 0.2, expected at least 0.6"}
-    said = [[], [steep[0], flat], [steep[1]], [steep[2]]]
-    rows = [{"step": 100 * (index + 1), "warnings": warnings} for index, warnings in enumerate(said)]
+    windows = [[], [steep[0], flat], [steep[1]], [steep[2]]]
+    rows = [{"step": 100 * (index + 1), "warnings": warnings} for index, warnings in enumerate(windows)]
     write_rows(
         tmp_path / "health.jsonl", [*rows, {"step": 1100, "warnings": [{"signal": "late", "message": "late is 1"}]}]
     )

@@ -45,13 +45,13 @@ def _score(reference: scores.Reference, images: np.ndarray) -> Scores:
 
 
 def test_real_images_score_as_real(reference: scores.Reference, splits: Splits) -> None:
-    found = _score(reference, splits["validation"]).values
+    values = _score(reference, splits["validation"]).values
     for prefix in ("", "untrained_"):
-        assert found[f"{prefix}fcd_ratio"] == pytest.approx(1, abs=0.3)
-        assert found[f"{prefix}coverage"] == pytest.approx(1 - 2**-5, abs=0.05)
-    assert found["distinct_share"] == 1
-    assert found["copy_nearness"] == pytest.approx(0.5, abs=0.08)
-    assert (found["copy_share"] or 0) < 0.04
+        assert values[f"{prefix}fcd_ratio"] == pytest.approx(1, abs=0.3)
+        assert values[f"{prefix}coverage"] == pytest.approx(1 - 2**-5, abs=0.05)
+    assert values["distinct_share"] == 1
+    assert values["copy_nearness"] == pytest.approx(0.5, abs=0.08)
+    assert (values["copy_share"] or 0) < 0.04
     assert reference.floor["fcd_ratio"] == 1
     assert reference.floor["copy_nearness"] is None
     for space, expected in reference.formula_floors.items():
@@ -61,11 +61,11 @@ def test_real_images_score_as_real(reference: scores.Reference, splits: Splits) 
 
 def test_copies_of_training_images_are_found_and_shown(reference: scores.Reference, splits: Splits) -> None:
     train = splits["train"]
-    found = _score(reference, train[100 : 100 + COUNT])
-    assert (found.values["copy_nearness"] or 0) > 0.9
-    assert found.values["copy_share"] == 1
-    np.testing.assert_array_equal(found.originals, 100 + found.copies)
-    assert len(found.copies) == 16
+    result = _score(reference, train[100 : 100 + COUNT])
+    assert (result.values["copy_nearness"] or 0) > 0.9
+    assert result.values["copy_share"] == 1
+    np.testing.assert_array_equal(result.originals, 100 + result.copies)
+    assert len(result.copies) == 16
     partly = np.concatenate([train[:40], splits["validation"][40:]])
     assert _score(reference, partly).values["copy_share"] == pytest.approx(0.11, abs=0.03)
 
@@ -85,18 +85,18 @@ def test_copies_are_searched_among_a_seeded_sample_of_all_training_images(
     assert not np.array_equal(sampled.searched, other.searched)
 
     copied = sampled.searched[-COUNT:]
-    found = _score(sampled, train[copied])
-    assert found.values["copy_share"] == 1
-    np.testing.assert_array_equal(found.originals, copied[found.copies])
+    result = _score(sampled, train[copied])
+    assert result.values["copy_share"] == 1
+    np.testing.assert_array_equal(result.originals, copied[result.copies])
 
 
 def test_a_collapse_shows_in_recall_coverage_and_duplicates(reference: scores.Reference, splits: Splits) -> None:
-    found = _score(reference, np.repeat(splits["validation"][:8], 50, axis=0)).values
-    assert found["distinct_share"] == 8 / 400
+    values = _score(reference, np.repeat(splits["validation"][:8], 50, axis=0)).values
+    assert values["distinct_share"] == 8 / 400
     for prefix in ("", "untrained_"):
-        assert found[f"{prefix}recall"] == 0
-        assert (found[f"{prefix}coverage"] or 0) < 0.2
-        assert (found[f"{prefix}precision"] or 0) > 0.5
+        assert values[f"{prefix}recall"] == 0
+        assert (values[f"{prefix}coverage"] or 0) < 0.2
+        assert (values[f"{prefix}precision"] or 0) > 0.5
 
 
 def test_a_class_left_out_shows_in_its_share_and_its_coverage(
@@ -106,12 +106,12 @@ def test_a_class_left_out_shows_in_its_share_and_its_coverage(
     logits = spaces.embed(images)[1]
     assert logits is not None
     kept = images[logits.argmax(axis=1) != 1][:COUNT]
-    found = _score(reference, kept)
-    assert found.shares is not None
-    assert found.shares[1] == found.values["class_ratio"] == 0
-    assert found.values["class_distance"] == pytest.approx(reference.shares[1], abs=0.08)
+    result = _score(reference, kept)
+    assert result.shares is not None
+    assert result.shares[1] == result.values["class_ratio"] == 0
+    assert result.values["class_distance"] == pytest.approx(reference.shares[1], abs=0.08)
     whole = _score(reference, splits["validation"]).values
-    assert (found.values["class_coverage"] or 0) < (whole["class_coverage"] or 0)
+    assert (result.values["class_coverage"] or 0) < (whole["class_coverage"] or 0)
 
 
 def test_numbers_that_are_not_finite_give_no_score_and_no_reference(
@@ -126,10 +126,10 @@ def test_numbers_that_are_not_finite_give_no_score_and_no_reference(
         return features, logits
 
     monkeypatch.setattr(spaces, "embed", broken)
-    found = _score(reference, splits["validation"])
-    assert found.values.keys() == reference.no_scores.keys()
-    assert set(found.values.values()) == {None}
-    assert found.shares is None
+    result = _score(reference, splits["validation"])
+    assert result.values.keys() == reference.no_scores.keys()
+    assert set(result.values.values()) == {None}
+    assert result.shares is None
     with pytest.raises(DataError, match="not finite"):
         scores.make_reference(spaces, splits["train"], splits["test"], COUNT, seed=0)
 
@@ -175,27 +175,27 @@ def test_the_classes_asked_for_are_those_that_the_classifier_should_see(dataset:
         assert asked is not None
         assert np.bincount(asked) / 2000 == pytest.approx([0.6, 0.3, 0.1], abs=0.04)
         drawn = (batch for batch, _ in samples.draw(generator, manifest.image, 2000, 0))
-        found = scores.score(reference, drawn, "samples", asked.numpy())
-        assert found.values["class_accuracy"] == expected
+        result = scores.score(reference, drawn, "samples", asked.numpy())
+        assert result.values["class_accuracy"] == expected
 
 
 def test_classes_are_those_of_the_largest_logits() -> None:
     logits = np.eye(4)[[0, 0, 1, 2, 2, 2, 2, 2]]
-    found = groups.Groups("class", 4)
-    np.testing.assert_array_equal(found.shares(found.of(np.empty((8, 0)), logits)), [2 / 8, 1 / 8, 5 / 8, 0])
+    classes = groups.Groups("class", 4)
+    np.testing.assert_array_equal(classes.shares(classes.of(np.empty((8, 0)), logits)), [2 / 8, 1 / 8, 5 / 8, 0])
 
 
 def test_bins_find_what_lies_together_and_what_is_missing() -> None:
     random = np.random.default_rng(0)
     locations = np.array([[0.0, 0.0], [20.0, 0.0], [0.0, 20.0]])
     real = np.concatenate([random.normal(size=(50, 2)) + location for location in locations])
-    found = groups.fit_bins(real, seed=0)
-    assert (found.kind, found.count) == ("bin", 3)
-    members = found.of(real, None)
+    bins = groups.fit_bins(real, seed=0)
+    assert (bins.kind, bins.count) == ("bin", 3)
+    members = bins.of(real, None)
     for at in (0, 50, 100):
         assert len(set(members[at : at + 50])) == 1
-    np.testing.assert_allclose(found.shares(members), 1 / 3)
-    shares = found.shares(found.of(real[:100], None))
+    np.testing.assert_allclose(bins.shares(members), 1 / 3)
+    shares = bins.shares(bins.of(real[:100], None))
     assert shares[members[-1]] == 0
     assert groups.fit_bins(real, seed=0).of(real, None).tolist() == members.tolist()
 
@@ -206,5 +206,5 @@ def test_there_are_as_many_bins_as_the_images_allow(rows: int, expected: int) ->
 
 
 def test_images_that_are_equal_make_equal_bins() -> None:
-    found = groups.fit_bins(np.ones((100, 3)), seed=0)
-    assert found.shares(found.of(np.ones((10, 3)), None)).max() == 1
+    bins = groups.fit_bins(np.ones((100, 3)), seed=0)
+    assert bins.shares(bins.of(np.ones((10, 3)), None)).max() == 1

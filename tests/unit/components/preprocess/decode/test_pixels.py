@@ -26,8 +26,8 @@ def encoded(image: Image.Image, kind: str = "PNG", **options: Any) -> bytes:
 
 
 def decoded(content: bytes, height: int = 2, width: int = 4, channels: int = 3, resize: str = "fill") -> np.ndarray:
-    found = pixels.from_file(content, ImageShape(height, width, channels), resize).pixels
-    return np.frombuffer(found, np.uint8).reshape(height, width, channels)
+    result = pixels.from_file(content, ImageShape(height, width, channels), resize).pixels
+    return np.frombuffer(result, np.uint8).reshape(height, width, channels)
 
 
 @pytest.mark.parametrize(
@@ -48,8 +48,8 @@ def decoded(content: bytes, height: int = 2, width: int = 4, channels: int = 3, 
 def test_an_image_that_loses_three_tenths_of_its_area_is_marked(
     size: tuple[int, int], resize: str, expected: bool, kind: str
 ) -> None:
-    found = pixels.from_file(encoded(Image.new("RGB", size), kind), ImageShape(8, 8, 3), resize)
-    assert found.is_cropped == expected
+    image = pixels.from_file(encoded(Image.new("RGB", size), kind), ImageShape(8, 8, 3), resize)
+    assert image.is_cropped == expected
 
 
 @pytest.mark.parametrize("orientation", [1, 3, 6, 8])
@@ -58,8 +58,8 @@ def test_what_counts_is_the_upright_image(orientation: int) -> None:
     exif[0x0112] = orientation
     content = encoded(Image.new("RGB", (900, 300)), "JPEG", exif=exif)
     is_tall = orientation in (6, 8)
-    for shape, is_its_own in ((ImageShape(8, 24, 3), not is_tall), (ImageShape(24, 8, 3), is_tall)):
-        assert pixels.from_file(content, shape, "fill").is_cropped != is_its_own
+    for shape, is_same_shape in ((ImageShape(8, 24, 3), not is_tall), (ImageShape(24, 8, 3), is_tall)):
+        assert pixels.from_file(content, shape, "fill").is_cropped != is_same_shape
 
 
 def luma(colors: np.ndarray) -> np.ndarray:
@@ -98,7 +98,7 @@ def photo(width: int, height: int, orientation: int) -> bytes:
 @pytest.mark.parametrize("resize", ["fill", "fit", "stretch"])
 @pytest.mark.parametrize(
     ("width", "height", "orientation"),
-    [(2000, 1500, 1), (768, 1200, 1), (640, 427, 1), *((1023, 769, each) for each in range(1, 9))],
+    [(2000, 1500, 1), (768, 1200, 1), (640, 427, 1), *((1023, 769, orientation) for orientation in range(1, 9))],
 )
 def test_a_photo_decoded_at_a_smaller_scale_is_near_that_of_all_its_pixels(
     width: int, height: int, orientation: int, resize: str
@@ -143,8 +143,8 @@ def test_exif_orientation_is_applied(orientation: int) -> None:
     exif[0x0112] = orientation
     stored = Image.fromarray(np.ascontiguousarray(undo[orientation](upright)))
     for kind in ("PNG", "JPEG"):
-        found = decoded(encoded(stored, kind, exif=exif), 8, 16, 1)
-        np.testing.assert_allclose(found[..., 0].astype(int), upright, atol=3)
+        result = decoded(encoded(stored, kind, exif=exif), 8, 16, 1)
+        np.testing.assert_allclose(result[..., 0].astype(int), upright, atol=3)
 
 
 def exif_after_pixels(image: Image.Image, exif: Image.Exif) -> bytes:
@@ -158,23 +158,23 @@ def exif_after_pixels(image: Image.Image, exif: Image.Exif) -> bytes:
 
 
 @pytest.mark.parametrize(
-    "said", ["PNG", "PNG at the end", "PNG profile", "PNG XMP", "JPEG", "JPEG XMP", "WEBP", "WEBP XMP"]
+    "form", ["PNG", "PNG at the end", "PNG profile", "PNG XMP", "JPEG", "JPEG XMP", "WEBP", "WEBP XMP"]
 )
-def test_orientation_is_found_wherever_pillow_finds_it(said: str) -> None:
-    kind = said.partition(" ")[0]
+def test_orientation_is_found_wherever_pillow_finds_it(form: str) -> None:
+    kind = form.partition(" ")[0]
     exif = Image.Exif()
     exif[0x0112] = 6
     xmp = '<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:Description tiff:Orientation="6"/></x:xmpmeta>'
     noted, image = PngInfo(), Image.fromarray(RAMP)
-    if said == "PNG profile":
+    if form == "PNG profile":
         noted.add_text("Raw profile type exif", f"\nexif\n{len(exif.tobytes()):8}\n{exif.tobytes().hex()}\n")
         content = encoded(image, pnginfo=noted)
-    elif said == "PNG XMP":
+    elif form == "PNG XMP":
         noted.add_itxt("XML:com.adobe.xmp", xmp)
         content = encoded(image, pnginfo=noted)
-    elif said == "PNG at the end":
+    elif form == "PNG at the end":
         content = exif_after_pixels(image, exif)
-    elif said.endswith("XMP"):
+    elif form.endswith("XMP"):
         content = encoded(image, kind, xmp=xmp.encode())
     else:
         content = encoded(image, kind, exif=exif)
@@ -201,10 +201,10 @@ def test_policies_for_another_aspect() -> None:
 @pytest.mark.parametrize(("height", "width"), [(1, 1), (5, 7), (8, 8), (8, 3), (6, 6)])
 def test_padding_keeps_the_pixels_of_smaller_images(height: int, width: int) -> None:
     image = np.random.default_rng(0).integers(1, 256, (height, width), np.uint8)
-    found = decoded(encoded(Image.fromarray(image)), 8, 8, 1, "pad")[..., 0]
+    result = decoded(encoded(Image.fromarray(image)), 8, 8, 1, "pad")[..., 0]
     above, left = (8 - height) // 2, (8 - width) // 2
     around = ((above, 8 - height - above), (left, 8 - width - left))
-    np.testing.assert_array_equal(found, np.pad(image, around))
+    np.testing.assert_array_equal(result, np.pad(image, around))
 
 
 @pytest.mark.parametrize(("height", "width"), [(9, 3), (3, 9), (30, 50), (8, 9)])
@@ -216,8 +216,8 @@ def test_padding_shrinks_larger_images_as_fit_does(height: int, width: int) -> N
 def test_shrinking_is_antialiased() -> None:
     stripes = np.zeros((64, 64), np.uint8)
     stripes[:, ::2] = 200
-    found = decoded(encoded(Image.fromarray(stripes)), 8, 8, 1)
-    np.testing.assert_allclose(found[:, 1:-1].astype(int), 100, atol=2)  # the border sees one side only
+    result = decoded(encoded(Image.fromarray(stripes)), 8, 8, 1)
+    np.testing.assert_allclose(result[:, 1:-1].astype(int), 100, atol=2)  # the border sees one side only
 
 
 def test_plain_pixels_take_the_same_way() -> None:

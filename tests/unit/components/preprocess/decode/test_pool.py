@@ -36,16 +36,16 @@ def decoded_here(content: bytes, shape: ImageShape = SHAPE) -> pixels.Decoded:
 
 def process_id() -> int:
     """Return the id of the idle process."""
-    (found,) = pool._idle
-    return found.process.pid
+    (worker,) = pool._idle
+    return worker.process.pid
 
 
 @pytest.mark.slow
 def test_what_waits_without_an_end_costs_one_image(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool, "LIMITS", pool.Limits(seconds=3))
-    found = decode([png(0), png(1, "sleep"), png(2)])
-    assert "no progress for 3 s" in str(found[1])
-    assert [found[0], found[2]] == [decoded_here(png(0)), decoded_here(png(2))]
+    images = decode([png(0), png(1, "sleep"), png(2)])
+    assert "no progress for 3 s" in str(images[1])
+    assert [images[0], images[2]] == [decoded_here(png(0)), decoded_here(png(2))]
 
 
 def test_what_ends_one_process_is_tried_once_more(tmp_path: Path) -> None:
@@ -69,11 +69,11 @@ def test_a_process_decodes_batch_after_batch_and_is_replaced_once_it_died() -> N
 
 def test_processes_that_were_started_before_decode_what_comes() -> None:
     pool.start(images=2 * pool.IMAGES_AT_ONCE)
-    started = {each.process.pid for each in pool._idle}
+    started = {worker.process.pid for worker in pool._idle}
     assert len(started) == 2
-    found = dict(pool.decode_all([(number, [png(number)]) for number in range(2)], SHAPE, "fill", processes=2))
-    assert found == {number: [decoded_here(png(number))] for number in range(2)}
-    assert {each.process.pid for each in pool._idle} == started
+    batches = dict(pool.decode_all([(number, [png(number)]) for number in range(2)], SHAPE, "fill", processes=2))
+    assert batches == {number: [decoded_here(png(number))] for number in range(2)}
+    assert {worker.process.pid for worker in pool._idle} == started
 
 
 def test_batches_larger_than_pipes_in_both_directions() -> None:
@@ -84,33 +84,33 @@ def test_batches_larger_than_pipes_in_both_directions() -> None:
 
 
 def test_threads_do_not_wait_for_each_other(tmp_path: Path) -> None:
-    found: dict[int, list[pixels.Decoded | pixels.UndecodableImage]] = {}
+    batches: dict[int, list[pixels.Decoded | pixels.UndecodableImage]] = {}
 
     def work(number: int) -> None:
-        found[number] = decode([png(number, "" if number else "wait")])
+        batches[number] = decode([png(number, "" if number else "wait")])
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads[1:]:
         thread.join()
-    assert 0 not in found
+    assert 0 not in batches
     (tmp_path / "once").touch()
     threads[0].join()
     for number in range(4):
-        assert found[number] == [decoded_here(png(number))]
+        assert batches[number] == [decoded_here(png(number))]
 
 
 def test_batches_are_decoded_beside_each_other_and_yielded_as_they_are_done(tmp_path: Path) -> None:
     batches = [("waits", [png(0, "wait")]), ("good", [png(1)]), ("crashes", [png(3), png(4, "segfault"), png(5)])]
-    found = pool.decode_all(batches, SHAPE, "fill", processes=3)
-    done = dict([next(found), next(found)])
+    results = pool.decode_all(batches, SHAPE, "fill", processes=3)
+    done = dict([next(results), next(results)])
     assert done.keys() == {"good", "crashes"}
     first, crashed, last = done["crashes"]
     assert [first, last] == [decoded_here(png(3)), decoded_here(png(5))]
     assert isinstance(crashed, pixels.UndecodableImage)
     (tmp_path / "once").touch()
-    assert [*found] == [("waits", [decoded_here(png(0))])]
+    assert [*results] == [("waits", [decoded_here(png(0))])]
 
 
 def test_processes_that_are_at_work_end_with_the_others() -> None:
@@ -121,9 +121,9 @@ def test_processes_that_are_at_work_end_with_the_others() -> None:
 
 
 def test_batches_that_nobody_waits_for_any_more_end_their_processes() -> None:
-    found = pool.decode_all([("sleeps", [png(0, "sleep")]), ("good", [png(1)])], SHAPE, "fill", processes=2)
-    assert next(found)[0] == "good"
-    found.close()
+    results = pool.decode_all([("sleeps", [png(0, "sleep")]), ("good", [png(1)])], SHAPE, "fill", processes=2)
+    assert next(results)[0] == "good"
+    results.close()
     assert pool._alive == set(pool._idle)
 
 
@@ -176,11 +176,11 @@ def test_the_stage_sets_aside_what_crashes_and_goes_on(tmp_path: Path) -> None:
     clean = run(source, tmp_path / "clean")
     for fault in ("segfault", "loop"):
         (source / f"{fault}.png").write_bytes(png(99, fault))
-    found = run(source, tmp_path / "dataset")
-    quarantined = [(entry["name"], entry["sha256"]) for entry in found.quarantine["entries"]]
+    manifest = run(source, tmp_path / "dataset")
+    quarantined = [(entry["name"], entry["sha256"]) for entry in manifest.quarantine["entries"]]
     assert quarantined == [(name, digests.sha256_of_file(source / name)) for name in ("loop.png", "segfault.png")]
-    assert found.splits == clean.splits
-    images = [dataset_reader.load_split(str(tmp_path / "dataset"), found, split)[0] for split in datasets.SPLITS]
+    assert manifest.splits == clean.splits
+    images = [dataset_reader.load_split(str(tmp_path / "dataset"), manifest, split)[0] for split in datasets.SPLITS]
     assert {image.tobytes() for image in np.concatenate(images)} == {decoded_here(png(n)).pixels for n in range(40)}
 
 
