@@ -28,11 +28,11 @@ def _white(spaces: dict[str, Features], train: np.ndarray) -> certificate.Embed:
 
 def test_features_of_all_pixels_pass(train: tuple[np.ndarray, np.ndarray], test_images: np.ndarray) -> None:
     embed = _white({"classifier": _projection(1), "untrained": _projection(2)}, train[0])
-    found = certificate.certify(embed, *train, test_images, CLASSES, 0)
-    assert [(check.check, check.space, check.value) for check in found.failures] == []
-    assert (found.outcome, found.images) == (PASSED, 1000)
-    assert len(found.checks) > 40
-    assert certificate.certify(embed, *train, test_images, CLASSES, 0) == found
+    result = certificate.certify(embed, *train, test_images, CLASSES, 0)
+    assert [(check.check, check.space, check.value) for check in result.failures] == []
+    assert (result.outcome, result.images) == (PASSED, 1000)
+    assert len(result.checks) > 40
+    assert certificate.certify(embed, *train, test_images, CLASSES, 0) == result
 
 
 def _moments(_: np.ndarray) -> Features:
@@ -42,8 +42,8 @@ def _moments(_: np.ndarray) -> Features:
 
 def _by_heart(train: np.ndarray) -> Features:
     """Return features that are shifted for training images."""
-    known, inner = {image.tobytes() for image in train}, _projection(1)
-    return lambda images: inner(images) + 0.5 * np.array([image.tobytes() in known for image in images])[:, None]
+    memorized, inner = {image.tobytes() for image in train}, _projection(1)
+    return lambda images: inner(images) + 0.5 * np.array([image.tobytes() in memorized for image in images])[:, None]
 
 
 @pytest.mark.parametrize(("features", "fault"), [(_moments, "dropped classes"), (_by_heart, "training against test")])
@@ -54,17 +54,17 @@ def test_features_that_miss_a_fault_fail(
     fault: str,
 ) -> None:
     embed = _white({"classifier": features(train[0])}, train[0])
-    found = certificate.certify(embed, *train, test_images, CLASSES, 0)
-    assert found.outcome == FAILED
-    assert any(fault in check.check for check in found.failures)
+    result = certificate.certify(embed, *train, test_images, CLASSES, 0)
+    assert result.outcome == FAILED
+    assert any(fault in check.check for check in result.failures)
 
 
 def test_without_classes_none_is_dropped(train: tuple[np.ndarray, np.ndarray], test_images: np.ndarray) -> None:
     images, labels = train
     embed = _white({"untrained": _projection(2)}, images)
-    found = certificate.certify(embed, images, np.full_like(labels, -1), test_images, 0, 0)
-    assert found.outcome == PASSED, found.failures
-    assert not any("class" in check.check for check in found.checks)
+    result = certificate.certify(embed, images, np.full_like(labels, -1), test_images, 0, 0)
+    assert result.outcome == PASSED, result.failures
+    assert not any("class" in check.check for check in result.checks)
 
 
 def test_features_that_say_nothing_fail_without_a_number(
@@ -73,13 +73,13 @@ def test_features_that_say_nothing_fail_without_a_number(
     def nothing(images: np.ndarray) -> dict[str, np.ndarray]:
         return {"classifier": np.zeros((len(images), 4))}
 
-    found = certificate.certify(nothing, *train, test_images, CLASSES, 0)
-    assert found.outcome == FAILED
-    assert None in {check.value for check in found.failures}
-    json.dumps(dataclasses.asdict(found), allow_nan=False)
+    result = certificate.certify(nothing, *train, test_images, CLASSES, 0)
+    assert result.outcome == FAILED
+    assert None in {check.value for check in result.failures}
+    json.dumps(dataclasses.asdict(result), allow_nan=False)
 
 
 def test_too_few_images_prove_nothing(train: tuple[np.ndarray, np.ndarray], test_images: np.ndarray) -> None:
     embed = _white({"untrained": _projection(2)}, train[0])
-    found = certificate.certify(embed, *train, test_images[:1998], CLASSES, 0)
-    assert (found.outcome, found.images, found.checks) == (TOO_FEW, 999, [])
+    result = certificate.certify(embed, *train, test_images[:1998], CLASSES, 0)
+    assert (result.outcome, result.images, result.checks) == (TOO_FEW, 999, [])

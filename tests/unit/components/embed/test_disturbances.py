@@ -9,15 +9,15 @@ from tests.unit.components.embed.conftest import CLASSES
 def test_disturbances_are_what_they_say(train: tuple[np.ndarray, np.ndarray], test_images: np.ndarray) -> None:
     base = test_images[:1000]
     sets = disturbances(base, *train, CLASSES, np.random.default_rng(0))
-    found = {(kind, strength): images for kind, strength, images in sets}
-    assert all(images.shape == base.shape and images.dtype == np.uint8 for images in found.values())
-    shifted = found["shift", 2]
+    disturbed = {(kind, strength): images for kind, strength, images in sets}
+    assert all(images.shape == base.shape and images.dtype == np.uint8 for images in disturbed.values())
+    shifted = disturbed["shift", 2]
     np.testing.assert_array_equal(shifted[:, :, 2:], base[:, :, :-2])
     np.testing.assert_array_equal(shifted[:, :, 0], base[:, :, 0])
-    assert len(np.unique(found["repeats", 25], axis=0)) <= 40
-    assert (found["garbage", 0.2] == base).reshape(1000, -1).all(axis=1).sum() == 800
+    assert len(np.unique(disturbed["repeats", 25], axis=0)) <= 40
+    assert (disturbed["garbage", 0.2] == base).reshape(1000, -1).all(axis=1).sum() == 800
     counts = {
-        strength: len({labels_of[image.tobytes()] for image in found["dropped classes", strength]})
+        strength: len({labels_of[image.tobytes()] for image in disturbed["dropped classes", strength]})
         for strength in (1, 2, 5, 9)
         for labels_of in [{image.tobytes(): label for image, label in zip(*train, strict=True)}]
     }

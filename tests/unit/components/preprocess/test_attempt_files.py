@@ -22,7 +22,7 @@ DATASET = Location.of("gs://b/d")
 
 
 @pytest.fixture
-def held(gcs: Server) -> dict[str, Any]:
+def objects(gcs: Server) -> dict[str, Any]:
     """The objects of a bucket."""
     gcs.create_bucket("b")
     return gcs.objects["b"]
@@ -61,7 +61,7 @@ def test_a_part_that_is_cut_short(files: AttemptFiles) -> None:
 
 
 @pytest.mark.filterwarnings(f"ignore:{LEAK}:ResourceWarning")
-def test_a_part_that_was_damaged_on_its_way_is_asked_for_again(gcs: Server, held: dict[str, Any]) -> None:
+def test_a_part_that_was_damaged_on_its_way_is_asked_for_again(gcs: Server, objects: dict[str, Any]) -> None:
     files = attempt_files.new_in_bucket(DATASET)
     files.write("a.rows", [b"0123456789"])
     crc32c = google_crc32c.value(b"2345")
@@ -76,7 +76,7 @@ def test_a_part_that_was_damaged_on_its_way_is_asked_for_again(gcs: Server, held
         [*files.blocks([("a.rows", 2, 4, crc32c + 1)], 9)]
 
 
-def test_the_same_bytes_count_as_ours_and_others_end_the_attempt(held: dict[str, Any]) -> None:
+def test_the_same_bytes_count_as_ours_and_others_end_the_attempt(objects: dict[str, Any]) -> None:
     files = attempt_files.new_in_bucket(DATASET)
     files.write("a", [b"1"])
     files.write("a", [b"1"])
@@ -87,7 +87,7 @@ def test_the_same_bytes_count_as_ours_and_others_end_the_attempt(held: dict[str,
 
 
 def test_a_failure_ends_the_attempt_for_all(files: AttemptFiles) -> None:
-    assert attempt.results(str(files), lambda found: [str(found)]) == [str(files)]
+    assert attempt.results(str(files), lambda opened: [str(opened)]) == [str(files)]
 
     def fail(_: AttemptFiles) -> list[str]:
         raise DataError("damaged")
@@ -143,12 +143,12 @@ def interrupting(monkeypatch: pytest.MonkeyPatch, at: int, act: Callable[[], Non
 
 @pytest.mark.parametrize("end", ["gives up", "commits"])
 def test_nothing_is_left_whenever_an_attempt_ends_beside_a_worker_that_was_taken_for_dead(
-    held: dict[str, Any], monkeypatch: pytest.MonkeyPatch, end: str
+    objects: dict[str, Any], monkeypatch: pytest.MonkeyPatch, end: str
 ) -> None:
     """Another worker has done the work; the driver ends the attempt between any two requests of this one."""
     ended = list[int]()
     for at in itertools.count():
-        held.clear()
+        objects.clear()
         files = attempt_files.new_in_bucket(DATASET)
         if end == "commits":
             work(attempt_files.at(str(files)))
@@ -167,14 +167,14 @@ def test_nothing_is_left_whenever_an_attempt_ends_beside_a_worker_that_was_taken
             act()
         folder = f"d/{files.name}"
         kept = {"d/committed.json", f"{folder}/train.tfrecord", f"{folder}/dataset.json"} if end == "commits" else set()
-        assert held.keys() == kept, at
+        assert objects.keys() == kept, at
         if done:
             break
     assert ended == [*range(at + 1)]
     assert at >= 5
 
 
-def test_a_later_run_removes_what_attempts_left_and_nothing_else(held: dict[str, Any]) -> None:
+def test_a_later_run_removes_what_attempts_left_and_nothing_else(objects: dict[str, Any]) -> None:
     left, won = (attempt_files.new_in_bucket(DATASET) for _ in range(2))
     work(left)
     work(won)
@@ -185,7 +185,7 @@ def test_a_later_run_removes_what_attempts_left_and_nothing_else(held: dict[str,
     assert won.is_open()
     commit(won)
     attempt_files.sweep(DATASET)
-    assert held.keys() == {
+    assert objects.keys() == {
         f"d/{COMMITTED}",
         f"d/{won.name}/dataset.json",
         f"d/{won.name}/train.tfrecord",

@@ -52,8 +52,8 @@ def test_what_no_worker_could_leave_is_noticed(tmp_path: Path, missing: str) -> 
     for name in write_all(pipeline.make_rows(chunk, DIGITS, rows_at, location, 1), rows_at, location):
         if name.startswith("train"):
             pipeline.find_leaks(name, location)
-    made = shards.gather(Folder(Path(rows_at)), Folder(tmp_path), 1, DIGITS)
-    assert sum(facts.shard.records for facts in made.shards) == 1797
+    gathered = shards.gather(Folder(Path(rows_at)), Folder(tmp_path), 1, DIGITS)
+    assert sum(facts.shard.records for facts in gathered.shards) == 1797
     next(tmp_path.glob(missing)).unlink()
     with pytest.raises(TransientError, match=str(tmp_path)):
         shards.gather(Folder(Path(rows_at)), Folder(tmp_path), 1, DIGITS)

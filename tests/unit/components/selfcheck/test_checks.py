@@ -39,7 +39,7 @@ def _replicas() -> int:
 def _plant(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Plant a common mistake in the step."""
     context, here, build = tf.distribute.ReplicaContext, BatchPartition.here, gan.build_generator
-    all_reduce, of_share = context.all_reduce, BatchShard.of
+    all_reduce, shard_of = context.all_reduce, BatchShard.of
 
     def mean_instead_of_sum(self: Any, op: Any, value: Any) -> Any:
         return all_reduce(self, tf.distribute.ReduceOp.MEAN, value)
@@ -52,11 +52,11 @@ def _plant(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(BatchPartition, "here", lambda _: here(sharing))
         return apply_update(terms, variables, adam, local, *rest)
 
-    def same_noise_everywhere(self: BatchShard, of_global: tf.Tensor) -> tf.Tensor:
-        return of_share(self, of_global) if of_global.dtype == tf.uint8 else of_global[: self.size]
+    def same_noise_everywhere(self: BatchShard, values: tf.Tensor) -> tf.Tensor:
+        return shard_of(self, values) if values.dtype == tf.uint8 else values[: self.size]
 
-    def unsynchronized(*given: Any, synchronized: bool = True, **settings: Any) -> keras.Model:
-        return build(*given, synchronized=False, **settings)
+    def unsynchronized(*arguments: Any, synchronized: bool = True, **settings: Any) -> keras.Model:
+        return build(*arguments, synchronized=False, **settings)
 
     locations: tuple[tuple[object, str, Any], ...] = (
         (context, "all_reduce", mean_instead_of_sum),
@@ -82,21 +82,21 @@ def _subject(strategy: tf.distribute.Strategy | None = None) -> checks.Subject:
 
 def outcomes(strategy: tf.distribute.Strategy, faults: list[str]) -> dict[str, str]:
     """Return how the checks end on a sound build and on each faulty one, up to the first failure."""
-    found = {}
+    outcome_of = {}
     for fault in ["none", *faults]:
         subject = _subject(strategy)
         with pytest.MonkeyPatch.context() as monkeypatch, in_float64():
             _plant(fault, monkeypatch)
             failed = (finding.check for finding in checks.check_step(subject) if finding.outcome == checks.FAILED)
-            found[fault] = next(failed, None) or checks.check_losses(subject).outcome
-    return found
+            outcome_of[fault] = next(failed, None) or checks.check_losses(subject).outcome
+    return outcome_of
 
 
 @pytest.mark.slow
 def test_every_planted_fault_is_caught() -> None:
-    found = on_replicas(__file__, "outcomes", 2, list(FAULTS))
-    assert found.pop("none") == checks.PASSED
-    assert [fault for fault, failed in found.items() if failed == checks.PASSED] == []
+    outcome_of = on_replicas(__file__, "outcomes", 2, list(FAULTS))
+    assert outcome_of.pop("none") == checks.PASSED
+    assert [fault for fault, failed in outcome_of.items() if failed == checks.PASSED] == []
 
 
 @pytest.mark.slow
@@ -104,13 +104,13 @@ def test_the_checks_need_no_equal_noise_on_unequal_hardware(monkeypatch: pytest.
     """On a TPU other numbers come from the same seed; here one more than on the other device."""
     subject, noise = _subject(tf.distribute.OneDeviceStrategy("/cpu:0")), step.WganStep._noise
 
-    def noise_by_strategy(self: step.WganStep, *given: Any) -> tf.Tensor:
-        return noise(self, *given) + float(self._strategy is subject.many)
+    def noise_by_strategy(self: step.WganStep, *arguments: Any) -> tf.Tensor:
+        return noise(self, *arguments) + float(self._strategy is subject.many)
 
     monkeypatch.setattr(step.WganStep, "_noise", noise_by_strategy)
     with in_float64():
-        found = [*checks.check_step(subject), checks.check_losses(subject)]
-    assert {finding.outcome for finding in found} == {checks.PASSED}
+        findings = [*checks.check_step(subject), checks.check_losses(subject)]
+    assert {finding.outcome for finding in findings} == {checks.PASSED}
 
 
 def selfcheck(*flags: str) -> subprocess.CompletedProcess[str]:
@@ -155,27 +155,27 @@ def test_a_tensorflow_without_xla_for_the_device_is_not_a_failure(monkeypatch: p
     """Like `tensorflow-tpu` 2.20 on a CPU, which cannot be installed beside `tensorflow-cpu`."""
     function = tf.function
 
-    def without_xla(called: Any, jit_compile: bool | None = None, **given: Any) -> Any:
+    def without_xla(called: Any, jit_compile: bool | None = None, **options: Any) -> Any:
         def answer(*_: Any) -> Any:
             raise tf.errors.NotFoundError(None, None, "could not find registered transfer manager for platform Host\n")
 
-        return answer if jit_compile else function(called, **given)
+        return answer if jit_compile else function(called, **options)
 
     monkeypatch.setattr(tf, "function", without_xla)
-    found = checks.check_xla(_subject())
-    assert found.outcome == checks.NOT_CHECKED
-    assert found.detail.endswith("could not find registered transfer manager for platform Host")
+    finding = checks.check_xla(_subject())
+    assert finding.outcome == checks.NOT_CHECKED
+    assert finding.detail.endswith("could not find registered transfer manager for platform Host")
 
 
 def test_a_step_that_xla_cannot_compile_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    def as_text(self: step.WganStep, *given: Any) -> dict[str, tf.Tensor]:
+    def as_text(self: step.WganStep, *_: Any) -> dict[str, tf.Tensor]:
         return {"loss": tf.strings.length(tf.as_string(self.step))}
 
     for update in ("critic_update", "generator_update"):
         monkeypatch.setattr(step.WganStep, update, as_text)
-    found = checks.check_xla(_subject())
-    assert found.outcome == checks.FAILED
-    assert "unsupported operations" in found.detail
+    finding = checks.check_xla(_subject())
+    assert finding.outcome == checks.FAILED
+    assert "unsupported operations" in finding.detail
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ def images_and_numbers() -> tuple[np.ndarray, np.ndarray]:
 
 def augmented(image: np.ndarray, numbers: np.ndarray) -> np.ndarray:
     """Move each pixel by itself, then empty a rectangle."""
-    found = np.zeros_like(image)
+    result = np.zeros_like(image)
     down, right = (
         math.floor(number * (2 * farthest + 1)) - farthest if numbers[0] < PROBABILITY else 0
         for number, farthest in zip(numbers[1:3], FARTHEST, strict=True)
@@ -28,16 +28,16 @@ def augmented(image: np.ndarray, numbers: np.ndarray) -> np.ndarray:
         inside = top < y + 0.5 < top + HEIGHT / 2 and left < x + 0.5 < left + WIDTH / 2
         removed = inside and numbers[3] < PROBABILITY
         if 0 <= y - down < HEIGHT and 0 <= x - right < WIDTH and not removed:
-            found[y, x] = image[y - down, x - right]
-    return found
+            result[y, x] = image[y - down, x - right]
+    return result
 
 
 def test_images_are_shifted_and_cut_as_the_numbers_say() -> None:
     images, numbers = images_and_numbers()
-    found = augment(tf.constant(images), tf.constant(numbers)).numpy()
-    expected = np.stack([augmented(*each) for each in zip(images, numbers, strict=True)])
-    np.testing.assert_array_equal(found, expected)
-    untouched = (found == images).all(axis=(1, 2, 3))
+    result = augment(tf.constant(images), tf.constant(numbers)).numpy()
+    expected = np.stack([augmented(*pair) for pair in zip(images, numbers, strict=True)])
+    np.testing.assert_array_equal(result, expected)
+    untouched = (result == images).all(axis=(1, 2, 3))
     assert 0.1 < untouched.mean() < 0.5  # neither is always there, so the generator need not draw them
 
 

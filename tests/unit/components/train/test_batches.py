@@ -18,11 +18,11 @@ def test_every_image_comes_with_its_own_label(tiny_dataset: Path) -> None:
     """The blobs tell."""
     images, labels = dataset_reader.load_split(str(tiny_dataset), datasets.Manifest.of(str(tiny_dataset)), "train")
     settings: dict[str, Any] = {"dataset": "unused", "checkpoints": "unused", "batch_size": 16, "critic_steps": 2}
-    pixels, of_pixels = Batches(images, labels, TrainConfig(**settings)).block(7, 3)
+    pixels, pixel_labels = Batches(images, labels, TrainConfig(**settings)).block(7, 3)
     assert pixels.shape == (3, 2, 16, 12, 10, 1)
-    assert of_pixels.shape == (3, 2, 16)
-    assert of_pixels.dtype == np.int32
-    assert np.mean(classes_seen(pixels.reshape(-1, 12, 10, 1)) == of_pixels.ravel()) > 0.99
+    assert pixel_labels.shape == (3, 2, 16)
+    assert pixel_labels.dtype == np.int32
+    assert np.mean(classes_seen(pixels.reshape(-1, 12, 10, 1)) == pixel_labels.ravel()) > 0.99
     (alone,) = Batches(images, None, TrainConfig(**settings)).block(7, 3)
     assert np.array_equal(alone, pixels)
 
@@ -38,9 +38,9 @@ class _Noted(np.ndarray):
     def __getitem__(self, chosen: Any) -> Any:
         if len(chosen) == CONFIG.batch_size:
             raise OSError("unreadable")
-        found = np.asarray(self)[chosen]
+        batch = np.asarray(self)[chosen]
         self.read.release()
-        return found
+        return batch
 
 
 @pytest.fixture
@@ -55,8 +55,8 @@ def test_blocks_read_ahead_are_those_of_their_places(noted: _Noted) -> None:
     expected = Batches(np.asarray(noted), None, CONFIG)
     with ReadAhead(Batches(noted, None, CONFIG)) as ahead:
         for place, planned in zip(places, [*places[1:3], Place(8, 3, 0), *places[4:]], strict=False):
-            (found,) = ahead.block(place, planned)  # the third one is followed by a rollback
-            assert np.array_equal(found, expected.block(*place)[0])
+            (block,) = ahead.block(place, planned)  # the third one is followed by a rollback
+            assert np.array_equal(block, expected.block(*place)[0])
 
 
 def test_the_next_block_is_read_before_it_is_asked_for(noted: _Noted) -> None:

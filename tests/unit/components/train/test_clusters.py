@@ -102,22 +102,22 @@ def test_a_seed_finds_the_same_clusters_again() -> None:
 
 def test_features_are_principal_components_of_centers() -> None:
     centers = np.random.default_rng(0).integers(0, 1000, (50, 40))
-    found = clusters.features(centers, 6)
-    assert (found.dtype, found.shape) == (np.float32, (50, 6))
+    features = clusters.features(centers, 6)
+    assert (features.dtype, features.shape) == (np.float32, (50, 6))
     spread = centers - centers.mean(axis=0)
     left, values, _ = np.linalg.svd(spread, full_matrices=False)
     expected = left[:, :6] * np.sqrt(values[:6])  # the components, left * values, over the roots of their deviations
-    expected *= np.sqrt(50 / np.square(expected).sum()) * np.sign((expected * found).sum(axis=0))
-    np.testing.assert_allclose(found, expected, atol=1 / 2048 + 1e-6)
+    expected *= np.sqrt(50 / np.square(expected).sum()) * np.sign((expected * features).sum(axis=0))
+    np.testing.assert_allclose(features, expected, atol=1 / 2048 + 1e-6)
     # Every machine finds the same: in another order of the numbers of a center, too.
-    np.testing.assert_array_equal(np.abs(clusters.features(centers[:, ::-1], 6)), np.abs(found))
+    np.testing.assert_array_equal(np.abs(clusters.features(centers[:, ::-1], 6)), np.abs(features))
 
 
 def test_features_that_centers_do_not_have_are_zero() -> None:
     centers = np.outer([1, 2, 3, 8], np.arange(5))
-    found = clusters.features(centers, 4)
-    assert found[:, 0].any()
-    assert not found[:, 1:].any()
+    features = clusters.features(centers, 4)
+    assert features[:, 0].any()
+    assert not features[:, 1:].any()
     assert not clusters.features(centers[:1], 4).any()
 
 

@@ -39,9 +39,9 @@ def test_networks_take_classes_where_every_image_has_a_label_and_else_clusters(
     conditioning: str, classes: int, unlabeled: int, kind: str, count: int
 ) -> None:
     config = TrainConfig(dataset="-", checkpoints="-", conditioning=conditioning)
-    found, names = conditioning_of(config, dataset_of(classes, unlabeled))
-    assert (found, len(names)) == (kind, count)
-    assert label_features(found) == (32 if kind == "cluster" else 0)
+    resolved, names = conditioning_of(config, dataset_of(classes, unlabeled))
+    assert (resolved, len(names)) == (kind, count)
+    assert label_features(resolved) == (32 if kind == "cluster" else 0)
 
 
 @pytest.mark.parametrize(

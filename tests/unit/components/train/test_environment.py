@@ -8,7 +8,7 @@ import tensorflow as tf
 from components.core.artifacts import lineage
 from components.train import environment
 
-MADE: dict[str, Any] = {
+BASE: dict[str, Any] = {
     "code": "c",
     "libraries": {"python": "3.11.2", "tensorflow-cpu": "2.21.0", "keras": "3.15.1", "pillow": "12.3"},
     "accelerator": "cpu",
@@ -36,22 +36,22 @@ MADE: dict[str, Any] = {
             {"libraries": {"tensorflow": "2.21.0", "keras": "3.15.1"}},
             ["tensorflow was None and is 2.21.0", "tensorflow-cpu was 2.21.0 and is None"],
         ),
-        ({"libraries": {**MADE["libraries"], "python": "3.11.7", "pillow": "13"}}, []),  # they take no part in training
+        ({"libraries": {**BASE["libraries"], "python": "3.11.7", "pillow": "13"}}, []),  # they take no part in training
         ({"log_every": 3, "image": "other"}, []),
     ],
 )
 def test_what_bits_depend_on_is_compared(change: dict[str, Any], expected: list[str]) -> None:
-    assert environment.differences(MADE, {**MADE, **change}, exact=False) == expected
+    assert environment.differences(BASE, {**BASE, **change}, exact=False) == expected
 
 
 def test_under_exact_replicas_do_not_matter() -> None:
-    assert environment.differences(MADE, {**MADE, "replicas": 8}, exact=True) == []
+    assert environment.differences(BASE, {**BASE, "replicas": 8}, exact=True) == []
 
 
 def test_threads_are_compared_only_between_processors() -> None:
-    on_gpu = {name: value for name, value in MADE.items() if name != "threads"}
+    on_gpu = {name: value for name, value in BASE.items() if name != "threads"}
     assert (
-        environment.differences(on_gpu, MADE, exact=False) == environment.differences(MADE, on_gpu, exact=False) == []
+        environment.differences(on_gpu, BASE, exact=False) == environment.differences(BASE, on_gpu, exact=False) == []
     )
 
 

@@ -51,17 +51,17 @@ OTHERS: dict[str, tuple[Any, ...]] = {"image": ((20, 17, 3), (12, 10, 1)), "init
 
 def options() -> dict[str, tuple[Any, ...]]:
     """Return the values of each option that decides a training's result."""
-    found = {
+    choices = {
         field.name: field.setting.choices or NUMBERS.get(field.name, (field.default,))
         for field in settings.fields_of(TrainConfig)
         if field.setting.in_key and not field.setting.digest
     }
-    return {**found, "reproducibility": ("exact",), **OTHERS}
+    return {**choices, "reproducibility": ("exact",), **OTHERS}
 
 
 def config_of(row: Row) -> TrainConfig:
-    given = {name: value for name, value in row.items() if name != "image"}
-    return TrainConfig(dataset="-", checkpoints="-", initial_checkpoint="-", accelerator="cpu", **given)
+    values = {name: value for name, value in row.items() if name != "image"}
+    return TrainConfig(dataset="-", checkpoints="-", initial_checkpoint="-", accelerator="cpu", **values)
 
 
 def pairs_of(row: Row) -> set[tuple[Any, ...]]:
@@ -70,7 +70,7 @@ def pairs_of(row: Row) -> set[tuple[Any, ...]]:
 
 def all_pairs() -> set[tuple[Any, ...]]:
     """Return every pair of values that the settings allow together."""
-    found = set()
+    pairs = set()
     for (left, values), (right, others) in itertools.combinations(sorted(options().items()), 2):
         for pair in itertools.product(values, others):
             with_pair = dict(zip((left, right), pair, strict=True))
@@ -78,8 +78,8 @@ def all_pairs() -> set[tuple[Any, ...]]:
                 config_of({"reproducibility": "exact", "batch_size": 12, "virtual_shards": 4, **with_pair})
             except ConfigError:
                 continue
-            found.add(tuple(with_pair.items()))
-    return found
+            pairs.add(tuple(with_pair.items()))
+    return pairs
 
 
 def covering_rows() -> list[Row]:
@@ -98,10 +98,10 @@ def results(replicas: int, file: str, rows: Sequence[Row]) -> None:
     """Write what the training of each row leaves, by its number: every variable, and every reported value."""
     set_threads(exact=True)
     strategy = choose_strategy("cpu", replicas, 12, reproducibility="exact")
-    found: dict[str, np.ndarray] = {}
+    arrays: dict[str, np.ndarray] = {}
     for number, row in enumerate(rows):
-        found |= {f"{number}|{name}": value for name, value in trained(row, strategy).items()}
-    np.savez(file, allow_pickle=False, **found)
+        arrays |= {f"{number}|{name}": value for name, value in trained(row, strategy).items()}
+    np.savez(file, allow_pickle=False, **arrays)
 
 
 def trained(row: Row, strategy: tf.distribute.Strategy) -> dict[str, np.ndarray]:
@@ -119,10 +119,10 @@ def trained(row: Row, strategy: tf.distribute.Strategy) -> dict[str, np.ndarray]
     return {**wgan.state_arrays(), **{f"reported/{name}": value.numpy() for name, value in reported.items()}}
 
 
-def arrays_on(replicas: int, folder: Path, call: Callable[..., None], *given: Any) -> dict[str, np.ndarray]:
+def arrays_on(replicas: int, folder: Path, call: Callable[..., None], *arguments: Any) -> dict[str, np.ndarray]:
     """Return what a function writes, which gets the number of replicas and a file, in a process of its own."""
     file = folder / f"{replicas}.npz"
-    with programs.Program(call, replicas, str(file), *given) as program:
+    with programs.Program(call, replicas, str(file), *arguments) as program:
         _, err = program.communicate()
     assert program.returncode == 0, err
     with np.load(file) as arrays:

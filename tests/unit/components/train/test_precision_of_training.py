@@ -38,8 +38,8 @@ def chosen(
     small = {"batch_size": 8, "latent_size": 4, "base_filters": 2, **settings}
     config = TrainConfig(dataset="unused", checkpoints="unused", **small)
     manifest = datasets.Manifest.of(str(tiny_dataset), "")
-    found = None if made_with is None else (Location.of("unused"), artifacts.checkpoint(5, made_with=made_with))
-    return loop.common_precision(config, manifest, found, HERE, workers or Agreement(HERE, None))
+    checkpoint = None if made_with is None else (Location.of("unused"), artifacts.checkpoint(5, made_with=made_with))
+    return loop.common_precision(config, manifest, checkpoint, HERE, workers or Agreement(HERE, None))
 
 
 @pytest.mark.parametrize("kept", ["float32", "bfloat16"])

@@ -70,13 +70,13 @@ def poisonings(strategy: tf.distribute.Strategy, name: str) -> list[list[Any]]:
     """
     _, precision, changes = CASES[name]
     conditional = "classes" in name
-    given = {"batch_size": 8, "critic_steps": 1, "latent_size": 6, "base_filters": 4, **changes}
-    config = TrainConfig(dataset="-", checkpoints="-", **given, conditioning="class" if conditional else "none")
+    options = {"batch_size": 8, "critic_steps": 1, "latent_size": 6, "base_filters": 4, **changes}
+    config = TrainConfig(dataset="-", checkpoints="-", **options, conditioning="class" if conditional else "none")
     wgan = WganStep(config, network_of(config, IMAGE, 3), strategy, precision)
     pixels = np.random.default_rng(0).integers(0, 256, (1, 1, 8, 12, 10, 1), dtype=np.uint8)
     batch = (pixels, np.zeros((1, 1, 8), np.int32)) if conditional else (pixels,)
     assert wgan.run_block(*batch)["finite"].numpy() == 1.0
-    start, found = wgan.state_arrays(), []
+    start, outcomes = wgan.state_arrays(), []
     for index, (variable, array) in enumerate(start.items()):
         if not np.issubdtype(array.dtype, np.floating):
             continue
@@ -89,21 +89,21 @@ def poisonings(strategy: tf.distribute.Strategy, name: str) -> list[list[Any]]:
         row = wgan.run_block(*batch)
         network = variable.split("/")[0].removesuffix("_adam")
         after = wgan.state_arrays()
-        kept = [each for each in after if each.split("/")[0].removesuffix("_adam") == network and each != variable]
-        changed = [each for each in kept if not np.array_equal(after[each], start[each])]
-        found.append([variable, float(row["finite"][0]), checkpoints.not_finite(after), changed])
-    return found
+        kept = [other for other in after if other.split("/")[0].removesuffix("_adam") == network and other != variable]
+        changed = [other for other in kept if not np.array_equal(after[other], start[other])]
+        outcomes.append([variable, float(row["finite"][0]), checkpoints.not_finite(after), changed])
+    return outcomes
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_every_nonfinite_value_is_found_before_an_update_of_its_network(name: str) -> None:
     """Weights, moving statistics, the average and both moments of each; in every mode, and on any one replica."""
-    found = on_replicas(__file__, "poisonings", CASES[name][0], name)
-    kinds = {variable.split("/")[0] + variable.split("/")[1] * ("_adam" in variable) for variable, *_ in found}
+    outcomes = on_replicas(__file__, "poisonings", CASES[name][0], name)
+    kinds = {variable.split("/")[0] + variable.split("/")[1] * ("_adam" in variable) for variable, *_ in outcomes}
     assert kinds >= {"generator", "critic", "average", "critic_adamfirst", "critic_adamsecond", "generator_adamsecond"}
-    assert len(found) > 35
-    for variable, healthy, not_finite, changed in found:
+    assert len(outcomes) > 35
+    for variable, healthy, not_finite, changed in outcomes:
         assert healthy == 0.0, variable
         # Nothing is kept of another replica's copy. The variable alone is bad, and its network has not moved.
         assert not_finite in ([], [variable]), variable
@@ -135,15 +135,15 @@ def test_a_training_is_rolled_back_in_one_way_after_any_kill(tiny_dataset: Path,
         ],
     )
     codes = [code for code, _ in done]
-    assert codes == [0, 0, 0, *[-signal.SIGKILL] * len(kills), 0], "\n".join(said for _, said in done)
-    assert all(f"at {phase} {call}" in said for (phase, call), (_, said) in zip(kills, done[3:-1], strict=True))
-    said = done[0][1]
-    assert [line for line in said.splitlines() if "planted" in line] == [
+    assert codes == [0, 0, 0, *[-signal.SIGKILL] * len(kills), 0], "\n".join(log for _, log in done)
+    assert all(f"at {phase} {call}" in log for (phase, call), (_, log) in zip(kills, done[3:-1], strict=True))
+    log = done[0][1]
+    assert [line for line in log.splitlines() if "planted" in line] == [
         f"planted: poisoned: {KERNEL} before step 491, 0 rollbacks",
         f"planted: poisoned: {poison[1][0]} before step 561, 1 rollbacks",
     ]
     for count, step in enumerate((491, 561), 1):
-        assert re.search(rf" at step {step}; .* \({count} of at most 3\)", said)
+        assert re.search(rf" at step {step}; .* \({count} of at most 3\)", log)
     assert attempts.left_by(whole) == attempts.left_by(killed) == attempts.left_by(other)
     assert digest(whole) == digest(killed)
     state = checkpoints.load_state(checkpoints.step_folder(whole, 640))
@@ -166,23 +166,23 @@ def test_what_goes_bad_again_and_again_is_ended_with_its_step(tiny_dataset: Path
     locations, always = [tmp_path / name for name in ("overflow", "none", "again")], [[KERNEL, 250, 99]]
     overflowing = {"penalty_weight": 1e38, "steps": 30, "checkpoint_every": 1}
     changes: list[dict[str, Any]] = [overflowing, {"rollbacks": 0}, {"rollbacks": 2}]
-    (overflow, said), (none, said_at_once), (again, said_again) = attempts.made(
+    (overflow, overflow_log), (none, none_log), (again, again_log) = attempts.made(
         [
             {"flags": attempts.flags(tiny_dataset, location, **{**SMALL, **change}), "poison": poison}
             for location, change, poison in zip(locations, changes, ([], always, always), strict=True)
         ]
     )
     assert overflow == none == again == errors.DEFECT
-    assert said.count("Rolling back") == 3
-    last = said.splitlines()[-1]
+    assert overflow_log.count("Rolling back") == 3
+    last = overflow_log.splitlines()[-1]
     assert " at step 1, after 3 rollbacks" in last
-    assert "Traceback" not in said + said_at_once + said_again
+    assert "Traceback" not in overflow_log + none_log + again_log
     assert checkpoints.steps(tmp_path / "overflow") == []
-    assert "Rolling back" not in said_at_once
-    assert " at step 251; " in said_at_once.splitlines()[-1]
+    assert "Rolling back" not in none_log
+    assert " at step 251; " in none_log.splitlines()[-1]
     assert checkpoints.steps(tmp_path / "none") == [100, 200]
-    assert [f"to step {step}; " in said_again for step in (200, 0)] == [True, True]
-    assert "251, after 2 rollbacks" in said_again.splitlines()[-1]
+    assert [f"to step {step}; " in again_log for step in (200, 0)] == [True, True]
+    assert "251, after 2 rollbacks" in again_log.splitlines()[-1]
     for location in ("none", "again"):
         for step in checkpoints.steps(tmp_path / location):
             state = checkpoints.load_state(checkpoints.step_folder(tmp_path / location, step))
@@ -194,7 +194,7 @@ def test_a_resumed_training_with_fewer_rollbacks_allowed_than_it_had_has_none_le
     tiny_dataset: Path, tmp_path: Path
 ) -> None:
     short = {**SMALL, "checkpoint_every": 30, "learning_rate_decay": "none"}
-    (begun, _), (code, said) = attempts.made(
+    (first, _), (second, log) = attempts.made(
         [
             {"flags": attempts.flags(tiny_dataset, tmp_path / "t", **{**short, **more}), "poison": poison}
             for more, poison in (
@@ -203,5 +203,5 @@ def test_a_resumed_training_with_fewer_rollbacks_allowed_than_it_had_has_none_le
             )
         ]
     )
-    assert (begun, code) == (0, errors.DEFECT), said
-    assert re.search("at step 41, after 2 rollbacks; ", said.splitlines()[-1])
+    assert (first, second) == (0, errors.DEFECT), log
+    assert re.search("at step 41, after 2 rollbacks; ", log.splitlines()[-1])

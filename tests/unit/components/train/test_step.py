@@ -88,7 +88,7 @@ CASES = {
 
 def trajectories(strategy: tf.distribute.Strategy, cases: list[str], file: str) -> None:
     """Write the result of each training: every variable, reported value, and samples."""
-    found: dict[str, np.ndarray] = {}
+    results: dict[str, np.ndarray] = {}
     for name in cases:
         case = CASES[name]
         set_float(case.number)
@@ -103,8 +103,8 @@ def trajectories(strategy: tf.distribute.Strategy, cases: list[str], file: str) 
             **{f"reported/{name}": value.numpy() for name, value in reported.items()},
             "samples": wgan.average(inputs, training=False).numpy(),
         }
-        found |= {f"{name}|{key}": value for key, value in arrays.items()}
-    np.savez(file, allow_pickle=False, **found)
+        results |= {f"{name}|{key}": value for key, value in arrays.items()}
+    np.savez(file, allow_pickle=False, **results)
 
 
 @pytest.fixture(scope="module")
@@ -119,11 +119,11 @@ def trajectory(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, int],
         with np.load(file) as arrays:
             return dict(arrays)
 
-    def of_case(name: str, replicas: int) -> dict[str, np.ndarray]:
+    def case_arrays(name: str, replicas: int) -> dict[str, np.ndarray]:
         arrays = computed(replicas)
         return {key.split("|")[1]: value for key, value in arrays.items() if key.startswith(f"{name}|")}
 
-    return of_case
+    return case_arrays
 
 
 @pytest.mark.slow
@@ -225,13 +225,13 @@ def test_scores_of_halves_are_those_of_the_whole(here: tf.distribute.Strategy, c
     random = np.random.default_rng(3)
     images = tf.constant(random.normal(size=(count, 12, 10, 1)), "float32")
     labels = tf.constant(random.integers(0, CLASSES, count), tf.int32)
-    found = []
+    results = []
     for score in (wgan._score, wgan._score_at_once):
         with tf.GradientTape() as tape:
             tape.watch(images)
             scores = score(images, labels)
-        found.append((scores, tape.gradient(scores, images)))
-    for halved, whole in zip(*found, strict=True):
+        results.append((scores, tape.gradient(scores, images)))
+    for halved, whole in zip(*results, strict=True):
         np.testing.assert_allclose(halved, whole, rtol=1e-5, atol=1e-8)
 
 
@@ -247,32 +247,32 @@ def test_conditional_losses_are_those_of_the_labels_as_documented(
     rates = {"critic_learning_rate": 1e-12, "generator_learning_rate": 1e-12}
     wgan, other = (make(here, conditioning="class", augmentation=augmentation, **rates) for _ in range(2))
     kernel = next(variable for variable in other.critic.variables if "score_of_classes" in variable.path)
-    for each in (wgan, other):  # classes that matter from the start
-        each.restore(other.state_arrays() | {f"critic/{kernel.path}": 50 * kernel.numpy()})
+    for model in (wgan, other):  # classes that matter from the start
+        model.restore(other.state_arrays() | {f"critic/{kernel.path}": 50 * kernel.numpy()})
     pixels = batches(1)
     labels = labels_of(pixels)
     reported = wgan.run_block(pixels, labels)
 
-    def drawn(position: int, of_batch: np.ndarray) -> tf.Tensor:
+    def drawn(position: int, batch_labels: np.ndarray) -> tf.Tensor:
         latents = tf.random.stateless_normal([8, 6], tf.constant([0, position], tf.int64))
-        return other.generator([latents, tf.one_hot(of_batch, CLASSES)], training=True)
+        return other.generator([latents, tf.one_hot(batch_labels, CLASSES)], training=True)
 
     def augmented(images: tf.Tensor, position: int, purpose: int) -> tf.Tensor:
         numbers = tf.random.stateless_uniform([8, 3, NUMBERS], tf.constant([0, position], tf.int64))
         return images if augmentation == "none" else augment(images, numbers[:, purpose])
 
-    def scores(images: tf.Tensor, of_batch: np.ndarray) -> tf.Tensor:
-        return other.critic([images, tf.one_hot(of_batch, CLASSES)])[:, 0]
+    def scores(images: tf.Tensor, batch_labels: np.ndarray) -> tf.Tensor:
+        return other.critic([images, tf.one_hot(batch_labels, CLASSES)])[:, 0]
 
     expected, slopes = [], []
     for inner in range(2):
-        real, of_batch = augmented(gan.to_unit_range(tf.constant(pixels[0, inner])), 4 * inner, 0), labels[0, inner]
-        fake = augmented(drawn(4 * inner + 1, of_batch), 4 * inner, 1)
+        real, batch_labels = augmented(gan.to_unit_range(tf.constant(pixels[0, inner])), 4 * inner, 0), labels[0, inner]
+        fake = augmented(drawn(4 * inner + 1, batch_labels), 4 * inner, 1)
         weights = tf.random.stateless_uniform([8], tf.constant([0, 4 * inner + 3], tf.int64))
         points = losses.interpolate(real, fake, weights)
-        norms = losses.gradient_norms(functools.partial(scores, of_batch=of_batch), points)
+        norms = losses.gradient_norms(functools.partial(scores, batch_labels=batch_labels), points)
         slopes.append(np.mean(norms))
-        expected.append(np.mean(scores(fake, of_batch) - scores(real, of_batch) + 10 * (norms - 1) ** 2))
+        expected.append(np.mean(scores(fake, batch_labels) - scores(real, batch_labels) + 10 * (norms - 1) ** 2))
     assert float(reported["critic_loss"][0]) == pytest.approx(np.mean(expected), rel=1e-5)
     assert float(reported["gradient_norm"][0]) == pytest.approx(np.mean(slopes), rel=1e-5)
     last = labels[0, 1]
@@ -296,7 +296,7 @@ def test_the_average_follows_its_formula(fresh: WganStep) -> None:
 
 
 @pytest.mark.parametrize(
-    ("begun", "ema_decay", "after", "kept"),
+    ("changes", "ema_decay", "after", "kept"),
     [
         ({}, 0.999, 1, 0.1),
         ({"initial_checkpoint": "c", "initial_checkpoint_digest": "d"}, 0.999, 1, 0.99),
@@ -305,10 +305,10 @@ def test_the_average_follows_its_formula(fresh: WganStep) -> None:
     ],
 )
 def test_an_average_that_began_as_anothers_is_not_forgotten_at_once(
-    here: tf.distribute.Strategy, begun: dict[str, str], ema_decay: float, after: int, kept: float
+    here: tf.distribute.Strategy, changes: dict[str, str], ema_decay: float, after: int, kept: float
 ) -> None:
     """How much of it is left after so many steps."""
-    wgan = make(here, ema_decay=ema_decay, **begun)
+    wgan = make(here, ema_decay=ema_decay, **changes)
     average, generator = wgan.average.trainable_variables[0], wgan.generator.trainable_variables[0]
     average.assign(tf.ones(average.shape))
     generator.assign(tf.zeros(generator.shape))
@@ -328,9 +328,9 @@ def test_clipped_weights_stay_within_their_bound(here: tf.distribute.Strategy) -
 def test_what_is_only_reported_is_of_the_weights_before_the_update(here: tf.distribute.Strategy) -> None:
     """The penalty under weight clipping: one in some 100 was computed while the weights changed under it."""
     wgan = make(here, constraint="weight_clipping")
-    start, pixels, found = wgan.state_arrays(), batches(1), set()
+    start, pixels, reported = wgan.state_arrays(), batches(1), set()
     for _ in range(200):
         wgan.restore(start)
         rows = wgan.run_block(pixels)
-        found.add(tuple(float(values[0]) for values in rows.values()))
-    assert len(found) == 1
+        reported.add(tuple(float(values[0]) for values in rows.values()))
+    assert len(reported) == 1

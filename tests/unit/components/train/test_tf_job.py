@@ -76,15 +76,15 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster
     context = training_operator.account(folder)
     server = Cluster()
     server.use_tls(context)
-    with http.serving(server) as found:
+    with http.serving(server) as served:
         monkeypatch.setattr(tf_job, "_ACCOUNT", folder)
         monkeypatch.setattr(tf_job, "_LOOK_SECONDS", 0.01)
         monkeypatch.setattr(tf_job, "_LOG_SECONDS", 0.0)
         monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
-        monkeypatch.setenv("KUBERNETES_SERVICE_PORT", found.url.rpartition(":")[2])
+        monkeypatch.setenv("KUBERNETES_SERVICE_PORT", served.url.rpartition(":")[2])
         monkeypatch.setenv("KFP_POD_NAME", "wf-train-1")
         monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")  # it is not for the cluster's own API
-        yield found
+        yield served
 
 
 def train(accelerator: str = "multi-worker") -> None:

@@ -146,13 +146,13 @@ def test_a_training_that_goes_back_takes_back_what_it_had_sent(bucket: Server) -
         (location / "samples" / "step-0000000003.png").write_bytes(b"another")
         transfers.save(3, location, 0.25)
         sending.saved(3, NEWEST)
-    found = content(bucket)
+    objects = content(bucket)
     forget()
     uploads.fetch(Location.of(URI))
     again = checkpoints.step_folder(location, 3)
     assert checkpoints.load_state(again)["weight"].tolist() == [0.75] * 3
     assert training_log.read(again / training_log.METRICS) == [{"step": 1}, {"step": 2}, {"step": 3, "again": True}]
-    assert found["training/samples/step-0000000003.png"] == b"another"
+    assert objects["training/samples/step-0000000003.png"] == b"another"
     assert in_bucket() == [2, 3]
 
 
@@ -232,9 +232,9 @@ def test_a_damaged_newest_one_is_reported_and_the_one_before_used(
     uploads.fetch(Location.of(URI))
     assert "gs://b/training/step-0000000002" in caplog.text
     assert checkpoints.steps(location)[0] == 1
-    found = checkpoints.newest(location)
-    assert found is not None
-    assert found[1].step == 1
+    newest = checkpoints.newest(location)
+    assert newest is not None
+    assert newest[1].step == 1
 
 
 def test_another_machine_goes_back_to_what_the_bucket_has(bucket: Server) -> None:
@@ -298,11 +298,11 @@ def test_death_at_every_request_of_an_upload(bucket: Server) -> None:
     """Another machine finds a whole checkpoint with a log that reaches it."""
     train_to(1)
     uploads.send_all(Location.of(URI), KEEP)
-    begun, location = dict(bucket.objects["b"]), Location.of(URI).path
+    before, location = dict(bucket.objects["b"]), Location.of(URI).path
 
     def prepare() -> None:
         bucket.objects["b"].clear()
-        bucket.objects["b"].update(begun)
+        bucket.objects["b"].update(before)
         forget()
         uploads.fetch(Location.of(URI))
         training_log.go_back(location, 1, checkpoints.step_folder(location, 1))
@@ -311,11 +311,11 @@ def test_death_at_every_request_of_an_upload(bucket: Server) -> None:
     def check() -> None:
         forget()
         uploads.fetch(Location.of(URI))
-        found = checkpoints.newest(location)
-        assert found is not None
-        assert found[1].step == (2 if "training/step-0000000002/committed.json" in content(bucket) else 1)
-        steps = range(1, found[1].step + 1)
-        assert training_log.read(found[0] / training_log.METRICS) == [{"step": step} for step in steps]
+        newest = checkpoints.newest(location)
+        assert newest is not None
+        assert newest[1].step == (2 if "training/step-0000000002/committed.json" in content(bucket) else 1)
+        steps = range(1, newest[1].step + 1)
+        assert training_log.read(newest[0] / training_log.METRICS) == [{"step": step} for step in steps]
 
     assert die_at_every_request(bucket, prepare, lambda: uploads.send_all(Location.of(URI), KEEP), check) > 15
     check()

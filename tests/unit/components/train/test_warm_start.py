@@ -51,15 +51,15 @@ def champion(tiny_dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 
 def config_of(dataset: Path, champion: Path | str, **changes: Any) -> TrainConfig:
-    given: dict[str, Any] = {"checkpoints": "unused", **SMALL, **changes}
-    return TrainConfig(dataset=str(dataset), initial_checkpoint=str(champion), **given)
+    options: dict[str, Any] = {"checkpoints": "unused", **SMALL, **changes}
+    return TrainConfig(dataset=str(dataset), initial_checkpoint=str(champion), **options)
 
 
 def train(dataset: Path, folder: Path, champion: Path, **changes: object) -> subprocess.CompletedProcess[str]:
-    given = {"dataset": dataset, "checkpoints": folder, "initial_checkpoint": champion, **SMALL, **changes}
+    options = {"dataset": dataset, "checkpoints": folder, "initial_checkpoint": champion, **SMALL, **changes}
     exact = {"reproducibility": "exact", "virtual_shards": 2, "learning_rate_decay": "none", "accelerator": "cpu"}
     every = {"checkpoint_every": 1, "keep_checkpoints": 0, "log_every": 5, "sample_every": 5}
-    flags = [f"--{name}={value}" for name, value in {**exact, **every, **given}.items()]
+    flags = [f"--{name}={value}" for name, value in {**exact, **every, **options}.items()]
     command = [sys.executable, "-m", "components.train", *flags]
     return programs.run(command)
 
@@ -109,12 +109,12 @@ def test_begun_on_two_replicas_it_goes_on_without_the_initial_one_and_ends_in_th
     tiny_dataset: Path, champion: Path, whole: Path, tmp_path: Path
 ) -> None:
     digest = checkpoints.Description.of(champion).digest
-    begun = train(tiny_dataset, tmp_path / "t", champion, steps=5, replicas=2, initial_checkpoint_digest=digest)
-    assert begun.returncode == 0, begun.stderr
+    first = train(tiny_dataset, tmp_path / "t", champion, steps=5, replicas=2, initial_checkpoint_digest=digest)
+    assert first.returncode == 0, first.stderr
     gone = tmp_path / "gone"
-    done = train(tiny_dataset, tmp_path / "t", gone, steps=10, initial_checkpoint_digest=digest)
-    assert done.returncode == 0, done.stderr
-    assert "step 5 of 10" in done.stderr
+    second = train(tiny_dataset, tmp_path / "t", gone, steps=10, initial_checkpoint_digest=digest)
+    assert second.returncode == 0, second.stderr
+    assert "step 5 of 10" in second.stderr
     left, right = (checkpoints.load_state(folder / "step-0000000010") for folder in (whole, tmp_path / "t"))
     assert left.keys() == right.keys()
     assert [name for name in left if not np.array_equal(left[name], right[name])] == []
@@ -166,21 +166,21 @@ def test_the_folder_is_named_by_what_the_initial_checkpoint_holds_not_by_where_i
 
 def refusal(dataset: Path, folder: Path, champion: Path | str, **changes: Any) -> str:
     """Return why a training is refused; nothing is left of the attempt."""
-    with pytest.raises(errors.StageError) as found:
+    with pytest.raises(errors.StageError) as raised:
         run.run(config_of(dataset, champion, checkpoints=str(folder), **changes))
     assert not folder.exists()
-    assert "\n" not in str(found.value)
-    return f"{found.value.exit_code}: {found.value}"
+    assert "\n" not in str(raised.value)
+    return f"{raised.value.exit_code}: {raised.value}"
 
 
 def test_networks_of_another_kind_are_refused_with_every_difference(
     tiny_dataset: Path, unlabeled_dataset: Path, champion: Path, tmp_path: Path
 ) -> None:
     new = tmp_path / "new"
-    said = refusal(tiny_dataset, new, champion, latent_size=9, base_filters=8, generator_normalization="none")
-    assert said.startswith(f"64: initial_checkpoint {champion} ")
-    assert "latent_size is 8 there and 9 here; base_filters is 4 there and 8 here; " in said
-    assert "generator_normalization is batch there and none here; give the settings" in said
+    reason = refusal(tiny_dataset, new, champion, latent_size=9, base_filters=8, generator_normalization="none")
+    assert reason.startswith(f"64: initial_checkpoint {champion} ")
+    assert "latent_size is 8 there and 9 here; base_filters is 4 there and 8 here; " in reason
+    assert "generator_normalization is batch there and none here; give the settings" in reason
     assert ": conditioning is class there and none here; " in refusal(tiny_dataset, new, champion, conditioning="none")
     assert "image is 12x10x1 there and 9x16x3 here" in refusal(unlabeled_dataset, new, champion)
 
@@ -189,8 +189,8 @@ def test_a_conditional_training_begins_with_one_of_the_same_classes_alone(tiny_d
     conditional = write_champion(tmp_path, tiny_dataset)
     description = artifacts.unsealed(conditional / checkpoints.MANIFEST)
     (conditional / checkpoints.MANIFEST).write_text(json.dumps({**description, "classes": ["0", "1", "ankle\nboot"]}))
-    said = refusal(tiny_dataset, tmp_path / "new", conditional)
-    assert r"classes is ['0', '1', 'ankle\nboot'] there and ['0', '1', '2'] here" in said
+    reason = refusal(tiny_dataset, tmp_path / "new", conditional)
+    assert r"classes is ['0', '1', 'ankle\nboot'] there and ['0', '1', '2'] here" in reason
     (conditional / checkpoints.MANIFEST).write_text(json.dumps(description))
     warm_start.require_fitting(config_of(tiny_dataset, conditional), datasets.Manifest.of(str(tiny_dataset)))
 
@@ -207,9 +207,9 @@ def test_a_training_on_more_images_keeps_the_clusters_that_it_begins_with(
     described = artifacts.checkpoint(500, network=network, classes=names, class_counts=[200, 100, 100])
     checkpoints.save(tmp_path, described, {clusters.CENTERS: centers})
     warm_start.require_fitting(config, manifest)
-    found = labels.choose(config, manifest, [images], config.initial_checkpoint)
-    assert (found.names, len(found.counts)) == (names, 3)
-    np.testing.assert_array_equal(found.centers, centers)
+    chosen = labels.choose(config, manifest, [images], config.initial_checkpoint)
+    assert (chosen.names, len(chosen.counts)) == (names, 3)
+    np.testing.assert_array_equal(chosen.centers, centers)
 
 
 def test_a_checkpoint_that_is_missing_damaged_or_another_is_refused(

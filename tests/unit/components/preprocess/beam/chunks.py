@@ -29,10 +29,10 @@ def chunks_of_digits(folder: Path) -> tuple[list[pipeline.Chunk], str, str]:
     return pipeline._write_chunks([survey.DIGITS], Folder(folder / "rows")), str(folder / "rows"), str(folder)
 
 
-def write_all(made: list[tuple[str, FilePart]], rows_at: str, location: str) -> list[str]:
+def write_all(parts: list[tuple[str, FilePart]], rows_at: str, location: str) -> list[str]:
     groups: dict[str, list[FilePart]] = {}
-    for shard, of_rows in made:
-        groups.setdefault(shard, []).append(of_rows)
+    for shard, part in parts:
+        groups.setdefault(shard, []).append(part)
     return [name for group in groups.items() for name in pipeline.write_shard(group, DIGITS, rows_at, location)]
 
 

@@ -20,9 +20,9 @@ def test_small_parts_share_a_chunk_and_a_whole_file_is_one(tmp_path: Path, monke
     image = (SourceFile("x", "/x", 1), "train", 0)
     parts: list[Part] = [*[ImagesPart((image,) * 4)] * 5, survey.DIGITS, ImagesPart((image,))]
     chunks = pipeline._write_chunks(parts, Folder(tmp_path))
-    found = [[*pipeline._read_parts(chunk, Folder(tmp_path))] for chunk in chunks]
-    assert [len(some) for some in found] == [2, 2, 2, 1]
-    assert [part for some in found for part in some] == parts
+    chunk_parts = [[*pipeline._read_parts(chunk, Folder(tmp_path))] for chunk in chunks]
+    assert [len(some) for some in chunk_parts] == [2, 2, 2, 1]
+    assert [part for some in chunk_parts for part in some] == parts
 
 
 def test_work_that_is_done_again_makes_the_same_and_is_done_once(
@@ -30,18 +30,18 @@ def test_work_that_is_done_again_makes_the_same_and_is_done_once(
 ) -> None:
     (chunk,), rows_at, location = chunks_of_digits(tmp_path)
     monkeypatch.setattr(rows, "_RUN_BYTES", 20_000)
-    made = pipeline.make_rows(chunk, DIGITS, rows_at, location, 1)
-    names = write_all(made, rows_at, location)
+    parts = pipeline.make_rows(chunk, DIGITS, rows_at, location, 1)
+    names = write_all(parts, rows_at, location)
     before = content(tmp_path)
     assert sorted(before) == sorted(names)
     next(tmp_path.glob("rows/parts-*")).unlink()  # so that reading it again fails
-    assert pipeline.make_rows(chunk, DIGITS, rows_at, location, 1) == made
+    assert pipeline.make_rows(chunk, DIGITS, rows_at, location, 1) == parts
     forget_facts(tmp_path)
-    write_all(made, rows_at, location)
+    write_all(parts, rows_at, location)
     assert content(tmp_path) == before
     for path in tmp_path.joinpath("rows").glob("*.rows"):
         path.unlink()
-    assert write_all(made, rows_at, location) == names
+    assert write_all(parts, rows_at, location) == names
     attempt.raise_failure(Folder(tmp_path))
 
 

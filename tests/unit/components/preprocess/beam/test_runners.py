@@ -50,16 +50,16 @@ def test_nothing_is_there(tmp_path: Path, words: str, address: str) -> None:
 def test_only_the_service_that_the_stage_sends_to_is_asked(
     monkeypatch: pytest.MonkeyPatch, words: str, asked: list[tuple[str, int]]
 ) -> None:
-    found = []
+    connected = []
 
     def connect(location: tuple[str, int], timeout: float) -> socket.socket:
-        found.append(location)
+        connected.append(location)
         return socket.socket()
 
     monkeypatch.setattr(socket, "create_connection", connect)
     with pytest.raises(ZeroDivisionError), runners.pipeline(words):
         raise ZeroDivisionError  # before anything runs
-    assert found == asked
+    assert connected == asked
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ Caused by: java.net.ConnectException: Connection refused: localhost/127.0.0.1:50
 def test_a_failure_of_a_runner_is_its_cause_and_a_remedy(
     monkeypatch: pytest.MonkeyPatch, text: str, cause: str, remedy: str
 ) -> None:
-    def fail(made: object) -> None:
+    def fail(_: object) -> None:
         raise RuntimeError(text)
 
     monkeypatch.setattr(runners, "_run", fail)

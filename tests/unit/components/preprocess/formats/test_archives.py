@@ -38,9 +38,9 @@ def zipped(files: dict[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes
 
 
 def entry(name: str, size: int = 0, kind: bytes = tarfile.REGTYPE, target: str = "") -> tarfile.TarInfo:
-    found = tarfile.TarInfo(name)
-    found.size, found.type, found.linkname = size, kind, target
-    return found
+    info = tarfile.TarInfo(name)
+    info.size, info.type, info.linkname = size, kind, target
+    return info
 
 
 def tarred(files: dict[str, bytes], form: int = tarfile.GNU_FORMAT, *others: tarfile.TarInfo) -> bytes:
@@ -66,8 +66,8 @@ PACKERS = {
 
 def described(source: Path) -> tuple[list[str], dict[str, int], list[tuple[str, int, bytes]]]:
     """Return classes, counts and images of a source, at any depth."""
-    found, images = held(source)
-    return found.classes, found.counts, sorted(image[1:] for image in images)
+    surveyed, images = held(source)
+    return surveyed.classes, surveyed.counts, sorted(image[1:] for image in images)
 
 
 PATHS = st.lists(
@@ -125,8 +125,8 @@ def test_members_keep_their_names_and_others_are_logged(
 def test_a_part_is_some_images_where_an_archive_has_ranges(tmp_path: Path) -> None:
     files = {f"{number:03}.png": b"%d" % number for number in range(250)}
     for packer in PACKERS:
-        found, _ = held(tmp_path / packer, PACKERS[packer](files))
-        assert sizes(found) == ([[50]] * 5 if packer.endswith(".zip") else [[50] * 5])
+        surveyed, _ = held(tmp_path / packer, PACKERS[packer](files))
+        assert sizes(surveyed) == ([[50]] * 5 if packer.endswith(".zip") else [[50] * 5])
 
 
 def test_several_archives_lie_where_they_lie(tmp_path: Path) -> None:

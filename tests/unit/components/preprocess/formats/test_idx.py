@@ -54,8 +54,8 @@ def test_a_part_is_a_file_whose_images_come_some_at_a_time(tmp_path: Path, gzipp
     packed = gzip.compress if gzipped else bytes
     (tmp_path / NAME).write_bytes(packed(idx(images)))
     (tmp_path / "train-labels-idx1-ubyte").write_bytes(packed(idx(labels)))
-    found, originals = held(tmp_path)
-    assert sizes(found) == [[1000, 1000, 500]]
+    surveyed, originals = held(tmp_path)
+    assert sizes(surveyed) == [[1000, 1000, 500]]
     assert originals == [(f"{NAME}[{n}]", "train", labels[n] // 2, images[n].tobytes()) for n in range(2500)]
 
 

@@ -34,8 +34,8 @@ def written(folder: Path, files: dict[str, bytes]) -> Path:
 
 def described(source: Path) -> tuple[list[str], list[tuple[str, int, bytes]]]:
     """Classes, and split, label and content of each image."""
-    found, images = held(source)
-    return found.classes, sorted((image[1:] for image in images), key=lambda image: image[2])
+    surveyed, images = held(source)
+    return surveyed.classes, sorted((image[1:] for image in images), key=lambda image: image[2])
 
 
 @pytest.mark.parametrize(
@@ -95,10 +95,10 @@ def test_labels_count_in_the_fingerprint(tmp_path: Path) -> None:
     seen: set[str] = set()
     for files in ({}, {"dataset.json": stylegan_file(None)}, {"00000/metadata.jsonl": b"{}"}):
         folder = written(tmp_path / str(len(seen)), {**TWO, **files})
-        found = source_listing.contents(str(folder))
-        assert found.listing is not None
-        assert len(found.listing.left_out) == 0
-        seen.add(found.fingerprint)
+        contents = source_listing.contents(str(folder))
+        assert contents.listing is not None
+        assert len(contents.listing.left_out) == 0
+        seen.add(contents.fingerprint)
     assert len(seen) == 3
 
 
@@ -182,7 +182,7 @@ def test_samples_that_are_wrong_are_refused(tmp_path: Path, files: dict[str, byt
 def test_what_is_read_is_printable() -> None:
     table = label_files.parse_stylegan("dataset.json", "", stylegan_file([["a\x1b.png", 1]]))
     rows = label_files.parse_metadata("metadata.csv", "", b"file_name,label\na\x1b.png,\x07\n")
-    for found in (table, rows):
-        assert found is not None
-        assert found.rows is not None
-        assert all(name.isprintable() and row.label.isprintable() for name, row in found.rows.items())
+    for parsed in (table, rows):
+        assert parsed is not None
+        assert parsed.rows is not None
+        assert all(name.isprintable() and row.label.isprintable() for name, row in parsed.rows.items())

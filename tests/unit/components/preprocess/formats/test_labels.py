@@ -59,20 +59,20 @@ def test_wrong_tables_are_refused(content: bytes, words: str) -> None:
 
 def test_a_table_decides_and_folders_do_not() -> None:
     names = ["x/1.png", "x/2.png", "y/3.png"]
-    found = labels.labeled("src", names, table(b"file,label\nx/1.png,dog\ny/3.png,cat\nx/2.png,cat\n"))
-    assert ([*found.each(names)], found.classes) == ([("train", 1), ("train", 0), ("train", 0)], ["cat", "dog"])
-    given = table(b"file,label,split\nx/1.png,dog,\ny/3.png,cat,val\nx/2.png,cat,test\n")
+    labeled = labels.labeled("src", names, table(b"file,label\nx/1.png,dog\ny/3.png,cat\nx/2.png,cat\n"))
+    assert ([*labeled.each(names)], labeled.classes) == ([("train", 1), ("train", 0), ("train", 0)], ["cat", "dog"])
+    with_splits = table(b"file,label,split\nx/1.png,dog,\ny/3.png,cat,val\nx/2.png,cat,test\n")
     expected = [("train", 1), ("test", 0), ("validation", 0)]
-    assert [*labels.labeled("src", names, given).each(names)] == expected
+    assert [*labels.labeled("src", names, with_splits).each(names)] == expected
     without = labels.labeled("src", names, table(b"file,label\nx/1.png,\ny/3.png,\nx/2.png,\n"))
     assert (without.classes, next(without.each(names))) == ([], ("train", datasets.NO_LABEL))
 
 
 def test_splits_come_from_folders_where_the_table_has_none() -> None:
     names = ["test/1.png", "train/2.png"]
-    found = labels.labeled("src", names, table(b"file,label\ntest/1.png,a\ntrain/2.png,a\n"))
-    assert [*found.each(names)] == [("test", 0), ("train", 0)]
-    assert found.counts == {"test": 1, "train": 1}
+    labeled = labels.labeled("src", names, table(b"file,label\ntest/1.png,a\ntrain/2.png,a\n"))
+    assert [*labeled.each(names)] == [("test", 0), ("train", 0)]
+    assert labeled.counts == {"test": 1, "train": 1}
 
 
 @pytest.mark.parametrize(

@@ -51,12 +51,12 @@ def test_arrays_are_read_as_numpy_writes_them(
 ) -> None:
     labels = data.draw(numpy_strategies.arrays(kind, len(images)))
     content = saved(compressed, x_train=images, y_train=labels[:, None] if column else labels)
-    found, read_images = held(tmp_path_factory.getbasetemp() / "x.npz", content)
+    surveyed, read_images = held(tmp_path_factory.getbasetemp() / "x.npz", content)
     values, numbers = np.unique(labels, return_inverse=True)
     eight_bit = images if images.dtype == np.uint8 else np.rint(images / 257).astype(np.uint8)
-    assert found.classes == [str(value) for value in values]
-    assert found.stored == ImageShape(images.shape[1], images.shape[2], (*images.shape, 1)[3])
-    assert found.counts == {"train": len(images)}
+    assert surveyed.classes == [str(value) for value in values]
+    assert surveyed.stored == ImageShape(images.shape[1], images.shape[2], (*images.shape, 1)[3])
+    assert surveyed.counts == {"train": len(images)}
     assert read_images == [
         (f"x.npz[x_train][{n}]", "train", numbers[n], eight_bit[n].tobytes()) for n in range(len(images))
     ]
@@ -78,9 +78,9 @@ def test_splits_are_recognized_by_the_names_of_arrays_or_of_files(tmp_path: Path
     folder.mkdir()
     for name, count in (("a-train", 5), ("b-train", 2), ("test", 1)):
         (folder / f"{name}.npz").write_bytes(saved(images=IMAGES[:count], labels=np.arange(count)))
-    found, _ = held(folder)
-    assert (found.kind, found.counts) == (source_listing.ARRAYS, {"train": 7, "test": 1})
-    assert found.classes == ["0", "1", "2", "3", "4"]
+    surveyed, _ = held(folder)
+    assert (surveyed.kind, surveyed.counts) == (source_listing.ARRAYS, {"train": 7, "test": 1})
+    assert surveyed.classes == ["0", "1", "2", "3", "4"]
 
 
 class Unpickled:

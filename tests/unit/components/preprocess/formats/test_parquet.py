@@ -50,26 +50,26 @@ def structs(images: list[bytes | None]) -> list[dict[str, Any] | None]:
     labels=st.lists(st.integers(0, 2**40), min_size=9, max_size=9)
     | st.lists(st.text(min_size=1).filter(str.isprintable), min_size=9, max_size=9)
     | st.none(),
-    of_struct=st.booleans(),
+    in_struct=st.booleans(),
     large=st.booleans(),
     packing=st.sampled_from(["none", "snappy", "zstd", "gzip"]),
 )
 def test_a_table_is_read_as_it_was_written(
-    tmp_path_factory: pytest.TempPathFactory, labels: list[Any] | None, of_struct: bool, large: bool, packing: str
+    tmp_path_factory: pytest.TempPathFactory, labels: list[Any] | None, in_struct: bool, large: bool, packing: str
 ) -> None:
     path = tmp_path_factory.mktemp("source") / "x.parquet"
     kind = pyarrow.large_binary() if large else pyarrow.binary()
-    images = pyarrow.array(structs([*IMAGES]) if of_struct else IMAGES, None if of_struct else kind)
+    images = pyarrow.array(structs([*IMAGES]) if in_struct else IMAGES, None if in_struct else kind)
     columns = {"img": images, "width": [3] * 9, **({} if labels is None else {"label": labels})}
     pyarrow.parquet.write_table(pyarrow.table(columns), path, compression=packing, row_group_size=2)
-    found, read = held(path)
-    assert (found.kind, found.counts) == (source_listing.PARQUET, {"train": 9})
+    surveyed, read = held(path)
+    assert (surveyed.kind, surveyed.counts) == (source_listing.PARQUET, {"train": 9})
     assert [name for name, *_ in read] == [f"x.parquet[{number}]" for number in range(9)]
     assert [content for *_, content in read] == IMAGES
-    assert [found.classes[label] if found.classes else None for _, _, label, _ in read] == (
+    assert [surveyed.classes[label] if surveyed.classes else None for _, _, label, _ in read] == (
         [None] * 9 if labels is None else [str(label) for label in labels]
     )
-    assert found.classes == ([] if labels is None else [str(label) for label in sorted(set(labels))])
+    assert surveyed.classes == ([] if labels is None else [str(label) for label in sorted(set(labels))])
 
 
 def test_the_description_of_datasets_decides(tmp_path: Path) -> None:
@@ -80,9 +80,9 @@ def test_the_description_of_datasets_decides(tmp_path: Path) -> None:
     }
     other = [b"not an image"] * 3
     content = written(features, image=other, fine=[2, 0, 2], photo=IMAGES[:3], coarse=[0] * 3)
-    found, read = held(tmp_path / "x.parquet", content)
+    surveyed, read = held(tmp_path / "x.parquet", content)
     assert [content for *_, content in read] == IMAGES[:3]
-    assert (found.classes, [label for _, _, label, _ in read]) == (["ant", "cow"], [1, 0, 1])
+    assert (surveyed.classes, [label for _, _, label, _ in read]) == (["ant", "cow"], [1, 0, 1])
 
 
 def test_splits_are_recognized_by_names_and_classes_are_of_all_files(tmp_path: Path) -> None:
@@ -91,12 +91,12 @@ def test_splits_are_recognized_by_names_and_classes_are_of_all_files(tmp_path: P
     (tmp_path / "train-empty.parquet").write_bytes(
         written(image=pyarrow.array([], pyarrow.binary()), label=pyarrow.array([], pyarrow.string()))
     )
-    found, read = held(tmp_path)
-    assert (found.counts, found.classes) == ({"test": 1, "train": 2, "validation": 1}, ["a", "b", "c"])
+    surveyed, read = held(tmp_path)
+    assert (surveyed.counts, surveyed.classes) == ({"test": 1, "train": 2, "validation": 1}, ["a", "b", "c"])
     assert [(split, label) for _, split, label, _ in read] == [
         ("test", 2), ("train", 1), ("train", 0), ("validation", 0)
     ]  # fmt: skip
-    assert sizes(found) == [[1], [2], [1]]
+    assert sizes(surveyed) == [[1], [2], [1]]
 
 
 def test_what_is_no_image_file_is_left_to_the_quarantine(tmp_path: Path) -> None:

@@ -38,22 +38,22 @@ def test_a_format_in_a_bucket(gcs: Server, tmp_path: Path, location: str) -> Non
     gcs.create_bucket("photos")
     for path in tmp_path.rglob("*.*"):
         buckets.create(f"gs://photos/{path.relative_to(tmp_path)}", path)
-    there, images = held(f"gs://photos/{location}")
-    here, expected = held(str(tmp_path / location))
+    remote, images = held(f"gs://photos/{location}")
+    local, expected = held(str(tmp_path / location))
     assert sorted(images) == sorted(expected)
     assert len(images) > 1
-    assert (there.kind, there.counts, there.classes) == (here.kind, here.counts, here.classes)
-    assert there.stored == here.stored
+    assert (remote.kind, remote.counts, remote.classes) == (local.kind, local.counts, local.classes)
+    assert remote.stored == local.stored
 
 
 def test_an_archive_that_is_another_by_now(gcs: Server, tmp_path: Path) -> None:
     files(tmp_path)
     gcs.create_bucket("photos")
     buckets.create("gs://photos/photos.zip", tmp_path / "zip" / "photos.zip")
-    found = survey("gs://photos/photos.zip", source_listing.contents("gs://photos/photos.zip").listing)
+    surveyed = survey("gs://photos/photos.zip", source_listing.contents("gs://photos/photos.zip").listing)
     buckets.put("gs://photos/photos.zip", b"another")
     with pytest.raises(DataError, match=r"gs://photos/photos\.zip changed"):
-        list(read(next(iter(found.parts))))
+        list(read(next(iter(surveyed.parts))))
 
 
 def test_every_kind_of_source_has_a_reader() -> None:

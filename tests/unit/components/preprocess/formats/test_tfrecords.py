@@ -33,9 +33,9 @@ def serialized(**features: Any) -> bytes:
 
     def feature(value: Any) -> Any:
         values = value if isinstance(value, list) else [value]
-        if all(isinstance(each, bytes) for each in values):
+        if all(isinstance(item, bytes) for item in values):
             return tf.train.Feature(bytes_list=tf.train.BytesList(value=values))
-        if all(isinstance(each, int) for each in values):
+        if all(isinstance(item, int) for item in values):
             return tf.train.Feature(int64_list=tf.train.Int64List(value=values))
         return tf.train.Feature(float_list=tf.train.FloatList(value=values))
 
@@ -77,10 +77,14 @@ def test_a_file_that_tensorflow_wrote(tmp_path: Path) -> None:
         with tf.io.TFRecordWriter(str(tmp_path / name), packing) as writer:
             for number, image in enumerate(images):
                 writer.write(serialized(image__encoded=image, image__class__label=5 + number % 3, image__height=3))
-        found, read_images = held(tmp_path / name)
-        assert (found.kind, found.classes, found.counts) == (source_listing.TFRECORDS, ["5", "6", "7"], {"train": 250})
+        surveyed, read_images = held(tmp_path / name)
+        assert (surveyed.kind, surveyed.classes, surveyed.counts) == (
+            source_listing.TFRECORDS,
+            ["5", "6", "7"],
+            {"train": 250},
+        )
         assert read_images == [(f"{name}[{n}]", "train", n % 3, image) for n, image in enumerate(images)]
-        assert sizes(found) == [[50] * 5]
+        assert sizes(surveyed) == [[50] * 5]
 
 
 def test_a_record_whose_length_begins_as_gzip_does(tmp_path: Path) -> None:
@@ -100,9 +104,9 @@ def test_splits_are_recognized_by_the_names_of_files(tmp_path: Path) -> None:
     ):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(framed(*(serialized(image=png(n), label=n) for n in range(count))))
-    found = survey(str(tmp_path))
-    assert (found.counts, found.classes) == ({"test": 1, "train": 5, "validation": 1}, ["0", "1", "2"])
-    splits = [part.split for part in found.parts if isinstance(part, Stack)]
+    surveyed = survey(str(tmp_path))
+    assert (surveyed.counts, surveyed.classes) == ({"test": 1, "train": 5, "validation": 1}, ["0", "1", "2"])
+    splits = [part.split for part in surveyed.parts if isinstance(part, Stack)]
     assert splits == ["test", "train", "train", "validation"]
 
 
@@ -158,7 +162,7 @@ def test_no_file_to_train_on(tmp_path: Path) -> None:
     ],
 )
 def test_a_file_that_changed_after_it_was_surveyed(tmp_path: Path, now: list[int], message: str) -> None:
-    found, _ = held(tmp_path / "x.tfrecord", framed(*(serialized(image=IMAGE, label=label) for label in (1, 2))))
+    surveyed, _ = held(tmp_path / "x.tfrecord", framed(*(serialized(image=IMAGE, label=label) for label in (1, 2))))
     (tmp_path / "x.tfrecord").write_bytes(framed(*(serialized(image=IMAGE, label=label) for label in now)))
     with pytest.raises(DataError, match=message):
-        [*itertools.chain.from_iterable(map(read, found.parts))]
+        [*itertools.chain.from_iterable(map(read, surveyed.parts))]

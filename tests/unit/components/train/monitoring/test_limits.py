@@ -45,16 +45,16 @@ def test_a_good_window_is_not_reported() -> None:
     ],
 )
 def test_each_limit_alone(signal: str, value: float, failing: bool) -> None:
-    (found,) = limits.findings(dataclasses.replace(GOOD, **{signal: value}), "gradient_penalty")
-    assert (found.signal, found.value, found.failing) == (signal, value, failing)
-    assert f"{signal} is {value:g}" in str(found)
+    (finding,) = limits.findings(dataclasses.replace(GOOD, **{signal: value}), "gradient_penalty")
+    assert (finding.signal, finding.value, finding.failing) == (signal, value, failing)
+    assert f"{signal} is {value:g}" in str(finding)
 
 
 @pytest.mark.parametrize("signal", [limit.signal for limit in limits.LIMITS])
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_what_is_not_finite_fails(signal: str, value: float) -> None:
-    (found,) = limits.findings(dataclasses.replace(GOOD, **{signal: value}), "gradient_penalty")
-    assert found.failing
+    (finding,) = limits.findings(dataclasses.replace(GOOD, **{signal: value}), "gradient_penalty")
+    assert finding.failing
 
 
 def test_a_clipped_critic_may_be_as_steep_as_it_likes() -> None:

@@ -44,9 +44,9 @@ def block(values: dict[str, float], steps: int = 10) -> dict[str, np.ndarray]:
     return {name: np.full(steps, value, np.float32) for name, value in values.items()}
 
 
-def end(found: Monitor, step: int, values: dict[str, float]) -> list[limits.Finding]:
-    found.add(block(values))
-    return found.end_window(step)
+def end(monitor: Monitor, step: int, values: dict[str, float]) -> list[limits.Finding]:
+    monitor.add(block(values))
+    return monitor.end_window(step)
 
 
 def rows(location: Path) -> list[dict[str, Any]]:
@@ -59,13 +59,13 @@ def mean_distance(pictures: np.ndarray) -> float:
 
 
 def test_signals_are_those_of_numpy(wgan: WganStep, tmp_path: Path) -> None:
-    found = watch(wgan, tmp_path)
+    monitor = watch(wgan, tmp_path)
     random = np.random.default_rng(2)
     norms, gaps, scores = random.uniform(0.5, 3, 10), random.normal(2, 1, 10), random.normal(-7, 1, 10)
     values = {"gradient_norm": norms, "penalty": (norms - 1) ** 2, "wasserstein_estimate": gaps, "real_score": scores}
-    found.add({name: value[:4] for name, value in values.items()})
-    found.add({name: value[4:] for name, value in values.items()})
-    found.end_window(200)
+    monitor.add({name: value[:4] for name, value in values.items()})
+    monitor.add({name: value[4:] for name, value in values.items()})
+    monitor.end_window(200)
     (row,) = rows(tmp_path)
     gap, norm = gaps.mean(), norms.mean()
     assert row["gradient_norm"] == pytest.approx(norm)
@@ -92,23 +92,23 @@ def test_without_held_out_images_nothing_is_said_of_them(wgan: WganStep, tmp_pat
 
 
 def test_three_bad_windows_one_after_another_end_it(wgan: WganStep, tmp_path: Path) -> None:
-    found = watch(wgan, tmp_path)
-    outcome = [bool(end(found, step, STEEP)) for step in (200, 400, 600, 800, 1000)]
+    monitor = watch(wgan, tmp_path)
+    outcome = [bool(end(monitor, step, STEEP)) for step in (200, 400, 600, 800, 1000)]
     assert outcome == [False] * 5  # the first three are the warm-up
-    assert (found.in_doubt, found.last_good) == (True, 600)
-    (finding,) = end(found, 1200, STEEP)
+    assert (monitor.in_doubt, monitor.last_good) == (True, 600)
+    (finding,) = end(monitor, 1200, STEEP)
     assert finding.signal == "excess_slope"
     assert [len(row["warnings"]) > 0 for row in rows(tmp_path)] == [False] * 3 + [True] * 3
 
 
 def test_a_training_that_recovers_goes_on(wgan: WganStep) -> None:
-    found = watch(wgan)
+    monitor = watch(wgan)
     for step in range(800, 3000, 600):
-        assert not end(found, step, STEEP)
-        assert not end(found, step + 200, STEEP)
-        assert found.in_doubt
-        assert not end(found, step + 400, GOOD)
-        assert (found.in_doubt, found.last_good) == (False, step + 400)
+        assert not end(monitor, step, STEEP)
+        assert not end(monitor, step + 200, STEEP)
+        assert monitor.in_doubt
+        assert not end(monitor, step + 400, GOOD)
+        assert (monitor.in_doubt, monitor.last_good) == (False, step + 400)
 
 
 def test_going_on_from_a_checkpoint_is_as_if_never_interrupted(wgan: WganStep, tmp_path: Path) -> None:
@@ -130,10 +130,10 @@ def test_going_on_from_a_checkpoint_is_as_if_never_interrupted(wgan: WganStep, t
 
 
 def test_a_warning_is_logged_once_while_it_lasts(wgan: WganStep, caplog: pytest.LogCaptureFixture) -> None:
-    found, flat = watch(wgan), {**GOOD, "gradient_norm": 0.6, "penalty": 0.2}
+    monitor, flat = watch(wgan), {**GOOD, "gradient_norm": 0.6, "penalty": 0.2}
     with caplog.at_level(logging.WARNING):
         for step, values in ((800, flat), (1000, flat), (1200, GOOD), (1400, flat)):
-            assert not end(found, step, values)
+            assert not end(monitor, step, values)
     warnings = [record.getMessage() for record in caplog.records if "gradient_norm is" in record.getMessage()]
     assert [message.split(":")[1] for message in warnings] == [" step 800", " step 1400"]
 
@@ -145,8 +145,8 @@ def test_a_critic_that_tells_nothing_apart_is_no_defect(
     wgan: WganStep, tmp_path: Path, norm: float, warned: list[str]
 ) -> None:
     """Quotients by a gap of 0 are infinite, which the row has as null, without an error."""
-    found = watch(wgan, tmp_path)
-    assert end(found, 800, {**GOOD, "gradient_norm": norm, "wasserstein_estimate": 0.0}) == []
+    monitor = watch(wgan, tmp_path)
+    assert end(monitor, 800, {**GOOD, "gradient_norm": norm, "wasserstein_estimate": 0.0}) == []
     (row,) = rows(tmp_path)
     infinite = {name for name, value in row.items() if value is None}
     assert infinite == {"penalty_share", "score_offset", "critic_overfit"} | ({"excess_slope"} if norm == 0 else set())
