@@ -49,8 +49,8 @@ def test_numbers_survive_as_text_and_as_json(value: float) -> None:
 
 def test_whole_numbers_in_other_spellings() -> None:
     for value in ("3.0", 3.0, "3e0", " 3 ", "+3"):
-        found = settings.parse_value(FIELDS["count"], value)
-        assert (found, type(found)) == (3, int)
+        parsed = settings.parse_value(FIELDS["count"], value)
+        assert (parsed, type(parsed)) == (3, int)
 
 
 ANYTHING = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.lists(st.integers(), max_size=2)

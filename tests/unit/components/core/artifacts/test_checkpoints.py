@@ -26,10 +26,10 @@ def describe(step: int) -> checkpoints.Description:
 
 def test_what_was_saved_is_what_is_loaded(tmp_path: Path) -> None:
     checkpoints.save(tmp_path, describe(5), STATE)
-    found = checkpoints.newest(tmp_path)
-    assert found is not None
-    loaded = checkpoints.load_state(found[0])
-    assert found[1].step == 5
+    newest = checkpoints.newest(tmp_path)
+    assert newest is not None
+    loaded = checkpoints.load_state(newest[0])
+    assert newest[1].step == 5
     assert loaded.keys() == STATE.keys()
     assert all(np.array_equal(loaded[name], STATE[name]) and loaded[name].dtype == STATE[name].dtype for name in STATE)
 
@@ -48,9 +48,9 @@ def test_a_damaged_checkpoint_is_reported_and_the_one_before_it_used(
     for step in (1, 2):
         checkpoints.save(tmp_path, describe(step), STATE)
     (checkpoints.step_folder(tmp_path, 2) / file).unlink()
-    found = checkpoints.newest(tmp_path)
-    assert found is not None
-    assert found[1].step == 1
+    newest = checkpoints.newest(tmp_path)
+    assert newest is not None
+    assert newest[1].step == 1
     assert "step-0000000002" in caplog.text
 
 
@@ -72,8 +72,8 @@ def test_a_checkpoint_that_cannot_be_removed_is_reported(
 
 def test_differences_are_listed() -> None:
     wanted: dict[str, np.ndarray] = {"a": np.zeros(2, np.float32), "b": np.zeros(2), "c": np.zeros(2)}
-    found: dict[str, np.ndarray] = {"a": np.zeros(3, np.float32), "b": np.zeros(2), "d": np.zeros(2)}
-    assert checkpoints.differences(wanted, found) == [
+    actual: dict[str, np.ndarray] = {"a": np.zeros(3, np.float32), "b": np.zeros(2), "d": np.zeros(2)}
+    assert checkpoints.differences(wanted, actual) == [
         "c is missing",
         "d is not known",
         "a is float32(3,), expected float32(2,)",
@@ -173,7 +173,7 @@ def test_the_newest_up_to_a_step(tmp_path: Path, caplog: pytest.LogCaptureFixtur
     for step in (2, 4, 6):
         checkpoints.save(tmp_path, describe(step), STATE)
     assert checkpoints.newest(tmp_path, 1) is None
-    assert [found and found[1].step for found in (checkpoints.newest(tmp_path, at) for at in (2, 5, 9))] == [2, 4, 6]
+    assert [newest and newest[1].step for newest in (checkpoints.newest(tmp_path, at) for at in (2, 5, 9))] == [2, 4, 6]
     (checkpoints.step_folder(tmp_path, 2) / "state.npz").unlink()
     assert checkpoints.newest(tmp_path, 3) is None
     assert "state.npz" in caplog.text

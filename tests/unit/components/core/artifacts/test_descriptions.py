@@ -11,25 +11,25 @@ from components.core.artifacts.evaluations import LINEAGE, METRICS, REPORT, SAMP
 from components.core.errors import DataError
 from tests.inputs import artifacts
 
-MADE = artifacts.evaluation(files=dict.fromkeys((METRICS, SAMPLES, REPORT, LINEAGE, TRAINING), "0"))
+EVALUATION = artifacts.evaluation(files=dict.fromkeys((METRICS, SAMPLES, REPORT, LINEAGE, TRAINING), "0"))
 
 
 @pytest.mark.parametrize(
     ("name", "counts"), [(METRICS, True), (SAMPLES, True), (REPORT, False), (LINEAGE, False), (TRAINING, False)]
 )
 def test_the_digest_is_of_what_was_found_not_of_the_record(name: str, counts: bool) -> None:
-    other = dataclasses.replace(MADE, files={**MADE.files, name: "1"})
-    assert (other.digest != MADE.digest) == counts
+    other = dataclasses.replace(EVALUATION, files={**EVALUATION.files, name: "1"})
+    assert (other.digest != EVALUATION.digest) == counts
 
 
 def test_where_the_images_lay_does_not_count() -> None:
-    assert dataclasses.replace(MADE, source="elsewhere").digest == MADE.digest
+    assert dataclasses.replace(EVALUATION, source="elsewhere").digest == EVALUATION.digest
 
 
 def test_an_evaluation_of_the_last_checkpoint_by_an_earlier_version_is_the_same() -> None:
-    earlier = {name: dataclasses.replace(MADE, settings={"export_checkpoint": name}) for name in ("last", "best")}
-    assert earlier["last"].identity == MADE.identity
-    assert earlier["best"].identity != MADE.identity
+    earlier = {name: dataclasses.replace(EVALUATION, settings={"export_checkpoint": name}) for name in ("last", "best")}
+    assert earlier["last"].identity == EVALUATION.identity
+    assert earlier["best"].identity != EVALUATION.identity
 
 
 @pytest.mark.parametrize(

@@ -55,11 +55,11 @@ def read(folder: Path) -> lineage.Lineage:
 
 
 def test_the_digests_of_all_parents_can_be_computed_again(parents: tuple[Any, ...], evaluation: Path) -> None:
-    found = read(evaluation)
-    assert list(found.digests.values()) == [parent.digest for parent in parents]
-    assert [row.what for row in found.rows()] == ["source (test)", *lineage.PARENTS, "evaluation"]
-    made_by = [row.code for row in found.rows()[1:]]
-    assert made_by == [cache_key.source_digest(stage) for stage in ("preprocess", "train", "embed", "evaluate")]
+    record = read(evaluation)
+    assert list(record.digests.values()) == [parent.digest for parent in parents]
+    assert [row.what for row in record.rows()] == ["source (test)", *lineage.PARENTS, "evaluation"]
+    codes = [row.code for row in record.rows()[1:]]
+    assert codes == [cache_key.source_digest(stage) for stage in ("preprocess", "train", "embed", "evaluate")]
 
 
 def test_what_a_training_began_with_has_a_row(parents: tuple[Any, ...]) -> None:

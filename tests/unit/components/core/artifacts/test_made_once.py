@@ -90,7 +90,7 @@ def test_a_damaged_one_is_made_again(kind: type[Manifest], tmp_path: Path, caplo
             assert not maker.run(), (name, how)
             (warning,) = (record.message for record in caplog.records if record.levelno == logging.WARNING)
             assert path.name in warning
-            assert {each: (maker.location.path / each).read_bytes() for each in maker.content} == maker.content
+            assert {file: (maker.location.path / file).read_bytes() for file in maker.content} == maker.content
             assert maker.run()
     assert {path.name for path in tmp_path.iterdir()} == {"KEY", "template"}
 
@@ -113,7 +113,7 @@ def test_a_damaged_one_in_a_bucket_is_made_again(
             is_whole = name.endswith("committed.json") and left is None  # as before the commit
             assert not maker.run(), (name, how)
             assert is_whole or any(Path(name).name in record.message for record in caplog.records), (name, how)
-            assert {each: stored.content for each, stored in gcs.objects["b"].items()} == whole, (name, how)
+            assert {file: stored.content for file, stored in gcs.objects["b"].items()} == whole, (name, how)
             assert maker.run()
 
 

@@ -33,9 +33,9 @@ def _checkpoint(folder: Path) -> Manifest:
 
 
 def _embedding(folder: Path) -> Manifest:
-    found = artifacts.embedding()
-    found.write(folder)
-    return found
+    description = artifacts.embedding()
+    description.write(folder)
+    return description
 
 
 def _evaluation(folder: Path) -> Manifest:

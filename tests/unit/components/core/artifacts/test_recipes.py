@@ -29,7 +29,7 @@ def _number(text: str) -> float | str:
     return text
 
 
-def _known(recipe: Recipe) -> tuple[object, ...]:
+def _comparable(recipe: Recipe) -> tuple[object, ...]:
     settings = {name: _number(value) for name, value in recipe.settings.items()}
     return recipe.source_fingerprint, recipe.custom_embedding_digest, settings, recipe.code
 
@@ -37,8 +37,8 @@ def _known(recipe: Recipe) -> tuple[object, ...]:
 @given(RECIPES, RECIPES)
 def test_nothing_differs_exactly_if_all_is_the_same(one: Recipe, other: Recipe) -> None:
     assert recipes.differences(one, one) == []
-    assert bool(recipes.differences(one, other)) == (_known(one) != _known(other))
-    assert bool(recipes.differences(other, one)) == (_known(one) != _known(other))
+    assert bool(recipes.differences(one, other)) == (_comparable(one) != _comparable(other))
+    assert bool(recipes.differences(other, one)) == (_comparable(one) != _comparable(other))
 
 
 @given(RECIPES)
@@ -53,6 +53,6 @@ def test_other_text_is_refused(text: str) -> None:
 
 
 def test_settings_are_read_as_the_graph_writes_them() -> None:
-    found = recipes.of_this_code("a" * 64, "", "steps=20\nname=a=b\nempty=")
-    assert found.settings == {"steps": "20", "name": "a=b", "empty": ""}
-    assert set(found.code) == {"preprocess", "train", "embed", "evaluate", "export"}
+    recipe = recipes.of_this_code("a" * 64, "", "steps=20\nname=a=b\nempty=")
+    assert recipe.settings == {"steps": "20", "name": "a=b", "empty": ""}
+    assert set(recipe.code) == {"preprocess", "train", "embed", "evaluate", "export"}

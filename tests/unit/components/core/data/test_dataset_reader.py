@@ -22,7 +22,7 @@ LABELS = st.one_of(st.just(-1), st.integers(0, 300), st.integers(0, 2**31 - 1))
 
 
 @pytest.fixture
-def of_three_shards(tmp_path: Path) -> Path:
+def sharded(tmp_path: Path) -> Path:
     """Splits of 40, 0 and 5 records; the first in shards of 15, 15 and 10, the second in an empty file."""
     random, splits = np.random.default_rng(0), {}
     for split, sizes in {"train": (15, 15, 10), "validation": (0,), "test": (5,)}.items():
@@ -35,23 +35,23 @@ def of_three_shards(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_first_records_are_those_of_the_whole_split(of_three_shards: Path) -> None:
-    dataset, manifest = str(of_three_shards), datasets.Manifest.of(str(of_three_shards))
+def test_the_first_records_are_those_of_the_whole_split(sharded: Path) -> None:
+    dataset, manifest = str(sharded), datasets.Manifest.of(str(sharded))
     images, labels = dataset_reader.load_split(dataset, manifest, "train")
     for most in (0, 1, 15, 16, 40, 99):
         some, their_labels = dataset_reader.load_first(dataset, manifest, "train", most)
         assert (some.dtype, their_labels.dtype) == (np.uint8, np.int32)
         np.testing.assert_array_equal(some, images[:most])
         np.testing.assert_array_equal(their_labels, labels[:most])
-    for found in (
+    for arrays in (
         dataset_reader.load_first(dataset, manifest, "validation", 9),
         dataset_reader.load_split(dataset, manifest, "validation"),
     ):
-        assert [each.shape for each in found] == [(0, 4, 3, 1), (0,)]
+        assert [array.shape for array in arrays] == [(0, 4, 3, 1), (0,)]
 
 
-def test_only_the_splits_that_are_wanted_are_downloaded(of_three_shards: Path, bucket: Server) -> None:
-    for path in filter(Path.is_file, of_three_shards.iterdir()):
+def test_only_the_splits_that_are_wanted_are_downloaded(sharded: Path, bucket: Server) -> None:
+    for path in filter(Path.is_file, sharded.iterdir()):
         buckets.put(f"gs://b/{path.name}", path.read_bytes())
     dataset, folder = "gs://b", Location.of("gs://b").path
     manifest = datasets.Manifest.fetch(dataset, whole=False)
@@ -68,13 +68,13 @@ def test_only_the_splits_that_are_wanted_are_downloaded(of_three_shards: Path, b
     assert len(dataset_reader.load_split(dataset, manifest, "test")[0]) == 5
 
 
-def test_no_more_shards_are_read_than_hold_the_first_records_and_these_are_checked(of_three_shards: Path) -> None:
-    dataset, manifest = str(of_three_shards), datasets.Manifest.of(str(of_three_shards))
-    (of_three_shards / "train-2").unlink()
+def test_no_more_shards_are_read_than_hold_the_first_records_and_these_are_checked(sharded: Path) -> None:
+    dataset, manifest = str(sharded), datasets.Manifest.of(str(sharded))
+    (sharded / "train-2").unlink()
     assert len(dataset_reader.load_first(dataset, manifest, "train", 30)[0]) == 30
     with pytest.raises(DataError, match="train-2"):
         dataset_reader.load_split(dataset, manifest, "train")
-    (of_three_shards / "train-1").write_bytes(b"damaged")
+    (sharded / "train-1").write_bytes(b"damaged")
     assert len(dataset_reader.load_first(dataset, manifest, "train", 15)[0]) == 15
     with pytest.raises(DataError, match="train-1"):
         dataset_reader.load_first(dataset, manifest, "train", 16)
@@ -106,9 +106,9 @@ def test_any_images_in_any_order(
 
 def test_shards_of_other_images_than_the_manifest_says_are_refused(tmp_path: Path) -> None:
     shard = artifacts.write_shard(tmp_path / "x", np.zeros((5, 4, 4, 1), np.uint8), range(5))
-    for shape, said in ((ImageShape(4, 5, 1), shard), (ImageShape(4, 4, 1), dataclasses.replace(shard, records=4))):
-        with pytest.raises(DataError, match=rf"{tmp_path}/x .* {said.records} images of {shape.size} bytes"):
-            dataset_reader.Images(tmp_path, [said], shape)
+    for shape, declared in ((ImageShape(4, 5, 1), shard), (ImageShape(4, 4, 1), dataclasses.replace(shard, records=4))):
+        with pytest.raises(DataError, match=rf"{tmp_path}/x .* {declared.records} images of {shape.size} bytes"):
+            dataset_reader.Images(tmp_path, [declared], shape)
 
 
 @given(st.integers(1, 500), st.integers(0, 2**31 - 1), st.integers(0, 1000))

@@ -38,38 +38,38 @@ def images_of(shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
     )
 
 
-def shards_there(strategy: tf.distribute.Strategy) -> list[bool]:
+def received_shards(strategy: tf.distribute.Strategy) -> list[bool]:
     """Return of each replica whether it was sent what it would have cut out of the global batch."""
     pixels, _ = images_of((STEPS, 8))
 
-    def same(mine: tf.Tensor) -> tf.Tensor:
+    def same(local: tf.Tensor) -> tf.Tensor:
         (share,) = BatchPartition(8).here()
-        return tf.reduce_all(mine == tf.stack([share.of(tf.constant(each)) for each in pixels]))
+        return tf.reduce_all(local == tf.stack([share.of(tf.constant(batch)) for batch in pixels]))
 
     @tf.function
     def compared() -> Any:
         return strategy.run(same, args=(blocks.shards(strategy, tf.constant(pixels), 1),))
 
-    return [bool(each) for each in strategy.experimental_local_results(compared())]
+    return [bool(equal) for equal in strategy.experimental_local_results(compared())]
 
 
-def one_program_each(strategy: tf.distribute.Strategy) -> dict[str, float]:
+def programs_on_devices(strategy: tf.distribute.Strategy) -> dict[str, float]:
     """Train on one device, and in two replicas that run one program each and have their shards alone.
 
     TensorFlow's collective operations sum over these. Returns how far each variable and each reported value of each
     replica is from that of the device, relative to its largest.
     """
     pixels, labels = images_of((STEPS, CRITIC_STEPS, BATCH))
-    found: list[dict[str, Any]] = [{}, {}]
+    results: list[dict[str, Any]] = [{}, {}]
 
     def train(index: int) -> None:
-        device, mine = strategy.extended.worker_devices[index], slice(index * BATCH // 2, (index + 1) * BATCH // 2)
+        device, half = strategy.extended.worker_devices[index], slice(index * BATCH // 2, (index + 1) * BATCH // 2)
         replicated = Replicated(OneOfMany, 2, device)
         step = wgan(replicated)
         program = tf.function(replicated.as_program(step.loop))
         with tf.device(device):
-            rows = program(tf.constant(index), tf.constant(pixels[:, :, mine]), tf.constant(labels[:, :, mine]))
-        found[index] = {**rows, **step.state_arrays()}
+            rows = program(tf.constant(index), tf.constant(pixels[:, :, half]), tf.constant(labels[:, :, half]))
+        results[index] = {**rows, **step.state_arrays()}
 
     with in_float64():
         alone = wgan(tf.distribute.OneDeviceStrategy("/cpu:0"))
@@ -81,7 +81,7 @@ def one_program_each(strategy: tf.distribute.Strategy) -> dict[str, float]:
             thread.join(300)  # one would wait forever for another that failed
     return {
         f"{name} on {index}": float(np.abs(values[name] - wanted).max() / max(np.abs(wanted).max(), 1e-3))
-        for index, values in enumerate(found)
+        for index, values in enumerate(results)
         for name, wanted in expected.items()
     }
 
@@ -135,13 +135,13 @@ def described(block: tf.types.experimental.PolymorphicFunction, shape: tuple[int
 
 
 def test_a_replica_is_sent_what_it_would_cut_out_of_the_global_batch() -> None:
-    assert on_replicas(__file__, "shards_there", 4) == [True] * 4
+    assert on_replicas(__file__, "received_shards", 4) == [True] * 4
 
 
 @pytest.mark.slow
 def test_replicas_that_loop_on_their_shards_train_as_one_does() -> None:
     """Weights, statistics, slots, average and the reported rows; noise is that of the global batch."""
-    differences = on_replicas(__file__, "one_program_each", 2)
+    differences = on_replicas(__file__, "programs_on_devices", 2)
     assert {"critic_loss on 0", "step on 1"} <= differences.keys()
     assert max(differences.values()) < 1e-9, differences
 

@@ -30,22 +30,22 @@ def text(cluster_of: Any, task: Any) -> str:
 def test_a_right_one_is_understood(workers: list[str], with_chief: bool, pick: int) -> None:
     """Workers are numbered in TensorFlow's order, and there is exactly one chief."""
     jobs = {"worker": workers, "chief": ["chief:1"]} if with_chief else {"worker": workers}
-    found = cluster.parse(text(jobs, {"type": "worker", "index": pick % len(workers)}))
-    assert found.addresses == (("chief:1",) if with_chief else ()) + tuple(workers)
-    assert found.addresses[found.number] == workers[pick % len(workers)]
-    assert found.is_chief == (not with_chief and pick % len(workers) == 0)
+    parsed = cluster.parse(text(jobs, {"type": "worker", "index": pick % len(workers)}))
+    assert parsed.addresses == (("chief:1",) if with_chief else ()) + tuple(workers)
+    assert parsed.addresses[parsed.number] == workers[pick % len(workers)]
+    assert parsed.is_chief == (not with_chief and pick % len(workers) == 0)
     everyone = [cluster.parse(text(jobs, {"type": job, "index": i})) for job in jobs for i in range(len(jobs[job]))]
-    assert sorted(one.number for one in everyone) == list(range(found.size))
+    assert sorted(one.number for one in everyone) == list(range(parsed.size))
     assert sum(one.is_chief for one in everyone) == 1
 
 
 @given(st.text() | JSON.map(json.dumps) | st.builds(text, JOBS, st.builds(dict, type=st.just("worker"), index=JSON)))
 def test_anything_else_is_refused_or_understood(anything: str) -> None:
     try:
-        found = cluster.parse(anything)
+        parsed = cluster.parse(anything)
     except ConfigError:
         return
-    assert 0 <= found.number < found.size
+    assert 0 <= parsed.number < parsed.size
 
 
 TWO = {"worker": ["a:1", "b:2"]}
@@ -78,18 +78,18 @@ def test_each_mistake_is_refused(value: str) -> None:
 
 
 def test_addresses_of_version_6() -> None:
-    found = cluster.parse(text({"worker": ["[::1]:2222", "b:2"]}, {"type": "worker", "index": "1"}))
-    assert (found.addresses, found.number) == (("[::1]:2222", "b:2"), 1)
+    parsed = cluster.parse(text({"worker": ["[::1]:2222", "b:2"]}, {"type": "worker", "index": "1"}))
+    assert (parsed.addresses, parsed.number) == (("[::1]:2222", "b:2"), 1)
 
 
 @pytest.fixture
 def ports() -> list[int]:
     """Two ports of this machine that were free a moment ago."""
     doors = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
-    found = [door.getsockname()[1] for door in doors]
+    numbers = [door.getsockname()[1] for door in doors]
     for door in doors:
         door.close()
-    return found
+    return numbers
 
 
 def members(ports: list[int]) -> list[Cluster]:
@@ -106,8 +106,8 @@ def test_who_trains_together(
 ) -> None:
     workers = [f"127.0.0.1:{port}" for port in ports[:size]]
     monkeypatch.setenv("TF_CONFIG", text({"worker": workers}, {"type": "worker", "index": 0}))
-    found = cluster.cluster_for(accelerator)
-    assert (found.size if found else None) == expected
+    chosen = cluster.cluster_for(accelerator)
+    assert (chosen.size if chosen else None) == expected
 
 
 def test_without_tf_config(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,19 +39,19 @@ def trajectories_and_agreement(strategy: tf.distribute.Strategy, cases: list[str
     assert spec.loader is not None
     step_tests = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(step_tests)
-    found = cluster.parse(os.environ["TF_CONFIG"])
-    workers = Agreement(strategy, found)
+    parsed = cluster.parse(os.environ["TF_CONFIG"])
+    workers = Agreement(strategy, parsed)
     refused = []
-    for settings, step in (({"seed": found.number, "steps": 5}, 7), ({"seed": 3}, 10 * found.number)):
+    for settings, step in (({"seed": parsed.number, "steps": 5}, 7), ({"seed": 3}, 10 * parsed.number)):
         try:
             workers.require_same(settings, step)
         except errors.ConfigError as error:
             refused.append(str(error))
     workers.require_same({"seed": 3, "name": "x"}, 7)
-    step_tests.trajectories(strategy, cases, f"{folder}/{found.number}.npz")
+    step_tests.trajectories(strategy, cases, f"{folder}/{parsed.number}.npz")
     return {
-        "gathered": workers.all_gather([found.number + 5, -1]).tolist(),
-        "largest": workers.largest(-found.number),
+        "gathered": workers.all_gather([parsed.number + 5, -1]).tolist(),
+        "largest": workers.largest(-parsed.number),
         "refused": refused,
     }
 
@@ -68,11 +68,11 @@ def test_two_workers_compute_what_one_process_does(tmp_path: Path) -> None:
     ]
     one = dict(np.load(tmp_path / "alone.npz"))
     for index in range(2):
-        found = json.loads((tmp_path / f"out{index}").read_text().splitlines()[-1])
-        assert found["gathered"] == [[5, -1], [6, -1]]
-        assert found["largest"] == 0
-        assert "different values of seed;" in found["refused"][0]
-        assert "steps 0, 10; " in found["refused"][1]
+        output = json.loads((tmp_path / f"out{index}").read_text().splitlines()[-1])
+        assert output["gathered"] == [[5, -1], [6, -1]]
+        assert output["largest"] == 0
+        assert "different values of seed;" in output["refused"][0]
+        assert "steps 0, 10; " in output["refused"][1]
         many = dict(np.load(tmp_path / f"{index}.npz"))
         assert one.keys() == many.keys()
         for name, expected in one.items():

@@ -59,8 +59,8 @@ def test_what_the_driver_answers_is_named(
     tmp_path: Path, packages: Path, changes: dict[str, int], expected: list[str]
 ) -> None:
     library(tmp_path / "driver/libcuda.so.1", DRIVER.format(**{**WORKING, **changes}))
-    found = answer(tmp_path / "driver", packages)
-    assert [part for part in expected if part not in found] == [], found
+    message = answer(tmp_path / "driver", packages)
+    assert [part for part in expected if part not in message] == [], message
 
 
 @needs_compiler
@@ -75,6 +75,6 @@ def test_a_missing_or_damaged_library_is_named(tmp_path: Path, packages: Path, n
 
 
 def test_without_a_driver_the_driver_is_named(tmp_path: Path) -> None:
-    found = answer(tmp_path, tmp_path)
-    assert "libcuda.so.1" in found
-    assert "--gpus all" in found
+    message = answer(tmp_path, tmp_path)
+    assert "libcuda.so.1" in message
+    assert "--gpus all" in message

@@ -87,16 +87,16 @@ def on() -> Callable[[int], dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("replicas", "what"), [*((count, "step") for count in (2, 3)), (2, "step of 4 virtual shards")]
+    ("replicas", "case"), [*((count, "step") for count in (2, 3)), (2, "step of 4 virtual shards")]
 )
 def test_reported_losses_and_gradients_are_global_means_on_more(
-    on: Callable[[int], dict[str, Any]], replicas: int, what: str
+    on: Callable[[int], dict[str, Any]], replicas: int, case: str
 ) -> None:
     """Design, section 6: two replicas with losses [2, 3] and [4, 5] report 3.5, not 1.75, and go down by 3.5, not 7.
 
     On three replicas the shares are of 2, 1 and 1 examples.
     """
-    reported, gradient = on(replicas)[what]
+    reported, gradient = on(replicas)[case]
     assert reported == {"loss": 3.5, "value": 3.5, "finite": 1.0}
     assert gradient == 3.5
 
@@ -115,11 +115,11 @@ def test_what_a_fixed_point_cannot_hold_stops_the_update(wrong: float) -> None:
 
 def shares(strategy: tf.distribute.Strategy, batch: int, virtual_shards: int) -> list[list[int]]:
     """Return the examples of each share of each replica, in order of replicas."""
-    given = strategy.run(
+    per_share = strategy.run(
         lambda: tuple(share.of(tf.range(batch)) for share in BatchPartition(batch, virtual_shards).here())
     )
-    each = zip(*(strategy.experimental_local_results(part) for part in given), strict=True)
-    return [part.numpy().tolist() for parts in each for part in parts]
+    by_replica = zip(*(strategy.experimental_local_results(part) for part in per_share), strict=True)
+    return [part.numpy().tolist() for parts in by_replica for part in parts]
 
 
 def test_uneven_shares_are_balanced_and_hold_every_example_once(on: Callable[[int], dict[str, Any]]) -> None:
@@ -127,8 +127,8 @@ def test_uneven_shares_are_balanced_and_hold_every_example_once(on: Callable[[in
 
 
 def test_virtual_shards_are_the_same_on_any_number_of_replicas(on: Callable[[int], dict[str, Any]]) -> None:
-    found = on(2)["virtual shares of 12"]
-    assert found == np.arange(12).reshape(4, 3).tolist() == shares(tf.distribute.OneDeviceStrategy("/cpu:0"), 12, 4)
+    examples = on(2)["virtual shares of 12"]
+    assert examples == np.arange(12).reshape(4, 3).tolist() == shares(tf.distribute.OneDeviceStrategy("/cpu:0"), 12, 4)
 
 
 def test_replicas_among_which_virtual_shards_cannot_be_dealt_out_are_refused() -> None:
@@ -145,11 +145,11 @@ def test_one_bad_example_stops_the_update_on_every_replica(on: Callable[[int], d
 
 def test_a_share_has_a_size_that_xla_knows() -> None:
     """On a TPU all replicas run one program, which learns its share only at run time."""
-    of_global, start = tf.reshape(tf.range(24.0), [8, 3]), tf.Variable(4)
+    values, start = tf.reshape(tf.range(24.0), [8, 3]), tf.Variable(4)
 
     def cut() -> tf.Tensor:
-        return BatchShard(start.read_value(), 2).of(of_global)
+        return BatchShard(start.read_value(), 2).of(values)
 
     compiled = tf.function(cut, jit_compile=True)
-    np.testing.assert_array_equal(compiled(), of_global[4:6])
+    np.testing.assert_array_equal(compiled(), values[4:6])
     assert "set-dimension-size" not in compiled.experimental_get_compiler_ir()(stage="hlo")

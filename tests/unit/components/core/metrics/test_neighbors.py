@@ -17,14 +17,14 @@ def _plain_radius(rows: np.ndarray, index: int) -> float:
 
 
 def _plain(drawn: np.ndarray, real: np.ndarray) -> tuple[float, float, float, list[bool]]:
-    of_real = [_plain_radius(real, index) for index in range(len(real))]
-    of_drawn = [_plain_radius(drawn, index) for index in range(len(drawn))]
+    real_radii = [_plain_radius(real, index) for index in range(len(real))]
+    drawn_radii = [_plain_radius(drawn, index) for index in range(len(drawn))]
     apart = [[math.dist(y, x) ** 2 for x in real] for y in drawn]
-    within = [[apart[j][i] <= of_real[i] for i in range(len(real))] for j in range(len(drawn))]
+    within = [[apart[j][i] <= real_radii[i] for i in range(len(real))] for j in range(len(drawn))]
     precision = sum(any(row) for row in within) / len(drawn)
     density = sum(map(sum, within)) / (K * len(drawn))
     covered = [any(row[i] for row in within) for i in range(len(real))]
-    recall = sum(any(apart[j][i] <= of_drawn[j] for j in range(len(drawn))) for i in range(len(real))) / len(real)
+    recall = sum(any(apart[j][i] <= drawn_radii[j] for j in range(len(drawn))) for i in range(len(real))) / len(real)
     return precision, recall, density, covered
 
 
@@ -40,11 +40,11 @@ def test_overlap_against_a_double_loop(case: str) -> None:
         drawn = np.concatenate([real[:25], random.normal(size=(25, 3))])
     else:
         drawn, real = np.repeat(random.normal(size=(1, 3)), 50, axis=0), random.normal(size=(50, 3))
-    found = neighbors.overlap(neighbors.make_balls(drawn), neighbors.make_balls(real))
+    overlap = neighbors.overlap(neighbors.make_balls(drawn), neighbors.make_balls(real))
     precision, recall, density, covered = _plain(drawn, real)
-    assert (found.precision, found.recall) == (precision, recall)
-    assert found.density == pytest.approx(density)
-    assert found.covered.tolist() == covered
+    assert (overlap.precision, overlap.recall) == (precision, recall)
+    assert overlap.density == pytest.approx(density)
+    assert overlap.covered.tolist() == covered
 
 
 def test_the_same_however_many_rows_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,9 +52,9 @@ def test_the_same_however_many_rows_at_a_time(monkeypatch: pytest.MonkeyPatch) -
     drawn, real = random.normal(size=(60, 4)), random.normal(size=(60, 4))
 
     def measure() -> tuple[object, ...]:
-        found = neighbors.overlap(neighbors.make_balls(drawn), neighbors.make_balls(real))
+        overlap = neighbors.overlap(neighbors.make_balls(drawn), neighbors.make_balls(real))
         distances, indices = neighbors.nearest(drawn, real)
-        return found.precision, found.recall, found.density, *found.covered, *indices, *distances.round(12)
+        return overlap.precision, overlap.recall, overlap.density, *overlap.covered, *indices, *distances.round(12)
 
     whole = measure()
     monkeypatch.setattr(neighbors, "_ELEMENTS", 7 * 60)
@@ -64,10 +64,12 @@ def test_the_same_however_many_rows_at_a_time(monkeypatch: pytest.MonkeyPatch) -
 def test_one_distribution_has_the_expected_coverage_and_density() -> None:
     """Coverage 1 - prod (n - i) / (2n - i) for i from 1 to 5, and density 1 (Naeem et al., 2020)."""
     random, n = np.random.default_rng(0), 1000
-    found = [neighbors.overlap(*(neighbors.make_balls(random.normal(size=(n, 8))) for _ in range(2))) for _ in range(5)]
+    overlaps = [
+        neighbors.overlap(*(neighbors.make_balls(random.normal(size=(n, 8))) for _ in range(2))) for _ in range(5)
+    ]
     expected = 1 - math.prod((n - i) / (2 * n - i) for i in range(1, K + 1))
-    assert np.mean([one.covered.mean() for one in found]) == pytest.approx(expected, abs=0.01)
-    assert np.mean([one.density for one in found]) == pytest.approx(1, abs=0.05)
+    assert np.mean([one.covered.mean() for one in overlaps]) == pytest.approx(expected, abs=0.01)
+    assert np.mean([one.density for one in overlaps]) == pytest.approx(1, abs=0.05)
 
 
 def test_too_few_rows_are_refused() -> None:
@@ -105,10 +107,12 @@ def test_copies_are_distinguished_from_fresh_samples_and_a_tenth_of_copies_by_th
     train, held_out, fresh = (random.normal(size=(1000, 6)) for _ in range(3))
     to_train = neighbors.nearest(held_out, train)[0]
     partly = np.concatenate([train[:100] + 0.01, fresh[100:]])
-    of_fresh, of_partly, of_copies = (neighbors.nearest(rows, train)[0] for rows in (fresh, partly, train + 0.01))
-    assert abs(neighbors.copy_z(of_fresh, to_train)) < 4
-    assert neighbors.copy_z(of_copies, to_train) < -30
-    assert neighbors.copy_share(of_fresh, to_train) == pytest.approx(0.01, abs=0.015)
-    assert neighbors.copy_share(of_partly, to_train) == pytest.approx(0.11, abs=0.02)
-    assert neighbors.copy_share(of_copies, to_train) == 1
+    fresh_distances, partly_distances, copy_distances = (
+        neighbors.nearest(rows, train)[0] for rows in (fresh, partly, train + 0.01)
+    )
+    assert abs(neighbors.copy_z(fresh_distances, to_train)) < 4
+    assert neighbors.copy_z(copy_distances, to_train) < -30
+    assert neighbors.copy_share(fresh_distances, to_train) == pytest.approx(0.01, abs=0.015)
+    assert neighbors.copy_share(partly_distances, to_train) == pytest.approx(0.11, abs=0.02)
+    assert neighbors.copy_share(copy_distances, to_train) == 1
     assert neighbors.copy_share(to_train, to_train) == pytest.approx(0.01, abs=0.002)

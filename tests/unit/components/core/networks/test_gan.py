@@ -36,11 +36,11 @@ def test_conditional_networks_depend_on_the_class(normalization: str) -> None:
     assert (np.abs(first - other).max(axis=(1, 2, 3)) > 0).tolist() == [False, True, False, True]
     features = keras.Model(critic.inputs, critic.get_layer("flatten").output)
     labels = np.array([2, 0, 1, 1])
-    given = gan.with_labels(tf.constant(first), tf.constant(labels), 3)
-    phi = features(given).numpy()
-    score, of_classes = (critic.get_layer(name).kernel.numpy() for name in ("score", "score_of_classes"))
-    expected = (phi * (score[:, 0] + of_classes.T[labels])).sum(axis=1)
-    np.testing.assert_allclose(critic(given)[:, 0], expected, rtol=1e-4, atol=1e-6)
+    inputs = gan.with_labels(tf.constant(first), tf.constant(labels), 3)
+    phi = features(inputs).numpy()
+    score, class_weights = (critic.get_layer(name).kernel.numpy() for name in ("score", "score_of_classes"))
+    expected = (phi * (score[:, 0] + class_weights.T[labels])).sum(axis=1)
+    np.testing.assert_allclose(critic(inputs)[:, 0], expected, rtol=1e-4, atol=1e-6)
 
 
 def test_features_of_classes_are_what_learned_weights_of_classes_could_be() -> None:
@@ -60,8 +60,8 @@ def test_features_of_classes_are_what_learned_weights_of_classes_could_be() -> N
         product = np.concatenate([kernel[:-2], numbers @ kernel[-2:]]) if layer == "project" else kernel @ numbers.T
         for variable in other.variables:
             variable.assign(product if variable.path == f"{layer}/kernel" else weights[variable.path])
-        given = gan.with_labels(first, labels, 4)
-        np.testing.assert_allclose(network(given), other(given), rtol=1e-4, atol=1e-5)
+        inputs = gan.with_labels(first, labels, 4)
+        np.testing.assert_allclose(network(inputs), other(inputs), rtol=1e-4, atol=1e-5)
         assert [variable.path for variable in network.trainable_variables] == [
             variable.path for variable in other.trainable_variables
         ]
@@ -115,13 +115,13 @@ def test_a_config_survives_json() -> None:
 
 def counted(model: keras.Model) -> int:
     """Count each layer's weights times the positions at which it uses them."""
-    found = 0
+    total = 0
     for layer in model.layers:
         kernel = next((weight for weight in layer.weights if weight.name == "kernel"), None)
         if kernel is not None:
             side = layer.input if isinstance(layer, keras.layers.Conv2DTranspose) else layer.output
-            found += int(np.prod(kernel.shape) * np.prod(side.shape[1:-1]))
-    return found
+            total += int(np.prod(kernel.shape) * np.prod(side.shape[1:-1]))
+    return total
 
 
 @pytest.mark.parametrize("size", [(28, 28, 1), (8, 8, 3), (5, 33, 3), (64, 64, 3), (256, 256, 3), (200, 150, 3)])

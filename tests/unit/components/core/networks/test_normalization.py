@@ -15,12 +15,12 @@ def normalize(layer: BatchNormalization, inputs: tf.Tensor, other: tf.Tensor) ->
     """Return outputs, batch mean and variance, and the gradients to inputs, scale and shift."""
     points = tf.convert_to_tensor(inputs)
     variables = [points, layer.gamma.value, layer.beta.value]
-    with tf.GradientTape() as tape, recorded_statistics() as found:
+    with tf.GradientTape() as tape, recorded_statistics() as recorded:
         tape.watch(points)
         outputs = layer(points, training=True)
         value = tf.reduce_sum(outputs * other)
-    assert [statistics.layer for statistics in found] == [layer]
-    return [outputs, found[0].mean, found[0].variance, *tape.gradient(value, variables)]
+    assert [statistics.layer for statistics in recorded] == [layer]
+    return [outputs, recorded[0].mean, recorded[0].variance, *tape.gradient(value, variables)]
 
 
 def test_xla_computes_the_same() -> None:
@@ -32,8 +32,8 @@ def test_xla_computes_the_same() -> None:
         tf.function(lambda *arrays: normalize(layer, *arrays), jit_compile=jit)(inputs, other) for jit in (False, True)
     )
     assert len(plain) == 6
-    for expected, found in zip(plain, compiled, strict=True):
-        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    for expected, actual in zip(plain, compiled, strict=True):
+        np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("shape", [(8, 5, 3, 4), (1, 1, 1, 2), (3, 2, 1, 3)])
@@ -50,8 +50,8 @@ def test_one_replica_in_float32_computes_what_float64_does(shape: tuple[int, ...
         layer.set_weights([gamma, beta, *layer.get_weights()[2:]])
     exact = normalize(layers["float64"], inputs, other)
     fused = normalize(layers["float32"], inputs.astype("float32"), other.astype("float32"))
-    for expected, found in zip(exact, fused, strict=True):
-        np.testing.assert_allclose(found, expected, rtol=2e-4, atol=2e-5)
+    for expected, actual in zip(exact, fused, strict=True):
+        np.testing.assert_allclose(actual, expected, rtol=2e-4, atol=2e-5)
     axes = (0, 1, 2)
     mean, variance = inputs.mean(axes), inputs.var(axes)
     np.testing.assert_allclose(exact[0], (inputs - mean) / np.sqrt(variance + 1e-5) * gamma + beta, rtol=1e-9)
@@ -75,7 +75,7 @@ def far_inputs(mean: float, deviation: float) -> tuple[np.ndarray, np.ndarray]:
 
 def normalized_on_replicas(strategy: tf.distribute.Strategy) -> dict[str, list[Any]]:
     """Return the results of `normalize` in float32 by case and number of replicas, reassembled over the replicas."""
-    found = {}
+    results = {}
     for replicas in REPLICAS:
         # TensorFlow numbers the groups of each strategy from this on; two groups of one number must not meet.
         tf.distribute.MirroredStrategy._collective_key_base = 1000 * replicas
@@ -85,8 +85,8 @@ def normalized_on_replicas(strategy: tf.distribute.Strategy) -> dict[str, list[A
                 with some.scope():
                     layer = BatchNormalization(synchronized=synchronized)
                     layer.build((None, 4, 4, 3))
-                found[f"{case} {replicas} {synchronized}"] = _on(some, layer, *far_inputs(mean, deviation))
-    return found
+                results[f"{case} {replicas} {synchronized}"] = _on(some, layer, *far_inputs(mean, deviation))
+    return results
 
 
 def _on(
@@ -102,16 +102,16 @@ def _on(
     outputs, mean, variance, to_inputs, to_scale, to_shift = (
         [local.numpy() for local in strategy.experimental_local_results(value)] for value in values
     )
-    assert all(np.array_equal(mean[0], each) for each in mean)
-    assert all(np.array_equal(variance[0], each) for each in variance)
+    assert all(np.array_equal(mean[0], copy) for copy in mean)
+    assert all(np.array_equal(variance[0], copy) for copy in variance)
     together = [np.concatenate(outputs), mean[0], variance[0], np.concatenate(to_inputs), sum(to_scale), sum(to_shift)]
     return [value.tolist() for value in together]
 
 
 @pytest.fixture(scope="module")
 def far_from_zero() -> dict[str, list[Any]]:
-    found: dict[str, list[Any]] = on_replicas(__file__, "normalized_on_replicas", max(REPLICAS))
-    return found
+    results: dict[str, list[Any]] = on_replicas(__file__, "normalized_on_replicas", max(REPLICAS))
+    return results
 
 
 @pytest.mark.parametrize("case", range(len(FAR_FROM_ZERO)))
@@ -137,18 +137,18 @@ def test_float32_is_accurate_far_from_zero(
         "gradient to scale": (other * unit).sum(axes),
         "gradient to shift": other.sum(axes),
     }
-    found = far_from_zero[f"{case} {replicas} {synchronized}"]
-    for (what, value), ours in zip(expected.items(), found, strict=True):
+    results = far_from_zero[f"{case} {replicas} {synchronized}"]
+    for (name, value), ours in zip(expected.items(), results, strict=True):
         error = np.abs(np.array(ours) - value).max() / np.abs(value).max()
-        assert error < 1e-4, what
+        assert error < 1e-4, name
 
 
 def test_statistics_move_only_where_the_update_was_sound() -> None:
     layer = BatchNormalization(momentum=0.75)
-    with recorded_statistics() as found:
+    with recorded_statistics() as recorded:
         layer(tf.constant(np.arange(8.0, dtype="float32").reshape(1, 2, 2, 2)), training=True)
-    found[0].move(tf.constant(False))
+    recorded[0].move(tf.constant(False))
     np.testing.assert_array_equal(layer.moving_mean, [0, 0])
-    found[0].move(tf.constant(True))
+    recorded[0].move(tf.constant(True))
     np.testing.assert_allclose(layer.moving_mean, [0.25 * 3, 0.25 * 4])
     np.testing.assert_allclose(layer.moving_variance, [0.75 + 0.25 * 5] * 2, rtol=1e-6)

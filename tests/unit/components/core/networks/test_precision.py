@@ -55,9 +55,9 @@ def test_with_one_auto_is_bfloat16_where_it_was_clearly_faster_when_measured_onc
     assert set(json.loads(file.read_text())) == set(precision_speed.PRECISIONS)
     for ratio, expected in [(1.58, "float32"), (0.95, "float32"), (0.72, "bfloat16")]:
         file.write_text(json.dumps({"float32": 0.05, "bfloat16": 0.05 * ratio}))
-        found = chosen("auto")
-        assert found.name == expected
-        assert "50 ms" in found.reason
+        precision = chosen("auto")
+        assert precision.name == expected
+        assert "50 ms" in precision.reason
         assert [chosen(name).name for name in precision_speed.PRECISIONS] == list(precision_speed.PRECISIONS)
     assert files_in(cache) == [file]
 

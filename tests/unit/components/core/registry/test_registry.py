@@ -38,7 +38,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @functools.cache
-def made(folder: Path, step: int, digest: str, version: int) -> Candidate:
+def cached_candidate(folder: Path, step: int, digest: str, version: int) -> Candidate:
     return candidate(folder / f"{step}-{digest[:12]}-{version}", step, rival=(digest, version))
 
 
@@ -48,7 +48,7 @@ def done(folder: Path, location: str, operation: Operation, rival: registry.Cham
     try:
         if name in ("publish", "late"):
             digest, version = (rival.model_digest, rival.version) if rival else ("none", 0)
-            result = made(folder, number, digest, version).publish(location)
+            result = cached_candidate(folder, number, digest, version).publish(location)
             return str((result.parameters, result.reused))
         with contextlib.redirect_stdout(None):
             if name == "promote":

@@ -26,8 +26,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning
 
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    with publication.bench(tmp_path_factory.mktemp("bench")) as found:
-        yield found
+    with publication.bench(tmp_path_factory.mktemp("bench")) as running:
+        yield running
 
 
 def written(bench: Bench, since: int) -> list[str]:
@@ -138,10 +138,10 @@ def test_two_first_publications(bench: Bench, tmp_path: Path) -> None:
     """Both have claimed and uploaded, and neither is champion."""
     location = bench.fresh()
     other = candidate(tmp_path, 500)
-    for each in (bench.first, other):
+    for publisher in (bench.first, other):
         bench.server.before = _refuse_champion
         with without_retries(), pytest.raises(TransientError):
-            each.publish(location)
+            publisher.publish(location)
         bench.server.before = None
     assert registry.versions(location) == [1, 2]
     assert registry.read_champion(location) is None

@@ -28,7 +28,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> list[Candidate]:
+def two_candidates(tmp_path: Path) -> list[Candidate]:
     """Two models, each promoted where there is no champion."""
     return [candidates.candidate(tmp_path / f"candidate {step}", step) for step in (100, 200)]
 
@@ -40,7 +40,7 @@ def champion_of(folder: Path) -> int:
 
 
 def test_a_publication_that_was_interrupted_before_the_champion_moved_ends(
-    made: list[Candidate], folder: Path, monkeypatch: pytest.MonkeyPatch
+    two_candidates: list[Candidate], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def cut(location: Location, content: bytes, generation: int) -> None:
         if generation:
@@ -50,20 +50,24 @@ def test_a_publication_that_was_interrupted_before_the_champion_moved_ends(
     swap = registry_folder.swap_champion
     monkeypatch.setattr(registry_folder, "swap_champion", cut)
     with pytest.raises(OSError, match="cut off"):
-        made[0].publish(folder)
+        two_candidates[0].publish(folder)
     monkeypatch.setattr(registry_folder, "swap_champion", swap)
     assert registry.versions(folder) == [1]
     assert registry.read_champion(folder) is None
-    manifest = Path(made[0].evaluation, evaluations.MANIFEST)  # made anew meanwhile; the copy is of the first
+    manifest = Path(two_candidates[0].evaluation, evaluations.MANIFEST)  # made anew meanwhile; the copy is of the first
     atomic_files.write_json(manifest, {**artifacts.unsealed(manifest), "reasons": ["another"]})
-    assert made[0].publish(folder).parameters["version"] == 1
+    assert two_candidates[0].publish(folder).parameters["version"] == 1
     assert registry.versions(folder) == [1]
     assert champion_of(folder) == 1
     assert registry.read_version(folder, 1, registry.read_champion(folder)).evaluation.reasons == ["the test says so"]
 
 
-def test_processes_that_publish_one_model_make_one_version(made: list[Candidate], folder: Path) -> None:
-    flags = [f"--model={made[0].model}", f"--evaluation={made[0].evaluation}", f"--registry={folder}"]
+def test_processes_that_publish_one_model_make_one_version(two_candidates: list[Candidate], folder: Path) -> None:
+    flags = [
+        f"--model={two_candidates[0].model}",
+        f"--evaluation={two_candidates[0].evaluation}",
+        f"--registry={folder}",
+    ]
     command = [sys.executable, "-m", "components.publish", *flags]
     started = [subprocess.Popen(command, stderr=subprocess.DEVNULL) for _ in range(3)]
     assert [process.wait() for process in started] == [0, 0, 0]
@@ -71,15 +75,17 @@ def test_processes_that_publish_one_model_make_one_version(made: list[Candidate]
     assert champion_of(folder) == 1
 
 
-def test_a_registry_that_is_a_file_is_refused(made: list[Candidate], folder: Path) -> None:
+def test_a_registry_that_is_a_file_is_refused(two_candidates: list[Candidate], folder: Path) -> None:
     atomic_files.write_json(folder, {})
     with pytest.raises(DataError, match="is a file"):
-        made[0].publish(folder)
+        two_candidates[0].publish(folder)
 
 
-def test_who_waits_for_a_folder_and_then_finds_another_champion_has_lost(made: list[Candidate], folder: Path) -> None:
+def test_who_waits_for_a_folder_and_then_finds_another_champion_has_lost(
+    two_candidates: list[Candidate], folder: Path
+) -> None:
     """As in a bucket: a publication with an outdated verdict ends with its own exit code, and adds nothing."""
-    first, late = made
+    first, late = two_candidates
     with ThreadPoolExecutor() as pool:
         with registry.held(folder):
             waiting = pool.submit(late.publish, folder)
@@ -102,14 +108,14 @@ def _waits_for(path: Path) -> bool:
 
 
 def test_where_the_lock_holds_nobody_off_no_version_is_lost(
-    made: list[Candidate], folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    two_candidates: list[Candidate], folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On some shared volumes: another process takes the number between the check and the rename."""
-    made[0].publish(folder)
+    two_candidates[0].publish(folder)
     prepared = Path(shutil.copytree(registry.version_folder(folder, 1), tmp_path / "prepared"))
-    fill = functools.partial(shutil.copytree, made[1].model, dirs_exist_ok=True)
+    fill = functools.partial(shutil.copytree, two_candidates[1].model, dirs_exist_ok=True)
     with monkeypatch.context() as patched:
         patched.setattr(registry, "versions", lambda location: [])
-        assert registry.add(str(folder), fill, made[1].digest, None) == 2
+        assert registry.add(str(folder), fill, two_candidates[1].digest, None) == 2
     assert registry.versions(folder) == [1, 2]
     assert models.Description.of(registry.version_folder(folder, 1)) == models.Description.of(prepared)

@@ -10,17 +10,17 @@ def parse(text: str) -> list[Token]:
 
 def tables(text: str) -> dict[str, list[list[str]]]:
     """Return the rows of the table below each heading, with cells as readers see them."""
-    found: dict[str, list[list[str]]] = {}
+    rows: dict[str, list[list[str]]] = {}
     heading, before = "", ""
     for token in parse(text):
         if before == "heading_open":
             heading = token.content
         if token.type == "tr_open":
-            found.setdefault(heading, []).append([])
+            rows.setdefault(heading, []).append([])
         if before in ("td_open", "th_open"):
-            found[heading][-1].append("".join(child.content for child in token.children or []))
+            rows[heading][-1].append("".join(child.content for child in token.children or []))
         before = token.type
-    return found
+    return rows
 
 
 def types(text: str) -> set[str]:

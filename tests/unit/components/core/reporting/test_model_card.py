@@ -48,8 +48,8 @@ def judgment(**changes: Any) -> model_card.Judgment:
         embedding={"certificate": {"outcome": "passed"}, "settings": {"seed": 0}},
         made_with={"code": "4" * 64, "image": HOSTILE, "libraries": {"keras": HOSTILE}},
     )
-    given = {"reasons": [HOSTILE], "rules": [artifacts.RULE], "settings": {"sample_count": 10000}, **changes}
-    evaluation = artifacts.evaluation(**{name: value for name, value in given.items() if name != "numbers"})
+    fields = {"reasons": [HOSTILE], "rules": [artifacts.RULE], "settings": {"sample_count": 10000}, **changes}
+    evaluation = artifacts.evaluation(**{name: value for name, value in fields.items() if name != "numbers"})
     return model_card.Judgment(evaluation=evaluation, numbers=changes.get("numbers", NUMBERS), lineage=origin)
 
 
@@ -63,18 +63,18 @@ def test_the_card_tells_what_was_found_beside_real_images() -> None:
     assert shown["Verdict"][1] == ["fcd_corrected", "0.02", "0.01", "0.03", "at most 0.055", "passed"]
     assert ["train", "steps", "1200"] in shown["Configuration"]
     assert ["evaluate", "sample_count", "10000"] in shown["Configuration"]
-    found = {row[0]: row[1:] for row in shown["Lineage"]}
-    assert found["dataset"][0] == digests.digest_of_record(judgment().lineage.dataset)
-    assert found["model"] == [MODEL.digest, lineage.UNKNOWN, lineage.UNKNOWN]
-    assert "champion" not in "".join(found)
+    digest_rows = {row[0]: row[1:] for row in shown["Lineage"]}
+    assert digest_rows["dataset"][0] == digests.digest_of_record(judgment().lineage.dataset)
+    assert digest_rows["model"] == [MODEL.digest, lineage.UNKNOWN, lineage.UNKNOWN]
+    assert "champion" not in "".join(digest_rows)
 
 
 def test_what_the_training_began_with_is_reported_before_and_after_it_is_judged() -> None:
-    begun = {"steps": 1200, "initial_checkpoint_digest": "7" * 64}
+    settings = {"steps": 1200, "initial_checkpoint_digest": "7" * 64}
     judged = judgment()
-    judged = dataclasses.replace(judged, lineage=dataclasses.replace(judged.lineage, checkpoint={"settings": begun}))
-    for found in (None, judged):
-        shown = tables(model_card.render(MODEL, begun, found))
+    judged = dataclasses.replace(judged, lineage=dataclasses.replace(judged.lineage, checkpoint={"settings": settings}))
+    for current in (None, judged):
+        shown = tables(model_card.render(MODEL, settings, current))
         assert ["initial checkpoint", "7" * 64, "", ""] in shown["Lineage"]
     assert "initial checkpoint" not in model_card.render(MODEL, {"steps": 1200}, judgment())
 
@@ -96,8 +96,8 @@ def test_a_card_of_a_model_that_nobody_judged_has_no_metrics() -> None:
 
 
 def test_hostile_text_keeps_its_place() -> None:
-    found = dataclasses.replace(judgment(), numbers={**NUMBERS, "names": [["fcd", HOSTILE]]})
-    text = model_card.render(MODEL, {HOSTILE: HOSTILE}, found)
+    hostile = dataclasses.replace(judgment(), numbers={**NUMBERS, "names": [["fcd", HOSTILE]]})
+    text = model_card.render(MODEL, {HOSTILE: HOSTILE}, hostile)
     allowed = types(
         model_card.render(dataclasses.replace(MODEL, classes=["a", "b"]), {"a": "b"}, judgment(reasons=["good"]))
     )

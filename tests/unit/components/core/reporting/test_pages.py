@@ -285,10 +285,10 @@ def test_nothing_acts_nothing_is_fetched_and_everything_is_shown(
     addresses = load(page, framed_as_kubeflow_does(path.read_text(), tmp_path) if framed else path)
     seen = page.frames[-1].evaluate(PROBE)
     assert seen["active"] == []
-    known = {"alt", "charset", "class", "colspan", "content", "http-equiv", "lang", "name", "src"}
-    of_runs = "aria-label checked cx cy dy href id loading r role text-anchor type x x1 x2 y y1 y2"
-    known |= set(of_runs.split()) if name == "runs" else set()
-    assert set(seen["attributes"]) <= known
+    allowed = {"alt", "charset", "class", "colspan", "content", "http-equiv", "lang", "name", "src"}
+    chart_attributes = "aria-label checked cx cy dy href id loading r role text-anchor type x x1 x2 y y1 y2"
+    allowed |= set(chart_attributes.split()) if name == "runs" else set()
+    assert set(seen["attributes"]) <= allowed
     assert seen["title"] in ("REJECT: evaluation of step 100", "Evaluations side by side", "Runs")
     assert seen["images"] == seen["loaded"] == IMAGES[name]
     assert {address.split(":")[0] for address in addresses} <= {"file", "data"}

@@ -48,12 +48,12 @@ def test_a_line_each_and_in_the_same_axes_a_color_for_each_training() -> None:
 def test_a_known_share_is_a_line_across_its_bar() -> None:
     """At a third of the height, within a bar that is higher; the other bar has none."""
     shares = {"a": np.array([0.9]), "b": np.array([0.9])}
-    without, found = (pixels(charts.bars([""], shares, known)) for known in ({}, {"a": np.array([0.3])}))
-    rows, columns = np.nonzero((np.abs(without - found) > 60).any(axis=2))  # not those of another palette
-    assert 0.55 < rows.mean() / len(found) < 0.75
+    without, marked = (pixels(charts.bars([""], shares, marks)) for marks in ({}, {"a": np.array([0.3])}))
+    rows, columns = np.nonzero((np.abs(without - marked) > 60).any(axis=2))  # not those of another palette
+    assert 0.55 < rows.mean() / len(marked) < 0.75
     assert np.ptp(rows) < 20
-    assert 0.3 * found.shape[1] < np.ptp(columns) < 0.5 * found.shape[1]
-    assert columns.mean() < found.shape[1] / 2
+    assert 0.3 * marked.shape[1] < np.ptp(columns) < 0.5 * marked.shape[1]
+    assert columns.mean() < marked.shape[1] / 2
 
 
 def pixels(png: bytes) -> np.ndarray:

@@ -24,12 +24,12 @@ def catalog_of(files: dict[str, tuple[int, str]]) -> Catalog:
 @given(FILES, st.sets(st.integers(0, 2)))
 def test_a_catalog_is_a_sorted_list(files: dict[str, tuple[int, str]], kinds: set[int]) -> None:
     catalog = catalog_of(files)
-    found = catalog.files(*kinds)
+    listed = catalog.files(*kinds)
     expected = [SourceFile(name, at, len(at), f"{kind}") for name, (kind, at) in sorted(files.items()) if kind in kinds]
-    assert list(found) == expected
-    assert len(found) == len(expected)
+    assert list(listed) == expected
+    assert len(listed) == len(expected)
     # Two readers at once do not disturb each other.
-    assert list(zip(found, found, strict=True)) == [(file, file) for file in expected]
+    assert list(zip(listed, listed, strict=True)) == [(file, file) for file in expected]
     assert list(catalog.names(*kinds)) == [file.name for file in expected]
     assert list(catalog.names_without(*kinds)) == sorted(name for name, (kind, _) in files.items() if kind not in kinds)
     assert catalog.least_kind() == min((kind for kind, _ in files.values()), default=None)

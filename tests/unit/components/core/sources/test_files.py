@@ -54,18 +54,18 @@ def test_hostile_names_are_listed_and_written_as_one_printable_line(
     for raw in (b"\xff\xfe.png", b"\x80.txt", b"\xed\xa0\x80.jpg"):
         (pets / "cats" / os.fsdecode(raw)).write_bytes(b"x")
     with caplog.at_level(logging.INFO):
-        found = source_listing.contents(str(pets))
-    assert found.listing is not None
-    assert len(found.listing.files) == 3 + len(HOSTILE) + 2
-    written = [file.name for file in found.listing.files]
+        contents = source_listing.contents(str(pets))
+    assert contents.listing is not None
+    assert len(contents.listing.files) == 3 + len(HOSTILE) + 2
+    written = [file.name for file in contents.listing.files]
     assert all(name.isprintable() and name.startswith(("cats/", "dogs/")) for name in written)
     assert {r"cats/new\nline.png", r"cats/\x1b[31mred.png", r"cats/\xff\xfe.png"} <= set(written)
-    for file in found.listing.files:
+    for file in contents.listing.files:
         with open_file(file.location) as opened:
             assert opened.read()
     assert any(message.endswith(r": cats/\x80.txt") for message in caplog.messages)
     assert all(record.getMessage().isprintable() for record in caplog.records)
-    assert source_listing.contents(str(pets)).fingerprint == found.fingerprint
+    assert source_listing.contents(str(pets)).fingerprint == contents.fingerprint
 
 
 def test_names_that_would_be_written_alike_are_refused(pets: Path) -> None:

@@ -55,8 +55,8 @@ def files_read(caplog: pytest.LogCaptureFixture) -> Callable[[Path, Path], str]:
     def count(source: Path, index: Path) -> str:
         caplog.clear()
         with caplog.at_level(logging.INFO):
-            found = fingerprint(str(source), str(index))
-        assert found == fingerprint(str(source))
+            digest = fingerprint(str(source), str(index))
+        assert digest == fingerprint(str(source))
         (line,) = (message for message in caplog.messages if message.startswith("read "))
         return line.removeprefix("read ").partition(" files;")[0]
 
@@ -179,7 +179,7 @@ def test_every_part_of_a_stamp_counts(tmp_path: Path) -> None:
     index = SourceIndex(str(tmp_path), "pets")
     near, far = (f"3 {index._began - before} {_LONG_AGO} 7" for before in (2_000_000_000, 2_000_000_001))
     late = f"3 {_LONG_AGO} {index._began} 7"
-    written = [Checksum(name, each, "a" * 64) for name, each in zip("1234", (stamp, far, near, late), strict=True)]
+    written = [Checksum(name, text, "a" * 64) for name, text in zip("1234", (stamp, far, near, late), strict=True)]
     index.write(written, 4, 4)
     assert [*SourceIndex(str(tmp_path), "pets").entries()] == written[:2]
     for number in range(len(parts)):
@@ -208,13 +208,15 @@ def test_an_index_in_a_bucket(pets: Path, bucket: Server, caplog: pytest.LogCapt
 
 
 def test_several_at_once_do_no_harm(pets: Path, tmp_path: Path, files_read: Callable[[Path, Path], str]) -> None:
-    index, found, expected = tmp_path / "index", [], fingerprint(str(pets))
-    threads = [threading.Thread(target=lambda: found.append(fingerprint(str(pets), str(index)))) for _ in range(8)]
+    index, fingerprints, expected = tmp_path / "index", [], fingerprint(str(pets))
+    threads = [
+        threading.Thread(target=lambda: fingerprints.append(fingerprint(str(pets), str(index)))) for _ in range(8)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == [expected] * 8
+    assert fingerprints == [expected] * 8
     assert len(list(index.iterdir())) == 1
     assert files_read(pets, index) == "0 of 6"
 
@@ -229,14 +231,14 @@ def test_no_answer_depends_on_the_index(rounds: list[list[tuple[str, int]]], dat
         source.mkdir()
         (source / "always.png").write_bytes(b"1")
         for changes in rounds:
-            for what, number in changes:
+            for action, number in changes:
                 path = source / f"{number}.png"
-                if what == "write":
+                if action == "write":
                     path.write_bytes(data.draw(st.binary(min_size=1, max_size=1)))
-                elif what == "backdate" and path.exists():
+                elif action == "backdate" and path.exists():
                     os.utime(path, (_LONG_AGO, _LONG_AGO))
-                elif what == "remove":
+                elif action == "remove":
                     path.unlink(missing_ok=True)
-                elif what == "rename" and path.exists():
+                elif action == "rename" and path.exists():
                     path.rename(source / f"{(number + 1) % 5}.png")
             assert fingerprint(str(source), str(index)) == fingerprint(str(source))

@@ -87,17 +87,17 @@ def photos(gcs: Server) -> Server:
 
 
 def test_a_bucket_is_fingerprinted_by_its_listing_alone(photos: Server) -> None:
-    found = source_listing.contents("gs://photos/pets/")
+    contents = source_listing.contents("gs://photos/pets/")
     files = [
         [name, len(f"pets/{name}"), buckets.checksum(f"pets/{name}".encode())]
         for name in ("cats/1.png", "dogs/2.JPG", "dogs/3.png")
     ]
-    assert found.fingerprint == digests.digest_of({"kind": source_listing.IMAGES, "files": files})
-    assert found.summary == "3 images, 0.0 MB"
+    assert contents.fingerprint == digests.digest_of({"kind": source_listing.IMAGES, "files": files})
+    assert contents.summary == "3 images, 0.0 MB"
     assert not [request for request in photos.requests if "/o/" in request.path]  # none asked for by itself
     assert [*source_listing.list_source("gs://photos/pets").files][1].location == "gs://photos/pets/dogs/2.JPG"
     buckets.put("gs://photos/pets/dogs/2.JPG", b"another")
-    assert source_listing.contents("gs://photos/pets").fingerprint != found.fingerprint
+    assert source_listing.contents("gs://photos/pets").fingerprint != contents.fingerprint
 
 
 def test_hostile_names_of_objects_are_written_as_one_printable_line(photos: Server) -> None:
@@ -206,9 +206,9 @@ def test_a_fingerprint_is_the_digest_of_names_sizes_and_contents(pets: Path, mon
         [str(path.relative_to(pets)), path.stat().st_size, digests.sha256_of_file(path)] for path in files
     )
     (pets / "notes.txt").write_bytes(b"left out")
-    found = source_listing.contents(f"{pets}/")
-    assert found.fingerprint == digests.digest_of({"kind": "images", "files": expected})
-    assert found.summary == "43 images, 0.0 MB"
+    contents = source_listing.contents(f"{pets}/")
+    assert contents.fingerprint == digests.digest_of({"kind": "images", "files": expected})
+    assert contents.summary == "43 images, 0.0 MB"
 
 
 @pytest.mark.parametrize("name", ["runs", "cats/results", "new/deep/er"])
@@ -226,14 +226,14 @@ def test_the_folder_of_results_is_no_part_of_the_source(
     (pets / "latest").symlink_to(pets / name / "checkpoints")
     caplog.set_level("INFO")
     for pattern, old in zip(patterns, before, strict=True):
-        found = set()
+        fingerprints = set()
         for folder in (str(pets), ".", str(tmp_path / "link")):
             for root in (str(pets / name), name, str(tmp_path / "link" / name)):
                 caplog.clear()
-                found.add(source_listing.contents(f"{folder}{pattern}", root=root).fingerprint)
+                fingerprints.add(source_listing.contents(f"{folder}{pattern}", root=root).fingerprint)
                 assert [line.split()[:2] for line in caplog.messages] == [["left", root]]
-        assert len(found) == 1
-        assert old not in found
+        assert len(fingerprints) == 1
+        assert old not in fingerprints
     (pets / f"{name}.png").unlink()
     assert source_listing.contents(str(pets), root=name).fingerprint == before[0]
     shutil.move(pets / name, tmp_path / "elsewhere")
@@ -242,9 +242,9 @@ def test_the_folder_of_results_is_no_part_of_the_source(
 
 
 def test_a_source_within_the_folder_of_results_counts_and_no_source_is_that_folder(pets: Path) -> None:
-    known = source_listing.contents(str(pets)).fingerprint
+    expected = source_listing.contents(str(pets)).fingerprint
     for root in (pets.parent, pets.parent / "pets2", pets / "cats" / "1", Path("gs://b/x")):
-        assert source_listing.contents(str(pets), root=str(root)).fingerprint == known
+        assert source_listing.contents(str(pets), root=str(root)).fingerprint == expected
     assert source_listing.contents(f"{pets}/cats/*", root=str(pets / "cats")).summary.startswith("2 images")
     for source in (str(pets), f"{pets}/**"):
         with pytest.raises(ConfigError, match=f"^root {pets} is "):

@@ -25,20 +25,20 @@ TEMPLATES = {
 class Config:
     size: Annotated[int, Setting("Size.")] = 1
     location: Annotated[str, Setting("Place.", in_key=False)] = "here"
-    of_digest: Annotated[str, Setting("Digest of an input.", digest=True)] = ""
+    input_digest: Annotated[str, Setting("Digest of an input.", digest=True)] = ""
 
 
 def file_of(module: str) -> str:
     """Return the file of a module in `components`."""
     path = COMPONENTS.joinpath(*module.split(".")[1:])
-    found = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-    return found.relative_to(COMPONENTS).as_posix()
+    file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    return file.relative_to(COMPONENTS).as_posix()
 
 
 def reachable_files() -> dict[str, set[str]]:
     """Return the files that each stage can reach, by grimp's import graph."""
     graph = grimp.build_graph("components", cache_dir=None)
-    found = {}
+    reachable = {}
     for stage in STAGES:
         package = f"components.{stage}"
         own = {package, *graph.find_descendants(package)} - {f"{package}.component"}
@@ -47,8 +47,8 @@ def reachable_files() -> dict[str, set[str]]:
         packages = {module.rpartition(".")[0] for module in modules} - {""}
         templates = {path.relative_to(COMPONENTS).as_posix() for path in (COMPONENTS / stage).glob("*.j2")}
         shared = {template for template, stages in TEMPLATES.items() if stage in stages}
-        found[stage] = {file_of(module) for module in modules | packages} | templates | shared
-    return found
+        reachable[stage] = {file_of(module) for module in modules | packages} | templates | shared
+    return reachable
 
 
 def test_a_stage_can_reach_what_grimp_says() -> None:
@@ -65,14 +65,14 @@ def test_every_file_s_name_and_content_decide_the_digest(monkeypatch: pytest.Mon
 
 def test_a_key_follows_settings_inputs_and_code_but_no_place() -> None:
     def key(config: Config = Config(), stage: str = "train", code: str = "", **inputs: str) -> str:
-        return cache_key.key_of(cache_key.key_parts(stage, config, code, **{"of_digest": "a", **inputs}))
+        return cache_key.key_of(cache_key.key_parts(stage, config, code, **{"input_digest": "a", **inputs}))
 
     usual = key()
-    assert usual == key(Config(location="there")) == key(Config(of_digest="b")) == key(other="")
+    assert usual == key(Config(location="there")) == key(Config(input_digest="b")) == key(other="")
     assert usual == key(code=cache_key.source_digest("train"))
     others = [
         key(Config(size=2)),
-        key(of_digest="b"),
+        key(input_digest="b"),
         key(other="a"),
         key(stage="evaluate", code=cache_key.source_digest("train")),
         key(code="0"),

@@ -73,17 +73,17 @@ def test_every_mistake_is_reported_at_once_before_anything_heavy() -> None:
     assert not imported & {"tensorflow", "apache_beam", "numpy"}
 
 
-@pytest.mark.parametrize(("given", "tpu", "expected"), [("", False, "1"), ("", True, None), ("0", False, "0")])
+@pytest.mark.parametrize(("value", "tpu", "expected"), [("", False, "1"), ("", True, None), ("0", False, "0")])
 def test_without_a_tpu_libtpu_does_not_ask_the_metadata_server(
-    monkeypatch: pytest.MonkeyPatch, given: str, tpu: bool, expected: str | None
+    monkeypatch: pytest.MonkeyPatch, value: str, tpu: bool, expected: str | None
 ) -> None:
     """Away from Google Cloud it would retry for minutes, as soon as TensorFlow for TPUs is imported."""
     monkeypatch.setattr(logs, "log_to_stderr", lambda: None)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     monkeypatch.setattr(hardware, "has_tpu", lambda: tpu)
     monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "2")
-    monkeypatch.setenv("TPU_SKIP_MDS_QUERY", given)  # so that it is restored
-    if not given:
+    monkeypatch.setenv("TPU_SKIP_MDS_QUERY", value)  # so that it is restored
+    if not value:
         monkeypatch.delenv("TPU_SKIP_MDS_QUERY")
     assert cli.main("train", []) == errors.BAD_CONFIGURATION
     assert os.environ.get("TPU_SKIP_MDS_QUERY") == expected
@@ -91,11 +91,11 @@ def test_without_a_tpu_libtpu_does_not_ask_the_metadata_server(
 
 def test_flags_take_dashes_or_underscores_and_no_abbreviation() -> None:
     for word in ("--batch_size", "--batch-size"):
-        given, executor = cli._read_arguments("train", TrainConfig, [word, "8"])
-        assert (given, executor) == ({"batch_size": "8"}, None)
-    given, _ = cli._read_arguments("train", TrainConfig, ["--batch", "8"])
+        values, executor = cli._read_arguments("train", TrainConfig, [word, "8"])
+        assert (values, executor) == ({"batch_size": "8"}, None)
+    values, _ = cli._read_arguments("train", TrainConfig, ["--batch", "8"])
     with pytest.raises(ConfigError, match="unknown setting batch"):
-        cli.build(TrainConfig, given)
+        cli.build(TrainConfig, values)
     with pytest.raises(ConfigError, match="unexpected arguments: loose"):
         cli._read_arguments("train", TrainConfig, ["loose"])
     with pytest.raises(ConfigError, match="expected one argument"):
@@ -129,9 +129,9 @@ def test_a_pod_leaves_its_last_words(
     assert not (tmp_path / "last-words").exists()
     (tmp_path / "last-words").write_text("words of an earlier program" * 100)
     assert cli.main("decide", command) == code
-    found = (tmp_path / "last-words").read_text()
-    assert found.startswith(words)
-    assert "earlier" not in found
+    text = (tmp_path / "last-words").read_text()
+    assert text.startswith(words)
+    assert "earlier" not in text
 
 
 @pytest.mark.parametrize(
@@ -203,15 +203,15 @@ def test_signals_end_a_stage_with_their_codes(number: signal.Signals, code: int)
     assert "Traceback" not in reported
 
 
-@pytest.mark.parametrize(("source", "said"), [("wait", ""), ("defer", f"stopped by {signal.SIGTERM.value}\n")])
-def test_a_stage_started_with_sigint_ignored_stops_on_sigterm_alone(source: str, said: str) -> None:
+@pytest.mark.parametrize(("source", "printed"), [("wait", ""), ("defer", f"stopped by {signal.SIGTERM.value}\n")])
+def test_a_stage_started_with_sigint_ignored_stops_on_sigterm_alone(source: str, printed: str) -> None:
     with ignoring(signal.SIGINT):
         process = stand_in.started("--source", source)
     with process:
         process.send_signal(signal.SIGINT)  # arrives first: Python handles pending signals by their numbers
         process.send_signal(signal.SIGTERM)
         output, log = process.communicate()
-    assert (process.returncode, output) == (143, said), log
+    assert (process.returncode, output) == (143, printed), log
     assert "terminated" in log
 
 

@@ -57,19 +57,19 @@ def config_class(stage: str) -> type:
 
 def test_inputs_are_the_fields(spec: Any, config_class: type) -> None:
     from_spec = {
-        name: (TYPES[found.type], found.default if found.optional else dataclasses.MISSING)
-        for name, found in spec.inputs.items()
+        name: (TYPES[parameter.type], parameter.default if parameter.optional else dataclasses.MISSING)
+        for name, parameter in spec.inputs.items()
     }
     fields = {field.name: (field.type, field.default) for field in settings.fields_of(config_class)}
     # Every stage receives its run, and only the record depends on it.
-    of_run = dict.fromkeys(executor.OF_THE_RUN, (str, dataclasses.MISSING))
+    run_inputs = dict.fromkeys(executor.OF_THE_RUN, (str, dataclasses.MISSING))
     # Kubeflow provides the final status, so it has no default there.
     status = {"status": from_spec["status"]} if "status" in from_spec else {}
-    assert from_spec == fields | of_run | status
+    assert from_spec == fields | run_inputs | status
 
 
 def test_outputs_are_the_agreed_ones(stage: str, spec: Any) -> None:
-    assert {name: found.type for name, found in spec.outputs.items()} == OUTPUTS[stage]
+    assert {name: output.type for name, output in spec.outputs.items()} == OUTPUTS[stage]
 
 
 def test_container_runs_the_stage_with_the_executor_input_alone(stage: str, spec: Any) -> None:
@@ -81,12 +81,12 @@ def test_container_runs_the_stage_with_the_executor_input_alone(stage: str, spec
 
 def test_executor_input_becomes_the_configuration(stage: str, spec: Any, config_class: type, tmp_path: Path) -> None:
     """Values as in Kubeflow's JSON: whole numbers may come as 3.0."""
-    given = {
+    values = {
         field.name: "x" if field.required else float(field.default) if field.type is int else field.default
         for field in settings.fields_of(config_class)
     }
     message = {
-        "inputs": {"parameterValues": given},
+        "inputs": {"parameterValues": values},
         "outputs": {
             "parameters": {name: {"outputFile": str(tmp_path / name)} for name in OUTPUTS[stage]},
             "outputFile": str(tmp_path / "executor_output.json"),
@@ -97,4 +97,4 @@ def test_executor_input_becomes_the_configuration(stage: str, spec: Any, config_
     for field in settings.fields_of(config_class):
         value = getattr(config, field.name)
         assert type(value) is field.type
-        assert value == given[field.name]
+        assert value == values[field.name]

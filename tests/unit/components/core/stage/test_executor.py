@@ -32,10 +32,10 @@ def message(folder: Path) -> dict[str, Any]:
 def test_every_declared_output_is_written(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     page.write_text("a page")
-    given = message(tmp_path)
+    executor_input = message(tmp_path)
     # Vertex's launcher of custom jobs writes this output itself.
-    given["outputs"]["parameters"]["gcp_resources"] = {"outputFile": str(tmp_path / "gcp_resources")}
-    parsed = ExecutorInput(json.dumps(given))
+    executor_input["outputs"]["parameters"]["gcp_resources"] = {"outputFile": str(tmp_path / "gcp_resources")}
+    parsed = ExecutorInput(json.dumps(executor_input))
     assert parsed.parameters == {"steps": 3.0, "dataset": "somewhere"}
     parsed.write_output(
         StageResult(parameters={"summary": "done", "other": 1}, metrics={"distance": 2.5}, files={"report": page})
@@ -93,10 +93,10 @@ def test_anything_is_a_message_or_is_refused_in_words(text: str) -> None:
     ],
 )
 def test_outputs_that_could_not_be_written_are_refused_before_the_work(tmp_path: Path, change: dict[str, Any]) -> None:
-    found = message(tmp_path)
-    found["outputs"].update(change)
+    executor_input = message(tmp_path)
+    executor_input["outputs"].update(change)
     with pytest.raises(ConfigError, match=r"^executor_input "):
-        ExecutorInput(json.dumps(found))
+        ExecutorInput(json.dumps(executor_input))
 
 
 @pytest.mark.parametrize(

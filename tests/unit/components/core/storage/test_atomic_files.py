@@ -78,7 +78,7 @@ def test_what_a_living_process_is_filling_is_not_swept(tmp_path: Path) -> None:
     assert (tmp_path / "folder" / "done").read_bytes() == b"slow"
 
 
-def give_place_to_what_was_taken_away(location: Path) -> None:
+def recreate_removed_folder(location: Path) -> None:
     with atomic_files.new_folder(location, "done") as folder:
         (folder / "data").write_bytes(b"data")
         folder.rename(f"{folder}-dead")
@@ -88,7 +88,7 @@ def give_place_to_what_was_taken_away(location: Path) -> None:
 def test_what_was_swept_in_spite_of_its_lock_never_gets_its_place(tmp_path: Path) -> None:
     location = tmp_path / "folder"
     with pytest.raises(FileNotFoundError) as caught:
-        give_place_to_what_was_taken_away(location)
+        recreate_removed_folder(location)
     assert describe_os_error(caught.value) == f"No such file or directory: {location}"
     assert not location.exists()
 
