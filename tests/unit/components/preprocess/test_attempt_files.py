@@ -32,7 +32,7 @@ def objects(gcs: Server) -> dict[str, Any]:
 def files(request: pytest.FixtureRequest, tmp_path: Path) -> AttemptFiles:
     if request.param == "folder":
         return Folder(tmp_path)
-    request.getfixturevalue("held")
+    request.getfixturevalue("objects")
     return attempt_files.new_in_bucket(DATASET)
 
 

@@ -2,7 +2,6 @@
 
 import pickle
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -11,13 +10,7 @@ from components.preprocess import shards
 from components.preprocess.attempt_files import FAILED, Folder
 from components.preprocess.beam import attempt, pipeline
 from tests.unit.components.preprocess.beam.chunks import DIGITS, chunks_of_digits, write_all
-
-
-class Unpickled:
-    """Ends the test if it is unpickled."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (exec, ("raise SystemExit('unpickled')",))
+from tests.unit.components.preprocess.pickles import Unpickled
 
 
 @pytest.mark.parametrize(

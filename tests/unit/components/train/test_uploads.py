@@ -19,6 +19,7 @@ from tests.fakes.gcs.server import Request, Server
 from tests.faults.soak import transfers
 from tests.faults.soak.served import die_at_every_request
 from tests.inputs.damages import damages
+from tests.unit.components.core.storage.bucket_content import bucket_content
 
 URI = "gs://b/training"
 KEEP = 2
@@ -37,10 +38,6 @@ def train_to(step: int, weight: float = 0.5, location: Path | None = None) -> Pa
 def forget() -> None:
     """Delete the mirror, as on another machine."""
     shutil.rmtree(Location.of("gs://b").path)
-
-
-def content(server: Server) -> dict[str, bytes]:
-    return {name: stored.content for name, stored in server.objects["b"].items()}
 
 
 def in_bucket() -> list[int]:
@@ -72,7 +69,7 @@ def test_another_machine_goes_on_where_this_one_stopped(bucket: Server) -> None:
     assert checkpoints.steps(location) == [3]
     training_log.go_back(location, 3, checkpoints.step_folder(location, 3))
     assert (location / training_log.METRICS).read_bytes() == log
-    pictures = [name for name in content(bucket) if name.endswith(".png")]
+    pictures = [name for name in bucket_content(bucket) if name.endswith(".png")]
     assert pictures == [f"training/samples/step-{step:010d}.png" for step in (1, 2, 3)]
 
 
@@ -146,7 +143,7 @@ def test_a_training_that_goes_back_takes_back_what_it_had_sent(bucket: Server) -
         (location / "samples" / "step-0000000003.png").write_bytes(b"another")
         transfers.save(3, location, 0.25)
         sending.saved(3, NEWEST)
-    objects = content(bucket)
+    objects = bucket_content(bucket)
     forget()
     uploads.fetch(Location.of(URI))
     again = checkpoints.step_folder(location, 3)
@@ -168,7 +165,7 @@ def test_a_checkpoint_that_retention_has_removed_meanwhile_is_not_sent(bucket: S
     gone = checkpoints.step_folder(Location.of(URI), 1)
     with pytest.raises(FileNotFoundError):
         gone.commit(gone.path, checkpoints.MANIFEST)
-    assert content(bucket) == {}
+    assert bucket_content(bucket) == {}
 
 
 def test_another_training_of_the_same_step_stands(bucket: Server) -> None:
@@ -177,24 +174,24 @@ def test_another_training_of_the_same_step_stands(bucket: Server) -> None:
     uploads.send_all(Location.of(URI), KEEP)
     forget()
     train_to(1, weight=0.25)
-    before = content(bucket)
+    before = bucket_content(bucket)
     with pytest.raises(Superseded, match=r"gs://b/training .* step 1;") as raised:
         uploads.send_all(Location.of(URI), KEEP)
     assert raised.value.exit_code == 73
-    assert content(bucket) == before
+    assert bucket_content(bucket) == before
 
 
 def test_the_same_checkpoint_with_a_log_of_another_speed_is_sent_already(bucket: Server) -> None:
     """A retry beside the zombie that it replaces, on the same hardware: the log of the first stays."""
     location = train_to(1)
     uploads.send_all(Location.of(URI), KEEP)
-    before = content(bucket)
+    before = bucket_content(bucket)
     forget()
     location.mkdir(parents=True)
     training_log.append(location / training_log.METRICS, {"step": 1, "images_per_second": 2})
     transfers.save(1, location, 0.5)
     uploads.send_all(Location.of(URI), KEEP)
-    assert content(bucket) == before
+    assert bucket_content(bucket) == before
 
 
 def test_a_superseded_training_stops_at_its_next_checkpoint(bucket: Server) -> None:
@@ -221,11 +218,11 @@ def test_a_damaged_newest_one_is_reported_and_the_one_before_used(
     train_to(1)
     train_to(2)
     uploads.send_all(Location.of(URI), KEEP)
-    (name,) = [name for name in content(bucket) if "/step-0000000002/" in name and name.endswith(".npz")]
+    (name,) = [name for name in bucket_content(bucket) if "/step-0000000002/" in name and name.endswith(".npz")]
     if damage == "gone":
         del bucket.objects["b"][name]
     else:
-        stored = content(bucket)[name]
+        stored = bucket_content(bucket)[name]
         buckets.put(f"gs://b/{name}", stored[:-1] + (b"" if damage == "cut" else b"?"))
     location = Location.of(URI).path
     forget()
@@ -259,7 +256,7 @@ def test_a_damaged_checkpoint_in_the_bucket_is_named_and_made_again(
 ) -> None:
     train_to(2)
     uploads.send_all(Location.of(URI), KEEP)
-    whole = content(bucket)
+    whole = bucket_content(bucket)
     checked = [name for name in whole if name.rpartition("/")[2] in ("state.npz", checkpoints.MANIFEST, COMMITTED)]
     assert len(checked) == 3
     for name in checked:
@@ -274,7 +271,7 @@ def test_a_damaged_checkpoint_in_the_bucket_is_named_and_made_again(
             assert Path(name).name in caplog.text or (name, left) == (f"training/step-0000000002/{COMMITTED}", None)
             train_to(2)
             uploads.send_all(Location.of(URI), KEEP)
-            assert content(bucket) == whole, (name, how)
+            assert bucket_content(bucket) == whole, (name, how)
 
 
 def test_a_damaged_mirror_is_fetched_again(bucket: Server) -> None:
@@ -313,7 +310,7 @@ def test_death_at_every_request_of_an_upload(bucket: Server) -> None:
         uploads.fetch(Location.of(URI))
         newest = checkpoints.newest(location)
         assert newest is not None
-        assert newest[1].step == (2 if "training/step-0000000002/committed.json" in content(bucket) else 1)
+        assert newest[1].step == (2 if "training/step-0000000002/committed.json" in bucket_content(bucket) else 1)
         steps = range(1, newest[1].step + 1)
         assert training_log.read(newest[0] / training_log.METRICS) == [{"step": step} for step in steps]
 

@@ -20,6 +20,7 @@ from components.core.sources import source_listing
 from components.preprocess.decode import pixels
 from components.preprocess.formats import npz, stacks
 from tests.inputs.sources import held, stored
+from tests.unit.components.preprocess.pickles import Unpickled
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (7, 4, 3), np.uint8)
 
@@ -81,13 +82,6 @@ def test_splits_are_recognized_by_the_names_of_arrays_or_of_files(tmp_path: Path
     surveyed, _ = held(folder)
     assert (surveyed.kind, surveyed.counts) == (source_listing.ARRAYS, {"train": 7, "test": 1})
     assert surveyed.classes == ["0", "1", "2", "3", "4"]
-
-
-class Unpickled:
-    """Ends the test if it is unpickled."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (exec, ("raise SystemExit('unpickled')",))
 
 
 def lying(**arrays: Any) -> bytes:

@@ -8,26 +8,18 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from PIL import Image
 
 from components.core.errors import DataError
 from components.core.sources import source_listing
 from components.preprocess.decode import pixels
 from components.preprocess.formats.survey import survey
 from tests.inputs.sources import held, sizes
-
-
-def png(seed: int) -> bytes:
-    file = io.BytesIO()
-    Image.fromarray(np.random.default_rng(seed).integers(0, 256, (3, 3, 3), np.uint8)).save(file, "PNG")
-    return file.getvalue()
-
+from tests.unit.components.preprocess.formats.images import png
 
 IMAGES = [png(number) for number in range(9)]
 

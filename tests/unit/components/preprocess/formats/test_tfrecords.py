@@ -1,16 +1,13 @@
 """TFRecord files of images: read as TensorFlow writes them, and every way in which they can be wrong."""
 
-import io
 import itertools
 import re
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from PIL import Image
 
 from components.core.errors import DataError
 from components.core.sources import source_listing
@@ -19,12 +16,7 @@ from components.preprocess.formats import tfrecords
 from components.preprocess.formats.stacks import Stack
 from components.preprocess.formats.survey import read, survey
 from tests.inputs.sources import held, sizes
-
-
-def png(seed: int) -> bytes:
-    file = io.BytesIO()
-    Image.fromarray(np.random.default_rng(seed).integers(0, 256, (3, 3, 3), np.uint8)).save(file, "PNG")
-    return file.getvalue()
+from tests.unit.components.preprocess.formats.images import png
 
 
 def serialized(**features: Any) -> bytes:
