@@ -29,8 +29,7 @@ def test_images_are_resized_without_aliasing_scaled_and_tiled(tmp_path: Path, ch
         custom_embedding_range=values,
     )
     images = np.random.default_rng(0).integers(0, 256, (3, 28, 5, 1), dtype=np.uint8)
-    network = CustomNetwork(config, images)
-    features = network.features(tf.constant(images)).numpy().reshape(3, 8, 8, channels)
+    features = CustomNetwork(config, images).features(tf.constant(images)).numpy().reshape(3, 8, 8, channels)
     black, white = (float(end) for end in values.split(".."))
     for image, one in zip(images, features, strict=True):
         gray = Image.fromarray(image[..., 0].astype(np.float32)).resize((8, 8), Image.Resampling.BILINEAR)

@@ -62,8 +62,7 @@ def by_rule(pictures: list[tuple[int, int]], decided: Plan) -> tuple[dict[str, l
             quarantined.append(Quarantined(f"{index}.png", sha256.hex(), str(error)))
             continue
         position = int.from_bytes(sha256[:8], "big") / 2**64
-        chosen = "test" if position < 0.2 else "train"
-        split = chosen if index % 3 else "validation"
+        split = ("test" if position < 0.2 else "train") if index % 3 else "validation"
         shard = int.from_bytes(sha256[8:16], "big") % decided.shard_counts[split]
         row = hashlib.sha256(b"5:" + sha256).digest(), label, sha256, image
         expected.setdefault(decided.shard_name(split, shard), []).append(row)

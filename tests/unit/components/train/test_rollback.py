@@ -194,7 +194,7 @@ def test_a_resumed_training_with_fewer_rollbacks_allowed_than_it_had_has_none_le
     tiny_dataset: Path, tmp_path: Path
 ) -> None:
     short = {**SMALL, "checkpoint_every": 30, "learning_rate_decay": "none"}
-    (first, _), (second, log) = attempts.made(
+    (first_code, _), (second_code, log) = attempts.made(
         [
             {"flags": attempts.flags(tiny_dataset, tmp_path / "t", **{**short, **more}), "poison": poison}
             for more, poison in (
@@ -203,5 +203,5 @@ def test_a_resumed_training_with_fewer_rollbacks_allowed_than_it_had_has_none_le
             )
         ]
     )
-    assert (first, second) == (0, errors.DEFECT), log
+    assert (first_code, second_code) == (0, errors.DEFECT), log
     assert re.search("at step 41, after 2 rollbacks; ", log.splitlines()[-1])

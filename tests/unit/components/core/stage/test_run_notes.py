@@ -46,8 +46,7 @@ def arguments(run: RunOf, source: str) -> list[str]:
 
 
 def ended(run: RunOf, source: str) -> subprocess.CompletedProcess[str]:
-    command = [*stand_in.COMMAND, *arguments(run, source)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return subprocess.run([*stand_in.COMMAND, *arguments(run, source)], capture_output=True, text=True, check=False)
 
 
 def attempt(run: RunOf, source: str) -> Note:

@@ -82,8 +82,7 @@ def test_an_artifact_made_here_is_read_elsewhere(bucket: Server) -> None:
     forget(Location.of("gs://b").path)
     assert files(Location.of("gs://b/things/1").require(MANIFEST, "thing").path) == written
     assert Location.of("gs://b/things/1").fetch(MANIFEST)
-    uri = Location.of("gs://b/things/1").file("one")
-    downloaded = buckets.read(uri)
+    downloaded = buckets.read(Location.of("gs://b/things/1").file("one"))
     assert downloaded is not None
     assert downloaded[0] == b"1"
 

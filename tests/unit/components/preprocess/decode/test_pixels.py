@@ -26,8 +26,8 @@ def encoded(image: Image.Image, kind: str = "PNG", **options: Any) -> bytes:
 
 
 def decoded(content: bytes, height: int = 2, width: int = 4, channels: int = 3, resize: str = "fill") -> np.ndarray:
-    result = pixels.from_file(content, ImageShape(height, width, channels), resize).pixels
-    return np.frombuffer(result, np.uint8).reshape(height, width, channels)
+    shape = ImageShape(height, width, channels)
+    return np.frombuffer(pixels.from_file(content, shape, resize).pixels, np.uint8).reshape(height, width, channels)
 
 
 @pytest.mark.parametrize(
@@ -70,8 +70,7 @@ def luma(colors: np.ndarray) -> np.ndarray:
 def test_color_becomes_gray_by_luma_and_gray_becomes_color_by_repetition() -> None:
     gray = decoded(encoded(Image.fromarray(RAMP)), channels=1)
     np.testing.assert_allclose(gray[..., 0], luma(RAMP), atol=1)
-    back = decoded(encoded(Image.fromarray(gray[..., 0])))
-    np.testing.assert_array_equal(back, gray.repeat(3, axis=2))
+    np.testing.assert_array_equal(decoded(encoded(Image.fromarray(gray[..., 0]))), gray.repeat(3, axis=2))
 
 
 def test_palettes() -> None:
