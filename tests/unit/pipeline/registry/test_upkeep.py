@@ -34,18 +34,18 @@ Ask = Callable[..., Answer]
 def candidates(tmp_path_factory: pytest.TempPathFactory) -> list[Candidate]:
     """Each was compared with the one before it, which was published."""
     folder = tmp_path_factory.mktemp("candidates")
-    found = [candidate(folder / "1", 1)]
+    chain = [candidate(folder / "1", 1)]
     for number in range(2, VERSIONS + 2):
-        found.append(candidate(folder / str(number), number, rival=(found[-1].digest, number - 1)))
-    return found
+        chain.append(candidate(folder / str(number), number, rival=(chain[-1].digest, number - 1)))
+    return chain
 
 
 @pytest.fixture(scope="module")
 def published(candidates: list[Candidate], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A registry of all but the last."""
     location = tmp_path_factory.mktemp("published") / "registry"
-    for each in candidates[:VERSIONS]:
-        each.publish(str(location))
+    for model in candidates[:VERSIONS]:
+        model.publish(str(location))
     return location
 
 
@@ -83,23 +83,23 @@ def write(location: str, name: str, content: bytes | None) -> None:
 
 
 def champion(location: str) -> registry.Champion:
-    found = registry.read_champion(location)
-    assert found is not None
-    return found
+    current = registry.read_champion(location)
+    assert current is not None
+    return current
 
 
 def test_list_why_and_reproduce(ask: Ask) -> None:
-    found = ask("list")
-    assert found.code == 0
-    assert [line.split()[:2] for line in found.out.splitlines()[-2:]] == [["4", "4"], ["5", "champion"]]
+    answer = ask("list")
+    assert answer.code == 0
+    assert [line.split()[:2] for line in answer.out.splitlines()[-2:]] == [["4", "4"], ["5", "champion"]]
     assert ask("why", 5).out.startswith("version     5, the champion\n")
     assert "python -m components.train" in ask("reproduce", 2).out
 
 
 def test_verify_names_every_file_that_is_damaged_or_added(location: str, ask: Ask) -> None:
-    found = ask("verify")
+    answer = ask("verify")
     whole = [[str(number), "whole"] for number in range(1, VERSIONS)]
-    assert (found.code, [line.split() for line in found.out.splitlines()[1:]]) == (
+    assert (answer.code, [line.split() for line in answer.out.splitlines()[1:]]) == (
         0,
         [*whole, ["5", "champion", "whole"]],
     )
@@ -112,23 +112,23 @@ def test_verify_names_every_file_that_is_damaged_or_added(location: str, ask: As
         ("4/evaluation/verdict.json", b"{"),
     ):
         write(location, f"versions/{name}", content)
-    found = ask("verify")
-    assert found.code == 65
-    states = [line.split()[-1] for line in found.out.splitlines()[1:]]
+    answer = ask("verify")
+    assert answer.code == 65
+    states = [line.split()[-1] for line in answer.out.splitlines()[1:]]
     assert states == ["whole", "damaged", "damaged", "damaged", "whole"]
     names = {
         2: "variables/variables.data, evaluation/metrics.json, evaluation/.hidden",
         3: "saved_model.pb, variables/more",
     }
     for number, files in names.items():
-        logged = next(line for line in found.logged.splitlines() if line.startswith(f"version {number} "))
+        logged = next(line for line in answer.logged.splitlines() if line.startswith(f"version {number} "))
         assert all(file in logged for file in files.split(", "))
-    assert "verdict.json" in found.logged
+    assert "verdict.json" in answer.logged
     assert [ask("verify", number).code for number in (1, 2, 7)] == [0, 65, 65]
     write(location, "champion.json", b"{")
-    found = ask("verify")
-    assert (found.code, len(found.out.splitlines())) == (65, VERSIONS + 1)
-    assert "champion" in found.logged
+    answer = ask("verify")
+    assert (answer.code, len(answer.out.splitlines())) == (65, VERSIONS + 1)
+    assert "champion" in answer.logged
 
 
 def test_verify_names_what_is_lost_and_folders_that_are_no_version(published: Path, location: str, ask: Ask) -> None:
@@ -143,10 +143,10 @@ def test_verify_names_what_is_lost_and_folders_that_are_no_version(published: Pa
                 )
     registry.remove(location, "2")
     assert registry.versions(location) == [1, 3, 4, 5, 6]
-    found = ask("verify")
-    assert found.code == 65
-    assert [line.split()[0] for line in found.out.splitlines()[1:] if "whole" in line] == ["1", "3", "4", "5"]
-    logged = "\n".join(found.logged.splitlines())
+    answer = ask("verify")
+    assert answer.code == 65
+    assert [line.split()[0] for line in answer.out.splitlines()[1:] if "whole" in line] == ["1", "3", "4", "5"]
+    logged = "\n".join(answer.logged.splitlines())
     for problem in (
         "version 2 of",
         *(f"versions/{copy} of" for copy in ("0", "01", "Copy of 5", "٥")),
@@ -164,21 +164,21 @@ def test_verify_names_links(published: Path, tmp_path: Path) -> None:
         path = versions / str(number) / name
         moved = path.rename(elsewhere / str(number))
         path.symlink_to(moved)
-    found = [registry.damage(str(location), number, champion(str(location))) for number in (1, 2, 3, 4)]
-    assert [len(each) for each in found] == [0, 1, 1, 1]
-    assert all(name in problem for name, (problem,) in zip(("saved_model.pb", "variables"), found[2:], strict=True))
+    damage = [registry.damage(str(location), number, champion(str(location))) for number in (1, 2, 3, 4)]
+    assert [len(problems) for problems in damage] == [0, 1, 1, 1]
+    assert all(name in problem for name, (problem,) in zip(("saved_model.pb", "variables"), damage[2:], strict=True))
 
 
 def test_promote(location: str, ask: Ask) -> None:
     assert ask("promote", 2) == (0, "version 2 is the champion\n", "")
-    found = champion(location)
-    assert (found.version, found.revision, found.previous) == (2, 6, (1, 2, 3, 4, 5))
+    promoted = champion(location)
+    assert (promoted.version, promoted.revision, promoted.previous) == (2, 6, (1, 2, 3, 4, 5))
     assert ask("promote", 2).code == 0
-    assert champion(location) == found
+    assert champion(location) == promoted
     assert ask("promote", 9).code == 65
     write(location, "versions/4/saved_model.pb", b"another")
     assert "saved_model.pb" in ask("promote", 4)[2]
-    assert champion(location) == found
+    assert champion(location) == promoted
     assert ask("rollback")[0] == 0
     assert champion(location).version == 5
 
@@ -193,8 +193,8 @@ def test_a_lost_champion_is_refused_everywhere_until_one_is_promoted(
     write(location, registry.CHAMPION, content)
     remedy = "registry promote"
     for words in (["verify"], ["list"], ["why", 1], ["reproduce", 1], ["rollback"], ["gc", "--yes"]):
-        found = ask(*words)
-        assert (found.code, registry.CHAMPION in found.logged, remedy in found.logged) == (65, True, True), words
+        answer = ask(*words)
+        assert (answer.code, registry.CHAMPION in answer.logged, remedy in answer.logged) == (65, True, True), words
     for refused in (lambda: decide.run(decides(location)), lambda: candidates[0].publish(location)):
         with pytest.raises(DataError, match=remedy):
             refused()
@@ -224,8 +224,8 @@ def test_a_version_whose_verdict_is_no_promotion_is_not_promoted(location: str, 
         registry.version_location(location, 3).require(models.MANIFEST, "model").path / "evaluation"
     )
     write(location, name, json.dumps({**value.to_json(), "verdict": "HOLD"}).encode())
-    found = ask("promote", 3)
-    assert (found.code, "HOLD" in found.logged) == (65, True)
+    answer = ask("promote", 3)
+    assert (answer.code, "HOLD" in answer.logged) == (65, True)
 
 
 def test_rollback_and_what_published_it_does_not_undo_it(location: str, ask: Ask, candidates: list[Candidate]) -> None:
@@ -233,14 +233,14 @@ def test_rollback_and_what_published_it_does_not_undo_it(location: str, ask: Ask
         code, logged, _ = ask("rollback")
         assert (code, re.findall(r"\d+", logged)) == (0, [f"{number}", f"{number + 1}"])
     assert ask("rollback").code == 65
-    found = champion(location)
-    assert (found.version, found.revision, found.previous, found.rolled_back) == (1, 9, (), (2, 3, 4, 5))
+    oldest = champion(location)
+    assert (oldest.version, oldest.revision, oldest.previous, oldest.rolled_back) == (1, 9, (), (2, 3, 4, 5))
     if not buckets.is_uri(location):
         assert against_umask(Path(location, registry.CHAMPION), umask() | 0o027) == {}
     again = candidates[1].publish(location)  # compared with version 1, which is champion again
     assert again.reused
     assert again.parameters["version"] == 2
-    assert champion(location) == found
+    assert champion(location) == oldest
 
 
 def test_gc_prints_and_only_with_yes_removes(location: str, ask: Ask, candidates: list[Candidate]) -> None:
@@ -251,10 +251,10 @@ def test_gc_prints_and_only_with_yes_removes(location: str, ask: Ask, candidates
     assert registry.versions(location) == [1, 2, 3, 4, 5]
     assert ask("gc", "--keep", 1, "--yes")[1].endswith("\nremoved: 2\n")
     assert registry.versions(location) == [3, 4, 5]
-    found = champion(location)
-    assert (found.version, found.removed, found.revision) == (4, (1, 2), 7)
+    kept = champion(location)
+    assert (kept.version, kept.removed, kept.revision) == (4, (1, 2), 7)
     assert ask("gc", "--keep", 1, "--yes") == (0, "nothing to remove\n", "")
-    assert champion(location) == found
+    assert champion(location) == kept
     assert [ask(*words).code for words in (("promote", 1), ("rollback",), ("rollback",))] == [65, 0, 65]
     assert [line.split()[0] for line in ask("list")[1].splitlines()] == ["version", "3", "4", "5"]
     assert ask("promote", 5)[0] == 0
@@ -282,9 +282,9 @@ def test_every_verb_before_the_first_publication(
     ]
 
     def codes() -> set[int]:
-        found = [wgan_models(*words, "--registry", empty) for words in verbs]
-        assert all(empty in each.logged and "Traceback" not in each.logged for each in found)
-        return {each.code for each in found}
+        answers = [wgan_models(*words, "--registry", empty) for words in verbs]
+        assert all(empty in answer.logged and "Traceback" not in answer.logged for answer in answers)
+        return {answer.code for answer in answers}
 
     assert codes() == {65}
     if not buckets.is_uri(location):
@@ -322,8 +322,8 @@ def interrupt(one: Candidate, location: str, gcs: Server) -> str:
 def test_of_two_changes_at_once_one_fails(candidates: list[Candidate], bucket: Server, wgan_models: Ask) -> None:
     """A rollback between another command's read and write; a removal and a promotion among them."""
     location = "gs://b/registry"
-    for each in candidates[:3]:
-        each.publish(location)
+    for model in candidates[:3]:
+        model.publish(location)
     for words in (["promote", "1"], ["rollback"], ["gc", "--keep", "1", "--yes"]):
 
         def meanwhile(request: Request) -> None:
@@ -389,8 +389,8 @@ def test_what_is_removed_while_it_is_published_never_becomes_champion(
 
 def test_a_removal_that_was_interrupted_is_finished(location: str, ask: Ask, gcs: Server) -> None:
     if not buckets.is_uri(location):  # champion.json says that it is gone, and it is not
-        found = champion(location)
-        dataclasses.replace(found, revision=found.revision + 1, removed=(2,)).write(Path(location))
+        before = champion(location)
+        dataclasses.replace(before, revision=before.revision + 1, removed=(2,)).write(Path(location))
         assert registry.versions(location, champion(location)) == [1, 3, 4, 5]
         assert ask("gc", "--keep", 5)[1].splitlines()[1].split() == ["2", "removed", "before,", "with", "files", "left"]
         assert ask("gc", "--keep", 5, "--yes")[0] == 0
