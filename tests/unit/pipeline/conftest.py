@@ -173,16 +173,16 @@ def wgan_models(capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFix
         caplog.clear()
         capsys.readouterr()
         code = program.main(["registry", *map(str, words)])
-        logged = "\n".join(each.getMessage() for each in caplog.records if each.name == "pipeline")
+        logged = "\n".join(record.getMessage() for record in caplog.records if record.name == "pipeline")
         assert "Traceback" not in logged
         return Answer(code, capsys.readouterr().out, logged)
 
     return asked
 
 
-def messages(found: subprocess.CompletedProcess[str]) -> list[str]:
+def messages(process: subprocess.CompletedProcess[str]) -> list[str]:
     """Return the errors that a command logged."""
-    return [line.split(" E ", 1)[1] for line in found.stderr.splitlines()]
+    return [line.split(" E ", 1)[1] for line in process.stderr.splitlines()]
 
 
 def process_state(pid: int) -> str:

@@ -43,7 +43,7 @@ class TaskStep:
 
     @property
     def conditions(self) -> list[Condition]:
-        return [Condition(wire(each.source), each.source.name, each.value) for each in self.task.conditions]
+        return [Condition(wire(test.source), test.source.name, test.value) for test in self.task.conditions]
 
     @property
     def needs(self) -> tuple[str, ...]:

@@ -66,17 +66,17 @@ def completed(lines: Sequence[str], folder: Path) -> Iterator[tuple[list[str], s
 def test_each_verb_completes_its_flags_and_imports_little(tmp_path: Path) -> None:
     verbs = [*sorted(HELP.keys() - {"registry", "schedule"})]
     verbs += ["registry gc", "report compare", "schedule apply"]
-    for verb, (found, imported) in zip(verbs, completed([f"wgan {verb} --|" for verb in verbs], tmp_path), strict=True):
+    for verb, (words, imported) in zip(verbs, completed([f"wgan {verb} --|" for verb in verbs], tmp_path), strict=True):
         listed = re.findall(r"^  (?:-h, )?(--[\w-]+)", wgan(*verb.split(), "--help").stdout, re.MULTILINE)
         assert "--help" in listed
-        assert {*listed} <= {*found}
-        assert "--executor-input" not in found
+        assert {*listed} <= {*words}
+        assert "--executor-input" not in words
         assert imported & {"argcomplete", "pipeline"} == {"argcomplete", "pipeline"}
         assert not imported & {"keras", "kfp", "numpy", "pydantic", "tensorflow"}
 
 
 def test_the_word_before_the_cursor_is_completed(tmp_path: Path) -> None:
-    assert {line: found for line, (found, _) in zip(WORDS, completed([*WORDS], tmp_path), strict=True)} == WORDS
+    assert {line: words for line, (words, _) in zip(WORDS, completed([*WORDS], tmp_path), strict=True)} == WORDS
 
 
 @pytest.mark.parametrize("shell", sorted(SHELLS))

@@ -30,14 +30,14 @@ def profile(request: pytest.FixtureRequest) -> Profile:
 
 
 @pytest.fixture(scope="module")
-def found(profile: Profile) -> list[Any]:
+def package(profile: Profile) -> list[Any]:
     """The documents of a package for each shipped profile."""
     return documents(package_of(profile.name, profile.target))
 
 
 @pytest.fixture
-def first(found: list[Any]) -> Any:
-    return found[0]
+def first(package: list[Any]) -> Any:
+    return package[0]
 
 
 def test_there_is_a_golden_of_every_kind() -> None:
@@ -86,10 +86,10 @@ def test_custom_jobs_are_what_vertex_calls_so(first: Any) -> None:
         assert len(job.job_spec.worker_pool_specs) == 1
 
 
-def test_platform_settings_are_what_kubeflow_calls_so(profile: Profile, found: list[Any]) -> None:
+def test_platform_settings_are_what_kubeflow_calls_so(profile: Profile, package: list[Any]) -> None:
     special = profile.target == KFP and profile.train_image != "cpu"
-    assert len(found) == (2 if special else 1)
-    for document in found[1:]:
+    assert len(package) == (2 if special else 1)
+    for document in package[1:]:
         json_format.ParseDict(document, pipeline_spec_pb2.PlatformSpec())
         executors = document["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
         assert executors.keys() == {"exec-train"}

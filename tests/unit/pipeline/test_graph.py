@@ -29,7 +29,8 @@ _PLACEHOLDERS = {
 
 
 def test_conditions_and_the_step_that_always_runs() -> None:
-    assert {name: {each.output: each.value for each in step.conditions} for name, step in STEPS.items()} == {
+    required = {name: {test.output: test.value for test in step.conditions} for name, step in STEPS.items()}
+    assert required == {
         **{name: {} for name in ("decide", "record")},
         **{name: {"decision": "RUN"} for name in ("preprocess", "embed", "train", "evaluate", "export")},
         "publish": {"decision": "RUN", "verdict": "PROMOTE"},
@@ -65,21 +66,20 @@ def test_settings_keep_their_names_and_only_source_and_root_are_required() -> No
 def test_settings_reach_the_stages_with_their_defaults() -> None:
     for name in ("preprocess", "train", "embed", "evaluate"):
         for field in STEPS[name].fields():
-            if (known := graph.PARAMETERS.get(field.name)) and not field.required:
-                assert (known.type, known.default) == (field.type, field.default), f"{name}.{field.name}"
+            if (parameter := graph.PARAMETERS.get(field.name)) and not field.required:
+                assert (parameter.type, parameter.default) == (field.type, field.default), f"{name}.{field.name}"
 
 
 def test_a_template_of_one_name_keeps_the_type_and_others_are_texts() -> None:
-    known = Values(dict.fromkeys(graph.PARAMETERS, 7), RUN)
-    assert known.of("{steps}") == 7
-    assert known.of("{root}/datasets/{{key}}") == "7/datasets/{key}"
-    assert known.of(0) == 0
-    assert known.of("{run.id}") == "run-7"
-    assert (
-        known.of("{train.checkpoint_uri}") == known.of("{train.checkpoint_uri}/x") == Unknown("train", "checkpoint_uri")
-    )
-    known.add(STEPS["train"], {"checkpoint_uri": "here"})
-    assert known.of("{train.checkpoint_uri}/x") == "here/x"
+    resolved = Values(dict.fromkeys(graph.PARAMETERS, 7), RUN)
+    assert resolved.of("{steps}") == 7
+    assert resolved.of("{root}/datasets/{{key}}") == "7/datasets/{key}"
+    assert resolved.of(0) == 0
+    assert resolved.of("{run.id}") == "run-7"
+    for template in ("{train.checkpoint_uri}", "{train.checkpoint_uri}/x"):
+        assert resolved.of(template) == Unknown("train", "checkpoint_uri")
+    resolved.add(STEPS["train"], {"checkpoint_uri": "here"})
+    assert resolved.of("{train.checkpoint_uri}/x") == "here/x"
 
 
 def _outputs(step: Step, decision: str, verdict: str) -> dict[str, Any]:
@@ -99,9 +99,9 @@ def test_a_package_gives_every_stage_what_the_local_runner_gives_it(
     package = interpreter.read(package_of(profile, KFP))
     parameters: dict[str, Any] = {name: 0.125 if kind == "NUMBER_DOUBLE" else 3 for name, kind in package.types.items()}
     parameters |= {name: f"the {name}" for name, kind in package.types.items() if kind == "STRING"}
-    made: dict[str, dict[str, Any]] = {}
-    resolver = Resolver(parameters, made, {_PLACEHOLDERS[name]: value for name, value in RUN.items()})
-    known = Values(parameters, RUN)
+    outputs: dict[str, dict[str, Any]] = {}
+    resolver = Resolver(parameters, outputs, {_PLACEHOLDERS[name]: value for name, value in RUN.items()})
+    resolved = Values(parameters, RUN)
     steps = {step.stage: step for step in graph.steps(PROFILES[profile, KFP].train_image)}
     tasks = {task.name: task for task in package.tasks}
     assert tasks.keys() == steps.keys()
@@ -110,30 +110,30 @@ def test_a_package_gives_every_stage_what_the_local_runner_gives_it(
         assert (task.exit_handler, task.cached) == (step.always, step.cached)
         assert (task.retries, task.wait) == (step.retries.count, step.retries.first_wait)
         assert task.container["image"] == DIGESTS[step.image]
-        if all(need in made for need in step.needs if not step.always):
+        if all(need in outputs for need in step.needs if not step.always):
             holds = resolver.is_met(task)
-            assert holds == (not known.unmet_condition(step))
-            status = {each for each, source in task.inputs.items() if isinstance(source, FinalStatus)}
+            assert holds == (not resolved.unmet_condition(step))
+            status = {key for key, source in task.inputs.items() if isinstance(source, FinalStatus)}
             assert status == ({step.status} if step.status else set())
-            inputs = {each: value for each, value in resolver.inputs(task).items() if each not in status}
-            assert inputs == known.inputs(step)
+            inputs = {key: value for key, value in resolver.inputs(task).items() if key not in status}
+            assert inputs == resolved.inputs(step)
             message = values.executor_input(step, inputs, tmp_path)
             assert message == interpreter.executor_input(task, inputs, tmp_path)
             assert step.command(message) == interpreter.command(task, message, {})
             if holds:
-                made[name] = _outputs(step, decision, verdict)
-                known.add(step, made[name])
+                outputs[name] = _outputs(step, decision, verdict)
+                resolved.add(step, outputs[name])
     ran = ["decide", "preprocess", "embed", "train", "evaluate", "export", "publish", "record"]
-    assert [*made] == (ran if verdict == "PROMOTE" else [*ran[:6], "record"] if verdict else ["decide", "record"])
+    assert [*outputs] == (ran if verdict == "PROMOTE" else [*ran[:6], "record"] if verdict else ["decide", "record"])
 
 
 def test_a_task_of_a_package_waits_for_what_its_step_needs() -> None:
     tasks = {task.name: task for task in interpreter.read(package_of("cpu", KFP)).tasks}
 
     def all_before(name: str, needs: dict[str, Any]) -> set[str]:
-        return {*needs[name]}.union(*(all_before(each, needs) for each in needs[name]))
+        return {*needs[name]}.union(*(all_before(need, needs) for need in needs[name]))
 
-    by_step, by_task = ({name: [*each.needs] for name, each in found.items()} for found in (STEPS, tasks))
+    by_step, by_task = ({name: [*node.needs] for name, node in nodes.items()} for nodes in (STEPS, tasks))
     for name in STEPS:
         assert all_before(name, by_step) == all_before(name, by_task)
 
@@ -157,7 +157,7 @@ sys.exit(any(main(line.split()) for line in sys.argv[1:]))
         f"compile --images {images} --output {tmp_path}/{target}-{name} --profile {name} --target {target}"
         for name, target in packages
     ]
-    done = subprocess.run([sys.executable, "-c", program, *lines], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    process = subprocess.run([sys.executable, "-c", program, *lines], capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stderr
     for name, target in packages:
         assert (tmp_path / f"{target}-{name}").read_bytes() == package_of(name, target)

@@ -23,7 +23,7 @@ OBEDIENT = STAGE.format(on_term="echo ending; exit 143")
 STUBBORN = 'trap "" TERM; ' + STAGE.format(on_term="echo not yet")  # its children inherit that
 
 
-def begun(desk: Desk, parts: Parts, script: str) -> tuple[Path, "subprocess.Popen[str]"]:
+def start_stage(desk: Desk, parts: Parts, script: str) -> tuple[Path, "subprocess.Popen[str]"]:
     """Start a run with a stage of that script in the middle; return its package, and the run when the stage works."""
 
     def pipeline(location: str) -> None:
@@ -45,7 +45,7 @@ def running(desk: Desk) -> list[bool]:
 
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_interrupted_run_leaves_nothing_and_goes_on(desk: Desk, parts: Parts, signum: int, code: int) -> None:
-    package, process = begun(desk, parts, OBEDIENT)
+    package, process = start_stage(desk, parts, OBEDIENT)
     process.send_signal(signum)
     output, _ = process.communicate(timeout=60)
     assert process.returncode == code, desk.shown()
@@ -54,15 +54,15 @@ def test_interrupted_run_leaves_nothing_and_goes_on(desk: Desk, parts: Parts, si
     assert running(desk) == [False, False]
 
     (desk.folder / "allowed").touch()
-    found = desk.run(package, "--location", str(desk.folder))
-    assert found.returncode == 0, found.stderr
+    result = desk.run(package, "--location", str(desk.folder))
+    assert result.returncode == 0, result.stderr
     assert desk.states(2) == {"shell": "done", "shell-2": "done", "shell-3": "done"}
 
 
 def test_signals_ignored_at_the_start_do_not_interrupt_and_sigterm_does(desk: Desk, parts: Parts) -> None:
     """As under nohup, in cron and behind a script's `&`."""
     with ignoring(signal.SIGINT, signal.SIGHUP):
-        _, process = begun(desk, parts, OBEDIENT)
+        _, process = start_stage(desk, parts, OBEDIENT)
     for signum in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):  # handled in this order, even if all are pending
         process.send_signal(signum)
     process.communicate(timeout=60)
@@ -74,7 +74,7 @@ def test_signals_ignored_at_the_start_do_not_interrupt_and_sigterm_does(desk: De
 
 def test_signal_that_another_thread_takes_interrupts(desk: Desk, parts: Parts) -> None:
     """The main thread keeps waiting then, as it does if a signal arrives just before the wait."""
-    _, process = begun(desk, parts, OBEDIENT)
+    _, process = start_stage(desk, parts, OBEDIENT)
     other = max(int(thread.name) for thread in Path(f"/proc/{process.pid}/task").iterdir())
     assert other != process.pid
     assert ctypes.CDLL(None).tgkill(process.pid, other, int(signal.SIGINT)) == 0
@@ -83,7 +83,7 @@ def test_signal_that_another_thread_takes_interrupts(desk: Desk, parts: Parts) -
 
 
 def test_second_signal_kills_a_stage_that_does_not_end(desk: Desk, parts: Parts) -> None:
-    _, process = begun(desk, parts, STUBBORN)
+    _, process = start_stage(desk, parts, STUBBORN)
     process.send_signal(signal.SIGINT)
     desk.wait_for(process, "not yet", "shell-2")
     process.send_signal(signal.SIGINT)
@@ -105,7 +105,7 @@ def test_interrupted_wait_before_a_retry_ends_at_once(desk: Desk, parts: Parts) 
 
 
 def test_killed_runner_is_followed_by_a_run_that_goes_on(desk: Desk, parts: Parts) -> None:
-    package, process = begun(desk, parts, OBEDIENT)
+    package, process = start_stage(desk, parts, OBEDIENT)
     assert running(desk) == [True, True]
     process.kill()
     process.communicate(timeout=60)

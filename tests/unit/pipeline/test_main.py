@@ -16,13 +16,13 @@ from tests.unit.pipeline.conftest import messages, wgan
 
 
 def test_every_mistake_is_reported_before_anything_runs(tmp_path: Path) -> None:
-    found = wgan(
+    result = wgan(
         *("run", "--root", str(tmp_path / "runs")),
         *("--steps", "0", "--batch-size", "many", "--critic_learning_rate", "2", "--beta_1", "nan"),
         *("--clasifier_epochs", "3", "--height", "5", "--resize", "squash", "--replicas", "3", "--jobs", "0"),
         *("--classifier_batch_size", "2"),
     )
-    assert found.returncode == 64
+    assert result.returncode == 64
     named = [
         "jobs 0",
         "clasifier_epochs classifier_epochs?",
@@ -35,7 +35,7 @@ def test_every_mistake_is_reported_before_anything_runs(tmp_path: Path) -> None:
         "height width 5 0",
         "classifier_batch_size replicas 2 3",
     ]
-    for message, names in zip(messages(found), named, strict=True):
+    for message, names in zip(messages(result), named, strict=True):
         assert all(name in message for name in names.split()), message
     assert not (tmp_path / "runs").exists()
 
@@ -58,9 +58,9 @@ def test_every_mistake_is_reported_before_anything_runs(tmp_path: Path) -> None:
     ],
 )
 def test_mistakes_of_the_command_line(tmp_path: Path, words: list[str], named: str) -> None:
-    found = wgan(*words, cwd=tmp_path)
-    (message,) = messages(found)
-    assert (found.returncode, named in message) == (64, True)
+    result = wgan(*words, cwd=tmp_path)
+    (message,) = messages(result)
+    assert (result.returncode, named in message) == (64, True)
     assert not list(tmp_path.iterdir())
 
 
@@ -70,22 +70,22 @@ def test_help_mistakes_and_plans_import_little(tmp_path: Path) -> None:
     lines += ["registry list --sorce x", f"report compare a {tmp_path} --sorce x", "schedule list --sorce x"]
     lines += ["schedule apply --help"]
     lines += [f"plan --source digits --root {tmp_path}"]
-    for line, found in zip(lines, programs.in_forks([line.split() for line in lines]), strict=True):
-        assert found.code == (0 if found.out else errors.BAD_CONFIGURATION), (line, found.err)
-        packages = {name.partition(".")[0] for name in found.imported} - sys.stdlib_module_names
+    for line, result in zip(lines, programs.in_forks([line.split() for line in lines]), strict=True):
+        assert result.code == (0 if result.out else errors.BAD_CONFIGURATION), (line, result.err)
+        packages = {name.partition(".")[0] for name in result.imported} - sys.stdlib_module_names
         assert packages <= {"components", "pipeline", "rich", "yaml", "org"}, line  # Jython's `org` is tried by `copy`
         assert {"components", "pipeline"} <= packages
-        assert len(found.imported) < 400, line
+        assert len(result.imported) < 400, line
 
 
 def test_help_shows_what_most_users_need_and_all_of_it_every_parameter() -> None:
-    found, everything = wgan("run", "--help"), wgan("run", "--help-all")
-    assert (found.returncode, everything.returncode) == (0, 0)
-    flags, of_all = (re.findall(r"^  --([a-z0-9_-]+)", shown.stdout, re.MULTILINE) for shown in (found, everything))
+    usual, everything = wgan("run", "--help"), wgan("run", "--help-all")
+    assert (usual.returncode, everything.returncode) == (0, 0)
+    flags, all_flags = (re.findall(r"^  --([a-z0-9_-]+)", shown.stdout, re.MULTILINE) for shown in (usual, everything))
     assert len(flags) < 25
-    assert {"source", "steps", "batch_size", "accelerator"} <= {*flags} < {*of_all}
-    assert {*graph.PARAMETERS} <= {*of_all}
-    assert "--accelerator {auto,tpu,gpu,cpu,multi-worker}" in found.stdout
+    assert {"source", "steps", "batch_size", "accelerator"} <= {*flags} < {*all_flags}
+    assert {*graph.PARAMETERS} <= {*all_flags}
+    assert "--accelerator {auto,tpu,gpu,cpu,multi-worker}" in usual.stdout
     assert wgan("--help").returncode == 0
     assert wgan("--version").stdout.startswith("wgan ")
 
@@ -101,9 +101,9 @@ def test_help_shows_what_most_users_need_and_all_of_it_every_parameter() -> None
     ],
 )
 def test_a_program_of_its_own_is_started_with_its_flags(words: list[str], named: list[str], tmp_path: Path) -> None:
-    found = wgan(*words, cwd=tmp_path)
-    assert found.returncode in (errors.BAD_CONFIGURATION, errors.BAD_DATA)
-    assert all(name in found.stderr for name in named)
+    result = wgan(*words, cwd=tmp_path)
+    assert result.returncode in (errors.BAD_CONFIGURATION, errors.BAD_DATA)
+    assert all(name in result.stderr for name in named)
 
 
 @pytest.mark.parametrize("words", [["run", "--help"], ["profiles"], ["plan", "--source", "digits"]])
@@ -112,6 +112,6 @@ def test_a_closed_pipe_ends_a_command_without_a_word(words: list[str], tmp_path:
     os.close(reader)
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     command = [sys.executable, "-m", "pipeline", *words]
-    found = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, env=environment, cwd=tmp_path, check=False)
+    result = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, env=environment, cwd=tmp_path, check=False)
     os.close(writer)
-    assert (found.returncode, found.stderr) == (errors.CLOSED_PIPE, b"")
+    assert (result.returncode, result.stderr) == (errors.CLOSED_PIPE, b"")

@@ -78,14 +78,14 @@ class Stages:
         executor = ExecutorInput(call.words[-1])
         executor.take_run([])
         stage = call.step.stage
-        made = self._make(stage, executor.parameters) if stage in MADE else self._answer()
+        outputs = self._make(stage, executor.parameters) if stage in MADE else self._answer()
         others = {name: kind() for name, kind in call.step.outputs.items()}
-        executor.write_output(StageResult(parameters={**others, **made}))
+        executor.write_output(StageResult(parameters={**others, **outputs}))
         self.ran.add(stage)
         return 0
 
-    def _make(self, stage: str, given: dict[str, Any]) -> dict[str, str]:
-        config = cli.build(stages.config_of(stage), given)
+    def _make(self, stage: str, parameters: dict[str, Any]) -> dict[str, str]:
+        config = cli.build(stages.config_of(stage), parameters)
         parts = cache_key.key_parts(stage, config, self.world.code.get(stage, "0"))
         location, uri, digest = MADE[stage]
         folder = Path(cache_key.fill_key(getattr(config, location), parts))
@@ -134,8 +134,8 @@ class Home:
     def plan(self, world: World) -> dict[str, tuple[str, str]]:
         self._scratch.mkdir(parents=True, exist_ok=True)
         location = Stages(world, Path(tempfile.mkdtemp(dir=self._scratch)))
-        found = plan.plan(STEPS, self.values(world), self.root, location)  # type: ignore[arg-type]
-        return {row.task: (row.outcome, row.why) for row in found}
+        rows = plan.plan(STEPS, self.values(world), self.root, location)  # type: ignore[arg-type]
+        return {row.task: (row.outcome, row.why) for row in rows}
 
     def run(self, world: World) -> dict[str, str]:
         """The state of each stage."""
@@ -143,13 +143,13 @@ class Home:
         history = History(self.root, values)
         run = Run(STEPS, values, self.root, history, location)  # type: ignore[arg-type]
         assert run.execute() == 0
-        found = {stage: task.state for stage, task in run.tasks.items()}
-        assert location.ran == {name for name, state in found.items() if state == DONE}
-        return found
+        states = {stage: task.state for stage, task in run.tasks.items()}
+        assert location.ran == {name for name, state in states.items() if state == DONE}
+        return states
 
     def run_as_planned(self, world: World) -> dict[str, str]:
         """Plan, run, and compare; return the state of each stage."""
-        planned, found = self.plan(world), self.run(world)
+        planned, states = self.plan(world), self.run(world)
         agreed = {
             plan.RUNS: (DONE,),
             "was run": (DONE,),
@@ -158,8 +158,8 @@ class Home:
             plan.MAYBE: (DONE, UNCHANGED, SKIPPED),
         }
         for name, (outcome, why) in planned.items():
-            assert found[name] in agreed[outcome], f"{name}: {outcome}: {why}"
-        return found
+            assert states[name] in agreed[outcome], f"{name}: {outcome}: {why}"
+        return states
 
 
 @pytest.fixture(scope="module", autouse=True)

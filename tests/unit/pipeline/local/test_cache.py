@@ -21,8 +21,8 @@ def test_a_parameter_starts_the_stages_that_it_reaches_and_no_others(home: Home)
     home.run_as_planned(World())
     for name, changed in CHANGES.items():
         reached = stages_that_a_change_reaches(changed)
-        found = home.run_as_planned(World(parameters=changed))
-        assert {stage for stage in MADE if found[stage] == DONE} == reached, name
+        states = home.run_as_planned(World(parameters=changed))
+        assert {stage for stage in MADE if states[stage] == DONE} == reached, name
 
 
 def test_what_another_run_kept_is_found_again_and_differences_are_reported_against_the_latest(home: Home) -> None:

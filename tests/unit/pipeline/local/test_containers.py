@@ -40,9 +40,9 @@ def shell(script: str, out: dsl.OutputPath(str), text: str = "") -> dsl.Containe
 
 
 def docker(*words: str) -> str:
-    found = subprocess.run([Docker().program, *words], capture_output=True, text=True, timeout=120)
-    assert found.returncode == 0, found.stderr
-    return found.stdout.strip()
+    process = subprocess.run([Docker().program, *words], capture_output=True, text=True, timeout=120)
+    assert process.returncode == 0, process.stderr
+    return process.stdout.strip()
 
 
 @pytest.fixture(scope="module")
@@ -93,10 +93,10 @@ def test_fifty_containers_that_fail_at_once_are_fifty_failures(engine: str, desk
 def test_failure_is_reported_with_its_status_and_nothing_stays(
     engine: str, desk: Desk, end: str, code: int, words: str
 ) -> None:
-    found = desk.run(desk.compile(one_task(f"echo no luck >&2; {end}")), "--runner", "docker")
-    assert found.returncode == code
-    assert words in found.stderr
-    assert "shell | no luck" in found.stderr
+    result = desk.run(desk.compile(one_task(f"echo no luck >&2; {end}")), "--runner", "docker")
+    assert result.returncode == code
+    assert words in result.stderr
+    assert "shell | no luck" in result.stderr
     assert desk.log() == "no luck\n"
     task = desk.tasks()["shell"]
     assert (task["state"], task["exit_code"], task["attempts"]) == ("failed", code, 1)
@@ -123,14 +123,14 @@ def test_lines_are_kept_when_docker_stops_following_early(engine: str, desk: Des
     )
     client.chmod(0o755)
     desk.environment["DOCKER"] = str(client)
-    found = desk.run(
+    result = desk.run(
         desk.compile(one_task(f"seq 1 1000 | sed 's/.*/{written}/'; printf ok > \"$2\"")), "--runner", "docker"
     )
-    assert found.returncode == 0, found.stderr
+    assert result.returncode == 0, result.stderr
     assert fired.exists()
     lines = desk.log().splitlines()
     assert lines == [str(number) for number in range(1, 1001)]
-    assert "shell | 1000" in found.stderr
+    assert "shell | 1000" in result.stderr
 
 
 @pytest.mark.docker
@@ -145,8 +145,8 @@ def test_what_a_container_may_do(engine: str, desk: Desk) -> None:
         id -u; pwd
         printf "$WGAN_IMAGE" > "$2"
     """
-    found = desk.run(desk.compile(one_task(script)), "--runner", "docker")
-    assert found.returncode == 0, found.stderr
+    result = desk.run(desk.compile(one_task(script)), "--runner", "docker")
+    assert result.returncode == 0, result.stderr
     log = desk.log().splitlines()
     assert log == ["lo", str(os.getuid()), str(Path.cwd())]
     assert desk.tasks()["shell"]["outputs"]["out"].startswith(f"{IMAGE}@sha256:")
@@ -163,24 +163,24 @@ def test_what_a_container_is_given(engine: str, desk: Desk) -> None:
         cat "$GOOGLE_APPLICATION_CREDENTIALS"
         printf ok > "$2"
     """
-    given, kept = desk.folder / 'given, "here"', desk.folder / "kept"
-    given.mkdir()
-    kept.mkdir()
-    kept.chmod(0o777)
-    (given / "here").write_text("given\n")
+    source, target = desk.folder / 'given, "here"', desk.folder / "kept"
+    source.mkdir()
+    target.mkdir()
+    target.chmod(0o777)
+    (source / "here").write_text("given\n")
     (desk.folder / "key.json").write_text("key\n")
     desk.environment["SECRET"] = "hidden"  # noqa: S105
-    mount = shlex.quote(mount_words(Mount(str(given), "/given")))
-    options = f"--mount {mount} -v {kept}:/kept -v {desk.folder}/key.json:/key.json:ro -e PLAIN=a=b -e SECRET "
+    mount = shlex.quote(mount_words(Mount(str(source), "/given")))
+    options = f"--mount {mount} -v {target}:/kept -v {desk.folder}/key.json:/key.json:ro -e PLAIN=a=b -e SECRET "
     options += "--user 12345:0 --shm-size 1m --network bridge -e GOOGLE_APPLICATION_CREDENTIALS=/key.json --rm"
     desk.root.mkdir()
     desk.root.chmod(0o777)
     path = desk.compile(one_task(script.replace('> "$2"', "> /dev/null")))
-    found = desk.run(path, "--runner", "docker", f"--docker-options={options}")
+    result = desk.run(path, "--runner", "docker", f"--docker-options={options}")
     log = desk.log().splitlines()
-    assert log == ["given", "a=b hidden", "12345", "1024", "eth0 lo key"], found.stderr
-    assert (kept / "made").stat().st_uid == 12345
-    assert "hidden" not in found.stderr.replace("| a=b hidden", "")
+    assert log == ["given", "a=b hidden", "12345", "1024", "eth0 lo key"], result.stderr
+    assert (target / "made").stat().st_uid == 12345
+    assert "hidden" not in result.stderr.replace("| a=b hidden", "")
 
 
 @pytest.mark.docker
@@ -215,8 +215,8 @@ def test_a_run_removes_containers_of_dead_runs_and_of_no_other(engine: str, desk
     with session(desk.root, Docker().program) as other:
         alive, dead = left_by(other.folder), left_by(desk.root / ".tmp-run-dead")
         try:
-            found = desk.run(desk.compile(one_task('printf ok > "$2"')), "--runner", "docker")
-            assert found.returncode == 0, found.stderr
+            result = desk.run(desk.compile(one_task('printf ok > "$2"')), "--runner", "docker")
+            assert result.returncode == 0, result.stderr
             assert docker("ps", "--quiet", "--no-trunc", "--filter", f"id={alive}") == alive
             assert docker("ps", "--all", "--quiet", "--filter", f"id={dead}") == ""
         finally:
@@ -233,8 +233,8 @@ def test_the_umask_and_the_temporary_folder_are_the_runs(
     desk.environment[cli.UMASK] = chosen
     path = desk.compile(one_task('echo "$TMPDIR $WGAN_UMASK"; touch "$TMPDIR/file"; printf ok > "$2"'))
     os.umask(inherited)
-    found = desk.run(path, "--runner", "docker")
-    assert found.returncode == 0, found.stderr
+    result = desk.run(path, "--runner", "docker")
+    assert result.returncode == 0, result.stderr
     (line,) = desk.log().splitlines()
     folder, umask = line.split()
     assert umask == expected
@@ -265,7 +265,7 @@ esac
 @pytest.fixture
 def slow(desk: Desk) -> Iterator[Callable[[str], "subprocess.Popen[str]"]]:
     """Start a run whose engine does not answer a command; return it when it has asked that."""
-    runs = []
+    processes = []
 
     def started(command: str) -> "subprocess.Popen[str]":
         client = desk.folder / "docker"
@@ -277,12 +277,12 @@ def slow(desk: Desk) -> Iterator[Callable[[str], "subprocess.Popen[str]"]]:
         (desk.folder / f"slow-{command}").touch()
         desk.environment["DOCKER"] = str(client)
         process = desk.start(desk.compile(one_task("")), "--runner", "docker")
-        runs.append(process)
+        processes.append(process)
         wait_until(lambda: command in asked(desk))
         return process
 
     yield started
-    for process in runs:
+    for process in processes:
         process.kill()
         process.communicate()
 
@@ -344,8 +344,8 @@ def test_images_that_cannot_run_are_reported_all_at_once_before_anything_runs(
     def image(name: str, platform: str = "linux/amd64", version: str = container_images.VERSION) -> Image:
         return Image(container_images.image(name), "sha256:2", "sha256:1", platform, version)
 
-    here = [image("train-gpu", "linux/arm64"), image("train", version=""), image("good")]
-    by_reference = {found.reference: found for found in here}
+    images = [image("train-gpu", "linux/arm64"), image("train", version=""), image("good")]
+    by_reference = {local_image.reference: local_image for local_image in images}
     monkeypatch.setattr(Docker, "platform", lambda self: "linux/amd64")
     monkeypatch.setattr(Docker, "image", lambda self, reference: by_reference.get(reference))
     names = ("preprocess", "train-gpu", "train", "good", "good")
@@ -366,13 +366,13 @@ def test_a_program_that_the_image_lacks_and_gpus_that_the_machine_lacks(engine: 
     def pipeline() -> None:
         absent()
 
-    found = desk.run(desk.compile(pipeline), "--runner", "docker")
-    assert found.returncode == 127
+    result = desk.run(desk.compile(pipeline), "--runner", "docker")
+    assert result.returncode == 127
     assert "no-such-program" in desk.log("absent")
     if "nvidia" not in docker("info", "--format", "{{json .Runtimes}}"):
-        found = desk.run(desk.compile(one_task("")), "--runner", "docker", "--docker-options=--gpus all")
-        assert found.returncode == 64
-        assert "NVIDIA" in found.stderr
+        result = desk.run(desk.compile(one_task("")), "--runner", "docker", "--docker-options=--gpus all")
+        assert result.returncode == 64
+        assert "NVIDIA" in result.stderr
     assert running(desk) == []
 
 
@@ -381,24 +381,24 @@ def test_a_user_without_permission_sees_the_remedy(engine: str) -> None:
     if os.getuid() != 0:
         pytest.skip("only root can ask as another user")
     words = [Docker().program, "version"]
-    found = subprocess.run(words, capture_output=True, text=True, user=12345, group=12345, extra_groups=[], env={})
-    assert found.returncode != 0
-    assert "join its group" in str(explained(found.stderr))
+    process = subprocess.run(words, capture_output=True, text=True, user=12345, group=12345, extra_groups=[], env={})
+    assert process.returncode != 0
+    assert "join its group" in str(explained(process.stderr))
 
 
 def test_no_engine_and_no_client(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     path = desk.compile(one_task("exit 0"))
     desk.environment["DOCKER"] = "no-such-docker"
-    found = desk.run(path, "--runner", "docker")
-    assert found.returncode == 64
-    assert "no-such-docker" in found.stderr
+    result = desk.run(path, "--runner", "docker")
+    assert result.returncode == 64
+    assert "no-such-docker" in result.stderr
     if not shutil.which(Docker().program):
         pytest.skip("no Docker client: install Docker")
     del desk.environment["DOCKER"]
     desk.environment["DOCKER_HOST"] = "tcp://127.0.0.1:1"
-    found = desk.run(path, "--runner", "docker")
-    assert found.returncode == 75
-    assert "tcp://127.0.0.1:1" in found.stderr
+    result = desk.run(path, "--runner", "docker")
+    assert result.returncode == 75
+    assert "tcp://127.0.0.1:1" in result.stderr
     assert not desk.root.exists()
 
 
@@ -410,9 +410,9 @@ def test_no_engine_and_no_client(desk: Desk, monkeypatch: pytest.MonkeyPatch) ->
     ],
 )
 def test_mistakes_in_the_options(desk: Desk, words: list[str], named: list[str]) -> None:
-    found = desk.run(desk.compile(one_task("exit 0")), *words)
-    assert found.returncode == 64
-    assert [message.split()[0] for message in messages(found)] == named
+    result = desk.run(desk.compile(one_task("exit 0")), *words)
+    assert result.returncode == 64
+    assert [message.split()[0] for message in messages(result)] == named
 
 
 def test_what_lies_behind_a_link_is_seen_by_the_name_that_was_given(
@@ -425,8 +425,7 @@ def test_what_lies_behind_a_link_is_seen_by_the_name_that_was_given(
     monkeypatch.chdir(tmp_path / "here")
     # The kernel follows the link before the dots; in a container, which has no link, the dots go back in the name.
     assert Path("link/../images").is_dir()
-    found = where_it_is("link/../images")
-    assert found == Mount(f"{tmp_path}/there/images", f"{tmp_path}/here/images")
+    assert where_it_is("link/../images") == Mount(f"{tmp_path}/there/images", f"{tmp_path}/here/images")
 
 
 def test_mounts_are_fields_of_csv() -> None:

@@ -22,21 +22,21 @@ RATE = 1.51e11  # multiplications a second of products on the machine of benchma
 def products(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the file with the rate of products of another machine."""
     monkeypatch.setenv(location.MIRRORS, str(tmp_path))
-    kept = location.private("speed") / "products.json"
-    kept.write_text(json.dumps({"rate": RATE}))
-    return kept
+    file = location.private("speed") / "products.json"
+    file.write_text(json.dumps({"rate": RATE}))
+    return file
 
 
-def inputs_of_train(**changes: Any) -> dict[str, Any]:
+def train_inputs(**changes: Any) -> dict[str, Any]:
     train = next(step for step in STEPS if step.stage == "train")
-    given = {field.name: DEFAULTS[field.name] for field in train.fields() if field.name in DEFAULTS}
-    return {**given, "dataset": Unknown("preprocess", "dataset_uri"), **changes}
+    settings = {field.name: DEFAULTS[field.name] for field in train.fields() if field.name in DEFAULTS}
+    return {**settings, "dataset": Unknown("preprocess", "dataset_uri"), **changes}
 
 
 def estimate(root: Path, source: str = "fashion-mnist", shape: Any = None, **changes: Any) -> float | None:
     height, width = shape or (0, 0)
     parameters = {**DEFAULTS, "source": source, "height": height, "width": width}
-    return Estimates(root, parameters).of("train", inputs_of_train(**changes))
+    return Estimates(root, parameters).of("train", train_inputs(**changes))
 
 
 def train_once(root: Path, run: int, images_per_second: float, **settings: Any) -> None:
@@ -47,7 +47,7 @@ def train_once(root: Path, run: int, images_per_second: float, **settings: Any) 
     rows = [{"step": step, "images_per_second": rate} for step, rate in enumerate(rates)]
     (checkpoint / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     network = {"image": {"height": 28, "width": 28, "channels": 1}}
-    described = {"network": network, "settings": inputs_of_train(dataset="", **settings)}
+    described = {"network": network, "settings": train_inputs(dataset="", **settings)}
     (checkpoint / "checkpoint.json").write_text(json.dumps(described))
     Cache(root).keep("train", {"run": run}, {}, {"checkpoint_uri": str(checkpoint)}, run)
 
@@ -105,10 +105,10 @@ def test_later_trainings_are_estimated_from_the_newest(tmp_path: Path) -> None:
 def test_a_training_under_another_root_teaches_the_speed_of_the_machine(tmp_path: Path) -> None:
     train_once(tmp_path / "one", 1, 500.0, critic_steps=2)
     train_once(tmp_path / "other", 1, 10.0, critic_steps=2)
-    learn(inputs_of_train(), {"checkpoint_uri": str(tmp_path / "one" / "step-1")})
+    learn(train_inputs(), {"checkpoint_uri": str(tmp_path / "one" / "step-1")})
     for root in ("new", "other"):
         assert estimate(tmp_path / root, critic_steps=2, steps=3000) == pytest.approx(START + 3000 * 2 * 64 / 500)
-    learn(inputs_of_train(accelerator="gpu"), {"checkpoint_uri": str(tmp_path / "other" / "step-1")})
+    learn(train_inputs(accelerator="gpu"), {"checkpoint_uri": str(tmp_path / "other" / "step-1")})
     assert estimate(tmp_path / "new", accelerator="gpu", critic_steps=2, steps=3000) == pytest.approx(
         START + 3000 * 2 * 64 / 10
     )
@@ -116,15 +116,16 @@ def test_a_training_under_another_root_teaches_the_speed_of_the_machine(tmp_path
 
 def test_a_long_training_is_announced_with_a_shorter_one(tmp_path: Path) -> None:
     parameters = {**DEFAULTS, "source": "pictures", "height": 256, "width": 256}
-    long, short = inputs_of_train(steps=20_000), inputs_of_train(steps=20)
-    found = Estimates(tmp_path, parameters)
-    assert re.search(r"^256x256 at \d+ images/s.* \d+ h .*guess.*--steps 2000 takes \d+ h \d+ min$", found.advice(long))
-    assert "--steps" not in found.advice(short)
+    long, short = train_inputs(steps=20_000), train_inputs(steps=20)
+    estimates = Estimates(tmp_path, parameters)
+    advice = estimates.advice(long)
+    assert re.search(r"^256x256 at \d+ images/s.* \d+ h .*guess.*--steps 2000 takes \d+ h \d+ min$", advice)
+    assert "--steps" not in estimates.advice(short)
     learn(long, {"checkpoint_uri": str(tmp_path / "missing")})
-    assert "guess" in found.advice(short)
+    assert "guess" in estimates.advice(short)
     train_once(tmp_path, 1, 500.0)
     learn(long, {"checkpoint_uri": str(tmp_path / "step-1")})
-    assert "guess" not in found.advice(short)
+    assert "guess" not in estimates.advice(short)
     assert re.search("1 min 20 s, .* embed$", total({"train": 50.0, "embed": None, "export": 30.0}))
     assert total({"train": None}) == ""
 
@@ -134,5 +135,5 @@ def test_other_stages_take_as_long_as_last_time(tmp_path: Path) -> None:
         task = {"state": state, "attempts": attempts, "seconds": seconds}
         History(tmp_path, {}).write_state({"tasks": {"embed": task}})
     History(tmp_path, {})  # a run that has no state yet
-    found = Estimates(tmp_path, DEFAULTS)
-    assert (found.of("embed", {}), found.of("evaluate", {})) == (7.0, None)
+    estimates = Estimates(tmp_path, DEFAULTS)
+    assert (estimates.of("embed", {}), estimates.of("evaluate", {})) == (7.0, None)

@@ -48,10 +48,10 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
         value = json.loads(state.read_text())
         value["tasks"]["evaluate"]["outputs"]["evaluation_uri"] = str(evaluation)
         atomic_files.write_json(state, value)
-        of_run = RunOf(str(home.root / "records"), RUN)
-        run_notes.write(of_run, Note(stage="decide", state="done", outputs={"recipe": "{}"}))
-        run_notes.write(of_run, Note(stage="evaluate", state="done", outputs={"evaluation_uri": str(evaluation)}))
-        record_stage.run(RecordConfig(records=of_run.records, run=RUN))
+        run = RunOf(str(home.root / "records"), RUN)
+        run_notes.write(run, Note(stage="decide", state="done", outputs={"recipe": "{}"}))
+        run_notes.write(run, Note(stage="evaluate", state="done", outputs={"evaluation_uri": str(evaluation)}))
+        record_stage.run(RecordConfig(records=run.records, run=RUN))
         for name, field in (("auto", "slowness"), ("products", "rate")):
             atomic_files.write_json(location.private("speed") / f"{name}.json", {field: 2.0})
         yield home

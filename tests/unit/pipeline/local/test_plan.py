@@ -19,8 +19,8 @@ from tests.unit.pipeline.local.conftest import CHANGES, FIELDS, MADE, STEPS, Hom
 
 def possible(changed: dict[str, Any]) -> bool:
     try:
-        given = {"source": "a", "root": "b"} | {name: str(value) for name, value in changed.items()}
-        parameters.parse(FIELDS, STEPS, given, [])
+        texts = {"source": "a", "root": "b"} | {name: str(value) for name, value in changed.items()}
+        parameters.parse(FIELDS, STEPS, texts, [])
     except ConfigError:
         return False
     return True
@@ -48,17 +48,17 @@ def test_plan_and_run_agree_after_any_change(steps: list[tuple[World, str]]) -> 
     with tempfile.TemporaryDirectory() as folder:
         home = Home(Path(folder))
         for world, lost in steps:
-            found = home.run_as_planned(world)
-            again = home.run_as_planned(dataclasses.replace(world, libraries="other"))
-            ended = {name: SKIPPED if found[name] == SKIPPED else UNCHANGED for name in MADE}
-            assert {name: again[name] for name in MADE} == ended
+            states = home.run_as_planned(world)
+            repeated = home.run_as_planned(dataclasses.replace(world, libraries="other"))
+            expected = {name: SKIPPED if states[name] == SKIPPED else UNCHANGED for name in MADE}
+            assert {name: repeated[name] for name in MADE} == expected
             if lost:
                 shutil.rmtree(home.root / {"train": "checkpoints"}.get(lost, f"{MADE[lost][0]}s"), ignore_errors=True)
 
 
 def test_plan_says_why(home: Home) -> None:
-    def names(found: tuple[str, str]) -> tuple[str, set[str]]:
-        return found[0], {*re.findall(r"\w+", found[1])} & {"dataset", "checkpoint", "evaluate", *MADE}
+    def names(prediction: tuple[str, str]) -> tuple[str, set[str]]:
+        return prediction[0], {*re.findall(r"\w+", prediction[1])} & {"dataset", "checkpoint", "evaluate", *MADE}
 
     world = World()
     assert home.plan(world)["preprocess"][0] == "runs"
@@ -104,8 +104,8 @@ def test_plan_leaves_conditions_to_the_run(desk: Desk, parts: Parts) -> None:
         with dsl.If(ask == "yes"):
             parts.shell(script='printf y > "$2"')
 
-    done = desk.run(desk.compile(gated), "--ask", "no", verb="plan")
-    assert sorted(line.split(maxsplit=2) for line in done.stdout.splitlines()[1:]) == [
+    result = desk.run(desk.compile(gated), "--ask", "no", verb="plan")
+    assert sorted(line.split(maxsplit=2) for line in result.stdout.splitlines()[1:]) == [
         ["shell", "runs", "always"],
         ["shell-2", "perhaps", "decided by the out of shell"],
         ["shell-3", "skipped", "ask no"],

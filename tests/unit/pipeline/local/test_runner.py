@@ -25,12 +25,12 @@ def test_chain_passes_values_types_and_texts_on_and_shows_and_keeps_output(desk:
         script = 'echo to stdout; echo to stderr >&2; printf %s "$1" > "$2"'
         parts.shell(script=script, text=f"{name}:{first.output}:{share}:{whole}:{{key}}")
 
-    found = desk.run(desk.compile(chain), "--count", "7", "--whole", "2", "--name", 'it\'s "q" $HOME')
-    assert found.returncode == 0, found.stderr
+    result = desk.run(desk.compile(chain), "--count", "7", "--whole", "2", "--name", 'it\'s "q" $HOME')
+    assert result.returncode == 0, result.stderr
     assert desk.tasks()["shell"]["outputs"]["out"] == 'it\'s "q" $HOME:7:0.0001:2.0:{key}'
     assert desk.tasks()["number"]["outputs"]["out"] == 7
     for words in ("shell | to stdout", "shell | to stderr"):
-        assert words in found.stderr
+        assert words in result.stderr
     assert sorted(desk.log().split("\n")) == ["", "to stderr", "to stdout"]
 
 
@@ -41,8 +41,8 @@ def test_if(desk: Desk, parts: Parts, value: str, ran: str) -> None:
         with dsl.If(judged.output == "PROMOTE", name="promoted"):
             parts.shell(script='printf published > "$2"', text="after")
 
-    found = desk.run(desk.compile(gated), "--verdict", value)
-    assert found.returncode == 0, found.stderr
+    result = desk.run(desk.compile(gated), "--verdict", value)
+    assert result.returncode == 0, result.stderr
     assert desk.states()["shell-2"] == ran
 
 
@@ -54,8 +54,8 @@ def test_exit_handler_runs_either_way(desk: Desk, parts: Parts, code: int, state
             parts.shell(script='printf y > "$2"').after(work)
 
     location = desk.folder / "status.json"
-    found = desk.run(desk.compile(handled), "--code", str(code), "--location", str(location))
-    assert found.returncode == code, found.stderr
+    result = desk.run(desk.compile(handled), "--code", str(code), "--location", str(location))
+    assert result.returncode == code, result.stderr
     status = json.loads(location.read_text())
     assert status["state"] == state
     assert desk.states()["final"] == "done"
@@ -69,12 +69,12 @@ def test_failure_stops_what_depends_on_it_and_gives_its_code(desk: Desk, parts: 
         first = parts.shell(script="echo the reason >&2; exit 65")
         parts.shell(script='printf x > "$2"', text=first.output)
 
-    found = desk.run(desk.compile(failing))
-    assert found.returncode == 65
+    result = desk.run(desk.compile(failing))
+    assert result.returncode == 65
     assert desk.states() == {"shell": "failed", "shell-2": "not run"}
-    assert "65" in found.stdout
-    assert "the reason" in found.stderr
-    assert "shell.log" in found.stderr
+    assert "65" in result.stdout
+    assert "the reason" in result.stderr
+    assert "shell.log" in result.stderr
 
 
 @pytest.mark.parametrize(("signal_name", "code"), [("KILL", 137), ("SEGV", 139)])
@@ -82,9 +82,9 @@ def test_death_by_signal_is_reported(desk: Desk, parts: Parts, signal_name: str,
     def dying(name: str) -> None:
         parts.shell(script="kill -$1 $$", text=name)
 
-    found = desk.run(desk.compile(dying), "--name", signal_name)
-    assert found.returncode == code
-    assert f"SIG{signal_name}" in found.stderr
+    result = desk.run(desk.compile(dying), "--name", signal_name)
+    assert result.returncode == code
+    assert f"SIG{signal_name}" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -99,8 +99,8 @@ def test_retries(desk: Desk, parts: Parts, codes: str, attempts: int, code: int)
         ).set_retry(2, backoff_duration="0s")
 
     (desk.folder / "codes").write_text(codes)
-    found = desk.run(desk.compile(retried), "--location", str(desk.folder))
-    assert found.returncode == code, found.stderr
+    result = desk.run(desk.compile(retried), "--location", str(desk.folder))
+    assert result.returncode == code, result.stderr
     assert len((desk.folder / "count").read_text().split()) == attempts
     assert desk.tasks()["shell"]["attempts"] == attempts
 
@@ -109,9 +109,9 @@ def test_missing_output_is_a_defect(desk: Desk, parts: Parts) -> None:
     def silent() -> None:
         parts.shell(script="true")
 
-    found = desk.run(desk.compile(silent))
-    assert found.returncode == 70
-    assert "parameter out " in found.stderr
+    result = desk.run(desk.compile(silent))
+    assert result.returncode == 70
+    assert "parameter out " in result.stderr
 
 
 def test_missing_program_is_reported(desk: Desk) -> None:
@@ -122,19 +122,19 @@ def test_missing_program_is_reported(desk: Desk) -> None:
     def pipeline() -> None:
         absent()
 
-    found = desk.run(desk.compile(pipeline))
-    assert found.returncode == 127
-    assert "absent | " in found.stderr  # how the shell says it differs between shells
-    assert "/nonexistent/program: " in found.stderr
-    assert "Traceback" not in found.stderr
+    result = desk.run(desk.compile(pipeline))
+    assert result.returncode == 127
+    assert "absent | " in result.stderr  # how the shell says it differs between shells
+    assert "/nonexistent/program: " in result.stderr
+    assert "Traceback" not in result.stderr
 
 
 def test_artifacts_are_written_into_the_folder_of_the_stage(desk: Desk) -> None:
     @dsl.container_component
     def write(model: dsl.Output[dsl.Model]) -> dsl.ContainerSpec:
         script = """import json, sys
-given = json.loads(sys.argv[1])["outputs"]["artifacts"]["model"]["artifacts"][0]["uri"]
-open(given, "w").write("weights")"""
+path = json.loads(sys.argv[1])["outputs"]["artifacts"]["model"]["artifacts"][0]["uri"]
+open(path, "w").write("weights")"""
         return dsl.ContainerSpec(image="none", command=["python", "-c", script, "{{$}}"])
 
     def pipeline() -> None:
@@ -147,14 +147,14 @@ open(given, "w").write("weights")"""
 
 def test_jobs_run_side_by_side(desk: Desk, parts: Parts) -> None:
     # Each waits for the file that the other makes: one after the other they would never end.
-    meet = 'touch "$1/{mine}"; until [ -e "$1/{other}" ]; do sleep 0.02; done; printf x > "$2"'
+    meet = 'touch "$1/{own}"; until [ -e "$1/{other}" ]; do sleep 0.02; done; printf x > "$2"'
 
     def meeting(location: str) -> None:
-        parts.shell(script=meet.format(mine="a", other="b"), text=location)
-        parts.shell(script=meet.format(mine="b", other="a"), text=location)
+        parts.shell(script=meet.format(own="a", other="b"), text=location)
+        parts.shell(script=meet.format(own="b", other="a"), text=location)
 
-    found = desk.run(desk.compile(meeting), "--location", str(desk.folder), "--jobs", "2")
-    assert found.returncode == 0, found.stderr
+    result = desk.run(desk.compile(meeting), "--location", str(desk.folder), "--jobs", "2")
+    assert result.returncode == 0, result.stderr
 
 
 def test_one_job_runs_one_after_the_other(desk: Desk, parts: Parts) -> None:
@@ -223,8 +223,8 @@ def test_stages_that_outlive_their_time_are_killed_once(home: Home, monkeypatch:
 def test_runs_that_begin_at_once_get_folders_of_their_own(tmp_path: Path) -> None:
     (tmp_path / "history" / "0007").mkdir(parents=True)
     with ThreadPoolExecutor() as pool:
-        found = list(pool.map(lambda seed: History(tmp_path, {"seed": seed}), range(8)))
-    assert sorted(each.number for each in found) == list(range(8, 16))
-    for seed, each in enumerate(found):
-        assert each.folder.name == f"{each.number:04d}"
-        assert f'"seed": {seed}' in (each.folder / "parameters.json").read_text()
+        histories = list(pool.map(lambda seed: History(tmp_path, {"seed": seed}), range(8)))
+    assert sorted(history.number for history in histories) == list(range(8, 16))
+    for seed, history in enumerate(histories):
+        assert history.folder.name == f"{history.number:04d}"
+        assert f'"seed": {seed}' in (history.folder / "parameters.json").read_text()

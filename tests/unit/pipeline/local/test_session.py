@@ -61,8 +61,8 @@ def test_a_stage_has_its_temporary_files_in_the_run_s_folder(desk: Desk, parts: 
     def pipeline() -> None:
         parts.shell(script='touch "$TMPDIR/file"; ls "$TMPDIR"; printf %s "$TMPDIR" > "$2"')
 
-    found = desk.run(desk.compile(pipeline))
-    assert found.returncode == 0, found.stderr
+    result = desk.run(desk.compile(pipeline))
+    assert result.returncode == 0, result.stderr
     folder = Path(desk.tasks()["shell"]["outputs"]["out"])
     assert folder.parent == desk.root
     assert desk.log() == "file\n"
