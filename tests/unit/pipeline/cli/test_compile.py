@@ -41,9 +41,9 @@ def test_mistakes_are_reported_and_nothing_is_written(
     tmp_path: Path, words: str, train: dict[str, Any], named: list[str]
 ) -> None:
     config = own(tmp_path, {"train": train})
-    found = wgan("compile", "--allow_tags", "--config", config, *words.split(), cwd=tmp_path)
-    assert found.returncode == 64
-    for message, names in zip(messages(found), named, strict=True):
+    result = wgan("compile", "--allow_tags", "--config", config, *words.split(), cwd=tmp_path)
+    assert result.returncode == 64
+    for message, names in zip(messages(result), named, strict=True):
         assert all(name in message for name in names.split())
     assert [str(path) for path in tmp_path.iterdir()] == [config]
 
@@ -62,11 +62,11 @@ def test_the_hardware_is_checked_with_the_defaults_of_the_package(tmp_path: Path
     assert "trainer" in written.stderr
     documents = list(yaml.safe_load_all((tmp_path / "out.yaml").read_bytes()))
     parameters = documents[0]["root"]["inputDefinitions"]["parameters"]
-    found = {
+    defaults = {
         name: parameters[name].get("defaultValue")
         for name in ("accelerator", "batch_size", "replicas", "source", "root")
     }
-    assert found == {"accelerator": "gpu", "batch_size": 640, "replicas": 64, "source": "digits", "root": None}
+    assert defaults == {"accelerator": "gpu", "batch_size": 640, "replicas": 64, "source": "digits", "root": None}
     assert len(documents) == 1, "GPUs alone are part of the pipeline's own message"
 
 
@@ -74,20 +74,20 @@ def test_parameters_of_a_profile_are_defaults_that_a_users_file_overrides(tmp_pa
     content = {"parameters": {"batch_size": 256, "steps": 2000, "beta_2": 0.98}, "kfp": {"stages": {}}}
     flags = ["compile", "--profiles", own(tmp_path, {"mine": content}), "--profile", "mine", "--allow_tags"]
     (tmp_path / "user.yaml").write_text("train:\n  batch_size: 512\n")
-    done = wgan(*flags, "--config=user.yaml", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    result = wgan(*flags, "--config=user.yaml", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
     package = next(yaml.safe_load_all((tmp_path / "pipeline.yaml").read_bytes()))
     parameters = package["root"]["inputDefinitions"]["parameters"]
-    found = {name: parameters[name]["defaultValue"] for name in ("batch_size", "steps", "beta_2")}
-    assert found == {"batch_size": 512, "steps": 2000, "beta_2": 0.98}
+    defaults = {name: parameters[name]["defaultValue"] for name in ("batch_size", "steps", "beta_2")}
+    assert defaults == {"batch_size": 512, "steps": 2000, "beta_2": 0.98}
 
 
 def test_parameters_of_a_profile_are_checked_with_its_hardware(tmp_path: Path) -> None:
     train = {"accelerator": "nvidia.com/gpu", "accelerator_count": 4}
     file = own(tmp_path, {"mine": {"parameters": {"batch_size": 3}, "kfp": {"stages": {"train": train}}}})
-    refused = wgan("compile", "--profiles", file, "--profile", "mine", "--allow_tags", cwd=tmp_path)
-    assert refused.returncode == 64
-    (message,) = messages(refused)
+    result = wgan("compile", "--profiles", file, "--profile", "mine", "--allow_tags", cwd=tmp_path)
+    assert result.returncode == 64
+    (message,) = messages(result)
     assert all(word in message for word in ("mine", "batch_size", "3", "4"))
     assert not (tmp_path / "pipeline.yaml").exists()
 
@@ -121,7 +121,7 @@ def test_a_package_carries_beams_options_and_who_and_where_it_runs(tmp_path: Pat
 
 def test_the_profiles_are_printed_with_ones_own(tmp_path: Path) -> None:
     content = {"mine": {"kfp": {"service_account": "me", "stages": {"train": {"spot": True}}}}}
-    found = wgan("profiles", "--profiles", own(tmp_path, content))
-    assert found.returncode == 0
-    assert found.stdout == profile_file.as_yaml(tmp_path / "own.yaml")
-    assert yaml.safe_load(found.stdout)["mine"] == content["mine"]
+    result = wgan("profiles", "--profiles", own(tmp_path, content))
+    assert result.returncode == 0
+    assert result.stdout == profile_file.as_yaml(tmp_path / "own.yaml")
+    assert yaml.safe_load(result.stdout)["mine"] == content["mine"]

@@ -115,24 +115,24 @@ def own_registry(location: Path, tmp_path: Path) -> Path:
 def ask(wgan_models: Callable[..., Answer]) -> Callable[..., str]:
     """Return the output of a successful `wgan registry ...`."""
 
-    def found(*words: object) -> str:
+    def run(*words: object) -> str:
         code, out, _ = wgan_models(*words)
         assert code == 0
         return out
 
-    return found
+    return run
 
 
 @pytest.fixture
 def refused(wgan_models: Callable[..., Answer]) -> Callable[..., str]:
     """Return the error of a failing `wgan registry ...`."""
 
-    def found(*words: object) -> str:
+    def run(*words: object) -> str:
         code, _, logged = wgan_models(*words)
         assert code in (64, 65)
         return logged
 
-    return found
+    return run
 
 
 def test_list_names_every_version_and_the_champion(location: Path, ask: Callable[..., str]) -> None:
@@ -186,8 +186,8 @@ def test_reproduce_prints_settings_that_are_no_defaults_and_the_digests_to_expec
     words = shlex.split(text, comments=True)
     threads = [word for word in words if word.startswith("TF_NUM_INTRAOP_THREADS=")]
     assert threads == ["TF_NUM_INTRAOP_THREADS=3", "TF_NUM_INTRAOP_THREADS=4"]
-    for threads_of, stage in ((3, "train"), (4, "embed")):
-        assert f"TF_NUM_INTRAOP_THREADS={threads_of} python -m components.{stage} " in text
+    for count, stage in ((3, "train"), (4, "embed")):
+        assert f"TF_NUM_INTRAOP_THREADS={count} python -m components.{stage} " in text
     words = [word for word in words if word not in threads]
     at = [index for index, word in enumerate(words) if word == "python"]
     commands = [words[first:last] for first, last in zip(at, [*at[1:], len(words)], strict=True)]
@@ -248,11 +248,11 @@ def test_what_a_training_began_with_is_reported_and_must_be_there_to_reproduce_i
     assert "initial" not in ask("why", 1, "--registry", location) + ask("reproduce", 1, "--registry", location)
     rows = [line.split() for line in ask("why", 2, "--registry", location).splitlines()]
     assert ["initial", "checkpoint", first] in rows
-    for number, digest, known in ((2, first, True), (3, "e" * 64, False)):
+    for number, digest, published in ((2, first, True), (3, "e" * 64, False)):
         text = ask("reproduce", number, "--registry", location)
         (logged,) = (line for line in text.splitlines() if line.startswith("# ") and "INITIAL_CHECKPOINT" in line)
         assert digest in logged
-        assert ("`wgan registry reproduce 1`" in logged) == known
+        assert ("`wgan registry reproduce 1`" in logged) == published
         assert "--initial_checkpoint INITIAL_CHECKPOINT " in text
         assert f"--initial_checkpoint_digest {digest}" in text
 

@@ -44,9 +44,9 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Desk:
 
     desk = Desk(tmp_path_factory.mktemp("desk"))
     package = desk.compile(pipeline)
-    done = desk.run(package)
-    assert done.returncode == 0, done.stderr
-    (desk.folder / "shown").write_text(done.stdout)
+    result = desk.run(package)
+    assert result.returncode == 0, result.stderr
+    (desk.folder / "shown").write_text(result.stdout)
     shutil.rmtree(desk.root / "registry")  # it holds no champion
     assert desk.run(package, "--steps", "9").returncode == errors.BAD_DATA
     shutil.copytree(desk.root / "history" / "0002", desk.root / "history" / "0010")
@@ -76,13 +76,13 @@ def test_a_run_ends_with_a_table_and_where_results_lie(desk: Desk) -> None:
 
 
 def test_runs_are_listed_with_how_they_ended_and_what_changed(desk: Desk) -> None:
-    found = ask(desk, "runs")
-    assert found.returncode == 0
-    first, second, third = (line.split() for line in found.stdout.splitlines()[1:4])
+    result = ask(desk, "runs")
+    assert result.returncode == 0
+    first, second, third = (line.split() for line in result.stdout.splitlines()[1:4])
     assert (first[0], first[5:]) == ("1", ["done", "HOLD", "1.25", "the", "first", "run"])
     assert (second[0], second[5:8], second[-1]) == ("2", ["failed", "in", "evaluate"], "steps=9")
     assert (third[0], third[5:8], third[-1]) == ("10", ["running", "or", "killed"], "nothing")
-    assert found.stdout.splitlines()[-1].split() == ["page", str(desk.root / overview.PAGE)]
+    assert result.stdout.splitlines()[-1].split() == ["page", str(desk.root / overview.PAGE)]
 
 
 def test_a_run_is_shown_as_it_ended(desk: Desk) -> None:
@@ -97,17 +97,17 @@ def test_the_newest_report_is_opened_in_the_users_browser(desk: Desk, tmp_path: 
     browser.write_text(f'#!/bin/sh\necho "$1" > {tmp_path}/opened\n')
     browser.chmod(0o755)
     report = desk.root / "evaluations" / "7" / "report.html"
-    found = ask(desk, "open", "report", BROWSER=str(browser))
-    assert (found.returncode, found.stdout.split(), found.stderr) == (0, [str(report)], "")
+    result = ask(desk, "open", "report", BROWSER=str(browser))
+    assert (result.returncode, result.stdout.split(), result.stderr) == (0, [str(report)], "")
     assert (tmp_path / "opened").read_text().strip() == report.as_uri()
     samples = ask(desk, "open", "samples", "1", BROWSER=str(browser))
     assert samples.stdout.split() == [str(report.with_name("samples.png"))]
 
 
 def test_without_a_browser_the_path_is_printed(desk: Desk) -> None:
-    found = ask(desk, "open", "report", "1", BROWSER="", DISPLAY="", WAYLAND_DISPLAY="", PATH="")
-    assert (found.returncode, len(found.stderr.splitlines())) == (0, 1)
-    assert found.stdout.split() == [str(desk.root / "evaluations" / "7" / "report.html")]
+    result = ask(desk, "open", "report", "1", BROWSER="", DISPLAY="", WAYLAND_DISPLAY="", PATH="")
+    assert (result.returncode, len(result.stderr.splitlines())) == (0, 1)
+    assert result.stdout.split() == [str(desk.root / "evaluations" / "7" / "report.html")]
 
 
 @pytest.mark.parametrize(
@@ -123,15 +123,15 @@ def test_without_a_browser_the_path_is_printed(desk: Desk) -> None:
     ],
 )
 def test_what_is_not_there_is_named(desk: Desk, words: list[str], code: int, named: str) -> None:
-    found = ask(desk, *words)
-    assert (found.returncode, found.stdout) == (code, "")
-    (line,) = found.stderr.splitlines()
+    result = ask(desk, *words)
+    assert (result.returncode, result.stdout) == (code, "")
+    (line,) = result.stderr.splitlines()
     assert all(name in line for name in named.split())
 
 
 def test_a_root_without_runs_is_named(tmp_path: Path) -> None:
-    found = ask(Desk(tmp_path), "runs")
-    assert (found.returncode, str(tmp_path / "runs") in found.stderr) == (errors.BAD_DATA, True)
+    result = ask(Desk(tmp_path), "runs")
+    assert (result.returncode, str(tmp_path / "runs") in result.stderr) == (errors.BAD_DATA, True)
     assert not (tmp_path / "runs").exists()
 
 

@@ -31,8 +31,8 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(params=profiles.TARGETS)
 def world(request: pytest.FixtureRequest) -> Iterator[World]:
     """The fake server of each target, in turn."""
-    with worlds.world(request.param) as found:
-        yield found
+    with worlds.world(request.param) as target_world:
+        yield target_world
 
 
 @pytest.fixture(scope="session")
@@ -66,10 +66,10 @@ def bare_desk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 @pytest.fixture
 def server(bare_desk: None) -> Iterator[Server]:
     """A fake of Kubeflow, on which nothing was ended by mistake, and which got no request that hangs the real one."""
-    with serving() as found:
-        yield found
-    assert found.store.killed_runs == []
-    assert found.hangs == []
+    with serving() as kubeflow:
+        yield kubeflow
+    assert kubeflow.store.killed_runs == []
+    assert kubeflow.hangs == []
 
 
 @pytest.fixture
@@ -102,16 +102,16 @@ def kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str
 
 
 def submit(server: Server, package: Path, *words: str) -> int:
-    given = ("--package", str(package), "--source", "digits", "--root", "/data/runs")
-    return main(["submit", "--host", server.url, *given, *words])
+    flags = ("--package", str(package), "--source", "digits", "--root", "/data/runs")
+    return main(["submit", "--host", server.url, *flags, *words])
 
 
 def complaints(caplog: pytest.LogCaptureFixture) -> list[str]:
     """Return the warnings and errors; clear the log."""
-    found = [each.getMessage() for each in caplog.records if each.levelname in ("ERROR", "WARNING")]
+    lines = [record.getMessage() for record in caplog.records if record.levelname in ("ERROR", "WARNING")]
     caplog.clear()
-    assert not any("\n" in line for line in found), found
-    return found
+    assert not any("\n" in line for line in lines), lines
+    return lines
 
 
 Write = Callable[..., None]

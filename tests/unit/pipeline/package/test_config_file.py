@@ -18,7 +18,7 @@ KNOWN = graph.PARAMETERS
 EXAMPLES = sorted((Path(__file__).parents[4] / "examples").glob("*.yaml"))
 
 
-def values_of(field: Field) -> st.SearchStrategy[Any]:
+def field_values(field: Field) -> st.SearchStrategy[Any]:
     """Return values of the field's type within its bounds."""
     setting = field.setting
     if setting.choices:
@@ -33,13 +33,13 @@ def values_of(field: Field) -> st.SearchStrategy[Any]:
     return numbers.filter(lambda value: not settings.field_problems(field, value))
 
 
-@given(st.fixed_dictionaries({name: values_of(field) for name, field in KNOWN.items()}))
+@given(st.fixed_dictionaries({name: field_values(field) for name, field in KNOWN.items()}))
 def test_what_is_written_is_read_as_the_same(tmp_path_factory: pytest.TempPathFactory, values: dict[str, Any]) -> None:
     path = tmp_path_factory.getbasetemp() / "written.yaml"
     path.write_text(config_file.written(values), encoding="utf-8")
     problems: list[str] = []
-    found = config_file.read(path, KNOWN, problems)
-    assert {name: settings.parse_value(KNOWN[name], text) for name, text in found.items()} == values
+    texts = config_file.read(path, KNOWN, problems)
+    assert {name: settings.parse_value(KNOWN[name], text) for name, text in texts.items()} == values
     assert problems == []
 
 
@@ -67,9 +67,9 @@ def test_what_is_written_is_read_as_the_same(tmp_path_factory: pytest.TempPathFa
 )
 def test_every_mistake_has_its_line_and_a_remedy(tmp_path: Path, content: str, named: list[str]) -> None:
     (tmp_path / "mine.yaml").write_text(content)
-    found = wgan("run", "--source", "digits", "--config", "mine.yaml", "--print_config", cwd=tmp_path)
-    assert (found.returncode, found.stdout) == (64, "")
-    for message, names in zip(messages(found), named, strict=True):
+    result = wgan("run", "--source", "digits", "--config", "mine.yaml", "--print_config", cwd=tmp_path)
+    assert (result.returncode, result.stdout) == (64, "")
+    for message, names in zip(messages(result), named, strict=True):
         assert all(name in message for name in ["mine.yaml", *names.split()]), message
 
 
@@ -78,22 +78,22 @@ def test_a_flag_overrides_the_file_and_the_file_the_default(tmp_path: Path) -> N
         "root: there\npreprocess: {source: 2024, color: gray}\ntrain: {steps: 1e3, beta_1: .5}\ndecide: {refresh: no}\n"
     )
     flags = ("--config", "mine.yaml", "--steps", "7", "--color", "rgb")
-    found = wgan("run", *flags, "--print_config", cwd=tmp_path)
-    assert found.returncode == 0, found.stderr
-    printed = yaml.safe_load(found.stdout)
+    result = wgan("run", *flags, "--print_config", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    printed = yaml.safe_load(result.stdout)
     assert printed["root"] == str(tmp_path / "there")
     assert printed["preprocess"].items() >= {"source": "2024", "color": "rgb", "resize": "fill"}.items()
     assert (printed["train"]["steps"], printed["train"]["beta_1"], printed["decide"]["refresh"]) == (7, 0.5, "no")
-    (tmp_path / "printed.yaml").write_text(found.stdout)
-    assert wgan("run", "--config", "printed.yaml", "--print_config", cwd=tmp_path).stdout == found.stdout
+    (tmp_path / "printed.yaml").write_text(result.stdout)
+    assert wgan("run", "--config", "printed.yaml", "--print_config", cwd=tmp_path).stdout == result.stdout
     assert {path.name for path in tmp_path.iterdir()} == {"mine.yaml", "printed.yaml"}
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_changes_what_it_names(example: Path, tmp_path: Path) -> None:
-    found = wgan("run", "--source", "digits", "--config", str(example), "--print_config", cwd=tmp_path)
-    assert found.returncode == 0, found.stderr
-    printed = yaml.safe_load(found.stdout)
+    result = wgan("run", "--source", "digits", "--config", str(example), "--print_config", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    printed = yaml.safe_load(result.stdout)
     for group, named in yaml.safe_load(example.read_text()).items():
         for name, value in named.items():
             default = KNOWN[name].default

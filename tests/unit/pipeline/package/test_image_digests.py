@@ -30,17 +30,17 @@ def test_digests_are_read_as_they_were_pushed(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_command_asks_for_digests_or_for_tags_by_name(tmp_path: Path) -> None:
-    def image_of_train(*flags: str) -> str:
-        done = wgan("compile", "--output", str(tmp_path / "package.yaml"), "--profile", "gpu-l4", *flags)
-        if done.returncode:
-            return done.stderr
+    def compile_train_image(*flags: str) -> str:
+        result = wgan("compile", "--output", str(tmp_path / "package.yaml"), "--profile", "gpu-l4", *flags)
+        if result.returncode:
+            return result.stderr
         package = next(yaml.safe_load_all((tmp_path / "package.yaml").read_bytes()))
         return str(package["deploymentSpec"]["executors"]["exec-train"]["container"]["image"])
 
-    assert "--allow_tags" in image_of_train()
+    assert "--allow_tags" in compile_train_image()
     assert not (tmp_path / "package.yaml").exists()
-    assert image_of_train("--allow_tags") == f"wgan/train-gpu:{VERSION}"
-    assert image_of_train("--images", str(written(tmp_path))) == DIGESTS["train-gpu"]
+    assert compile_train_image("--allow_tags") == f"wgan/train-gpu:{VERSION}"
+    assert compile_train_image("--images", str(written(tmp_path))) == DIGESTS["train-gpu"]
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ def parse(content: Any) -> Any:
     return profile_file.parse(yaml.safe_dump(content).encode(), "own.yaml")
 
 
-def of_train(target: str, settings: Any) -> Any:
+def train_profile(target: str, settings: Any) -> Any:
     return {"mine": {target: {"stages": {"train": settings}}}}
 
 
@@ -68,7 +68,7 @@ def require_writable(target: str, settings: dict[str, Any], apply: Callable[[Any
     """Pass a train stage's settings to a task of kfp, which refuses what it cannot write."""
     refused = ""
     try:
-        (profile,) = parse(of_train(target, settings)).values()
+        (profile,) = parse(train_profile(target, settings)).values()
     except ConfigError as error:
         refused = str(error)
     if refused:

@@ -9,7 +9,7 @@ from pipeline.profiles import profile_values
 from pipeline.profiles.kubernetes_hardware import SHARED_MEMORY, KubernetesStage
 from pipeline.profiles.profile_values import Retries, Toleration
 from pipeline.profiles.profiles import KFP, VERTEX
-from tests.unit.pipeline.profiles.contents import V6E, gpus, of_train, parse, refusal, tpu
+from tests.unit.pipeline.profiles.contents import V6E, gpus, parse, refusal, tpu, train_profile
 
 
 def test_every_setting_is_read() -> None:
@@ -30,19 +30,19 @@ def test_every_setting_is_read() -> None:
         "retries": {"count": 3, "first_wait": 5, "factor": 1.5, "longest_wait": 50},
     }
     assert settings.keys() == KubernetesStage.model_fields.keys()
-    (found,) = parse(of_train(KFP, settings)).values()
+    (profile,) = parse(train_profile(KFP, settings)).values()
     tolerations = [Toleration(key="k", value="v", effect="NoExecute"), Toleration(operator="Exists")]
     retries = Retries(count=3, first_wait=5, factor=1.5, longest_wait=50)
     read = settings | {"cpu_request": "0.5", "tolerations": tolerations, "retries": retries}
-    assert dict(found.stages["train"]) == read
-    assert [*found.stages["train"].node_selectors] == ["arch", "zone"]
-    assert (found.train_image, found.accelerator, found.replicas) == ("gpu", "gpu", 2)
+    assert dict(profile.stages["train"]) == read
+    assert [*profile.stages["train"].node_selectors] == ["arch", "zone"]
+    assert (profile.train_image, profile.accelerator, profile.replicas) == ("gpu", "gpu", 2)
 
 
 @pytest.mark.parametrize(("settings", "image", "replicas"), [({}, "cpu", 3), (gpus(2), "gpu", 6)])
 def test_several_workers_train_together(settings: dict[str, Any], image: str, replicas: int) -> None:
-    (found,) = parse(of_train(KFP, {"workers": 3, **settings})).values()
-    assert (found.train_image, found.accelerator, found.replicas) == (image, "multi-worker", replicas)
+    (profile,) = parse(train_profile(KFP, {"workers": 3, **settings})).values()
+    assert (profile.train_image, profile.accelerator, profile.replicas) == (image, "multi-worker", replicas)
     (problem,) = refusal({"mine": {KFP: {"stages": {"others": {"workers": 2}}}}})
     assert "others" in problem
 
@@ -115,22 +115,22 @@ def test_a_mistake_on_vertex_is_reported_in_one_line_with_its_path(settings: Any
 
 
 def require_mistake(target: str, settings: Any, named: str) -> None:
-    (problem,) = refusal(of_train(target, settings))
+    (problem,) = refusal(train_profile(target, settings))
     assert problem.startswith(f"mine.{target}.stages.train")
     assert all(name in problem for name in named.split())
 
 
 def test_v6e_is_for_kubernetes_alone() -> None:
-    (found,) = parse(of_train(KFP, tpu(8, "2x4", V6E))).values()
-    assert (found.accelerator, found.replicas) == ("tpu", 8)
+    (profile,) = parse(train_profile(KFP, tpu(8, "2x4", V6E))).values()
+    assert (profile.accelerator, profile.replicas) == ("tpu", 8)
 
 
 @pytest.mark.parametrize(
     "settings", [gpus(8, "NVIDIA_H100_80GB", machine_type="a3-highgpu-8g"), {"machine_type": "n2-standard-8"}]
 )
 def test_vertex_decides_which_machines_it_has(settings: dict[str, Any]) -> None:
-    (found,) = parse(of_train(VERTEX, settings)).values()
-    assert found.replicas == settings.get("accelerator_count", 0)
+    (profile,) = parse(train_profile(VERTEX, settings)).values()
+    assert profile.replicas == settings.get("accelerator_count", 0)
 
 
 @pytest.mark.parametrize(

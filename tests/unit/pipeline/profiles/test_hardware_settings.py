@@ -35,7 +35,7 @@ def test_a_key_file_is_where_its_variable_says() -> None:
         kubernetes_settings.apply(nothing(), KubernetesStage(key_secret="google-key"))  # noqa: S106 - its name
 
     (executor,) = pipeline.pipeline_spec.deployment_spec["executors"].values()
-    variables = {each["name"]: each["value"] for each in executor["container"]["env"]}
+    variables = {variable["name"]: variable["value"] for variable in executor["container"]["env"]}
     executors = pipeline.platform_spec.platforms["kubernetes"].deployment_spec.executors
     (mount,) = next(iter(executors.values()))["secretAsVolume"]
     assert mount["secretName"] == "google-key"
@@ -51,9 +51,9 @@ def test_workers_get_what_the_profile_gives_train_and_the_pod_that_waits_for_the
     assert container["resources"].keys() == {
         *("cpuRequest", "memoryRequest", "resourceCpuRequest", "resourceMemoryRequest"),
     }
-    of_pod = second["platforms"]["kubernetes"]["deploymentSpec"]["executors"]["exec-train"]
-    assert of_pod.keys() == {"pvcMount"}
-    (job,) = [json.loads(each["value"]) for each in container["env"] if each["name"] == tf_job.VARIABLE]
+    settings = second["platforms"]["kubernetes"]["deploymentSpec"]["executors"]["exec-train"]
+    assert settings.keys() == {"pvcMount"}
+    (job,) = [json.loads(entry["value"]) for entry in container["env"] if entry["name"] == tf_job.VARIABLE]
     workers = job["spec"]["tfReplicaSpecs"]["Worker"]
     pod = workers["template"]["spec"]
     (worker,) = pod["containers"]
@@ -67,6 +67,8 @@ def test_workers_get_what_the_profile_gives_train_and_the_pod_that_waits_for_the
     root = first["root"]["inputDefinitions"]["parameters"]
     assert (root["accelerator"]["defaultValue"], root["replicas"]["defaultValue"]) == ("multi-worker", 2)
     inner = next(
-        each["dag"] for each in first["components"].values() if "embed" in each.get("dag", {}).get("tasks", {})
+        component["dag"]
+        for component in first["components"].values()
+        if "embed" in component.get("dag", {}).get("tasks", {})
     )
     assert inner["tasks"]["embed"]["inputs"]["parameters"]["accelerator"]["runtimeValue"] == {"constant": "cpu"}

@@ -16,20 +16,20 @@ from pipeline.profiles.kubernetes_hardware import KubernetesStage
 from pipeline.profiles.profile_values import Retries
 from pipeline.profiles.profiles import KFP, VERTEX
 from pipeline.profiles.vertex_hardware import VertexStage
-from tests.unit.pipeline.profiles.contents import SHIPPED, gpus, of_train, parse, refusal
+from tests.unit.pipeline.profiles.contents import SHIPPED, gpus, parse, refusal, train_profile
 
 
 def test_a_stage_gets_what_it_says_or_what_the_others_get() -> None:
     stages = {"train": {"cpu_request": 8}, "others": {"cpu_request": 1, "retries": {"count": 1}}}
-    (found,) = parse({"mine": {KFP: {"service_account": "trainer", "stages": stages}}}).values()
+    (profile,) = parse({"mine": {KFP: {"service_account": "trainer", "stages": stages}}}).values()
     once = Retries(count=1)
-    assert found.service_account == "trainer"
-    assert found.stages["train"] == KubernetesStage(cpu_request="8")
-    assert found.stages["embed"] == found.stages["publish"] == KubernetesStage(cpu_request="1", retries=once)
+    assert profile.service_account == "trainer"
+    assert profile.stages["train"] == KubernetesStage(cpu_request="8")
+    assert profile.stages["embed"] == profile.stages["publish"] == KubernetesStage(cpu_request="1", retries=once)
     small = KubernetesStage(cpu_request="100m", memory_request="128Mi", retries=once)
-    assert found.stages["record"] == small  # it must start where a canceled stage did not fit
-    (found,) = parse({"mine": {KFP: {"stages": {"record": {"cpu_request": 2}}}}}).values()
-    assert found.stages["record"] == KubernetesStage(cpu_request="2")
+    assert profile.stages["record"] == small  # it must start where a canceled stage did not fit
+    (profile,) = parse({"mine": {KFP: {"stages": {"record": {"cpu_request": 2}}}}}).values()
+    assert profile.stages["record"] == KubernetesStage(cpu_request="2")
     (bare,) = parse({"mine": {VERTEX: {"stages": {}}}}).values()
     assert {stage.retries for stage in bare.stages.values()} == {Retries(count=2, first_wait=10)}
 
@@ -68,11 +68,14 @@ def test_all_mistakes_of_a_file_are_reported_at_once() -> None:
 
 def test_parameters_get_the_types_of_trains_settings_on_both_targets() -> None:
     """YAML takes 2e-3 for text, and 1 for a whole number."""
-    given = {"batch_size": 256.0, "critic_learning_rate": "2e-3", "penalty_weight": 1, "constraint": "weight_clipping"}
-    found = parse({"mine": {"parameters": given, KFP: {"stages": {}}, VERTEX: {"stages": {}}}})
+    parameters = {
+        **{"batch_size": 256.0, "critic_learning_rate": "2e-3"},
+        **{"penalty_weight": 1, "constraint": "weight_clipping"},
+    }
+    profiles = parse({"mine": {"parameters": parameters, KFP: {"stages": {}}, VERTEX: {"stages": {}}}})
     for target in (KFP, VERTEX):
-        typed = found["mine", target].parameters
-        assert typed == {**given, "batch_size": 256, "critic_learning_rate": 0.002}
+        typed = profiles["mine", target].parameters
+        assert typed == {**parameters, "batch_size": 256, "critic_learning_rate": 0.002}
         assert all(type(typed[name]) is float for name in ("critic_learning_rate", "penalty_weight"))
         assert type(typed["batch_size"]) is int
     (bare,) = parse({"mine": {KFP: {"stages": {}}}}).values()
@@ -80,13 +83,13 @@ def test_parameters_get_the_types_of_trains_settings_on_both_targets() -> None:
 
 
 def test_mistakes_in_parameters_are_reported_at_once() -> None:
-    given = {
+    parameters = {
         **{"batch_sise": 8, "batch_size": 0, "critic_learning_rate": "fast", "constraint": ["none"], "seed": True},
         **{"replicas": 4, "dataset": "elsewhere", "initial_checkpoint": "elsewhere"},  # the hardware's and the graph's
     }
-    problems = refusal({"mine": {"parameters": given, KFP: {"stages": {}}}})
-    assert len(problems) == len(given)
-    for problem, name in zip(problems, sorted(given), strict=True):
+    problems = refusal({"mine": {"parameters": parameters, KFP: {"stages": {}}}})
+    assert len(problems) == len(parameters)
+    for problem, name in zip(problems, sorted(parameters), strict=True):
         assert problem.startswith("mine.parameters: ")
         assert name in problem
     assert "batch_size?" in problems[0]
@@ -153,7 +156,7 @@ def shipped_with_one_thing_changed(draw: st.DrawFn) -> Any:
     return content
 
 
-_OWN = st.builds(of_train, st.sampled_from([KFP, VERTEX]), st.dictionaries(_NAMES, _VALUES, max_size=4))
+_OWN = st.builds(train_profile, st.sampled_from([KFP, VERTEX]), st.dictionaries(_NAMES, _VALUES, max_size=4))
 _YAML = (_VALUES | _OWN | shipped_with_one_thing_changed()).map(lambda value: yaml.safe_dump(value, allow_unicode=True))
 
 
@@ -161,12 +164,12 @@ _YAML = (_VALUES | _OWN | shipped_with_one_thing_changed()).map(lambda value: ya
 @hypothesis.given(st.binary() | (st.text() | _YAML).map(lambda text: text.encode("utf-8", "replace")))
 def test_anything_is_read_or_refused(text: bytes) -> None:
     problems: list[str] = []
-    found = {}
+    profiles = {}
     try:
-        found = profile_file.parse(text, "own.yaml")
+        profiles = profile_file.parse(text, "own.yaml")
     except ConfigError as error:
         problems = list(error.problems)
-    assert not (problems and found)
+    assert not (problems and profiles)
     assert all(problem.startswith("profiles own.yaml") for problem in problems)
     assert all(len(problem.splitlines()) == 1 for problem in problems)
-    assert all(set(profile.stages) == set(stages.ALL) for profile in found.values())
+    assert all(set(profile.stages) == set(stages.ALL) for profile in profiles.values())
