@@ -14,10 +14,10 @@ def test_a_split_is_what_tensorflow_reads_from_its_shards(tiny_dataset: Path, sp
     records = tf.data.TFRecordDataset(sorted(map(str, tiny_dataset.glob(f"{split}-*"))))
     features = {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.int64)}
     expected = [tf.io.parse_single_example(record, features) for record in records]
-    found = load_dataset(str(tiny_dataset), split)
-    assert found.element_spec == (tf.TensorSpec([12, 10, 1], tf.uint8), tf.TensorSpec([], tf.int32))
-    assert len(found) == len(expected)
-    for (image, label), one in zip(found, expected, strict=True):
+    dataset = load_dataset(str(tiny_dataset), split)
+    assert dataset.element_spec == (tf.TensorSpec([12, 10, 1], tf.uint8), tf.TensorSpec([], tf.int32))
+    assert len(dataset) == len(expected)
+    for (image, label), one in zip(dataset, expected, strict=True):
         np.testing.assert_array_equal(tf.reshape(image, [-1]), tf.io.decode_raw(one["image"], tf.uint8))
         assert int(label) == int(one["label"])
 

@@ -43,20 +43,20 @@ def test_each_recorded_error_is_one_clear_line() -> None:
     refused = [case for case in cases if isinstance(case["status"], int) and case["status"] >= 400]
     assert len(refused) > 60
     for case in refused:
-        found = answers.explain_kubeflow(recorded(case), "do it", _HOST)
-        assert found is not None, case
-        expected = str(found)
-        assert expected.startswith("cannot do it: the server "), case
-        assert "\n" not in expected, case
-        assert "\xa0" not in expected, case
-        assert len(expected) < 500, case
+        error = answers.explain_kubeflow(recorded(case), "do it", _HOST)
+        assert error is not None, case
+        message = str(error)
+        assert message.startswith("cannot do it: the server "), case
+        assert "\n" not in message, case
+        assert "\xa0" not in message, case
+        assert len(message) < 500, case
         for leftover in ('"code"', "@type", '"message"', "error_message", "HTTP response", "Traceback"):
-            assert leftover not in expected, case
+            assert leftover not in message, case
         passing = case["status"] >= 500 and case["status"] != 501
-        assert found.exit_code == (errors.TRANSIENT if passing else errors.BAD_CONFIGURATION), case
+        assert error.exit_code == (errors.TRANSIENT if passing else errors.BAD_CONFIGURATION), case
         cause = case.get("innermost", "")
         if cause and cause != "Internal Server Error" and len(cause) < 300 and "unknown field" not in cause:
-            assert " ".join(cause.split()) in expected, case
+            assert " ".join(cause.split()) in message, case
 
 
 @pytest.mark.parametrize(
@@ -88,9 +88,9 @@ def test_the_cause_is_reported(status: int, body: dict[str, Any], shown: str) ->
 )
 def test_the_remedy_follows_the_status(status: int, kind: type[Exception], remedy: str) -> None:
     body = {"code": 5, "message": "it is so", "details": [{"message": "it is so"}]}
-    found = answers.explain_kubeflow(answered(status, body, {"Location": "/dex/auth"}), "do it", _HOST, "team-b")
-    assert type(found) is kind
-    assert remedy in str(found)
+    error = answers.explain_kubeflow(answered(status, body, {"Location": "/dex/auth"}), "do it", _HOST, "team-b")
+    assert type(error) is kind
+    assert remedy in str(error)
 
 
 @pytest.mark.parametrize(
@@ -105,10 +105,10 @@ def test_the_remedy_follows_the_status(status: int, kind: type[Exception], remed
     ],
 )
 def test_the_way_there_fails_in_one_line(error: Exception, kind: type[Exception], shown: str) -> None:
-    found = answers.explain_kubeflow(error, "do it", _HOST)
-    assert type(found) is kind
-    assert shown in str(found)
-    assert "\n" not in str(found)
+    explained = answers.explain_kubeflow(error, "do it", _HOST)
+    assert type(explained) is kind
+    assert shown in str(explained)
+    assert "\n" not in str(explained)
 
 
 def test_a_defect_of_ours_stays_one() -> None:

@@ -30,7 +30,7 @@ def applied(world: World, wanted: list[Schedule]) -> list[Any]:
     """Apply to the end; return the resulting schedules, without ids."""
     location = world.connected()
     apply.apply(location, wanted, True, lambda line: None)
-    return sorted((each.name, each.enabled, each.digest, len(each.active_runs)) for each in location.live())
+    return sorted((live.name, live.enabled, live.digest, len(live.active_runs)) for live in location.live())
 
 
 @pytest.fixture
@@ -90,9 +90,9 @@ def test_back_to_a_replaced_schedule_creates_it_anew(world: World, schedule: Cal
     for hour in (9, 10):
         applied(world, [schedule(hour=hour)])
         world.start_run("weekly")
-    replaced = {each.schedule_id for each in world.connected().live()}
+    replaced = {live.schedule_id for live in world.connected().live()}
     applied(world, [schedule()])
-    enabled = {each.schedule_id for each in world.connected().live() if each.enabled}
+    enabled = {live.schedule_id for live in world.connected().live() if live.enabled}
     assert (len(enabled), enabled & replaced, world.starting()) == (1, set(), ["weekly"])
 
 

@@ -72,17 +72,17 @@ def test_what_targets_get_means_what_was_written(
     | st.lists(st.from_regex(r"[0-9A-Za-z*/,\-?#]{1,6}", fullmatch=True), min_size=5, max_size=5).map(" ".join)
 )
 def test_any_text_is_read_or_reported_in_one_line(text: str) -> None:
-    expected = ""
+    problem = ""
     try:
-        found = cron.parse(text)
+        canonical = cron.parse(text)
     except ValueError as error:
-        expected = str(error)
-    if expected:
-        assert re.match(r"must (be|have|not) ", expected)
-        assert expected.isprintable()
+        problem = str(error)
+    if problem:
+        assert re.match(r"must (be|have|not) ", problem)
+        assert problem.isprintable()
         return
     # A written field is read as the same, and stays as it is.
-    assert cron.parse(found) == found
+    assert cron.parse(canonical) == canonical
 
 
 @pytest.mark.parametrize(

@@ -26,8 +26,8 @@ pytestmark = pytest.mark.usefixtures("bare_desk", "logged")
 def guarded(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
     """A server of each target that answers nothing unless it gets every flag; files have a space in their names."""
     if request.param == "vertex":
-        with worlds.world("vertex") as found:
-            yield found
+        with worlds.world("vertex") as vertex:
+            yield vertex
         return
     with serving(token="my-token", cookie="who=me", multi_user=True) as server:  # noqa: S106
         kubeflow = worlds.Kubeflow(server)

@@ -41,7 +41,7 @@ def broken(stage: str, problem: str, exit_code: int | None) -> Note:
 
 
 @pytest.fixture
-def of_run(world: World, packages: Path, tmp_path: Path, gcs: Server) -> RunOf:
+def run(world: World, packages: Path, tmp_path: Path, gcs: Server) -> RunOf:
     """A submitted run, whose root this machine can reach."""
     gcs.create_bucket("runs")
     root = "gs://runs/root" if world.target == "vertex" else str(tmp_path / "root")
@@ -59,25 +59,25 @@ def about(world: World, verb: str, *words: str) -> int:
     return main([verb, *words, "--target", world.target, *world.flags])
 
 
-def end(world: World, of_run: RunOf, notes: list[Note], state: str = "SUCCEEDED", at: str = "", said: str = "") -> None:
+def end(world: World, run: RunOf, notes: list[Note], state: str = "SUCCEEDED", at: str = "", message: str = "") -> None:
     """End a run with the notes of its stages; `at` is the task at which the server says that it failed or ended."""
     for note in notes:
-        run_notes.write(of_run, note)
-    tasks = {note.stage: ("SUCCEEDED", "") for note in notes} | ({at: (state, said)} if at else {})
+        run_notes.write(run, note)
+    tasks = {note.stage: ("SUCCEEDED", "") for note in notes} | ({at: (state, message)} if at else {})
     if "publish" not in tasks:
         tasks["publish"] = ("SKIPPED", "")
-    world.set_run(of_run.run, state, tasks)
-    if (inputs := world.inputs_of_exit_handler(of_run.run)) is not None:
-        words = {**inputs, "records": of_run.records, "source": "digits", "registry": ""}
+    world.set_run(run.run, state, tasks)
+    if (inputs := world.inputs_of_exit_handler(run.run)) is not None:
+        words = {**inputs, "records": run.records, "source": "digits", "registry": ""}
         assert cli.main("record", [f"--{name}={value}" for name, value in words.items()]) == errors.OK
-        world.set_run(of_run.run, state, {**tasks, "record": ("SUCCEEDED", "")})
+        world.set_run(run.run, state, {**tasks, "record": ("SUCCEEDED", "")})
 
 
-def record(of_run: RunOf) -> dict[str, Any]:
-    file = run_notes.folder_of(of_run) / RECORD
+def record(run: RunOf) -> dict[str, Any]:
+    file = run_notes.folder_of(run) / RECORD
     assert file.fetch_file()
-    found: dict[str, Any] = atomic_files.read_json(file.path, "record")
-    return found
+    content: dict[str, Any] = atomic_files.read_json(file.path, "record")
+    return content
 
 
 @pytest.mark.parametrize(
@@ -96,37 +96,37 @@ def record(of_run: RunOf) -> dict[str, Any]:
 )
 def test_the_record_and_the_status_say_how_a_run_ended(
     world: World,
-    of_run: RunOf,
+    run: RunOf,
     notes: list[Note],
     failed: str,
     state: str,
     reason: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    end(world, of_run, notes, "FAILED" if failed else "SUCCEEDED", failed, "no machine" if failed else "")
-    assert record(of_run)["state"] == state
+    end(world, run, notes, "FAILED" if failed else "SUCCEEDED", failed, "no machine" if failed else "")
+    assert record(run)["state"] == state
     capsys.readouterr()
-    assert about(world, "status", of_run.run, "--wait") == CODES.get(state, errors.OK)
+    assert about(world, "status", run.run, "--wait") == CODES.get(state, errors.OK)
     shown = capsys.readouterr().out.splitlines()
     assert f"first  {state.lower()}" in shown[0]
-    last = record(of_run)
-    assert (last["run"], last["run_name"], last["state"]) == (of_run.run, "first", state)
+    last = record(run)
+    assert (last["run"], last["run_name"], last["state"]) == (run.run, "first", state)
     assert reason in last["reason"]
     assert last["reason"] in shown
-    (created,) = [run.created for run in world.runs().recent(1)]
+    (created,) = [recent.created for recent in world.runs().recent(1)]
     assert created is not None
     assert last["created"] == f"{created:%Y-%m-%dT%H:%M:%SZ}"
-    assert about(world, "status", of_run.run, "--json") == errors.OK
-    found = json.loads(capsys.readouterr().out)
-    assert (found["state"], found["message"]) == (state, last["reason"])
+    assert about(world, "status", run.run, "--json") == errors.OK
+    status = json.loads(capsys.readouterr().out)
+    assert (status["state"], status["message"]) == (state, last["reason"])
     expected = {note.stage: "SUCCEEDED" for note in notes} | ({failed: "FAILED"} if failed else {})
     expected = {**expected, "publish": expected.get("publish", "SKIPPED"), "record": "SUCCEEDED"}
-    assert {stage["name"]: stage["state"] for stage in found["stages"]} == expected
-    assert [stage["name"] for stage in found["stages"]] == list(expected)
+    assert {stage["name"]: stage["state"] for stage in status["stages"]} == expected
+    assert [stage["name"] for stage in status["stages"]] == list(expected)
     reasons = {note.stage: note.outputs["summary"] for note in notes if "summary" in note.outputs}
     reasons |= {note.stage: problem for note in notes for problem in note.problems if problem}
-    shown_of = {stage["name"]: stage["message"] for stage in found["stages"]}
-    assert {name: shown_of[name] for name in reasons} == reasons
+    messages = {stage["name"]: stage["message"] for stage in status["stages"]}
+    assert {name: messages[name] for name in reasons} == reasons
 
 
 @pytest.mark.parametrize(
@@ -139,67 +139,67 @@ def test_the_record_and_the_status_say_how_a_run_ended(
     ],
 )
 def test_a_run_that_was_canceled_is_recorded_as_such(
-    world: World, of_run: RunOf, notes: list[Note], at: str, caplog: pytest.LogCaptureFixture
+    world: World, run: RunOf, notes: list[Note], at: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert about(world, "cancel", of_run.run) == errors.OK
+    assert about(world, "cancel", run.run) == errors.OK
     caplog.clear()
-    end(world, of_run, notes, "CANCELED", at)
-    assert about(world, "status", of_run.run, "--wait") == waiting.CANCELED
-    assert caplog.messages[-1] == f"run {of_run.run} was canceled"
-    found = record(of_run)
-    assert found["state"] == "CANCELED"
-    assert "canceled" in found["reason"]
-    assert (at if len(notes) > 1 else "") in found["reason"]
+    end(world, run, notes, "CANCELED", at)
+    assert about(world, "status", run.run, "--wait") == waiting.CANCELED
+    assert caplog.messages[-1] == f"run {run.run} was canceled"
+    content = record(run)
+    assert content["state"] == "CANCELED"
+    assert "canceled" in content["reason"]
+    assert (at if len(notes) > 1 else "") in content["reason"]
 
 
-def test_a_run_that_was_canceled_before_its_exit_handler_began_is_recorded(world: World, of_run: RunOf) -> None:
-    run_notes.write(of_run, DECIDED)
-    assert about(world, "cancel", of_run.run) == errors.OK
-    world.set_run(of_run.run, "CANCELED", {"decide": ("SUCCEEDED", ""), "preprocess": ("RUNNING", "")})
-    assert about(world, "status", of_run.run, "--wait") == waiting.CANCELED
-    assert record(of_run)["state"] == "CANCELED"
+def test_a_run_that_was_canceled_before_its_exit_handler_began_is_recorded(world: World, run: RunOf) -> None:
+    run_notes.write(run, DECIDED)
+    assert about(world, "cancel", run.run) == errors.OK
+    world.set_run(run.run, "CANCELED", {"decide": ("SUCCEEDED", ""), "preprocess": ("RUNNING", "")})
+    assert about(world, "status", run.run, "--wait") == waiting.CANCELED
+    assert record(run)["state"] == "CANCELED"
 
 
-def test_a_retry_that_succeeds_ends_in_a_record_that_says_so(world: World, of_run: RunOf) -> None:
-    end(world, of_run, [DECIDED, broken("preprocess", "bad", errors.BAD_DATA)], "FAILED", "preprocess")
-    assert about(world, "status", of_run.run) == errors.OK
-    assert about(world, "retry", of_run.run) == errors.OK
-    again = dataclasses.replace(of_run, run=world.run_ids()[-1])
+def test_a_retry_that_succeeds_ends_in_a_record_that_says_so(world: World, run: RunOf) -> None:
+    end(world, run, [DECIDED, broken("preprocess", "bad", errors.BAD_DATA)], "FAILED", "preprocess")
+    assert about(world, "status", run.run) == errors.OK
+    assert about(world, "retry", run.run) == errors.OK
+    again = dataclasses.replace(run, run=world.run_ids()[-1])
     end(world, again, WHOLE)
     # Kubeflow goes on with the run, and does not repeat its exit handler; Vertex has started another run.
-    assert record(of_run)["state"] == "FAILED"
-    assert (again == of_run) == (world.target == "kfp")
+    assert record(run)["state"] == "FAILED"
+    assert (again == run) == (world.target == "kfp")
     assert about(world, "status", again.run, "--wait") == errors.OK
     assert (record(again)["state"], record(again)["reason"]) == ("SUCCEEDED", "REJECT: copies")
 
 
 def test_a_root_that_cannot_be_read_is_reported(
-    world: World, of_run: RunOf, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    world: World, run: RunOf, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As another user, whom the pods' umask shuts out; root, as whom tests may run, can read everything."""
-    if run_notes.folder_of(of_run).in_bucket:
+    if run_notes.folder_of(run).in_bucket:
         pytest.skip("a bucket has no modes")
 
     def refuse(path: Path) -> bool:
         raise PermissionError(errno.EACCES, "refused", str(path))
 
-    world.set_run(of_run.run, "SUCCEEDED", {"decide": ("SUCCEEDED", "")})
+    world.set_run(run.run, "SUCCEEDED", {"decide": ("SUCCEEDED", "")})
     monkeypatch.setattr(Path, "is_dir", refuse)
-    assert about(world, "status", of_run.run) == errors.OK
+    assert about(world, "status", run.run) == errors.OK
     (line,) = complaints(caplog)
-    assert of_run.records in line
+    assert run.records in line
 
 
 def test_a_root_that_cannot_be_written_is_reported_and_the_reason_is_shown(
-    world: World, of_run: RunOf, gcs: Server, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+    world: World, run: RunOf, gcs: Server, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = run_notes.folder_of(of_run) / RECORD
-    run_notes.write(of_run, SKIPPED)
+    file = run_notes.folder_of(run) / RECORD
+    run_notes.write(run, SKIPPED)
     if file.in_bucket:
         gcs.deny("storage.objects.create")
     else:
         file.path.mkdir()
-    world.set_run(of_run.run, "SUCCEEDED", {"decide": ("SUCCEEDED", "")})
-    assert about(world, "status", of_run.run) == errors.OK
+    world.set_run(run.run, "SUCCEEDED", {"decide": ("SUCCEEDED", "")})
+    assert about(world, "status", run.run) == errors.OK
     assert "SKIP: nothing is new" in capsys.readouterr().out
     assert str(file.parent) in complaints(caplog)[-1]

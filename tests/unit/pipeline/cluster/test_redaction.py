@@ -33,8 +33,8 @@ import sys
 from pipeline.__main__ import main
 from pipeline.cluster import run_commands
 
-def fail(found, as_json):
-    raise RuntimeError(found[0].name)
+def fail(runs, as_json):
+    raise RuntimeError(runs[0].name)
 
 run_commands._print_runs = fail
 sys.exit(main(sys.argv[1:]))
@@ -51,7 +51,7 @@ _FORMS: dict[str, Callable[[str], str]] = {
 
 
 @pytest.fixture(autouse=True)
-def nothing_known() -> Iterator[None]:
+def forget_secrets() -> Iterator[None]:
     yield
     redaction._known.clear()
 
@@ -88,8 +88,8 @@ def files(tmp_path: Path, kubeconfig: dict[str, object]) -> None:
 
 @pytest.fixture
 def server(tmp_path: Path, bare_desk: None) -> Iterator[Server]:
-    with serving() as found:
-        yield found
+    with serving() as kubeflow:
+        yield kubeflow
 
 
 @pytest.fixture
@@ -100,8 +100,8 @@ def flags(server: Server, tmp_path: Path) -> list[str]:
 
 def credentials(request: Request, form: str) -> str:
     """Return the credentials of a request, behind so many words that a message is cut within them."""
-    given = "; ".join(filter(None, (request.headers["Authorization"], request.headers["Cookie"])))
-    return f"{'refused ' * 30}{_FORMS[form](given)}"
+    headers = "; ".join(filter(None, (request.headers["Authorization"], request.headers["Cookie"])))
+    return f"{'refused ' * 30}{_FORMS[form](headers)}"
 
 
 @pytest.mark.parametrize(
@@ -192,17 +192,17 @@ def test_a_defect_and_a_password_of_the_kubeconfig(server: Server, tmp_path: Pat
                 "contexts": [{"name": "here", "context": {"cluster": "c", "user": "u"}}],
             },
         )
-        found = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-c", _WITH_A_DEFECT, "status", "--kube_context", "here"],
             env={"KUBECONFIG": str(tmp_path / "kubeconfig"), "HOME": str(tmp_path), "PATH": ""},
             capture_output=True,
             text=True,
             check=False,
         )
-    assert found.returncode == errors.DEFECT, found.stderr
-    assert "Traceback" in found.stderr
-    assert "***" in found.stderr
-    assert leaked(found.stderr + found.stdout) == []
+    assert process.returncode == errors.DEFECT, process.stderr
+    assert "Traceback" in process.stderr
+    assert "***" in process.stderr
+    assert leaked(process.stderr + process.stdout) == []
 
 
 @pytest.mark.parametrize("words", [[], ["--host", "somebody:{}@h"], ["--host", "http://somebody:{}@h"]])

@@ -32,9 +32,9 @@ def test_without_a_file_what_is_there_can_be_steered(
     wgan("apply")
     wgan("pause", "weekly")
     assert main(["schedule", "resume", "weekly", "--target", "kfp", "--host", server.url]) == 64
-    assert [each["mode"] for each in recurring(server)] == ["DISABLE", "DISABLE"]
+    assert [schedule["mode"] for schedule in recurring(server)] == ["DISABLE", "DISABLE"]
     assert wgan("resume", "weekly")[:2] == (0, ["weekly: resumed"])
-    assert [each["mode"] for each in recurring(server)] == ["DISABLE", "ENABLE"]
+    assert [schedule["mode"] for schedule in recurring(server)] == ["DISABLE", "ENABLE"]
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_mistakes(
     code, printed, logged = wgan(*words)
     assert (code, printed, len(logged)) == (64, [], 1)
     assert named in logged[0]
-    assert all(each.method == "GET" for each in server.requests)
+    assert all(request.method == "GET" for request in server.requests)
 
 
 def test_nothing_is_sent_where_one_of_the_places_cannot(

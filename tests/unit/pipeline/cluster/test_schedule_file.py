@@ -22,31 +22,31 @@ Refusal = Callable[[Any], list[str]]
 
 @pytest.fixture
 def read(packages: Path) -> Reads:
-    def found(content: Any) -> list[Schedule]:
+    def run(content: Any) -> list[Schedule]:
         path = packages / "schedules.yaml"
         path.write_text(content if isinstance(content, str) else yaml.safe_dump(content, sort_keys=False))
         return schedule_file.read(path)
 
-    return found
+    return run
 
 
 @pytest.fixture
 def refusal(read: Reads, packages: Path) -> Refusal:
     """The problems of a file, each a line that begins with the file's path; without it, and without what must be."""
 
-    def found(content: Any) -> list[str]:
+    def run(content: Any) -> list[str]:
         with pytest.raises(ConfigError) as raised:
             read(content)
         file = f"schedules {packages}/schedules.yaml"
         assert all(problem.startswith(file) and problem.isprintable() for problem in raised.value.problems)
         return [problem.removeprefix(file).removeprefix(": ") for problem in raised.value.problems]
 
-    return found
+    return run
 
 
 def weekly(**settings: Any) -> dict[str, Any]:
     """Return a valid schedule, with other settings; None omits one."""
-    found = {
+    merged = {
         "cron": "0 9 * * 1",
         "package": "kfp.yaml",
         "target": "kfp",
@@ -54,18 +54,18 @@ def weekly(**settings: Any) -> dict[str, Any]:
         "parameters": {"source": "digits", "root": "/data/runs"},
         **settings,
     }
-    return {"schedules": {"weekly": {name: value for name, value in found.items() if value is not None}}}
+    return {"schedules": {"weekly": {name: value for name, value in merged.items() if value is not None}}}
 
 
 def test_what_is_left_out_has_its_default(read: Reads, packages: Path) -> None:
-    (found,) = read(weekly())
-    assert (found.name, found.target, found.enabled) == ("weekly", "kfp", True)
-    assert (found.submission.package.path, found.submission.run_name) == (packages / "kfp.yaml", "weekly")
-    assert found.content() == {
+    (schedule,) = read(weekly())
+    assert (schedule.name, schedule.target, schedule.enabled) == ("weekly", "kfp", True)
+    assert (schedule.submission.package.path, schedule.submission.run_name) == (packages / "kfp.yaml", "weekly")
+    assert schedule.content() == {
         "cron": "0 9 * * 1",
         "time_zone": "UTC",
-        "pipeline": found.submission.package.found.name,
-        "version": found.submission.package.version,
+        "pipeline": schedule.submission.package.found.name,
+        "version": schedule.submission.package.version,
         "parameters": {"source": "digits", "root": "/data/runs"},
         "experiment": "retraining",
         "pipeline_root": "",
@@ -76,7 +76,7 @@ def test_what_is_left_out_has_its_default(read: Reads, packages: Path) -> None:
 
 
 def test_every_setting_is_read(read: Reads) -> None:
-    given: dict[str, Any] = {
+    settings: dict[str, Any] = {
         "time_zone": "Europe/Berlin",
         "concurrency": 3,
         "catch_up": True,
@@ -84,18 +84,18 @@ def test_every_setting_is_read(read: Reads) -> None:
         "service_account": "trainer",
         "parameters": {"source": "digits", "root": "/data", "steps": 500, "critic_learning_rate": 0.001, "seed": 7},
     }
-    content = weekly(**given, cron="30 2 * * Sun", enabled=False)
-    content["schedules"]["weekly"]["parameters"] = given["parameters"] | {"seed": "7"}
-    (found,) = read(content | {"controller_time_zone": "Europe/Berlin"})
-    assert found.content() == found.content() | given | {"cron": "30 2 * * 0"}
-    assert not found.enabled
+    content = weekly(**settings, cron="30 2 * * Sun", enabled=False)
+    content["schedules"]["weekly"]["parameters"] = settings["parameters"] | {"seed": "7"}
+    (schedule,) = read(content | {"controller_time_zone": "Europe/Berlin"})
+    assert schedule.content() == schedule.content() | settings | {"cron": "30 2 * * 0"}
+    assert not schedule.enabled
 
 
 def test_a_schedule_takes_a_file_of_settings_beside_it(read: Reads, refusal: Refusal, packages: Path) -> None:
     path = packages / "mine.yaml"
     path.write_text("preprocess: {source: fashion-mnist}\ntrain: {steps: 1e3}\n")
-    (found,) = read(weekly(config="mine.yaml"))
-    assert found.submission.parameters == {"source": "digits", "root": "/data/runs", "steps": 1000}
+    (schedule,) = read(weekly(config="mine.yaml"))
+    assert schedule.submission.parameters == {"source": "digits", "root": "/data/runs", "steps": 1000}
     path.write_text("train:\n  stps: 3\n")
     (problem,) = refusal(weekly(config="mine.yaml"))
     assert problem.startswith(f"schedules.weekly.config {path}, line 2:")
@@ -114,8 +114,8 @@ def test_one_file_is_for_both_targets(read: Reads) -> None:
         "pipeline_root": "gs://bucket/root",
         "time_zone": "America/New_York",
     }
-    found = read(content)
-    assert [(schedule.name, schedule.target) for schedule in found] == [("weekly", "kfp"), ("nightly", "vertex")]
+    schedules = read(content)
+    assert [(schedule.name, schedule.target) for schedule in schedules] == [("weekly", "kfp"), ("nightly", "vertex")]
 
 
 VERTEX = {"target": "vertex", "package": "vertex.yaml"}
@@ -127,7 +127,7 @@ def parameters(**settings: Any) -> dict[str, Any]:
 
 # Each with the name that the line begins with, and a value or name that it shows.
 @pytest.mark.parametrize(
-    ("settings", "setting", "shown_there"),
+    ("settings", "setting", "fragment"),
     [
         *(({name: None}, name, "") for name in ("cron", "package", "target", "experiment")),
         ({"cron": "@weekly"}, "cron", "'@weekly'"),
@@ -159,11 +159,11 @@ def parameters(**settings: Any) -> dict[str, Any]:
     ],
 )
 def test_a_mistake_is_reported_with_its_path(
-    refusal: Refusal, settings: dict[str, Any], setting: str, shown_there: str
+    refusal: Refusal, settings: dict[str, Any], setting: str, fragment: str
 ) -> None:
-    (found,) = refusal(weekly(**settings))
-    assert found.startswith(f"schedules.weekly.{setting}")
-    assert shown_there in found
+    (problem,) = refusal(weekly(**settings))
+    assert problem.startswith(f"schedules.weekly.{setting}")
+    assert fragment in problem
 
 
 def test_all_mistakes_of_the_file_come_first_then_all_of_the_packages(refusal: Refusal) -> None:
@@ -199,12 +199,12 @@ def test_all_mistakes_of_the_file_come_first_then_all_of_the_packages(refusal: R
 
 
 @pytest.mark.parametrize(
-    ("content", "shown_there"),
+    ("content", "fragment"),
     [("", "file"), ("schedules: []", "[]"), ("a: [", "YAML"), ("schedules:\n  a:\n    cron: x\n    cron: y", "line 4")],
 )
-def test_what_is_no_file_of_schedules(refusal: Refusal, content: str, shown_there: str) -> None:
-    (found,) = refusal(content)
-    assert shown_there in found
+def test_what_is_no_file_of_schedules(refusal: Refusal, content: str, fragment: str) -> None:
+    (problem,) = refusal(content)
+    assert fragment in problem
 
 
 @pytest.mark.parametrize("name", ["-a", "a-", "a_b", "a.b", "A", "é", "a b", "a" * 64, "", "../a"])

@@ -26,9 +26,9 @@ def package(world: World, packages: Path) -> Path:
 
 
 def test_every_target_has_a_backend_and_hardware() -> None:
-    of_profiles = profile_file.Targets.model_fields.keys() - {"parameters"}
-    for known in (backends.BACKENDS, of_profiles, profile_file.STAGES):
-        assert set(known) == set(profiles.TARGETS)
+    hardware = profile_file.Targets.model_fields.keys() - {"parameters"}
+    for targets in (backends.BACKENDS, hardware, profile_file.STAGES):
+        assert set(targets) == set(profiles.TARGETS)
 
 
 def submit(world: World, package: Path, *more: str) -> int:
@@ -75,8 +75,8 @@ def test_submit_wait_fail_logs_retry_succeed(
     assert about(world, "status", newest, "--wait") == errors.OK
     capsys.readouterr()
     assert about(world, "status", "--json") == errors.OK
-    found = {run["run_id"]: run["state"] for run in json.loads(capsys.readouterr().out)}
-    assert found == {run_id: "FAILED", newest: "SUCCEEDED"}
+    states = {run["run_id"]: run["state"] for run in json.loads(capsys.readouterr().out)}
+    assert states == {run_id: "FAILED", newest: "SUCCEEDED"}
 
 
 def test_cancel_and_retry_fit_the_state(world: World, package: Path) -> None:
@@ -126,11 +126,11 @@ def test_a_schedule(
 
     def wgan(*words: str) -> tuple[int, list[str]]:
         """Run `wgan schedule ...`; its exit code and what it printed, without ids."""
-        ids = {each.schedule_id for each in world.connected().live()}
+        ids = {schedule.schedule_id for schedule in world.connected().live()}
         capsys.readouterr()
         code = main(["schedule", *words, "--target", world.target, "--file", str(file), *world.flags])
         lines = capsys.readouterr().out.splitlines()
-        ids |= {*world.run_ids(), *(each.schedule_id for each in world.connected().live())}
+        ids |= {*world.run_ids(), *(schedule.schedule_id for schedule in world.connected().live())}
         return code, [" ".join(word for word in line.split() if word not in ids) for line in lines]
 
     def write(**schedules: dict[str, object]) -> None:

@@ -40,9 +40,9 @@ def test_mistakes_in_a_file_of_settings_are_reported_with_those_of_flags(
     path = tmp_path / "mine.yaml"
     path.write_text("train:\n  steps: 0\n")
     assert submit(server, packages / "kfp.yaml", "--config", str(path), "--seed", "x") == errors.BAD_CONFIGURATION
-    of_file, of_flag = complaints(caplog)
-    assert "line 2: train.steps" in of_file
-    assert "seed" in of_flag
+    in_file, in_flag = complaints(caplog)
+    assert "line 2: train.steps" in in_file
+    assert "seed" in in_flag
     assert server.requests == []
 
 

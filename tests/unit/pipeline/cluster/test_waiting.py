@@ -30,8 +30,8 @@ class Scripted:
 
 
 def run(state: str, **stages: str) -> RunStatus:
-    found = tuple(StageStatus(name=name, state=stage) for name, stage in stages.items())
-    return RunStatus(run_id="7", name="mine", state=state, stages=found)
+    statuses = tuple(StageStatus(name=name, state=stage) for name, stage in stages.items())
+    return RunStatus(run_id="7", name="mine", state=state, stages=statuses)
 
 
 def wait(*states: RunStatus | None) -> RunStatus | None:

@@ -76,7 +76,7 @@ class World(Protocol):
     def requests(self) -> list[bool]:
         """Return for each request since `stop` was called whether it could change anything."""
 
-    def held(self) -> list[dict[str, Any]]:
+    def state(self) -> list[dict[str, Any]]:
         """Return the server's state."""
 
     def hang_up(self) -> None:
@@ -94,19 +94,19 @@ class World(Protocol):
 
     def start_run(self, name: str) -> None:
         """Let schedules start runs, of which only that of one name continues."""
-        for run_id, of in self.fire().items():
-            if of != name:
+        for run_id, schedule in self.fire().items():
+            if schedule != name:
                 self.set_run(run_id, "SUCCEEDED")
 
     def saved(self) -> list[dict[str, Any]]:
         """Return a copy of the server's state."""
-        return copy.deepcopy(self.held())
+        return copy.deepcopy(self.state())
 
     def restore(self, saved: list[dict[str, Any]]) -> None:
         """Restore a state."""
-        for held, kept in zip(self.held(), copy.deepcopy(saved), strict=True):
-            held.clear()
-            held.update(kept)
+        for current, previous in zip(self.state(), copy.deepcopy(saved), strict=True):
+            current.clear()
+            current.update(previous)
 
     def end_runs(self) -> None:
         for run_id in self.run_ids():
@@ -145,8 +145,8 @@ class Kubeflow(World):
         return KubeflowRuns(KubeflowConnection(host=self.server.url))
 
     def inputs_of_exit_handler(self, run_id: str) -> dict[str, str] | None:
-        found: dict[str, str] | None = self.server.store.inputs_of_exit_handler(run_id)
-        return found
+        inputs: dict[str, str] | None = self.server.store.inputs_of_exit_handler(run_id)
+        return inputs
 
     def run_ids(self) -> list[str]:
         return list(self.server.store.runs)
@@ -167,19 +167,19 @@ class Kubeflow(World):
     def fire(self) -> dict[str, str]:
         store = self.server.store
         ids = {run_id: store.runs[run_id]["recurring_run_id"] for run_id in self.server.tick()}
-        return {run_id: store.recurring_runs[of]["display_name"] for run_id, of in ids.items()}
+        return {run_id: store.recurring_runs[schedule_id]["display_name"] for run_id, schedule_id in ids.items()}
 
     def schedules(self) -> list[tuple[str, bool]]:
-        found = self.server.store.recurring_runs.values()
-        return [(each["display_name"], each["mode"] == "ENABLE") for each in found]
+        recurring = self.server.store.recurring_runs.values()
+        return [(schedule["display_name"], schedule["mode"] == "ENABLE") for schedule in recurring]
 
     def killed_runs(self) -> list[str]:
         return list(self.server.store.killed_runs)
 
     def requests(self) -> list[bool]:
-        return [each.method != "GET" for each in self.server.requests[self.first :]]
+        return [request.method != "GET" for request in self.server.requests[self.first :]]
 
-    def held(self) -> list[dict[str, Any]]:
+    def state(self) -> list[dict[str, Any]]:
         return [vars(self.server.store)]
 
     def hang_up(self) -> None:
@@ -208,8 +208,8 @@ class Vertex(World):
         return VertexConnection(project="my-project-1", location="us-central1", api_endpoint=self.server.url)
 
     def inputs_of_exit_handler(self, run_id: str) -> dict[str, str] | None:
-        found: dict[str, str] = self.server.inputs_of_exit_handler(run_id)
-        return found
+        inputs: dict[str, str] = self.server.inputs_of_exit_handler(run_id)
+        return inputs
 
     def run_ids(self) -> list[str]:
         return [name.rpartition("/")[2] for name in self.server.jobs]
@@ -237,8 +237,10 @@ class Vertex(World):
 
     def schedules(self) -> list[tuple[str, bool]]:
         soon = self.server.clock + datetime.timedelta(hours=1)
-        found = self.server.schedules.values()
-        return [(each.display_name, each.state.name == "ACTIVE" and each.start_time <= soon) for each in found]
+        return [
+            (schedule.display_name, schedule.state.name == "ACTIVE" and schedule.start_time <= soon)
+            for schedule in self.server.schedules.values()
+        ]
 
     def killed_runs(self) -> list[str]:
         return [name for name, job in self.server.jobs.items() if "CANCEL" in job.state.name]
@@ -246,7 +248,7 @@ class Vertex(World):
     def requests(self) -> list[bool]:
         return [not method.startswith(("Get", "List")) for method in self.server.asked()[self.first :]]
 
-    def held(self) -> list[dict[str, Any]]:
+    def state(self) -> list[dict[str, Any]]:
         return [self.server.schedules, self.server.jobs]
 
     def hang_up(self) -> None:

@@ -35,5 +35,5 @@ def test_a_canceled_run_is_distinguished_from_a_failed_one(
         else:
             server.set_run(run_id, event)
     assert runs.status(run_id).state == state
-    terminated = [each for each in server.requests if each.path.endswith(":terminate")]
+    terminated = [request for request in server.requests if request.path.endswith(":terminate")]
     assert len(terminated) == (2 if events.count("cancel") == 2 and "retry" in events else int("cancel" in events))

@@ -43,7 +43,7 @@ def refused_client(connection: KubeflowConnection, kind: type[StageError] = Conf
     return str(raised.value)
 
 
-def held(folder: Path, name: str, text: str) -> str:
+def write_file(folder: Path, name: str, text: str) -> str:
     path = folder / name
     path.write_text(text)
     return str(path)
@@ -63,7 +63,7 @@ def test_the_way_to_the_server_must_be_one(words: list[str], named: str) -> None
 
 
 def test_a_secret_that_is_no_header_is_refused_and_never_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    two_lines, empty = held(tmp_path, "two", "hush\nhush"), held(tmp_path, "empty", "\n")
+    two_lines, empty = write_file(tmp_path, "two", "hush\nhush"), write_file(tmp_path, "empty", "\n")
     monkeypatch.setenv("KFP_COOKIE", "huşh")
     for words, named in (
         (["--token_file", two_lines, "--ca_cert", "absent.pem"], ["token_file", "KFP_COOKIE", "ca_cert"]),
@@ -84,7 +84,7 @@ def test_the_server_is_asked_who_it_is_once_and_nothing_is_warned_of(monkeypatch
         connection = connected()
         assert server.requests == []
         client = connection.client
-        assert [each.path for each in server.requests] == ["/apis/v2beta1/healthz"]
+        assert [request.path for request in server.requests] == ["/apis/v2beta1/healthz"]
         assert client.namespace == ""
         # A single user's server refuses recurring runs with a namespace.
         assert dataclasses.replace(connection, namespace="team-a").client.namespace == ""
@@ -97,37 +97,37 @@ def test_a_wrong_secret_is_reported_after_one_request(
     flag, variable = f"--{secret}_file", f"KFP_{secret.upper()}"
     access: dict[str, Any] = {secret: "right"}
     with serving(**access) as server:
-        line = refused_client(connected("--host", server.url, flag, held(tmp_path, secret, "wrong")))
+        line = refused_client(connected("--host", server.url, flag, write_file(tmp_path, secret, "wrong")))
         assert "(401)" in line
         assert f"{flag} or {variable}" in line
         assert "wrong" not in line
         assert len(server.requests) == 1
-        assert connected("--host", server.url, flag, held(tmp_path, secret, "right\n")).client.runs
+        assert connected("--host", server.url, flag, write_file(tmp_path, secret, "right\n")).client.runs
         monkeypatch.setenv(variable, "right")
         assert connected("--host", server.url).client.runs
 
 
 def test_a_token_file_is_read_anew_for_each_request(tmp_path: Path) -> None:
     with serving() as server:
-        path = Path(held(tmp_path, "token", "first\n"))
+        path = Path(write_file(tmp_path, "token", "first\n"))
         runs = KubeflowRuns(connected("--host", server.url, "--token_file", str(path)))
         runs.recent(1)
         path.write_text("second\n")
         runs.recent(1)
-        given = [each.headers["Authorization"] for each in server.requests]
-        assert given == ["Bearer first", "Bearer first", "Bearer second"]
+        tokens = [request.headers["Authorization"] for request in server.requests]
+        assert tokens == ["Bearer first", "Bearer first", "Bearer second"]
         path.unlink()
         with pytest.raises(ConfigError, match="token_file cannot be read"):
             runs.recent(1)
 
 
 def test_in_a_cluster_the_account_of_the_token_volume_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("KF_PIPELINES_SA_TOKEN_PATH", held(tmp_path, "token", "of the pod"))
+    monkeypatch.setenv("KF_PIPELINES_SA_TOKEN_PATH", write_file(tmp_path, "token", "of the pod"))
     assert connected("--host", "http://h").token == ""
-    found = connected()
-    assert found.host == "http://ml-pipeline.kubeflow.svc.cluster.local:8888"
+    connection = connected()
+    assert connection.host == "http://ml-pipeline.kubeflow.svc.cluster.local:8888"
     with serving(token="of the pod") as server:  # noqa: S106
-        assert dataclasses.replace(found, host=server.url).client.runs
+        assert dataclasses.replace(connection, host=server.url).client.runs
 
 
 def test_a_server_that_is_not_there_is_reported_at_once() -> None:
@@ -137,16 +137,16 @@ def test_a_server_that_is_not_there_is_reported_at_once() -> None:
 
 
 def test_a_server_that_never_answers_is_asked_once() -> None:
-    given_up = threading.Event()
+    released = threading.Event()
 
     def wait(request: Request) -> None:
-        given_up.wait(10)
+        released.wait(10)
 
     with serving() as server:
         server.before = wait
-        expected = refused_client(KubeflowConnection(host=server.url, seconds=(5.0, 0.05)), TransientError)
-        given_up.set()
-        assert server.url in expected
+        line = refused_client(KubeflowConnection(host=server.url, seconds=(5.0, 0.05)), TransientError)
+        released.set()
+        assert server.url in line
         assert len(server.requests) == 1
 
 
@@ -195,20 +195,20 @@ def test_a_certificate_that_cannot_be_trusted_is_no_defect() -> None:
 def test_on_a_server_of_many_users(kfp_run: Submission) -> None:
     with serving(multi_user=True, cookie="who=me") as server:
 
-        def of(namespace: str) -> KubeflowRuns:
+        def runs_in(namespace: str) -> KubeflowRuns:
             return KubeflowRuns(KubeflowConnection(host=server.url, cookie="who=me", namespace=namespace))
 
         with pytest.raises(ConfigError, match="--namespace"):
-            of("").recent(1)
+            runs_in("").recent(1)
         assert len(server.requests) == 1
         # Without permission nothing is begun.
         with pytest.raises(ConfigError, match="namespace team-b"):
-            of("team-b").submit(kfp_run)
+            runs_in("team-b").submit(kfp_run)
         assert (server.store.pipelines, server.store.experiments, server.store.runs) == ({}, {}, {})
-        run = of("team-a").submit(kfp_run)
-        assert [each.run_id for each in of("team-a").recent(5)] == [run.run_id]
-        for held_there in (server.store.pipelines, server.store.experiments):
-            assert {each["namespace"] for each in held_there.values()} == {"team-a"}
+        run = runs_in("team-a").submit(kfp_run)
+        assert [status.run_id for status in runs_in("team-a").recent(5)] == [run.run_id]
+        for resources in (server.store.pipelines, server.store.experiments):
+            assert {resource["namespace"] for resource in resources.values()} == {"team-a"}
 
 
 def test_a_context_goes_through_its_api_server(
@@ -222,14 +222,14 @@ def test_a_context_goes_through_its_api_server(
         connection = connected("--kube_context", "here")
         assert KubeflowRuns(connection).recent(1) == []
         assert connection.run_link("x") == ""
-        assert {each.headers["Authorization"] for each in server.requests} == {"Bearer of-the-cluster"}
+        assert {request.headers["Authorization"] for request in server.requests} == {"Bearer of-the-cluster"}
         assert "kube_context nowhere cannot be used" in refused_client(connected("--kube_context", "nowhere"))
 
 
 def test_the_host_of_the_environment_counts_beside_a_context(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KF_PIPELINES_ENDPOINT", "http://h")
-    found = connected("--kube_context", "here")
-    assert (found.host, found.kube_context) == ("http://h", "here")
+    connection = connected("--kube_context", "here")
+    assert (connection.host, connection.kube_context) == ("http://h", "here")
     assert connected("--kube_context", "here", "--host", "http://other").host == "http://other"
 
 

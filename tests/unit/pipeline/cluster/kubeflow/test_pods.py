@@ -70,9 +70,9 @@ def cluster(kubeconfig: Callable[[str], None], monkeypatch: pytest.MonkeyPatch) 
     # A proxy of the machine is not for loopback.
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
-    with http.serving(Kubernetes()) as found:
-        kubeconfig(found.url)
-        yield found
+    with http.serving(Kubernetes()) as kubernetes:
+        kubeconfig(kubernetes.url)
+        yield kubernetes
 
 
 def read(stage: str, follow: bool = False, namespace: str = "") -> Iterator[str]:
@@ -87,7 +87,7 @@ def test_the_newest_pod_of_the_stage_is_read(cluster: Kubernetes) -> None:
     cluster.add("wf-impl-5", "wf.root.condition-promoted-1.publish.executor", 5, b"caf\xc3", b"\xa9 \xff\n")
     assert list(read("train")) == ["step 1", "step 2", "no end of line"]
     assert list(read("publish")) == ["café \N{REPLACEMENT CHARACTER}"]
-    assert not any(each.query.get("follow") == "True" for each in cluster.requests)
+    assert not any(request.query.get("follow") == "True" for request in cluster.requests)
 
 
 def test_lines_are_had_as_they_come(cluster: Kubernetes) -> None:
@@ -181,7 +181,7 @@ def test_without_a_way_to_kubernetes_another_command_is_named_once(
     server.set_run(started, "RUNNING", {"decide": "SUCCEEDED", "preprocess": "RUNNING"})
     caplog.clear()
     assert main(["logs", started, *words, "--host", server.url]) == errors.BAD_CONFIGURATION
-    (line,) = [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]
+    (line,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
     assert "--kube_context NAME" in line
     assert f"`kubectl logs -n {namespace} -l pipeline/runid={started} -c main --prefix --tail=-1`" in line
     assert cluster.requests == []

@@ -23,16 +23,18 @@ _UPLOADS = ("/apis/v2beta1/pipelines/upload", "/apis/v2beta1/pipelines/upload_ve
 
 
 def test_the_run_is_what_was_asked_for(server: Server, runs: KubeflowRuns, kfp_run: Submission) -> None:
-    given = {**kfp_run.parameters, "steps": 30}
-    asked = dataclasses.replace(kfp_run, parameters=given, pipeline_root="gs://bucket/root", service_account="trainer")
-    status = runs.submit(asked)
+    parameters = {**kfp_run.parameters, "steps": 30}
+    wanted = dataclasses.replace(
+        kfp_run, parameters=parameters, pipeline_root="gs://bucket/root", service_account="trainer"
+    )
+    status = runs.submit(wanted)
     assert (status.name, status.state, status.finished) == ("first", backend.PENDING, None)
     assert status.created is not None
     assert status.created.tzinfo is datetime.UTC
     (run,) = server.store.runs.values()
-    (version,) = [each for each in server.store.versions.values() if each["name"] == kfp_run.package.version]
+    (version,) = [stored for stored in server.store.versions.values() if stored["name"] == kfp_run.package.version]
     assert run["service_account"] == "trainer"
-    assert run["runtime_config"] == {"parameters": given, "pipeline_root": "gs://bucket/root"}
+    assert run["runtime_config"] == {"parameters": parameters, "pipeline_root": "gs://bucket/root"}
     assert run["pipeline_version_reference"]["pipeline_version_id"] == version["pipeline_version_id"]
     assert server.store.experiments[run["experiment_id"]]["display_name"] == "mine"
 
@@ -41,11 +43,11 @@ def test_two_runs_of_one_package_upload_it_once_and_may_have_other_accounts(
     server: Server, runs: KubeflowRuns, kfp_run: Submission
 ) -> None:
     package = dataclasses.replace(kfp_run.package, origin=Origin("kfp", "cpu", "trainer"))
-    of_package = dataclasses.replace(kfp_run, package=package)
-    runs.submit(of_package)
-    runs.submit(dataclasses.replace(of_package, service_account="other"))
+    wanted = dataclasses.replace(kfp_run, package=package)
+    runs.submit(wanted)
+    runs.submit(dataclasses.replace(wanted, service_account="other"))
     assert [run["service_account"] for run in server.store.runs.values()] == ["trainer", "other"]
-    assert [each.path for each in server.requests if each.path in _UPLOADS] == [*_UPLOADS]
+    assert [request.path for request in server.requests if request.path in _UPLOADS] == [*_UPLOADS]
 
 
 def test_a_server_that_is_too_old_for_a_setting_starts_nothing(
@@ -73,11 +75,11 @@ def test_two_who_upload_one_new_package_at_once_share_a_version(server: Server, 
     server.before = meet
     connections = [KubeflowConnection(host=server.url) for _ in range(2)]
     with ThreadPoolExecutor() as pool:
-        found = list(pool.map(lambda connection: KubeflowRuns(connection).upload(kfp_run.package), connections))
+        versions = list(pool.map(lambda connection: KubeflowRuns(connection).upload(kfp_run.package), connections))
     assert len(passed) == 2
-    assert found[0] == found[1]
+    assert versions[0] == versions[1]
     assert len(server.store.pipelines) == 1
-    assert [each["name"] for each in server.store.versions.values()].count(kfp_run.package.version) == 1
+    assert [version["name"] for version in server.store.versions.values()].count(kfp_run.package.version) == 1
 
 
 def test_lost_answers_about_a_run_are_looked_up(server: Server, runs: KubeflowRuns, kfp_run: Submission) -> None:

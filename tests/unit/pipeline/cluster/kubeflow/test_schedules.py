@@ -29,7 +29,7 @@ def test_a_schedule_is_what_the_file_says(write: Write, server: Server, wgan: Wg
         "pipeline_root": "gs://bucket/root",
     }
     # A package is there once, however many schedules name it.
-    assert len([each for each in server.store.versions.values() if each["name"].startswith(f"{VERSION}-")]) == 1
+    assert [version["name"].startswith(f"{VERSION}-") for version in server.store.versions.values()].count(True) == 1
 
 
 def test_what_others_made_is_never_touched(write: Write, server: Server, wgan: Wgan) -> None:
@@ -76,7 +76,7 @@ def test_on_a_server_of_many_users(
         for _ in range(2):
             assert main(["schedule", "apply", "--file", str(path), "--host", server.url, "--namespace", "team-a"]) == 0
         assert capsys.readouterr().out.splitlines() == ["weekly: created", "kfp: nothing to change"]
-        assert [each["namespace"] for each in recurring(server)] == ["team-a"]
+        assert [schedule["namespace"] for schedule in recurring(server)] == ["team-a"]
 
 
 @pytest.mark.parametrize("gone", ["version", "experiment"])

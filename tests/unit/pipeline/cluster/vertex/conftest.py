@@ -16,8 +16,8 @@ from tests.unit.pipeline.packages import DIGESTS, PROFILES
 
 @pytest.fixture
 def server() -> Iterator[VertexServer]:
-    with serving() as found:
-        yield found
+    with serving() as vertex:
+        yield vertex
 
 
 @pytest.fixture

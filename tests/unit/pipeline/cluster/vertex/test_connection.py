@@ -68,10 +68,10 @@ class Tokens(http.Server):
     """Gives out access tokens, or refuses, as OAuth 2 says."""
 
     status = 400
-    given: Mapping[str, object] = {"error": "invalid_grant", "error_description": "it has expired"}
+    content: Mapping[str, object] = {"error": "invalid_grant", "error_description": "it has expired"}
 
     def answer(self, request: http.Request) -> http.Answer:
-        return http.Answer(self.status, json.dumps(self.given).encode(), {"Content-Type": "application/json"})
+        return http.Answer(self.status, json.dumps(self.content).encode(), {"Content-Type": "application/json"})
 
     def user(self) -> dict[str, str]:
         """Credentials of a user whose tokens this server gives out."""
@@ -104,7 +104,7 @@ def connection() -> VertexConnection:
     return VertexConnection(**GOOD)
 
 
-def refusal_of(connection: VertexConnection, kind: type[StageError]) -> str:
+def login_refusal(connection: VertexConnection, kind: type[StageError]) -> str:
     with pytest.raises(kind) as refusal:
         _ = connection.pipelines
     assert len(str(refusal.value).splitlines()) == 1
@@ -112,22 +112,22 @@ def refusal_of(connection: VertexConnection, kind: type[StageError]) -> str:
 
 
 def test_nobody_is_logged_in(connection: VertexConnection) -> None:
-    assert "gcloud auth application-default login" in refusal_of(connection, ConfigError)
+    assert "gcloud auth application-default login" in login_refusal(connection, ConfigError)
 
 
 def test_a_token_is_given_out_refused_or_not_to_be_had(log_in: Callable[[dict[str, str]], None]) -> None:
     with http.serving(Tokens()) as tokens:
         log_in(tokens.user())
-        refusal = refusal_of(VertexConnection(**GOOD), ConfigError)
+        refusal = login_refusal(VertexConnection(**GOOD), ConfigError)
         assert "it has expired" in refusal
         assert "gcloud auth application-default login" in refusal
-        tokens.status, tokens.given = 200, {"access_token": "given-out", "expires_in": 3600}
+        tokens.status, tokens.content = 200, {"access_token": "given-out", "expires_in": 3600}
         client = VertexConnection(**GOOD).pipelines
         assert client.api_endpoint == "us-central1-aiplatform.googleapis.com"
         assert client.transport._credentials.token == "given-out"  # noqa: S105
         other = VertexConnection(**GOOD, api_endpoint="vertex.internal:443")
         assert other.schedules.api_endpoint == "vertex.internal:443"
-    refusal_of(VertexConnection(**GOOD), TransientError)
+    login_refusal(VertexConnection(**GOOD), TransientError)
 
 
 def test_a_key_of_a_service_account_needs_nobody(

@@ -47,8 +47,8 @@ def test_run_and_custom_job_are_what_the_profile_says(wanted: Submission, profil
     assert custom.job_spec.service_account == profile.service_account
     assert custom.job_spec.network == profile.network
     assert custom.encryption_spec.kms_key_name == profile.encryption_key
-    given = dataclasses.replace(wanted, service_account="given@p.iam.gserviceaccount.com")
-    assert job_content(given)["serviceAccount"] == given.service_account
+    changed = dataclasses.replace(wanted, service_account="given@p.iam.gserviceaccount.com")
+    assert job_content(changed)["serviceAccount"] == changed.service_account
 
 
 def test_a_run_has_times_a_page_and_reasons(vertex: VertexRuns, server: VertexServer, wanted: Submission) -> None:
@@ -68,8 +68,8 @@ def test_a_run_has_times_a_page_and_reasons(vertex: VertexRuns, server: VertexSe
 
 
 def test_every_state_has_a_word() -> None:
-    known = {backend.PENDING, backend.RUNNING, backend.PAUSED, backend.CANCELING, *backend.ENDED}
-    assert {state_of(state) for states in (PipelineState, PipelineTaskDetail.State) for state in states} == known
+    words = {backend.PENDING, backend.RUNNING, backend.PAUSED, backend.CANCELING, *backend.ENDED}
+    assert {state_of(state) for states in (PipelineState, PipelineTaskDetail.State) for state in states} == words
     assert state_of(PipelineState.PIPELINE_STATE_QUEUED) == backend.PENDING
     assert state_of(PipelineTaskDetail.State.CANCEL_PENDING) == backend.CANCELING
 
@@ -80,8 +80,8 @@ def test_a_state_newer_than_the_library_is_no_end(vertex: VertexRuns, server: Ve
     server.set_run(run_id, "RUNNING", {"train": ("RUNNING", "")})
     job = PipelineJob.pb(next(iter(server.jobs.values())))
     job.state = job.job_detail.task_details[1].state = 99
-    found = vertex.status(run_id)
-    assert (found.state, [stage.state for stage in found.stages]) == (backend.PENDING, [backend.PENDING])
+    run = vertex.status(run_id)
+    assert (run.state, [stage.state for stage in run.stages]) == (backend.PENDING, [backend.PENDING])
 
 
 def test_an_error_that_vertex_retries_is_shown_until_the_stage_goes_on(
@@ -108,9 +108,9 @@ def test_recent_runs_are_ours_over_all_pages(vertex: VertexRuns, server: VertexS
     job.labels.clear()
     server._new_job(job, "somebody-elses")
     server.requests.clear()
-    found = vertex.recent(120)
-    assert [each.run_id for each in found] == [f"run-{number}" for number in range(129, 9, -1)]
-    assert all(each.stages == () and each.created == server.clock for each in found)
+    runs = vertex.recent(120)
+    assert [run.run_id for run in runs] == [f"run-{number}" for number in range(129, 9, -1)]
+    assert all(run.stages == () and run.created == server.clock for run in runs)
     assert server.asked() == ["ListPipelineJobs"] * 2
 
 
@@ -189,7 +189,7 @@ def test_retry_starts_the_same_job_as_another_run(vertex: VertexRuns, server: Ve
     next(iter(server.jobs.values())).labels["vertex-ai-pipelines-run-billing-id"] = "123"
     again = vertex.retry(run_id)
     assert (again.run_id != run_id, again.state) == (True, backend.PENDING)
-    (_, first), (_, second) = (each for each in server.requests if each[0] == "CreatePipelineJob")
+    (_, first), (_, second) = (request for request in server.requests if request[0] == "CreatePipelineJob")
     assert PipelineJob.pb(first.pipeline_job) == PipelineJob.pb(second.pipeline_job)
 
 

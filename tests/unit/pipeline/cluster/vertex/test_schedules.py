@@ -37,85 +37,85 @@ def nightly(wanted: Submission) -> Nightly:
 
 
 def enabled(vertex: VertexSchedules) -> dict[str, bool]:
-    return {each.schedule_id: each.enabled for each in vertex.live()}
+    return {schedule.schedule_id: schedule.enabled for schedule in vertex.live()}
 
 
 def test_one_is_made_paused(vertex: VertexSchedules, server: VertexServer, nightly: Nightly) -> None:
     wanted = nightly(concurrency=3, catch_up=True)
-    made = vertex.create(wanted)
+    schedule_id = vertex.create(wanted)
     assert server.asked()[:2] == ["CreateSchedule", "PauseSchedule"]
     (live,) = vertex.live()
-    assert (live.schedule_id, live.name, live.digest) == (made, "nightly", wanted.digest())
+    assert (live.schedule_id, live.name, live.digest) == (schedule_id, "nightly", wanted.digest())
     assert (live.enabled, live.next_run, live.active_runs) == (False, None, ())
     assert server.tick() == []
 
 
 def test_resuming_brings_the_start_near_first(vertex: VertexSchedules, server: VertexServer, nightly: Nightly) -> None:
-    made = vertex.create(nightly())
+    schedule_id = vertex.create(nightly())
     server.requests.clear()
-    vertex.resume(made)
+    vertex.resume(schedule_id)
     assert server.asked() == ["GetSchedule", "UpdateSchedule", "ResumeSchedule"]
     assert list(server.requests[1][1].update_mask.paths) == ["start_time"]
-    (found,) = vertex.live()
-    assert found.enabled
-    assert found.next_run is not None
-    assert found.next_run - server.clock < datetime.timedelta(days=4)
-    assert found.next_run.astimezone(datetime.UTC).hour in (1, 2)
+    (live,) = vertex.live()
+    assert live.enabled
+    assert live.next_run is not None
+    assert live.next_run - server.clock < datetime.timedelta(days=4)
+    assert live.next_run.astimezone(datetime.UTC).hour in (1, 2)
     server.clock += datetime.timedelta(minutes=2)
     (run_id,) = server.tick()
-    (found,) = vertex.live()
-    assert found.active_runs == (run_id,)
+    (live,) = vertex.live()
+    assert live.active_runs == (run_id,)
     assert server.tick() == [], "one at a time"
     server.set_run(run_id, "SUCCEEDED")
-    (found,) = vertex.live()
-    assert found.active_runs == ()
+    (live,) = vertex.live()
+    assert live.active_runs == ()
 
 
 def test_a_clock_that_is_slow_here_is_no_matter(
     vertex: VertexSchedules, server: VertexServer, nightly: Nightly
 ) -> None:
     server.clock += datetime.timedelta(minutes=20)
-    made = vertex.create(nightly())
-    vertex.resume(made)
-    assert enabled(vertex) == {made: True}
+    schedule_id = vertex.create(nightly())
+    vertex.resume(schedule_id)
+    assert enabled(vertex) == {schedule_id: True}
 
 
 @pytest.mark.parametrize("catch_up", [False, True])
 def test_pausing_and_resuming_again_keeps_the_start(
     vertex: VertexSchedules, server: VertexServer, nightly: Nightly, catch_up: bool
 ) -> None:
-    made = vertex.create(nightly(catch_up=catch_up))
-    vertex.resume(made)
+    schedule_id = vertex.create(nightly(catch_up=catch_up))
+    vertex.resume(schedule_id)
     server.clock += datetime.timedelta(minutes=2)
     (run_id,) = server.tick()
-    vertex.pause(made)
-    (found,) = vertex.live()
-    assert (found.enabled, found.active_runs) == (False, (run_id,))
+    vertex.pause(schedule_id)
+    (live,) = vertex.live()
+    assert (live.enabled, live.active_runs) == (False, (run_id,))
     server.requests.clear()
-    vertex.pause(made)
-    vertex.resume(made)
-    vertex.resume(made)
+    vertex.pause(schedule_id)
+    vertex.resume(schedule_id)
+    vertex.resume(schedule_id)
     assert server.asked() == ["GetSchedule", "GetSchedule", "ResumeSchedule", "GetSchedule"]
     assert server.requests[2][1].catch_up == catch_up
-    assert enabled(vertex) == {made: True}
+    assert enabled(vertex) == {schedule_id: True}
 
 
 def test_delete_leaves_its_runs(vertex: VertexSchedules, server: VertexServer, nightly: Nightly) -> None:
-    made = vertex.create(nightly())
-    vertex.resume(made)
+    schedule_id = vertex.create(nightly())
+    vertex.resume(schedule_id)
     server.clock += datetime.timedelta(minutes=2)
     (run_id,) = server.tick()
-    vertex.delete(made)
+    vertex.delete(schedule_id)
     assert vertex.live() == []
     assert [name.rpartition("/")[2] for name in server.jobs] == [run_id]
-    with pytest.raises(ConfigError, match=f"{made}.* NOT_FOUND: "):
-        vertex.delete(made)
+    with pytest.raises(ConfigError, match=f"{schedule_id}.* NOT_FOUND: "):
+        vertex.delete(schedule_id)
 
 
 def test_schedules_of_others_are_not_ours_on_any_page(
     vertex: VertexSchedules, server: VertexServer, nightly: Nightly
 ) -> None:
-    made = vertex.create(nightly())
+    schedule_id = vertex.create(nightly())
     (ours,) = server.schedules.values()
     notes = ("A pipeline.", "\nScheduled from nobody", "\nScheduled from {}", "")
     for number in range(101):
@@ -127,7 +127,7 @@ def test_schedules_of_others_are_not_ours_on_any_page(
         elif number < 100:
             job.pipeline_spec = {}
         server.schedules[other.name] = other
-    assert [each.schedule_id for each in vertex.live()] == [made, f"{made}100"]
+    assert [schedule.schedule_id for schedule in vertex.live()] == [schedule_id, f"{schedule_id}100"]
 
 
 def test_one_whose_pause_is_lost_starts_nothing_for_months(

@@ -25,7 +25,7 @@ PROJECT: dict[str, Any] = {
 }
 
 
-def of_the_sdk(wanted: Submission) -> aiplatform.PipelineJob:
+def sdk_job(wanted: Submission) -> aiplatform.PipelineJob:
     return aiplatform.PipelineJob(
         display_name=wanted.run_name,
         template_path=str(wanted.package.path),
@@ -43,7 +43,7 @@ def as_json(message: Any) -> dict[str, Any]:
 
 def test_a_run(wanted: Submission, profile: Profile) -> None:
     ours = as_json(message("PipelineJob", job_content(wanted)))
-    theirs = as_json(PipelineJob(of_the_sdk(wanted)._gca_resource))
+    theirs = as_json(PipelineJob(sdk_job(wanted)._gca_resource))
     assert ours.pop("labels").keys() == {"wgan_package", "wgan_experiment"}
     # The SDK takes these when it submits.
     assert (ours.pop("serviceAccount"), ours.pop("network")) == (profile.service_account, profile.network)
@@ -61,7 +61,7 @@ def test_a_schedule(wanted: Submission, profile: Profile, connection: VertexConn
     )
     vertex = VertexSchedules(connection)
     vertex.create(nightly)
-    theirs = aiplatform.PipelineJobSchedule(of_the_sdk(wanted), "nightly", **PROJECT)
+    theirs = aiplatform.PipelineJobSchedule(sdk_job(wanted), "nightly", **PROJECT)
     # It knows no server without TLS.
     theirs.api_client = connection.schedules
     theirs.create(
@@ -78,10 +78,10 @@ def test_a_schedule(wanted: Submission, profile: Profile, connection: VertexConn
 
 def _comparable(request: CreateScheduleRequest) -> dict[str, Any]:
     """Return a request without times, our labels and note, and the run's name, which the SDK leaves out."""
-    found = as_json(request)
-    assert found["schedule"].pop("startTime")
-    job = found["schedule"]["createPipelineJobRequest"]["pipelineJob"]
+    content = as_json(request)
+    assert content["schedule"].pop("startTime")
+    job = content["schedule"]["createPipelineJobRequest"]["pipelineJob"]
     job.pop("labels", None)
     job.pop("displayName", None)
     assert job["pipelineSpec"]["pipelineInfo"].pop("description")
-    return found
+    return content
