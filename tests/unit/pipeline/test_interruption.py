@@ -136,7 +136,7 @@ def reading(folder: Path, terminal: int = subprocess.PIPE) -> Iterator["subproce
 
         try:
             wait_until(is_read)
-            wait_until(lambda: process_state(program_of(process)) == "S")
+            wait_until(lambda: process_state(child_pid(process)) == "S")
             yield process
         finally:
             process.kill()
@@ -144,7 +144,7 @@ def reading(folder: Path, terminal: int = subprocess.PIPE) -> Iterator["subproce
                 os.close(writer)
 
 
-def program_of(process: "subprocess.Popen[bytes]") -> int:
+def child_pid(process: "subprocess.Popen[bytes]") -> int:
     """Return the process id of the one program that a command has started."""
     (pid,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     return int(pid)
@@ -177,7 +177,7 @@ def test_a_signal_ends_the_program_of_a_verb_first(
     tmp_path: Path, send: Callable[[int, int], None], signum: int, code: int, logged: str
 ) -> None:
     with reading(tmp_path) as process:
-        program = program_of(process)
+        program = child_pid(process)
         send(process.pid, signum)
         _, err = process.communicate(timeout=60)
         assert process.returncode == code, err
@@ -195,6 +195,6 @@ def test_a_verb_s_program_ignores_what_was_ignored_at_the_start(tmp_path: Path) 
 
 def test_the_death_of_a_verb_s_program_is_its_exit_code(tmp_path: Path) -> None:
     with reading(tmp_path) as process:
-        os.kill(program_of(process), signal.SIGKILL)
+        os.kill(child_pid(process), signal.SIGKILL)
         process.communicate(timeout=60)
     assert process.returncode == 137

@@ -309,5 +309,5 @@ def test_links_and_page_of_a_root_follow_its_champion(own_registry: Path, ask: C
 
 def test_list_shows_what_is_damaged_and_fails(own_registry: Path, wgan_models: Callable[..., Answer]) -> None:
     (registry.version_folder(own_registry, 1) / "saved_model.pb").write_bytes(b"")
-    found = wgan_models("list", "--registry", own_registry)
-    assert (found.code, found.out.splitlines()[1].split()) == (65, ["1", "damaged"])
+    answer = wgan_models("list", "--registry", own_registry)
+    assert (answer.code, answer.out.splitlines()[1].split()) == (65, ["1", "damaged"])

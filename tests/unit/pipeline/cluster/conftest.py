@@ -106,6 +106,11 @@ def submit(server: Server, package: Path, *words: str) -> int:
     return main(["submit", "--host", server.url, *flags, *words])
 
 
+def run_command(world: World, verb: str, *words: str) -> int:
+    """Run a `wgan` command on a target's server; return its exit code."""
+    return main([verb, *words, "--target", world.target, *world.flags])
+
+
 def complaints(caplog: pytest.LogCaptureFixture) -> list[str]:
     """Return the warnings and errors; clear the log."""
     lines = [record.getMessage() for record in caplog.records if record.levelname in ("ERROR", "WARNING")]

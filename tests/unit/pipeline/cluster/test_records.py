@@ -16,11 +16,10 @@ from components.core.stage import cli, run_notes
 from components.core.stage.executor import RunOf
 from components.core.stage.run_notes import DONE, FAILED, RECORD, RUNNING, Note
 from components.core.storage import atomic_files
-from pipeline.__main__ import main
 from pipeline.cluster import submission, waiting
 from pipeline.cluster.submission import Submission
 from tests.fakes.gcs.server import Server
-from tests.unit.pipeline.cluster.conftest import complaints
+from tests.unit.pipeline.cluster.conftest import complaints, run_command
 from tests.unit.pipeline.cluster.worlds import World
 
 pytestmark = pytest.mark.usefixtures("bare_desk", "logged")
@@ -53,10 +52,6 @@ def run(world: World, packages: Path, tmp_path: Path, gcs: Server) -> RunOf:
         pipeline_root="gs://runs/vertex" if world.target == "vertex" else "",
     )
     return RunOf(f"{root}/records", world.runs().submit(wanted).run_id)
-
-
-def about(world: World, verb: str, *words: str) -> int:
-    return main([verb, *words, "--target", world.target, *world.flags])
 
 
 def end(world: World, run: RunOf, notes: list[Note], state: str = "SUCCEEDED", at: str = "", message: str = "") -> None:
@@ -106,7 +101,7 @@ def test_the_record_and_the_status_say_how_a_run_ended(
     end(world, run, notes, "FAILED" if failed else "SUCCEEDED", failed, "no machine" if failed else "")
     assert record(run)["state"] == state
     capsys.readouterr()
-    assert about(world, "status", run.run, "--wait") == CODES.get(state, errors.OK)
+    assert run_command(world, "status", run.run, "--wait") == CODES.get(state, errors.OK)
     shown = capsys.readouterr().out.splitlines()
     assert f"first  {state.lower()}" in shown[0]
     last = record(run)
@@ -116,7 +111,7 @@ def test_the_record_and_the_status_say_how_a_run_ended(
     (created,) = [recent.created for recent in world.runs().recent(1)]
     assert created is not None
     assert last["created"] == f"{created:%Y-%m-%dT%H:%M:%SZ}"
-    assert about(world, "status", run.run, "--json") == errors.OK
+    assert run_command(world, "status", run.run, "--json") == errors.OK
     status = json.loads(capsys.readouterr().out)
     assert (status["state"], status["message"]) == (state, last["reason"])
     expected = {note.stage: "SUCCEEDED" for note in notes} | ({failed: "FAILED"} if failed else {})
@@ -141,10 +136,10 @@ def test_the_record_and_the_status_say_how_a_run_ended(
 def test_a_run_that_was_canceled_is_recorded_as_such(
     world: World, run: RunOf, notes: list[Note], at: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert about(world, "cancel", run.run) == errors.OK
+    assert run_command(world, "cancel", run.run) == errors.OK
     caplog.clear()
     end(world, run, notes, "CANCELED", at)
-    assert about(world, "status", run.run, "--wait") == waiting.CANCELED
+    assert run_command(world, "status", run.run, "--wait") == waiting.CANCELED
     assert caplog.messages[-1] == f"run {run.run} was canceled"
     content = record(run)
     assert content["state"] == "CANCELED"
@@ -154,22 +149,22 @@ def test_a_run_that_was_canceled_is_recorded_as_such(
 
 def test_a_run_that_was_canceled_before_its_exit_handler_began_is_recorded(world: World, run: RunOf) -> None:
     run_notes.write(run, DECIDED)
-    assert about(world, "cancel", run.run) == errors.OK
+    assert run_command(world, "cancel", run.run) == errors.OK
     world.set_run(run.run, "CANCELED", {"decide": ("SUCCEEDED", ""), "preprocess": ("RUNNING", "")})
-    assert about(world, "status", run.run, "--wait") == waiting.CANCELED
+    assert run_command(world, "status", run.run, "--wait") == waiting.CANCELED
     assert record(run)["state"] == "CANCELED"
 
 
 def test_a_retry_that_succeeds_ends_in_a_record_that_says_so(world: World, run: RunOf) -> None:
     end(world, run, [DECIDED, broken("preprocess", "bad", errors.BAD_DATA)], "FAILED", "preprocess")
-    assert about(world, "status", run.run) == errors.OK
-    assert about(world, "retry", run.run) == errors.OK
+    assert run_command(world, "status", run.run) == errors.OK
+    assert run_command(world, "retry", run.run) == errors.OK
     again = dataclasses.replace(run, run=world.run_ids()[-1])
     end(world, again, WHOLE)
     # Kubeflow goes on with the run, and does not repeat its exit handler; Vertex has started another run.
     assert record(run)["state"] == "FAILED"
     assert (again == run) == (world.target == "kfp")
-    assert about(world, "status", again.run, "--wait") == errors.OK
+    assert run_command(world, "status", again.run, "--wait") == errors.OK
     assert (record(again)["state"], record(again)["reason"]) == ("SUCCEEDED", "REJECT: copies")
 
 
@@ -185,7 +180,7 @@ def test_a_root_that_cannot_be_read_is_reported(
 
     world.set_run(run.run, "SUCCEEDED", {"decide": ("SUCCEEDED", "")})
     monkeypatch.setattr(Path, "is_dir", refuse)
-    assert about(world, "status", run.run) == errors.OK
+    assert run_command(world, "status", run.run) == errors.OK
     (line,) = complaints(caplog)
     assert run.records in line
 
@@ -200,6 +195,6 @@ def test_a_root_that_cannot_be_written_is_reported_and_the_reason_is_shown(
     else:
         file.path.mkdir()
     world.set_run(run.run, "SUCCEEDED", {"decide": ("SUCCEEDED", "")})
-    assert about(world, "status", run.run) == errors.OK
+    assert run_command(world, "status", run.run) == errors.OK
     assert "SKIP: nothing is new" in capsys.readouterr().out
     assert str(file.parent) in complaints(caplog)[-1]

@@ -15,6 +15,7 @@ from pipeline.cluster import backends, waiting
 from pipeline.cluster.vertex import runs as vertex_runs
 from pipeline.profiles import profile_file, profiles
 from tests.unit.pipeline.cluster import schedule_files
+from tests.unit.pipeline.cluster.conftest import run_command
 from tests.unit.pipeline.cluster.worlds import World
 
 pytestmark = pytest.mark.usefixtures("bare_desk", "logged")
@@ -34,10 +35,6 @@ def test_every_target_has_a_backend_and_hardware() -> None:
 def submit(world: World, package: Path, *more: str) -> int:
     words = ["--package", str(package), "--source", "gs://images", "--root", "/data/runs"]
     return main(["submit", *words, *world.pipeline_root, *world.flags, *more])
-
-
-def about(world: World, verb: str, *words: str) -> int:
-    return main([verb, *words, "--target", world.target, *world.flags])
 
 
 def test_submit_wait_fail_logs_retry_succeed(
@@ -65,16 +62,16 @@ def test_submit_wait_fail_logs_retry_succeed(
         ["decide", "succeeded"],
         ["train", "failed"],
     ]
-    assert about(world, "logs", run_id, "train") == errors.BAD_CONFIGURATION
+    assert run_command(world, "logs", run_id, "train") == errors.BAD_CONFIGURATION
     assert world.logs_remedy in caplog.messages[-1]
 
     # Vertex starts another run.
-    assert about(world, "retry", run_id) == errors.OK
+    assert run_command(world, "retry", run_id) == errors.OK
     world.play(("RUNNING", {"train": ("RUNNING", "")}), ("SUCCEEDED", {"train": ("SUCCEEDED", "")}))
     newest = world.run_ids()[-1]
-    assert about(world, "status", newest, "--wait") == errors.OK
+    assert run_command(world, "status", newest, "--wait") == errors.OK
     capsys.readouterr()
-    assert about(world, "status", "--json") == errors.OK
+    assert run_command(world, "status", "--json") == errors.OK
     states = {run["run_id"]: run["state"] for run in json.loads(capsys.readouterr().out)}
     assert states == {run_id: "FAILED", newest: "SUCCEEDED"}
 
@@ -83,10 +80,10 @@ def test_cancel_and_retry_fit_the_state(world: World, package: Path) -> None:
     submit(world, package)
     (run_id,) = world.run_ids()
     world.stop(None)
-    assert about(world, "retry", run_id) == errors.BAD_CONFIGURATION
+    assert run_command(world, "retry", run_id) == errors.BAD_CONFIGURATION
     world.set_run(run_id, "SUCCEEDED")
-    assert about(world, "cancel", run_id) == errors.BAD_CONFIGURATION
-    assert about(world, "retry", run_id) == errors.BAD_CONFIGURATION
+    assert run_command(world, "cancel", run_id) == errors.BAD_CONFIGURATION
+    assert run_command(world, "retry", run_id) == errors.BAD_CONFIGURATION
     assert not any(world.requests())
 
 
