@@ -28,10 +28,10 @@ def test_16_bit_color_keeps_every_level_and_is_one_off_at_most() -> None:
     fine = np.arange(0, 65536, 16).astype(np.uint16).reshape(64, 64)
     for color, values in ((2, gray(fine)), (6, np.dstack([gray(fine), np.full_like(fine, 65535)]))):
         content = pixels.from_file(png(values, color), ImageShape(64, 64, 3), "fill").pixels
-        found = np.frombuffer(content, np.uint8).reshape(64, 64, 3).astype(int)
-        assert len(np.unique(found)) == 256
-        assert (np.diff(found[..., 0].ravel()) >= 0).all()
-        assert np.abs(found - np.rint(gray(fine) / 257)).max() <= 1
+        decoded = np.frombuffer(content, np.uint8).reshape(64, 64, 3).astype(int)
+        assert len(np.unique(decoded)) == 256
+        assert (np.diff(decoded[..., 0].ravel()) >= 0).all()
+        assert np.abs(decoded - np.rint(gray(fine) / 257)).max() <= 1
 
 
 _MEMORY = """
@@ -82,8 +82,8 @@ def test_no_image_file_takes_512_mebibytes_to_decode(tmp_path: Path) -> None:
 
 
 def run(source: Path, dataset: Path, **settings: Any) -> datasets.Manifest:
-    given = {"height": 6, "width": 6, **settings}
-    preprocess.run(PreprocessConfig(source=str(source), dataset=str(dataset), **given))
+    options = {"height": 6, "width": 6, **settings}
+    preprocess.run(PreprocessConfig(source=str(source), dataset=str(dataset), **options))
     return datasets.Manifest.of(str(dataset))
 
 
@@ -184,14 +184,14 @@ def test_classes_so_small_that_chance_leaves_them_no_image_to_train_on(pets: Pat
     source.mkdir()
     pets.rename(source / "many")
     rare = [png(np.full((8, 8, 3), level, np.uint8), 2) for level in range(256)]
-    of_test = [content for content in rare if hashlib.sha256(content).digest()[0] < 25]  # of 256; 10% of images
-    for name, content in zip(("rare", "single"), of_test, strict=False):
+    test_images = [content for content in rare if hashlib.sha256(content).digest()[0] < 25]  # of 256; 10% of images
+    for name, content in zip(("rare", "single"), test_images, strict=False):
         (source / name).mkdir()
         (source / name / "x.png").write_bytes(content)
     with pytest.raises(DataError, match=r"2 of 3 classes, such as rare \(0 train, 0 validation, 1 test images\)"):
         run(source, tmp_path / "dataset")
     assert not (tmp_path / "dataset").exists()
-    (source / "single" / "x.png").write_bytes(next(each for each in rare if hashlib.sha256(each).digest()[0] > 100))
+    (source / "single" / "x.png").write_bytes(next(image for image in rare if hashlib.sha256(image).digest()[0] > 100))
     shutil.rmtree(source / "rare")
     assert "single" in run(source, tmp_path / "dataset").classes  # one image is enough if it is to train on
 
@@ -207,17 +207,17 @@ def test_a_file_too_large_is_quarantined_and_never_read(pets: Path, tmp_path: Pa
     huge.write_bytes(png(NOISE, 2))
     os.truncate(huge, 40 << 30)  # sparse: it takes no space
     before = bytes_read()
-    found = source_listing.contents(str(pets)).fingerprint
+    fingerprint = source_listing.contents(str(pets)).fingerprint
     manifest = run(pets, tmp_path / "dataset", bad_images_limit=0.5)
     assert bytes_read() - before < pixels.LARGEST_FILE
     (entry,) = manifest.quarantine["entries"]
     assert (entry["name"], entry["sha256"]) == ("huge.png", "")
-    assert manifest.source["fingerprint"] == found
+    assert manifest.source["fingerprint"] == fingerprint
 
     index = str(tmp_path / "index")
-    assert [source_listing.contents(str(pets), index).fingerprint for _ in range(2)] == [found] * 2
+    assert [source_listing.contents(str(pets), index).fingerprint for _ in range(2)] == [fingerprint] * 2
     modified = huge.stat().st_mtime_ns
-    later = {found}
+    later = {fingerprint}
     for size, time in ((40 << 30, modified + 1), ((40 << 30) + 1, modified + 1)):
         os.truncate(huge, size)
         os.utime(huge, ns=(modified, time))
@@ -225,7 +225,7 @@ def test_a_file_too_large_is_quarantined_and_never_read(pets: Path, tmp_path: Pa
     assert len(later) == 3
     os.truncate(huge, 40 << 30)
     os.utime(huge, ns=(modified, modified))
-    assert source_listing.contents(str(pets), index).fingerprint == found
+    assert source_listing.contents(str(pets), index).fingerprint == fingerprint
 
 
 def test_the_largest_file_that_is_read_and_the_smallest_that_is_not(pets: Path, tmp_path: Path) -> None:
@@ -233,5 +233,5 @@ def test_the_largest_file_that_is_read_and_the_smallest_that_is_not(pets: Path, 
         (pets / name).write_bytes(b"")
         os.truncate(pets / name, size)
     entries = run(pets, tmp_path / "dataset", bad_images_limit=0.5).quarantine["entries"]
-    found = [(entry["name"], entry["sha256"]) for entry in entries]
-    assert found == [("read.png", digests.sha256_of_file(pets / "read.png")), ("unread.png", "")]
+    names_and_digests = [(entry["name"], entry["sha256"]) for entry in entries]
+    assert names_and_digests == [("read.png", digests.sha256_of_file(pets / "read.png")), ("unread.png", "")]

@@ -75,18 +75,18 @@ def dataset(root: Path) -> str:
 @pytest.fixture(scope="module")
 def embedding(root: Path, dataset: str) -> Path:
     """An embedding of a SavedModel that is deleted afterwards."""
-    location, made = save(root / "given once"), root / "embedding"
+    location, embedding = save(root / "given once"), root / "embedding"
     embed.run(
         EmbedConfig(
             dataset=dataset,
-            embedding=str(made),
+            embedding=str(embedding),
             custom_embedding=location,
             custom_embedding_name="mine",
             classifier_epochs=1,
         )
     )
     shutil.rmtree(location)
-    return made
+    return embedding
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +117,7 @@ def test_scores_and_rules_go_by_its_name_and_are_those_of_its_features(
 ) -> None:
     """Those of a model and of the champion, the first checkpoint's."""
     artifacts.crown(tmp_path / "registry", make_model(tmp_path, 0, ImageShape(SIDE, SIDE, 1)), 1)
-    found = evaluate.run(
+    result = evaluate.run(
         EvaluateConfig(
             checkpoint=str(two_checkpoints[1]),
             dataset=dataset,
@@ -135,12 +135,12 @@ def test_scores_and_rules_go_by_its_name_and_are_those_of_its_features(
     for checkpoint, name in zip(two_checkpoints, ("champion_mine_fd", "mine_fd"), strict=True):
         drawn = gan.to_pixels(checkpoint_networks.load_averaged(checkpoint)(latents, training=False)).numpy()
         expected = set_distances.frechet_distance(whiten(in_numpy(drawn)), whiten(in_numpy(test)))
-        assert found.metrics[name] == pytest.approx(expected, rel=1e-3)
-    ratio = float(found.metrics["mine_fd"]) / float(found.metrics["mine_fd_floor"])
-    assert found.metrics["mine_fd_ratio"] == pytest.approx(ratio)
-    assert {"mine_kd", "mine_recall", "untrained_fcd", "class_distance"} <= found.metrics.keys()
-    assert not {"fcd", "kcd", "recall", "champion_fcd"} & found.metrics.keys()
-    assert f"mine_fd {found.metrics['mine_fd']:.3g}" in str(found.parameters["summary"])
+        assert result.metrics[name] == pytest.approx(expected, rel=1e-3)
+    ratio = float(result.metrics["mine_fd"]) / float(result.metrics["mine_fd_floor"])
+    assert result.metrics["mine_fd_ratio"] == pytest.approx(ratio)
+    assert {"mine_kd", "mine_recall", "untrained_fcd", "class_distance"} <= result.metrics.keys()
+    assert not {"fcd", "kcd", "recall", "champion_fcd"} & result.metrics.keys()
+    assert f"mine_fd {result.metrics['mine_fd']:.3g}" in str(result.parameters["summary"])
     reported = json.loads((tmp_path / "e" / evaluations.METRICS).read_text())
     assert evaluations.distance_name(reported) == reported["distance"] == "mine_fd"
     assert "(mine_fd)" in (tmp_path / "e" / evaluations.REPORT).read_text()
@@ -184,25 +184,25 @@ def colored(unlabeled_dataset: Path, root: Path) -> Callable[..., EmbedConfig]:
 
 
 def test_what_it_holds_is_in_the_key_and_where_it_lies_is_not(colored: Callable[..., EmbedConfig], root: Path) -> None:
-    here = save(root / "here")
-    there = shutil.copytree(here, root / "there")
-    made = embed.run(colored(here))
-    assert str(made.parameters["summary"]).startswith("mine, custom; ")
-    assert embed.run(colored(str(there))) == dataclasses.replace(made, reused=True)
+    original = save(root / "here")
+    copied = shutil.copytree(original, root / "there")
+    result = embed.run(colored(original))
+    assert str(result.parameters["summary"]).startswith("mine, custom; ")
+    assert embed.run(colored(str(copied))) == dataclasses.replace(result, reused=True)
 
     # A new process elsewhere, with a copy, makes the same artifact.
-    config = colored(str(there), "again")
+    config = colored(str(copied), "again")
     flags = [f"--{name}={getattr(config, name)}" for name in ("dataset", "embedding", "custom_embedding")]
     command = [sys.executable, "-m", "components.embed", "--custom_embedding_name=mine", *flags]
     done = programs.run(command)
     assert done.returncode == 0, done.stderr
-    assert f"embedding_digest: {made.parameters['embedding_digest']}" in done.stdout
+    assert f"embedding_digest: {result.parameters['embedding_digest']}" in done.stdout
 
     other = save(root / "other", seed=1)
-    assert embed.run(colored(other)).parameters["embedding_uri"] != made.parameters["embedding_uri"]
+    assert embed.run(colored(other)).parameters["embedding_uri"] != result.parameters["embedding_uri"]
     with pytest.raises(ConfigError, match="custom_embedding_digest"):
         embed.run(colored(other, "again"))
-    digest = inputs.digest_of_embedding(here)
+    digest = inputs.digest_of_embedding(original)
     with pytest.raises(DataError, match=digest):
         embed.run(colored(other, custom_embedding_digest=digest))
     Path(other, inputs.GRAPH).write_bytes(b"no graph")

@@ -41,8 +41,8 @@ def location(tmp_path: Path, judged: tuple[Path, Path]) -> Path:
     checkpoint.mkdir(parents=True)
     (checkpoint / checkpoints.MANIFEST).write_text("{}")
     recipe = decide.run(config(tmp_path / "registry")).parameters["recipe"]
-    given = {"model": model, "evaluation": evaluation, "registry": tmp_path / "registry", "checkpoint": checkpoint}
-    publish.run(PublishConfig(recipe=str(recipe), **{name: str(value) for name, value in given.items()}))
+    inputs = {"model": model, "evaluation": evaluation, "registry": tmp_path / "registry", "checkpoint": checkpoint}
+    publish.run(PublishConfig(recipe=str(recipe), **{name: str(value) for name, value in inputs.items()}))
     return tmp_path / "registry"
 
 
@@ -51,14 +51,14 @@ def config(folder: Path | str, **changes: str) -> DecideConfig:
 
 
 def decided(folder: Path | str, **changes: str) -> tuple[str, str]:
-    found = decide.run(config(folder, **changes)).parameters
-    return str(found["decision"]), str(found["summary"]).partition("; the source holds ")[0]
+    parameters = decide.run(config(folder, **changes)).parameters
+    return str(parameters["decision"]), str(parameters["summary"]).partition("; the source holds ")[0]
 
 
 def test_without_a_champion_it_runs(tmp_path: Path) -> None:
     assert decided(tmp_path / "none")[0] == "RUN"
-    found = decide.run(config(tmp_path / "none", start_from="champion")).parameters
-    assert (found["initial_checkpoint"], found["initial_checkpoint_digest"]) == ("", "")
+    parameters = decide.run(config(tmp_path / "none", start_from="champion")).parameters
+    assert (parameters["initial_checkpoint"], parameters["initial_checkpoint_digest"]) == ("", "")
 
 
 def test_a_root_that_cannot_be_written_is_refused_unless_the_run_is_skipped(location: Path) -> None:
@@ -131,13 +131,13 @@ def test_a_recipe_that_is_lost_or_changed_is_damage(location: Path, change: dict
 
 
 def test_a_training_starts_from_the_champions_checkpoint(location: Path) -> None:
-    found = decide.run(config(location, start_from="champion", source="fashion-mnist")).parameters
-    checkpoint = Path(str(found["initial_checkpoint"]))
+    parameters = decide.run(config(location, start_from="champion", source="fashion-mnist")).parameters
+    checkpoint = Path(str(parameters["initial_checkpoint"]))
     assert (checkpoint / checkpoints.MANIFEST).is_file()
     champion = registry.read_champion(location)
     assert champion is not None
-    assert found["initial_checkpoint_digest"] == champion.checkpoint_digest
-    assert "starts from version 1; " in str(found["summary"])
+    assert parameters["initial_checkpoint_digest"] == champion.checkpoint_digest
+    assert "starts from version 1; " in str(parameters["summary"])
     # A skipped run trains nothing.
     assert decide.run(config(location, start_from="champion")).parameters["initial_checkpoint"] == ""
 

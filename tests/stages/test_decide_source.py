@@ -21,10 +21,10 @@ def program(tmp_path: Path, source: str, *words: str) -> subprocess.CompletedPro
 
 
 def test_what_the_source_holds(tmp_path: Path) -> None:
-    found = stage.run(config(tmp_path)).parameters
-    assert found["source_fingerprint"] == source_listing.contents("digits").fingerprint
-    assert found["custom_embedding_digest"] == ""
-    assert str(found["summary"]).endswith(" 1,797 digits of scikit-learn")
+    parameters = stage.run(config(tmp_path)).parameters
+    assert parameters["source_fingerprint"] == source_listing.contents("digits").fingerprint
+    assert parameters["custom_embedding_digest"] == ""
+    assert str(parameters["summary"]).endswith(" 1,797 digits of scikit-learn")
 
 
 def test_nothing_heavy_is_imported(tmp_path: Path) -> None:
@@ -44,12 +44,12 @@ def test_an_index_tells_what_need_not_be_read(tmp_path: Path) -> None:
     for name in ("old.png", "new.png"):
         (tmp_path / "pets" / name).write_bytes(b"an image")
     os.utime(tmp_path / "pets" / "old.png", (1e9, 1e9))
-    found = []
+    outputs = []
     ahead = time.time() + 600
     os.utime(tmp_path / "pets" / "new.png", (ahead, ahead))  # newer than the run that reads it
     for read in ("2 of 2", "1 of 2"):
         done = program(tmp_path, str(tmp_path / "pets"), "--source_index", str(tmp_path / "index"))
         assert f"read {read} files" in done.stderr
-        found.append(done.stdout)
-    assert found[0] == found[1]
+        outputs.append(done.stdout)
+    assert outputs[0] == outputs[1]
     assert len(list((tmp_path / "index").iterdir())) == 1

@@ -57,11 +57,11 @@ def test_it_has_the_accuracy_that_it_states_and_white_features_of_each_image_alo
     assert loaded.description.test_accuracy is not None
     assert loaded.description.test_accuracy > 0.9
     train, _ = dataset_reader.load_split(str(tiny_dataset), datasets.Manifest.of(str(tiny_dataset)), "train")
-    alone, of_train = (loaded.embed(given)[0] for given in (images[7:8], train))
+    alone, train_features = (loaded.embed(pixels)[0] for pixels in (images[7:8], train))
     for name, together in features.items():
         np.testing.assert_allclose(alone[name][0], together[7], rtol=1e-4, atol=1e-4)
-        np.testing.assert_allclose(of_train[name].mean(axis=0), 0, atol=1e-4)
-        np.testing.assert_allclose(np.cov(of_train[name].T), np.eye(12), atol=1e-3)
+        np.testing.assert_allclose(train_features[name].mean(axis=0), 0, atol=1e-4)
+        np.testing.assert_allclose(np.cov(train_features[name].T), np.eye(12), atol=1e-3)
 
 
 def test_a_complete_one_in_a_bucket_fetches_no_images_and_other_settings_are_refused(

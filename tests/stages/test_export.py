@@ -149,8 +149,8 @@ def test_the_signatures_are_those_that_tensorflow_serving_calls(conditional: tup
         words = ["show", "--dir", str(conditional[1]), "--tag_set", "serve", "--signature_def", name]
         command = [str(Path(sys.executable).with_name("saved_model_cli")), *words]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
-        found = re.findall(r"puts\['(\w+)'\] tensor_info:\s+dtype: (\w+)\s+shape: (.+)", done.stdout)
-        shown[name] = {tensor: (kind, shape) for tensor, kind, shape in found}
+        entries = re.findall(r"puts\['(\w+)'\] tensor_info:\s+dtype: (\w+)\s+shape: (.+)", done.stdout)
+        shown[name] = {tensor: (kind, shape) for tensor, kind, shape in entries}
     assert shown == expected
 
 
@@ -162,7 +162,7 @@ def test_without_labels_classes_are_as_frequent_as_in_the_data(conditional: tupl
     by_label = [
         signatures["sample_labels"](seed=seed, labels=tf.fill([130], label))["images"].numpy() for label in range(3)
     ]
-    shown = [[np.array_equal(image, each[index]) for each in by_label] for index, image in enumerate(images)]
+    shown = [[np.array_equal(image, drawn[index]) for drawn in by_label] for index, image in enumerate(images)]
     assert np.sum(shown, axis=1).tolist() == [1] * 130
     counts = np.sum(shown, axis=0)
     assert counts[1] == 0

@@ -53,8 +53,8 @@ def test_idx_files(idx_folder: Path, numbers: tuple[np.ndarray, np.ndarray], tmp
     manifest = datasets.Manifest.of(result["dataset_uri"], result["dataset_digest"])
     assert manifest.classes == ["2", "3", "7"]
     assert len(manifest.splits["train"].shards) == 3
-    for name, (_, found) in splits.items():
-        assert manifest.splits[name].class_counts == np.bincount(found, minlength=3).tolist()
+    for name, (_, split_labels) in splits.items():
+        assert manifest.splits[name].class_counts == np.bincount(split_labels, minlength=3).tolist()
     train, validation = manifest.splits["train"].records, manifest.splits["validation"].records
     assert result["summary"] == (f"{train} train, {validation} validation, 100 test images of 6x5x1 in 3 classes")
     listed = {shard.file for split in manifest.splits.values() for shard in split.shards} | {datasets.MANIFEST}
@@ -137,12 +137,12 @@ def test_one_set_of_image_files_in_every_packing_makes_the_same_shards(tmp_path:
         shutil.copy(path, flat / path.name)
     (flat / "labels.csv").write_text("\n".join(["file,label,split", *rows]))
     for name, kind in (("a.zip", "archives"), ("b.tar.gz", "archives"), ("records", "tfrecord"), ("flat", "images")):
-        made = tmp_path / f"from-{name}"
-        run(tmp_path / name, made, height=8, width=8, bad_images_limit=0.1)
+        dataset = tmp_path / f"from-{name}"
+        run(tmp_path / name, dataset, height=8, width=8, bad_images_limit=0.1)
         aside = preprocess.QUARANTINE  # names of images differ
-        expected = {**shards_and_members(tmp_path / "from-folder"), aside: content(made)[aside]}
-        assert shards_and_members(made) == expected
-        manifest = datasets.Manifest.of(str(made))
+        expected = {**shards_and_members(tmp_path / "from-folder"), aside: content(dataset)[aside]}
+        assert shards_and_members(dataset) == expected
+        manifest = datasets.Manifest.of(str(dataset))
         assert (manifest.source["kind"], manifest.quarantine["count"]) == (kind, 1)
         assert manifest.classes == (["0", "1"] if name == "records" else ["cats", "dogs"])
 
@@ -151,9 +151,9 @@ def test_fashion_mnist_is_known_by_its_content(fashion_mnist: Path) -> None:
     from components.preprocess.formats.idx import FASHION_MNIST_CLASSES
     from components.preprocess.formats.survey import survey
 
-    found = survey(str(fashion_mnist))
-    assert found.classes == FASHION_MNIST_CLASSES
-    assert found.counts == {"train": 60_000, "test": 10_000}
+    source = survey(str(fashion_mnist))
+    assert source.classes == FASHION_MNIST_CLASSES
+    assert source.counts == {"train": 60_000, "test": 10_000}
 
 
 def test_a_second_run_does_nothing(idx_folder: Path, tmp_path: Path) -> None:
@@ -170,16 +170,16 @@ def test_results_in_the_source_are_no_images_for_any_stage(
     write_images(tmp_path, 40)
     monkeypatch.chdir(tmp_path)
     caplog.set_level("INFO")
-    found = []
+    outputs = []
     for sheet in ("1.png", "2.png"):
         config = DecideConfig(source=".", results="runs", registry="runs/registry", source_index="runs/fingerprints")
         decided = decide.run(config).parameters["source_fingerprint"]
-        given = {"results": "runs", "source_fingerprint": decided, "height": 8, "width": 8}
-        found.append(run(".", "runs/datasets/{key}", **given))
+        options = {"results": "runs", "source_fingerprint": decided, "height": 8, "width": 8}
+        outputs.append(run(".", "runs/datasets/{key}", **options))
         Path("runs", "latest").mkdir(exist_ok=True)
         Image.new("L", (9, 9)).save(Path("runs", "latest", sheet))
-    assert found[0] == found[1]
-    assert datasets.Manifest.of(found[0]["dataset_uri"]).classes == ["cats", "dogs"]
+    assert outputs[0] == outputs[1]
+    assert datasets.Manifest.of(outputs[0]["dataset_uri"]).classes == ["cats", "dogs"]
     assert len([line for line in caplog.messages if line.startswith("left runs ")]) == 1
 
 
@@ -257,12 +257,12 @@ def test_images_in_two_splits_are_reported(tmp_path: Path, caplog: pytest.LogCap
     (tmp_path / "pets" / "test" / "dogs" / "copy.jpg").write_bytes(twice.read_bytes())
     Image.open(tmp_path / "pets" / "train" / "dogs" / "1-1.png").save(tmp_path / "pets" / "test" / "dogs" / "again.png")
     run(tmp_path / "pets", tmp_path / "dataset", height=8, width=8)
-    found = datasets.Manifest.of(str(tmp_path / "dataset")).source["leaks"]
-    assert (found["exact"], found["near"], found["compared"], found["near_of"]) == (2, 0, ["test"], 22)
+    leaks = datasets.Manifest.of(str(tmp_path / "dataset")).source["leaks"]
+    assert (leaks["exact"], leaks["near"], leaks["compared"], leaks["near_of"]) == (2, 0, ["test"], 22)
     assert "2 of 22 test images " in caplog.text
     splits = load(tmp_path / "dataset")
-    for each in found["first"]:  # one shard each
-        assert np.array_equal(splits["test"][0][each["record"]], splits["train"][0][each["train_record"]])
+    for leak in leaks["first"]:  # one shard each
+        assert np.array_equal(splits["test"][0][leak["record"]], splits["train"][0][leak["train_record"]])
 
 
 @pytest.mark.parametrize("at_once", [1, 1000], ids=["several chunks", "one chunk"])

@@ -48,12 +48,12 @@ def expected(images: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str
 
 def in_bucket(gcs: Server) -> dict[str, bytes]:
     """Return the files of the dataset in the bucket, which must hold nothing else."""
-    held = {name: stored.content for name, stored in gcs.objects["b"].items()}
-    if not held:
+    files = {name: stored.content for name, stored in gcs.objects["b"].items()}
+    if not files:
         return {}
-    assert held.pop("d/committed.json")
-    assert len({name.rpartition("/")[0] for name in held}) == 1
-    return {name.rpartition("/")[2]: content for name, content in held.items()}
+    assert files.pop("d/committed.json")
+    assert len({name.rpartition("/")[0] for name in files}) == 1
+    return {name.rpartition("/")[2]: content for name, content in files.items()}
 
 
 def run(settings: Settings) -> bool:
@@ -74,8 +74,8 @@ def test_images_in_a_bucket_too(gcs: Server, settings: Settings, images: Path, e
     run({**settings, "source": "gs://b/pets"})
     for name in [name for name in gcs.objects["b"] if name.startswith("pets/")]:
         del gcs.objects["b"][name]
-    found = in_bucket(gcs)
-    assert {name: found[name] for name in found if name != "dataset.json"} == {
+    files = in_bucket(gcs)
+    assert {name: files[name] for name in files if name != "dataset.json"} == {
         name: content for name, content in expected.items() if name != "dataset.json"
     }
 
@@ -85,11 +85,11 @@ def test_another_attempt_that_is_first_is_kept(
     gcs: Server, settings: Settings, expected: dict[str, bytes], monkeypatch: pytest.MonkeyPatch, fails: bool
 ) -> None:
     """It begins and ends when this one's shards are written, and sweeps them; then this one commits, or fails."""
-    finish, begun = attempt.finish, []
+    finish, late_calls = attempt.finish, []
 
     def late(*arguments: Any) -> None:
         monkeypatch.setattr(attempt, "finish", finish)
-        begun.append(arguments)
+        late_calls.append(arguments)
         assert not run(settings)
         if fails:
             raise DataError("of this attempt")
@@ -97,7 +97,7 @@ def test_another_attempt_that_is_first_is_kept(
 
     monkeypatch.setattr(attempt, "finish", late)
     assert not run(settings)
-    assert begun
+    assert late_calls
     assert in_bucket(gcs) == expected
 
 

@@ -37,10 +37,10 @@ Judged = Callable[..., PublishConfig]
 def judged(two_models: list[Path], tmp_path: Path, folder: Path) -> Judged:
     """Make an evaluation of a model, by its number, and return what publishes the model with it."""
 
-    def config(of: int, verdict: str = evaluations.PROMOTE, model: int | None = None) -> PublishConfig:
+    def config(number: int, verdict: str = evaluations.PROMOTE, model: int | None = None) -> PublishConfig:
         location = tmp_path / f"evaluation {len(list(tmp_path.glob('evaluation *')))}"
-        make_evaluation(location, two_models[of], verdict)
-        published = two_models[of if model is None else model]
+        make_evaluation(location, two_models[number], verdict)
+        published = two_models[number if model is None else model]
         return PublishConfig(model=str(published), evaluation=str(location), registry=str(folder))
 
     return config

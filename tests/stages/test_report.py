@@ -22,20 +22,20 @@ SPACES = [{"name": "classifier", "components": 24}, {"name": "untrained", "compo
 
 def write_evaluation(folder: Path, fcd: float, **changes: Any) -> Path:
     """Write an evaluation like the stage's, of a training whose only curve is its losses."""
-    given = {"real_fcd": 1.25, "dataset": "d" * 64, "compared": 500, "settings": {"seed": 0, "steps": 100}, **changes}
+    values = {"real_fcd": 1.25, "dataset": "d" * 64, "compared": 500, "settings": {"seed": 0, "steps": 100}, **changes}
     numbers = {
-        "compared": given["compared"],
+        "compared": values["compared"],
         "low_n": False,
         "spaces": SPACES,
         "model": {"fcd": fcd, "untrained_fcd": 2 * fcd, "class_ratio": None, "recall": 0.5},
-        "real": {"fcd": given["real_fcd"]},
+        "real": {"fcd": values["real_fcd"]},
     }
     rows = [{"step": 50, "critic_loss": 1.0}, {"step": 100, "critic_loss": 2.0}]
-    training = {"step": 100, "settings": given["settings"], "log": rows}
+    training = {"step": 100, "settings": values["settings"], "log": rows}
     atomic_files.write_json(folder / evaluations.TRAINING, training)
     atomic_files.write_file(folder / evaluations.SAMPLES, grids.png_grid(np.zeros((4, 8, 8, 1), np.uint8)))
     origin = artifacts.origin(artifacts.dataset(), artifacts.checkpoint().to_json())
-    decided = {"verdict": "HOLD", "dataset_digest": given["dataset"], "settings": {"sample_count": 500}}
+    decided = {"verdict": "HOLD", "dataset_digest": values["dataset"], "settings": {"sample_count": 500}}
     artifacts.write_evaluation(folder, origin, numbers=numbers, **decided)
     return folder
 
@@ -168,8 +168,9 @@ def test_runs_that_cannot_be_compared_are_named(
     root = tmp_path / "runs"
     for number in (2, 10):
         write_run(root, f"wgan-gp-{number:04d}", float(number))
-    given = [word.replace("ROOT", str(root)) for word in words]
-    assert cli.main("report", ["compare", "--output", str(tmp_path / "page.html"), "--root", str(root), *given]) == code
+    options = ["--output", str(tmp_path / "page.html"), "--root", str(root)]
+    arguments = [word.replace("ROOT", str(root)) for word in words]
+    assert cli.main("report", ["compare", *options, *arguments]) == code
     assert all(name.replace("ROOT", str(root)) in caplog.text for name in named.split())
     assert "Traceback" not in caplog.text
 

@@ -24,8 +24,8 @@ DOCUMENT = (Path(__file__).parents[3] / "docs" / "evaluation.md").read_text()
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("evaluate") / "runs"
     (root / "embeddings").mkdir(parents=True)
-    made = make_dataset(root / "datasets" / "d", {"train": 1200, "validation": 150, "test": 990})
-    make_embedding(root / "embeddings" / "e", made)
+    dataset = make_dataset(root / "datasets" / "d", {"train": 1200, "validation": 150, "test": 990})
+    make_embedding(root / "embeddings" / "e", dataset)
     return root
 
 
@@ -51,14 +51,14 @@ def run(dataset: str, embedding: Path) -> Run:
     """Evaluate a checkpoint, with limits that everything meets unless others are given."""
 
     def run_with(checkpoint: Path, location: Path, **settings: Any) -> StageResult:
-        given = {
+        inputs = {
             "checkpoint": checkpoint,
             "evaluation": location,
             "dataset": dataset,
             "embedding": embedding,
             **settings,
         }
-        texts = {name: str(value) if isinstance(value, Path) else value for name, value in given.items()}
+        texts = {name: str(value) if isinstance(value, Path) else value for name, value in inputs.items()}
         return evaluate.run(EvaluateConfig(**{"sample_count": 2000, **NO_LIMITS, **texts}))
 
     return run_with

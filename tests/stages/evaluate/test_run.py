@@ -65,8 +65,8 @@ def test_a_finished_evaluation_is_found_without_heavy_imports(
         (tmp_path / f"{name}.py").write_text(f"raise SystemExit('{name} was imported')")
     location = folder_of(first)
     before = {path: path.stat().st_mtime_ns for path in location.rglob("*")}
-    given = {"checkpoint": two_checkpoints[0], "evaluation": location, "dataset": dataset, "embedding": embedding}
-    flags = [f"--{name}={value}" for name, value in {"sample_count": 2000, **NO_LIMITS, **given}.items()]
+    inputs = {"checkpoint": two_checkpoints[0], "evaluation": location, "dataset": dataset, "embedding": embedding}
+    flags = [f"--{name}={value}" for name, value in {"sample_count": 2000, **NO_LIMITS, **inputs}.items()]
     done = subprocess.run(
         [sys.executable, "-m", "components.evaluate", *flags],
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
@@ -83,31 +83,31 @@ def test_a_finished_evaluation_is_found_without_heavy_imports(
 
 def launched(folder: Path, stage: str, names: list[str], **values: Any) -> dict[str, dict[str, Any]]:
     """Run a stage as Kubeflow's launcher does, and return its artifacts; it uploads the file at `customPath`."""
-    given = {name: {"uri": f"minio://b/{name}", "customPath": str(folder / "minio" / name)} for name in names}
+    uploads = {name: {"uri": f"minio://b/{name}", "customPath": str(folder / "minio" / name)} for name in names}
     outputs = {
-        "artifacts": {name: {"artifacts": [{"name": name, **artifact}]} for name, artifact in given.items()},
+        "artifacts": {name: {"artifacts": [{"name": name, **artifact}]} for name, artifact in uploads.items()},
         "outputFile": str(folder / "output.json"),
     }
     message = {"inputs": {"parameterValues": values}, "outputs": outputs}
     assert cli.main(stage, ["--executor-input", json.dumps(message)]) == errors.OK
     output = json.loads((folder / "output.json").read_text())
-    found: dict[str, dict[str, Any]] = {name: output["artifacts"][name]["artifacts"][0] for name in names}
-    assert [found[name]["customPath"] for name in names] == [given[name]["customPath"] for name in names]
-    return found
+    results: dict[str, dict[str, Any]] = {name: output["artifacts"][name]["artifacts"][0] for name in names}
+    assert [results[name]["customPath"] for name in names] == [uploads[name]["customPath"] for name in names]
+    return results
 
 
 def test_the_launcher_finds_the_metrics_the_report_and_the_page_of_the_run(
     first: StageResult, two_checkpoints: list[Path], dataset: str, embedding: Path, tmp_path: Path
 ) -> None:
-    folder, of_run = folder_of(first), {"records": str(tmp_path / "records"), "run": "run-1"}
+    folder, run_settings = folder_of(first), {"records": str(tmp_path / "records"), "run": "run-1"}
     locations = {"checkpoint": two_checkpoints[0], "evaluation": folder, "dataset": dataset, "embedding": embedding}
     words = {**NO_LIMITS, **{name: str(location) for name, location in locations.items()}}
-    found = launched(tmp_path, "evaluate", ["metrics", "report"], sample_count=2000, **words, **of_run)
-    assert found["metrics"]["metadata"] == first.metrics
-    assert Path(found["report"]["customPath"]).read_bytes() == (folder / evaluations.REPORT).read_bytes()
+    uploads = launched(tmp_path, "evaluate", ["metrics", "report"], sample_count=2000, **words, **run_settings)
+    assert uploads["metrics"]["metadata"] == first.metrics
+    assert Path(uploads["report"]["customPath"]).read_bytes() == (folder / evaluations.REPORT).read_bytes()
 
-    found = launched(tmp_path, "record", ["page"], status='{"state": "SUCCEEDED"}', **of_run)
-    page = Path(found["page"]["customPath"]).read_text()
+    uploads = launched(tmp_path, "record", ["page"], status='{"state": "SUCCEEDED"}', **run_settings)
+    page = Path(uploads["page"]["customPath"]).read_text()
     assert page == (tmp_path / "records" / "run-1" / "record.md").read_text()
     assert str(first.parameters["verdict"]) in page
     samples = base64.b64encode((folder / evaluations.SAMPLES).read_bytes()).decode()
@@ -161,17 +161,17 @@ def test_numbers_are_those_of_the_definitions(
     real_features, real_logits = loaded.embed(test)
     assert logits is not None
     assert real_logits is not None
-    found = metrics(first)["model"]
+    numbers = metrics(first)["model"]
     for space, prefix in (("classifier", ""), ("untrained", "untrained_")):
         drawn_some, real = features[space][:count], real_features[space]
-        assert found[f"{prefix}fcd"] == pytest.approx(set_distances.frechet_distance(drawn_some, real), rel=1e-6)
+        assert numbers[f"{prefix}fcd"] == pytest.approx(set_distances.frechet_distance(drawn_some, real), rel=1e-6)
         shared = neighbors.overlap(neighbors.make_balls(drawn_some), neighbors.make_balls(real))
-        assert found[f"{prefix}precision"] == shared.precision
-        assert found[f"{prefix}coverage"] == shared.covered.mean()
-    assert found["fcd"] != pytest.approx(found["untrained_fcd"])
+        assert numbers[f"{prefix}precision"] == shared.precision
+        assert numbers[f"{prefix}coverage"] == shared.covered.mean()
+    assert numbers["fcd"] != pytest.approx(numbers["untrained_fcd"])
     p, q = (np.bincount(values.argmax(axis=1), minlength=3) / len(values) for values in (logits, real_logits))
-    assert found["class_distance"] == pytest.approx(np.abs(p - q).sum() / 2)
-    assert found["class_ratio"] == pytest.approx((p / q).min())
+    assert numbers["class_distance"] == pytest.approx(np.abs(p - q).sum() / 2)
+    assert numbers["class_ratio"] == pytest.approx((p / q).min())
 
 
 def test_the_same_again_gives_the_same_digest_however_fast_its_training_was(
@@ -220,12 +220,12 @@ def test_conditional_against_unconditional_both_ways_round(
     assert any("kernel distance (classifier)" in rule for rule in rules(challenger))
     assert 0 <= float(challenger.metrics["class_accuracy"]) <= 1
     assert "class_accuracy" not in first.metrics
-    found, alone = (metrics(result)["groups"] for result in (challenger, first))
+    groups, first_groups = (metrics(result)["groups"] for result in (challenger, first))
     shares = np.array(manifest.splits["test"].class_counts) / manifest.splits["test"].records
-    assert found["known"]["real"] == alone["known"]["real"] == pytest.approx(shares)
+    assert groups["known"]["real"] == first_groups["known"]["real"] == pytest.approx(shares)
     # The labels of samples are drawn from the training images' shares.
-    assert found["known"]["model"] == pytest.approx(np.array(counts) / sum(counts), abs=0.05)
-    assert (alone["known"]["model"], found["known"]["champion"]) == (None, None)
+    assert groups["known"]["model"] == pytest.approx(np.array(counts) / sum(counts), abs=0.05)
+    assert (first_groups["known"]["model"], groups["known"]["champion"]) == (None, None)
     accuracy = metrics(first)["embedding_test_accuracy"]
     assert report(first).count(f"{100 * accuracy:.2f}%") == 1
     assert report(challenger).count(" src=") == 9  # one more: a row for each class
@@ -233,7 +233,7 @@ def test_conditional_against_unconditional_both_ways_round(
         assert sheet.size == (8 * 58 - 2, 3 * 58 - 2)
 
     reverse = run(two_checkpoints[1], tmp_path / "reverse", registry=champion_of(conditional, tmp_path))
-    assert metrics(reverse)["groups"]["known"]["champion"] == found["known"]["model"]
+    assert metrics(reverse)["groups"]["known"]["champion"] == groups["known"]["model"]
     # The published model draws the same labels from the same proportions.
     assert reverse.metrics["champion_fcd"] == pytest.approx(challenger.metrics["fcd"], rel=1e-3)
     verdicts = {result.parameters["verdict"] for result in (challenger, reverse)}
@@ -322,8 +322,8 @@ def test_clusters_named_as_the_classes_are_not_taken_for_these(run: Run, dataset
     ours, theirs = (make_checkpoint(tmp_path, seed, SHAPE, manifest.digest, [9, 9, 9], 32) for seed in (1, 2))
     result = run(ours, tmp_path / "e", registry=champion_of(theirs, tmp_path / "champion"))
     assert "class_accuracy" not in result.metrics
-    known = metrics(result)["groups"]["known"]
-    assert (known["model"], known["champion"]) == (None, None)
+    labels = metrics(result)["groups"]["known"]
+    assert (labels["model"], labels["champion"]) == (None, None)
 
 
 def test_a_dropped_classifier_and_no_certificate_are_in_the_reasons(
@@ -372,8 +372,8 @@ def test_the_report_stands_alone(run: Run, two_checkpoints: list[Path], champion
     shutil.copytree(two_checkpoints[1], checkpoint)
     rows = [{"step": step, "critic_loss": -step, "generator_loss": 1.0, "gradient_norm": 1.1} for step in (50, 100)]
     (checkpoint / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows) + '{"step": 1')
-    said = {"signal": "wasserstein_estimate", "message": "wasserstein_estimate is <b>-1</b>"}
-    (checkpoint / "health.jsonl").write_text(json.dumps({"step": 60, "warnings": [said]}))
+    warning_row = {"signal": "wasserstein_estimate", "message": "wasserstein_estimate is <b>-1</b>"}
+    (checkpoint / "health.jsonl").write_text(json.dumps({"step": 60, "warnings": [warning_row]}))
     text = report(run(checkpoint, tmp_path / "e", registry=champions))
     # Samples, the champion's, real ones, closest pairs, classes, three splits, losses, slope.
     assert text.count(" src=") == text.count(' src="data:image/png;base64,') == 10
@@ -382,5 +382,5 @@ def test_the_report_stands_alone(run: Run, two_checkpoints: list[Path], champion
     kept = json.loads((tmp_path / "e" / evaluations.TRAINING).read_text())
     described = checkpoints.Description.of(checkpoint)
     warning = {"warning": "wasserstein_estimate is <b>-1</b>", "first": 60, "last": 60, "windows": 1}
-    of_checkpoint = {"step": described.step, "settings": described.settings}
-    assert kept == {**of_checkpoint, "log": rows, "warnings": [warning]}
+    expected = {"step": described.step, "settings": described.settings}
+    assert kept == {**expected, "log": rows, "warnings": [warning]}

@@ -38,14 +38,14 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> Judged:
         "repeated": np.clip(real[:1], 0, 254) + speckles,
         "copies": np.clip(train[random.integers(0, len(train), SAMPLES)], 0, 254) + speckles,
     }
-    pools = {name: scores.see(embedding, np.array_split(of, 20), name) for name, of in images.items()}
+    pools = {name: scores.see(embedding, np.array_split(pixels, 20), name) for name, pixels in images.items()}
 
     def judge(generators: Mapping[str, small_data.Draw], count: int) -> list[dict[str, str]]:
         trials = [
             small_data.verdicts(embedding, pools, labels, generators, count, (0, count, trial))
             for trial in range(TRIALS)
         ]
-        return [{name: verdict.verdict for name, verdict in found.items()} for found in trials]
+        return [{name: verdict.verdict for name, verdict in verdicts.items()} for verdicts in trials]
 
     return judge
 

@@ -46,12 +46,12 @@ def made(attempts: list[dict[str, Any]]) -> list[tuple[int, str]]:
     of [variable that becomes infinite, before which step, up to how many rollbacks].
     """
     done = []
-    for each in attempts:
-        given = each["flags"], each.get("plan", []), each.get("poison", [])
-        with programs.Program(attempt, *given) as program:
-            _, said = program.communicate()
+    for options in attempts:
+        arguments = options["flags"], options.get("plan", []), options.get("poison", [])
+        with programs.Program(attempt, *arguments) as program:
+            _, log = program.communicate()
         assert program.returncode is not None
-        done.append((program.returncode, said))
+        done.append((program.returncode, log))
     return done
 
 
@@ -62,14 +62,14 @@ def flags(dataset: Path | str, folder: Path | str, **settings: object) -> list[s
 
 def left_by(folder: Path) -> dict[str, Any]:
     """Return everything that a training leaves but its speed, which varies; digests of arrays and files."""
-    found = checkpoints.newest(folder)
-    assert found is not None
+    newest = checkpoints.newest(folder)
+    assert newest is not None
     metrics = training_log.read(folder / training_log.METRICS)
     return {
-        "step": found[1].step,
+        "step": newest[1].step,
         "state": {
             name: hashlib.sha256(array.tobytes()).hexdigest()
-            for name, array in checkpoints.load_state(found[0]).items()
+            for name, array in checkpoints.load_state(newest[0]).items()
         },
         "metrics": [{name: value for name, value in row.items() if name != "images_per_second"} for row in metrics],
         "health": training_log.read(folder / training_log.HEALTH),
@@ -80,10 +80,10 @@ def left_by(folder: Path) -> dict[str, Any]:
 
 def curves_of(folder: Path) -> dict[str, list[tuple[int, Any]]]:
     """Return what TensorBoard reads of a training but its speed: (step, value) by tag; digests of images."""
-    found = event_accumulator.EventAccumulator(str(folder / "tensorboard"), {event_accumulator.TENSORS: 0})
-    found.Reload()
-    tags = [tag for tag in found.Tags()["tensors"] if tag != "images_per_second"]
-    return {tag: [(each.step, _value(each.tensor_proto)) for each in found.Tensors(tag)] for tag in tags}
+    events = event_accumulator.EventAccumulator(str(folder / "tensorboard"), {event_accumulator.TENSORS: 0})
+    events.Reload()
+    tags = [tag for tag in events.Tags()["tensors"] if tag != "images_per_second"]
+    return {tag: [(event.step, _value(event.tensor_proto)) for event in events.Tensors(tag)] for tag in tags}
 
 
 def _value(tensor: Any) -> Any:
@@ -104,8 +104,8 @@ def attempt(flags: list[str], plan: list[list[Any]], poison: list[list[Any]]) ->
         build, block = loop.WganStep, batches.ReadAhead.block
         built: list[Any] = []
 
-        def remembered(*given: Any) -> Any:
-            built.append(build(*given))
+        def remembered(*arguments: Any) -> Any:
+            built.append(build(*arguments))
             return built[-1]
 
         def poisoned(self: Any, place: batches.Place, following: batches.Place) -> Any:
@@ -126,17 +126,17 @@ def _plant(phase: str, call: int, signals: list[int]) -> None:
     holder: Any = getattr(sys.modules[module], owner) if owner else sys.modules[module]
     original, calls = getattr(holder, name), 0
 
-    def counted(*given: Any, **named: Any) -> Any:
+    def counted(*arguments: Any, **options: Any) -> Any:
         nonlocal calls
         calls += 1
         if calls == call:
             for number in signals:
                 _say(f"signal {number} at {phase} {call}")
                 os.kill(os.getpid(), number)
-        return original(*given, **named)
+        return original(*arguments, **options)
 
     setattr(holder, name, counted)
 
 
-def _say(what: str) -> None:
-    os.write(2, f"planted: {what}\n".encode())
+def _say(fault: str) -> None:
+    os.write(2, f"planted: {fault}\n".encode())

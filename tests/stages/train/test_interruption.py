@@ -24,21 +24,21 @@ def test_sigterm_in_every_phase_is_honored_and_shows_nowhere(tiny_dataset: Path,
     phases = ["load", "compile", "block", "window", "row", "samples", "save", "saved"]
     undisturbed, flags = (attempts.flags(tiny_dataset, folder, **SMALL) for folder in (whole, stopped))
     stops = [{"flags": flags, "plan": [[phase, 1, signal.SIGTERM]]} for phase in phases]
-    made = attempts.made([{"flags": undisturbed}, *stops, {"flags": flags}])
-    codes = [code for code, _ in made]
-    assert codes == [0, *[errors.TERMINATED] * len(phases), 0], "\n".join(said for _, said in made)
+    results = attempts.made([{"flags": undisturbed}, *stops, {"flags": flags}])
+    codes = [code for code, _ in results]
+    assert codes == [0, *[errors.TERMINATED] * len(phases), 0], "\n".join(log for _, log in results)
     step = 0
-    for phase, (_, said) in zip(phases, made[1:-1], strict=True):
-        assert f"planted: signal {signal.SIGTERM.value} at {phase} 1" in said
-        assert "Traceback" not in said
-        assert "bits may differ" not in said
-        assert "train: terminated; " in said.splitlines()[-1]
-        found = re.search(r"stopped at step (\d+) of 200,", said)
-        assert (found is None) == (phase == "load")  # nothing to keep yet
-        after = said[said.index("planted") :]
-        assert len(re.findall(r"step \d+ of 200  critic", after)) <= 1, said  # at most the row of that block
-        assert found is None or int(found[1]) > step  # each makes progress
-        step = int(found[1]) if found else step
+    for phase, (_, log) in zip(phases, results[1:-1], strict=True):
+        assert f"planted: signal {signal.SIGTERM.value} at {phase} 1" in log
+        assert "Traceback" not in log
+        assert "bits may differ" not in log
+        assert "train: terminated; " in log.splitlines()[-1]
+        stop = re.search(r"stopped at step (\d+) of 200,", log)
+        assert (stop is None) == (phase == "load")  # nothing to keep yet
+        after = log[log.index("planted") :]
+        assert len(re.findall(r"step \d+ of 200  critic", after)) <= 1, log  # at most the row of that block
+        assert stop is None or int(stop[1]) > step  # each makes progress
+        step = int(stop[1]) if stop else step
     assert 6 * BLOCK <= step < 200
     assert attempts.left_by(whole) == attempts.left_by(stopped)
 
@@ -47,10 +47,10 @@ def test_sigterm_in_every_phase_is_honored_and_shows_nowhere(tiny_dataset: Path,
 def test_a_second_sigterm_acts_at_once_and_half_a_checkpoint_is_none(tiny_dataset: Path, tmp_path: Path) -> None:
     """During the first save: nothing of it is kept, and nothing is left behind."""
     flags = attempts.flags(tiny_dataset, tmp_path / "t", **SMALL)
-    ((code, said),) = attempts.made([{"flags": flags, "plan": [["save", 1, signal.SIGTERM, signal.SIGTERM]]}])
-    assert code == errors.TERMINATED, said
-    assert said.count("planted: signal") == 2
-    assert "which is saved" not in said
+    ((code, log),) = attempts.made([{"flags": flags, "plan": [["save", 1, signal.SIGTERM, signal.SIGTERM]]}])
+    assert code == errors.TERMINATED, log
+    assert log.count("planted: signal") == 2
+    assert "which is saved" not in log
     assert checkpoints.steps(tmp_path / "t") == []
     assert [path.name for path in (tmp_path / "t").iterdir() if path.name.startswith(".tmp")] == []
 
@@ -65,11 +65,11 @@ def test_every_attempt_that_lives_two_intervals_makes_progress_also_while_in_dou
     """
     flags = attempts.flags(tiny_dataset, tmp_path / "t", **{**SMALL, **attempts.SICK})
     kills = 5
-    made = attempts.made([*[{"flags": flags, "plan": [["save", 3, signal.SIGKILL]]}] * kills, {"flags": flags}])
-    assert [code for code, _ in made] == [*[-signal.SIGKILL] * kills, errors.DEFECT], made[-1][1]
-    begun = [re.search(r"resuming at step (\d+) of", said) for _, said in made]
-    assert [int(found[1]) if found else 0 for found in begun] == [200 * index for index in range(kills + 1)]
-    assert re.search(r"step 1200 .* since step 600;", made[-1][1])
+    results = attempts.made([*[{"flags": flags, "plan": [["save", 3, signal.SIGKILL]]}] * kills, {"flags": flags}])
+    assert [code for code, _ in results] == [*[-signal.SIGKILL] * kills, errors.DEFECT], results[-1][1]
+    resumptions = [re.search(r"resuming at step (\d+) of", log) for _, log in results]
+    assert [int(match[1]) if match else 0 for match in resumptions] == [200 * index for index in range(kills + 1)]
+    assert re.search(r"step 1200 .* since step 600;", results[-1][1])
     assert checkpoints.steps(tmp_path / "t") == [500, 600, 700]
     for step in checkpoints.steps(tmp_path / "t"):
         state = checkpoints.load_state(checkpoints.step_folder(tmp_path / "t", step))

@@ -35,14 +35,14 @@ sys.exit(cli.main("train", sys.argv[1:]))
 SMALL = {"batch_size": 16, "latent_size": 8, "base_filters": 4, "steps": 60, "log_every": 7, "sample_every": 30}
 
 
-def said(folder: Path) -> list[str]:
+def logs(folder: Path) -> list[str]:
     """Return what each worker wrote to stderr."""
     return [(folder / f"err{index}").read_text() for index in range(2)]
 
 
 def wait_until(folder: Path, text: str, processes: list[programs.Program]) -> None:
     """Wait until the chief's output has a text, or it has ended."""
-    while text not in said(folder)[0] and processes[0].returncode is None:
+    while text not in logs(folder)[0] and processes[0].returncode is None:
         time.sleep(0.02)
 
 
@@ -58,8 +58,8 @@ def test_a_worker_that_is_killed_ends_the_other_with_try_again(tiny_dataset: Pat
     with two_workers(killed, stage(tiny_dataset, location, steps=10_000)) as processes:
         wait_until(killed, "step 7 of", processes)
         processes[1].send_signal(signal.SIGKILL)
-    assert [process.returncode for process in processes] == [errors.TRANSIENT, -signal.SIGKILL], said(killed)
-    assert "Traceback" not in said(killed)[0]
+    assert [process.returncode for process in processes] == [errors.TRANSIENT, -signal.SIGKILL], logs(killed)
+    assert "Traceback" not in logs(killed)[0]
     assert checkpoints.newest(location) is not None
 
 
@@ -71,10 +71,10 @@ def test_workers_whose_clocks_differ_agree_on_the_steps_of_a_time_budget(tiny_da
     command = stage(tiny_dataset, location, minutes=0.001, checkpoint_every=1000)
     with two_workers(ended, [sys.executable, "-c", CLOCKS_DIFFER, *command[3:]]) as processes:
         pass
-    assert [process.returncode for process in processes] == [0, 0], said(ended)
+    assert [process.returncode for process in processes] == [0, 0], logs(ended)
     kept = checkpoints.newest(location)
     assert kept is not None
-    assert all(f" {kept[1].step} steps fit" in text for text in said(ended))
+    assert all(f" {kept[1].step} steps fit" in text for text in logs(ended))
 
 
 @pytest.mark.long
@@ -84,19 +84,19 @@ def test_a_signal_to_one_worker_stops_both_and_they_end_as_one_process_does(tiny
     command = [sys.executable, "-c", WORKER_1_SIGNALED, *stage(tiny_dataset, location)[3:]]
     with two_workers(stopped, command) as processes:
         pass
-    assert [process.returncode for process in processes] == [errors.TERMINATED] * 2, said(stopped)
-    assert "planted: signal 15 at block 8" in said(stopped)[1]
+    assert [process.returncode for process in processes] == [errors.TERMINATED] * 2, logs(stopped)
+    assert "planted: signal 15 at block 8" in logs(stopped)[1]
     kept = checkpoints.newest(location)
     assert kept is not None
     assert 7 <= kept[1].step < 60
-    assert all(f"stopped at step {kept[1].step} of 60" in text for text in said(stopped))
+    assert all(f"stopped at step {kept[1].step} of 60" in text for text in logs(stopped))
 
     with two_workers(finished, stage(tiny_dataset, location)) as processes:
         alone = tmp_path / "alone"
         one = programs.run(stage(tiny_dataset, alone, accelerator="cpu", checkpoint_every=60))
-    assert [process.returncode for process in processes] == [0, 0], said(finished)
+    assert [process.returncode for process in processes] == [0, 0], logs(finished)
     assert one.returncode == 0, one.stderr
-    chief, other = said(finished)
+    chief, other = logs(finished)
     assert "worker 0 of 2, the chief" in chief
     assert "worker 1 of 2" in other
     assert all(f"resuming at step {kept[1].step} of 60" in text for text in (chief, other))

@@ -78,17 +78,17 @@ def test_a_training_leaves_what_it_says(uninterrupted: Path) -> None:
     np.testing.assert_allclose([value for _, value in curves["critic_loss"]], critic, rtol=1e-6)
     with Image.open(uninterrupted / "samples" / "step-0000000020.png") as sheet:
         assert curves["samples"][1][1] == hashlib.sha256(sheet.convert("RGB").tobytes()).hexdigest()
-    found = checkpoints.newest(uninterrupted)
-    assert found is not None
-    assert found[1].step == 30
+    newest = checkpoints.newest(uninterrupted)
+    assert newest is not None
+    assert newest[1].step == 30
     with Image.open(uninterrupted / "samples" / "step-0000000030.png") as grid:
         assert len(np.unique(np.asarray(grid))) > 5
 
 
 def test_a_training_reports_each_block_with_the_newest_samples_and_checkpoint(recorded: tuple[Path, str]) -> None:
     folder, logged = recorded
-    found = [record.work for record in map(logs.parse, logged.encode().splitlines(keepends=True)) if record]
-    reported = list(dict.fromkeys(work for work in found if work))
+    progress = [record.work for record in map(logs.parse, logged.encode().splitlines(keepends=True)) if record]
+    reported = list(dict.fromkeys(work for work in progress if work))
     assert [(work.done, work.kept) for work in reported if work.done > 18] == [
         (20, 10),
         (21, 20),
@@ -395,14 +395,14 @@ def test_exact_keeps_the_same_bytes_from_one_replica_and_from_four(tiny_dataset:
     exact = {"reproducibility": "exact", "learning_rate_decay": "none"}
     assert train(tiny_dataset, whole, **exact).returncode == 0
     # It ends at a row of the log: a last step always has one, and the next row is the mean since then.
-    begun = train(tiny_dataset, spread, **exact, steps=21, accelerator="cpu", replicas=4)
-    assert begun.returncode == 0, begun.stderr
+    interrupted = train(tiny_dataset, spread, **exact, steps=21, accelerator="cpu", replicas=4)
+    assert interrupted.returncode == 0, interrupted.stderr
     assert train(tiny_dataset, spread, **exact).returncode == 0
     # One began with fewer steps, and has a sheet of samples at their end too.
-    found = left_by(spread)
-    found["samples"].pop("step-0000000021.png")
-    found["curves"]["samples"] = [each for each in found["curves"]["samples"] if each[0] != 21]
-    assert left_by(whole) == found
+    outputs = left_by(spread)
+    outputs["samples"].pop("step-0000000021.png")
+    outputs["curves"]["samples"] = [sample for sample in outputs["curves"]["samples"] if sample[0] != 21]
+    assert left_by(whole) == outputs
     shorter = train(tiny_dataset, whole, **exact, steps=21)
     assert shorter.returncode == errors.BAD_CONFIGURATION
     assert "at least 30" in shorter.stderr
