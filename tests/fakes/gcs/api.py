@@ -50,9 +50,9 @@ class Api:
         """Execute a request."""
         try:
             for method, pattern, operation in _OPERATIONS:
-                found = pattern.fullmatch(request.path)
-                if found and method == request.method:
-                    return operation(self, request, *map(urllib.parse.unquote, found.groups()))
+                match = pattern.fullmatch(request.path)
+                if match and method == request.method:
+                    return operation(self, request, *map(urllib.parse.unquote, match.groups()))
             raise not_served(f"{request.method} {request.path}")
         except Refusal as refusal:
             if request.query.get("alt") == "media":  # as the service does for content
@@ -68,12 +68,12 @@ class Api:
         _allow(request, "prefix", "pageToken", "maxResults")
         objects = self.store.listed(bucket, request.query.get("prefix", ""))
         names, token = listing.page(objects, request.query, self.page_size)
-        found: dict[str, Any] = {"kind": "storage#objects"}
+        answer: dict[str, Any] = {"kind": "storage#objects"}
         if names:
-            found["items"] = [_resource(request, bucket, name, objects[name]) for name in names]
+            answer["items"] = [_resource(request, bucket, name, objects[name]) for name in names]
         if token:
-            found["nextPageToken"] = token
-        return _rendered(request, found)
+            answer["nextPageToken"] = token
+        return _rendered(request, answer)
 
     def get_object(self, request: Request, bucket: str, name: str) -> Answer:
         _allow(request, "generation")
@@ -97,8 +97,8 @@ class Api:
         resource, location = uploads.parts(request.headers, request.body)
         checksums = uploads.claimed(resource, request.headers)
         expected = _number(request, "ifGenerationMatch")
-        made = uploads.insert(self.store, bucket, resource, request.body[location], expected, checksums)
-        return _rendered(request, _resource(request, bucket, resource["name"], made))
+        stored = uploads.insert(self.store, bucket, resource, request.body[location], expected, checksums)
+        return _rendered(request, _resource(request, bucket, resource["name"], stored))
 
     def _begin_upload(self, request: Request, bucket: str) -> Answer:
         resource = json.loads(request.body)
@@ -114,11 +114,11 @@ class Api:
         session = self._sessions.get(request.query.get("upload_id", ""))
         if session is None:
             raise Refusal(404, "No such upload.")
-        made = session.receive(self.store, request.headers, request.body)
-        if made is None:
+        stored = session.receive(self.store, request.headers, request.body)
+        if stored is None:
             so_far = {"Range": f"bytes=0-{len(session.arrived) - 1}"} if session.arrived else {}
             return Answer(308, headers=so_far)
-        return _rendered(request, _resource(request, bucket, session.resource["name"], made))
+        return _rendered(request, _resource(request, bucket, session.resource["name"], stored))
 
 
 def _content(request: Request, stored: Stored) -> Answer:
@@ -130,20 +130,20 @@ def _content(request: Request, stored: Stored) -> Answer:
     asked, size = request.headers.get("Range"), len(stored.content)
     if asked is None or asked == "bytes=0-":
         return Content(200, stored.content, headers)
-    found = re.fullmatch(r"bytes=(\d+)-(\d*)", asked)
-    if not found:
+    match = re.fullmatch(r"bytes=(\d+)-(\d*)", asked)
+    if not match:
         raise not_served(f"Range {asked}")
-    first, last = int(found[1]), min(int(found[2] or size), size - 1)
+    first, last = int(match[1]), min(int(match[2] or size), size - 1)
     if first >= size:
         raise Refusal(416, "The requested range cannot be satisfied.")
     headers["Content-Range"] = f"bytes {first}-{last}/{size}"
     return Content(206, stored.content[first : last + 1], headers)
 
 
-def _rendered(request: Request, found: dict[str, Any]) -> Answer:
+def _rendered(request: Request, answer: dict[str, Any]) -> Answer:
     if "fields" in request.query:
-        found = listing.only_fields(found, request.query["fields"])
-    return Answer(200, json.dumps(found).encode(), {"Content-Type": "application/json; charset=UTF-8"})
+        answer = listing.only_fields(answer, request.query["fields"])
+    return Answer(200, json.dumps(answer).encode(), {"Content-Type": "application/json; charset=UTF-8"})
 
 
 def _time(count: int) -> str:

@@ -24,6 +24,6 @@ def only_fields(answer: dict[str, Any], fields: str) -> dict[str, Any]:
     chosen = {}
     for name, within in re.findall(r"(\w+)(?:\(([^)]*)\))?", fields):
         if name in answer:
-            found = answer[name]
-            chosen[name] = [only_fields(item, within) for item in found] if within else found
+            value = answer[name]
+            chosen[name] = [only_fields(item, within) for item in value] if within else value
     return chosen

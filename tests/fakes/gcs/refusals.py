@@ -21,6 +21,6 @@ class Refusal(Exception):
         return Answer(self.status, json.dumps({"error": error}).encode(), headers)
 
 
-def not_served(what: str) -> Refusal:
+def not_served(feature: str) -> Refusal:
     """Refuse features of the service that this server lacks."""
-    return Refusal(501, f"{what} is not served by this server for tests")
+    return Refusal(501, f"{feature} is not served by this server for tests")

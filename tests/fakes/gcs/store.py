@@ -57,11 +57,11 @@ class Store:
         """Make an object, or replace the live one; `checksums` are those that the client sent."""
         with self._lock:
             live = self.may_insert(bucket, name, expected)
-            made = self._made(content, properties or {}, checksums)
+            stored = self._new_object(content, properties or {}, checksums)
             if live:  # replacing deletes
                 self._require("storage.objects.delete", name)
-            self.buckets[bucket][name] = made
-            return made
+            self.buckets[bucket][name] = stored
+            return stored
 
     def may_insert(self, bucket: str, name: str, expected: int | None) -> Stored | None:
         """Return the object to replace; refuse as `insert` would, as far as that is known without the content."""
@@ -89,10 +89,10 @@ class Store:
     def listed(self, bucket: str, prefix: str) -> dict[str, Stored]:
         """Return the objects whose names begin with a prefix, sorted by the names' bytes."""
         with self._lock:
-            held = self.bucket(bucket)
+            objects = self.bucket(bucket)
             self._require("storage.objects.list", prefix)
-            names = sorted((name for name in held if name.startswith(prefix)), key=str.encode)
-            return {name: held[name] for name in names}
+            names = sorted((name for name in objects if name.startswith(prefix)), key=str.encode)
+            return {name: objects[name] for name in names}
 
     def bucket(self, name: str) -> dict[str, Stored]:
         """Return the objects of a bucket."""
@@ -114,10 +114,10 @@ class Store:
                 f"Permission '{permission}' denied on resource (or it may not exist).",
             )
 
-    def _made(self, content: bytes, properties: Mapping[str, Any], checksums: Iterable[str]) -> Stored:
-        found = crc32c(content)
-        for given in checksums:
-            if given != found:
-                raise Refusal(400, f'Provided CRC32C "{given}" doesn\'t match calculated CRC32C "{found}".')
+    def _new_object(self, content: bytes, properties: Mapping[str, Any], checksums: Iterable[str]) -> Stored:
+        checksum = crc32c(content)
+        for claimed in checksums:
+            if claimed != checksum:
+                raise Refusal(400, f'Provided CRC32C "{claimed}" doesn\'t match calculated CRC32C "{checksum}".')
         self._changes += 1
-        return Stored(content, _FIRST_GENERATION + self._changes, properties, self._changes, found)
+        return Stored(content, _FIRST_GENERATION + self._changes, properties, self._changes, checksum)

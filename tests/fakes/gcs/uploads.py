@@ -24,33 +24,33 @@ class Session:
     expected: int | None  # generation to replace, checked at the beginning and at the end
     resource: dict[str, Any]  # as the client gave it
     arrived: bytearray = dataclasses.field(default_factory=bytearray)
-    made: Stored | None = None
+    stored: Stored | None = None
     lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
 
     def receive(self, store: Store, headers: Message, body: bytes) -> Stored | None:
         """Take a chunk or a status request; return the object if it is complete."""
         with self.lock:
-            if self.made:
-                return self.made
+            if self.stored:
+                return self.stored
             total = self._take(headers.get("Content-Range", ""), body)
             if total is None or len(self.arrived) < total:
                 return None
             checksums = claimed(self.resource, headers)
-            self.made = insert(store, self.bucket, self.resource, bytes(self.arrived), self.expected, checksums)
-            return self.made
+            self.stored = insert(store, self.bucket, self.resource, bytes(self.arrived), self.expected, checksums)
+            return self.stored
 
     def _take(self, content_range: str, body: bytes) -> int | None:
-        found = re.fullmatch(
+        match = re.fullmatch(
             r"bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)", content_range or f"bytes 0-{len(body) - 1}/{len(body)}"
         )
-        if not found:
+        if not match:
             if content_range == "" and not body:
                 return 0
             raise Refusal(400, f"Invalid Content-Range: {content_range}")
-        total = None if found[3] == "*" else int(found[3])
-        if found[1] is None:
+        total = None if match[3] == "*" else int(match[3])
+        if match[1] is None:
             return total
-        first, last = int(found[1]), int(found[2])
+        first, last = int(match[1]), int(match[2])
         if last - first + 1 != len(body) or first > len(self.arrived):
             raise Refusal(400, f"Invalid request: {content_range} after {len(self.arrived)} bytes, with {len(body)}.")
         if last + 1 != total and (last + 1) % _CHUNK:
@@ -80,11 +80,11 @@ def parts(headers: Message, body: bytes) -> tuple[dict[str, Any], slice]:
     mark = b"--" + boundary.encode()
     second = body.find(b"\r\n" + mark + b"\r\n", len(mark))
     end = body.rfind(b"\r\n" + mark + b"--")
-    start_of_resource = body.find(b"\r\n\r\n") + 4
+    resource_start = body.find(b"\r\n\r\n") + 4
     start = body.find(b"\r\n\r\n", second + 2) + 4
-    if not body.startswith(mark + b"\r\n") or not 0 < start_of_resource <= second < start <= end:
+    if not body.startswith(mark + b"\r\n") or not 0 < resource_start <= second < start <= end:
         raise Refusal(400, "Invalid multipart request: two parts are needed, the resource and the content.")
-    resource = json.loads(body[start_of_resource:second])
+    resource = json.loads(body[resource_start:second])
     content_type = re.search(rb"content-type: *([^\r\n]+)", body[second:start], re.IGNORECASE)
     if content_type:
         resource.setdefault("contentType", content_type[1].decode())

@@ -37,25 +37,25 @@ class Access:
 
     def require_entry(self, headers: Message) -> None:
         """Refuse requests that the proxy before a cluster, or the server itself, rejects."""
-        given = headers.get("Authorization", "")
-        if self.token and given != f"Bearer {self.token}":
+        authorization = headers.get("Authorization", "")
+        if self.token and authorization != f"Bearer {self.token}":
             raise Refusal(401, 16, "Unauthenticated: the request has no valid bearer token")
         cookies = [part.strip() for part in headers.get("Cookie", "").split(";")]
         if self.cookie and self.cookie not in cookies:
             raise Refusal(401, 16, "Unauthenticated: the request has no valid session cookie")
-        if self.multi_user and not given and not headers.get("Cookie"):
+        if self.multi_user and not authorization and not headers.get("Cookie"):
             raise Refusal(401, 16, "Request header error: there is no user identity header.")
 
-    def namespace(self, given: str | None) -> str:
+    def namespace(self, name: str | None) -> str:
         """Return the namespace of a request; empty for a single user."""
         if not self.multi_user:
             return ""
-        if not given:
+        if not name:
             raise requests.invalid("Namespace cannot be empty in the multi-user mode")
-        if given != "team-a":
-            message = f"User 'user@example.com' is not authorized with reason:  (request: Namespace:{given})"
+        if name != "team-a":
+            message = f"User 'user@example.com' is not authorized with reason:  (request: Namespace:{name})"
             raise Refusal(403, 7, f"PermissionDenied: {message}: Unauthorized access", message)
-        return given
+        return name
 
 
 @dataclasses.dataclass
@@ -67,11 +67,11 @@ class Api:
     version: tuple[int, int]  # the emulated server's
     hangs: list[str]  # requests that the real server would never answer
 
-    def _held(self, kind: str, item_id: str) -> Item:
-        held: dict[str, Item] = getattr(self.store, f"{kind}s")
-        if item_id not in held:
+    def _item(self, kind: str, item_id: str) -> Item:
+        items: dict[str, Item] = getattr(self.store, f"{kind}s")
+        if item_id not in items:
             raise requests.not_found(kind, item_id)
-        return held[item_id]
+        return items[item_id]
 
     def _visible(self, items: dict[str, Item], call: Call) -> list[Item]:
         namespace = self.access.namespace(call.query.get("namespace"))
@@ -124,14 +124,14 @@ class Api:
 
     def get_version(self, call: Call) -> Item:
         pipeline_id, version_id = call.ids
-        version = self._held("version", version_id)
+        version = self._item("version", version_id)
         if version["pipeline_id"] != pipeline_id:
             raise requests.not_found("version", version_id)
         return version
 
     def list_versions(self, call: Call) -> Item:
-        found = self._versions_of(self._held("pipeline", call.ids[0])["pipeline_id"])
-        return _listed("pipeline_versions", "pipeline_version_id", found, call)
+        versions = self._versions_of(self._item("pipeline", call.ids[0])["pipeline_id"])
+        return _listed("pipeline_versions", "pipeline_version_id", versions, call)
 
     def create_experiment(self, call: Call) -> Item:
         body = requests.body(call.body, "V2beta1Experiment")
@@ -144,7 +144,7 @@ class Api:
         return self.store.add("experiment", {"display_name": name, "namespace": namespace})
 
     def get_experiment(self, call: Call) -> Item:
-        experiment = self._held("experiment", call.ids[0])
+        experiment = self._item("experiment", call.ids[0])
         self.access.namespace(experiment["namespace"])
         return experiment
 
@@ -162,7 +162,7 @@ class Api:
         """Return the fields that a run and a recurring run keep of a checked request."""
         if not body.get("display_name"):
             raise requests.internal("Run name cannot be empty")
-        experiment = self._held("experiment", body.get("experiment_id", ""))
+        experiment = self._item("experiment", body.get("experiment_id", ""))
         self.access.namespace(experiment["namespace"])
         reference = body.get("pipeline_version_reference", {})
         version = self.store.versions.get(reference.get("pipeline_version_id", ""))
@@ -181,21 +181,21 @@ class Api:
         }
 
     def get_run(self, call: Call) -> Item:
-        return self.store.run_as_listed(self._held("run", call.ids[0])["run_id"])
+        return self.store.run_as_listed(self._item("run", call.ids[0])["run_id"])
 
     def list_runs(self, call: Call) -> Item:
         # A list has no tasks; clients request the run to see them.
-        found = [
+        runs = [
             {key: value for key, value in run.items() if key != "run_details"}
             for run in self._chosen(self.store.runs, call)
         ]
-        return _listed("runs", "run_id", found, call)
+        return _listed("runs", "run_id", runs, call)
 
     def _chosen(self, items: dict[str, Item], call: Call) -> list[Item]:
         """Return runs or recurring runs of the requested experiment or namespace."""
         experiment_id = call.query.get("experiment_id", "")
         if experiment_id:
-            chosen = {self._held("experiment", experiment_id)["experiment_id"]}
+            chosen = {self._item("experiment", experiment_id)["experiment_id"]}
         elif self.access.multi_user:
             chosen = {item["experiment_id"] for item in self._visible(self.store.experiments, call)}
         else:  # those of deleted experiments, too
@@ -203,7 +203,7 @@ class Api:
         return [item for item in items.values() if item["experiment_id"] in chosen]
 
     def terminate_run(self, call: Call) -> Item:
-        run = self._held("run", call.ids[0])
+        run = self._item("run", call.ids[0])
         if run["state"] in store.ENDED or run["run_id"] in self.store.terminated:
             raise requests.invalid(f"Failed to terminate a run {run['run_id']}. Row not found")
         self.store.terminated.add(run["run_id"])
@@ -211,7 +211,7 @@ class Api:
         return {}
 
     def retry_run(self, call: Call) -> Item:
-        run = self._held("run", call.ids[0])
+        run = self._item("run", call.ids[0])
         if run["state"] != store.FAILED:
             raise requests.conflict(10, "BadRequestError: Workflow must be Failed/Error to retry")
         self.store.retry(run["run_id"])
@@ -235,20 +235,20 @@ class Api:
 
     def switch_recurring_run(self, call: Call) -> Item:
         mode = call.ids[1].upper()
-        self._held("recurring_run", call.ids[0]).update(mode=mode, status=f"{mode}D")
+        self._item("recurring_run", call.ids[0]).update(mode=mode, status=f"{mode}D")
         return {}
 
     def delete_recurring_run(self, call: Call) -> Item:
-        self.store.delete_recurring_run(self._held("recurring_run", call.ids[0])["recurring_run_id"])
+        self.store.delete_recurring_run(self._item("recurring_run", call.ids[0])["recurring_run_id"])
         return {}
 
 
-def _listed(what: str, key: str, items: list[Item], call: Call) -> Item:
+def _listed(field: str, key: str, items: list[Item], call: Call) -> Item:
     try:
         shown, token = requests.page(items, key, call.query)
     except (json.JSONDecodeError, KeyError, TypeError, ValueError) as error:
         raise requests.invalid(f"Failed to list: {error}") from None
-    return {what: shown, "total_size": len(items), "next_page_token": token} if shown else {}
+    return {field: shown, "total_size": len(items), "next_page_token": token} if shown else {}
 
 
 Operation = Callable[[Api, Call], Item]

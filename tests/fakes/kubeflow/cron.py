@@ -24,9 +24,9 @@ def fields(text: str) -> list[set[int]]:
 
 
 def _values(part: str, least: int, most: int) -> set[int]:
-    found = _PART.fullmatch(part)
-    if found:
-        number, start, end, step = (int(each) if each else None for each in found.groups())
+    match = _PART.fullmatch(part)
+    if match:
+        number, start, end, step = (int(group) if group else None for group in match.groups())
         if number is not None:
             start = end = number
         values = set(range(least if start is None else start, (most if end is None else end) + 1, step or 1))

@@ -45,11 +45,11 @@ def read(name: str, text: bytes) -> Spec:
 
 def _check(pipeline: Spec, platform: Spec) -> None:
     try:
-        found = json_format.ParseDict(pipeline, pipeline_spec_pb2.PipelineSpec())
+        spec = json_format.ParseDict(pipeline, pipeline_spec_pb2.PipelineSpec())
         json_format.ParseDict(platform, pipeline_spec_pb2.PlatformSpec())
     except json_format.ParseError as error:
         raise internal(f"Failed to parse the pipeline: {error}") from None
-    if found.schema_version != "2.1.0" or not _NAME.fullmatch(found.pipeline_info.name) or not found.HasField("root"):
+    if spec.schema_version != "2.1.0" or not _NAME.fullmatch(spec.pipeline_info.name) or not spec.HasField("root"):
         raise internal("Failed to parse the pipeline: it has no root, a bad name or another schema version")
 
 

@@ -51,13 +51,13 @@ def _message(value: Any, model: str) -> Item:
     if not isinstance(value, dict):
         raise ValueError(f"unexpected token {json.dumps(value)}")
     types = getattr(kfp_server_api.models, model).openapi_types
-    found = {}
+    message = {}
     for name, member in value.items():
         if name not in types:
             raise ValueError(f"unknown field {json.dumps(name)}")
         if member is not None:
-            found[name] = _field(member, types[name], name)
-    return found
+            message[name] = _field(member, types[name], name)
+    return message
 
 
 def _field(value: Any, kind: str, name: str) -> Any:

@@ -70,8 +70,8 @@ class Server(http.Server):
                 # Uploads have their own error, whose reason only the server's log would have.
                 return Answer(refusal.status, json.dumps({"error_message": refusal.message, "error_details": ""}))
             details = [{"@type": "google.rpc.Status", "code": refusal.code, "message": refusal.innermost}]
-            found = {"code": refusal.code, "message": refusal.message, "details": details}
-            return Answer(refusal.status, json.dumps(found))
+            status = {"code": refusal.code, "message": refusal.message, "details": details}
+            return Answer(refusal.status, json.dumps(status))
 
     def _act(self, request: Request) -> dict[str, Any]:
         self._access.require_entry(request.headers)
@@ -81,9 +81,9 @@ class Server(http.Server):
             # A real server looks in an archive that nothing writes, and says so with status 200.
             return {"error_message": f"InternalServerError: Failed to read logs from archive {node[1]}"}
         for method, pattern, operation in api.ROUTES:
-            found = pattern.fullmatch(request.path.removeprefix(_API))
-            if found and request.path.startswith(_API) and method == request.method:
-                ids = tuple(urllib.parse.unquote(name) for name in found.groups())
+            match = pattern.fullmatch(request.path.removeprefix(_API))
+            if match and request.path.startswith(_API) and method == request.method:
+                ids = tuple(urllib.parse.unquote(name) for name in match.groups())
                 return operation(self._api, Call(ids, request.query, request.headers, request.body))
         raise Refusal(404, 5, "Not Found")
 
@@ -96,10 +96,10 @@ class Server(http.Server):
         }
 
 
-def _without_unset(found: dict[str, Any]) -> dict[str, Any]:
+def _without_unset(answer: dict[str, Any]) -> dict[str, Any]:
     """Leave out unset fields as the gateway does: empty texts and lists, at the top and in items of a list."""
     kept: dict[str, Any] = {}
-    for key, value in found.items():
+    for key, value in answer.items():
         if value not in ("", None, []):
             items = isinstance(value, list) and value and isinstance(value[0], dict)
             kept[key] = [_without_unset(item) for item in value] if items else value

@@ -33,7 +33,7 @@ class Worker:
 
     def __init__(self, server: Server, folder: Path, docker_run: Sequence[str] = ()) -> None:
         self._server, self._folder, self._docker_run = server, folder, docker_run
-        self._made: dict[str, dict[str, dict[str, Any]]] = {}  # by run and task, kept for retries
+        self._outputs: dict[str, dict[str, dict[str, Any]]] = {}  # by run and task, kept for retries
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._work)
         self._thread.start()
@@ -53,12 +53,12 @@ class Worker:
         """Execute a run, or what is left of it."""
         run_id = run["run_id"]
         package = self._package(run)
-        made = self._made.setdefault(run_id, {})
+        outputs_by_task = self._outputs.setdefault(run_id, {})
         values = package.defaults | run["runtime_config"]["parameters"]
-        resolver = Resolver(values, made, {"$.pipeline_job_uuid": run_id})
-        states: dict[str, str] = dict.fromkeys(made, store.SUCCEEDED)
+        resolver = Resolver(values, outputs_by_task, {"$.pipeline_job_uuid": run_id})
+        states: dict[str, str] = dict.fromkeys(outputs_by_task, store.SUCCEEDED)
         for task in package.tasks:
-            if task.exit_handler or task.name in made:
+            if task.exit_handler or task.name in outputs_by_task:
                 continue
             before = {states.get(need, store.SKIPPED) for need in task.needs}
             if before & {store.SKIPPED, store.FAILED} or not resolver.is_met(task):
@@ -70,7 +70,7 @@ class Worker:
             outputs = self._run_task(run_id, task, resolver.inputs(task))
             states[task.name] = store.FAILED if outputs is None else store.SUCCEEDED
             if outputs is not None:
-                made[task.name] = outputs
+                outputs_by_task[task.name] = outputs
         failed = store.FAILED in states.values() or run_id in self._server.store.terminated
         if run_id not in self._server.store.terminated:
             self._server.set_run(run_id, store.RUNNING, states)
@@ -95,7 +95,7 @@ class Worker:
             words = interpreter.command(task, message, {})
             folder.mkdir(parents=True, exist_ok=True)
             with open(folder / "log", "ab") as log, tempfile.TemporaryDirectory(dir=folder) as temporary:
-                variables = {each["name"]: each["value"] for each in task.container.get("env", [])}
+                variables = {variable["name"]: variable["value"] for variable in task.container.get("env", [])}
                 variables |= {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
                 if self._docker_run:
                     folder.chmod(0o777)

@@ -59,7 +59,7 @@ class VertexServer:
         self.jobs: dict[str, pipeline_job.PipelineJob] = {}  # by resource name
         self.schedules: dict[str, schedules.Schedule] = {}
         self.clock = datetime.datetime.now(datetime.UTC)  # the server's time
-        self._made = 0
+        self._last_number = 0
 
     def asked(self) -> list[str]:
         """The methods of the requests, in order."""
@@ -106,9 +106,9 @@ class VertexServer:
             "{{$.pipeline_job_create_time_utc}}": f"{job.create_time:%Y-%m-%dT%H:%M:%SZ}",
             "{{$.pipeline_job_schedule_time_utc}}": "",
         }
-        given = job.pipeline_spec["root"]["dag"]["tasks"]["record"]["inputs"]["parameters"]
+        parameters = job.pipeline_spec["root"]["dag"]["tasks"]["record"]["inputs"]["parameters"]
         names = ("run", "run_name", "created", "scheduled")
-        inputs = {name: values[given[name]["runtimeValue"]["constant"]] for name in names}
+        inputs = {name: values[parameters[name]["runtimeValue"]["constant"]] for name in names}
         return {**inputs, "status": json.dumps(status)}
 
     def tick(self) -> list[str]:
@@ -143,10 +143,10 @@ class VertexServer:
 
     def ListPipelineJobs(self, request: Any) -> Any:
         _check_parent(request.parent)
-        found = [job for job in self.jobs.values() if _job_matches(job, request.filter)]
+        jobs = [job for job in self.jobs.values() if _job_matches(job, request.filter)]
         _require(request.order_by in ("", "create_time desc"), f"order_by {request.order_by!r}")
-        found.reverse()
-        page, token = _page(found, request)
+        jobs.reverse()
+        page, token = _page(jobs, request)
         if request.read_mask.paths:
             page = [_masked(job, request.read_mask) for job in page]
         return pipeline_service.ListPipelineJobsResponse(pipeline_jobs=page, next_page_token=token)
@@ -161,13 +161,13 @@ class VertexServer:
     def CreateSchedule(self, request: Any) -> Any:
         _check_parent(request.parent)
         self._check_schedule(request.schedule)
-        made = schedules.Schedule(request.schedule)
-        made.name = f"{_numbered(request.parent)}/schedules/{self._number()}"
-        made.state = schedules.Schedule.State.ACTIVE
-        made.create_time = self.clock
-        self._plan(made)
-        self.schedules[made.name] = made
-        return made
+        schedule = schedules.Schedule(request.schedule)
+        schedule.name = f"{_numbered(request.parent)}/schedules/{self._number()}"
+        schedule.state = schedules.Schedule.State.ACTIVE
+        schedule.create_time = self.clock
+        self._plan(schedule)
+        self.schedules[schedule.name] = schedule
+        return schedule
 
     def GetSchedule(self, request: Any) -> Any:
         return _named(self.schedules, request.name)
@@ -179,31 +179,31 @@ class VertexServer:
         return schedule_service.ListSchedulesResponse(schedules=page, next_page_token=token)
 
     def PauseSchedule(self, request: Any) -> Any:
-        found = _named(self.schedules, request.name)
-        _require_state(found, "ACTIVE")
-        found.state = schedules.Schedule.State.PAUSED
-        found.last_pause_time = self.clock
+        schedule = _named(self.schedules, request.name)
+        _require_state(schedule, "ACTIVE")
+        schedule.state = schedules.Schedule.State.PAUSED
+        schedule.last_pause_time = self.clock
         return empty_pb2.Empty()
 
     def ResumeSchedule(self, request: Any) -> Any:
-        found = _named(self.schedules, request.name)
-        _require_state(found, "PAUSED")
-        found.state, found.catch_up = schedules.Schedule.State.ACTIVE, request.catch_up
-        self._plan(found)
+        schedule = _named(self.schedules, request.name)
+        _require_state(schedule, "PAUSED")
+        schedule.state, schedule.catch_up = schedules.Schedule.State.ACTIVE, request.catch_up
+        self._plan(schedule)
         return empty_pb2.Empty()
 
     def UpdateSchedule(self, request: Any) -> Any:
-        found = _named(self.schedules, request.schedule.name)
-        _require_state(found, "ACTIVE", "PAUSED")
+        schedule = _named(self.schedules, request.schedule.name)
+        _require_state(schedule, "ACTIVE", "PAUSED")
         for path in request.update_mask.paths:
             _require(
                 path in ("display_name", "cron", "start_time", "end_time", "allow_queueing", "max_run_count"),
                 f"update_mask {path!r}",
             )
-            setattr(found, path, getattr(request.schedule, path))
-        self._check_schedule(found)
-        self._plan(found)
-        return found
+            setattr(schedule, path, getattr(request.schedule, path))
+        self._check_schedule(schedule)
+        self._plan(schedule)
+        return schedule
 
     def DeleteSchedule(self, request: Any) -> Any:
         del self.schedules[_named(self.schedules, request.name).name]
@@ -229,16 +229,16 @@ class VertexServer:
         schedule.next_run_time = croniter.croniter(fields, start).get_next(datetime.datetime)
 
     def _new_job(self, wanted: pipeline_job.PipelineJob, job_id: str) -> pipeline_job.PipelineJob:
-        made = pipeline_job.PipelineJob(wanted)
-        made.name = f"projects/{PROJECT_NUMBER}/locations/us-central1/pipelineJobs/{job_id}"
-        made.state = pipeline_job.pipeline_state.PipelineState.PIPELINE_STATE_PENDING
-        made.create_time = self.clock
-        self.jobs[made.name] = made
-        return made
+        job = pipeline_job.PipelineJob(wanted)
+        job.name = f"projects/{PROJECT_NUMBER}/locations/us-central1/pipelineJobs/{job_id}"
+        job.state = pipeline_job.pipeline_state.PipelineState.PIPELINE_STATE_PENDING
+        job.create_time = self.clock
+        self.jobs[job.name] = job
+        return job
 
     def _number(self) -> int:
-        self._made += 1
-        return 5_000_000_000 + self._made
+        self._last_number += 1
+        return 5_000_000_000 + self._last_number
 
     def answer(self, method: str, request: Any, context: grpc.ServicerContext) -> Any:
         """Execute a request and record it."""
@@ -271,11 +271,11 @@ def _numbered(parent: str) -> str:
     return re.sub(r"projects/[^/]+", f"projects/{PROJECT_NUMBER}", parent)
 
 
-def _named(held: dict[str, Any], name: str) -> Any:
-    found = held.get(_numbered(name))
-    if found is None:
+def _named(resources: dict[str, Any], name: str) -> Any:
+    resource = resources.get(_numbered(name))
+    if resource is None:
         raise Refused(grpc.StatusCode.NOT_FOUND, f"{name} is not found")
-    return found
+    return resource
 
 
 def _check_job(job: pipeline_job.PipelineJob) -> None:
@@ -296,33 +296,35 @@ def _check_job(job: pipeline_job.PipelineJob) -> None:
         runtime.get("gcsOutputDirectory", "").startswith("gs://"),
         "runtime_config.gcs_output_directory must be in Cloud Storage",
     )
-    given = runtime.get("parameterValues", {})
-    known = content["pipelineSpec"]["root"].get("inputDefinitions", {}).get("parameters", {})
-    _require(given.keys() <= known.keys(), f"parameters {given.keys() - known.keys()} are not the pipeline's")
-    for name, definition in known.items():
-        _require(name in given or definition.get("isOptional"), f"parameter {name} is required")
+    parameters = runtime.get("parameterValues", {})
+    definitions = content["pipelineSpec"]["root"].get("inputDefinitions", {}).get("parameters", {})
+    unknown = parameters.keys() - definitions.keys()
+    _require(not unknown, f"parameters {unknown} are not the pipeline's")
+    for name, definition in definitions.items():
+        _require(name in parameters or definition.get("isOptional"), f"parameter {name} is required")
         kind = definition["parameterType"]
-        _require(name not in given or isinstance(given[name], _TYPES[kind]), f"parameter {name} must be {kind}")
+        if name in parameters:
+            _require(isinstance(parameters[name], _TYPES[kind]), f"parameter {name} must be {kind}")
 
 
 def _job_matches(job: pipeline_job.PipelineJob, wanted: str) -> bool:
     if label := re.fullmatch(r"labels\.([a-z0-9_]+):\*", wanted):
         return label[1] in job.labels
-    if of_schedule := re.fullmatch(r"schedule_name=(\S+)", wanted):
-        return job.schedule_name == of_schedule[1]
+    if schedule := re.fullmatch(r"schedule_name=(\S+)", wanted):
+        return job.schedule_name == schedule[1]
     _require(not wanted, f"filter {wanted!r}")
     return True
 
 
 def _masked(job: pipeline_job.PipelineJob, mask: field_mask_pb2.FieldMask) -> pipeline_job.PipelineJob:
-    made = pipeline_job.PipelineJob()
-    mask.MergeMessage(pipeline_job.PipelineJob.pb(job), pipeline_job.PipelineJob.pb(made))
-    return made
+    masked = pipeline_job.PipelineJob()
+    mask.MergeMessage(pipeline_job.PipelineJob.pb(job), pipeline_job.PipelineJob.pb(masked))
+    return masked
 
 
-def _page(found: list[Any], request: Any) -> tuple[list[Any], str]:
+def _page(items: list[Any], request: Any) -> tuple[list[Any], str]:
     first, size = int(request.page_token or 0), request.page_size or 100
-    return found[first : first + size], str(first + size) if first + size < len(found) else ""
+    return items[first : first + size], str(first + size) if first + size < len(items) else ""
 
 
 def _require_state(schedule: schedules.Schedule, *allowed: str) -> None:
@@ -339,7 +341,7 @@ _SERVICES = {
 }
 
 
-def _bytes_of(answer: Any) -> bytes:
+def _serialized(answer: Any) -> bytes:
     """Serialize an answer; Google's newer messages wrap those of protobuf."""
     return bytes(type(answer).serialize(answer) if hasattr(type(answer), "serialize") else answer.SerializeToString())
 
@@ -347,21 +349,21 @@ def _bytes_of(answer: Any) -> bytes:
 @contextlib.contextmanager
 def serving() -> Iterator[VertexServer]:
     """Serve on loopback, on a free port; one request at a time."""
-    held = VertexServer()
+    state = VertexServer()
     server = grpc.server(futures.ThreadPoolExecutor(1), options=[("grpc.so_reuseport", 0)])
     for service, (messages, methods) in _SERVICES.items():
         handlers = {
             method: grpc.unary_unary_rpc_method_handler(
-                lambda request, context, method=method: held.answer(method, request, context),
+                lambda request, context, method=method: state.answer(method, request, context),
                 request_deserializer=getattr(messages, f"{method}Request").deserialize,
-                response_serializer=_bytes_of,
+                response_serializer=_serialized,
             )
             for method in methods.split()
         }
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(f"{_PACKAGE}.{service}", handlers),))
-    held.url = f"http://127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    state.url = f"http://127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
     server.start()
     try:
-        yield held
+        yield state
     finally:
         server.stop(1).wait()
