@@ -51,14 +51,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 @pytest.fixture(autouse=True)
-def nothing_of_a_failed_job() -> Iterator[None]:
+def undo_failed_beam_job() -> Iterator[None]:
     """Undo what a failed Beam job leaves: it shortens the log and its threads' errors until the process ends."""
     hook = threading.excepthook
     yield
     threading.excepthook = hook
     for handler in logging.getLogger().handlers:
-        for each in [*handler.filters]:
-            handler.removeFilter(each)
+        for log_filter in [*handler.filters]:
+            handler.removeFilter(log_filter)
 
 
 @pytest.fixture(autouse=True)
@@ -69,7 +69,7 @@ def same_umask() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def signals_of_a_terminal() -> Iterator[None]:
+def terminal_signals() -> Iterator[None]:
     """Let SIGINT and SIGHUP act in processes that tests start, even if pytest ignores them, as in `make test &`."""
     interrupt = signal.signal(signal.SIGINT, signal.default_int_handler)
     hang_up = signal.signal(signal.SIGHUP, signal.SIG_DFL)

@@ -11,13 +11,13 @@ def commands(page: Path) -> list[str]:
     blocks = re.findall(r"```(sh|python)\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
     lines = [line for language, block in blocks if language == "sh" for line in block.splitlines()]
     python = "\n".join(block for language, block in blocks if language == "python")
-    found = [line.split("  #")[0].strip() for line in lines]
-    return [*filter(None, found), *([shlex.join([sys.executable, "-c", python])] if python else [])]
+    shell_commands = [line.split("  #")[0].strip() for line in lines]
+    return [*filter(None, shell_commands), *([shlex.join([sys.executable, "-c", python])] if python else [])]
 
 
 def mentions(page: Path) -> list[tuple[str, str]]:
     """Return the commands of ours in a text: each program, `wgan` or a module, and its words but for quoted ones."""
     text = page.read_text("utf-8").replace("\\\n", " ")
-    found = re.findall(r"((?:(?<![\w/.-])|(?<=/bin/))wgan|(?<=-m )components\.\w+) ([a-z-][^`#|;\n]*)", text)
-    parts = ((program, *re.split(r"(?<![\w/.-])wgan (?=[a-z-])", words)) for program, words in found)
+    matches = re.findall(r"((?:(?<![\w/.-])|(?<=/bin/))wgan|(?<=-m )components\.\w+) ([a-z-][^`#|;\n]*)", text)
+    parts = ((program, *re.split(r"(?<![\w/.-])wgan (?=[a-z-])", words)) for program, words in matches)
     return [(program, re.sub(r"(['\"]).*?\1", "", words)) for program, *several in parts for words in several]

@@ -57,17 +57,17 @@ class Program:
         folder: Path | None = None,
         label: str = "",
     ) -> None:
-        ends = [_SERVER.Pipe(duplex=False) for _ in range(2)]
-        given: list[Any] = [its_end for _, its_end in ends]
+        pipes = [_SERVER.Pipe(duplex=False) for _ in range(2)]
+        outputs: list[Any] = [writer for _, writer in pipes]
         if folder is not None:
-            given = [str(folder / f"{name}{label}") for name in ("out", "err")]
-            for path in given:
+            outputs = [str(folder / f"{name}{label}") for name in ("out", "err")]
+            for path in outputs:
                 Path(path).touch()
         variables = dict(os.environ if environment is None else environment)
-        self._process = _SERVER.Process(target=_begin, args=(given, variables, umask(), call, *arguments))
+        self._process = _SERVER.Process(target=_begin, args=(outputs, variables, umask(), call, *arguments))
         self._process.start()
-        self.stdout, self.stderr = (os.fdopen(os.dup(mine.fileno()), encoding="utf-8") for mine, _ in ends)
-        for connection in itertools.chain(*ends):
+        self.stdout, self.stderr = (os.fdopen(os.dup(reader.fileno()), encoding="utf-8") for reader, _ in pipes)
+        for connection in itertools.chain(*pipes):
             connection.close()
         assert self._process.pid is not None
         self.pid = self._process.pid
@@ -101,9 +101,9 @@ def start(
     words: Sequence[str], environment: Mapping[str, str] | None = None, folder: Path | None = None, label: str = ""
 ) -> Program:
     """Start `[python, "-m", module, *arguments]` or `[python, "-c", code, *arguments]`."""
-    python, kind, what, *arguments = words
+    python, kind, program, *arguments = words
     assert python == sys.executable
-    return Program(_MAIN[kind], what, arguments, environment=environment, folder=folder, label=label)
+    return Program(_MAIN[kind], program, arguments, environment=environment, folder=folder, label=label)
 
 
 def run(words: Sequence[str], environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
@@ -158,7 +158,7 @@ def in_forks(
     variables: Sequence[Mapping[str, str]] = (),
 ) -> list[Ended]:
     """Run command lines of `wgan` in forks of one interpreter that has imported nothing but `wgan` itself."""
-    found = []
+    results = []
     with tempfile.TemporaryDirectory() as folder:
         pairs = zip(lines, variables or [{}] * len(lines), strict=True)
         command = [str(python), "-c", _FORKS, json.dumps([folder, [*pairs]])]
@@ -168,8 +168,8 @@ def in_forks(
         for number in range(len(lines)):
             out, err, end = ((Path(folder) / f"{number}.{name}").read_text() for name in ("out", "err", "end"))
             imported = all_have.union(_IMPORT.findall(err)) - before
-            found.append(Ended(int(end), out, _IMPORTS.sub("", err), imported))
-    return found
+            results.append(Ended(int(end), out, _IMPORTS.sub("", err), imported))
+    return results
 
 
 def on_replicas(file: str, function: str, replicas: int, *arguments: Any) -> Any:
@@ -224,9 +224,9 @@ def two_workers(folder: Path, command: list[str]) -> Iterator[list[Program]]:
 
 def umask() -> int:
     """Return this process's umask, which can only be read by setting it."""
-    found = os.umask(0o077)
-    os.umask(found)
-    return found
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
 
 
 def _begin(

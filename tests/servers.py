@@ -45,7 +45,7 @@ def written_in_go(name: str, variable: str, module: str) -> Path:
     """
     version = dict(re.findall(r"^(\w+) := (\S+)$", (_ROOT / "Makefile").read_text(), re.MULTILINE))[variable]
     for folder in (str(_ROOT / "build"), os.environ.get("GOBIN", ""), *os.get_exec_path()):
-        found = shutil.which(name, path=folder)
-        if found and f"{module}{version}\t".encode() in Path(found).read_bytes():
-            return Path(found)
+        path = shutil.which(name, path=folder)
+        if path and f"{module}{version}\t".encode() in Path(path).read_bytes():
+            return Path(path)
     pytest.skip(f"no {name} {version} in build/, GOBIN or PATH: make {name}")

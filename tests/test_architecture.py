@@ -26,19 +26,19 @@ def test_import_contracts() -> None:
 def test_importing_does_nothing() -> None:
     """At module level there are only imports, definitions, constants and the one `if __name__` of an entry point."""
     definitions = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef, ast.Assign, ast.AnnAssign)
-    found = []
+    locations = []
     for path in SOURCES:
         for node in ast.parse(path.read_text()).body:
             docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
             # Imports for type checkers alone do not happen at run time.
-            known_if = isinstance(node, ast.If) and ast.unparse(node.test) in (
+            allowed_if = isinstance(node, ast.If) and ast.unparse(node.test) in (
                 "__name__ == '__main__'",
                 "TYPE_CHECKING",
             )
-            if not (isinstance(node, definitions) or docstring or known_if):
-                found.append(f"{path.relative_to(ROOT)}:{node.lineno}")
+            if not (isinstance(node, definitions) or docstring or allowed_if):
+                locations.append(f"{path.relative_to(ROOT)}:{node.lineno}")
     # A script that export starts by its path, where our packages cannot be imported.
-    assert [location for location in found if not location.startswith("components/export/draw.py")] == []
+    assert [location for location in locations if not location.startswith("components/export/draw.py")] == []
 
 
 def test_only_ci_knows_of_a_folder_beside_the_checkout() -> None:
@@ -48,8 +48,8 @@ def test_only_ci_knows_of_a_folder_beside_the_checkout() -> None:
         pytest.skip("no checkout of git: git clone")
     beside = re.compile(rb"""\.\./+shared\b|/\s*["']shared\b""")
     files = [ROOT / name.decode() for name in listed.stdout.split(b"\0") if name]
-    found = [str(path.relative_to(ROOT)) for path in files if path.is_file() and beside.search(path.read_bytes())]
-    assert found == [".ci/run"]
+    mentions = [str(path.relative_to(ROOT)) for path in files if path.is_file() and beside.search(path.read_bytes())]
+    assert mentions == [".ci/run"]
 
 
 def test_packages_hold_nothing_themselves() -> None:

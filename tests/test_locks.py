@@ -1,6 +1,7 @@
 """Each lock in requirements/ holds every direct dependency of the extras and groups that `make lock` puts into it."""
 
 import argparse
+import itertools
 import shlex
 import subprocess
 import tomllib
@@ -28,15 +29,15 @@ def commands() -> Iterator[argparse.Namespace]:
     for line in printed.stdout.replace("\\\n", "").splitlines():
         if " pip compile " in line:
             parsed, others = parser.parse_known_args(shlex.split(line.partition(" pip compile ")[2], comments=True))
-            yield argparse.Namespace(**vars(parsed), of_project="pyproject.toml" in others)
+            yield argparse.Namespace(**vars(parsed), with_project="pyproject.toml" in others)
 
 
 def required(command: argparse.Namespace) -> Iterator[Requirement]:
     """Yield the direct dependencies that a lock must have."""
 
-    def of_group(name: str) -> Iterator[str]:
+    def group_members(name: str) -> Iterator[str]:
         for entry in PROJECT["dependency-groups"][name]:
-            yield from [entry] if isinstance(entry, str) else of_group(entry["include-group"])
+            yield from [entry] if isinstance(entry, str) else group_members(entry["include-group"])
 
     def expanded(text: str) -> Iterator[Requirement]:
         requirement = Requirement(text)
@@ -47,13 +48,13 @@ def required(command: argparse.Namespace) -> Iterator[Requirement]:
         else:
             yield requirement
 
-    texts = [text for name in command.group for text in of_group(name.removeprefix("pyproject.toml:"))]
-    if command.of_project:
+    texts = [text for name in command.group for text in group_members(name.removeprefix("pyproject.toml:"))]
+    if command.with_project:
         texts += PROJECT["project"]["dependencies"]
         texts += [text for extra in command.extra for text in PROJECT["project"]["optional-dependencies"][extra]]
     without = {canonicalize_name(name) for name in (*command.no_emit_package, *names_in(command.excludes))}
     platform: Any = {"sys_platform": "linux", "platform_machine": "x86_64", "python_version": "3.11"}
-    for requirement in (found for text in texts for found in expanded(text)):
+    for requirement in itertools.chain.from_iterable(map(expanded, texts)):
         everywhere = command.python_platform is None or requirement.marker is None
         if canonicalize_name(requirement.name) not in without and (
             everywhere or requirement.marker.evaluate(platform)  # type: ignore[union-attr]
@@ -68,23 +69,24 @@ def names_in(excludes: Path | None) -> list[str]:
 
 def locked(text: str) -> dict[str, set[str]]:
     """Return the versions of each package in a lock: several for some, one per platform."""
-    found: dict[str, set[str]] = {}
+    versions: dict[str, set[str]] = {}
     for line in text.splitlines():
         if "==" in line and not line.startswith((" ", "#")):
             requirement = Requirement(line.removesuffix("\\"))
             (version,) = requirement.specifier
-            found.setdefault(canonicalize_name(requirement.name), set()).add(version.version)
-    return found
+            versions.setdefault(canonicalize_name(requirement.name), set()).add(version.version)
+    return versions
 
 
 def missing(command: argparse.Namespace, text: str) -> list[str]:
     """Return the direct dependencies without an allowed version in a lock."""
-    held = locked(text)
-    return [
-        str(each)
-        for each in required(command)
-        if not any(each.specifier.contains(version) for version in held.get(canonicalize_name(each.name), ()))
-    ]
+    versions = locked(text)
+
+    def is_met(requirement: Requirement) -> bool:
+        allowed = requirement.specifier
+        return any(allowed.contains(version) for version in versions.get(canonicalize_name(requirement.name), ()))
+
+    return [str(requirement) for requirement in required(command) if not is_met(requirement)]
 
 
 LOCKS = {command.lock.name: command for command in commands()}

@@ -14,18 +14,18 @@ _METADATA = {"kernelspec": {"display_name": "Python 3", "language": "python", "n
 
 def cells(page: str) -> list[dict[str, Any]]:
     """Return a cell for each block of Python, and for the text between two; nothing has run yet."""
-    found: list[dict[str, Any]] = []
+    notebook_cells: list[dict[str, Any]] = []
     for at, part in enumerate(re.split(r"```python\n(.*?)```\n", page, flags=re.DOTALL)):
         if part.strip():
-            found.append({"cell_type": "code", **_NOT_RUN} if at % 2 else {"cell_type": "markdown"})
-            found[-1] |= {"id": f"cell-{at}", "metadata": {}, "source": part.strip().splitlines(keepends=True)}
-    return found
+            notebook_cells.append({"cell_type": "code", **_NOT_RUN} if at % 2 else {"cell_type": "markdown"})
+            notebook_cells[-1] |= {"id": f"cell-{at}", "metadata": {}, "source": part.strip().splitlines(keepends=True)}
+    return notebook_cells
 
 
 def test_the_notebook_is_its_page() -> None:
     notebook = json.loads(NOTEBOOK.read_text(encoding="utf-8"))
-    found = [cell | (_NOT_RUN if cell["cell_type"] == "code" else {}) for cell in notebook["cells"]]
-    assert found == cells(PAGE.read_text(encoding="utf-8")), "make notebook"
+    notebook_cells = [cell | (_NOT_RUN if cell["cell_type"] == "code" else {}) for cell in notebook["cells"]]
+    assert notebook_cells == cells(PAGE.read_text(encoding="utf-8")), "make notebook"
 
 
 if __name__ == "__main__":

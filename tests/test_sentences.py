@@ -14,7 +14,7 @@ _PACKAGES = ("components", "pipeline", "wgan_gp_pipeline")
 _SENTENCES = Path(__file__).with_name("sentences.txt")
 _WORDS = 4  # fewer are names, formats or parts of a table
 # Sentences of other programs, which tests imitate.
-_OF_OTHERS = (
+_FOREIGN_SENTENCES = (
     "no space left on device",
     "permission denied while trying to connect",
     "cannot connect to the Docker daemon",
@@ -56,8 +56,8 @@ def written() -> str:
     """Return the expected content of the file: each module, and its sentences."""
     lines = []
     for path in sorted(path for folder in _PACKAGES for path in (_PROJECT / folder).rglob("*.py")):
-        if found := list(_sentences(ast.parse(path.read_text()))):
-            lines += [f"{path.relative_to(_PROJECT)}:", *(f"  {sentence}" for sentence in found), ""]
+        if sentences := list(_sentences(ast.parse(path.read_text()))):
+            lines += [f"{path.relative_to(_PROJECT)}:", *(f"  {sentence}" for sentence in sentences), ""]
     return "\n".join(lines)
 
 
@@ -74,17 +74,17 @@ def test_sentences_are_those_that_a_reviewer_read() -> None:
 
 def test_no_other_test_quotes_a_sentence() -> None:
     """Tests compare what a message names: a setting, a value, a path."""
-    known = {phrase for line in _SENTENCES.read_text().splitlines() for phrase in _phrases(line)}
-    known -= {phrase for line in _OF_OTHERS for phrase in _phrases(line)}
+    phrases = {phrase for line in _SENTENCES.read_text().splitlines() for phrase in _phrases(line)}
+    phrases -= {phrase for line in _FOREIGN_SENTENCES for phrase in _phrases(line)}
     quotes = []
     for path in sorted(_SENTENCES.parent.rglob("*.py")):
         tree = ast.parse(path.read_text())
         docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
         for node in ast.walk(tree):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
-                found = known & _phrases(node.value)
+                quoted = phrases & _phrases(node.value)
                 quotes += [
-                    f"{path.relative_to(_PROJECT)}:{node.lineno}: {' '.join(phrase)}" for phrase in sorted(found)
+                    f"{path.relative_to(_PROJECT)}:{node.lineno}: {' '.join(phrase)}" for phrase in sorted(quoted)
                 ]
     assert quotes == []
 
