@@ -24,14 +24,14 @@ from PIL import Image
 
 CLASSES = ["cat", "dog", "eel"]
 COUNTS = {"train": 25, "test": 9}
-Found = list[tuple[str, str, str]]
+Records = list[tuple[str, str, str]]
 
 
 def main(folder: Path) -> None:
     """Write and read every source."""
     os.environ["HF_HOME"] = str(folder / "cache")
     numbers, names = datasets.ClassLabel(names=CLASSES), datasets.Value("string")
-    writers: dict[str, Callable[[Path], Found]] = {
+    writers: dict[str, Callable[[Path], Records]] = {
         "named.parquet": partial(written_as_parquet, label_type=numbers, label_of=lambda number: number % 3),
         "text.parquet": partial(written_as_parquet, label_type=names, label_of=class_of),
         "shards.parquet": partial(written_as_parquet, label_type=None, label_of=class_of),
@@ -42,11 +42,11 @@ def main(folder: Path) -> None:
         "jsonl": partial(image_folder, name="metadata.jsonl"),
         "csv": partial(image_folder, name="metadata.csv"),
     }
-    found = {}
+    sources = {}
     for name, write in writers.items():
         (folder / name).mkdir()
-        found[name] = sorted(write(folder / name))
-    print(json.dumps(found))
+        sources[name] = sorted(write(folder / name))
+    print(json.dumps(sources))
 
 
 def class_of(number: int) -> str:
@@ -64,12 +64,12 @@ def images() -> Iterator[tuple[str, int, bytes]]:
             yield split, number, file.getvalue()
 
 
-def written_as_parquet(location: Path, label_type: Any, label_of: Callable[[int], Any]) -> Found:
+def written_as_parquet(location: Path, label_type: Any, label_of: Callable[[int], Any]) -> Records:
     """Write a file for each split, without labels if `label_type` is None, and read it by `datasets`."""
     features = datasets.Features({"image": datasets.Image(), "caption": datasets.Value("string")})
     if label_type is not None:
         features["label"] = label_type
-    found = []
+    records = []
     for split in COUNTS:
         rows = []
         for name, number, content in images():
@@ -83,13 +83,13 @@ def written_as_parquet(location: Path, label_type: Any, label_of: Callable[[int]
         for row in again.cast_column("image", datasets.Image(decode=False)):
             label = "" if label_type is None else row["label"]
             name = again.features["label"].int2str(label) if isinstance(label, int) else label
-            found.append((split, _sha256(row["image"]["bytes"]), name))
-    return found
+            records.append((split, _sha256(row["image"]["bytes"]), name))
+    return records
 
 
-def written_as_tar(location: Path, ending: str, label_of: Callable[[int], Any]) -> Found:
+def written_as_tar(location: Path, ending: str, label_of: Callable[[int], Any]) -> Records:
     """Write several files for each split, whose samples have the same names, and read them by `webdataset`."""
-    found = []
+    records = []
     for split in COUNTS:
         with webdataset.ShardWriter(str(location / f"{split}-%06d.tar"), maxcount=7, verbose=0) as writer:
             for name, number, content in images():
@@ -98,17 +98,17 @@ def written_as_tar(location: Path, ending: str, label_of: Callable[[int], Any]) 
         tars = sorted(map(str, location.glob(f"{split}-*.tar")))
         for sample in webdataset.WebDataset(tars, shardshuffle=False):
             label = json.loads(sample["json"])["label"] if ending == "json" else sample["cls"].decode()
-            found.append((split, _sha256(sample["png"]), label))
-    return found
+            records.append((split, _sha256(sample["png"]), label))
+    return records
 
 
-def image_folder(location: Path, name: str) -> Found:
+def image_folder(location: Path, name: str) -> Records:
     """Write images with metadata, and read them by `datasets`."""
     for split in COUNTS:
         (location / split).mkdir()
         rows = []
-        for each, number, content in images():
-            if each == split:
+        for image_split, number, content in images():
+            if image_split == split:
                 (location / split / f"{number}.png").write_bytes(content)
                 rows.append({"file_name": f"{number}.png", "label": class_of(number)})
         if name.endswith(".jsonl"):
@@ -117,12 +117,12 @@ def image_folder(location: Path, name: str) -> Found:
             text = "file_name,label\n" + "".join(f"{row['file_name']},{row['label']}\n" for row in rows)
         (location / split / name).write_text(text)
     loaded = datasets.load_dataset("imagefolder", data_dir=str(location), cache_dir=str(location / ".cache"))
-    found = []
+    records = []
     for split, rows_read in loaded.cast_column("image", datasets.Image(decode=False)).items():
         for row in rows_read:
             content = row["image"]["bytes"] or Path(row["image"]["path"]).read_bytes()
-            found.append((split, _sha256(content), row["label"]))
-    return found
+            records.append((split, _sha256(content), row["label"]))
+    return records
 
 
 def _sha256(content: bytes) -> str:

@@ -50,15 +50,15 @@ RUN_FILES = (
 
 def interpreters(search_path: str, pyenv: Path) -> dict[str, Path]:
     """Return the interpreter of each supported version that runs: the first on a path, else one of pyenv."""
-    found = {}
+    pythons = {}
     for version in VERSIONS:
         name = f"python{version}"
         on_path = [Path(folder) / name for folder in search_path.split(os.pathsep) if folder]
         for path in (*on_path, *sorted(pyenv.glob(f"versions/{version}.*/bin/{name}"))):
             if os.access(path, os.X_OK) and _version(path) == version:
-                found[version] = path
+                pythons[version] = path
                 break
-    return found
+    return pythons
 
 
 def _version(python: Path) -> str:
@@ -68,21 +68,24 @@ def _version(python: Path) -> str:
 
 def results(root: Path) -> dict[str, str]:
     """Each digest, the verdict and the version of a run; the sha256 of each file that does not record the run."""
-    found = {name: str(value) for name, value in whole_runs.outputs(whole_runs.record_of(root)).items()}
+    values = {name: str(value) for name, value in whole_runs.outputs(whole_runs.record_of(root)).items()}
     run_files = {path for pattern in RUN_FILES for path in root.glob(pattern)}
     for folder in ARTIFACTS:
         for path in sorted((root / folder).rglob("*")):
             if path.is_file() and "tensorboard" not in path.parts:  # whose names hold the time
                 name = path.relative_to(root).as_posix()
-                found[name] = "present" if path in run_files else digests.sha256_of_file(path)
-    return found
+                values[name] = "present" if path in run_files else digests.sha256_of_file(path)
+    return values
 
 
-def differences(found: dict[str, dict[str, str]]) -> list[str]:
+def differences(results_by_version: dict[str, dict[str, str]]) -> list[str]:
     """Name each result that is not the same on every Python, with what it is on each."""
-    names = sorted({name for made in found.values() for name in made})
-    values = {name: {version: made.get(name, "missing") for version, made in found.items()} for name in names}
-    return [f"{name}: {each}" for name, each in values.items() if len(set(each.values())) > 1]
+    lines = []
+    for name in sorted({name for values in results_by_version.values() for name in values}):
+        by_version = {version: values.get(name, "missing") for version, values in results_by_version.items()}
+        if len(set(by_version.values())) > 1:
+            lines.append(f"{name}: {by_version}")
+    return lines
 
 
 def main() -> int:
@@ -96,7 +99,7 @@ def main() -> int:
     if len(pythons) < 2:
         print("make test-pythons compares at least two of them: install another one", file=sys.stderr)
         return 64
-    failed, made = [], {}
+    failed, results_by_version = [], {}
     for version, python in pythons.items():
         folder = ROOT / f".venv-py{version.replace('.', '')}"
         print(f"\n=== Python {version}, in {folder.name}", flush=True)
@@ -104,10 +107,11 @@ def main() -> int:
         tests = [str(folder / "bin" / "python"), "-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", *TESTS]
         if subprocess.run([*tests, "-m", "not docker and not slow and not long"], cwd=ROOT, check=False).returncode:
             failed.append(version)
-        made[version] = _run_chain(folder / "bin" / "wgan", ROOT / "build" / "pythons" / version)
-    differing = differences(made)
-    count = len(next(iter(made.values())))
-    print(f"\n{count} keys, digests and files compared: {len(differing)} differ between Python {', '.join(made)}")
+        results_by_version[version] = _run_chain(folder / "bin" / "wgan", ROOT / "build" / "pythons" / version)
+    differing = differences(results_by_version)
+    count = len(next(iter(results_by_version.values())))
+    versions = ", ".join(results_by_version)
+    print(f"\n{count} keys, digests and files compared: {len(differing)} differ between Python {versions}")
     print("\n".join(differing))
     print(f"tests failed on Python {', '.join(failed)}" if failed else "the tests passed on each")
     return 1 if failed or differing else 0

@@ -176,8 +176,8 @@ def test_the_same_command_again_is_skipped_and_a_refresh_makes_nothing_again(loc
 def test_a_run_that_fails_leaves_its_record(location: Path) -> None:
     done = wgan("run", "--source=pictures", "--conditioning=class", *flags(), cwd=location)
     assert done.returncode == errors.BAD_CONFIGURATION, done.stderr
-    found = states(done)
-    assert (found["train"], found["evaluate"], found["record"]) == ("failed", "not", "done")
+    outcomes = states(done)
+    assert (outcomes["train"], outcomes["evaluate"], outcomes["record"]) == ("failed", "not", "done")
     record = record_of(location / "runs", 4)
     assert (record["state"], record["verdict"]) == ("FAILED", None)
     assert record["reason"].startswith("train: conditioning is class")

@@ -94,8 +94,8 @@ def wgan(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         cwd=folder,
     )
     assert done.returncode == 0, done.stderr
-    (found,) = metadata.distributions(name="wgan-gp-pipeline", path=[str(libraries)])
-    wanted, copied = _needed_by(found), set()
+    (distribution,) = metadata.distributions(name="wgan-gp-pipeline", path=[str(libraries)])
+    wanted, copied = _needed_by(distribution), set()
     while wanted:  # from the tests' environment, because the index may be out of reach
         name = wanted.pop()
         if name not in copied:
@@ -107,8 +107,12 @@ def wgan(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _needed_by(distribution: metadata.Distribution) -> list[str]:
-    found = [Requirement(text) for text in distribution.requires or ()]
-    return [each.name for each in found if each.marker is None or each.marker.evaluate({"extra": ""})]
+    requirements = [Requirement(text) for text in distribution.requires or ()]
+    return [
+        requirement.name
+        for requirement in requirements
+        if requirement.marker is None or requirement.marker.evaluate({"extra": ""})
+    ]
 
 
 def _copy(distribution: metadata.Distribution, libraries: Path) -> None:
@@ -129,9 +133,10 @@ def test_the_wheel_prints_version_and_help_without_extras(wgan: Path, tmp_path: 
 
 
 def test_a_verb_names_its_missing_extra(wgan: Path, tmp_path: Path) -> None:
-    verbs = [(extra, words) for extra, of in (("local", LOCAL), ("pipeline", PIPELINE), ("cpu", CPU)) for words in of]
-    found = programs.in_forks([words for _, words in verbs], tmp_path, wgan.with_name("python"))
-    for (extra, words), done in zip(verbs, found, strict=True):
+    extras = (("local", LOCAL), ("pipeline", PIPELINE), ("cpu", CPU))
+    verbs = [(extra, words) for extra, commands in extras for words in commands]
+    results = programs.in_forks([words for _, words in verbs], tmp_path, wgan.with_name("python"))
+    for (extra, words), done in zip(verbs, results, strict=True):
         assert (done.code, done.out) == (64, "")
         (line,) = done.err.splitlines()
         assert f" wgan {words[0]} " in line
@@ -161,15 +166,15 @@ def test_verbs_that_need_no_extra(wgan: Path, tmp_path: Path) -> None:
 
 def test_the_wheel_holds_every_tracked_file_of_the_packages(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
-        held = {name for name in archive.namelist() if ".dist-info/" not in name}
-    assert held == {name for name in tracked() if name.partition("/")[0] in PACKAGES}
+        names = {name for name in archive.namelist() if ".dist-info/" not in name}
+    assert names == {name for name in tracked() if name.partition("/")[0] in PACKAGES}
 
 
 def test_the_sdist_holds_tracked_files_alone(sdist: Path) -> None:
     with tarfile.open(sdist) as archive:
-        held = {name.partition("/")[2] for name in archive.getnames()}
+        names = {name.partition("/")[2] for name in archive.getnames()}
     expected = {name for name in tracked() if name.partition("/")[0] in BUILT}
-    assert held - {"PKG-INFO", ".gitignore"} == expected
+    assert names - {"PKG-INFO", ".gitignore"} == expected
 
 
 def test_the_sdist_builds_the_same_wheel(sdist: Path, wheel: Path, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ def discs(count: int, seed: int) -> list[np.ndarray]:
     generator, (rows, columns) = np.random.default_rng(seed), np.mgrid[:12, :12]
     radii, centers = generator.uniform(2, 5, count), generator.uniform(4, 8, (count, 2))
     inside = [(rows - y) ** 2 + (columns - x) ** 2 < radius**2 for radius, (y, x) in zip(radii, centers, strict=True)]
-    return [np.where(each, generator.integers(180, 256), 0).astype(np.uint8) for each in inside]
+    return [np.where(disc, generator.integers(180, 256), 0).astype(np.uint8) for disc in inside]
 
 
 def fill(folder: Path, pictures: list[np.ndarray]) -> None:

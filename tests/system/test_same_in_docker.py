@@ -77,9 +77,9 @@ def in_containers(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_containers_and_processes_make_the_same(in_containers: Path, tmp_path: Path) -> None:
     done = run(tmp_path / "runs")
     assert done.returncode == 0, done.stderr
-    found = digests_of(in_containers)
-    assert len(found) >= 8
-    assert found == digests_of(tmp_path / "runs")
+    container_digests = digests_of(in_containers)
+    assert len(container_digests) >= 8
+    assert container_digests == digests_of(tmp_path / "runs")
     assert {task["state"] for task in tasks(in_containers).values()} == {"done"}
     assert [whole_runs.against_umask(root, umask() | 0o027) for root in (in_containers, tmp_path / "runs")] == [{}, {}]
     model, other = (published(root) for root in (in_containers, tmp_path / "runs"))
@@ -89,9 +89,9 @@ def test_containers_and_processes_make_the_same(in_containers: Path, tmp_path: P
 
 def test_the_image_that_ran_is_on_record(in_containers: Path) -> None:
     docker = Docker()
-    of = {name: docker.image(container_images.image(name)) for name in ("preprocess", "train")}
+    images = {name: docker.image(container_images.image(name)) for name in ("preprocess", "train")}
     for name, task in tasks(in_containers).items():
-        image = of["preprocess" if name in LIGHT else "train"]
+        image = images["preprocess" if name in LIGHT else "train"]
         assert image is not None
         assert task["image"] == image.name
         assert image.name.partition("@sha256:")[2]
@@ -157,9 +157,9 @@ def test_a_folder_that_the_user_may_not_write_is_reported_with_the_remedy(tmp_pa
     tmp_path.chmod(0o755)
     words = ["docker", "run", "--rm", "--user", "54321:0", "--volume", f"{tmp_path}:/data", "--network", "none"]
     words += ["--read-only", "--tmpfs", "/tmp", container_images.image("preprocess"), "--source", "digits"]  # noqa: S108
-    found = subprocess.run([*words, "--dataset", "/data/dataset"], capture_output=True, text=True, timeout=120)
-    assert found.returncode == 64, found.stderr
-    assert "Permission denied: /data/" in found.stderr
-    assert "54321:0" in found.stderr
-    assert "--user UID:GID" in found.stderr
-    assert "Traceback" not in found.stderr
+    result = subprocess.run([*words, "--dataset", "/data/dataset"], capture_output=True, text=True, timeout=120)
+    assert result.returncode == 64, result.stderr
+    assert "Permission denied: /data/" in result.stderr
+    assert "54321:0" in result.stderr
+    assert "--user UID:GID" in result.stderr
+    assert "Traceback" not in result.stderr

@@ -23,14 +23,14 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def finish(runs: list[subprocess.Popen[str]]) -> None:
     """Wait until both have ended: one successfully, the other successfully or superseded."""
-    said = [each.communicate() for each in runs]
-    codes = sorted(each.returncode for each in runs)
-    assert codes in ([errors.OK, errors.OK], [errors.OK, errors.SUPERSEDED]), said
+    logs = [process.communicate() for process in runs]
+    codes = sorted(process.returncode for process in runs)
+    assert codes in ([errors.OK, errors.OK], [errors.OK, errors.SUPERSEDED]), logs
 
 
 def champion_of(content: str | bytes) -> dict[str, object]:
-    found = json.loads(content)
-    return {name: found[name] for name in ("version", "model_digest", "revision")}
+    champion = json.loads(content)
+    return {name: champion[name] for name in ("version", "model_digest", "revision")}
 
 
 def test_two_in_one_folder(alone: Path, tmp_path: Path) -> None:
@@ -50,9 +50,9 @@ def test_two_machines_and_one_bucket(gcs: Server, alone: Path, tmp_path: Path) -
     for name in ("first", "second"):
         (tmp_path / name).mkdir()
     finish([start("gs://b/runs", {"TMPDIR": str(tmp_path / name)}) for name in ("first", "second")])
-    held = gcs.objects["b"]
-    assert champion_of(held["runs/registry/champion.json"].content) == champion_of(
+    objects = gcs.objects["b"]
+    assert champion_of(objects["runs/registry/champion.json"].content) == champion_of(
         (alone / "registry/champion.json").read_text()
     )
-    versions = {name.split("/")[3] for name in held if name.startswith("runs/registry/versions/")}
+    versions = {name.split("/")[3] for name in objects if name.startswith("runs/registry/versions/")}
     assert versions == {"1"}

@@ -53,10 +53,10 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     program = (
         "import os, signal; print({*dir(os), *dir(signal)} & {'sched_getaffinity', 'sigwaitinfo', 'fork', 'SIGPROF'})"
     )
-    there = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", program], env={**os.environ, **variables}, capture_output=True, check=True
     )
-    assert ast.literal_eval(there.stdout.decode()) == {"fork", "SIGPROF"}
+    assert ast.literal_eval(result.stdout.decode()) == {"fork", "SIGPROF"}
     return variables
 
 

@@ -1,6 +1,7 @@
 """Sources that the libraries which define their formats wrote: the images, splits and classes that these read back."""
 
 import hashlib
+import itertools
 import json
 import subprocess
 from pathlib import Path
@@ -20,10 +21,10 @@ def test_sources_are_read_as_by_the_libraries_that_wrote_them(tmp_path: Path) ->
     written = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
     assert len(written) == COUNT
     for name, expected in written.items():
-        found = survey(str(tmp_path / name))
-        held = []
-        for part in found.parts:
-            for original in (each for some in read(part) for each in some):
-                label = found.classes[original.label] if found.classes else ""
-                held.append([original.split, hashlib.sha256(original.content).hexdigest(), label])
-        assert sorted(held) == expected, name
+        source = survey(str(tmp_path / name))
+        images = []
+        for part in source.parts:
+            for original in itertools.chain.from_iterable(read(part)):
+                label = source.classes[original.label] if source.classes else ""
+                images.append([original.split, hashlib.sha256(original.content).hexdigest(), label])
+        assert sorted(images) == expected, name

@@ -56,10 +56,10 @@ def record_of(root: Path, number: int = 1) -> dict[str, Any]:
 
 def outputs(record: dict[str, Any]) -> dict[str, Any]:
     """Return a run's results from its record: digests, verdict and version."""
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for stage in record["stages"].values():
-        found |= stage["outputs"]
-    return {name: found[name] for name in (*_DIGESTS, "verdict", "version")}
+        results |= stage["outputs"]
+    return {name: results[name] for name in (*_DIGESTS, "verdict", "version")}
 
 
 def against_umask(root: Path, umask: int) -> dict[str, str]:

@@ -79,8 +79,8 @@ def copy_as(checkpoint: Path, training: Path, step: int, nan: bool = False, **se
 
 def metrics(result: StageResult) -> dict[str, Any]:
     """Return the content of `metrics.json`."""
-    found: dict[str, Any] = json.loads((folder_of(result) / evaluations.METRICS).read_text())
-    return found
+    content: dict[str, Any] = json.loads((folder_of(result) / evaluations.METRICS).read_text())
+    return content
 
 
 def report(result: StageResult) -> str:

@@ -35,8 +35,8 @@ def main(faults: str = "[]") -> None:
         threading.Thread(target=_accept, args=(door, port), daemon=True).start()
         print(f"serving at {server.url}", flush=True)
         signal.sigwait({signal.SIGTERM})
-        held = {name: hashlib.sha256(stored.content).hexdigest() for name, stored in server.objects["b"].items()}
-        print(json.dumps({"held": held, "fired": server.fired}))
+        objects = {name: hashlib.sha256(stored.content).hexdigest() for name, stored in server.objects["b"].items()}
+        print(json.dumps({"objects": objects, "fired": server.fired}))
 
 
 def _accept(door: socket.socket, port: int) -> None:

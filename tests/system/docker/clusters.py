@@ -60,7 +60,7 @@ class Containers:
     def start_java(self, name: str, *words: str, mounts: dict[Path, str]) -> None:
         """Start a Java program of this machine in a container."""
         programs = {_JAVA: str(_JAVA), Path("/etc/java-17-openjdk"): "/etc/java-17-openjdk", **mounts}
-        options = [f"--volume={here}:{there}:ro" for here, there in programs.items()]
+        options = [f"--volume={folder}:{target}:ro" for folder, target in programs.items()]
         self.start(name, *OPENED.split(), *words, options=(*options, "--entrypoint", f"{_JAVA}/bin/java"))
 
     def start_pool(self, machine: str) -> None:
@@ -74,7 +74,7 @@ class Containers:
         until(lambda: "serving" in self.log_of("buckets"), _SECONDS_TO_START)
 
     def stop_serving(self) -> dict[str, Any]:
-        """Stop the bucket server; return the sha256 of the objects that it `held`, and the faults that `fired`."""
+        """Stop the bucket server; return the sha256 of its `objects`, and the faults that `fired`."""
         self.docker("stop", self.full_name("buckets"))
         lines = [line for line in self.log_of("buckets").splitlines() if line.startswith("{")]
         self.remove("buckets")
@@ -115,8 +115,8 @@ class Containers:
 
     def address_of(self, name: str) -> str:
         """Return the address of a container on the network, which this machine reaches too."""
-        found = "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}"
-        return self.docker("inspect", "--format", found, self.full_name(name)).strip()
+        template = "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}"
+        return self.docker("inspect", "--format", template, self.full_name(name)).strip()
 
     def full_name(self, name: str) -> str:
         """Return the name by which the engine knows a container."""
@@ -133,18 +133,18 @@ def flink(client: str, image: str, build: Path, folder: Path) -> Iterator[Contai
     (folder / "config.yaml").write_text(configuration)
     jars = "/flink/pyflink/lib/*:/job-server/job-server.jar"
     mounts = {build / "distribution": "/flink", build / "job-server": "/job-server", folder: "/configuration"}
-    given = ("--configDir", "/configuration")
-    with Containers(client, image, "wgan-test-flink") as made:
-        made.start_java("job-manager", "-cp", jars, flink_cluster.JOB_MANAGER, *given, mounts=mounts)
-        flags, settings = flink_cluster.memory_of_task_managers(build / "distribution", folder)
+    configured = ("--configDir", "/configuration")
+    with Containers(client, image, "wgan-test-flink") as cluster:
+        cluster.start_java("job-manager", "-cp", jars, flink_cluster.JOB_MANAGER, *configured, mounts=mounts)
+        flags, settings = flink_cluster.task_manager_memory(build / "distribution", folder)
         for name in ("machine-0", "machine-1"):
-            words = (*flags, "-cp", jars, flink_cluster.TASK_MANAGER, *given, *settings)
+            words = (*flags, "-cp", jars, flink_cluster.TASK_MANAGER, *configured, *settings)
             host = ("-D", f"taskmanager.host={name}", "-D", f"taskmanager.resource-id={name}")
-            made.start_java(name, *words, *host, mounts=mounts)
-            made.start_pool(name)
+            cluster.start_java(name, *words, *host, mounts=mounts)
+            cluster.start_pool(name)
         jar = ("-jar", "/job-server/job-server.jar", "--flink-master=job-manager:8081")
-        made.start_job_server = lambda host: made.start_java(host, *jar, *_ports(host), mounts=mounts)
-        yield made
+        cluster.start_job_server = lambda host: cluster.start_java(host, *jar, *_ports(host), mounts=mounts)
+        yield cluster
 
 
 def _ports(host: str) -> list[str]:

@@ -43,8 +43,8 @@ def complaint(environment: dict[str, str], capsys: pytest.CaptureFixture[str], *
     ],
 )
 def test_no_engine(script: str, code: int, named: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found, line = complaint(client_that(tmp_path, script), capsys)
-    assert found == code
+    exit_code, line = complaint(client_that(tmp_path, script), capsys)
+    assert exit_code == code
     assert named in line
 
 
@@ -117,15 +117,15 @@ def test_what_is_pushed_is_pulled_by_its_digest_and_runs(
     engine: Engine, client: str, preprocess_image: str, registry: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(build, "PUSHED", tmp_path / "images.json")
-    found = build.push(engine, ("preprocess",), f"{registry}/team/wgan")
-    assert json.loads((tmp_path / "images.json").read_text()) == found
-    assert found == {
+    pushed = build.push(engine, ("preprocess",), f"{registry}/team/wgan")
+    assert json.loads((tmp_path / "images.json").read_text()) == pushed
+    assert pushed == {
         "schema_version": 1,
         "version": container_images.VERSION,
         "revision": build.revision(),
-        "images": {"preprocess": found["images"]["preprocess"]},
+        "images": {"preprocess": pushed["images"]["preprocess"]},
     }
-    reference = found["images"]["preprocess"]
+    reference = pushed["images"]["preprocess"]
     assert re.fullmatch(re.escape(f"{registry}/team/wgan/preprocess@sha256:") + "[0-9a-f]{64}", reference)
     engine.read("rmi", f"{registry}/team/wgan/preprocess:{container_images.VERSION}")
     try:

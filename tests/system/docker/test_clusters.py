@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.flink, pytest.mark.timeout(900)]
 
 SETTINGS: dict[str, Any] = {"images_per_shard": 1500}
 WORKER = "apache_beam.runners.worker.sdk_worker_main"
-_SECONDS_OF_LATE_WORK = 20
+_LATE_WORK_SECONDS = 20
 # Kill the first process of a container whose command has some words.
 KILL = """
 import os, pathlib, signal
@@ -61,8 +61,8 @@ def cluster(client: str, preprocess_image: str, tmp_path_factory: pytest.TempPat
     build = programs()[0].parent
     folder = tmp_path_factory.mktemp("configuration")
     folder.chmod(0o755)
-    with clusters.flink(client, preprocess_image, build, folder / "flink") as made:
-        yield made
+    with clusters.flink(client, preprocess_image, build, folder / "flink") as containers:
+        yield containers
 
 
 class Run:
@@ -78,7 +78,7 @@ class Run:
         self.cluster.start_stage(self._stages[-1], *(f"--{name}={value}" for name, value in SETTINGS.items()))
         return self._stages[-1]
 
-    def until_there(self, ending: str) -> None:
+    def wait_for_object(self, ending: str) -> None:
         """Wait until the dataset's folder has an object of that ending."""
         until(lambda: ending in self.cluster.execute("pool-of-machine-0", OBJECTS))
 
@@ -99,20 +99,20 @@ class Run:
 def run(cluster: Containers, source: Path, request: pytest.FixtureRequest) -> Iterator[Run]:
     """Start the bucket server with these `faults`."""
     cluster.serve(source, getattr(request, "param", []))
-    found = Run(cluster)
-    yield found
-    found.remove()
+    started = Run(cluster)
+    yield started
+    started.remove()
 
 
-def assert_made(run: Run, expected: dict[str, str]) -> dict[str, Any]:
+def assert_dataset(run: Run, expected: dict[str, str]) -> dict[str, Any]:
     """Check that the dataset is what one machine makes, and the bucket has nothing else; return the server's report."""
     answer = run.cluster.stop_serving()
-    made = {name: sha256 for name, sha256 in answer["held"].items() if name.startswith("dataset/")}
-    assert made.pop("dataset/committed.json", "")
-    assert len({name.rpartition("/")[0] for name in made}) == 1, sorted(made)
-    found = {name.rpartition("/")[2]: sha256 for name, sha256 in made.items()}
-    assert found.pop("dataset.json")
-    assert found == expected
+    objects = {name: sha256 for name, sha256 in answer["objects"].items() if name.startswith("dataset/")}
+    assert objects.pop("dataset/committed.json", "")
+    assert len({name.rpartition("/")[0] for name in objects}) == 1, sorted(objects)
+    files = {name.rpartition("/")[2]: sha256 for name, sha256 in objects.items()}
+    assert files.pop("dataset.json")
+    assert files == expected
     return answer
 
 
@@ -121,44 +121,44 @@ def test_same_bytes_on_two_machines(run: Run, expected: dict[str, str]) -> None:
     assert run.cluster.wait(stage) == errors.OK, run.cluster.log_of(stage)
     for machine in ("machine-0", "machine-1"):
         assert "'/opt/apache/beam/boot', '--id=" in run.cluster.log_of(f"pool-of-{machine}")  # who did the work
-    assert_made(run, expected)
+    assert_dataset(run, expected)
 
 
 @pytest.mark.parametrize("moment", [".jsonl", ".rows", ".tfrecord"])
 def test_a_python_worker_that_is_killed(run: Run, expected: dict[str, str], moment: str) -> None:
     """Boot starts it again, and the runner repeats its work."""
     stage = run.start()
-    run.until_there(moment)
+    run.wait_for_object(moment)
     run.signal("machine-0", "SIGKILL")
     assert run.cluster.wait(stage) == errors.OK, run.cluster.log_of(stage)
-    assert_made(run, expected)
+    assert_dataset(run, expected)
 
 
 def test_a_stage_that_is_killed_leaves_what_the_next_one_removes(run: Run, expected: dict[str, str]) -> None:
     stage = run.start()
-    run.until_there(".rows")
+    run.wait_for_object(".rows")
     run.cluster.kill(stage)
     again = run.start()
     assert run.cluster.wait(again) == errors.OK, run.cluster.log_of(again)
-    assert_made(run, expected)
+    assert_dataset(run, expected)
 
 
 def test_two_stages_at_once(run: Run, expected: dict[str, str]) -> None:
     stages = [run.start(), run.start()]
     assert [run.cluster.wait(stage) for stage in stages] == [errors.OK, errors.OK], run.cluster.log_of(stages[1])
-    assert_made(run, expected)
+    assert_dataset(run, expected)
 
 
 def test_a_worker_that_wakes_late(run: Run) -> None:
     """The stage is stopped while a worker is paused; files that the worker writes later do not stay."""
     stage = run.start()
-    run.until_there(".jsonl")
+    run.wait_for_object(".jsonl")
     pid = run.signal("machine-0", "SIGSTOP")
     run.cluster.docker("stop", "--time=60", run.cluster.full_name(stage))
     assert run.cluster.wait(stage) == errors.TERMINATED, run.cluster.log_of(stage)
     run.cluster.execute("pool-of-machine-0", f"import os, signal; os.kill({pid}, signal.SIGCONT)")
-    time.sleep(_SECONDS_OF_LATE_WORK)  # nothing shows when it is done
-    assert not [name for name in run.cluster.stop_serving()["held"] if name.startswith("dataset/")]
+    time.sleep(_LATE_WORK_SECONDS)  # nothing shows when it is done
+    assert not [name for name in run.cluster.stop_serving()["objects"] if name.startswith("dataset/")]
 
 
 @pytest.mark.parametrize(
@@ -185,19 +185,19 @@ def test_a_worker_that_wakes_late(run: Run) -> None:
 def test_requests_that_fail(run: Run, expected: dict[str, str]) -> None:
     stage = run.start()
     assert run.cluster.wait(stage) == errors.OK, run.cluster.log_of(stage)
-    assert len(assert_made(run, expected)["fired"]) >= 3  # a flip needs content that travels
+    assert len(assert_dataset(run, expected)["fired"]) >= 3  # a flip needs content that travels
 
 
 def test_a_pool_that_is_killed(run: Run, expected: dict[str, str]) -> None:
     """The dataset is there, or the stage says to try again and leaves nothing."""
     stage = run.start()
-    run.until_there(".rows")
+    run.wait_for_object(".rows")
     run.cluster.kill("pool-of-machine-0")
     code = run.cluster.wait(stage)
     run.cluster.remove("pool-of-machine-0")
     run.cluster.start_pool("machine-0")
     if code == errors.OK:
-        assert_made(run, expected)
+        assert_dataset(run, expected)
         return
     assert code == errors.TRANSIENT, run.cluster.log_of(stage)
-    assert not [name for name in run.cluster.stop_serving()["held"] if name.startswith("dataset/")]
+    assert not [name for name in run.cluster.stop_serving()["objects"] if name.startswith("dataset/")]

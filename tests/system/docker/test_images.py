@@ -29,22 +29,22 @@ def test_the_code_is_that_of_this_checkout(python: Python, image: str) -> None:
         "from components.core.stage.cache_key import source_digest\n"
         f"for stage in {stages}: print(stage, source_digest(stage))"
     )
-    found = dict(line.split() for line in python(image, program).splitlines())
-    assert found == {stage: cache_key.source_digest(stage) for stage in stages}
+    stage_digests = dict(line.split() for line in python(image, program).splitlines())
+    assert stage_digests == {stage: cache_key.source_digest(stage) for stage in stages}
 
 
 def test_nothing_in_it_may_be_written(python: Python, image: str) -> None:
     """Even by the user's group, which is root's, on clusters that give each container its own user."""
     program = (
         "import os\n"
-        "found = []\n"
+        "writable = []\n"
         "for place in ('/opt', '/app'):\n"
         "    for parent, folders, files in os.walk(place):\n"
         "        for path in (os.path.join(parent, name) for name in (*folders, *files)):\n"
         "            status = os.lstat(path)\n"
         "            if status.st_uid or status.st_gid or (not os.path.islink(path) and status.st_mode & 0o022):\n"
-        "                found.append(path)\n"
-        "print(found)"
+        "                writable.append(path)\n"
+        "print(writable)"
     )
     assert python(image, program) == "[]"
 
@@ -102,8 +102,8 @@ def test_a_mounted_folder_does_not_shadow_the_code(engine: Engine, image: str, s
 
 
 def test_labels(engine: Engine, image: str) -> None:
-    (found,) = json.loads(engine.read("image", "inspect", image))
-    config = found["Config"]
+    (inspected,) = json.loads(engine.read("image", "inspect", image))
+    config = inspected["Config"]
     assert config["User"] == "10001:0"
     assert config["Entrypoint"][:2] == ["python", "-m"]
     label = {name.removeprefix("org.opencontainers.image."): text for name, text in config["Labels"].items()}

@@ -53,8 +53,8 @@ def test_from_digits_to_a_champion(run: Run, preprocess_image: str, train_image:
 
     verdict = json.loads((shared_folder / "evaluation" / "verdict.json").read_text())
     assert verdict["verdict"] == "PROMOTE", verdict
-    made = ("--model", exported["model_uri"], "--evaluation", evaluation["evaluation_uri"])
-    published = stage("publish", *made, "--registry", "/data/registry", "--recipe", decided["recipe"])
+    inputs = ("--model", exported["model_uri"], "--evaluation", evaluation["evaluation_uri"])
+    published = stage("publish", *inputs, "--registry", "/data/registry", "--recipe", decided["recipe"])
     assert published["version"] == "1"
     again = stage("decide", *source, "--registry", "/data/registry")
     assert again["decision"] == "SKIP"

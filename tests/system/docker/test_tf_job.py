@@ -65,7 +65,7 @@ class Container:
         self.docker(
             *("run", "--detach", "--name", name, "--network", _NETWORK, "--network-alias", host),
             *("--user", f"{os.getuid()}:{os.getgid()}", *required.HARDENED),
-            *(f"--volume={each}" for each in volumes),
+            *(f"--volume={volume}" for volume in volumes),
             *(f"--env={variable}={value}" for variable, value in variables.items()),
             *("--entrypoint", described["command"][0], described["image"]),
             *(*described["command"][1:], *described["args"]),
@@ -115,7 +115,7 @@ class Cluster(TrainingOperator):
         return self.containers[name]
 
     def kill(self, worker: str) -> None:
-        (container,) = [each for name, each in self.containers.items() if name.endswith(worker)]
+        (container,) = [container for name, container in self.containers.items() if name.endswith(worker)]
         container.kill()
 
 
@@ -126,17 +126,17 @@ def cluster(client: str, tmp_path: Path) -> Iterator[Cluster]:
     server.use_tls(context)
     subprocess.run([client, "network", "create", _NETWORK], check=True, capture_output=True)
     try:
-        with http.serving(server) as found:
-            yield found
+        with http.serving(server) as cluster:
+            yield cluster
     finally:
         for container in server.containers.values():
             container.remove()
         subprocess.run([client, "network", "rm", _NETWORK], check=True, capture_output=True)
 
 
-def resumed_at(said: str) -> int:
+def resumed_at(log: str) -> int:
     """Return the step at which a training resumed, from its log."""
-    (step,) = re.findall(r"resuming at step (\d+)", said)
+    (step,) = re.findall(r"resuming at step (\d+)", log)
     return int(step)
 
 
@@ -169,25 +169,25 @@ def test_workers_in_containers_stop_go_on_and_end_as_on_loopback(
                 time.sleep(0.05)
             if act:
                 act(program)
-            said = program.communicate()[1]
-        return program.returncode, said
+            log = program.communicate()[1]
+        return program.returncode, log
 
-    code, said = stage(lambda _: cluster.kill("worker-1"))
-    assert code == errors.TRANSIENT, said
-    assert "137" in said
+    code, log = stage(lambda _: cluster.kill("worker-1"))
+    assert code == errors.TRANSIENT, log
+    assert "137" in log
     killed_at = max(checkpoints.steps(together))
 
-    code, said = stage(lambda program: program.send_signal(signal.SIGTERM))
-    assert code == errors.TERMINATED, said
-    assert resumed_at(said) == killed_at
+    code, log = stage(lambda program: program.send_signal(signal.SIGTERM))
+    assert code == errors.TERMINATED, log
+    assert resumed_at(log) == killed_at
 
-    code, said = stage()
-    assert code == errors.OK, said
-    assert killed_at < resumed_at(said) < _SETTINGS["steps"]
-    assert "worker 0 of 2, the chief" in said
+    code, log = stage()
+    assert code == errors.OK, log
+    assert killed_at < resumed_at(log) < _SETTINGS["steps"]
+    assert "worker 0 of 2, the chief" in log
     jobs = len(cluster.jobs)
-    code, said = stage()
-    assert (code, len(cluster.jobs)) == (errors.OK, jobs), said  # complete: no workers start
+    code, log = stage()
+    assert (code, len(cluster.jobs)) == (errors.OK, jobs), log  # complete: no workers start
 
     command = [sys.executable, "-m", "components.train"]
     command += attempts.flags(tiny_dataset, alone, **_SETTINGS, accelerator="multi-worker")

@@ -77,8 +77,8 @@ def bucket_server(client: str, engine: Engine, worker_image: str, shared_folder:
     mount = ("--volume", f"{shared_folder / 'pets'}:/data:ro")
     container = engine.read("run", "--detach", *USER, *mount, *SERVER, worker_image, *SERVER_MODULE)
     try:
-        found = until(lambda: re.search(r"serving at (\S+)", log_of(client, container)), 30)
-        yield container, found[1]
+        match = until(lambda: re.search(r"serving at (\S+)", log_of(client, container)), 30)
+        yield container, match[1]
     finally:
         engine.read("rm", "--force", container)
 
@@ -109,14 +109,14 @@ def test_workers_that_share_nothing_but_a_bucket(
     finally:
         engine.read("rm", "--force", pool)
     engine.read("stop", server)
-    (held,) = (json.loads(line)["held"] for line in log_of(client, server).splitlines() if line.startswith("{"))
-    made = {name.rpartition("/")[2]: sha256 for name, sha256 in held.items() if name.startswith("dataset/")}
-    assert len(made) == sum(name.startswith("dataset/") for name in held)
-    assert made.pop("committed.json")
+    (objects,) = (json.loads(line)["objects"] for line in log_of(client, server).splitlines() if line.startswith("{"))
+    files = {name.rpartition("/")[2]: sha256 for name, sha256 in objects.items() if name.startswith("dataset/")}
+    assert len(files) == sum(name.startswith("dataset/") for name in objects)
+    assert files.pop("committed.json")
     expected = content(shared_folder / "expected")
     manifest = "dataset.json"  # it names the source
-    assert made.keys() == expected.keys()
-    assert {name for name in made if made[name] != expected[name]} == {manifest}
+    assert files.keys() == expected.keys()
+    assert {name for name in files if files[name] != expected[name]} == {manifest}
 
 
 def test_buckets_dataflow_and_flink_can_be_reached_from_it(

@@ -73,8 +73,8 @@ class Cluster:
         return printed.split()[0].rpartition("/")[2]
 
     def status(self, run_id: str) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.wgan("status", run_id, "--json", *self.connection))
-        return found
+        status: dict[str, Any] = json.loads(self.wgan("status", run_id, "--json", *self.connection))
+        return status
 
     def stages(self, run_id: str) -> dict[str, str]:
         return {stage["name"]: stage["state"] for stage in self.status(run_id)["stages"]}
@@ -83,18 +83,18 @@ class Cluster:
         """Return the record of a run, or skip the test if this machine cannot reach the root."""
         if not self.records_can_be_read:
             pytest.skip(f"records are not compared: {self.root} cannot be reached from this machine")
-        found: dict[str, Any] = json.loads((Location.of(self.root) / "records" / run_id / "record.json").read_file())
-        return found
+        record: dict[str, Any] = json.loads((Location.of(self.root) / "records" / run_id / "record.json").read_file())
+        return record
 
     def checkpoints(self) -> int:
         trainings = (Location.of(self.root) / "checkpoints").children() if self.records_can_be_read else []
-        return sum(each.name.startswith("step-") for training in trainings for each in training.children())
+        return sum(checkpoint.name.startswith("step-") for training in trainings for checkpoint in training.children())
 
-    def until(self, what: str, holds: Callable[[], bool]) -> None:
+    def until(self, event: str, holds: Callable[[], bool]) -> None:
         """Wait until something holds."""
         ends = time.monotonic() + _LIMIT_SECONDS
         while not holds():
-            assert time.monotonic() < ends, f"{what}: not within {_LIMIT_SECONDS:.0f} s"
+            assert time.monotonic() < ends, f"{event}: not within {_LIMIT_SECONDS:.0f} s"
             time.sleep(1)
 
 
@@ -112,9 +112,9 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         connection = [*(["--host", host] if host else []), *(["--kube_context", context] if context else [])]
         root, claim, images = (os.environ.get(name, "") for name in ("ROOT", "CLAIM", "IMAGES"))
         assert root, "ROOT is required: a folder in a bucket, or where the volume of CLAIM is mounted"
-        found = Cluster(connection, root, folder, {**os.environ})
-        compile_for(found, claim, ["--images", str(Path(images).resolve())] if images else ["--allow_tags"])
-        yield found
+        kubeflow = Cluster(connection, root, folder, {**os.environ})
+        compile_for(kubeflow, claim, ["--images", str(Path(images).resolve())] if images else ["--allow_tags"])
+        yield kubeflow
         return
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(contract_server.serving())
@@ -134,15 +134,15 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
             started.serve(folder / "nothing", [])
             patch.setenv("STORAGE_EMULATOR_HOST", f"http://{started.address_of('buckets')}:8080")
         else:
-            of_buckets = stack.enter_context(bucket_server.serving())
-            of_buckets.create_bucket("b")
-            patch.setenv("STORAGE_EMULATOR_HOST", of_buckets.url)
+            storage = stack.enter_context(bucket_server.serving())
+            storage.create_bucket("b")
+            patch.setenv("STORAGE_EMULATOR_HOST", storage.url)
         (folder / "root").mkdir(mode=0o750)
         root = "gs://b/runs" if in_bucket else str(folder / "root")
-        found = Cluster(["--host", server.url], root, folder, {**os.environ})
-        compile_for(found, "" if in_bucket else "runs", ["--allow_tags"])
+        kubeflow = Cluster(["--host", server.url], root, folder, {**os.environ})
+        compile_for(kubeflow, "" if in_bucket else "runs", ["--allow_tags"])
         stack.callback(Worker(server, folder / "pods", docker_run).stop)
-        yield found
+        yield kubeflow
 
 
 def compile_for(cluster: Cluster, claim: str, flags: list[str]) -> None:
@@ -180,14 +180,14 @@ def test_unchanged_data_is_skipped(cluster: Cluster) -> None:
 def test_a_schedule_starts_runs_until_it_is_deleted(cluster: Cluster) -> None:
     before = json.loads(cluster.wgan("status", "--json", *cluster.connection))
     values = {**SMALL, "root": cluster.root}
-    of = {"package": "pipeline.yaml", "target": "kfp", "experiment": "acceptance", "parameters": values}
+    settings = {"package": "pipeline.yaml", "target": "kfp", "experiment": "acceptance", "parameters": values}
     file = cluster.folder / "schedules.yaml"
-    file.write_text(yaml.safe_dump({"schedules": {"acceptance": {"cron": "* * * * *", **of}}}))
+    file.write_text(yaml.safe_dump({"schedules": {"acceptance": {"cron": "* * * * *", **settings}}}))
     cluster.wgan("schedule", "apply", *cluster.connection)
 
     def new() -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = json.loads(cluster.wgan("status", "--json", *cluster.connection))
-        return [run for run in found if run["run_id"] not in {old["run_id"] for old in before}]
+        runs: list[dict[str, Any]] = json.loads(cluster.wgan("status", "--json", *cluster.connection))
+        return [run for run in runs if run["run_id"] not in {old["run_id"] for old in before}]
 
     cluster.until("a scheduled run", lambda: bool(new()))
     cluster.wgan("schedule", "pause", "acceptance", *cluster.connection)

@@ -26,9 +26,9 @@ def until(true: Callable[[], Any], seconds: float = 120) -> Any:
     """Repeat a question until the answer is true, and return it."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        found = true()
-        if found:
-            return found
+        answer = true()
+        if answer:
+            return answer
         time.sleep(0.1)
     raise AssertionError(f"still false after {seconds:g} s")
 
@@ -67,7 +67,7 @@ def settings(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 
 @pytest.fixture(scope="session")
-def of_direct_runner(settings: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def direct_runner_files(settings: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The files that the direct runner makes of it."""
     dataset = tmp_path_factory.mktemp("direct") / "dataset"
     preprocess.run(PreprocessConfig(dataset=str(dataset), **settings))
@@ -103,16 +103,16 @@ class Stage:
 
     def processes(self) -> dict[int, str]:
         """Return its process and all descendants, by id: their commands, whoever their parent is."""
-        found = {}
+        commands = {}
         for path in Path("/proc").glob("[0-9]*"):
             try:
                 if f"{_MARK}={self._mark}".encode() in (path / "environ").read_bytes().split(b"\0"):
                     command = (path / "cmdline").read_bytes().replace(b"\0", b" ").decode()
                     if command:  # an ended process that waits for its parent has none
-                        found[int(path.name)] = command
+                        commands[int(path.name)] = command
             except OSError:
                 continue  # it has ended, or is another user's
-        return found
+        return commands
 
 
 @pytest.fixture
@@ -125,6 +125,6 @@ def stage(tmp_path: Path) -> Iterator[Callable[[dict[str, Any], str], Stage]]:
         return started[-1]
 
     yield start
-    for each in started:
-        each.process.kill()
-        each.process.wait()
+    for stage in started:
+        stage.process.kill()
+        stage.process.wait()

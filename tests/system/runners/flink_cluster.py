@@ -25,7 +25,7 @@ JOB_MANAGER = "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntry
 TASK_MANAGER = "org.apache.flink.runtime.taskexecutor.TaskManagerRunner"
 _MEMORY = "org.apache.flink.runtime.util.bash.BashJavaUtils"
 _LOOPBACK = "127.0.0.1"
-_MARK_OF_RESULT = "BASH_JAVA_UTILS_EXEC_RESULT:"
+_RESULT_MARK = "BASH_JAVA_UTILS_EXEC_RESULT:"
 # Flags by which Flink's scripts open Java 17, needed by Beam's job server, too.
 OPENED = " ".join(
     f"--add-opens=java.base/{package}=ALL-UNNAMED"
@@ -69,7 +69,7 @@ io.tmp.dirs: {folder}
 
 def programs() -> tuple[Path, Path]:
     """Return the folder of Flink's jars and Beam's job server; skip the test without them."""
-    distribution, job_server = (ROOT / "build/flink" / each for each in ("distribution", "job-server/job-server.jar"))
+    distribution, job_server = (ROOT / "build/flink" / path for path in ("distribution", "job-server/job-server.jar"))
     if not (distribution.is_dir() and job_server.is_file() and shutil.which("java")):
         pytest.skip(
             "no Flink in build/flink, or no Java: apt-get install openjdk-17-jre-headless maven, then make test-flink"
@@ -84,13 +84,13 @@ def kill(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def memory_of_task_managers(distribution: Path, folder: Path) -> tuple[list[str], list[str]]:
+def task_manager_memory(distribution: Path, folder: Path) -> tuple[list[str], list[str]]:
     """Return Java's flags and Flink's settings for the configuration in a folder."""
     jars = f"{distribution}/pyflink/bin/bash-java-utils.jar:{distribution}/pyflink/lib/*"
     command = ["java", "-cp", jars, _MEMORY, "GET_TM_RESOURCE_PARAMS", "--configDir", str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder)
-    lines = [line for line in done.stdout.splitlines() if line.startswith(_MARK_OF_RESULT)]
-    flags, settings = (line.removeprefix(_MARK_OF_RESULT).split() for line in lines)
+    lines = [line for line in done.stdout.splitlines() if line.startswith(_RESULT_MARK)]
+    flags, settings = (line.removeprefix(_RESULT_MARK).split() for line in lines)
     return flags, settings
 
 
@@ -136,7 +136,7 @@ class FlinkCluster:
     def add_task_manager(self) -> None:
         """Start one more."""
         name = f"task-manager-{len(self.task_managers)}"
-        flags, settings = memory_of_task_managers(self._distribution, self._folder)
+        flags, settings = task_manager_memory(self._distribution, self._folder)
         command = [*self._java(*flags), TASK_MANAGER, "--configDir", str(self._folder), *settings]
         own = ["-D", f"taskmanager.host={_LOOPBACK}", "-D", f"taskmanager.resource-id={name}"]
         self.task_managers[name] = self._start(name, [*command, *own])

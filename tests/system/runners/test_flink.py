@@ -20,12 +20,12 @@ pytestmark = [pytest.mark.flink, pytest.mark.timeout(600)]
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlinkCluster]:
     """A job manager and two task managers."""
-    found = FlinkCluster(*programs(), tmp_path_factory.mktemp("flink") / "cluster")
+    cluster = FlinkCluster(*programs(), tmp_path_factory.mktemp("flink") / "cluster")
     try:
-        found.begin()
-        yield found
+        cluster.begin()
+        yield cluster
     finally:
-        found.end()
+        cluster.end()
 
 
 @pytest.fixture(autouse=True)
@@ -57,7 +57,7 @@ def started_on_both(cluster: FlinkCluster, started: Stage, before: dict[str, str
 
     def job() -> str:
         assert started.process.poll() is None, started.stderr
-        both = (each for each in cluster.jobs().keys() - before if len(cluster.running_task_managers(each)) == 2)
+        both = (job_id for job_id in cluster.jobs().keys() - before if len(cluster.running_task_managers(job_id)) == 2)
         return next(both, "")
 
     return str(until(job))
@@ -67,14 +67,14 @@ def test_same_bytes(
     cluster: FlinkCluster,
     stage: Callable[[dict[str, Any], str], Stage],
     settings: dict[str, Any],
-    of_direct_runner: dict[str, str],
+    direct_runner_files: dict[str, str],
 ) -> None:
     before = cluster.jobs()
     started = stage(settings, options(cluster))
     job = started_on_both(cluster, started, before)
     assert started.wait() == errors.OK, started.stderr
     assert cluster.jobs()[job] == "FINISHED"
-    assert content(started.dataset) == of_direct_runner
+    assert content(started.dataset) == direct_runner_files
     assert started.processes() == {}
 
 
@@ -83,7 +83,7 @@ def test_a_task_manager_that_is_killed_costs_time_and_no_data(
     cluster: FlinkCluster,
     stage: Callable[[dict[str, Any], str], Stage],
     settings: dict[str, Any],
-    of_direct_runner: dict[str, str],
+    direct_runner_files: dict[str, str],
 ) -> None:
     before = cluster.jobs()
     started = stage(settings, options(cluster, kept=False))
@@ -94,7 +94,7 @@ def test_a_task_manager_that_is_killed_costs_time_and_no_data(
     assert started.wait() == errors.OK, started.stderr
     assert cluster.attempts(job) > 0
     assert cluster.jobs()[job] == "FINISHED"
-    assert content(started.dataset) == of_direct_runner
+    assert content(started.dataset) == direct_runner_files
     cluster.wait()
 
 

@@ -37,27 +37,27 @@ def serving(prism: Path, log: Path) -> Iterator[tuple[str, subprocess.Popen[byte
 
 
 def test_prism_that_was_there(
-    prism: Path, settings: dict[str, Any], of_direct_runner: dict[str, str], tmp_path: Path
+    prism: Path, settings: dict[str, Any], direct_runner_files: dict[str, str], tmp_path: Path
 ) -> None:
     with serving(prism, tmp_path / "log") as (address, process):
         options = f"--runner=PortableRunner --job_endpoint={address} --environment_type=LOOPBACK"
         preprocess.run(PreprocessConfig(dataset=str(tmp_path / "dataset"), beam_options=options, **settings))
         assert process.poll() is None
         assert "job-001" in (tmp_path / "log").read_text()  # proof of who ran it
-    assert content(tmp_path / "dataset") == of_direct_runner
+    assert content(tmp_path / "dataset") == direct_runner_files
 
 
 def test_prism_into_a_bucket(
-    prism: Path, settings: dict[str, Any], of_direct_runner: dict[str, str], tmp_path: Path, gcs: Server
+    prism: Path, settings: dict[str, Any], direct_runner_files: dict[str, str], tmp_path: Path, gcs: Server
 ) -> None:
     """Workers write rows and shards as objects; the stage's machine keeps none of them."""
     gcs.create_bucket("b")
     with serving(prism, tmp_path / "log") as (address, _):
         options = f"--runner=PortableRunner --job_endpoint={address} --environment_type=LOOPBACK"
         preprocess.run(PreprocessConfig(dataset="gs://b/d", beam_options=options, **settings))
-    held = {name.rpartition("/")[2]: stored.content for name, stored in gcs.objects["b"].items()}
-    assert held.pop("committed.json")
-    assert {name: hashlib.sha256(content).hexdigest() for name, content in held.items()} == of_direct_runner
+    files = {name.rpartition("/")[2]: stored.content for name, stored in gcs.objects["b"].items()}
+    assert files.pop("committed.json")
+    assert {name: hashlib.sha256(content).hexdigest() for name, content in files.items()} == direct_runner_files
     written = [request for request in gcs.requests if request.method == "POST"]
     assert any(".rows" in f"{request.query} {request.body!r}" for request in written)
     left = {path.name for path in (tmp_path / "scratch").rglob("*") if path.is_file()}
@@ -70,11 +70,11 @@ def test_prism_that_beam_starts(
     prism: Path,
     stage: Callable[[dict[str, Any], str], Stage],
     settings: dict[str, Any],
-    of_direct_runner: dict[str, str],
+    direct_runner_files: dict[str, str],
 ) -> None:
     started = stage(settings, f"--runner=PrismRunner --prism_location={prism}")
     assert started.wait() == errors.OK, started.stderr
-    assert content(started.dataset) == of_direct_runner
+    assert content(started.dataset) == direct_runner_files
     assert started.processes() == {}
 
 

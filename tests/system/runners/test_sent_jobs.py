@@ -25,27 +25,28 @@ IMAGE = "registry.example.com/wgan/preprocess:0.1.0"
 def require_graph_in_image(pipeline: beam_runner_api_pb2.Pipeline) -> None:
     """Every step runs in the image, and some of them behind a shuffle."""
     environments = pipeline.components.environments.values()
-    assert {each.urn for each in environments} == {common_urns.environments.DOCKER.urn}
-    payloads = [beam_runner_api_pb2.DockerPayload.FromString(each.payload) for each in environments]
+    assert {environment.urn for environment in environments} == {common_urns.environments.DOCKER.urn}
+    payloads = [beam_runner_api_pb2.DockerPayload.FromString(environment.payload) for environment in environments]
     assert {payload.container_image for payload in payloads} == {IMAGE}
     transforms = list(pipeline.components.transforms.values())
     urns = {transform.spec.urn for transform in transforms}
     assert {common_urns.primitives.PAR_DO.urn, common_urns.primitives.GROUP_BY_KEY.urn} <= urns
-    steps = [each for each in transforms if each.spec.urn == common_urns.primitives.PAR_DO.urn]
-    assert all(each.environment_id in pipeline.components.environments for each in steps)
+    steps = [transform for transform in transforms if transform.spec.urn == common_urns.primitives.PAR_DO.urn]
+    assert all(step.environment_id in pipeline.components.environments for step in steps)
 
 
-def require_no_path_of_this_machine(pipeline: beam_runner_api_pb2.Pipeline) -> None:
+def require_no_local_path(pipeline: beam_runner_api_pb2.Pipeline) -> None:
     """Check that what a worker unpickles for a step names the bucket alone, and Beam's lambdas, which nobody opens."""
-    payloads = [each.spec for each in pipeline.components.transforms.values()]
-    given = [
+    specs = [transform.spec for transform in pipeline.components.transforms.values()]
+    payloads = [
         bz2.decompress(base64.b64decode(beam_runner_api_pb2.ParDoPayload.FromString(spec.payload).do_fn.payload))
-        for spec in payloads
+        for spec in specs
         if spec.urn == common_urns.primitives.PAR_DO.urn
     ]
-    assert sum(b"gs://b/d/attempt-" in pickled for pickled in given) == 3  # rows, shards, leaks
-    of_beam = os.fsencode(Path(apache_beam.__file__).parent)
-    paths = {path for pickled in given for path in re.findall(rb"(?:/[\w.+-]+){3,}", pickled.replace(of_beam, b""))}
+    assert sum(b"gs://b/d/attempt-" in pickled for pickled in payloads) == 3  # rows, shards, leaks
+    beam_folder = os.fsencode(Path(apache_beam.__file__).parent)
+    texts = [pickled.replace(beam_folder, b"") for pickled in payloads]
+    paths = {path for text in texts for path in re.findall(rb"(?:/[\w.+-]+){3,}", text)}
     assert not {path for path in paths if not path.startswith(b"/b/d/")}
 
 
@@ -80,4 +81,4 @@ def test_dataflow_is_given_options_image_and_graph(gcs: Server, monkeypatch: pyt
     assert (workers.machine_type, workers.num_workers, workers.max_num_workers) == ("n2-standard-4", 3, 9)
     assert (workers.sdk_container_image, workers.use_public_ips) == (IMAGE, False)
     require_graph_in_image(job.proto_pipeline)
-    require_no_path_of_this_machine(job.proto_pipeline)
+    require_no_local_path(job.proto_pipeline)
