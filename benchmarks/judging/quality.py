@@ -85,9 +85,9 @@ class Judge:
     def search_copies_of(self, images: np.ndarray) -> None:
         """Search for copies of these training images from now on."""
         trained_on = self._features(images)
-        of_test = neighbors.nearest(self._reference.real[self._reference.spaces[0]].features, trained_on)[0]
+        test_distances = neighbors.nearest(self._reference.real[self._reference.spaces[0]].features, trained_on)[0]
         self._reference = dataclasses.replace(
-            self._reference, searched=np.arange(len(images)), train=trained_on, held_out=of_test
+            self._reference, searched=np.arange(len(images)), train=trained_on, held_out=test_distances
         )
 
     def __call__(self, generator: keras.Model, labels: Labels) -> dict[str, Any]:
@@ -97,15 +97,15 @@ class Judge:
         batches = samples.draw(sampled, self._data.manifest.image, count, seed=0)
         drawn = np.concatenate([images for images, _ in batches])
         asked = samples.draw_labels(sampled, count, seed=0)
-        known = asked.numpy() if asked is not None and labels.kind == "class" else None
+        classes = asked.numpy() if asked is not None and labels.kind == "class" else None
         seen = scores.see(self._spaces, [drawn], "samples")
-        found = scores.score_seen(self._reference, seen, known)
+        scored = scores.score_seen(self._reference, seen, classes)
         some = seen.features[self._reference.spaces[0]][: len(self._validation)]
         row: dict[str, Any] = {
-            "scores": {name: _rounded(found.values[name]) for name in _SCORES if name in found.values},
+            "scores": {name: _rounded(scored.values[name]) for name in _SCORES if name in scored.values},
             "floor": _rounded(self._reference.floor["fcd"]),
             "validation": _rounded(set_distances.frechet_distance(some, self._validation)),
-            "classes": [1.0, 1.0] if found.shares is None else self._range_of(found.shares),
+            "classes": [1.0, 1.0] if scored.shares is None else self._range_of(scored.shares),
         }
         if self._shapes:
             row["shapes"] = {name: _rounded(value) for name, value in color.measure(drawn).items()}
@@ -113,8 +113,8 @@ class Judge:
             compared = drawn[: self._data.sample_count]
             first, second = self._held_out
             row["held_out"] = [_rounded(first(compared)), _rounded(first.floor)]
-            if known is not None:
-                row["held_out"].append(_rounded(first.class_accuracy(drawn, known)))
+            if classes is not None:
+                row["held_out"].append(_rounded(first.class_accuracy(drawn, classes)))
             row["second_held_out"] = [_rounded(second(compared)), _rounded(second.floor)]
             row["nearest"] = _rounded(first.nearness(drawn))
             row["sure"] = _rounded(first.sure_share(drawn))
@@ -145,12 +145,12 @@ class Judge:
 
 
 def _held_out_distances(data: Data, work: Path) -> list[held_out.HeldOutDistance]:
-    found = []
+    distances = []
     for name, architecture in (("held_out", held_out.FIRST), ("second_held_out", held_out.SECOND)):
         distance = held_out.HeldOutDistance(architecture, data.train, data.test, work / f"{name}.weights.h5")
         print(f"{name}: {distance.accuracy:.4f} of the test images right, floor {distance.floor:.3f}", flush=True)
-        found.append(distance)
-    return found
+        distances.append(distance)
+    return distances
 
 
 @dataclasses.dataclass
@@ -258,8 +258,8 @@ def _read(results: Path) -> list[dict[str, Any]]:
 
 
 def _is_finished(candidate: Candidate, results: Path) -> bool:
-    mine = [row for row in _read(results) if candidate.identity.items() <= row.items()]
-    return any(row["step"] == candidate.steps or row["scores"] == "diverged" for row in mine)
+    rows = [row for row in _read(results) if candidate.identity.items() <= row.items()]
+    return any(row["step"] == candidate.steps or row["scores"] == "diverged" for row in rows)
 
 
 def main() -> None:
@@ -275,19 +275,20 @@ def main() -> None:
     parser.add_argument("--marks", default="500,1000", help="Steps at which to score, beside the last.")
     parser.add_argument("--held_out", action="store_true", help="Score in the held-out spaces too: for final tables.")
     parser.add_argument("--shapes", action="store_true", help="The dataset is of the shapes of `color.py`.")
-    given = parser.parse_args()
+    options = parser.parse_args()
     set_threads()
-    given.work.mkdir(parents=True, exist_ok=True)
-    given.results.parent.mkdir(parents=True, exist_ok=True)
+    options.work.mkdir(parents=True, exist_ok=True)
+    options.results.parent.mkdir(parents=True, exist_ok=True)
 
-    data = Data(given.dataset)
-    count, seeds = given.images or data.manifest.splits["train"].records, given.seeds.split(",")
-    runs = [Candidate(line, int(seed), given.steps, count) for seed in seeds for line in given.candidate]
-    left = [run for run in runs if not _is_finished(run, given.results)]
+    data = Data(options.dataset)
+    count, seeds = options.images or data.manifest.splits["train"].records, options.seeds.split(",")
+    runs = [Candidate(line, int(seed), options.steps, count) for seed in seeds for line in options.candidate]
+    left = [run for run in runs if not _is_finished(run, options.results)]
     print(f"{len(runs)} runs, {len(runs) - len(left)} of them finished before", flush=True)
-    judge = Judge(data, given.embedding, given.work if given.held_out else None, given.shapes)
+    judge = Judge(data, options.embedding, options.work if options.held_out else None, options.shapes)
+    marks = [int(mark) for mark in options.marks.split(",")]
     for run in left:
-        train_and_score(run, data, judge, [int(mark) for mark in given.marks.split(",")], given.work, given.results)
+        train_and_score(run, data, judge, marks, options.work, options.results)
 
 
 if __name__ == "__main__":

@@ -20,26 +20,26 @@ OURS, KERAS, TORCH = "this project", "Keras example's train_step", "PyTorch"
 PRECISIONS = ("float32", "tf32", "bfloat16")
 
 
-def commands(given: argparse.Namespace) -> dict[str, list[str]]:
+def commands(options: argparse.Namespace) -> dict[str, list[str]]:
     """Return the command of each contender by name: what it is, its precision, and how it is compiled."""
-    flags = size.flags(given)
-    ours = [sys.executable, "-m", "benchmarks.training.our_step", *flags, "--accelerator", given.device]
+    flags = size.flags(options)
+    ours = [sys.executable, "-m", "benchmarks.training.our_step", *flags, "--accelerator", options.device]
     keras = [sys.executable, "-m", "benchmarks.training.keras_example", *flags]
-    device = ["--device", "cuda" if given.device == "gpu" else "cpu"]
-    torch = [given.torch_python, "-m", "benchmarks.training.torch_step", *flags, *device]
-    found = {}
+    device = ["--device", "cuda" if options.device == "gpu" else "cpu"]
+    torch = [options.torch_python, "-m", "benchmarks.training.torch_step", *flags, *device]
+    command_lines = {}
     for name in PRECISIONS:
         precision = ["--precision", name]
-        found[f"{OURS}, {name}"] = [*ours, *precision]
-        found[f"{OURS}, {name}, XLA"] = [*ours, *precision, "--xla"]
-        found[f"{TORCH}, {name}"] = [*torch, *precision]
+        command_lines[f"{OURS}, {name}"] = [*ours, *precision]
+        command_lines[f"{OURS}, {name}, XLA"] = [*ours, *precision, "--xla"]
+        command_lines[f"{TORCH}, {name}"] = [*torch, *precision]
         if name != "bfloat16":  # the example has no such mode
-            found[f"{KERAS}, {name}"] = [*keras, *precision]
-        if given.device == "gpu":
-            found[f"{TORCH}, {name}, CUDA graph"] = [*torch, *precision, "--graph"]
-            found[f"{TORCH}, {name}, compiled"] = [*torch, *precision, "--compile"]
-            found[f"{TORCH}, {name}, compiled, CUDA graph"] = [*torch, *precision, "--compile", "--graph"]
-    return {name: command for name, command in found.items() if not given.only or name in given.only}
+            command_lines[f"{KERAS}, {name}"] = [*keras, *precision]
+        if options.device == "gpu":
+            command_lines[f"{TORCH}, {name}, CUDA graph"] = [*torch, *precision, "--graph"]
+            command_lines[f"{TORCH}, {name}, compiled"] = [*torch, *precision, "--compile"]
+            command_lines[f"{TORCH}, {name}, compiled, CUDA graph"] = [*torch, *precision, "--compile", "--graph"]
+    return {name: command for name, command in command_lines.items() if not options.only or name in options.only}
 
 
 def start(names: dict[str, list[str]]) -> tuple[dict[str, Contender], dict[str, str]]:
@@ -54,14 +54,18 @@ def start(names: dict[str, list[str]]) -> tuple[dict[str, Contender], dict[str, 
             return str(error)
 
     with ThreadPoolExecutor(max(1, (os.cpu_count() or 1) // 2)) as pool:
-        found = dict(zip(names, pool.map(one, names.items()), strict=True))
-    ready = {name: each for name, each in found.items() if isinstance(each, Contender)}
-    return ready, {name: each for name, each in found.items() if isinstance(each, str)}
+        started = dict(zip(names, pool.map(one, names.items()), strict=True))
+    ready = {name: contender for name, contender in started.items() if isinstance(contender, Contender)}
+    return ready, {name: reason for name, reason in started.items() if isinstance(reason, str)}
 
 
 def fastest(contenders: dict[str, Contender], prefix: str) -> Contender | None:
     """Return the fastest contender whose name begins so."""
-    return min((each for name, each in contenders.items() if name.startswith(prefix)), key=median_seconds, default=None)
+    return min(
+        (contender for name, contender in contenders.items() if name.startswith(prefix)),
+        key=median_seconds,
+        default=None,
+    )
 
 
 def targets(contenders: dict[str, Contender]) -> dict[str, float | None]:
@@ -86,12 +90,12 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=0.5, help="length of a turn")
     parser.add_argument("--torch_python", default=".venv-bench-gpu/bin/python", help="of an environment with PyTorch")
     parser.add_argument("--only", action="append", help="a contender's name; all by default")
-    given = parser.parse_args()
+    options = parser.parse_args()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")  # or the first contender would take all memory
     fashion_mnist.prepare()
-    contenders, failed = start(commands(given))
-    run_rounds(list(contenders.values()), given.rounds, given.seconds)
+    contenders, failed = start(commands(options))
+    run_rounds(list(contenders.values()), options.rounds, options.seconds)
     for contender in contenders.values():
         contender.close()
     result: dict[str, Any] = {"targets": targets(contenders), "failed": failed, "contenders": {}}
@@ -109,10 +113,10 @@ def main() -> None:
             ]
         )
     columns = ["", "ms/step", "MiB at most", "first call, s"]
-    title = f"critic_steps {given.critic_steps}, base_filters {given.base_filters}, batch {given.batch_size}, "
+    title = f"critic_steps {options.critic_steps}, base_filters {options.base_filters}, batch {options.batch_size}, "
     remarks = [f"failed: {name}: {reason}" for name, reason in failed.items()]
-    tables.show(f"{title}medians of {given.rounds} rounds, {given.device}", columns, rows, remarks)
-    tables.keep(f"gpu-step-{given.device}-{given.critic_steps}-{given.batch_size}", result)
+    tables.show(f"{title}medians of {options.rounds} rounds, {options.device}", columns, rows, remarks)
+    tables.keep(f"gpu-step-{options.device}-{options.critic_steps}-{options.batch_size}", result)
 
 
 if __name__ == "__main__":

@@ -57,8 +57,8 @@ class Place:
 
     def names(self, **how: Any) -> list[str]:
         """Names of the case's objects."""
-        found = self.client.list_blobs(self.bucket, prefix=self.prefix, retry=self.retry, **how)
-        return [blob.name.removeprefix(self.prefix) for blob in found]
+        blobs = self.client.list_blobs(self.bucket, prefix=self.prefix, retry=self.retry, **how)
+        return [blob.name.removeprefix(self.prefix) for blob in blobs]
 
 
 def client_of(url: str) -> Client:
@@ -101,9 +101,9 @@ def place(request: pytest.FixtureRequest) -> Iterator[Place]:
         bucket, _, folder = where.removeprefix("gs://").partition("/")
         prefix = f"{folder.rstrip('/')}/{os.urandom(8).hex()}/".lstrip("/")
         with contextlib.closing(Client()) as client:
-            found = Place("service", client, client.bucket(bucket), prefix, DEFAULT_RETRY)
+            location = Place("service", client, client.bucket(bucket), prefix, DEFAULT_RETRY)
             try:
-                yield found
+                yield location
             finally:
                 for blob in client.list_blobs(bucket, prefix=prefix):
                     blob.delete()
@@ -133,11 +133,11 @@ uploads = pytest.mark.parametrize("upload", UPLOADS)
 def test_upload_can_be_read_and_tells_what_it_made(place: Place, upload: str) -> None:
     blob = place.blob()
     UPLOADS[upload](blob, FIRST, retry=place.retry)
-    found = place.bucket.get_blob(blob.name, retry=place.retry)
-    assert (blob.generation, blob.crc32c, blob.size) == (found.generation, found.crc32c, found.size)
-    assert (found.crc32c, found.size, found.metageneration) == (crc32c(FIRST), len(FIRST), 1)
+    stored = place.bucket.get_blob(blob.name, retry=place.retry)
+    assert (blob.generation, blob.crc32c, blob.size) == (stored.generation, stored.crc32c, stored.size)
+    assert (stored.crc32c, stored.size, stored.metageneration) == (crc32c(FIRST), len(FIRST), 1)
     assert place.content() == FIRST
-    assert found.time_created <= found.updated
+    assert stored.time_created <= stored.updated
 
 
 @uploads
@@ -188,10 +188,10 @@ def test_large_file_goes_in_chunks_and_obeys_preconditions(place: Place, tmp_pat
     file = tmp_path / "large"
     file.write_bytes(os.urandom(1 << 20) * 8 + b"more")
     assert file.stat().st_size > MULTIPART_MOST
-    given = {"crc32c_checksum_value": crc32c(file.read_bytes()), "retry": place.retry, "if_generation_match": 0}
-    place.blob().upload_from_filename(str(file), **given)
+    options = {"crc32c_checksum_value": crc32c(file.read_bytes()), "retry": place.retry, "if_generation_match": 0}
+    place.blob().upload_from_filename(str(file), **options)
     with pytest.raises(exceptions.PreconditionFailed):
-        place.blob().upload_from_filename(str(file), **given)
+        place.blob().upload_from_filename(str(file), **options)
     place.blob().download_to_filename(str(tmp_path / "again"), retry=place.retry)
     assert (tmp_path / "again").read_bytes() == file.read_bytes()
 
@@ -286,8 +286,8 @@ def test_range_beyond_the_end_is_refused(place: Place) -> None:
 def test_empty_object(place: Place) -> None:
     place.blob(content=b"")
     assert place.content() == b""
-    found = place.bucket.get_blob(place.blob().name)
-    assert (found.size, found.crc32c) == (0, "AAAAAA==")
+    stored = place.bucket.get_blob(place.blob().name)
+    assert (stored.size, stored.crc32c) == (0, "AAAAAA==")
 
 
 @pytest.mark.parametrize("name", ["a b+c", "100%", "ä/ö\N{SNOWMAN}", "#1?x=y&z", "a//b", "'\"<>\\", "a/../b"])
@@ -312,15 +312,15 @@ def test_listing_is_in_order_and_complete_over_pages(place: Place) -> None:
 
 
 def test_listing_of_some_fields(place: Place) -> None:
-    made = place.blob(content=FIRST)
-    found = list(
+    created = place.blob(content=FIRST)
+    listed = list(
         place.client.list_blobs(
             place.bucket, prefix=place.prefix, fields="items(bucket,name,size,crc32c,generation),nextPageToken"
         )
     )
-    assert [(blob.name, blob.size, blob.crc32c) for blob in found] == [(made.name, len(FIRST), crc32c(FIRST))]
-    assert found[0].generation == made.generation
-    assert found[0].time_created is None
+    assert [(blob.name, blob.size, blob.crc32c) for blob in listed] == [(created.name, len(FIRST), crc32c(FIRST))]
+    assert listed[0].generation == created.generation
+    assert listed[0].time_created is None
 
 
 def test_bucket_that_is_not_there(place: Place) -> None:

@@ -37,10 +37,10 @@ def main() -> None:
     parser.add_argument("--zombies", type=int, default=0, help="Late awakenings of each stage.")
     parser.add_argument("--pods", type=int, default=0, help="Trainings ended as Kubeflow ends a Pod.")
     parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args()
-    found: dict[str, dict[str, Counts]] = {"kills": {}, "zombies": {}, "pods": {}}
+    options = parser.parse_args()
+    results: dict[str, dict[str, Counts]] = {"kills": {}, "zombies": {}, "pods": {}}
     with tempfile.TemporaryDirectory() as name:
-        folder, chance = Path(name), random.Random(given.seed)
+        folder, chance = Path(name), random.Random(options.seed)
         counts = {"train": 60, "validation": 10, "test": 40}
         dataset = write_dataset(folder / "dataset", ImageShape(8, 8, 1), counts, 2)
         training = Stage("train", {"dataset": dataset, "checkpoints": OUTPUT, **TRAINING})
@@ -53,32 +53,34 @@ def main() -> None:
 
         def kill(stages: list[Stage], often: int) -> None:
             for stage in stages:
-                found["kills"][stage.name] = kill_stage(often, chance, stage, folder / "kills" / stage.name)
+                results["kills"][stage.name] = kill_stage(often, chance, stage, folder / "kills" / stage.name)
 
         def wake(name: str, *stages: Stage) -> None:
-            found["zombies"][name] = wake_late(given.zombies, chance, folder / "zombies" / name, *stages)
+            results["zombies"][name] = wake_late(options.zombies, chance, folder / "zombies" / name, *stages)
 
-        if given.light:
-            kill(light, given.light)
-        if given.zombies:
+        if options.light:
+            kill(light, options.light)
+        if options.zombies:
             # Decide is left out: it keeps nothing that another of its processes would read.
             for stage in light[1:]:
                 wake(stage.name, stage)
             wake("publish, then the next version", first, second)
         # Imported now, so that earlier forks, which need no TensorFlow, are quicker.
-        for module in ("train.loop", *(("embed.artifact", "evaluate.make", "export.make") if given.heavy else ())):
+        for module in ("train.loop", *(("embed.artifact", "evaluate.make", "export.make") if options.heavy else ())):
             importlib.import_module(f"components.{module}")
-        if given.trainings:
-            by_moment = kill_training(given.trainings, chance, training, folder / "trainings")
-            found["kills"] |= {f"train, {moment}": count for moment, count in by_moment.items()}
-        if given.zombies:
+        if options.trainings:
+            by_moment = kill_training(options.trainings, chance, training, folder / "trainings")
+            results["kills"] |= {f"train, {moment}": count for moment, count in by_moment.items()}
+        if options.zombies:
             wake("train", short)
-        if given.pods:
-            ended = end_trainings(short, given.pods, chance, folder / "pods")
-            found["pods"] = {} if ended is None else {"train": ended}
-        if given.heavy:
-            kill(heavy_stages(folder / "inputs", dataset), given.heavy)
-    print(json.dumps({part: {kind: each.to_json() for kind, each in kinds.items()} for part, kinds in found.items()}))
+        if options.pods:
+            ended = end_trainings(short, options.pods, chance, folder / "pods")
+            results["pods"] = {} if ended is None else {"train": ended}
+        if options.heavy:
+            kill(heavy_stages(folder / "inputs", dataset), options.heavy)
+    print(
+        json.dumps({part: {kind: count.to_json() for kind, count in kinds.items()} for part, kinds in results.items()})
+    )
 
 
 if __name__ == "__main__":

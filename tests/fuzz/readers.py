@@ -51,7 +51,7 @@ class Reader(NamedTuple):
     error: type[Exception]  # raised for an invalid file
     seeds: Callable[[], Iterable[bytes]]  # whole files
     # Whether a damaged file may be read as the second value, if the whole one was the first.
-    faithful: Callable[[Any, Any], bool] = lambda whole, found: True
+    faithful: Callable[[Any, Any], bool] = lambda whole, damaged: True
 
 
 def outcome(reader: Reader, folder: Path, content: bytes) -> Any:
@@ -70,20 +70,20 @@ def _file(folder: Path, name: str, content: bytes) -> SourceFile:
     return SourceFile(name, str(folder / name), len(content))
 
 
-def _sizes(found: list[bytes]) -> list[int]:
-    return [len(each) for each in found]
+def _sizes(contents: list[bytes]) -> list[int]:
+    return [len(content) for content in contents]
 
 
 def _examples(stacks: Iterable[Stack]) -> list[Example]:
     """Return as many images as were listed, of the header's shape, with the listed labels."""
-    found = []
+    examples = []
     for stack in stacks:
         pairs = list(stack.examples())
         assert len(pairs) == stack.count
         assert {label for _, label in pairs} == set(stack.values or (None,))
         assert stack.shape is None or {len(image) for image, _ in pairs} == {stack.shape.size}
-        found += pairs
-    return found
+        examples += pairs
+    return examples
 
 
 def read_idx(folder: Path, content: bytes) -> Any:
@@ -104,9 +104,9 @@ def read_archive(folder: Path, content: bytes) -> Any:
     """Return as many bytes of each image as its member has."""
     file = _file(folder, "x", content)
     members, _ = archives.list_members(file)
-    found = list(archives.read_members(file, members))
-    assert [len(each) for each in found] == [min(each.bytes, pixels.LARGEST_FILE + 1) for each in members]
-    return found
+    images = list(archives.read_members(file, members))
+    assert [len(image) for image in images] == [min(member.bytes, pixels.LARGEST_FILE + 1) for member in members]
+    return images
 
 
 def read_tfrecord(folder: Path, content: bytes) -> Any:
@@ -135,9 +135,9 @@ def read_parquet(folder: Path, content: bytes) -> Any:
 
 def read_image(folder: Path, content: bytes) -> Any:
     """Return pixels of the requested shape."""
-    found = pixels.from_file(content, _SHAPE, "fill").pixels
-    assert len(found) == 8 * 8 * 3
-    return found
+    decoded = pixels.from_file(content, _SHAPE, "fill").pixels
+    assert len(decoded) == 8 * 8 * 3
+    return decoded
 
 
 def read_manifest(folder: Path, content: bytes) -> Any:
@@ -278,17 +278,19 @@ def seeds_of_executor_input() -> Iterator[bytes]:
 
 
 READERS = {
-    "idx": Reader(read_idx, DataError, seeds_of_idx, faithful=lambda whole, found: _sizes(found) == _sizes(whole)),
+    "idx": Reader(read_idx, DataError, seeds_of_idx, faithful=lambda whole, damaged: _sizes(damaged) == _sizes(whole)),
     "npz": Reader(read_npz, DataError, seeds_of_npz, faithful=operator.eq),
     # A flip in a zip file's directory may hide a member. One in the content of a plain tar file is not noticed.
-    "zip": Reader(read_archive, DataError, seeds_of_zip, faithful=lambda whole, found: set(found) <= set(whole)),
-    "tar": Reader(read_archive, DataError, seeds_of_tar, faithful=lambda whole, found: _sizes(found) == _sizes(whole)),
+    "zip": Reader(read_archive, DataError, seeds_of_zip, faithful=lambda whole, damaged: set(damaged) <= set(whole)),
+    "tar": Reader(
+        read_archive, DataError, seeds_of_tar, faithful=lambda whole, damaged: _sizes(damaged) == _sizes(whole)
+    ),
     "packed_tar": Reader(read_archive, DataError, seeds_of_packed_tar, faithful=operator.eq),
     "tfrecord": Reader(
         read_tfrecord,
         DataError,
         seeds_of_tfrecord,
-        faithful=lambda whole, found: found == whole[: len(found)],  # a cut between two records is no damage
+        faithful=lambda whole, damaged: damaged == whole[: len(damaged)],  # a cut between two records is no damage
     ),
     "example": Reader(
         read_example,
@@ -318,7 +320,7 @@ READERS = {
         lambda: [b'file_name,text,label\na.png,"a, b",1\n'],
     ),
     "image": Reader(read_image, pixels.UndecodableImage, seeds_of_image),
-    "png": Reader(read_image, pixels.UndecodableImage, seeds_of_png, faithful=lambda whole, found: False),
+    "png": Reader(read_image, pixels.UndecodableImage, seeds_of_png, faithful=lambda whole, damaged: False),
     "manifest": Reader(read_manifest, DataError, seeds_of_manifest),
     "note": Reader(read_note, DataError, seeds_of_note),
     "executor_input": Reader(read_executor_input, ConfigError, seeds_of_executor_input),

@@ -42,8 +42,8 @@ SCORES = (
 
 def train(dataset: Path, location: Path, **settings: Any) -> int:
     """Train as a user does and return the exit code."""
-    given = {"dataset": dataset, "checkpoints": location, "steps": STEPS, "keep_checkpoints": 0, **settings}
-    return subprocess.run(command("train", **given), check=False, stdout=sys.stderr).returncode
+    flags = {"dataset": dataset, "checkpoints": location, "steps": STEPS, "keep_checkpoints": 0, **settings}
+    return subprocess.run(command("train", **flags), check=False, stdout=sys.stderr).returncode
 
 
 def judged(dataset: Path, embedding: Path, training: Path, steps: int, location: Path) -> tuple[str, dict[str, Any]]:
@@ -75,39 +75,39 @@ def print_signals(trainings: dict[str, Path]) -> None:
         print(f"{name}: {sum(bool(row['warnings']) for row in rows)} of {len(rows)} windows with warnings")
 
 
-def print_scores(found: dict[str, tuple[str, dict[str, Any]]]) -> None:
+def print_scores(results: dict[str, tuple[str, dict[str, Any]]]) -> None:
     """Print the scores with limits, of each training and of real images."""
-    real = next(iter(found.values()))[1]["real"]
-    print(f"{'score':22}{'real':>10}" + "".join(f"{name:>10}" for name in found))
+    real = next(iter(results.values()))[1]["real"]
+    print(f"{'score':22}{'real':>10}" + "".join(f"{name:>10}" for name in results))
     for score in SCORES:
-        values = [real.get(score), *(numbers["model"][score] for _, numbers in found.values())]
+        values = [real.get(score), *(numbers["model"][score] for _, numbers in results.values())]
         print(f"{score:22}" + "".join(f"{'-' if value is None else f'{value:.4g}':>10}" for value in values))
-    print(f"{'verdict':32}" + "".join(f"{verdict:>10}" for verdict, _ in found.values()))
+    print(f"{'verdict':32}" + "".join(f"{verdict:>10}" for verdict, _ in results.values()))
 
 
 def main() -> int:
     """Train, judge and print; 1 if a healthy training fails or a sabotaged one passes, else 0."""
-    given = arguments(__doc__, "build/calibration")
-    dataset = make_dataset(given)
-    embedding = make_embedding(given, dataset)
-    wrong, found = [], {}
+    options = arguments(__doc__, "build/calibration")
+    dataset = make_dataset(options)
+    embedding = make_embedding(options, dataset)
+    wrong, results = [], {}
     for name, settings in {**HEALTHY, **SABOTAGED}.items():
         expected = errors.OK if name in HEALTHY else errors.DEFECT
-        if train(dataset, given.root / name, **settings) != expected:
+        if train(dataset, options.root / name, **settings) != expected:
             wrong.append(f"{name} did not end with {expected}")
     for name, settings in SABOTAGED.items():
         # The monitor ends them before there is much to judge.
         alone = {"steps": SABOTAGED_STEPS, "learning_rate_decay": "none", "when_unhealthy": "warn"}
-        train(dataset, given.root / f"{name}-unwatched", **settings, **alone)
+        train(dataset, options.root / f"{name}-unwatched", **settings, **alone)
     for name in [*HEALTHY, *SABOTAGED]:
         steps = STEPS if name in HEALTHY else SABOTAGED_STEPS
-        training = given.root / (name if name in HEALTHY else f"{name}-unwatched")
-        found[name] = judged(dataset, embedding, training, steps, given.root / f"{name}-evaluation")
-        if found[name][0] != ("PROMOTE" if name in HEALTHY else "REJECT"):
-            wrong.append(f"{name} was judged {found[name][0]}")
-    print_signals({name: given.root / name for name in [*HEALTHY, *SABOTAGED]})
+        training = options.root / (name if name in HEALTHY else f"{name}-unwatched")
+        results[name] = judged(dataset, embedding, training, steps, options.root / f"{name}-evaluation")
+        if results[name][0] != ("PROMOTE" if name in HEALTHY else "REJECT"):
+            wrong.append(f"{name} was judged {results[name][0]}")
+    print_signals({name: options.root / name for name in [*HEALTHY, *SABOTAGED]})
     print()
-    print_scores(found)
+    print_scores(results)
     for line in wrong:
         print(f"not as it should be: {line}")
     return 1 if wrong else 0

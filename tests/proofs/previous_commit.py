@@ -35,21 +35,21 @@ def contents(root: Path) -> dict[str, Any]:
     names = {str(root): "ROOT"}
     names |= {code: "CODE" for path in root.rglob("*.json") for code in _codes(json.loads(path.read_text()))}
     names |= {path.name: "KEY" for folder in FOLDERS if folder != "registry" for path in (root / folder).glob("*")}
-    found: dict[str, Any] = {}
+    files: dict[str, Any] = {}
     for folder in FOLDERS:
         for path in sorted((root / folder).rglob("*")):
             name = _renamed(path.relative_to(root).as_posix(), names)
             if path.is_file() and not any(fnmatch.fnmatch(name, pattern) for pattern in NOT_COMPARED):
-                found[name] = _content(path, names)
-    return found
+                files[name] = _content(path, names)
+    return files
 
 
 def _codes(value: Any) -> list[str]:
     """Return the digests of code that a JSON value notes, at any depth."""
     if isinstance(value, dict):
         own = [value["code"]] if isinstance(value.get("code"), str) and value["code"] else []
-        return own + [code for each in value.values() for code in _codes(each)]
-    return [code for each in value for code in _codes(each)] if isinstance(value, list) else []
+        return own + [code for item in value.values() for code in _codes(item)]
+    return [code for item in value for code in _codes(item)] if isinstance(value, list) else []
 
 
 def _renamed(text: str, names: Mapping[str, str]) -> str:
@@ -63,35 +63,35 @@ def _content(path: Path, names: Mapping[str, str]) -> Any:
         return digests.sha256_of_file(path)
     text = _renamed(path.read_text(), names)
     if path.suffix == ".json":
-        return _of_result(json.loads(text))
+        return _without_run_fields(json.loads(text))
     if path.suffix == ".jsonl":
-        return [_of_result(json.loads(line)) for line in text.splitlines()]
+        return [_without_run_fields(json.loads(line)) for line in text.splitlines()]
     return text.splitlines()
 
 
-def _of_result(value: Any, top: bool = True) -> Any:
+def _without_run_fields(value: Any, top: bool = True) -> Any:
     if isinstance(value, dict):
         left_out = RUN_FIELDS | RUN_FILES | ({"sha256"} if top else set())  # a manifest's own is its seal
-        return {name: _of_result(each, top=False) for name, each in value.items() if name not in left_out}
-    return [_of_result(each, top=False) for each in value] if isinstance(value, list) else value
+        return {name: _without_run_fields(item, top=False) for name, item in value.items() if name not in left_out}
+    return [_without_run_fields(item, top=False) for item in value] if isinstance(value, list) else value
 
 
 def differences(before: Any, after: Any, where: str = "") -> list[str]:
     """Name each place where two contents differ, with both values."""
     if isinstance(before, Mapping) and isinstance(after, Mapping):
-        found = []
+        changes = []
         for name in sorted({*before, *after}):
             inner = f"{where}: {name}" if where else name
             if name in before and name in after:
-                found += differences(before[name], after[name], inner)
+                changes += differences(before[name], after[name], inner)
             else:
-                found.append(f"{inner}: {'gone' if name in before else 'new'}")
-        return found
+                changes.append(f"{inner}: {'gone' if name in before else 'new'}")
+        return changes
     if isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
         return [
-            each
+            change
             for at, pair in enumerate(zip(before, after, strict=True))
-            for each in differences(*pair, f"{where}[{at}]")
+            for change in differences(*pair, f"{where}[{at}]")
         ]
     if isinstance(before, list) and isinstance(after, list):
         lines = difflib.unified_diff([*map(str, before)], [*map(str, after)], n=0, lineterm="")
@@ -126,17 +126,18 @@ def main() -> int:
         subprocess.run(["git", "worktree", "add", "--quiet", "--detach", base, options.base], cwd=ROOT, check=True)
         try:
             for at, (source, settings) in enumerate(sources.items()):
-                made = []
+                runs = []
                 for name, code in (("before", base), ("after", ROOT)):
                     root = Path(temporary, f"{name}-{at}")
                     _run(code, root, source, settings)
-                    made.append(contents(root))
-                found = differences(made[0], made[1])
-                meant = [each for each in found if any(fnmatch.fnmatch(each, glob) for glob in options.announced)]
-                failed += len(found) - len(meant)
-                counts = f"{len(made[0])} files before, {len(made[1])} after"
-                print(f"{source}: {counts}, {len(found)} differences, {len(meant)} of them announced")
-                print("\n".join(f"  {'announced: ' if each in meant else ''}{each}" for each in found))
+                    runs.append(contents(root))
+                changes = differences(runs[0], runs[1])
+                patterns = options.announced
+                announced = [change for change in changes if any(fnmatch.fnmatch(change, glob) for glob in patterns)]
+                failed += len(changes) - len(announced)
+                counts = f"{len(runs[0])} files before, {len(runs[1])} after"
+                print(f"{source}: {counts}, {len(changes)} differences, {len(announced)} of them announced")
+                print("\n".join(f"  {'announced: ' if change in announced else ''}{change}" for change in changes))
         finally:
             subprocess.run(["git", "worktree", "remove", "--force", base], cwd=ROOT, check=True)
     return 1 if failed else 0

@@ -64,8 +64,8 @@ def images_of_pools(
     yield "real", real
     yield "train", train
     yield "noise", random.integers(0, 256, (SAMPLES, *real.shape[1:]), np.uint8)
-    of_class = [np.flatnonzero(train_labels == label) for label in range(train_labels.max() + 1)]
-    chosen = [random.choice(of_class[label], _AVERAGED) for label in random.choice(labels, SAMPLES)]
+    rows_by_class = [np.flatnonzero(train_labels == label) for label in range(train_labels.max() + 1)]
+    chosen = [random.choice(rows_by_class[label], _AVERAGED) for label in random.choice(labels, SAMPLES)]
     means = np.stack([train[rows].mean(axis=0) for rows in chosen])
     yield "blurred means", np.rint(scipy.ndimage.gaussian_filter(means, (0, 1.0, 1.0, 0))).astype(np.uint8)
     # Each copy has its own noise of one level, so that no two are the same.
@@ -159,10 +159,10 @@ def verdicts(
         embedding, pools["train"], drawn, pools["real"].rows(test), pools["noise"].rows(np.arange(count)), seed[-1]
     )
     config = EvaluateConfig(checkpoint="-", dataset="-", embedding="-", evaluation="-", uncertified=JUDGE)
-    found = {}
+    results = {}
     for index, (name, draw) in enumerate(generators.items()):
         scored = scores.score_seen(reference, draw(pools, labels, free, np.random.default_rng([*seed, index])))
-        found[name] = judge(
+        results[name] = judge(
             dataclasses.replace(scored, values={**scored.values, "bad_samples": 0}),
             config,
             None,
@@ -172,7 +172,7 @@ def verdicts(
             image=embedding.description.image,
             uncertified=f"{count:,} test images" if count < CERTIFIED else "",
         )
-    return found
+    return results
 
 
 def make_pools(root: Path, embedding: feature_spaces.FeatureSpaces) -> tuple[Pools, np.ndarray]:
@@ -193,15 +193,15 @@ def make_pools(root: Path, embedding: feature_spaces.FeatureSpaces) -> tuple[Poo
 def run_trials(root: Path, embedding: feature_spaces.FeatureSpaces, pools: Pools, labels: np.ndarray) -> None:
     """Make the trials that are not in `results.jsonl` yet, and add them to it."""
     kept = root / "results.jsonl"
-    known = {(row["seed"], row["images"], row["trial"], row["generator"]) for row in read_results(root)}
+    finished = {(row["seed"], row["images"], row["trial"], row["generator"]) for row in read_results(root)}
     for trial in range(max(TRIALS.values())):
         for count in (count for count, wanted in TRIALS.items() if trial < wanted):
-            missing = {name: of for name, of in GENERATORS.items() if (SEED, count, trial, name) not in known}
+            missing = {name: draw for name, draw in GENERATORS.items() if (SEED, count, trial, name) not in finished}
             if not missing:
                 continue
-            found = verdicts(embedding, pools, labels, missing, count, (SEED, count, trial))
+            results = verdicts(embedding, pools, labels, missing, count, (SEED, count, trial))
             with kept.open("a") as file:
-                for name, verdict in found.items():
+                for name, verdict in results.items():
                     broken = {rule.rule: rule.outcome for rule in verdict.rules if rule.outcome != "passed"}
                     row = {"seed": SEED, "images": count, "trial": trial, "generator": name}
                     print(json.dumps({**row, "verdict": verdict.verdict, "broken": broken}), file=file)
@@ -217,41 +217,41 @@ def read_results(root: Path) -> list[dict[str, Any]]:
 def print_table(rows: list[dict[str, Any]]) -> list[str]:
     """Print how often each verdict came, and return the violations."""
     wrong = []
-    found = Counter((row["generator"], row["images"], row["verdict"]) for row in rows)
+    counts = Counter((row["generator"], row["images"], row["verdict"]) for row in rows)
     print(f"{'PROMOTE / HOLD / REJECT':36}" + "".join(f"{count:>14,}" for count in TRIALS))
     for name in GENERATORS:
         cells = []
         for count in TRIALS:
-            by_verdict = [found[name, count, verdict] for verdict in COLUMNS]
-            promoted, made = by_verdict[0], sum(by_verdict)
+            by_verdict = [counts[name, count, verdict] for verdict in COLUMNS]
+            promoted, total = by_verdict[0], sum(by_verdict)
             cells.append(" / ".join(map(str, by_verdict)))
-            if name in GARBAGE and promoted > made / 100:
-                wrong.append(f"{name} was promoted {promoted} of {made} times with {count:,} test images")
-            if name in HEALTHY and count >= CERTIFIED and promoted < 0.9 * made:
-                wrong.append(f"{name} was promoted only {promoted} of {made} times with {count:,} test images")
+            if name in GARBAGE and promoted > total / 100:
+                wrong.append(f"{name} was promoted {promoted} of {total} times with {count:,} test images")
+            if name in HEALTHY and count >= CERTIFIED and promoted < 0.9 * total:
+                wrong.append(f"{name} was promoted only {promoted} of {total} times with {count:,} test images")
         print(f"{name:36}" + "".join(f"{cell:>14}" for cell in cells))
     for count in TRIALS:
-        made = sum(found[name, count, verdict] for name in GARBAGE for verdict in COLUMNS)
-        promoted = sum(found[name, count, PROMOTE] for name in GARBAGE)
-        if made:
-            high = scipy.stats.binomtest(promoted, made, alternative="less").proportion_ci(0.95, "exact").high
+        total = sum(counts[name, count, verdict] for name in GARBAGE for verdict in COLUMNS)
+        promoted = sum(counts[name, count, PROMOTE] for name in GARBAGE)
+        if total:
+            high = scipy.stats.binomtest(promoted, total, alternative="less").proportion_ci(0.95, "exact").high
             print(
-                f"{count:>6,} test images: {promoted} of {made} verdicts on garbage promote; at most {high:.2%} (95%)"
+                f"{count:>6,} test images: {promoted} of {total} verdicts on garbage promote; at most {high:.2%} (95%)"
             )
     return wrong
 
 
 def main() -> int:
     """Make the trials and print the table; 1 if garbage is promoted or a healthy generator is not, else 0."""
-    given = arguments(__doc__, "build/small-data")
-    dataset, training = given.root / "dataset", given.root / "checkpoints"
-    downloads = given.root / "downloads"
-    stage("preprocess", source=given.source, dataset=dataset, downloads=downloads, validation_fraction=UNSEEN)
-    embedding = feature_spaces.load(make_embedding(given, dataset))
+    options = arguments(__doc__, "build/small-data")
+    dataset, training = options.root / "dataset", options.root / "checkpoints"
+    downloads = options.root / "downloads"
+    stage("preprocess", source=options.source, dataset=dataset, downloads=downloads, validation_fraction=UNSEEN)
+    embedding = feature_spaces.load(make_embedding(options, dataset))
     stage("train", dataset=dataset, checkpoints=training, steps=STEPS, keep_checkpoints=0)
-    pools, labels = make_pools(given.root, embedding)
-    run_trials(given.root, embedding, pools, labels)
-    wrong = print_table(read_results(given.root))
+    pools, labels = make_pools(options.root, embedding)
+    run_trials(options.root, embedding, pools, labels)
+    wrong = print_table(read_results(options.root))
     for line in wrong:
         print(f"not as it should be: {line}")
     return 1 if wrong else 0

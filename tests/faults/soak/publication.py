@@ -48,7 +48,7 @@ class Observer:
         self._server, self._bucket = server, bucket
         self._lock = threading.Lock()
         self._last: dict[str, Any] = {"version": 0, "revision": 0}
-        self._known: dict[str, str] = {}
+        self._checksums: dict[str, str] = {}
 
     def __call__(self, request: Request) -> None:
         """Check, unless the request only reads."""
@@ -63,20 +63,20 @@ class Observer:
         pointer = objects.get(registry.CHAMPION)
         for name, stored in objects.items():
             sha256 = hashlib.sha256(stored.content).hexdigest()
-            if name != registry.CHAMPION and self._known.setdefault(name, sha256) != sha256:
+            if name != registry.CHAMPION and self._checksums.setdefault(name, sha256) != sha256:
                 problems.append(f"{name} was written twice")
         for number in {name.split("/")[1] for name in objects if name.startswith("versions/") and not self.tampered}:
             problems += _half(objects, f"versions/{number}")
         if pointer is None:
             return problems
-        said = json.loads(pointer.content)
-        if said != self._last:
-            if said["revision"] != self._last["revision"] + 1:
-                problems.append(f"revision {said['revision']} after {self._last['revision']}")
-            if said["version"] < self._last["version"] and not self.going_back:
-                problems.append(f"champion {said['version']} after {self._last['version']}")
-            self._last = said
-            problems += _incomplete(objects, said["version"])
+        champion = json.loads(pointer.content)
+        if champion != self._last:
+            if champion["revision"] != self._last["revision"] + 1:
+                problems.append(f"revision {champion['revision']} after {self._last['revision']}")
+            if champion["version"] < self._last["version"] and not self.going_back:
+                problems.append(f"champion {champion['version']} after {self._last['version']}")
+            self._last = champion
+            problems += _incomplete(objects, champion["version"])
         return problems
 
 
@@ -345,8 +345,8 @@ class Bench:
         bucket = self.server.objects[location.split("/")[2]]
 
         def meddle(request: Request) -> None:
-            there = f"{NAME}/versions/2/{name}" in bucket and f"{NAME}/versions/2/{models.MANIFEST}" not in bucket
-            if next(count) >= at and not done and there:
+            uncommitted = f"{NAME}/versions/2/{name}" in bucket and f"{NAME}/versions/2/{models.MANIFEST}" not in bucket
+            if next(count) >= at and not done and uncommitted:
                 done.append(bucket.pop(f"{NAME}/versions/2/{name}"))
 
         with self._watched(location) as observer:
@@ -368,8 +368,8 @@ class Bench:
 
     def _not_as_by_one(self, location: str, publishers: list[Candidate], outcomes: list[Outcome]) -> list[str]:
         """Return the differences from a publication by the winner alone."""
-        found = self.contents(location)
-        champion = json.loads(found[registry.CHAMPION])
+        objects = self.contents(location)
+        champion = json.loads(objects[registry.CHAMPION])
         problems = []
         for publisher, outcome in zip(publishers, outcomes, strict=True):
             won = publisher.digest == champion["model_digest"]
@@ -379,9 +379,9 @@ class Bench:
                 problems.append(f"the loser ended with {outcome!r}")
         if champion["revision"] != 2 or champion["model_digest"] not in self._files:
             problems.append(f"the champion is {champion}")
-        elif _files(found, champion["version"]) != self._files[champion["model_digest"]]:
+        elif _files(objects, champion["version"]) != self._files[champion["model_digest"]]:
             problems.append("the champion is not what a publication alone leaves")
-        claims = [content for name, content in found.items() if name.startswith("claims/")]
+        claims = [content for name, content in objects.items() if name.startswith("claims/")]
         if len(claims) != len(set(claims)) or len(claims) > 3:
             problems.append("a version was claimed twice")
         return problems
@@ -412,8 +412,8 @@ def bench(folder: Path) -> Iterator[Bench]:
 def soak(folder: Path, times: int, seed: int) -> dict[str, Counts]:
     """Run so many seeded trials of each of KINDS, and count them by kind."""
     chance = random.Random(seed)
-    with bench(folder) as found:
-        return {kind: _counted(found.trial(kind, chance) for _ in range(times)) for kind in KINDS}
+    with bench(folder) as workbench:
+        return {kind: _counted(workbench.trial(kind, chance) for _ in range(times)) for kind in KINDS}
 
 
 def _lost(outcome: Outcome) -> bool:
@@ -424,21 +424,23 @@ def _lost(outcome: Outcome) -> bool:
 def exhaust(folder: Path) -> dict[str, Counts]:
     """Try every kind of fault, and a kill before and after, at every request of a publication."""
     counts = {}
-    with bench(folder) as found:
+    with bench(folder) as workbench:
         for kind in FAULTS:
-            carries = {"flip-upload": found.writes, "flip-download": found.downloads}
-            counts[kind] = _counted(found.fault(kind, at) for at in carries.get(kind, range(found.requests)))
-        counts["kill"] = _counted(found.kill(at, acted) for at in range(found.requests) for acted in (False, True))
+            carries = {"flip-upload": workbench.writes, "flip-download": workbench.downloads}
+            counts[kind] = _counted(workbench.fault(kind, at) for at in carries.get(kind, range(workbench.requests)))
+        counts["kill"] = _counted(
+            workbench.kill(at, acted) for at in range(workbench.requests) for acted in (False, True)
+        )
     return counts
 
 
 def _counted(trials: Iterable[Tried]) -> Counts:
-    found = Counts()
-    for each in trials:
-        found.add(each.fired, "; ".join(each.violations))
-    return found
+    counts = Counts()
+    for trial in trials:
+        counts.add(trial.fired, "; ".join(trial.violations))
+    return counts
 
 
-def _files(found: dict[str, bytes], version: int) -> dict[str, bytes]:
+def _files(objects: dict[str, bytes], version: int) -> dict[str, bytes]:
     location = f"versions/{version}/"
-    return {name.removeprefix(location): content for name, content in found.items() if name.startswith(location)}
+    return {name.removeprefix(location): content for name, content in objects.items() if name.startswith(location)}

@@ -41,7 +41,7 @@ class Part:
 def parts_of(device: str, torch: str, bench: Path) -> list[Part]:
     """Return the parts, made small on a CPU; `bench` is the folder of the benchmarks' dataset and results."""
     small = device == "cpu"
-    dataset, of_proof = str(bench / "dataset"), "tests.proofs.gpu"
+    dataset, package = str(bench / "dataset"), "tests.proofs.gpu"
     check = ("-m", "components.selfcheck", "--accelerator", device, *(_SMALL_SELFCHECK if small else ()))
     size = ("--base_filters=4", "--batch_size=8", "--rounds=1", "--seconds=0.1") if small else ()
     step = ("-m", "benchmarks.training.gpu_step", "--device", device, "--torch_python", torch, *size)
@@ -49,13 +49,13 @@ def parts_of(device: str, torch: str, bench: Path) -> list[Part]:
     folder = str(ROOT / "build/gpu" / device / "quality")
     slower = 4 if small else 1  # two busy cores instead of a GPU
     parts = [
-        Part("machine", 120, ("-m", f"{of_proof}.machine", device)),
+        Part("machine", 120, ("-m", f"{package}.machine", device)),
         Part("selfcheck", 180, check),
         Part("exact", 180, (*check, "--reproducibility", "exact")),
-        Part("replicas", 180, ("-m", f"{of_proof}.replicas", device)),
-        Part("bits", 240, ("-m", f"{of_proof}.bits", device, dataset, "4" if small else "200")),
+        Part("replicas", 180, ("-m", f"{package}.replicas", device)),
+        Part("bits", 240, ("-m", f"{package}.bits", device, dataset, "4" if small else "200")),
         Part("step", 400, step, bench / f"gpu-step-{device}-1-{8 if small else 64}.json"),
-        Part("quality", 600, ("-m", f"{of_proof}.quality", device, dataset, *quality, folder)),
+        Part("quality", 600, ("-m", f"{package}.quality", device, dataset, *quality, folder)),
     ]
     return [dataclasses.replace(part, limit=slower * part.limit) for part in parts]
 
@@ -81,12 +81,12 @@ def run(part: Part, python: str, folder: Path) -> dict[str, Any]:
             outcome = f"FAILED at its limit of {part.limit:.0f} s"
         log.write(printed)
     lines = printed.splitlines()
-    found: Any = lines
+    findings: Any = lines
     if outcome == PASSED and part.findings:
-        found = json.loads(part.findings.read_text("utf-8"))
+        findings = json.loads(part.findings.read_text("utf-8"))
     elif lines and lines[-1][:1] in "{[":
-        found = json.loads(lines[-1])
-    result = {"outcome": outcome, "seconds": round(time.monotonic() - started, 1), "found": found}
+        findings = json.loads(lines[-1])
+    result = {"outcome": outcome, "seconds": round(time.monotonic() - started, 1), "found": findings}
     (folder / f"{part.name}.json").write_text(json.dumps(result, indent=2) + "\n", "utf-8")
     print(f"prove-gpu: {part.name} {outcome}, {result['seconds']} s", file=sys.stderr, flush=True)
     return result
@@ -94,18 +94,18 @@ def run(part: Part, python: str, folder: Path) -> dict[str, Any]:
 
 def verdicts(results: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, str, str, str]]:
     """Return what each part and target asks for, what was found, and the outcome; targets belong to the part `step`."""
-    rows = [(name, PASSED, f"{of['seconds']} s", str(of["outcome"])) for name, of in results.items()]
+    rows = [(name, PASSED, f"{result['seconds']} s", str(result["outcome"])) for name, result in results.items()]
     if "step" not in results:
         return rows
     step = results["step"]
     targets = step["found"]["targets"] if step["outcome"] == PASSED else {}
-    for name, what, least in (
+    for name, target, least in (
         ("times_keras", "times as fast as the Keras example's step", 2.0),
         ("times_torch", "times as fast as PyTorch's best", 1.0),
     ):
         value = targets.get(name)
         met = "not measured" if value is None else MET if value >= least else "MISSED"
-        rows.append((what, f"at least {least:g}", "" if value is None else f"{value:.2f}", met))
+        rows.append((target, f"at least {least:g}", "" if value is None else f"{value:.2f}", met))
     return rows
 
 
@@ -116,14 +116,16 @@ def as_markdown(device: str, results: Mapping[str, Mapping[str, Any]]) -> str:
     step, quality = (results.get(name, {}).get("found") for name in ("step", "quality"))
     if isinstance(step, dict):
         steps = [("step", "ms", "MiB at most")]
-        for name, of in step["contenders"].items():
-            memory = f"{of['peak_bytes'] / 2**20:.0f}" if "peak_bytes" in of else ""
-            steps.append((name, f"{1e3 * of['seconds_per_step']:.3f}", memory))
+        for name, contender in step["contenders"].items():
+            memory = f"{contender['peak_bytes'] / 2**20:.0f}" if "peak_bytes" in contender else ""
+            steps.append((name, f"{1e3 * contender['seconds_per_step']:.3f}", memory))
         steps += [(name, "failed", "") for name in step["failed"]]
         tables.append(_table(steps))
     if isinstance(quality, dict):
-        found = [(f"{of['step']:,}", f"{of['seconds']}", f"{of['fcd']:.3f}") for of in quality["checkpoints"]]
-        tables.append(_table([("updates", "seconds", "FCD to validation images"), *found]))
+        scores = [("updates", "seconds", "FCD to validation images")]
+        for checkpoint in quality["checkpoints"]:
+            scores.append((f"{checkpoint['step']:,}", f"{checkpoint['seconds']}", f"{checkpoint['fcd']:.3f}"))
+        tables.append(_table(scores))
     return "\n\n".join(tables) + "\n"
 
 
@@ -142,32 +144,32 @@ def main() -> int:
     parser.add_argument("--torch", default=".venv-bench-gpu/bin/python", help="Python with PyTorch")
     parser.add_argument("--parts", nargs="*", help="Names of parts; all that have not passed by default.")
     parser.add_argument("--check", action="store_true", help="Only say whether there is a GPU; needs no library.")
-    given = parser.parse_args()
-    missing = cuda.why_no_driver() if given.device == "gpu" else ""
+    options = parser.parse_args()
+    missing = cuda.why_no_driver() if options.device == "gpu" else ""
     if missing:
         print(f"prove-gpu needs a GPU: {missing}; or test the program itself with DEVICE=cpu", file=sys.stderr)
         return _NO_GPU
-    if given.check:
+    if options.check:
         return 0
     from benchmarks.lib import fashion_mnist
 
     fashion_mnist.prepare()
-    folder = ROOT / "build/gpu" / given.device
+    folder = ROOT / "build/gpu" / options.device
     folder.mkdir(parents=True, exist_ok=True)
     results = {}
-    for part in parts_of(given.device, given.torch, fashion_mnist.BUILD):
+    for part in parts_of(options.device, options.torch, fashion_mnist.BUILD):
         file = folder / f"{part.name}.json"
-        known = json.loads(file.read_text("utf-8")) if file.exists() else {}
-        if part.name in given.parts if given.parts else known.get("outcome") != PASSED:
-            known = run(part, given.tensorflow, folder)
-        if known:
-            results[part.name] = known
+        result = json.loads(file.read_text("utf-8")) if file.exists() else {}
+        if part.name in options.parts if options.parts else result.get("outcome") != PASSED:
+            result = run(part, options.tensorflow, folder)
+        if result:
+            results[part.name] = result
         (folder / "results.json").write_text(json.dumps(results, indent=2) + "\n", "utf-8")
-        (folder / "results.md").write_text(as_markdown(given.device, results), "utf-8")
+        (folder / "results.md").write_text(as_markdown(options.device, results), "utf-8")
     print((folder / "results.md").read_text("utf-8"))
-    if given.device == "gpu":
+    if options.device == "gpu":
         return int(any(outcome not in (PASSED, MET) for *_, outcome in verdicts(results)))
-    return int(any(of["outcome"] != PASSED for of in results.values()))
+    return int(any(result["outcome"] != PASSED for result in results.values()))
 
 
 if __name__ == "__main__":
