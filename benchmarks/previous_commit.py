@@ -58,24 +58,27 @@ def main() -> None:
     parser.add_argument("--base", required=True, metavar="COMMIT", help="the commit to compare with")
     parser.add_argument("--source", required=True, type=Path, help="folder of Fashion-MNIST's four files")
     parser.add_argument("--rounds", type=int, default=5)
-    given = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         files, base = Path(temporary, "files"), Path(temporary, "base")
         write_files(files, _FILES)
-        subprocess.run(["git", "worktree", "add", "--quiet", "--detach", base, given.base], cwd=_ROOT, check=True)
+        subprocess.run(["git", "worktree", "add", "--quiet", "--detach", base, options.base], cwd=_ROOT, check=True)
         try:
-            turns = _measure(given.source.resolve(), files, {"base": base, "ours": _ROOT}, given.rounds)
+            turns = _measure(options.source.resolve(), files, {"base": base, "ours": _ROOT}, options.rounds)
         finally:
             subprocess.run(["git", "worktree", "remove", "--force", base], cwd=_ROOT, check=True)
     rows = []
-    for name, made in turns.items():
-        pairs = list(zip(made["base"], made["ours"], strict=True))
-        ratios = [statistics.median(getattr(then, of) / getattr(now, of) for then, now in pairs) for of in Turn._fields]
+    for name, sides in turns.items():
+        pairs = list(zip(sides["base"], sides["ours"], strict=True))
+        ratios = [
+            statistics.median(getattr(then, field) / getattr(now, field) for then, now in pairs)
+            for field in Turn._fields
+        ]
         seconds = statistics.median(now.cpu for _, now in pairs)
         rows.append([name, f"{seconds:.1f}", *(f"{ratio:.2f}" for ratio in ratios)])
     columns = ["stage", "CPU seconds", "x by the clock", "x CPU seconds", "x memory"]
-    tables.show(f"This checkout against {given.base}", columns, rows, ["x: the earlier commit's over ours"])
-    tables.keep("previous_commit", {"base": given.base, "turns": turns})
+    tables.show(f"This checkout against {options.base}", columns, rows, ["x: the earlier commit's over ours"])
+    tables.keep("previous_commit", {"base": options.base, "turns": turns})
 
 
 def _measure(source: Path, files: Path, sides: dict[str, Path], rounds: int) -> dict[str, dict[str, list[Turn]]]:

@@ -43,14 +43,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("source", type=Path)
     parser.add_argument("folder", type=Path)
-    given = parser.parse_args()
-    given.folder.mkdir(parents=True)
-    if any(given.source.glob("*-idx3-ubyte.gz")):
-        splits = {split: _read_idx(given.source, split) for split in ("train", "test")}
+    options = parser.parse_args()
+    options.folder.mkdir(parents=True)
+    if any(options.source.glob("*-idx3-ubyte.gz")):
+        splits = {split: _read_idx(options.source, split) for split in ("train", "test")}
     else:
-        splits = {"train": _read_files(given.source)}
+        splits = {"train": _read_files(options.source)}
     for split, images in splits.items():
-        with tf.io.TFRecordWriter(str(given.folder / f"{split}.tfrecord")) as writer:
+        with tf.io.TFRecordWriter(str(options.folder / f"{split}.tfrecord")) as writer:
             for image, label in images:
                 features = {
                     "image": tf.train.Feature(bytes_list=tf.train.BytesList(value=[image])),

@@ -73,7 +73,7 @@ def _write_once(
         aside.replace(path)
 
 
-def compare(what: str, source: Path, rounds: int) -> None:
+def compare(title: str, source: Path, rounds: int) -> None:
     """Measure both contenders on a source, `rounds` times, and print medians."""
     location = _FOLDER / "made"
     plain = [sys.executable, "-m", "benchmarks.data.plain_preprocess", str(source), str(location / "plain")]
@@ -83,20 +83,20 @@ def compare(what: str, source: Path, rounds: int) -> None:
         shutil.rmtree(location, ignore_errors=True)
         location.mkdir(parents=True)
         for name in contenders if number % 2 == 0 else reversed(contenders):
-            print(f"{what}, round {number + 1} of {rounds}: {name}", file=sys.stderr)
+            print(f"{title}, round {number + 1} of {rounds}: {name}", file=sys.stderr)
             for path in filter(Path.is_file, source.rglob("*")):  # which the system caches
                 path.read_bytes()
             turns[name].append(measured(contenders[name]))
             shutil.rmtree(location / "ours", ignore_errors=True)
     rows = []
-    for name, made in turns.items():
-        seconds, cpu = (statistics.median(turn[of] for turn in made) for of in (0, 1))
-        ratio = statistics.median(plain.seconds / own.seconds for plain, own in zip(turns[_PLAIN], made, strict=True))
-        most = max(turn.mebibytes for turn in made)
+    for name, series in turns.items():
+        seconds, cpu = (statistics.median(turn[field] for turn in series) for field in (0, 1))
+        ratio = statistics.median(plain.seconds / own.seconds for plain, own in zip(turns[_PLAIN], series, strict=True))
+        most = max(turn.mebibytes for turn in series)
         rows.append([name, f"{seconds:.1f}", f"{cpu:.1f}", f"{ratio:.2f}", f"{most:,.0f}"])
     columns = ["", "seconds", "CPU seconds", "x plain loop", "MiB at most"]
-    tables.show(f"{what}, {os.cpu_count()} cores", columns, rows, ["x: times as fast, the median over the rounds"])
-    tables.keep(f"preprocess-{what.split(' ')[0]}", {"turns": turns})
+    tables.show(f"{title}, {os.cpu_count()} cores", columns, rows, ["x: times as fast, the median over the rounds"])
+    tables.keep(f"preprocess-{title.split(' ')[0]}", {"turns": turns})
 
 
 def main() -> None:
@@ -105,20 +105,20 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--files", type=int, default=50_000, help="PNG and JPEG files; 0 leaves them out")
     parser.add_argument("--photos", type=int, default=2_000, help="large JPEG files, some 3 GB; 0 leaves them out")
-    given = parser.parse_args()
+    options = parser.parse_args()
     idx = os.environ.get("FASHION_MNIST_DIR")
     if idx:
-        compare("Fashion-MNIST from IDX files", Path(idx), given.rounds)
+        compare("Fashion-MNIST from IDX files", Path(idx), options.rounds)
     else:
         print("Fashion-MNIST left out: set FASHION_MNIST_DIR to the folder of its four files (*-ubyte.gz)")
-    if given.files:
-        source = _FOLDER / f"files-{given.files}"
-        write_files(source, given.files)
-        compare(f"{given.files:,} PNG and JPEG files to 64x64x3", source, given.rounds)
-    if given.photos:
-        source = _FOLDER / f"photos-{given.photos}"
-        write_photos(source, given.photos)
-        compare(f"{given.photos:,} photos of 1 to 12 megapixels to 64x64x3", source, given.rounds)
+    if options.files:
+        source = _FOLDER / f"files-{options.files}"
+        write_files(source, options.files)
+        compare(f"{options.files:,} PNG and JPEG files to 64x64x3", source, options.rounds)
+    if options.photos:
+        source = _FOLDER / f"photos-{options.photos}"
+        write_photos(source, options.photos)
+        compare(f"{options.photos:,} photos of 1 to 12 megapixels to 64x64x3", source, options.rounds)
 
 
 if __name__ == "__main__":

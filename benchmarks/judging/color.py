@@ -66,7 +66,7 @@ def measure(images: np.ndarray) -> dict[str, float]:
     """
     side = images.shape[1]
     parts = [_find_shapes(images[start : start + _AT_A_TIME]) for start in range(0, len(images), _AT_A_TIME)]
-    ground, shape, area, row_sum = (np.concatenate(found) for found in zip(*parts, strict=True))
+    ground, shape, area, row_sum = (np.concatenate(column) for column in zip(*parts, strict=True))
     seen = area > 0
     angle = np.angle(-shape[seen] * ground[seen].conj(), deg=True)
     bins = np.histogram(np.angle(ground), _BINS, (-np.pi, np.pi))[0] / len(images)
@@ -127,16 +127,16 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=20_000, help="Pictures of each source.")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--side", type=int, default=SIDE, help="Height and width of the pictures in pixels.")
-    given = parser.parse_args()
-    drawn, kinds = shapes(given.count, given.seed, given.side)
+    options = parser.parse_args()
+    drawn, kinds = shapes(options.count, options.seed, options.side)
     print(f"what is known of the shapes, measured: {measure(drawn)}", flush=True)
     names = ("disc", "square", "triangle")
     for name in ("photographs", *(f"shapes/{name}" for name in names)):
-        (given.output / name).mkdir(parents=True, exist_ok=True)
-    cut = crops(given.count, given.seed, given.side)
+        (options.output / name).mkdir(parents=True, exist_ok=True)
+    cut = crops(options.count, options.seed, options.side)
     for index, (crop, shape, kind) in enumerate(zip(cut, drawn, kinds, strict=True)):
-        Image.fromarray(crop).save(given.output / f"photographs/{index:05d}.png")
-        Image.fromarray(shape).save(given.output / f"shapes/{names[kind]}/{index:05d}.png")
+        Image.fromarray(crop).save(options.output / f"photographs/{index:05d}.png")
+        Image.fromarray(shape).save(options.output / f"shapes/{names[kind]}/{index:05d}.png")
 
 
 if __name__ == "__main__":

@@ -28,16 +28,16 @@ def main() -> None:
     stage("embed", dataset=dataset, embedding=embedding)
     # So short a training is not good; what is measured does not depend on that.
     common = {**NO_LIMITS, "dataset": dataset, "embedding": embedding, "registry": registry}
-    found = {}
-    for seed, what in enumerate(("without a champion", "with a champion beside it")):
+    turns = {}
+    for seed, case in enumerate(("without a champion", "with a champion beside it")):
         stage("train", dataset=dataset, checkpoints=_FOLDER / f"training-{seed}", steps=_STEPS, seed=seed)
         checkpoint = _FOLDER / f"training-{seed}" / f"step-{_STEPS:010d}"
         location = _FOLDER / f"evaluation-{seed}"
-        found[what] = measured(command("evaluate", checkpoint=checkpoint, evaluation=location, **common))
+        turns[case] = measured(command("evaluate", checkpoint=checkpoint, evaluation=location, **common))
         if not seed:
             stage("export", checkpoint=checkpoint, model=_FOLDER / "model")
             stage("publish", model=_FOLDER / "model", evaluation=location, registry=registry)
-    rows = [[what, f"{turn.seconds:.0f}", f"{turn.mebibytes:,.0f}"] for what, turn in found.items()]
+    rows = [[case, f"{turn.seconds:.0f}", f"{turn.mebibytes:,.0f}"] for case, turn in turns.items()]
     tables.show("Evaluation", ["10,000 samples against 10,000 test images", "seconds", "MiB at most"], rows)
 
 

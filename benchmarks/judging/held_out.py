@@ -105,8 +105,8 @@ class HeldOutDistance:
         return np.asarray(scipy.special.softmax(logits, axis=1).max(axis=1))
 
     def _embed(self, images: np.ndarray) -> np.ndarray:
-        found: np.ndarray = self._features.predict(_to_floats(images), batch_size=500, verbose=0)
-        return found
+        features: np.ndarray = self._features.predict(_to_floats(images), batch_size=500, verbose=0)
+        return features
 
     def _train(self, images: np.ndarray, labels: np.ndarray) -> None:
         epochs = max(_EPOCHS, _UPDATES_AT_LEAST * _BATCH // len(images))

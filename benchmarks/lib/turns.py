@@ -64,8 +64,8 @@ class Contender:
     def _read(self) -> dict[str, Any]:
         for line in self._output:
             if line.startswith(_MARK):
-                found: dict[str, Any] = json.loads(line.removeprefix(_MARK))
-                return found
+                message: dict[str, Any] = json.loads(line.removeprefix(_MARK))
+                return message
         raise RuntimeError(f"{self.name} ended with exit code {self._process.wait()}; see {self._log}")
 
 

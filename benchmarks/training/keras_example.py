@@ -161,17 +161,17 @@ def main() -> None:
     parser = size.parser()
     parser.add_argument("--networks", choices=("project", "example"), default="project")
     parser.add_argument("--precision", choices=("float32", "tf32"), default="tf32", help="TensorFlow's default is tf32")
-    given = parser.parse_args()
-    tf.config.experimental.enable_tensor_float_32_execution(given.precision == "tf32")
-    if given.networks == "example":
+    options = parser.parse_args()
+    tf.config.experimental.enable_tensor_float_32_execution(options.precision == "tf32")
+    if options.networks == "example":
         critic, generator = build_critic(), build_generator()
     else:
-        critic, generator = build_project_critic(given.base_filters), build_project_generator(given.base_filters)
-    model = ExampleWgan(critic, generator, given.critic_steps)
+        critic, generator = build_project_critic(options.base_filters), build_project_generator(options.base_filters)
+    model = ExampleWgan(critic, generator, options.critic_steps)
     model.compile()
     images = to_floats(fashion_mnist.load_images())
     # Whole batches, so that the last of an epoch is not compiled a second time within a turn.
-    images = images[: len(images) // given.batch_size * given.batch_size]
+    images = images[: len(images) // options.batch_size * options.batch_size]
 
     def facts(first_call_seconds: float) -> dict[str, Any]:
         return {
@@ -182,7 +182,7 @@ def main() -> None:
             **peak_memory(),
         }
 
-    model.fit(images, batch_size=given.batch_size, epochs=1_000_000, verbose=0, callbacks=[TakeTurns(facts)])
+    model.fit(images, batch_size=options.batch_size, epochs=1_000_000, verbose=0, callbacks=[TakeTurns(facts)])
 
 
 if __name__ == "__main__":

@@ -27,10 +27,10 @@ def main() -> None:
     parser.add_argument("--batch_size", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--seconds", type=float, default=1.5, help="length of a turn")
-    given = parser.parse_args()
+    options = parser.parse_args()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     fashion_mnist.prepare()
-    command = [sys.executable, "-m", "benchmarks.training.our_step", "--batch_size", str(given.batch_size)]
+    command = [sys.executable, "-m", "benchmarks.training.our_step", "--batch_size", str(options.batch_size)]
     contenders = [
         Contender(
             f"replicas: {name}",
@@ -39,7 +39,7 @@ def main() -> None:
         )
         for name, (count, shards) in _CONTENDERS.items()
     ]
-    run_rounds(contenders, given.rounds, given.seconds)
+    run_rounds(contenders, options.rounds, options.seconds)
     rows, result = [], {}
     for name, contender in zip(_CONTENDERS, contenders, strict=True):
         contender.close()
@@ -61,7 +61,7 @@ def main() -> None:
             ]
         )
     columns = ["replicas", "ms/step", "CPU ms/step", "over one", "first call, s"]
-    tables.show(f"virtual replicas at a global batch of {given.batch_size}, {given.rounds} rounds", columns, rows)
+    tables.show(f"virtual replicas at a global batch of {options.batch_size}, {options.rounds} rounds", columns, rows)
     tables.keep("replicas", result)
 
 

@@ -9,12 +9,12 @@ _DEFAULTS = {"critic_steps": 1, "batch_size": 64, "base_filters": TrainConfig.ba
 
 def parser(description: str | None = None) -> argparse.ArgumentParser:
     """Return a parser with the flags; `critic_steps` is the number of critic updates per generator update."""
-    made = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    flag_parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, default in _DEFAULTS.items():
-        made.add_argument(f"--{name}", type=int, default=default)
-    return made
+        flag_parser.add_argument(f"--{name}", type=int, default=default)
+    return flag_parser
 
 
-def flags(given: argparse.Namespace) -> list[str]:
+def flags(options: argparse.Namespace) -> list[str]:
     """Return the flags that give another program the same size."""
-    return [f"--{name}={getattr(given, name)}" for name in _DEFAULTS]
+    return [f"--{name}={getattr(options, name)}" for name in _DEFAULTS]

@@ -66,12 +66,12 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=_COUNTED, help="steps of the stage that count")
     parser.add_argument("--memory_steps", type=int, default=10_000)
     parser.add_argument("--seconds", type=float, default=2.0, help="length of a turn")
-    given = parser.parse_args()
+    options = parser.parse_args()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     fashion_mnist.prepare()
     shutil.rmtree(_FOLDER, ignore_errors=True)
-    speed = _measure_speed(given.steps, given.seconds)
-    memory = _measure_memory(given.memory_steps)
+    speed = _measure_speed(options.steps, options.seconds)
+    memory = _measure_memory(options.memory_steps)
     first_block = statistics.median(speed.first_block_seconds)
     kept = speed.bare_seconds / speed.stage_seconds
     rows = [
@@ -80,10 +80,10 @@ def main() -> None:
         ["stage keeps of the bare step's images per second (target 97%)", f"{kept:.1%}"],
         ["waiting for input (target under 1%)", f"{speed.wait_seconds / speed.stage_seconds:.2%}"],
         ["first block, traced and compiled (target under 25 s)", f"{first_block:.1f} s"],
-        [f"memory after {given.memory_steps:,} steps of small networks", f"{memory.plateau / 2**20:.0f} MiB"],
+        [f"memory after {options.memory_steps:,} steps of small networks", f"{memory.plateau / 2**20:.0f} MiB"],
         ["its growth over the later half", f"{memory.slope:.0f} bytes/step"],
     ]
-    tables.show(f"stage: {given.steps} steps by default settings", ["", "measured"], rows)
+    tables.show(f"stage: {options.steps} steps by default settings", ["", "measured"], rows)
     tables.keep("stage", {"speed": vars(speed), "memory": vars(memory)})
 
 

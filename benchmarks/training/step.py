@@ -27,28 +27,28 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=1.0, help="length of a turn")
     parser.add_argument("--torch_python", default=".venv-bench/bin/python", help="of an environment with PyTorch")
     parser.add_argument("--compile", action="store_true", help="with torch.compile too, which takes minutes to begin")
-    given = parser.parse_args()
+    options = parser.parse_args()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     fashion_mnist.prepare()
-    contenders = {name: _start(name, command) for name, command in _commands(given).items()}
+    contenders = {name: _start(name, command) for name, command in _commands(options).items()}
     _require_same_networks(contenders)
-    run_rounds(list(contenders.values()), given.rounds, given.seconds)
+    run_rounds(list(contenders.values()), options.rounds, options.seconds)
     for contender in contenders.values():
         contender.close()
-    _show(contenders, given)
+    _show(contenders, options)
 
 
-def _commands(given: argparse.Namespace) -> dict[str, list[str]]:
+def _commands(options: argparse.Namespace) -> dict[str, list[str]]:
     """Return the command of each contender by name."""
-    flags = size.flags(given)
+    flags = size.flags(options)
     ours = [sys.executable, "-m", "benchmarks.training.our_step", *flags]
     keras = [sys.executable, "-m", "benchmarks.training.keras_example", *flags]
-    torch = [given.torch_python, "-m", "benchmarks.training.torch_step", *flags]
+    torch = [options.torch_python, "-m", "benchmarks.training.torch_step", *flags]
     commands = {f"{_OURS}, {name}": [*ours, "--precision", name] for name in _PRECISIONS}
     commands[_KERAS] = keras
     for name in _PRECISIONS:
         commands[f"PyTorch, {name}"] = [*torch, "--precision", name]
-        if given.compile:
+        if options.compile:
             commands[f"PyTorch, {name}, compiled"] = [*torch, "--precision", name, "--compile"]
     commands[_PUBLISHED] = [*keras, "--networks", "example", "--critic_steps", str(_PUBLISHED_CRITIC_STEPS)]
     return commands
@@ -69,40 +69,40 @@ def _require_same_networks(contenders: dict[str, Contender]) -> None:
         raise RuntimeError(f"the contenders' networks differ in size: {sizes}")
 
 
-def _show(contenders: dict[str, Contender], given: argparse.Namespace) -> None:
+def _show(contenders: dict[str, Contender], options: argparse.Namespace) -> None:
     keras = contenders[_KERAS]
     torch = min((c for name, c in contenders.items() if name.startswith("PyTorch")), key=median_seconds)
     rows, result = [], {}
     for name, contender in contenders.items():
         same = name != _PUBLISHED
-        critic_steps = given.critic_steps if same else _PUBLISHED_CRITIC_STEPS
-        images_per_second = critic_steps * given.batch_size / median_seconds(contender)
+        critic_steps = options.critic_steps if same else _PUBLISHED_CRITIC_STEPS
+        images_per_second = critic_steps * options.batch_size / median_seconds(contender)
         cpu = statistics.median(turn.cpu_seconds for turn in contender.turns)
-        found = {
+        figures = {
             "images_per_second": images_per_second,
             "cpu_seconds_per_step": cpu,
             "times_keras": median_ratio(contender, keras) if same else None,
             "times_torch": median_ratio(contender, torch) if same else None,
             "first_call_seconds": contender.facts["first_call_seconds"],
         }
-        result[name] = {**found, "turns": [vars(turn) for turn in contender.turns]}
+        result[name] = {**figures, "turns": [vars(turn) for turn in contender.turns]}
         rows.append(
             [
                 name,
                 f"{images_per_second:.0f}",
                 f"{1000 * median_seconds(contender):.0f}",
                 f"{1000 * cpu:.0f}",
-                f"{found['times_keras']:.2f}" if same else "",
-                f"{found['times_torch']:.2f}" if same else "",
-                f"{found['first_call_seconds']:.0f}",
+                f"{figures['times_keras']:.2f}" if same else "",
+                f"{figures['times_torch']:.2f}" if same else "",
+                f"{figures['first_call_seconds']:.0f}",
             ]
         )
-    title = f"critic_steps {given.critic_steps}, base_filters {given.base_filters}, batch {given.batch_size}, "
-    title += f"medians of {given.rounds} rounds"
+    title = f"critic_steps {options.critic_steps}, base_filters {options.base_filters}, batch {options.batch_size}, "
+    title += f"medians of {options.rounds} rounds"
     columns = ["", "images/s", "ms/step", "CPU ms/step", "x Keras", f"x {torch.name}", "first call, s"]
     published = f"the example as published takes {_PUBLISHED_CRITIC_STEPS} critic steps"
     tables.show(title, columns, rows, [f"images/s: real images that the critic saw; {published}"])
-    tables.keep(f"step-{given.critic_steps}-{given.base_filters}", {"contenders": result, "torch_best": torch.name})
+    tables.keep(f"step-{options.critic_steps}-{options.base_filters}", {"contenders": result, "torch_best": torch.name})
 
 
 if __name__ == "__main__":

@@ -138,8 +138,8 @@ def _apply(adam: torch.optim.Adam, weights: Sequence[nn.Parameter], gradients: S
 
 def use_precision(name: str) -> None:
     """Let float32 products on a GPU be exact, or be made of TensorFloat-32 (`tf32`)."""
-    for of in (torch.backends.cuda.matmul, torch.backends.cudnn.conv):
-        of.fp32_precision = "tf32" if name == "tf32" else "ieee"
+    for backend in (torch.backends.cuda.matmul, torch.backends.cudnn.conv):
+        backend.fp32_precision = "tf32" if name == "tf32" else "ieee"
 
 
 def captured(step: Callable[[], None]) -> Callable[[], None]:
@@ -165,23 +165,23 @@ def main() -> None:
     parser.add_argument("--graph", action="store_true", help="the whole step as one CUDA graph")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    given = parser.parse_args()
+    options = parser.parse_args()
     torch.manual_seed(0)
-    torch.set_num_threads(given.threads)
+    torch.set_num_threads(options.threads)
     torch.set_flush_denormal(True)
     torch.backends.cudnn.benchmark = True
-    use_precision(given.precision)
-    wgan = TorchWgan(given.base_filters, given.precision == "bfloat16", given.compile, given.device)
-    pixels = torch.from_numpy(fashion_mnist.load_images()).permute(0, 3, 1, 2).to(given.device)
+    use_precision(options.precision)
+    wgan = TorchWgan(options.base_filters, options.precision == "bfloat16", options.compile, options.device)
+    pixels = torch.from_numpy(fashion_mnist.load_images()).permute(0, 3, 1, 2).to(options.device)
     losses: list[torch.Tensor] = []
 
     def step() -> None:
         losses.clear()
-        for _ in range(given.critic_steps):
-            chosen = torch.randint(0, len(pixels), (given.batch_size,), device=given.device)
+        for _ in range(options.critic_steps):
+            chosen = torch.randint(0, len(pixels), (options.batch_size,), device=options.device)
             real = (pixels[chosen].float() / 127.5 - 1.0).contiguous(memory_format=torch.channels_last)
             losses.append(wgan.critic_update(real))
-        losses.append(wgan.generator_update(given.batch_size))
+        losses.append(wgan.generator_update(options.batch_size))
 
     call: Callable[[], None] = step
 
@@ -192,7 +192,7 @@ def main() -> None:
             raise RuntimeError("a loss is not finite")
 
     started = time.perf_counter()
-    if given.graph:
+    if options.graph:
         call = captured(step)
     train(1)
     facts = {
@@ -202,7 +202,7 @@ def main() -> None:
         "version": torch.__version__,
         "instructions": torch.backends.cpu.get_cpu_capability(),
     }
-    if given.device == "cuda":
+    if options.device == "cuda":
         facts["peak_bytes"] = torch.cuda.max_memory_allocated()
     turns.serve(train, facts)
 
