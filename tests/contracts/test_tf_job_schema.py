@@ -39,8 +39,8 @@ def schema() -> dict[str, Any]:
     """The schema of version v1, which refuses unknown fields."""
     if not _SCHEMA.exists():
         pytest.skip("no schema of TFJob: install Go, then `make tf-job-schema`")
-    found = yaml.safe_load(_SCHEMA.read_text())
-    (version,) = [each for each in found["spec"]["versions"] if each["name"] == "v1"]
+    definition = yaml.safe_load(_SCHEMA.read_text())
+    (version,) = [version for version in definition["spec"]["versions"] if version["name"] == "v1"]
     strict: dict[str, Any] = closed(version["schema"]["openAPIV3Schema"])
     strict["properties"]["metadata"] = {"type": "object"}
     return strict

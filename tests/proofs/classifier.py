@@ -33,12 +33,12 @@ def accuracy_on(replicas: int, dataset: Path, embedding: Path) -> float:
 
 def main() -> int:
     """Train on each number of replicas and print a table; 1 if an accuracy is too low, else 0."""
-    given = arguments(__doc__, "build/proofs")
-    dataset = make_dataset(given)
+    options = arguments(__doc__, "build/proofs")
+    dataset = make_dataset(options)
     rows = []
     for replicas in REPLICAS:
         started = time.monotonic()
-        accuracy = accuracy_on(replicas, dataset, given.root / f"embedding-{replicas}")
+        accuracy = accuracy_on(replicas, dataset, options.root / f"embedding-{replicas}")
         rows.append((replicas, accuracy, time.monotonic() - started))
     print(f"replicas  accuracy after {EPOCHS} epochs  seconds")
     for replicas, accuracy, seconds in rows:

@@ -50,9 +50,9 @@ def packages_without(packages: Path, name: str, folder: Path) -> Path:
     nvidia = folder / "nvidia"
     nvidia.mkdir(parents=True)
     for source, target in ((packages, folder), (packages / "nvidia", nvidia)):
-        for each in source.iterdir():
-            if each.name not in ("nvidia", name):
-                (target / each.name).symlink_to(each)
+        for entry in source.iterdir():
+            if entry.name not in ("nvidia", name):
+                (target / entry.name).symlink_to(entry)
     return folder
 
 
@@ -82,9 +82,9 @@ def main() -> int:
     wrong = 0
     with tempfile.TemporaryDirectory() as folder:
         for number, case in enumerate(CASES):
-            found = error_of(case, python, packages, Path(folder) / str(number))
-            wrong += case.named not in found
-            print(f"{'ok' if case.named in found else 'FAILED':7}{case.name}: {found}", flush=True)
+            error = error_of(case, python, packages, Path(folder) / str(number))
+            wrong += case.named not in error
+            print(f"{'ok' if case.named in error else 'FAILED':7}{case.name}: {error}", flush=True)
     return min(wrong, 1)
 
 

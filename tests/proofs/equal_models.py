@@ -32,26 +32,26 @@ def features_of(dataset: Path, embedding: Path, checkpoint: Path) -> list[dict[s
     generator = candidates.averaged(checkpoint, checkpoints.Description.of(checkpoint))
     batches = [loaded.embed(batch)[0] for batch, _ in samples.draw(generator, manifest.image, POOL, seed=0)]
     drawn = {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
-    random, found = np.random.default_rng(0), [drawn]
+    random, features = np.random.default_rng(0), [drawn]
     for split in ("test", "train"):
         images, _ = dataset_reader.load_split(str(dataset), manifest, split)
-        found.append(loaded.embed(images[random.permutation(len(images))[:DRAWN]])[0])
-    return found
+        features.append(loaded.embed(images[random.permutation(len(images))[:DRAWN]])[0])
+    return features
 
 
 def outcome(differences: list[Difference]) -> str:
     """Return the outcome of the rules of the kernel distance."""
-    found = follows([difference.outcome for difference in differences])
-    return HOLD if found == PROMOTE and not any(difference.better for difference in differences) else found
+    verdict = follows([difference.outcome for difference in differences])
+    return HOLD if verdict == PROMOTE and not any(difference.better for difference in differences) else verdict
 
 
 def main() -> int:
     """Print how often each outcome came; 1 if an equal model was called better too often, else 0."""
-    given = arguments(__doc__, "build/proofs")
-    dataset = make_dataset(given)
-    embedding = make_embedding(given, dataset)
-    stage("train", dataset=dataset, checkpoints=given.root / "checkpoints", steps=STEPS)
-    drawn, real, train = features_of(dataset, embedding, checkpoints.step_folder(given.root / "checkpoints", STEPS))
+    options = arguments(__doc__, "build/proofs")
+    dataset = make_dataset(options)
+    embedding = make_embedding(options, dataset)
+    stage("train", dataset=dataset, checkpoints=options.root / "checkpoints", steps=STEPS)
+    drawn, real, train = features_of(dataset, embedding, checkpoints.step_folder(options.root / "checkpoints", STEPS))
     floor_errors = {
         space: set_distances.mean_and_error(set_distances.kernel_distances(train[space], real[space]))[1]
         for space in real

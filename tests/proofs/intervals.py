@@ -29,8 +29,8 @@ DEVIATION = float(np.sqrt(np.cov([20.0, 25.0, 220.0], aweights=[0.5, 0.4, 0.1], 
 Draw = Callable[[np.random.Generator], Measured]
 
 
-def _shares(random: np.random.Generator, of: np.ndarray, count: int) -> np.ndarray:
-    return random.multinomial(count, of) / count
+def _shares(random: np.random.Generator, shares: np.ndarray, count: int) -> np.ndarray:
+    return random.multinomial(count, shares) / count
 
 
 def _share(random: np.random.Generator) -> Measured:
@@ -72,16 +72,16 @@ def _smallest_part(random: np.random.Generator) -> Measured:
     """Coverage of the worst of three groups, over that of all, which it is a part of."""
     members = random.integers(0, 3, 150)
     covered = random.random(150) < np.array([0.5, 0.8, 0.8])[members]
-    counts, of_group = np.bincount(members), np.bincount(members, covered)
-    return intervals.smallest_ratio(of_group / counts, counts, covered.mean(), 150)
+    counts, covered_counts = np.bincount(members), np.bincount(members, covered)
+    return intervals.smallest_ratio(covered_counts / counts, counts, covered.mean(), 150)
 
 
 def _smallest_of_ten_parts(random: np.random.Generator) -> Measured:
     """Where all ten groups are equally covered."""
     members = random.integers(0, 10, 400)
     covered = random.random(400) < 0.6
-    counts, of_group = np.bincount(members, minlength=10), np.bincount(members, covered, minlength=10)
-    return intervals.smallest_ratio(of_group / counts, counts, covered.mean(), 400)
+    counts, covered_counts = np.bincount(members, minlength=10), np.bincount(members, covered, minlength=10)
+    return intervals.smallest_ratio(covered_counts / counts, counts, covered.mean(), 400)
 
 
 def _smallest_of_many(random: np.random.Generator) -> Measured:
@@ -194,8 +194,8 @@ CASES: list[tuple[Draw, float]] = [
     (_rarely_paired_shares, -0.03),
 ]
 # Here an end misses more often than it says, with this probability at most at the level of verdicts.
-KNOWN = (_variation_difference_of_many, float(np.abs(MANY[::-1] - MANY).sum()) / 2)
-KNOWN_LEVEL = 0.006
+WEAK_CASE = (_variation_difference_of_many, float(np.abs(MANY[::-1] - MANY).sum()) / 2)
+WEAK_LEVEL = 0.006
 
 
 def misses(draw: Draw, truth: float, trials: int, seed: int = 0) -> tuple[int, int]:
@@ -206,7 +206,7 @@ def misses(draw: Draw, truth: float, trials: int, seed: int = 0) -> tuple[int, i
 
 
 def _misses_of(index: int) -> tuple[int, int]:
-    return misses(*[*CASES, KNOWN][index], TRIALS, seed=index)
+    return misses(*[*CASES, WEAK_CASE][index], TRIALS, seed=index)
 
 
 def main() -> int:
@@ -214,10 +214,10 @@ def main() -> int:
     argparse.ArgumentParser(description=__doc__).parse_args()
     wrong = 0
     with multiprocessing.Pool() as pool:
-        for (draw, _), ends in zip([*CASES, KNOWN], pool.imap(_misses_of, range(len(CASES) + 1)), strict=True):
+        for (draw, _), ends in zip([*CASES, WEAK_CASE], pool.imap(_misses_of, range(len(CASES) + 1)), strict=True):
             low, high = (f"{end / TRIALS:.3%}" for end in ends)
             print(f"{draw.__name__.strip('_'):36}{low:>10}{high:>10}", flush=True)
-            level = KNOWN_LEVEL if draw is KNOWN[0] else intervals.LEVEL
+            level = WEAK_LEVEL if draw is WEAK_CASE[0] else intervals.LEVEL
             wrong += max(ends) > int(scipy.stats.binom.isf(0.001, TRIALS, level))
     return 1 if wrong else 0
 

@@ -49,12 +49,12 @@ def main(folder: Path) -> int:
 def closed(schema: Any) -> Any:
     """Return a definition that refuses unknown fields, which Kubernetes would drop."""
     if isinstance(schema, list):
-        return [closed(each) for each in schema]
+        return [closed(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    known = {name: closed(value) for name, value in schema.items()}
+    definition = {name: closed(value) for name, value in schema.items()}
     lists_all = isinstance(schema.get("properties"), dict) and not schema.get("x-kubernetes-preserve-unknown-fields")
-    return {"additionalProperties": False, **known} if lists_all else known
+    return {"additionalProperties": False, **definition} if lists_all else definition
 
 
 def against_model(value: Any, model: str, where: str) -> Iterator[str]:

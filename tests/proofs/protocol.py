@@ -46,8 +46,10 @@ def disturbed(
     distances = []
     for kind, strength, images in disturbances(base, pool, labels, manifest.class_count, random):
         seen, other = first.embed(images)[0], second.embed(images)[0]
-        of_second = set_distances.frechet_distance(other[embeddings.CLASSIFIER], references[1][embeddings.CLASSIFIER])
-        distances.append({**fcd(seen, references[0]), "second": of_second})
+        second_distance = set_distances.frechet_distance(
+            other[embeddings.CLASSIFIER], references[1][embeddings.CLASSIFIER]
+        )
+        distances.append({**fcd(seen, references[0]), "second": second_distance})
         if (kind, strength) in (("blur", 0.5), ("repeats", 5)):
             overlaps[f"{kind} {strength:g}"] = overlap(seen, balls)
     return distances, overlaps
@@ -89,23 +91,24 @@ def main() -> int:
     manifest = datasets.Manifest.of(str(dataset))
     first, second = (feature_spaces.load(root / name) for name in ("embedding", "second-embedding"))
     distances, overlaps = disturbed(first, second, dataset, manifest)
-    of_classifier, of_untrained, of_second = (
+    classifier_distances, untrained_distances, second_distances = (
         [row[name] for row in distances] for name in (embeddings.CLASSIFIER, embeddings.UNTRAINED, "second")
     )
-    for name, other in (("two classifiers", of_second), ("classifier and untrained", of_untrained)):
-        found = float(scipy.stats.spearmanr(of_classifier, other).statistic)
-        print(f"rank correlation over {len(distances)} disturbances, {name}: {found:.3f} (at least {AGREEMENT[name]})")
-        if found < AGREEMENT[name]:
+    for name, other in (("two classifiers", second_distances), ("classifier and untrained", untrained_distances)):
+        correlation = float(scipy.stats.spearmanr(classifier_distances, other).statistic)
+        least = AGREEMENT[name]
+        print(f"rank correlation over {len(distances)} disturbances, {name}: {correlation:.3f} (at least {least})")
+        if correlation < least:
             wrong.append(name)
     for name, one in overlaps.items():
         print(f"{name:16} precision {one.precision:.3f}  density {one.density:.3f}  recall {one.recall:.3f}")
     if overlaps["blur 0.5"].precision <= overlaps["real images"].precision:
         wrong.append("blur does not raise precision")
     ranking = ranked(first, dataset, manifest, root / TRAINING)
-    for name, of_space in ranking.items():
-        print(f"{name:16}" + "  ".join(f"{space} {distance:.3f}" for space, distance in of_space.items()))
+    for name, by_space in ranking.items():
+        print(f"{name:16}" + "  ".join(f"{space} {distance:.3f}" for space, distance in by_space.items()))
     for space in (embeddings.CLASSIFIER, embeddings.UNTRAINED):
-        order = [of_space[space] for of_space in ranking.values()]
+        order = [by_space[space] for by_space in ranking.values()]
         if order != sorted(order):
             wrong.append(f"the order in the space {space}")
     for line in wrong:

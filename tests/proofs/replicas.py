@@ -45,13 +45,13 @@ def main() -> int:
     """Print the table; 1 if anything differs by more than its case allows, else 0."""
     cases = test_step.CASES
     with tempfile.TemporaryDirectory() as folder:
-        found = {count: arrays_on(count, list(cases), Path(folder)) for count in (1, *COUNTS)}
+        arrays = {count: arrays_on(count, list(cases), Path(folder)) for count in (1, *COUNTS)}
     width = max(map(len, cases))
     print(f"{'training':<{width}}  number   steps  replicas  {'  '.join(f'{kind:>8}' for kind in KINDS)}  allowed")
     failed = False
     for name, case in cases.items():
         for count in COUNTS:
-            differences = [difference(found[1], found[count], name, prefixes) for prefixes in KINDS.values()]
+            differences = [difference(arrays[1], arrays[count], name, prefixes) for prefixes in KINDS.values()]
             failed |= not max(differences) <= case.tolerance
             numbers = "  ".join(f"{value:8.1e}" for value in differences)
             print(f"{name:<{width}}  {case.number}  {case.steps:5}  {count:8}  {numbers}  {case.tolerance:.0e}")

@@ -67,12 +67,12 @@ def run(source: Path, root: Path, number: int) -> dict[str, Any]:
 
 def main() -> int:
     """Run the four and print a table; 1 if one ended otherwise than it should, else 0."""
-    given = arguments(__doc__, "build/proofs/retraining")
-    source, root = given.root / "source", given.root / "runs"
-    official = Path(given.source)
-    if given.source == source_listing.FASHION_MNIST:
+    options = arguments(__doc__, "build/proofs/retraining")
+    source, root = options.root / "source", options.root / "runs"
+    official = Path(options.source)
+    if options.source == source_listing.FASHION_MNIST:
         official = download.fashion_mnist(Path("build/proofs/downloads"))
-    shutil.rmtree(given.root, ignore_errors=True)
+    shutil.rmtree(options.root, ignore_errors=True)
     images, labels = read_split(official, "train")
     test_images, test_labels = read_split(official, "t10k")
     fill(source, "t10k", test_images[:TEST], test_labels[:TEST])
@@ -86,18 +86,18 @@ def main() -> int:
         (f"{MORE:,} noisy images", noisy),
     ]
     rows = []
-    for number, (what, content) in enumerate(weeks, start=1):
+    for number, (change, content) in enumerate(weeks, start=1):
         if content is not None:
             fill(source, "train", content, labels[: len(content)])
         record = run(source, root, number)
         champion = json.loads((root / "registry" / "champion.json").read_text())["version"]
-        rows.append((what, record, champion))
+        rows.append((change, record, champion))
     print(f"{'since the last run':22} {'state':10} {'verdict':8} {'champion':>8} {'seconds':>8}  reason")
-    for what, record, champion in rows:
+    for change, record, champion in rows:
         verdict, reason = record["verdict"] or "", record["reason"][:110]
-        print(f"{what:22} {record['state']:10} {verdict:8} {champion:8} {record['seconds']:8.1f}  {reason}")
-    found = [(record["state"], record["verdict"], record["version"]) for _, record, _ in rows]
-    return 0 if found == EXPECTED else 1
+        print(f"{change:22} {record['state']:10} {verdict:8} {champion:8} {record['seconds']:8.1f}  {reason}")
+    outcomes = [(record["state"], record["verdict"], record["version"]) for _, record, _ in rows]
+    return 0 if outcomes == EXPECTED else 1
 
 
 if __name__ == "__main__":

@@ -24,15 +24,15 @@ def arguments(description: str | None, root: str) -> argparse.Namespace:
     return parser.parse_args()
 
 
-def make_dataset(given: argparse.Namespace) -> Path:
+def make_dataset(options: argparse.Namespace) -> Path:
     """Make the dataset under the root, unless it is there, and return its folder."""
-    dataset: Path = given.root / "dataset"
-    stage("preprocess", source=given.source, dataset=dataset, downloads=given.root / "downloads")
+    dataset: Path = options.root / "dataset"
+    stage("preprocess", source=options.source, dataset=dataset, downloads=options.root / "downloads")
     return dataset
 
 
-def make_embedding(given: argparse.Namespace, dataset: Path) -> Path:
+def make_embedding(options: argparse.Namespace, dataset: Path) -> Path:
     """Make the embedding of the dataset under the root, unless it is there, and return its folder."""
-    embedding: Path = given.root / "embedding"
+    embedding: Path = options.root / "embedding"
     stage("embed", dataset=dataset, embedding=embedding)
     return embedding

@@ -68,7 +68,7 @@ def main() -> int:
         dataset = make_dataset(folder / "dataset")
         print(f"{'training':<10}{'threads':>7}  {'straight':<12}  {'resumed':<12}  resumed after half with 1 thread")
         for mode in ("standard", "exact"):
-            found = set()
+            digests = set()
             for count in COUNTS:
                 kinds = ("straight", "half", "again", "moved")
                 straight, half, again, moved = (folder / f"{mode}-{count}-{kind}" for kind in kinds)
@@ -79,8 +79,8 @@ def main() -> int:
                 logged = "warns" if "threads was" in log else "silent"
                 print(f"{mode:<10}{count:>7}  {bits(straight)}  {bits(again)}  {bits(moved)}, {logged}", flush=True)
                 failed |= bits(straight) != bits(again)
-                found |= {bits(straight), bits(moved)}
-            failed |= mode == "exact" and len(found) > 1
+                digests |= {bits(straight), bits(moved)}
+            failed |= mode == "exact" and len(digests) > 1
     return int(failed)
 
 

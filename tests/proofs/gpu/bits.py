@@ -34,8 +34,10 @@ def digests(device: str, dataset: str, steps: int, mode: str, folder: Path) -> d
     train(device, dataset, again, mode, steps)
     train(device, dataset, resumed, mode, steps // 2)
     train(device, dataset, resumed, mode, steps)
-    found = {each.name: checkpoints.step_folder(each, steps) for each in (straight, again, resumed)}
-    return {name: checkpoints.Description.of(location).state_sha256 for name, location in found.items()}
+    return {
+        training.name: checkpoints.Description.of(checkpoints.step_folder(training, steps)).state_sha256
+        for training in (straight, again, resumed)
+    }
 
 
 def main() -> int:
@@ -44,8 +46,8 @@ def main() -> int:
     folder = Path(tempfile.mkdtemp())
     try:
         with ThreadPoolExecutor(2 if (os.cpu_count() or 1) > 2 else 1) as pool:
-            of_mode = pool.map(lambda mode: digests(device, dataset, int(steps), mode, folder), ("exact", "standard"))
-            exact, standard = of_mode
+            modes = ("exact", "standard")
+            exact, standard = pool.map(lambda mode: digests(device, dataset, int(steps), mode, folder), modes)
     finally:
         shutil.rmtree(folder)
     same = {"exact": len(set(exact.values())) == 1, "standard": len(set(standard.values())) == 1}

@@ -35,14 +35,14 @@ def main() -> int:
     (gpu, *_) = tf.config.list_physical_devices("GPU")
     query = ["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"]
     others = other_versions(LOCK.read_text("utf-8"))
-    found = {
+    facts = {
         "tensorflow": tf.__version__,
         "build": dict(tf.sysconfig.get_build_info()),
         "device": tf.config.experimental.get_device_details(gpu),
         "driver": subprocess.run(query, capture_output=True, text=True, check=True).stdout.strip(),
         "not_of_the_image": others,
     }
-    print(json.dumps(found))
+    print(json.dumps(facts))
     return int(bool(others))
 
 

@@ -18,8 +18,8 @@ _SCORES = 5  # checkpoints to score
 def stage(name: str, **settings: object) -> float:
     """Run a stage, and return its seconds, its start included."""
     started = time.monotonic()
-    given = [f"--{key}={value}" for key, value in settings.items()]
-    command = [sys.executable, "-m", f"components.{name}", *given]
+    flags = [f"--{key}={value}" for key, value in settings.items()]
+    command = [sys.executable, "-m", f"components.{name}", *flags]
     subprocess.run(command, check=True, stdout=sys.stderr)
     return time.monotonic() - started
 
@@ -39,8 +39,8 @@ def main() -> None:
     evaluate_seconds, rows = 0.0, []
     for step in checkpoints.steps(training):
         checkpoint, location = checkpoints.step_folder(training, step), evaluations / str(step)
-        given = {"checkpoint": checkpoint, "dataset": dataset, "embedding": embedding, "evaluation": location}
-        evaluate_seconds += stage("evaluate", **given)
+        settings = {"checkpoint": checkpoint, "dataset": dataset, "embedding": embedding, "evaluation": location}
+        evaluate_seconds += stage("evaluate", **settings)
         written = (checkpoint / checkpoints.MANIFEST).stat().st_mtime
         scores = json.loads((location / "metrics.json").read_text())["model"]
         rows.append({"step": step, "seconds": round(written - began, 1), "fcd": scores["fcd"]})

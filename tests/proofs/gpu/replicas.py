@@ -41,8 +41,8 @@ def main() -> int:
         network = network_of(config, ImageShape(28, 28, 1), classes=10)
         subject = checks.Subject(config=config, network=network, one=one, many=many, tolerance=_TOLERANCE)
         with in_float64():
-            found = [*checks.check_step(subject), checks.check_losses(subject)]
-        rows += [[mode, each.check, each.outcome, each.detail] for each in found]
+            results = [*checks.check_step(subject), checks.check_losses(subject)]
+        rows += [[mode, result.check, result.outcome, result.detail] for result in results]
     for row in rows:
         print(*row, sep="; ", flush=True)
     print(json.dumps(rows))

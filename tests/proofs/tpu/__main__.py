@@ -33,9 +33,10 @@ class Outcome:
 
     def __str__(self) -> str:
         return self.refusal or "; ".join(
-            f"{name} {of['memory'] / 1e6:.0f} MB, {of['gflop']:.2f} GFLOP, {of['all_reduces']} all-reduces of "
-            f"{of['all_reduce_bytes'] / 1e3:.0f} kB, {of['kilocycles']:,} thousand cycles"
-            for name, of in self.updates.items()
+            f"{name} {estimate['memory'] / 1e6:.0f} MB, {estimate['gflop']:.2f} GFLOP, "
+            f"{estimate['all_reduces']} all-reduces of {estimate['all_reduce_bytes'] / 1e3:.0f} kB, "
+            f"{estimate['kilocycles']:,} thousand cycles"
+            for name, estimate in self.updates.items()
         )
 
 
@@ -71,13 +72,13 @@ def problem(program: Program, outcome: Outcome) -> str:
     if outcome.refusal:
         return f"refused: {outcome.refusal}"
     wrong = "; ".join(
-        f"{name}: {of['all_reduces']} all-reduces for {program.replicas} replicas"
-        for name, of in outcome.updates.items()
-        if bool(of["all_reduces"]) != (program.replicas > 1)
+        f"{name}: {estimate['all_reduces']} all-reduces for {program.replicas} replicas"
+        for name, estimate in outcome.updates.items()
+        if bool(estimate["all_reduces"]) != (program.replicas > 1)
     )
     if program in CONTROLS:
         return "" if wrong else f"not given away: {outcome}"
-    exchanged = {name: of["all_reduce_bytes"] for name, of in outcome.updates.items()}
+    exchanged = {name: estimate["all_reduce_bytes"] for name, estimate in outcome.updates.items()}
     if program.exchanged and exchanged != program.exchanged:
         return f"all-reduces of {exchanged} bytes, expected {program.exchanged}"
     return wrong
@@ -88,17 +89,17 @@ def main() -> int:
     parser.add_argument("--tensorflow", required=True, help="Python with the TensorFlow of TPUs")
     parser.add_argument("--compiler", required=True, help="Python with JAX and libtpu")
     parser.add_argument("--all", action="store_true")
-    given = parser.parse_args()
+    options = parser.parse_args()
     programs = [DEFAULT, BLOCK, *CONTROLS]
-    if given.all:
+    if options.all:
         programs += [*VARIANTS, *TOO_LARGE]
     wrong = 0
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(2) as pool:
-        compilers = Compilers(given.tensorflow, given.compiler, Path(folder))
+        compilers = Compilers(options.tensorflow, options.compiler, Path(folder))
         for program, outcome in zip(programs, pool.map(compilers.compile, programs), strict=True):
-            found = problem(program, outcome)
-            wrong += bool(found)
-            print(f"{'FAILED' if found else 'ok':7}{program.name}: {found or program.error or outcome}", flush=True)
+            reason = problem(program, outcome)
+            wrong += bool(reason)
+            print(f"{'FAILED' if reason else 'ok':7}{program.name}: {reason or program.error or outcome}", flush=True)
     return min(wrong, 1)
 
 

@@ -27,17 +27,17 @@ def compile_for(topology: str, replicas: int, file: Path) -> dict[str, Any]:
 
     devices = topologies.get_topology_desc(platform="tpu", topology_name=topology).devices[:replicas]
     options = xla_client.CompileOptions()
-    for each in (options, options.executable_build_options):
-        each.num_replicas, each.num_partitions = replicas, 1
-        each.device_assignment = xla_client.DeviceAssignment.create(np.array([[device.id] for device in devices]))
+    for settings in (options, options.executable_build_options):
+        settings.num_replicas, settings.num_partitions = replicas, 1
+        settings.device_assignment = xla_client.DeviceAssignment.create(np.array([[device.id] for device in devices]))
     with mlir.make_ir_context():
         module = ir.Module.parse(_jax.mlir.hlo_to_stablehlo(file.read_bytes()))
         _remove_copies(module, ir)
         count = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), replicas)
         module.operation.attributes["mhlo.num_replicas"] = count
         program = mlir.module_to_bytecode(module)
-    devices_given = _jax.DeviceList(tuple(devices))
-    done = devices[0].client.compile(program, executable_devices=devices_given, compile_options=options)
+    device_list = _jax.DeviceList(tuple(devices))
+    done = devices[0].client.compile(program, executable_devices=device_list, compile_options=options)
     text, memory = done.hlo_modules()[0].to_string(), done.get_compiled_memory_stats()
     sums = re.findall(r"= (.*?) all-reduce(?:-start)?\(", text)
     return {
@@ -70,8 +70,8 @@ def _remove_copies(module: Any, ir: Any) -> None:
 
 def _size(shapes: str) -> int:
     """Return the bytes of shapes in HLO's notation, such as `(f32[64,10]{1,0}, s32[])`."""
-    found = re.findall(r"([a-z]+\d*)\[([\d,]*)\]", shapes)
-    return sum(_BYTES[kind] * math.prod(int(side) for side in sides.split(",") if side) for kind, sides in found)
+    matches = re.findall(r"([a-z]+\d*)\[([\d,]*)\]", shapes)
+    return sum(_BYTES[kind] * math.prod(int(side) for side in sides.split(",") if side) for kind, sides in matches)
 
 
 def main() -> None:

@@ -34,14 +34,14 @@ def main() -> int:
     register_kernels()
     networks = (DEFAULT, BLOCK, *(program for program in VARIANTS if not program.name[0].isdigit()))  # not the sizes
     traced = [function for program in networks for function in functions_of(program).values()]
-    found = set().union(*(operations(function.get_concrete_function()) for function in traced))
+    types = set().union(*(operations(function.get_concrete_function()) for function in traced))
     missing = {
         name
-        for name in found
+        for name in types
         if not any(kernel.device_type == _DEVICE for kernel in kernels.get_registered_kernels_for_op(name).kernel)
     }
-    print(f"{len(found)} types of operations; without a kernel on {_DEVICE}: {', '.join(sorted(missing)) or 'none'}")
-    return int("Conv2D" not in found or bool(missing))
+    print(f"{len(types)} types of operations; without a kernel on {_DEVICE}: {', '.join(sorted(missing)) or 'none'}")
+    return int("Conv2D" not in types or bool(missing))
 
 
 if __name__ == "__main__":

@@ -67,9 +67,9 @@ class Replicated(distribute_lib.Strategy):
     def as_program(self, update: Callable[..., Any]) -> Callable[..., Any]:
         """Return an update as a function of the replica's number and the update's arguments."""
 
-        def program(replica: tf.Tensor, *given: tf.Tensor) -> Any:
+        def program(replica: tf.Tensor, *inputs: tf.Tensor) -> Any:
             self.extended.replica = replica
-            return self.run(update, args=given)
+            return self.run(update, args=inputs)
 
         return program
 
@@ -111,18 +111,18 @@ def _updates(program: Program, strategy: tf.distribute.Strategy) -> dict[str, tu
         return {
             "block": (step.loop, [tf.TensorSpec([*shard, *program.image], tf.uint8), tf.TensorSpec(shard, tf.int32)])
         }
-    of_critic, of_generator = (
+    critic_noise, generator_noise = (
         [tf.TensorSpec(noise.shape, noise.dtype) for noise in drawn]
         for drawn in (step.critic_noise(0), step.generator_noise())
     )
     return {
-        "critic": (step.critic_update, [pixels, *of_critic, *labels]),
-        "generator": (step.generator_update, [*of_generator, *labels]),
+        "critic": (step.critic_update, [pixels, *critic_noise, *labels]),
+        "generator": (step.generator_update, [*generator_noise, *labels]),
     }
 
 
-def _plain_slice(shard: BatchShard, of_global: tf.Tensor) -> tf.Tensor:
-    return of_global[shard.start : shard.start + shard.size]
+def _plain_slice(shard: BatchShard, global_batch: tf.Tensor) -> tf.Tensor:
+    return global_batch[shard.start : shard.start + shard.size]
 
 
 def main() -> None:
