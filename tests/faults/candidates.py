@@ -64,7 +64,7 @@ def prepare(folder: Path, count: int, published: int) -> None:
     """Make candidates in `folder/1`, `folder/2`, ..., each compared with the one before, and publish the first ones."""
     rival = (evaluations.NO_CHAMPION, 0)
     for number in range(1, count + 1):
-        made = candidate(folder / str(number), number, rival)
+        contender = candidate(folder / str(number), number, rival)
         if number <= published:
-            made.publish(folder / "registry")
-        rival = made.digest, number
+            contender.publish(folder / "registry")
+        rival = contender.digest, number

@@ -36,8 +36,8 @@ def start(action: Callable[[], object], log: Path) -> int:
 
 def ended(pid: int) -> int | None:
     """Return the exit code of a child, negative for a signal; None while it lives."""
-    found, status = os.waitpid(pid, os.WNOHANG)
-    return os.waitstatus_to_exitcode(status) if found else None
+    exited, status = os.waitpid(pid, os.WNOHANG)
+    return os.waitstatus_to_exitcode(status) if exited else None
 
 
 def wait(pid: int) -> int:

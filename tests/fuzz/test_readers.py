@@ -20,8 +20,8 @@ def test_a_damaged_file_is_refused_or_read_as_far_as_it_is_whole(name: str, tmp_
         whole = outcome(reader, tmp_path, seed)
         assert whole is not None
         for damage, left in damages(seed, every=1 + len(seed) // 150):
-            found = outcome(reader, tmp_path, left)
-            assert found is None or reader.faithful(whole, found), damage
+            result = outcome(reader, tmp_path, left)
+            assert result is None or reader.faithful(whole, result), damage
 
 
 @every_reader

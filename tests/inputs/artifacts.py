@@ -27,7 +27,7 @@ def dataset(**changes: Any) -> datasets.Manifest:
     """Describe a dataset of ten images of each class in each split."""
     classes = changes.get("classes", CLASSES)
     split = datasets.Split(10 * len(classes), [10] * len(classes), [])
-    given: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "image": SHAPE,
         "classes": classes,
         "splits": dict.fromkeys(datasets.SPLITS, split),
@@ -35,7 +35,7 @@ def dataset(**changes: Any) -> datasets.Manifest:
         "preprocessing": {"height": 8},
         "quarantine": {"count": 0},
     }
-    return datasets.Manifest(**{**given, **changes})
+    return datasets.Manifest(**{**defaults, **changes})
 
 
 def write_shard(path: Path, images: np.ndarray, labels: Sequence[int] | np.ndarray) -> datasets.Shard:
@@ -68,7 +68,7 @@ def write_dataset(
 
 def checkpoint(step: int = 1, **changes: Any) -> checkpoints.Description:
     """Describe a checkpoint; `checkpoints.save` writes it."""
-    given: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "network": {},
         "settings": {"seed": 0},
         "classes": [],
@@ -76,12 +76,12 @@ def checkpoint(step: int = 1, **changes: Any) -> checkpoints.Description:
         "state_sha256": "",
         "made_with": {},
     }
-    return checkpoints.Description(step=step, **{**given, **changes})
+    return checkpoints.Description(step=step, **{**defaults, **changes})
 
 
 def embedding(**changes: Any) -> embeddings.Description:
     """Describe a certified embedding without classes."""
-    given: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "image": SHAPE,
         "spaces": [embeddings.Space(name=embeddings.UNTRAINED, feature_size=4, components=3)],
         "class_count": 0,
@@ -91,7 +91,7 @@ def embedding(**changes: Any) -> embeddings.Description:
         "settings": {"seed": 0},
         "files": {"whitening.npz": "a" * 64},
     }
-    return embeddings.Description(**{**given, **changes})
+    return embeddings.Description(**{**defaults, **changes})
 
 
 def origin(data: datasets.Manifest, trained: Mapping[str, Any], **embedding: Any) -> lineage.Lineage:
@@ -100,26 +100,28 @@ def origin(data: datasets.Manifest, trained: Mapping[str, Any], **embedding: Any
     return lineage.of(data.to_json(), dict(trained), embedding)
 
 
-def write_model(folder: Path, of: lineage.Lineage, files: Mapping[str, bytes], **changes: Any) -> models.Description:
+def write_model(
+    folder: Path, origin: lineage.Lineage, files: Mapping[str, bytes], **changes: Any
+) -> models.Description:
     """Write a model of the checkpoint in a lineage; its files are arbitrary bytes that TensorFlow cannot load."""
     for name, content in files.items():
         atomic_files.write_file(folder / name, content)
-    given: dict[str, Any] = {
-        "checkpoint_digest": of.digests["checkpoint"],
-        "step": of.checkpoint["step"],
+    defaults: dict[str, Any] = {
+        "checkpoint_digest": origin.digests["checkpoint"],
+        "step": origin.checkpoint["step"],
         "image": SHAPE,
         "latent_size": 16,
-        "classes": of.checkpoint["classes"],
-        "dataset_digest": of.digests["dataset"],
+        "classes": origin.checkpoint["classes"],
+        "dataset_digest": origin.digests["dataset"],
     }
-    described = models.Description(files=models.list_files(folder), **{**given, **changes})
+    described = models.Description(files=models.list_files(folder), **{**defaults, **changes})
     described.write(folder)
     return described
 
 
 def evaluation(**changes: Any) -> evaluations.Description:
     """Describe an evaluation that promotes."""
-    given: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "verdict": evaluations.PROMOTE,
         "reasons": ["the test says so"],
         "rules": [],
@@ -131,7 +133,7 @@ def evaluation(**changes: Any) -> evaluations.Description:
         "settings": {},
         "files": {},
     }
-    return evaluations.Description(**{**given, **changes})
+    return evaluations.Description(**{**defaults, **changes})
 
 
 def metrics(champion: bool = False, distance: str = "fcd") -> dict[str, Any]:
@@ -150,22 +152,22 @@ def metrics(champion: bool = False, distance: str = "fcd") -> dict[str, Any]:
 
 def write_evaluation(
     folder: Path,
-    of: lineage.Lineage,
+    origin: lineage.Lineage,
     champion: tuple[str, int] = (evaluations.NO_CHAMPION, 0),
     numbers: Mapping[str, Any] | None = None,
     **changes: Any,
 ) -> evaluations.Description:
     """Write an evaluation of the checkpoint in a lineage, compared with a champion: its digest and version."""
     atomic_files.write_json(folder / evaluations.METRICS, numbers or metrics(champion[1] > 0))
-    atomic_files.write_json(folder / evaluations.LINEAGE, of.to_json())
-    parents = {f"{name}_digest": digest for name, digest in of.digests.items()}
-    given = {
+    atomic_files.write_json(folder / evaluations.LINEAGE, origin.to_json())
+    parents = {f"{name}_digest": digest for name, digest in origin.digests.items()}
+    defaults = {
         "champion_digest": champion[0],
         "champion_version": champion[1],
         "files": atomic_files.files_in(folder),
         **parents,
     }
-    described = evaluation(**{**given, **changes})
+    described = evaluation(**{**defaults, **changes})
     described.write(folder)
     return described
 

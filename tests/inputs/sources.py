@@ -37,14 +37,14 @@ def held(source: Path | str, content: bytes | None = None) -> tuple[Survey, list
     """
     if content is not None:
         Path(source).write_bytes(content)
-    found = survey(str(source), source_listing.contents(str(source)).listing)
-    parts = [notes.read(READABLE, notes.written(part), "") for part in found.parts]
-    return found, [image[:4] for part in parts for some in read(part) for image in some]
+    source_survey = survey(str(source), source_listing.contents(str(source)).listing)
+    parts = [notes.read(READABLE, notes.written(part), "") for part in source_survey.parts]
+    return source_survey, [image[:4] for part in parts for some in read(part) for image in some]
 
 
-def sizes(found: Survey) -> list[list[int]]:
+def sizes(source_survey: Survey) -> list[list[int]]:
     """Return how many images of each part are read at a time."""
-    return [[len(some) for some in read(part)] for part in found.parts]
+    return [[len(some) for some in read(part)] for part in source_survey.parts]
 
 
 def plan(**changes: object) -> Plan:

@@ -31,8 +31,8 @@ def decode_each_kind() -> Counts:
     """Try each kind alone, in a decoder's process."""
     counts = Counts()
     for name, case in CASES.items():
-        (found,) = broken_decoder.decode([case.make()], SHAPE)
-        problem = case.problem(_pixels(found))
+        (decoded,) = broken_decoder.decode([case.make()], SHAPE)
+        problem = case.problem(_pixels(decoded))
         counts.add(True, f"{name}: {problem}" if problem else "")
     return counts
 
@@ -43,9 +43,9 @@ def _damaged(names: list[str], kind: str = "") -> Counts:
     for name in names:
         content = CASES[name].make()
         chosen = [(damage, left) for damage, left in damages(content) if damage.startswith(kind)]
-        found = broken_decoder.decode([left for _, left in chosen], SHAPE)
-        for (damage, left), each in zip(chosen, found, strict=True):
-            counts.add(left != content, "" if isinstance(each, UndecodableImage) else f"{name}, {damage}: it is used")
+        results = broken_decoder.decode([left for _, left in chosen], SHAPE)
+        for (damage, left), result in zip(chosen, results, strict=True):
+            counts.add(left != content, "" if isinstance(result, UndecodableImage) else f"{name}, {damage}: it is used")
     return counts
 
 
@@ -57,14 +57,14 @@ def crash_decoders(folder: Path) -> Counts:
         wanted = broken_decoder.decode(good)
         for fault, reason in broken_decoder.REASONS.items():
             batch = [*good[:2], broken_decoder.png(9, fault), *good[2:]]
-            found = broken_decoder.decode(batch)
-            failed = found.pop(2)
-            problem = "" if found == wanted else "it cost another image"
+            results = broken_decoder.decode(batch)
+            failed = results.pop(2)
+            problem = "" if results == wanted else "it cost another image"
             counts.add(reason in str(failed), f"{fault}: {problem}" if problem else "")
     return counts
 
 
-def _pixels(found: Decoded | UndecodableImage) -> np.ndarray | UndecodableImage:
-    if isinstance(found, UndecodableImage):
-        return found
-    return np.frombuffer(found.pixels, np.uint8).reshape(SHAPE.height, SHAPE.width, SHAPE.channels)
+def _pixels(decoded: Decoded | UndecodableImage) -> np.ndarray | UndecodableImage:
+    if isinstance(decoded, UndecodableImage):
+        return decoded
+    return np.frombuffer(decoded.pixels, np.uint8).reshape(SHAPE.height, SHAPE.width, SHAPE.channels)

@@ -87,8 +87,8 @@ def decode(
     contents: Sequence[bytes], shape: ImageShape = SHAPE, resize: str = "fill"
 ) -> list[Decoded | UndecodableImage]:
     """Decode image files in one process."""
-    ((_, found),) = pool.decode_all([(None, contents)], shape, resize, processes=1)
-    return found
+    ((_, decoded),) = pool.decode_all([(None, contents)], shape, resize, processes=1)
+    return decoded
 
 
 def png(seed: int, fault: str = "", shape: ImageShape = SHAPE) -> bytes:

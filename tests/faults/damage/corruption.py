@@ -139,12 +139,12 @@ def damage_everywhere(kind: str, folder: Path, every: int = 1, bits: Sequence[in
 
 def _problem_of(artifact: Artifact, folder: Path, name: str, whole: str) -> str:
     try:
-        found = artifact.read(folder)
+        value = artifact.read(folder)
     except DataError as error:
         logged = str(error)
         return "" if name in logged and logged.isprintable() else f"its message is {logged!r}"
     except Exception as error:
         return f"it is no error for the user: {type(error).__name__}: {error}"
-    if artifact.optional and (not found or repr(found) == whole):
+    if artifact.optional and (not value or repr(value) == whole):
         return ""
-    return f"it is taken for {found!r}"[:300]
+    return f"it is taken for {value!r}"[:300]

@@ -29,15 +29,15 @@ class Case(NamedTuple):
     expected: Any
     tolerance: int = 0  # levels by which pixels may differ, before rounding
 
-    def problem(self, found: np.ndarray | UndecodableImage) -> str:
+    def problem(self, decoded: np.ndarray | UndecodableImage) -> str:
         """Return what is wrong with the pixels, uint8 [16, 16, 3], or the reason; empty if nothing."""
-        if isinstance(self.expected, str) or isinstance(found, UndecodableImage):
-            wrong = not isinstance(self.expected, str) or not str(found).startswith(self.expected)
-            return f"expected {self.expected!r}, found {found!r}" if wrong else ""
+        if isinstance(self.expected, str) or isinstance(decoded, UndecodableImage):
+            wrong = not isinstance(self.expected, str) or not str(decoded).startswith(self.expected)
+            return f"expected {self.expected!r}, found {decoded!r}" if wrong else ""
         if self.expected is None:
-            same = found.tobytes() == pixels.from_file(JPEG, SHAPE, "fill").pixels
+            same = decoded.tobytes() == pixels.from_file(JPEG, SHAPE, "fill").pixels
             return "it is the picture that it was" if same else ""
-        off = np.abs(found - np.asarray(self.expected, float)).max()
+        off = np.abs(decoded - np.asarray(self.expected, float)).max()
         return f"{off} levels off" if off > self.tolerance + 0.5 * (self.tolerance > 0) else ""
 
 

@@ -45,7 +45,7 @@ def kill_everywhere(writer: Writer, folder: Path, every: int = 1) -> Counts:
 def fail_everywhere(writer: Writer, folder: Path, every: int = 1) -> Counts:
     """Let each system call of a writer fail, with each of its possible errors."""
     return _everywhere(
-        writer, folder, every, lambda call: [f"error={errno.errorcode[each]}" for each in ERRORS.get(call, ())]
+        writer, folder, every, lambda call: [f"error={errno.errorcode[code]}" for code in ERRORS.get(call, ())]
     )
 
 
@@ -76,9 +76,9 @@ def exit_code_of(writer: Writer, work: Path) -> int:
 def problem_of(writer: Writer, work: Path, allowed: tuple[Any, ...], new: Any) -> str:
     """Return what is wrong after an attempt, and after the same command again; empty if nothing."""
     try:
-        found = writer.read(work)
-        if found not in allowed:
-            return f"readers find {found!r}"
+        state = writer.read(work)
+        if state not in allowed:
+            return f"readers find {state!r}"
         writer.write(work)
         if writer.read(work) != new:
             return f"the same command again leaves {writer.read(work)!r}"
@@ -123,14 +123,14 @@ def _everywhere(writer: Writer, folder: Path, every: int, faults_of: Callable[[s
     return counts
 
 
-def _problem_of_ending(code: int, said: str, fault: str, work: Path) -> str:
+def _problem_of_ending(code: int, output: str, fault: str, work: Path) -> str:
     if code == errors.OK:
         return ""
     failure = getattr(errno, fault.removeprefix("error="))
     expected = errors.exit_code_of(OSError(failure, ""))
     if code != expected:
-        return f"it ended with {code}, expected {expected}: {said}"
+        return f"it ended with {code}, expected {expected}: {output}"
     reason = os.strerror(failure)
-    if len(said.splitlines()) != 1 or reason not in said or str(work) not in said or ".tmp-" in said:
-        return f"it says {said!r}, which is not one line that names {reason!r} and the path"
+    if len(output.splitlines()) != 1 or reason not in output or str(work) not in output or ".tmp-" in output:
+        return f"it says {output!r}, which is not one line that names {reason!r} and the path"
     return ""

@@ -70,10 +70,10 @@ class Disk:
 
     def apply(self, line: str) -> bool:
         """Apply a line of the log; return whether it changed anything or made it certain."""
-        found = _CALL.match(line)
-        if found is None:
+        match = _CALL.match(line)
+        if match is None:
             return False  # it failed, or the process ended
-        call, arguments, result = found[1], found[2], int(found[3])
+        call, arguments, result = match[1], match[2], int(match[3])
         method = getattr(self, f"_{call}", None)
         return bool(method and method(arguments, result))
 
@@ -99,16 +99,16 @@ class Disk:
                 self._open[result] = (self._top, 0)
             return False
         folder, name = location
-        made = name not in folder.entries
-        if made:
+        changed = name not in folder.entries
+        if changed:
             _change(folder, {name: _File(bytearray(), b"")})
         file = folder.entries[name]
         if isinstance(file, _File) and "O_TRUNC" in arguments:
-            made = made or bool(file.content)
+            changed = changed or bool(file.content)
             file.content = bytearray()
         at = len(file.content) if isinstance(file, _File) and "O_APPEND" in arguments else 0
         self._open[result] = (file, at)
-        return made
+        return changed
 
     def _close(self, arguments: str, result: int) -> bool:
         self._open.pop(int(arguments.split("<")[0]), None)
@@ -161,10 +161,10 @@ class Disk:
         return location is not None
 
     def _rename(self, arguments: str, result: int) -> bool:
-        source_found, target_found = self._locate(arguments), self._locate(arguments, 1)
-        if source_found is None or target_found is None:
+        source_location, target_location = self._locate(arguments), self._locate(arguments, 1)
+        if source_location is None or target_location is None:
             return False
-        (source, old), (target, new) = source_found, target_found
+        (source, old), (target, new) = source_location, target_location
         moved = source.entries[old]
         if source is target:
             _change(source, {old: None, new: moved})
@@ -176,14 +176,14 @@ class Disk:
     _fdatasync, _mkdirat, _unlinkat, _rmdir = _fsync, _mkdir, _unlink, _unlink
     _renameat = _renameat2 = _rename
 
-    def _not_known(self, arguments: str, result: int) -> bool:
+    def _refuse(self, arguments: str, result: int) -> bool:
         raise NotImplementedError(f"the log has a call that is not replayed: {arguments[:100]}")
 
-    def _not_known_here(self, arguments: str, result: int) -> bool:
-        return int(arguments.split("<")[0]) in self._open and self._not_known(arguments, result)
+    def _refuse_if_open(self, arguments: str, result: int) -> bool:
+        return int(arguments.split("<")[0]) in self._open and self._refuse(arguments, result)
 
-    _pwrite64 = _ftruncate = _not_known_here
-    _copy_file_range = _link = _not_known
+    _pwrite64 = _ftruncate = _refuse_if_open
+    _copy_file_range = _link = _refuse
 
 
 def _read(folder: Path) -> _Folder:
@@ -260,14 +260,14 @@ def lose_power_everywhere(writer: Writer, folder: Path) -> Counts:
 
 def _trees(disk: Disk, lines: list[str]) -> list[tuple[Tree, bool]]:
     """Return the possible disks after each call, and separately after the last; each once."""
-    found: dict[tuple[bool, frozenset[tuple[str, bytes | None]]], Tree] = {}
+    trees: dict[tuple[bool, frozenset[tuple[str, bytes | None]]], Tree] = {}
     for number, line in enumerate(lines):
         if disk.apply(line):
             for tree in disk.trees(number):
-                found.setdefault((False, frozenset(tree.items())), tree)
+                trees.setdefault((False, frozenset(tree.items())), tree)
     for tree in disk.trees(len(lines)):
-        found.setdefault((True, frozenset(tree.items())), tree)
-    return [(tree, returned) for (returned, _), tree in found.items()]
+        trees.setdefault((True, frozenset(tree.items())), tree)
+    return [(tree, returned) for (returned, _), tree in trees.items()]
 
 
 def _lay(tree: Tree, folder: Path) -> None:

@@ -52,9 +52,9 @@ def needs_strace() -> None:
 
 def test_who_writes_to_a_disk_is_known() -> None:
     files = [path for folder in ("components", "pipeline") for path in (ROOT / folder).rglob("*.py")]
-    found = {path.relative_to(ROOT).as_posix() for path in files if WRITES.search(path.read_text(encoding="utf-8"))}
-    assert found - WRITE_THEMSELVES.keys() == set()
-    assert "components/core/storage/atomic_files.py" in found
+    writers = {path.relative_to(ROOT).as_posix() for path in files if WRITES.search(path.read_text(encoding="utf-8"))}
+    assert writers - WRITE_THEMSELVES.keys() == set()
+    assert "components/core/storage/atomic_files.py" in writers
 
 
 def all_well(counts: Counts) -> None:

@@ -59,15 +59,15 @@ def run(action: Callable[[], object], folder: Path, inject: str = "", hexadecima
     words += ["-s", "100000000", "-xx"] if hexadecimal else []
     with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as tracer:
         assert tracer.stderr
-        said = tracer.stderr.readline()
+        messages = tracer.stderr.readline()
         os.kill(pid, signal.SIGUSR1)
         code = forks.wait(pid)
-        said += tracer.stderr.read()
-    assert "attached" in said, f"strace cannot trace here: {said}"
+        messages += tracer.stderr.read()
+    assert "attached" in messages, f"strace cannot trace here: {messages}"
     return code
 
 
 def calls(folder: Path) -> Counter[str]:
     """Count the calls of the last run, also of a killed one."""
     lines = (folder / "strace.log").read_text(errors="replace").splitlines()
-    return Counter(found[1] for line in lines if (found := _CALL.match(line)))
+    return Counter(match[1] for line in lines if (match := _CALL.match(line)))

@@ -77,10 +77,10 @@ def _save_three(folder: Path) -> None:
 
 
 def _read_checkpoint(folder: Path) -> Any:
-    found = checkpoints.newest(folder / "training")
-    if found is None:
+    newest = checkpoints.newest(folder / "training")
+    if newest is None:
         return None
-    return found[1].step, {name: array.tolist() for name, array in checkpoints.load_state(found[0]).items()}
+    return newest[1].step, {name: array.tolist() for name, array in checkpoints.load_state(newest[0]).items()}
 
 
 def _old_rows(folder: Path) -> None:
@@ -118,7 +118,7 @@ def _index(sha256: str) -> Callable[[Path], None]:
 
 
 def read_index(folder: Path) -> Any:
-    return "".join(each.checksum for each in SourceIndex(str(folder / "index"), "source").entries())
+    return "".join(entry.checksum for entry in SourceIndex(str(folder / "index"), "source").entries())
 
 
 def _prepare(count: int, published: int) -> Callable[[Path], None]:

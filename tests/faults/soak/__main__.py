@@ -32,9 +32,9 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=200, help="Kills of stages.")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--part", action="append", help="This part alone, in place of what it counted before.")
-    given = parser.parse_args()
-    amount = parts.Amount(given.kills, given.seed)
-    for name in given.part or parts.PARTS:
+    options = parser.parse_args()
+    amount = parts.Amount(options.kills, options.seed)
+    for name in options.part or parts.PARTS:
         began = time.monotonic()
         print(f"soak: {name} ...", file=sys.stderr, flush=True)
         kinds = _counted(functools.partial(parts.PARTS[name], amount))

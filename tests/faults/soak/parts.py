@@ -72,4 +72,4 @@ def _stages(part: str, amount: Amount, **often: int) -> dict[str, Counts]:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}:\n{done.stderr[-4000:]}")
-    return {kind: Counts(**found) for kind, found in json.loads(done.stdout.splitlines()[-1])[part].items()}
+    return {kind: Counts(**counts) for kind, counts in json.loads(done.stdout.splitlines()[-1])[part].items()}

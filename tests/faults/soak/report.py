@@ -32,17 +32,17 @@ def numbers(parts: dict[str, Any], libraries: Mapping[str, str]) -> dict[str, An
     }
 
 
-def as_markdown(found: dict[str, Any]) -> str:
+def as_markdown(result: dict[str, Any]) -> str:
     """Return docs/evidence/reliability.md, made of the result of `numbers`."""
-    parts = found["parts"]
-    libraries = ", ".join(f"{name}=={version}" for name, version in found["libraries"].items())
+    parts = result["parts"]
+    libraries = ", ".join(f"{name}=={version}" for name, version in result["libraries"].items())
     # A note is written by hand beside outdated figures; the next soak drops it.
-    note = [*textwrap.wrap(found["note"], 120), ""] if "note" in found else []
+    note = [*textwrap.wrap(result["note"], 120), ""] if "note" in result else []
     lines = [HEAD, *note, f"Libraries: {libraries}.", "", "| fault | tried | fired | violations |", _RULE]
     lines += [_row(name, part["kinds"]) for name, part in parts.items()]
     return "\n".join(lines) + "\n"
 
 
 def _row(name: str, kinds: dict[str, dict[str, Any]]) -> str:
-    counts = (sum(count[what] for count in kinds.values()) for what in ("tried", "fired", "violations"))
+    counts = (sum(count[key] for count in kinds.values()) for key in ("tried", "fired", "violations"))
     return f"| {name} | {' | '.join(f'{count:,}' for count in counts)} |"

@@ -31,9 +31,9 @@ _WITH_CONTENT = ("flip-upload", "flip-download")  # they can only fire where con
 
 def trainings(folder: Path, kinds: Collection[str] = FAULTS) -> Counts:
     """Uploads of two checkpoints after a first one, which gives way to them."""
-    begun, later = folder / "begun", folder / "later"
-    train_to(1, begun)
-    shutil.copytree(begun, later)
+    first, later = folder / "begun", folder / "later"
+    train_to(1, first)
+    shutil.copytree(first, later)
     for step in (2, 3):
         train_to(step, later)
 
@@ -49,13 +49,13 @@ def trainings(folder: Path, kinds: Collection[str] = FAULTS) -> Counts:
         def result(name: str, kind: str = "", at: int = 0) -> tuple[dict[str, bytes], int]:
             """Send to a new location for each fault, because a stalled request may be executed late."""
             location = Location.of(f"{buckets.SCHEME}{BUCKET}/{name}")
-            send(begun, location)
+            send(first, location)
             requests = len(server.requests)
             if kind:
                 server.inject(kind, at=at, seconds=_STALL_SECONDS)
             send(later, location)
             objects = server.objects[BUCKET]
-            sent = {each.removeprefix(name): objects[each].content for each in objects if each.startswith(f"{name}/")}
+            sent = {key.removeprefix(name): objects[key].content for key in objects if key.startswith(f"{name}/")}
             return sent, len(server.requests) - requests
 
         expected, requests = result("clean")

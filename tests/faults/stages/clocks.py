@@ -38,8 +38,8 @@ def digests_under(clock: str, faketime: Path) -> tuple[dict[str, str], float]:
     """Return the digest of each file that stages make under a clock (the true one if empty), and the clock's error."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "tests.faults.stages.clocks", f"{folder}/work"]
-        found = json.loads(_output_under(clock, faketime, command).splitlines()[-1])
-    return found["digests"], max((abs(seen - time.time()) for seen in found["seen"]), default=0.0)
+        output = json.loads(_output_under(clock, faketime, command).splitlines()[-1])
+    return output["digests"], max((abs(seen - time.time()) for seen in output["seen"]), default=0.0)
 
 
 def _output_under(clock: str, faketime: Path, command: list[str]) -> str:
@@ -76,8 +76,8 @@ def run_under_wrong_clocks(faketime: Path) -> Counts:
     counts = Counts()
     wanted, _ = digests_under("", faketime)
     for clock in CLOCKS:
-        found, wrong_by = digests_under(clock, faketime)
-        other = sorted(name for name in wanted.keys() | found.keys() if found.get(name) != wanted.get(name))
+        digests, wrong_by = digests_under(clock, faketime)
+        other = sorted(name for name in wanted.keys() | digests.keys() if digests.get(name) != wanted.get(name))
         # Proof that it fired: a clock in the process was wrong by hours.
         counts.add(wrong_by > 3600, f"clock {clock}: other bytes in {other}" if other else "")
     return counts
@@ -96,14 +96,14 @@ def main(folder: Path) -> None:
     """Run stages in a folder; print the digest of each file, and the clock's time before each."""
     candidates.prepare(folder / "inputs", 1, 0)
     stages = light_stages(folder / "inputs")
-    given = {"dataset": folder / "preprocess/dataset", "checkpoints": OUTPUT, **TRAINING, "steps": 10}
-    found, seen = {}, []
-    for stage in [*stages, Stage("train", given)]:
+    settings = {"dataset": folder / "preprocess/dataset", "checkpoints": OUTPUT, **TRAINING, "steps": 10}
+    digests, seen = {}, []
+    for stage in [*stages, Stage("train", settings)]:
         seen.append(time.time())
         stage.into(folder / stage.name).run(folder / "log")
-        for name, held in content(folder / stage.name).items():
-            found[f"{stage.name}/{name}"] = hashlib.sha256(held).hexdigest()
-    print(json.dumps({"digests": found, "seen": seen}))
+        for name, data in content(folder / stage.name).items():
+            digests[f"{stage.name}/{name}"] = hashlib.sha256(data).hexdigest()
+    print(json.dumps({"digests": digests, "seen": seen}))
 
 
 if __name__ == "__main__":

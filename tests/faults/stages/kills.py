@@ -46,8 +46,8 @@ class Stage:
 
     def into(self, location: Path) -> "Stage":
         """Return the same with another location for its result."""
-        given = {name: str(value).replace(OUTPUT, str(location)) for name, value in self.settings.items()}
-        return dataclasses.replace(self, settings=given)
+        settings = {name: str(value).replace(OUTPUT, str(location)) for name, value in self.settings.items()}
+        return dataclasses.replace(self, settings=settings)
 
     def start(self, log: Path) -> int:
         """Start it in its own process and return its process id."""
@@ -86,12 +86,12 @@ class Reference:
 
 def content(location: Path) -> dict[str, bytes]:
     """Return the content of a training or an artifact, by path, without its speed."""
-    found = {}
+    files = {}
     for path in sorted(location.rglob("*")):
         name = path.relative_to(location).as_posix()
         if path.is_file() and not name.startswith("tensorboard/"):
-            found[name] = _without_speed(path) if name.endswith("metrics.jsonl") else path.read_bytes()
-    return found
+            files[name] = _without_speed(path) if name.endswith("metrics.jsonl") else path.read_bytes()
+    return files
 
 
 def _without_speed(path: Path) -> bytes:
@@ -99,9 +99,9 @@ def _without_speed(path: Path) -> bytes:
     return json.dumps([{name: row[name] for name in row if name != "images_per_second"} for row in rows]).encode()
 
 
-def differences(found: dict[str, bytes], wanted: dict[str, bytes]) -> list[str]:
+def differences(actual: dict[str, bytes], wanted: dict[str, bytes]) -> list[str]:
     """Return the paths whose bytes differ, or that only one has."""
-    return sorted(name for name in found.keys() | wanted.keys() if found.get(name) != wanted.get(name))
+    return sorted(name for name in actual.keys() | wanted.keys() if actual.get(name) != wanted.get(name))
 
 
 def _moment(name: str, location: Path, log: Path, seconds: float) -> Callable[[], bool]:
@@ -173,8 +173,8 @@ def kill_stage(kills: int, chance: random.Random, stage: Stage, folder: Path) ->
 
 def publishing(folder: Path, number: int) -> Stage:
     """Return the publication of the candidate `folder/NUMBER`."""
-    made = candidates.at(folder / str(number))
-    return Stage("publish", {"model": made.model, "evaluation": made.evaluation, "registry": OUTPUT})
+    candidate = candidates.at(folder / str(number))
+    return Stage("publish", {"model": candidate.model, "evaluation": candidate.evaluation, "registry": OUTPUT})
 
 
 def light_stages(folder: Path) -> list[Stage]:
@@ -189,8 +189,8 @@ def light_stages(folder: Path) -> list[Stage]:
 def heavy_stages(folder: Path, dataset: Path) -> list[Stage]:
     """Make inputs for the stages that need TensorFlow, and return those."""
     folder.mkdir()
-    given = {"dataset": dataset, "checkpoints": folder / "training", **TRAINING}
-    Stage("train", given).run(folder / "log")
+    settings = {"dataset": dataset, "checkpoints": folder / "training", **TRAINING}
+    Stage("train", settings).run(folder / "log")
     checkpoint = checkpoints.step_folder(folder / "training", TRAINING["steps"])
     embed = Stage("embed", {"dataset": dataset, "embedding": OUTPUT, "classifier_epochs": 1})
     embed.into(folder / "embedding").run(folder / "log")

@@ -26,8 +26,8 @@ def looks_at_a_clock(source: str) -> bool:
         if isinstance(node, ast.Attribute) and node.attr in _STAMPS:
             return True
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _CLOCKS:
-            of = ast.unparse(node.func.value)
-            if of.split(".")[0] in ("time", "datetime", "os"):
+            module = ast.unparse(node.func.value)
+            if module.split(".")[0] in ("time", "datetime", "os"):
                 return True
         if isinstance(node, ast.ImportFrom) and node.module == "time":
             return True
@@ -36,5 +36,7 @@ def looks_at_a_clock(source: str) -> bool:
 
 def test_who_looks_at_a_clock_is_known_and_says_why() -> None:
     files = [path for folder in ("components", "pipeline") for path in (ROOT / folder).rglob("*.py")]
-    found = {path.relative_to(ROOT).as_posix() for path in files if looks_at_a_clock(path.read_text(encoding="utf-8"))}
-    assert found == ALLOWED.keys()
+    readers = {
+        path.relative_to(ROOT).as_posix() for path in files if looks_at_a_clock(path.read_text(encoding="utf-8"))
+    }
+    assert readers == ALLOWED.keys()

@@ -26,9 +26,9 @@ def test_killed_stages_leave_the_bytes_of_those_that_were_not(counted: dict[str,
     kinds = counted["kills"]
     assert [violation for count in kinds.values() for violation in count["violations"]] == []
     assert all(kinds[stage]["fired"] == 5 for stage in ("decide", "preprocess", "publish"))
-    of_train = {kind: count for kind, count in kinds.items() if kind.startswith("train, ")}
-    assert of_train.pop("train, trainings ended")["fired"] > 0
-    assert sum(count["fired"] for count in of_train.values()) == 5
+    train_counts = {kind: count for kind, count in kinds.items() if kind.startswith("train, ")}
+    assert train_counts.pop("train, trainings ended")["fired"] > 0
+    assert sum(count["fired"] for count in train_counts.values()) == 5
 
 
 @pytest.mark.slow

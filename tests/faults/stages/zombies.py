@@ -31,7 +31,7 @@ def wake_late(trials: int, chance: random.Random, folder: Path, stage: Stage, *l
         asleep = stopped = code is None
         if stopped:
             os.kill(zombie, signal.SIGSTOP)
-        said, codes = "", [] if code is None else [code]
+        logs, codes = "", [] if code is None else [code]
         for beside in (stage, *later):
             process = beside.into(location).start(reference.log)
             code = forks.wait_until(process, lambda: "waiting for it" in reference.log.read_text())
@@ -40,10 +40,10 @@ def wake_late(trials: int, chance: random.Random, folder: Path, stage: Stage, *l
                 codes.append(_woken(zombie))
                 code = forks.wait(process)
             codes.append(code)
-            said += reference.log.read_text()
+            logs += reference.log.read_text()
         if asleep:
             codes.append(_woken(zombie))
-        wrong = "" if {*codes} <= allowed else f"{location}: ended with {codes}: {log.read_text()}{said}"
+        wrong = "" if {*codes} <= allowed else f"{location}: ended with {codes}: {log.read_text()}{logs}"
         counts.add(asleep or (stopped and not later), wrong or reference.problem(location))
     return counts
 
