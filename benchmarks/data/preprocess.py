@@ -68,9 +68,9 @@ def _write_once(
     path = folder / f"class-{number % 10}" / f"{number}.{suffix}"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        aside = path.with_suffix(f".tmp.{suffix}")
-        drawn(number, np.random.default_rng(number)).save(aside, **options)
-        aside.replace(path)
+        temporary = path.with_suffix(f".tmp.{suffix}")
+        drawn(number, np.random.default_rng(number)).save(temporary, **options)
+        temporary.replace(path)
 
 
 def compare(title: str, source: Path, rounds: int) -> None:

@@ -100,11 +100,11 @@ class Judge:
         classes = asked.numpy() if asked is not None and labels.kind == "class" else None
         seen = scores.see(self._spaces, [drawn], "samples")
         scored = scores.score_seen(self._reference, seen, classes)
-        some = seen.features[self._reference.spaces[0]][: len(self._validation)]
+        features = seen.features[self._reference.spaces[0]][: len(self._validation)]
         row: dict[str, Any] = {
             "scores": {name: _rounded(scored.values[name]) for name in _SCORES if name in scored.values},
             "floor": _rounded(self._reference.floor["fcd"]),
-            "validation": _rounded(set_distances.frechet_distance(some, self._validation)),
+            "validation": _rounded(set_distances.frechet_distance(features, self._validation)),
             "classes": [1.0, 1.0] if scored.shares is None else self._range_of(scored.shares),
         }
         if self._shapes:

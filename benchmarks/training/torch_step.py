@@ -144,12 +144,12 @@ def use_precision(name: str) -> None:
 
 def captured(step: Callable[[], None]) -> Callable[[], None]:
     """Return a step of static shapes as one CUDA graph, after some calls that choose kernels and allocate."""
-    aside = torch.cuda.Stream()
-    aside.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(aside):
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
         for _ in range(3):
             step()
-    torch.cuda.current_stream().wait_stream(aside)
+    torch.cuda.current_stream().wait_stream(stream)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         step()

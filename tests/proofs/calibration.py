@@ -97,8 +97,8 @@ def main() -> int:
             wrong.append(f"{name} did not end with {expected}")
     for name, settings in SABOTAGED.items():
         # The monitor ends them before there is much to judge.
-        alone = {"steps": SABOTAGED_STEPS, "learning_rate_decay": "none", "when_unhealthy": "warn"}
-        train(dataset, options.root / f"{name}-unwatched", **settings, **alone)
+        overrides = {"steps": SABOTAGED_STEPS, "learning_rate_decay": "none", "when_unhealthy": "warn"}
+        train(dataset, options.root / f"{name}-unwatched", **settings, **overrides)
     for name in [*HEALTHY, *SABOTAGED]:
         steps = STEPS if name in HEALTHY else SABOTAGED_STEPS
         training = options.root / (name if name in HEALTHY else f"{name}-unwatched")

@@ -47,8 +47,8 @@ def contents(root: Path) -> dict[str, Any]:
 def _codes(value: Any) -> list[str]:
     """Return the digests of code that a JSON value notes, at any depth."""
     if isinstance(value, dict):
-        own = [value["code"]] if isinstance(value.get("code"), str) and value["code"] else []
-        return own + [code for item in value.values() for code in _codes(item)]
+        codes = [value["code"]] if isinstance(value.get("code"), str) and value["code"] else []
+        return codes + [code for item in value.values() for code in _codes(item)]
     return [code for item in value for code in _codes(item)] if isinstance(value, list) else []
 
 

@@ -192,7 +192,7 @@ def make_pools(root: Path, embedding: feature_spaces.FeatureSpaces) -> tuple[Poo
 
 def run_trials(root: Path, embedding: feature_spaces.FeatureSpaces, pools: Pools, labels: np.ndarray) -> None:
     """Make the trials that are not in `results.jsonl` yet, and add them to it."""
-    kept = root / "results.jsonl"
+    results_file = root / "results.jsonl"
     finished = {(row["seed"], row["images"], row["trial"], row["generator"]) for row in read_results(root)}
     for trial in range(max(TRIALS.values())):
         for count in (count for count, wanted in TRIALS.items() if trial < wanted):
@@ -200,7 +200,7 @@ def run_trials(root: Path, embedding: feature_spaces.FeatureSpaces, pools: Pools
             if not missing:
                 continue
             results = verdicts(embedding, pools, labels, missing, count, (SEED, count, trial))
-            with kept.open("a") as file:
+            with results_file.open("a") as file:
                 for name, verdict in results.items():
                     broken = {rule.rule: rule.outcome for rule in verdict.rules if rule.outcome != "passed"}
                     row = {"seed": SEED, "images": count, "trial": trial, "generator": name}
@@ -210,8 +210,8 @@ def run_trials(root: Path, embedding: feature_spaces.FeatureSpaces, pools: Pools
 
 def read_results(root: Path) -> list[dict[str, Any]]:
     """Return the rows of `results.jsonl`."""
-    kept = root / "results.jsonl"
-    return [json.loads(line) for line in kept.read_text().splitlines()] if kept.is_file() else []
+    results_file = root / "results.jsonl"
+    return [json.loads(line) for line in results_file.read_text().splitlines()] if results_file.is_file() else []
 
 
 def print_table(rows: list[dict[str, Any]]) -> list[str]:

@@ -57,12 +57,12 @@ def _wrong_clock(clock: str, faketime: Path) -> Iterator[dict[str, str]]:
         yield dict(os.environ)
         return
     with tempfile.TemporaryDirectory() as folder:
-        logged, done = Path(folder, "clock"), threading.Event()
-        logged.write_text("+0" if clock == "jumping" else clock)
-        jumps = threading.Thread(target=_jump, args=(logged, done))
+        timestamp_file, done = Path(folder, "clock"), threading.Event()
+        timestamp_file.write_text("+0" if clock == "jumping" else clock)
+        jumps = threading.Thread(target=_jump, args=(timestamp_file, done))
         if clock == "jumping":
             jumps.start()
-        faked = {"LD_PRELOAD": str(faketime), "FAKETIME_TIMESTAMP_FILE": str(logged), "FAKETIME_NO_CACHE": "1"}
+        faked = {"LD_PRELOAD": str(faketime), "FAKETIME_TIMESTAMP_FILE": str(timestamp_file), "FAKETIME_NO_CACHE": "1"}
         try:
             yield {**os.environ, **faked, "DONT_FAKE_MONOTONIC": "1", "FAKETIME_DONT_FAKE_UTIMES": "1"}
         finally:
@@ -77,18 +77,18 @@ def run_under_wrong_clocks(faketime: Path) -> Counts:
     wanted, _ = digests_under("", faketime)
     for clock in CLOCKS:
         digests, wrong_by = digests_under(clock, faketime)
-        other = sorted(name for name in wanted.keys() | digests.keys() if digests.get(name) != wanted.get(name))
+        differing = sorted(name for name in wanted.keys() | digests.keys() if digests.get(name) != wanted.get(name))
         # Proof that it fired: a clock in the process was wrong by hours.
-        counts.add(wrong_by > 3600, f"clock {clock}: other bytes in {other}" if other else "")
+        counts.add(wrong_by > 3600, f"clock {clock}: other bytes in {differing}" if differing else "")
     return counts
 
 
-def _jump(logged: Path, done: threading.Event) -> None:
+def _jump(timestamp_file: Path, done: threading.Event) -> None:
     number = 0
     while not done.wait(0.2):
-        aside = logged.with_suffix(".next")
-        aside.write_text(("-1d", "+1d")[number % 2])
-        aside.replace(logged)
+        temporary = timestamp_file.with_suffix(".next")
+        temporary.write_text(("-1d", "+1d")[number % 2])
+        temporary.replace(timestamp_file)
         number += 1
 
 
