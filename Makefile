@@ -190,7 +190,7 @@ fuzz: .venv-fuzz/installed ## Fuzz what reads bytes of strangers, each target fo
 	done
 
 compile: install ## Write the Kubeflow package to build/pipeline.yaml
-	$(BIN)/wgan compile --target kfp --allow_tags --output build/pipeline.yaml
+	$(BIN)/wgan compile --target kfp --allow-tags --output build/pipeline.yaml
 
 goldens: install ## Write what tests compare: what profiles put into packages, all messages, docs/reference.md
 	$(BIN)/python -m tests.unit.pipeline.packages

@@ -9,7 +9,7 @@ wgan compile --target vertex --profile gpu-l4 --images build/images.json --outpu
 wgan profiles
 wgan submit --package pipeline.yaml --host https://kubeflow.example.com --source digits --root /data/runs --wait
 wgan status
-wgan logs 3f2a train --follow --kube_context my-cluster
+wgan logs 3f2a train --follow --kube-context my-cluster
 wgan schedule apply --file schedules.yaml --host https://kubeflow.example.com
 wgan evaluate --help
 wgan sample --registry runs/demo/registry --count 64 --out grid.png
@@ -18,41 +18,26 @@ wgan report compare 1 2 3 --root runs/demo
 wgan selfcheck
 """
 
+import argparse
 import importlib
 import logging
 import os
 import re
 import sys
 import traceback
-from collections.abc import Callable
 
 from components.core import errors, settings
 from components.core.container_images import VERSION
 from components.core.errors import ConfigError, StageError
 from components.core.stage import cli, logs
-from pipeline.cli import compile, extras, run, runs
+from pipeline.cli import compile, programs, registry, run, runs
 from pipeline.cluster import redaction, run_commands, schedule_commands
-from pipeline.local import processes
 
 log = logging.getLogger("pipeline")
 
-_PROGRAMS = {
-    "evaluate": "judge a checkpoint",
-    "sample": "draw images from the registry's champion",
-    "report": "compare runs in one HTML page (report compare 1 2)",
-    "selfcheck": "prove on this machine that training is exact on any number of replicas",
-}
-_MODULES = (run, runs, compile, run_commands, schedule_commands)
-_VERBS: dict[str, Callable[[str, list[str]], int]] = {verb: module.main for module in _MODULES for verb in module.HELP}
-_REGISTRY = {"registry": "list published versions, explain, verify, roll back, reproduce, export and remove them"}
-HELP = {verb: text for module in _MODULES for verb, text in module.HELP.items()} | _REGISTRY | _PROGRAMS
+_COMPLETING = "_ARGCOMPLETE"  # variable: set by a shell that asks for completions
 # Other commands and variables before `wgan`: zsh passes the whole line, bash and fish the command alone.
 _BEFORE_COMMAND = re.compile(r"(?s)^(.*[;&|(\n])?[^;&|(\n]*?(?<![^\s/;&|(])(?=wgan\s)")
-# The extra that a verb needs. Those of run and plan depend on their flags; the other verbs need none.
-_EXTRAS = {
-    **dict.fromkeys((*compile.HELP, *run_commands.HELP, *schedule_commands.HELP), "pipeline"),
-    **dict.fromkeys(_PROGRAMS, "cpu"),
-}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -86,48 +71,29 @@ def _run(words: list[str]) -> int:
 
 
 def _dispatch(words: list[str]) -> int:
-    if completing := cli.COMPLETING in os.environ:
-        words = _to_complete()
-    verb = words[0] if words else ""
-    if extra := _EXTRAS.get(verb):
-        extras.require(extra, verb, words)
-    if verb in _PROGRAMS and completing:  # from its settings, which need no TensorFlow
-        return cli.main(verb, words[1:])
-    if verb in _PROGRAMS:
-        # A separate program with its own flags: it needs TensorFlow, which this process never loads.
-        return processes.run_in_front(verb, words[1:])
-    if verb in {**run.HELP, **runs.HELP, **run_commands.HELP, **_REGISTRY}:  # these write under the root
-        cli.set_umask()
-    if verb in _VERBS:
-        return _VERBS[verb](verb, words[1:])
-    if verb in _REGISTRY:
-        from pipeline.cli import registry
+    parser, verbs = command()
+    if _COMPLETING in os.environ:
+        line = _BEFORE_COMMAND.sub("", os.environ["COMP_LINE"][: int(os.environ["COMP_POINT"])], count=1)
+        os.environ |= {"COMP_LINE": line, "COMP_POINT": str(len(line))}
+        importlib.import_module("argcomplete").autocomplete(parser, print_suppressed=True)
+    if words and words[0] not in verbs.choices and not words[0].startswith("-"):
+        raise ConfigError(f"{words[0]!r} is no verb of wgan{settings.suggestion(words[0], verbs.choices)}")
+    parsed, unknown = parser.parse_known_args(cli.with_dashes(words), argparse.Namespace(words=words))
+    parsed.problems = parsed.parser.unknown(unknown)
+    if parsed.problems and not parsed.reports_problems:
+        raise ConfigError(*parsed.problems)
+    code: int = parsed.run(parsed)
+    return code
 
-        return registry.main(words[1:])
-    if verb and not verb.startswith("-"):
-        raise ConfigError(f"{verb!r} is no verb of wgan{settings.suggestion(verb, HELP)}")
+
+def command() -> "tuple[cli.Parser, argparse._SubParsersAction[cli.Parser]]":
+    """Return the parser of a command line, and its verbs."""
     parser = cli.Parser(prog="wgan", description="Train, judge and publish WGAN-GP generators.")
     parser.add_argument("--version", action="version", version=f"wgan {VERSION}")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB", title="verbs (wgan VERB --help)")
-    for name, help_text in HELP.items():
-        verbs.add_parser(name, help=help_text)
-    parser.parse_args(words)
-    return errors.OK
-
-
-def _to_complete() -> list[str]:
-    """Return the words before the cursor of a line that a shell wants completed, without a flag that lacks its value.
-
-    They decide which flags there are; argcomplete reads the line by itself, from the environment. It gets the command
-    up to the cursor and, if there is a verb, starts at the verb.
-    """
-    line = _BEFORE_COMMAND.sub("", os.environ["COMP_LINE"][: int(os.environ["COMP_POINT"])], count=1)
-    os.environ |= {"COMP_LINE": line, "COMP_POINT": str(len(line))}
-    words: list[str] = importlib.import_module("argcomplete").split_line(line)[3][1:]
-    if not words or words[0] not in HELP:
-        return []
-    os.environ[cli.COMPLETING] = "2"  # argcomplete starts at the second word
-    return words[:-1] if words[-1].startswith("--") and words[0] not in _PROGRAMS else words
+    for module in (run, runs, compile, run_commands, schedule_commands, registry, programs):
+        module.add_to(verbs)
+    return parser, verbs
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from components.core.stage import cli
-from pipeline.__main__ import HELP, main
+from pipeline.__main__ import command, main
 from pipeline.package.parameters import HELP_ALL
 from tests import documents
 
@@ -52,5 +52,5 @@ def test_every_verb_and_flag_that_is_named_exists(capfd: pytest.CaptureFixture[s
         wrong += [
             f"{page}: {program} {' '.join(words)} --{flag}" for flag, page in uses if flag not in {*exist, _HIDDEN}
         ]
-    assert {words[0] for _, *words in named if words} >= set(HELP)
+    assert {words[0] for _, *words in named if words} >= set(command()[1].choices)
     assert not wrong, "\n".join(sorted(wrong))

@@ -4,7 +4,7 @@ import importlib
 from pathlib import Path
 
 from components.core import settings, stages
-from pipeline.__main__ import HELP
+from pipeline.__main__ import command
 from pipeline.profiles import profile_file
 
 _PAGE = Path(__file__).parents[1] / "docs" / "reference.md"
@@ -57,7 +57,8 @@ def _set_by_profiles() -> list[str]:
 
 def written() -> str:
     """Return the expected content of the page."""
-    lines = [_HEAD + "\n".join(f"| `{verb}` | {text} |" for verb, text in HELP.items())]
+    texts = {verb.dest: verb.help for verb in command()[1]._choices_actions}
+    lines = [_HEAD + "\n".join(f"| `{verb}` | {text} |" for verb, text in texts.items())]
     for program in (*stages.ALL, *_COMMANDS):
         lines += _table(program)
     lines += _set_by_profiles()

@@ -9,41 +9,48 @@ from components.core import errors
 from components.core.errors import ConfigError
 from components.core.stage import cli
 from components.core.storage import atomic_files
-from pipeline import graph
+from pipeline import graph, verbs
 from pipeline.package import config_file, image_digests, parameters
 from pipeline.profiles import profiles
 from pipeline.profiles.profiles import KFP, TARGETS, VERTEX, Profile
 
 log = logging.getLogger("pipeline")
 
-HELP = {
-    "compile": "write the package for Kubeflow or for Vertex",
-    "profiles": "print the hardware profiles as YAML",
-}
 _DEFAULT_PROFILE = "cpu"
 # Replaces parameters that only a run gives, while the others are checked.
 _PLACEHOLDER = "given-later"
 
 
-def main(verb: str, words: list[str]) -> int:
-    """Write a package, or print the profiles, and return the exit code; raise `ConfigError` if nothing was written."""
-    parser = cli.Parser(prog=f"wgan {verb}", description=f"{HELP[verb][0].upper()}{HELP[verb][1:]}.")
+def add_to(command: "argparse._SubParsersAction[cli.Parser]") -> None:
+    """Add the verbs."""
+    _add_flags(verbs.add(command, "compile", "write the package for Kubeflow or for Vertex", _compile))
+    _add_profiles(verbs.add(command, "profiles", "print the hardware profiles as YAML", _print_profiles))
+
+
+def _add_profiles(parser: cli.Parser) -> None:
     parser.add_argument(
         "--profiles", type=Path, metavar="FILE", help="file of your own profiles, beside ours (docs/kubeflow.md)"
     )
-    if verb == "compile":
-        _add_flags(parser)
-    parsed = parser.parse_args(words)
+
+
+def _print_profiles(parsed: argparse.Namespace) -> int:
+    verbs.require("pipeline", parsed.verb)
     from pipeline.profiles import profile_file  # it needs pydantic, which --help does not
 
-    if verb == "profiles":
-        print(profile_file.as_yaml(parsed.profiles), end="")
-        return errors.OK
+    print(profile_file.as_yaml(parsed.profiles), end="")
+    return errors.OK
+
+
+def _compile(parsed: argparse.Namespace) -> int:
+    """Write a package and return the exit code; raise `ConfigError` if nothing was written."""
+    verbs.require("pipeline", parsed.verb)
+    from pipeline.profiles import profile_file
+
     profile = profiles.choose(profile_file.read(parsed.profiles), parsed.profile, parsed.target)
     if parsed.images is None and not parsed.allow_tags:
         raise ConfigError(
             "images is required, because tags can change: give the file that `make push REGISTRY=...` "
-            "wrote (--images build/images.json), or name images by tag (--allow_tags)"
+            "wrote (--images build/images.json), or name images by tag (--allow-tags)"
         )
     image_of = image_digests.read(parsed.images) if parsed.images else None
     defaults = _checked_defaults(profile, parsed)
@@ -61,6 +68,7 @@ def main(verb: str, words: list[str]) -> int:
 
 
 def _add_flags(parser: cli.Parser) -> None:
+    _add_profiles(parser)
     add = parser.add_argument
     add("--target", default=KFP, choices=TARGETS, help=f"{KFP} for a Kubernetes cluster, {VERTEX} (default: {KFP})")
     add(
@@ -70,8 +78,8 @@ def _add_flags(parser: cli.Parser) -> None:
         help=f"hardware profile; `wgan profiles` lists them (default: {_DEFAULT_PROFILE})",
     )
     add("--output", type=Path, default=Path("pipeline.yaml"), help="file to write (default: pipeline.yaml)")
-    add("--images", type=Path, help="file that `make push` wrote: the digest of each image (required, or --allow_tags)")
-    add("--allow_tags", action="store_true", help="name images by tag; the image with that tag at run time is used")
+    add("--images", type=Path, help="file that `make push` wrote: the digest of each image (required, or --allow-tags)")
+    add("--allow-tags", action="store_true", help="name images by tag; the image with that tag at run time is used")
     config_file.add_flag(parser)
 
 

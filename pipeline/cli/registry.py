@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import functools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from components.core.reporting.markdown import plain
 from components.core.stage import cache_key, cli
 from components.core.storage import atomic_files
 from components.core.storage.location import Location
-from pipeline import tables
+from pipeline import tables, verbs
 from pipeline.local import overview
 from pipeline.registry import hub, reproduction, upkeep
 
@@ -31,35 +32,21 @@ _EXAMPLES = """examples:
 """
 
 
-def main(words: list[str]) -> int:
-    """Run `wgan registry ...` and return its exit code.
-
-    Raises:
-        ConfigError: The command line is not understood.
-        DataError: The registry or the version is missing, damaged, or from before there was lineage.
-        Superseded: Another process changed the champion meanwhile.
-        TransientError: The bucket does not answer.
-    """
-    arguments = vars(_parser().parse_args(words))
-    verb = arguments.pop("verb")
-    arguments.pop("run")(**arguments)
-    if verb in ("promote", "rollback"):
-        overview.write(overview.read(Location.of(arguments["location"]).parent))
-    return errors.OK
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = cli.Parser(
-        prog="wgan registry",
+def add_to(command: "argparse._SubParsersAction[cli.Parser]") -> None:
+    """Add the verb."""
+    parser = command.add_parser(
+        "registry",
+        help="list published versions, explain, verify, roll back, reproduce, export and remove them",
         description="List, explain, export, verify, move and remove published versions.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB", title="verbs (wgan registry VERB --help)")
+    actions = parser.add_subparsers(
+        dest="action", required=True, metavar="VERB", title="verbs (wgan registry VERB --help)"
+    )
 
-    def add(name: str, text: str, run: Callable[..., None]) -> argparse.ArgumentParser:
-        verb = verbs.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
-        verb.set_defaults(run=run)
+    def add(name: str, text: str, run: Callable[[argparse.Namespace], None]) -> cli.Parser:
+        verb = verbs.add(actions, name, text, functools.partial(_run, run))
         verb.add_argument(
             "--registry",
             dest="location",
@@ -83,11 +70,27 @@ def _parser() -> argparse.ArgumentParser:
     verb.add_argument(
         "--dataset", action="append", default=[], metavar="NAME", help="dataset of yours on the Hub; repeat for several"
     )
-    verb = add("verify", "verify the digests of all versions, and name damaged files", upkeep.verify)
+    verb = add(
+        "verify",
+        "verify the digests of all versions, and name damaged files",
+        lambda parsed: upkeep.verify(parsed.location, parsed.number),
+    )
     verb.add_argument("number", type=int, nargs="?", metavar="N", help="one version alone (default: all)")
-    add("promote", "make a published version the champion", upkeep.promote)
-    add("rollback", "make the previous champion the champion again", upkeep.rollback)
-    verb = add("gc", "list versions that are not needed; with --yes remove them", upkeep.gc)
+    add(
+        "promote",
+        "make a published version the champion",
+        lambda parsed: upkeep.promote(parsed.location, parsed.number),
+    )
+    add(
+        "rollback",
+        "make the previous champion the champion again",
+        lambda parsed: upkeep.rollback(parsed.location),
+    )
+    verb = add(
+        "gc",
+        "list versions that are not needed; with --yes remove them",
+        lambda parsed: upkeep.gc(parsed.location, parsed.keep, parsed.uncommitted, parsed.yes),
+    )
     verb.add_argument(
         "--keep",
         type=_positive_int,
@@ -101,7 +104,21 @@ def _parser() -> argparse.ArgumentParser:
         help="also remove unfinished publications; one that is running has to start again",
     )
     verb.add_argument("--yes", action="store_true", help="remove them instead of only listing them")
-    return parser
+
+
+def _run(run: Callable[[argparse.Namespace], None], parsed: argparse.Namespace) -> int:
+    """Run `wgan registry ...` and return its exit code.
+
+    Raises:
+        DataError: The registry or the version is missing, damaged, or from before there was lineage.
+        Superseded: Another process changed the champion meanwhile.
+        TransientError: The bucket does not answer.
+    """
+    cli.set_umask()
+    run(parsed)
+    if parsed.action in ("promote", "rollback"):
+        overview.write(overview.read(Location.of(parsed.location).parent))
+    return errors.OK
 
 
 def _positive_int(text: str) -> int:
@@ -133,30 +150,33 @@ def _version_details(location: str, number: int) -> Iterator[tuple[Version, Line
         ) from None
 
 
-def _reproduce(location: str, number: int, root: str, source: str) -> None:
-    with _version_details(location, number) as (version, origin, champion, _):
-        initial = _version_of(location, champion, reproduction.initial_digest(origin))
-        lines = reproduction.script(version, origin, Path(root), Location.of(location).parent, source, initial)
+def _reproduce(parsed: argparse.Namespace) -> None:
+    with _version_details(parsed.location, parsed.number) as (version, origin, champion, _):
+        initial = _version_of(parsed.location, champion, reproduction.initial_digest(origin))
+        made_in = Location.of(parsed.location).parent
+        lines = reproduction.script(version, origin, Path(parsed.root), made_in, parsed.source, initial)
         print("\n".join(lines))
 
 
-def _export(location: str, number: int, folder: Path, license: str, dataset: list[str]) -> None:
-    with _version_details(location, number) as (version, origin, _, _):
-        hub.export(version, origin, registry.version_folder(location, number), folder, license, dataset)
+def _export(parsed: argparse.Namespace) -> None:
+    number, folder = parsed.number, parsed.folder
+    with _version_details(parsed.location, number) as (version, origin, _, _):
+        source = registry.version_folder(parsed.location, number)
+        hub.export(version, origin, source, folder, parsed.license, parsed.dataset)
     print(f"version {number} is in {folder}: look through {folder / hub.CARD}, then upload the folder")
 
 
-def _why(location: str, number: int) -> None:
-    with _version_details(location, number) as (version, origin, champion, folder):
+def _why(parsed: argparse.Namespace) -> None:
+    with _version_details(parsed.location, parsed.number) as (version, origin, champion, folder):
         _print_why(version, origin, champion, atomic_files.read_json(folder / evaluations.METRICS, "evaluation"))
 
 
-def _list(location: str) -> None:
-    champion = _read_champion(location)
+def _list(parsed: argparse.Namespace) -> None:
+    champion = _read_champion(parsed.location)
     rows, damaged = [], []
-    for number in registry.versions(location, champion):
+    for number in registry.versions(parsed.location, champion):
         try:
-            rows.append(_row(location, number, champion))
+            rows.append(_row(parsed.location, number, champion))
         except DataError as error:
             damaged.append(str(error))
             rows.append((str(number), "damaged", "", "", "", "", ""))

@@ -12,8 +12,7 @@ from components.core.container_images import TRAIN_IMAGES
 from components.core.stage import cli
 from components.core.storage import buckets
 from components.core.storage.location import Location, private
-from pipeline import graph, tables
-from pipeline.cli import extras
+from pipeline import graph, tables, verbs
 from pipeline.graph import Step
 from pipeline.local import containers, history, overview, plan, runner, session
 from pipeline.local.containers import Containers
@@ -23,39 +22,61 @@ from pipeline.package import config_file, parameters
 
 log = logging.getLogger("pipeline")
 
-HELP = {
-    "run": "run the pipeline on this machine; stages with unchanged inputs are reused",
-    "plan": "show which stages would run, why, and for how long",
-}
 _PROCESS, _DOCKER = "process", "docker"
 _ROOT = "runs"
 # The names in components/core/sources/source_listing.py, whose import would make this command slow.
 _FETCHED_BY_NAME = ("fashion-mnist",)
 
 
-def main(verb: str, words: list[str]) -> int:
+def add_to(command: "argparse._SubParsersAction[cli.Parser]") -> None:
+    """Add the verbs."""
+    parser = _add(command, "run", "run the pipeline on this machine; stages with unchanged inputs are reused")
+    parser.add_argument("--jobs", type=int, default=1, help="number of stages that may run in parallel (default: 1)")
+    parser.add_argument(
+        "--print-config", action="store_true", help="print all parameters as a file for --config, and run nothing"
+    )
+    _add(command, "plan", "show which stages would run, why, and for how long")
+
+
+def _add(command: "argparse._SubParsersAction[cli.Parser]", name: str, text: str) -> cli.Parser:
+    usage = f"wgan {name} --source IMAGES [flags]"
+    parser = verbs.add(command, name, text, _run, usage=usage, reports_problems=True)
+    add = parser.add_argument
+    add("--root", help=f"folder, or gs://BUCKET/FOLDER, that keeps all results (default: ./{_ROOT})")
+    config_file.add_flag(parser)
+    add("--runner", default=_PROCESS, choices=(_PROCESS, _DOCKER), help="what stages run as (default: process)")
+    add("--dev", action="store_true", help="with --runner docker: run the code of this working tree, not the images'")
+    add(
+        "--docker-options",
+        default="",
+        metavar="WORDS",
+        help='with --runner docker: options for `docker create`, such as --docker-options="--gpus all"',
+    )
+    parameters.add_flags(parser)
+    return parser
+
+
+def _run(parsed: argparse.Namespace) -> int:
     """Run or plan the pipeline and return the exit code; raise `StageError` if it did not begin."""
-    parser = _parser(verb)
-    parameters.add_flags(parser, graph.PARAMETERS, everything=parameters.wants_all(words))
-    parsed, unknown = parser.parse_known_args(words)
+    cli.set_umask()
     if parsed.runner == _PROCESS:
-        extras.require("local", verb, words)
-    problems: list[str] = []
+        verbs.require("local", parsed.verb)
+    problems: list[str] = parsed.problems
     raw_values = config_file.read(parsed.config, graph.PARAMETERS, problems) | parameters.flag_values(parsed)
     # History and cached results of a run in a bucket are on this machine.
-    root = Location.of(parsed.root or raw_values.get("root", _ROOT))
+    root = Location.of(raw_values.get("root") or _ROOT)
     root = root if root.in_bucket else Location.of(root.path.resolve())
     raw_values["root"] = root.uri
     in_image = parsed.runner == _DOCKER and raw_values.get("accelerator") in TRAIN_IMAGES
     steps = graph.steps(raw_values["accelerator"] if in_image else "cpu")
-    problems += [*_problems(parsed, root), *parser.unknown(unknown)]
+    problems += _problems(parsed, root)
     options = _docker_options(parsed.docker_options, problems)
     values = parameters.parse(graph.PARAMETERS, steps, raw_values, problems)
     if getattr(parsed, "print_config", False):
         print(config_file.written(values), end="")
         return errors.OK
     executor = Processes() if parsed.runner == _PROCESS else _containers(steps, options, root.path, values, parsed.dev)
-    if verb == "plan":  # a plan leaves nothing at the root
+    if parsed.verb == "plan":  # a plan leaves nothing at the root
         with session.session(private("plans"), Docker().program) as opened:
             executor.begin(opened)
             tables.print_plan(plan.plan(steps, values, root.own, executor))
@@ -70,31 +91,8 @@ def main(verb: str, words: list[str]) -> int:
     tables.print_run(run.tasks)
     tables.print_locations(run.tasks.values(), root)
     if run.interrupted:
-        log.info("what is done is kept; to resume: %s", shlex.join(["wgan", verb, *words]))
+        log.info("what is done is kept; to resume: %s", shlex.join(["wgan", *parsed.words]))
     return code
-
-
-def _parser(verb: str) -> cli.Parser:
-    parser = cli.Parser(
-        prog=f"wgan {verb}",
-        usage=f"wgan {verb} --source IMAGES [flags]",
-        description=f"{HELP[verb][0].upper()}{HELP[verb][1:]}.",
-    )
-    add = parser.add_argument
-    add("--root", help=f"folder, or gs://BUCKET/FOLDER, that keeps all results (default: ./{_ROOT})")
-    config_file.add_flag(parser)
-    add("--runner", default=_PROCESS, choices=(_PROCESS, _DOCKER), help="what stages run as (default: process)")
-    add("--dev", action="store_true", help="with --runner docker: run the code of this working tree, not the images'")
-    add(
-        "--docker_options",
-        default="",
-        metavar="WORDS",
-        help='with --runner docker: options for `docker create`, such as --docker-options="--gpus all"',
-    )
-    if verb == "run":
-        add("--jobs", type=int, default=1, help="number of stages that may run in parallel (default: 1)")
-        add("--print_config", action="store_true", help="print all parameters as a file for --config, and run nothing")
-    return parser
 
 
 def _problems(parsed: argparse.Namespace, root: Location) -> list[str]:

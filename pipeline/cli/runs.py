@@ -1,5 +1,6 @@
 """`wgan runs` and `wgan open`: find the runs that began on this machine, and look at them."""
 
+import argparse
 import logging
 import webbrowser
 
@@ -9,7 +10,7 @@ from components.core.errors import ConfigError, DataError
 from components.core.reporting import durations
 from components.core.stage import cli
 from components.core.storage.location import Location
-from pipeline import tables
+from pipeline import tables, verbs
 from pipeline.local import overview, past_runs
 from pipeline.local.display import relative
 from pipeline.local.overview import Overview
@@ -17,45 +18,46 @@ from pipeline.local.past_runs import PastRun
 
 log = logging.getLogger("pipeline")
 
-HELP = {
-    "runs": "list the runs of this machine, or show one (runs show N)",
-    "open": "open the report or the samples of a run in a browser",
-}
+
+def add_to(command: "argparse._SubParsersAction[cli.Parser]") -> None:
+    """Add the verbs."""
+    parser = verbs.add(command, "runs", "list the runs of this machine, or show one (runs show N)", _runs)
+    parser.add_argument("show", nargs="?", choices=("show",), help="show one run (default: list all)")
+    _add_flags(parser, "")
+    parser = verbs.add(command, "open", "open the report or the samples of a run in a browser", _open)
+    parser.add_argument("what", choices=tables.FILES, help="what to open")
+    _add_flags(parser, " (default: the newest with a report)")
 
 
-def main(verb: str, words: list[str]) -> int:
-    """Run the verb, a key of `HELP`, and return the exit code.
-
-    Raises:
-        ConfigError: The command line is not understood.
-        DataError: There is no such run, or it has no report.
-    """
-    parser = cli.Parser(prog=f"wgan {verb}", description=f"{HELP[verb][0].upper()}{HELP[verb][1:]}.")
-    if verb == "runs":
-        parser.add_argument("show", nargs="?", choices=("show",), help="show one run (default: list all)")
-    else:
-        parser.add_argument("what", choices=tables.FILES, help="what to open")
-    default = "" if verb == "runs" else " (default: the newest with a report)"
+def _add_flags(parser: cli.Parser, default: str) -> None:
     parser.add_argument("number", nargs="?", type=int, metavar="N", help=f"number of the run{default}")
     parser.add_argument("--root", default="runs", help="folder, or gs://BUCKET/FOLDER, of the runs (default: ./runs)")
-    parsed = parser.parse_args(words)
-    if verb == "runs" and parsed.show and parsed.number is None:
-        raise ConfigError("runs show needs the number of a run, such as: wgan runs show 3")
+
+
+def _overview(parsed: argparse.Namespace) -> Overview:
+    """Return the runs under the root; `DataError` if there are none."""
+    cli.set_umask()
     root = Location.of(parsed.root)
     root = root if root.in_bucket else Location.of(root.path.resolve())
     root_overview = overview.read(root)
     if not root_overview.runs:
         raise DataError(f"no run of this machine under {parsed.root}: give --root, or run the pipeline")
-    if verb == "open":
-        _open(root_overview.runs, parsed.what, parsed.number)
-    elif parsed.show:
+    return root_overview
+
+
+def _runs(parsed: argparse.Namespace) -> int:
+    if parsed.show and parsed.number is None:
+        raise ConfigError("runs show needs the number of a run, such as: wgan runs show 3")
+    root_overview = _overview(parsed)
+    if parsed.show:
         _show(root_overview, past_runs.numbered(root_overview.runs, parsed.number))
-    else:
-        _list(root_overview)
-        if not root.in_bucket:
-            overview.write(root_overview)
-            print()
-            tables.print_facts({"page": relative(root.path / overview.PAGE)})
+        return errors.OK
+    _list(root_overview)
+    root = root_overview.runs[0].root
+    if not root.in_bucket:
+        overview.write(root_overview)
+        print()
+        tables.print_facts({"page": relative(root.path / overview.PAGE)})
     return errors.OK
 
 
@@ -90,13 +92,17 @@ def _show(root_overview: Overview, run: PastRun) -> None:
     tables.print_locations(run.tasks.values(), run.root)
 
 
-def _open(runs: list[PastRun], kind: str, number: int | None) -> None:
-    file, judged = tables.FILES[kind], [run.number for run in runs if run.evaluation]
-    run = past_runs.numbered(runs, number if number is not None else (judged or [runs[-1].number])[-1])
+def _open(parsed: argparse.Namespace) -> int:
+    runs, file = _overview(parsed).runs, tables.FILES[parsed.what]
+    newest = [run.number for run in runs if run.evaluation] or [runs[-1].number]
+    run = past_runs.numbered(runs, newest[-1] if parsed.number is None else parsed.number)
     evaluation = run.evaluation
     if evaluation is None or not evaluation.fetch(evaluations.MANIFEST, lambda name: name == file):
-        raise DataError(f"run {run.number} has no {kind}: {run.state}; `wgan runs` lists the runs with a verdict")
+        raise DataError(
+            f"run {run.number} has no {parsed.what}: {run.state}; `wgan runs` lists the runs with a verdict"
+        )
     path = evaluation.path / file
     print(relative(path))
     if not webbrowser.open(path.as_uri()):
         log.warning("no browser can be started here: open this file yourself")
+    return errors.OK

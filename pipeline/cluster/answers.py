@@ -32,7 +32,7 @@ _TRANSIENT_CODES = (
 _KUBEFLOW_REMEDIES = {
     "NOT_FOUND": "check the id and --host",
     "PERMISSION_DENIED": "ask for permission in {namespace}, or give another --namespace",
-    "UNAUTHENTICATED": "give a token or cookie that is valid (--token_file or KFP_TOKEN, --cookie_file or KFP_COOKIE)",
+    "UNAUTHENTICATED": "give a token or cookie that is valid (--token-file or KFP_TOKEN, --cookie-file or KFP_COOKIE)",
     "UNIMPLEMENTED": f"{{host}} is no server of Kubeflow Pipelines {KNOWN_SERVER} or newer; check --host",
     **dict.fromkeys(_TRANSIENT_CODES, _LATER),
 }
@@ -92,7 +92,7 @@ def explain_kubeflow(
     if 300 <= status < 400:
         page = one_line((getattr(error, "headers", None) or {}).get("Location") or "another page")
         return ConfigError(
-            f"cannot {doing}: {host} redirects to {page} ({status}): log in (--cookie_file or --token_file), "
+            f"cannot {doing}: {host} redirects to {page} ({status}): log in (--cookie-file or --token-file), "
             "or give that address as --host if it is where the server is"
         )
     answer = _as_json(error.body)
@@ -148,7 +148,7 @@ def _unreached(error: Exception, doing: str, host: str, perhaps_done: str) -> St
     cause = _shortened(str(reason.args[0] if getattr(reason, "args", ()) else reason))
     if isinstance(error, exceptions.SSLError) or "SSL" in cause or "CERTIFICATE" in cause.upper():
         return ConfigError(
-            f"cannot {doing}: {host} has an untrusted certificate: {cause}: give its CA bundle (--ca_cert)"
+            f"cannot {doing}: {host} has an untrusted certificate: {cause}: give its CA bundle (--ca-cert)"
         )
     if isinstance(error, exceptions.LocationValueError):
         return ConfigError(f"cannot {doing}: host must be a URL, got {host}")

@@ -52,7 +52,11 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     for backend in BACKENDS.values():
         group = parser.add_argument_group(backend.title)
         for name, (metavar, help_text) in backend.flags.items():
-            group.add_argument(f"--{name}", default="", metavar=metavar, help=help_text)
+            group.add_argument(_flag(name), default="", metavar=metavar, help=help_text)
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 def flags_of_others(target: str, parsed: argparse.Namespace) -> list[str]:
@@ -79,5 +83,5 @@ def _connection(target: str, parsed: argparse.Namespace) -> Any:
     """Return the connection, with the flags that were given, for further commands."""
     backend = BACKENDS[target]
     connection = backend.from_flags(parsed)
-    words = [word for name in backend.flags if (value := getattr(parsed, name)) for word in (f"--{name}", value)]
+    words = [word for name in backend.flags if (value := getattr(parsed, name)) for word in (_flag(name), value)]
     return dataclasses.replace(connection, flags=(*connection.flags, *words))

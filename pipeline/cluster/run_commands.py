@@ -13,7 +13,7 @@ from pathlib import Path
 from components.core import errors, stages
 from components.core.errors import ConfigError, StageError
 from components.core.stage import cli
-from pipeline import graph, tables
+from pipeline import tables, verbs
 from pipeline.cluster import backend, backends, run_records, submission, waiting
 from pipeline.cluster.backend import Runs, RunStatus
 from pipeline.cluster.submission import ClusterPackage, Submission
@@ -22,13 +22,6 @@ from pipeline.profiles.profiles import KFP, TARGETS
 
 log = logging.getLogger("pipeline")
 
-HELP = {
-    "submit": "start a compiled package on a cluster or on Vertex AI",
-    "status": "show the state of a run on a cluster, or list the newest runs",
-    "logs": "print what the stages of a run on a cluster have logged",
-    "cancel": "cancel a run on a cluster",
-    "retry": "retry a failed run on a cluster from its failed stages",
-}
 _RUN_ID = "the run: its id, as much of it as is unique among the newest runs, or its link"
 _SHOWN_RUNS = 20
 _SEARCHED_RUNS = 200
@@ -37,24 +30,36 @@ _LONGEST_NAME = 128
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
-def main(verb: str, words: list[str]) -> int:
-    """Run the verb, a key of `HELP`, with the words after it, and return the exit code."""
-    if verb == "submit":
-        return _submit(words)
-    parser = _parser(verb)
-    parser.add_argument("run_id", metavar="RUN_ID", nargs="?" if verb == "status" else None, help=_RUN_ID)
-    if verb == "logs":
-        parser.add_argument(
-            "stage", metavar="STAGE", nargs="?", choices=stages.ALL, help="one stage (default: all that have begun)"
-        )
-        parser.add_argument("--follow", action="store_true", help="keep printing until the stage ends")
-    if verb == "status":
-        parser.add_argument("--json", action="store_true", help="print JSON")
-    if verb in ("status", "retry"):
-        _add_waiting(parser)
+def add_to(command: "argparse._SubParsersAction[cli.Parser]") -> None:
+    """Add the verbs."""
+    _add_submit(command)
+    waits = waiting.EXIT_CODES_HELP
+    add = _add_verb
+    parser = add(command, "status", "show the state of a run on a cluster, or list the newest runs", more=waits)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    _add_waiting(parser)
+    parser = add(command, "logs", "print what the stages of a run on a cluster have logged")
+    parser.add_argument(
+        "stage", metavar="STAGE", nargs="?", choices=stages.ALL, help="one stage (default: all that have begun)"
+    )
+    parser.add_argument("--follow", action="store_true", help="keep printing until the stage ends")
+    add(command, "cancel", "cancel a run on a cluster")
+    _add_waiting(add(command, "retry", "retry a failed run on a cluster from its failed stages", more=waits))
+
+
+def _add_verb(command: "argparse._SubParsersAction[cli.Parser]", name: str, text: str, more: str = "") -> cli.Parser:
+    """Add a verb for a run that was submitted."""
+    parser = verbs.add(command, name, text, _run, more=more)
+    parser.add_argument("run_id", metavar="RUN_ID", nargs="?" if name == "status" else None, help=_RUN_ID)
     parser.add_argument("--target", default=KFP, choices=TARGETS, help=f"where the run is (default: {KFP})")
     backends.add_flags(parser)
-    parsed = parser.parse_args(words)
+    return parser
+
+
+def _run(parsed: argparse.Namespace) -> int:
+    verb = parsed.verb
+    verbs.require("pipeline", verb)
+    cli.set_umask()
     problems = _problems_of_waiting(parsed) if verb in ("status", "retry") else []
     if problems:
         raise ConfigError(*problems)
@@ -84,12 +89,6 @@ def main(verb: str, words: list[str]) -> int:
     return errors.OK
 
 
-def _parser(verb: str, *parents: cli.Parser) -> cli.Parser:
-    waits = f" {waiting.EXIT_CODES_HELP}" if verb in ("submit", "status", "retry") else ""
-    description = f"{HELP[verb][0].upper()}{HELP[verb][1:]}.{waits}"
-    return cli.Parser(prog=f"wgan {verb}", description=description, parents=parents)
-
-
 def _add_waiting(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--wait", action="store_true", help="wait for its end, and show stages as they change")
     parser.add_argument(
@@ -114,15 +113,11 @@ def _problems_of_waiting(parsed: argparse.Namespace) -> list[str]:
     return ["wait is for one run: give its id as well"] if parsed.wait and not getattr(parsed, "run_id", True) else []
 
 
-def _submit(words: list[str]) -> int:
-    parser = _parser("submit")
-    parser.usage = "wgan submit --source IMAGES --root LOCATION [flags]"
-    _add_submit_flags(parser)
-    backends.add_flags(parser)
-    parameters.add_flags(parser, graph.PARAMETERS, everything=parameters.wants_all(words))
-    parsed, unknown = parser.parse_known_args(words)
+def _submit(parsed: argparse.Namespace) -> int:
+    verbs.require("pipeline", parsed.verb)
+    cli.set_umask()
+    problems: list[str] = parsed.problems
     package = submission.read_package(parsed.package)
-    problems = parser.unknown(unknown)
     raw_values = config_file.read(parsed.config, package.found.parameters, problems) | parameters.flag_values(parsed)
     request, server = _checked(parsed, package, raw_values, problems)
     try:
@@ -135,25 +130,36 @@ def _submit(words: list[str]) -> int:
     return _wait(server, run.run_id, parsed.timeout, False) if parsed.wait else errors.OK
 
 
-def _add_submit_flags(parser: argparse.ArgumentParser) -> None:
+def _add_submit(command: "argparse._SubParsersAction[cli.Parser]") -> None:
+    parser = verbs.add(
+        command,
+        "submit",
+        "start a compiled package on a cluster or on Vertex AI",
+        _submit,
+        more=waiting.EXIT_CODES_HELP,
+        usage="wgan submit --source IMAGES --root LOCATION [flags]",
+        reports_problems=True,
+    )
     add = parser.add_argument
     add("--package", type=Path, default=Path("pipeline.yaml"), help="compiled package (default: pipeline.yaml)")
     config_file.add_flag(parser)
     add("--experiment", help="experiment that the run belongs to (default: the pipeline's name)")
-    add("--run_name", help="display name of the run (default: the pipeline's name and the time)")
+    add("--run-name", help="display name of the run (default: the pipeline's name and the time)")
     add(
-        "--pipeline_root",
+        "--pipeline-root",
         default="",
         metavar="URI",
         help="where the target keeps metrics and reports of stages (default: Kubeflow's own; Vertex has none)",
     )
     add(
-        "--service_account",
+        "--service-account",
         default="",
         help="account to start the run as (default: that of the profile, else the target's)",
     )
     _add_waiting(parser)
     add("--root", help="folder of all results: an absolute path that every stage can reach")
+    backends.add_flags(parser)
+    parameters.add_flags(parser)
 
 
 def _checked(
@@ -161,8 +167,6 @@ def _checked(
 ) -> tuple[Submission, Runs]:
     """Return what to send, with these parameters, and the server."""
     compiled, target = package.found, package.origin.target
-    if parsed.root is not None:
-        raw_values["root"] = parsed.root
     if "root" in raw_values:
         problems += submission.root_problems(raw_values["root"], package)
     missing = [name for name in raw_values if name not in compiled.parameters]

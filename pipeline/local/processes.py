@@ -17,7 +17,7 @@ from typing import IO
 
 import components
 from components.core.artifacts import lineage
-from components.core.stage import cache_key, cli, logs
+from components.core.stage import cache_key, logs
 from components.core.storage import location
 from pipeline.graph import Step
 from pipeline.local.session import Session
@@ -170,7 +170,7 @@ def handling_signals(handler: Callable[[int, FrameType | None], None]) -> Iterat
 def run_in_front(verb: str, words: list[str]) -> int:
     """Run a verb's program here, without TensorFlow's remarks; return its exit code, 128 + N if signal N ended it."""
     command = process_command(["python", "-m", f"components.{verb}", *words])
-    environment = process_environment({cli.PROGRAM: f"wgan {verb}"})
+    environment = process_environment({})
     early: list[int] = []
     # In a group of its own, so that a terminal's Ctrl-C does not reach the program twice.
     with (

@@ -1,4 +1,4 @@
-"""A user's file of settings by stage, such as examples/digits.yaml; `wgan run --print_config` writes one."""
+"""A user's file of settings by stage, such as examples/digits.yaml; `wgan run --print-config` writes one."""
 
 import argparse
 import difflib

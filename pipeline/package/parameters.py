@@ -13,7 +13,6 @@ from pipeline import graph
 from pipeline.graph import Step
 
 _PLACEHOLDER = "made-later"
-_DEST = "parameter "
 HELP_ALL = "--help-all"
 # The stages whose settings are parameters, with the titles of their flags.
 _TITLES = {
@@ -30,15 +29,26 @@ _MOST_USED = (
 )
 
 
-def add_flags(parser: argparse.ArgumentParser, fields: Mapping[str, Field], everything: bool) -> None:
+class _HelpAll(argparse.Action):
+    """Prints the help of all flags."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        for action in parser._actions:
+            action.help = getattr(action, "hidden_help", action.help)
+        parser.print_help()
+        parser.exit()
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add a flag for every parameter, by stage; values stay text. Help shows those that most users need, or all."""
-    left = {name: field for name, field in fields.items() if name != "root"}
-    for stage, names in by_stage(left).items():
+    fields = {name: field for name, field in graph.PARAMETERS.items() if name != "root"}
+    for stage, names in by_stage(fields).items():
         group = parser.add_argument_group(f"{_TITLES[stage]} ({stage})" if stage else "of this package")
-        for field in [left[name] for name in names]:
-            shown = everything or field.required or field.name in _MOST_USED
-            cli.add_flag(group, field, f"{_DEST}{field.name}", shown)
-    parser.add_argument(HELP_ALL, action="help", help=f"show all {len(fields)} parameters")
+        for field in [fields[name] for name in names]:
+            flag = cli.add_flag(group, field)
+            if not field.required and field.name not in _MOST_USED:
+                flag.hidden_help, flag.help = flag.help, argparse.SUPPRESS  # type: ignore[attr-defined]
+    parser.add_argument(HELP_ALL, action=_HelpAll, nargs=0, help=f"show all {len(graph.PARAMETERS)} parameters")
 
 
 def by_stage(names: Iterable[str]) -> dict[str, list[str]]:
@@ -51,14 +61,9 @@ def by_stage(names: Iterable[str]) -> dict[str, list[str]]:
     return {"": [*left]} | names_of
 
 
-def wants_all(words: list[str]) -> bool:
-    """Return whether a command line asks for the help of all flags."""
-    return any(word.replace("_", "-") == HELP_ALL for word in words)
-
-
 def flag_values(parsed: argparse.Namespace) -> dict[str, str]:
     """Return the parameters that a command line gave, by name, as text."""
-    values = {name.removeprefix(_DEST): value for name, value in vars(parsed).items() if name.startswith(_DEST)}
+    values = {name: getattr(parsed, name) for name in graph.PARAMETERS}
     return {name: value for name, value in values.items() if value is not None}
 
 

@@ -13,7 +13,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from components.core.container_images import VERSION
-from pipeline.__main__ import HELP
+from pipeline.__main__ import command
 from tests import programs
 
 ROOT = Path(__file__).parents[2]
@@ -145,7 +145,7 @@ def test_a_verb_names_its_missing_extra(wgan: Path, tmp_path: Path) -> None:
 
 
 def test_help_of_a_verb_without_extras(wgan: Path, tmp_path: Path) -> None:
-    lines = [[verb, "--help"] for verb in sorted(HELP)]
+    lines = [[verb, "--help"] for verb in sorted(command()[1].choices)]
     lines += [[verb, "--help-all"] for verb in ("plan", "run", "submit", "status")]
     for (verb, flag), done in zip(lines, programs.in_forks(lines, tmp_path, wgan.with_name("python")), strict=True):
         if (verb, flag) == ("status", "--help-all"):

@@ -15,6 +15,7 @@ import re
 import signal
 import sys
 import traceback
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -25,8 +26,6 @@ from components.core.stage.executor import ExecutorInput, RunOf, StageResult
 
 log = logging.getLogger("components.core.stage.cli")
 
-COMPLETING = "_ARGCOMPLETE"  # variable: set by a shell that asks argcomplete for completions
-PROGRAM = "WGAN_PROGRAM"  # variable: what the user typed to start this program, for its usage
 UMASK = "WGAN_UMASK"  # variable: the umask of results, in octal digits
 _EXECUTOR_INPUT = "--executor-input"  # flag: how Kubeflow starts a stage
 _LAST_WORDS = Path("/dev/termination-log")  # of a container in a pod, by Kubernetes' default
@@ -36,9 +35,7 @@ _OTHERS = 0o027  # bits of the umask: other users cannot read, the group cannot 
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser that raises our exceptions, and reads dashes and underscores in flags alike."""
-
-    completing = False
+    """An argument parser that raises our exceptions."""
 
     def __init__(self, **more: Any) -> None:
         super().__init__(**more, allow_abbrev=False)
@@ -46,48 +43,18 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise ConfigError(message)
 
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
-        return super().parse_known_args(self._words(args), namespace)
-
-    def parse_known_intermixed_args(self, args: Any = None, namespace: Any = None) -> Any:
-        # Python 3.13.1 calls no parse_known_args from here; before, positional arguments were hidden from it.
-        return super().parse_known_intermixed_args(self._words(args), namespace)
-
-    def _words(self, args: list[str] | None) -> list[str]:
-        """Return the words to parse, each flag as `--help` lists it, or print completions and exit."""
-        if COMPLETING in os.environ and self.add_help and not Parser.completing:
-            Parser.completing = True  # argcomplete parses in turn, and exits
-            argcomplete = importlib.import_module("argcomplete")
-            argcomplete.autocomplete(self, exclude=[_EXECUTOR_INPUT], print_suppressed=True)
-        return [self._as_listed(word) for word in (sys.argv[1:] if args is None else args)]
-
-    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        parsed, unknown = self.parse_known_args(args, namespace)
-        if unknown:
-            raise ConfigError(*self.unknown(unknown))
-        return parsed
-
     def unknown(self, words: list[str]) -> list[str]:
         """Return an error for each unknown flag, with the known one that was probably meant."""
         names = [word[2:].partition("=")[0] for word in words if word.startswith("--")]
         if words and not names:
             return [f"unexpected arguments: {' '.join(words)}"]
-        return [settings.unknown("flag", name, self._flags()) for name in names]
+        flags = [flag.removeprefix("--") for flag in self._option_string_actions]
+        return [settings.unknown("flag", name, flags) for name in names]
 
-    def _flags(self) -> list[str]:
-        flags = [flag[2:] for flag in self._option_string_actions if flag.startswith("--")]
-        for action in self._actions:
-            if isinstance(action, argparse._SubParsersAction):
-                flags += [flag for parser in action.choices.values() for flag in parser._flags()]
-        return flags
 
-    def _as_listed(self, word: str) -> str:
-        """Return a flag as `--help` lists it; other words as they are."""
-        name, equals, value = word.partition("=")
-        if not name.startswith("--"):
-            return word
-        flags = {flag.replace("-", "_"): flag for flag in self._option_string_actions}
-        return flags.get(name.replace("-", "_"), name) + equals + value
+def with_dashes(words: Iterable[str]) -> list[str]:
+    """Return a command line with dashes in the names of its flags, where a user may write underscores."""
+    return [re.sub(r"^--[\w-]+", lambda flag: flag[0].replace("_", "-"), word) for word in words]
 
 
 def set_umask() -> None:
@@ -120,9 +87,8 @@ def main(stage: str, arguments: list[str] | None = None) -> int:
     try:
         if stage in stages.ALL:  # the other programs write files that the user names
             set_umask()
-        program = os.environ.get(PROGRAM, f"python -m components.{stage}")
         config_class = stages.config_of(stage)
-        raw_values, executor = _read_arguments(program, config_class, words)
+        raw_values, executor = _read_arguments(f"python -m components.{stage}", config_class, words)
         names = [field.name for field in settings.fields_of(config_class)]
         run = executor.take_run(names) if executor else None
         try:
@@ -206,7 +172,7 @@ def _read_arguments(
     parser.add_argument(_EXECUTOR_INPUT, help=argparse.SUPPRESS)
     for field in settings.fields_of(config_class):
         add_flag(parser, field)
-    parsed, unknown = parser.parse_known_intermixed_args(arguments)
+    parsed, unknown = parser.parse_known_intermixed_args(with_dashes(arguments))
     raw_values = {name: value for name, value in vars(parsed).items() if value is not None}
     text = raw_values.pop("executor_input", None)
     if text is not None:
@@ -214,15 +180,15 @@ def _read_arguments(
             raise ConfigError("--executor-input stands alone; other flags cannot be given with it")
         executor = ExecutorInput(text)
         return executor.parameters, executor
-    flags = [word.lstrip("-").split("=")[0] for word in unknown if word.startswith("--")]
+    flags = [word[2:].partition("=")[0].replace("-", "_") for word in unknown if word.startswith("--")]
     if unknown and not flags:
         raise ConfigError(f"unexpected arguments: {' '.join(unknown)}")
     # Known flags are still checked, so that one attempt shows every mistake.
     return raw_values | dict.fromkeys(flags, ""), None
 
 
-def add_flag(parser: argparse._ActionsContainer, field: settings.Field, dest: str = "", shown: bool = True) -> None:
-    """Add `--field_name`, or a positional argument; values stay text, and help leaves out what is not shown."""
+def add_flag(parser: argparse._ActionsContainer, field: settings.Field) -> argparse.Action:
+    """Add `--field-name`, or a positional argument; values stay text."""
     help_text = field.setting.help.replace("%", "%%")
     if field.required:
         help_text += " (required)"
@@ -233,8 +199,7 @@ def add_flag(parser: argparse._ActionsContainer, field: settings.Field, dest: st
         added = parser.add_argument(field.name, nargs=nargs, metavar=field.name.upper(), help=help_text)
     else:
         choices = "{" + ",".join(field.setting.choices) + "}" if field.setting.choices else _KINDS[field.type]
-        added = parser.add_argument(
-            f"--{field.name}", dest=dest or field.name, metavar=choices, help=help_text if shown else argparse.SUPPRESS
-        )
+        added = parser.add_argument(f"--{field.name.replace('_', '-')}", metavar=choices, help=help_text)
     if field.setting.choices:
         added.completer = lambda **_: field.setting.choices  # type: ignore[attr-defined] # for argcomplete
+    return added

@@ -62,6 +62,6 @@ class _BoundedRequests(RESTClientObject):  # type: ignore[misc] # kfp_server_api
             kind = answers.one_line(answer.getheader("Content-Type") or "something")
             raise ConfigError(
                 f"{self.host} answers with {kind}, not as the API does: log in "
-                "(--cookie_file or --token_file), or check --host"
+                "(--cookie-file or --token-file), or check --host"
             ) from None
         return answer

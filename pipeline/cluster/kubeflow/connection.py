@@ -50,13 +50,13 @@ def from_flags(parsed: argparse.Namespace) -> "KubeflowConnection":
             # This is a pod of the cluster.
             host, token_file = _IN_CLUSTER, token_file or volume
         else:
-            problems.append("there is no server: give --host URL (or KF_PIPELINES_ENDPOINT), or --kube_context NAME")
+            problems.append("there is no server: give --host URL (or KF_PIPELINES_ENDPOINT), or --kube-context NAME")
     if re.match(r"(\w+://)?[^/]*@", host):
-        problems += ["host must not hold a user or password, which are never sent: give --token_file or --cookie_file"]
+        problems += ["host must not hold a user or password, which are never sent: give --token-file or --cookie-file"]
     elif host and not re.match(r"https?://[^/]", host):
         problems.append(f"host must begin with http:// or https:// and name a server, got {host}")
     if token_file and not host:
-        problems.append("kube_context has credentials of its own: leave out --token_file")
+        problems.append("kube_context has credentials of its own: leave out --token-file")
     secrets = []
     for name, path, variable in (
         ("token_file", token_file, "KFP_TOKEN" if host else ""),

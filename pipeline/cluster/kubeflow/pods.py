@@ -133,7 +133,7 @@ def _configuration(connection: KubeflowConnection, run_id: str) -> Any:
             config.load_incluster_config(client_configuration=configuration)
         except config.ConfigException:
             raise ConfigError(
-                "logs are read from the pods of the run: give --kube_context NAME, or run "
+                "logs are read from the pods of the run: give --kube-context NAME, or run "
                 f"`{kubectl_logs(connection, run_id)}`"
             ) from None
     if urllib.parse.urlsplit(configuration.host).hostname in _LOOPBACK:

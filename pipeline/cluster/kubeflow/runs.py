@@ -137,7 +137,7 @@ class KubeflowRuns:
             return ""
         namespace = self.connection.pod_namespace
         return (
-            "Kubeflow calls a stage running, too, whose pod has not started: give --kube_context NAME to see why, or "
+            "Kubeflow calls a stage running, too, whose pod has not started: give --kube-context NAME to see why, or "
             f"run `kubectl get pods -n {namespace} -l {pods.RUN_LABEL}={run_id}`"
         )
 

@@ -51,7 +51,7 @@ class VertexServer:
     """The server's state, and its requests."""
 
     def __init__(self) -> None:
-        self.url = ""  # for `--api_endpoint`
+        self.url = ""  # for `--api-endpoint`
         self.requests: list[tuple[str, Any]] = []  # method and message of each, in order
         # Called with both before a request is executed, and afterwards before it is answered; may raise `Refused`.
         self.before: Callable[[str, Any], None] | None = None

@@ -109,11 +109,11 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     if host or context:
         if request.param == "containers" or in_bucket != buckets.is_uri(os.environ.get("ROOT", "")):
             pytest.skip(f"ROOT is not in a {request.param}")
-        connection = [*(["--host", host] if host else []), *(["--kube_context", context] if context else [])]
+        connection = [*(["--host", host] if host else []), *(["--kube-context", context] if context else [])]
         root, claim, images = (os.environ.get(name, "") for name in ("ROOT", "CLAIM", "IMAGES"))
         assert root, "ROOT is required: a folder in a bucket, or where the volume of CLAIM is mounted"
         kubeflow = Cluster(connection, root, folder, {**os.environ})
-        compile_for(kubeflow, claim, ["--images", str(Path(images).resolve())] if images else ["--allow_tags"])
+        compile_for(kubeflow, claim, ["--images", str(Path(images).resolve())] if images else ["--allow-tags"])
         yield kubeflow
         return
     with contextlib.ExitStack() as stack:
@@ -140,7 +140,7 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         (folder / "root").mkdir(mode=0o750)
         root = "gs://b/runs" if in_bucket else str(folder / "root")
         kubeflow = Cluster(["--host", server.url], root, folder, {**os.environ})
-        compile_for(kubeflow, "" if in_bucket else "runs", ["--allow_tags"])
+        compile_for(kubeflow, "" if in_bucket else "runs", ["--allow-tags"])
         stack.callback(Worker(server, folder / "pods", docker_run).stop)
         yield kubeflow
 

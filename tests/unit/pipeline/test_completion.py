@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.__main__ import HELP
+from pipeline.__main__ import command
 from tests import programs
 from tests.unit.pipeline.conftest import read_terminal, wgan
 
@@ -44,7 +44,7 @@ WORDS = {
     "wgan registry ver|": ["verify"],
     "wgan open rep|": ["report"],
     "wgan report --output x co|": ["compare"],
-    "wgan evaluate --distance|": ["--distance_limit"],
+    "wgan evaluate --distance|": ["--distance-limit"],
     "another-name run --ste|": ["--steps"],
 }
 
@@ -64,7 +64,7 @@ def completed(lines: Sequence[str], folder: Path) -> Iterator[tuple[list[str], s
 
 
 def test_each_verb_completes_its_flags_and_imports_little(tmp_path: Path) -> None:
-    verbs = [*sorted(HELP.keys() - {"registry", "schedule"})]
+    verbs = [*sorted(command()[1].choices.keys() - {"registry", "schedule"})]
     verbs += ["registry gc", "report compare", "schedule apply"]
     for verb, (words, imported) in zip(verbs, completed([f"wgan {verb} --|" for verb in verbs], tmp_path), strict=True):
         listed = re.findall(r"^  (?:-h, )?(--[\w-]+)", wgan(*verb.split(), "--help").stdout, re.MULTILINE)

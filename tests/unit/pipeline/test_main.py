@@ -10,7 +10,7 @@ import pytest
 
 from components.core import errors
 from pipeline import graph
-from pipeline.__main__ import HELP
+from pipeline.__main__ import command
 from tests import programs
 from tests.unit.pipeline.conftest import messages, wgan
 
@@ -24,8 +24,8 @@ def test_every_mistake_is_reported_before_anything_runs(tmp_path: Path) -> None:
     )
     assert result.returncode == 64
     named = [
+        "clasifier-epochs classifier-epochs?",
         "jobs 0",
-        "clasifier_epochs classifier_epochs?",
         "batch_size 'many'",
         "beta_1 nan",
         "critic_learning_rate 1.0 2.0",
@@ -45,7 +45,7 @@ def test_every_mistake_is_reported_before_anything_runs(tmp_path: Path) -> None:
     [
         (["status", "--jsn"], "json?"),
         (["registry", "list", "--regstry", "x"], "registry?"),
-        (["compile", "--alow-tags"], "allow_tags?"),
+        (["compile", "--alow-tags"], "allow-tags?"),
         (["run", "--source", "digits", "--sorce", "digits"], "source?"),
         (["run", "--source"], "--source"),
         (["run", "--source", "digits", "--root", "gs://b/runs", "--runner", "docker"], "gs://b/runs"),
@@ -66,7 +66,10 @@ def test_mistakes_of_the_command_line(tmp_path: Path, words: list[str], named: s
 
 def test_help_mistakes_and_plans_import_little(tmp_path: Path) -> None:
     """They answer at once, which no test of times could prove on a busy machine."""
-    lines = ["--help", *(f"{verb} --sorce x" for verb in sorted(HELP.keys() - {"registry", "report", "schedule"}))]
+    lines = [
+        "--help",
+        *(f"{verb} --sorce x" for verb in sorted(command()[1].choices.keys() - {"registry", "report", "schedule"})),
+    ]
     lines += ["registry list --sorce x", f"report compare a {tmp_path} --sorce x", "schedule list --sorce x"]
     lines += ["schedule apply --help"]
     lines += [f"plan --source digits --root {tmp_path}"]
@@ -83,8 +86,8 @@ def test_help_shows_what_most_users_need_and_all_of_it_every_parameter() -> None
     assert (usual.returncode, everything.returncode) == (0, 0)
     flags, all_flags = (re.findall(r"^  --([a-z0-9_-]+)", shown.stdout, re.MULTILINE) for shown in (usual, everything))
     assert len(flags) < 25
-    assert {"source", "steps", "batch_size", "accelerator"} <= {*flags} < {*all_flags}
-    assert {*graph.PARAMETERS} <= {*all_flags}
+    assert {"source", "steps", "batch-size", "accelerator"} <= {*flags} < {*all_flags}
+    assert {name.replace("_", "-") for name in graph.PARAMETERS} <= {*all_flags}
     assert "--accelerator {auto,tpu,gpu,cpu,multi-worker}" in usual.stdout
     assert wgan("--help").returncode == 0
     assert wgan("--version").stdout.startswith("wgan ")

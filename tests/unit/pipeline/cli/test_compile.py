@@ -41,7 +41,7 @@ def test_mistakes_are_reported_and_nothing_is_written(
     tmp_path: Path, words: str, train: dict[str, Any], named: list[str]
 ) -> None:
     config = own(tmp_path, {"train": train})
-    result = wgan("compile", "--allow_tags", "--config", config, *words.split(), cwd=tmp_path)
+    result = wgan("compile", "--allow-tags", "--config", config, *words.split(), cwd=tmp_path)
     assert result.returncode == 64
     for message, names in zip(messages(result), named, strict=True):
         assert all(name in message for name in names.split())
@@ -51,7 +51,7 @@ def test_mistakes_are_reported_and_nothing_is_written(
 def test_the_hardware_is_checked_with_the_defaults_of_the_package(tmp_path: Path) -> None:
     stages = {"train": {"accelerator": "nvidia.com/gpu", "accelerator_count": 64}}
     file = own(tmp_path, {"mine": {"kfp": {"service_account": "trainer", "stages": stages}}})
-    flags = ("compile", "--profiles", file, "--profile", "mine", "--allow_tags", "--output", str(tmp_path / "out.yaml"))
+    flags = ("compile", "--profiles", file, "--profile", "mine", "--allow-tags", "--output", str(tmp_path / "out.yaml"))
     config = tmp_path / "mine.yaml"
     config.write_text("train: {batch_size: 63}")
     assert "batch_size" in wgan(*flags, "--config", str(config)).stderr
@@ -72,7 +72,7 @@ def test_the_hardware_is_checked_with_the_defaults_of_the_package(tmp_path: Path
 
 def test_parameters_of_a_profile_are_defaults_that_a_users_file_overrides(tmp_path: Path) -> None:
     content = {"parameters": {"batch_size": 256, "steps": 2000, "beta_2": 0.98}, "kfp": {"stages": {}}}
-    flags = ["compile", "--profiles", own(tmp_path, {"mine": content}), "--profile", "mine", "--allow_tags"]
+    flags = ["compile", "--profiles", own(tmp_path, {"mine": content}), "--profile", "mine", "--allow-tags"]
     (tmp_path / "user.yaml").write_text("train:\n  batch_size: 512\n")
     result = wgan(*flags, "--config=user.yaml", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
@@ -85,7 +85,7 @@ def test_parameters_of_a_profile_are_defaults_that_a_users_file_overrides(tmp_pa
 def test_parameters_of_a_profile_are_checked_with_its_hardware(tmp_path: Path) -> None:
     train = {"accelerator": "nvidia.com/gpu", "accelerator_count": 4}
     file = own(tmp_path, {"mine": {"parameters": {"batch_size": 3}, "kfp": {"stages": {"train": train}}}})
-    result = wgan("compile", "--profiles", file, "--profile", "mine", "--allow_tags", cwd=tmp_path)
+    result = wgan("compile", "--profiles", file, "--profile", "mine", "--allow-tags", cwd=tmp_path)
     assert result.returncode == 64
     (message,) = messages(result)
     assert all(word in message for word in ("mine", "batch_size", "3", "4"))
@@ -102,7 +102,7 @@ def test_a_package_carries_beams_options_and_who_and_where_it_runs(tmp_path: Pat
         str(ROOT / "docs" / "dataflow-profile.yaml"),
     )
     options = "--runner=DataflowRunner --project=MY-PROJECT  --subnetwork=regions/us-central1/subnetworks/mine"
-    flags = (*flags, "--profile", "dataflow", "--allow_tags", "--output", str(tmp_path / "out.yaml"))
+    flags = (*flags, "--profile", "dataflow", "--allow-tags", "--output", str(tmp_path / "out.yaml"))
     config = tmp_path / "beam.yaml"
     config.write_text("preprocess:\n  beam_options: |-\n    --runner=X\n    --region=Y\n")
     assert "one line" in wgan(*flags, "--config", str(config)).stderr

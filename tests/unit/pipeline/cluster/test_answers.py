@@ -77,7 +77,7 @@ def test_the_cause_is_reported(status: int, body: dict[str, Any], shown: str) ->
     ("status", "kind", "remedy"),
     [
         (302, ConfigError, "/dex/auth"),
-        (401, ConfigError, "--token_file or KFP_TOKEN"),
+        (401, ConfigError, "--token-file or KFP_TOKEN"),
         (403, ConfigError, "namespace team-b"),
         (404, ConfigError, "--host"),
         (408, TransientError, "(408)"),
@@ -99,9 +99,9 @@ def test_the_remedy_follows_the_status(status: int, kind: type[Exception], remed
         (urllib3.exceptions.ConnectTimeoutError(None, "timed out"), TransientError, _HOST),
         (urllib3.exceptions.ReadTimeoutError(None, None, "timed out"), TransientError, _HOST),  # type: ignore[arg-type]
         (urllib3.exceptions.ProtocolError("Connection aborted."), TransientError, ": Connection aborted: "),
-        (urllib3.exceptions.SSLError("CERTIFICATE_VERIFY_FAILED"), ConfigError, "--ca_cert"),
+        (urllib3.exceptions.SSLError("CERTIFICATE_VERIFY_FAILED"), ConfigError, "--ca-cert"),
         (urllib3.exceptions.LocationParseError("x y"), ConfigError, "URL"),
-        (kfp_server_api.ApiException(status=0, reason="SSLError\nself-signed certificate"), ConfigError, "--ca_cert"),
+        (kfp_server_api.ApiException(status=0, reason="SSLError\nself-signed certificate"), ConfigError, "--ca-cert"),
     ],
 )
 def test_the_way_there_fails_in_one_line(error: Exception, kind: type[Exception], shown: str) -> None:

@@ -110,7 +110,7 @@ def test_after_a_lost_answer_the_command_shows_what_happened(
         guarded.server.after = lose
     else:
         guarded.server.before = lose
-    assert (main(words) if words else submit("--run_name", "mine")) == errors.TRANSIENT
+    assert (main(words) if words else submit("--run-name", "mine")) == errors.TRANSIENT
     guarded.server.before = guarded.server.after = None
     capsys.readouterr()
     code = main(printed(caplog))
@@ -133,7 +133,7 @@ def test_an_interrupted_submission_names_the_command_that_shows_it(
             guarded.hang_up()
 
     guarded.server.after = interrupt
-    assert submit("--run_name", "mine") == errors.INTERRUPTED
+    assert submit("--run-name", "mine") == errors.INTERRUPTED
     guarded.server.after = None
     assert main(printed(caplog)) == errors.OK
     assert "mine" in capsys.readouterr().out

@@ -95,7 +95,7 @@ def server(tmp_path: Path, bare_desk: None) -> Iterator[Server]:
 @pytest.fixture
 def flags(server: Server, tmp_path: Path) -> list[str]:
     files(tmp_path, {})
-    return ["--host", server.url, "--token_file", str(tmp_path / "token"), "--cookie_file", str(tmp_path / "cookie")]
+    return ["--host", server.url, "--token-file", str(tmp_path / "token"), "--cookie-file", str(tmp_path / "cookie")]
 
 
 def credentials(request: Request, form: str) -> str:
@@ -193,7 +193,7 @@ def test_a_defect_and_a_password_of_the_kubeconfig(server: Server, tmp_path: Pat
             },
         )
         process = subprocess.run(
-            [sys.executable, "-c", _WITH_A_DEFECT, "status", "--kube_context", "here"],
+            [sys.executable, "-c", _WITH_A_DEFECT, "status", "--kube-context", "here"],
             env={"KUBECONFIG": str(tmp_path / "kubeconfig"), "HOME": str(tmp_path), "PATH": ""},
             capture_output=True,
             text=True,

@@ -129,7 +129,7 @@ class World(Protocol):
 
 class Kubeflow(World):
     target = "kfp"
-    logs_remedy = "give --kube_context NAME"
+    logs_remedy = "give --kube-context NAME"
 
     def __init__(self, server: kubeflow.Server) -> None:
         self.server = server
@@ -192,8 +192,8 @@ class Vertex(World):
 
     def __init__(self, server: vertex.VertexServer) -> None:
         self.server = server
-        self.pipeline_root = ["--pipeline_root", "gs://bucket/vertex"]
-        self.flags = ["--project", "my-project-1", "--location", "us-central1", "--api_endpoint", server.url]
+        self.pipeline_root = ["--pipeline-root", "gs://bucket/vertex"]
+        self.flags = ["--project", "my-project-1", "--location", "us-central1", "--api-endpoint", server.url]
 
     def logs_command(self, run_id: str) -> str:
         return f"wgan logs {run_id} train --target vertex "

@@ -406,7 +406,7 @@ def test_no_engine_and_no_client(desk: Desk, monkeypatch: pytest.MonkeyPatch) ->
     ("words", "named"),
     [
         (["--runner", "docker", "--docker-options=-e 'a"], ["docker_options"]),
-        (["--docker_options", "--gpus all", "--dev"], ["docker_options", "dev"]),
+        (["--docker-options", "--gpus all", "--dev"], ["docker_options", "dev"]),
     ],
 )
 def test_mistakes_in_the_options(desk: Desk, words: list[str], named: list[str]) -> None:

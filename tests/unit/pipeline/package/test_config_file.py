@@ -1,4 +1,4 @@
-"""Files of settings by stage: what `--print_config` prints is read as the same, and every mistake has its line."""
+"""Files of settings by stage: what `--print-config` prints is read as the same, and every mistake has its line."""
 
 from pathlib import Path
 from typing import Any
@@ -67,7 +67,7 @@ def test_what_is_written_is_read_as_the_same(tmp_path_factory: pytest.TempPathFa
 )
 def test_every_mistake_has_its_line_and_a_remedy(tmp_path: Path, content: str, named: list[str]) -> None:
     (tmp_path / "mine.yaml").write_text(content)
-    result = wgan("run", "--source", "digits", "--config", "mine.yaml", "--print_config", cwd=tmp_path)
+    result = wgan("run", "--source", "digits", "--config", "mine.yaml", "--print-config", cwd=tmp_path)
     assert (result.returncode, result.stdout) == (64, "")
     for message, names in zip(messages(result), named, strict=True):
         assert all(name in message for name in ["mine.yaml", *names.split()]), message
@@ -78,20 +78,20 @@ def test_a_flag_overrides_the_file_and_the_file_the_default(tmp_path: Path) -> N
         "root: there\npreprocess: {source: 2024, color: gray}\ntrain: {steps: 1e3, beta_1: .5}\ndecide: {refresh: no}\n"
     )
     flags = ("--config", "mine.yaml", "--steps", "7", "--color", "rgb")
-    result = wgan("run", *flags, "--print_config", cwd=tmp_path)
+    result = wgan("run", *flags, "--print-config", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     printed = yaml.safe_load(result.stdout)
     assert printed["root"] == str(tmp_path / "there")
     assert printed["preprocess"].items() >= {"source": "2024", "color": "rgb", "resize": "fill"}.items()
     assert (printed["train"]["steps"], printed["train"]["beta_1"], printed["decide"]["refresh"]) == (7, 0.5, "no")
     (tmp_path / "printed.yaml").write_text(result.stdout)
-    assert wgan("run", "--config", "printed.yaml", "--print_config", cwd=tmp_path).stdout == result.stdout
+    assert wgan("run", "--config", "printed.yaml", "--print-config", cwd=tmp_path).stdout == result.stdout
     assert {path.name for path in tmp_path.iterdir()} == {"mine.yaml", "printed.yaml"}
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_changes_what_it_names(example: Path, tmp_path: Path) -> None:
-    result = wgan("run", "--source", "digits", "--config", str(example), "--print_config", cwd=tmp_path)
+    result = wgan("run", "--source", "digits", "--config", str(example), "--print-config", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     printed = yaml.safe_load(result.stdout)
     for group, named in yaml.safe_load(example.read_text()).items():

@@ -37,9 +37,9 @@ def test_the_command_asks_for_digests_or_for_tags_by_name(tmp_path: Path) -> Non
         package = next(yaml.safe_load_all((tmp_path / "package.yaml").read_bytes()))
         return str(package["deploymentSpec"]["executors"]["exec-train"]["container"]["image"])
 
-    assert "--allow_tags" in compile_train_image()
+    assert "--allow-tags" in compile_train_image()
     assert not (tmp_path / "package.yaml").exists()
-    assert compile_train_image("--allow_tags") == f"wgan/train-gpu:{VERSION}"
+    assert compile_train_image("--allow-tags") == f"wgan/train-gpu:{VERSION}"
     assert compile_train_image("--images", str(written(tmp_path))) == DIGESTS["train-gpu"]
 
 

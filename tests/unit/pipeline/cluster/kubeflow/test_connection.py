@@ -53,7 +53,7 @@ def write_file(folder: Path, name: str, text: str) -> str:
     ("words", "named"),
     [
         ([], "KF_PIPELINES_ENDPOINT"),
-        (["--kube_context", "here", "--token_file", __file__], "--token_file"),
+        (["--kube-context", "here", "--token-file", __file__], "--token-file"),
         (["--host", "kubeflow.example"], "kubeflow.example"),
         (["--host", "https://"], "https://"),
     ],
@@ -66,8 +66,8 @@ def test_a_secret_that_is_no_header_is_refused_and_never_shown(tmp_path: Path, m
     two_lines, empty = write_file(tmp_path, "two", "hush\nhush"), write_file(tmp_path, "empty", "\n")
     monkeypatch.setenv("KFP_COOKIE", "huşh")
     for words, named in (
-        (["--token_file", two_lines, "--ca_cert", "absent.pem"], ["token_file", "KFP_COOKIE", "ca_cert"]),
-        (["--token_file", empty, "--cookie_file", empty], ["token_file", "cookie_file"]),
+        (["--token-file", two_lines, "--ca-cert", "absent.pem"], ["token_file", "KFP_COOKIE", "ca_cert"]),
+        (["--token-file", empty, "--cookie-file", empty], ["token_file", "cookie_file"]),
     ):
         problems = refused("--host", "http://h", *words)
         assert [problem.split()[0] for problem in problems] == named
@@ -94,7 +94,7 @@ def test_the_server_is_asked_who_it_is_once_and_nothing_is_warned_of(monkeypatch
 def test_a_wrong_secret_is_reported_after_one_request(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, secret: str
 ) -> None:
-    flag, variable = f"--{secret}_file", f"KFP_{secret.upper()}"
+    flag, variable = f"--{secret}-file", f"KFP_{secret.upper()}"
     access: dict[str, Any] = {secret: "right"}
     with serving(**access) as server:
         line = refused_client(connected("--host", server.url, flag, write_file(tmp_path, secret, "wrong")))
@@ -110,7 +110,7 @@ def test_a_wrong_secret_is_reported_after_one_request(
 def test_a_token_file_is_read_anew_for_each_request(tmp_path: Path) -> None:
     with serving() as server:
         path = Path(write_file(tmp_path, "token", "first\n"))
-        runs = KubeflowRuns(connected("--host", server.url, "--token_file", str(path)))
+        runs = KubeflowRuns(connected("--host", server.url, "--token-file", str(path)))
         runs.recent(1)
         path.write_text("second\n")
         runs.recent(1)
@@ -189,7 +189,7 @@ def test_what_stands_where_a_server_should_is_reported_in_one_line(answer: Answe
 def test_a_certificate_that_cannot_be_trusted_is_no_defect() -> None:
     """The generated client fails itself where an error has no body."""
     with serving() as server:
-        assert "--ca_cert" in refused_client(KubeflowConnection(host=server.url.replace("http:", "https:")))
+        assert "--ca-cert" in refused_client(KubeflowConnection(host=server.url.replace("http:", "https:")))
 
 
 def test_on_a_server_of_many_users(kfp_run: Submission) -> None:
@@ -219,18 +219,18 @@ def test_a_context_goes_through_its_api_server(
         # In a pod, the SDK's own client would take the cluster around it.
         monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
         monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "9")
-        connection = connected("--kube_context", "here")
+        connection = connected("--kube-context", "here")
         assert KubeflowRuns(connection).recent(1) == []
         assert connection.run_link("x") == ""
         assert {request.headers["Authorization"] for request in server.requests} == {"Bearer of-the-cluster"}
-        assert "kube_context nowhere cannot be used" in refused_client(connected("--kube_context", "nowhere"))
+        assert "kube_context nowhere cannot be used" in refused_client(connected("--kube-context", "nowhere"))
 
 
 def test_the_host_of_the_environment_counts_beside_a_context(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KF_PIPELINES_ENDPOINT", "http://h")
-    connection = connected("--kube_context", "here")
+    connection = connected("--kube-context", "here")
     assert (connection.host, connection.kube_context) == ("http://h", "here")
-    assert connected("--kube_context", "here", "--host", "http://other").host == "http://other"
+    assert connected("--kube-context", "here", "--host", "http://other").host == "http://other"
 
 
 def test_where_pages_are_may_be_another_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

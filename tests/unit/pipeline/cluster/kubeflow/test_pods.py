@@ -145,7 +145,7 @@ def test_logs_of_all_stages_name_the_stage(
     capsys: pytest.CaptureFixture[str],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    words = ["logs", "--host", server.url, "--kube_context", "here", started]
+    words = ["logs", "--host", server.url, "--kube-context", "here", started]
     cluster.add("wf-impl-1", "wf.root.decide.executor", 1, b"one\n")
     cluster.add("wf-impl-2", "wf.root.preprocess.executor", 2, b"two\n")
     server.set_run(started, "RUNNING", {"decide": "SUCCEEDED", "preprocess": "SUCCEEDED", "train": "RUNNING"})
@@ -182,7 +182,7 @@ def test_without_a_way_to_kubernetes_another_command_is_named_once(
     caplog.clear()
     assert main(["logs", started, *words, "--host", server.url]) == errors.BAD_CONFIGURATION
     (line,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
-    assert "--kube_context NAME" in line
+    assert "--kube-context NAME" in line
     assert f"`kubectl logs -n {namespace} -l pipeline/runid={started} -c main --prefix --tail=-1`" in line
     assert cluster.requests == []
     assert not any(request.path.endswith("/log") for request in server.requests)
@@ -232,7 +232,7 @@ def test_a_stage_whose_pod_has_not_started_is_pending_and_the_reason_is_shown(
     ]
     server.set_run(started, "RUNNING", {"decide": "SUCCEEDED", "train": "RUNNING"})
     words = ["status", started, "--host", server.url]
-    assert main([*words, "--kube_context", "here"]) == errors.OK
+    assert main([*words, "--kube-context", "here"]) == errors.OK
     rows = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line}
     assert (rows["train"].split()[1], rows["train"].endswith(reason)) == ("pending", True)
     assert rows["decide"].split()[1] == "succeeded"
@@ -254,7 +254,7 @@ def test_the_reason_that_a_pod_left_is_shown(
         statuses = [container({"terminated": ended})]
         cluster.add(f"wf-impl-{at}", f"wf.root.{stage}.executor", at, phase="Failed", containerStatuses=statuses)
     server.set_run(started, "FAILED", {stage: state for stage, state, _ in ends})
-    assert main(["status", started, "--host", server.url, "--kube_context", "here"]) == errors.OK
+    assert main(["status", started, "--host", server.url, "--kube-context", "here"]) == errors.OK
     rows = [line.split(maxsplit=4) for line in capsys.readouterr().out.splitlines()]
     shown = {row[0]: " ".join(row[4:]) for row in rows if row}
     assert [shown[stage] for stage, _, _ in ends] == ["runs: new data", "", "OOMKilled", "two lines"]
@@ -271,7 +271,7 @@ def test_without_permission_for_pods_a_run_is_still_watched(
             server.set_run(started, states.pop(0), {"train": "RUNNING"})
 
     server.before = report
-    assert main(["status", started, "--wait", "--host", server.url, "--kube_context", "here"]) == errors.OK
+    assert main(["status", started, "--wait", "--host", server.url, "--kube-context", "here"]) == errors.OK
     assert len(cluster.requests) > 1
     (line,) = complaints(caplog)
     assert 'cannot list "pods" (403)' in line

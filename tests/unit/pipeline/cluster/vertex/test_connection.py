@@ -33,7 +33,7 @@ def _nothing_in_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
 def read(**flags: str) -> VertexConnection:
     parser = argparse.ArgumentParser()
     backends.add_flags(parser)
-    words = [word for name, value in flags.items() for word in (f"--{name}", value)]
+    words = [word for name, value in flags.items() for word in (f"--{name.replace('_', '-')}", value)]
     return vertex_connection.from_flags(parser.parse_args(words))
 
 
