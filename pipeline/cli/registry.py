@@ -59,8 +59,8 @@ def add_to(command: "argparse._SubParsersAction[cli.Parser]") -> None:
 
     add("list", "list the versions and the champion", _list)
     add("why", "explain a version: its origin, verdict and rules", _why)
-    verb = add("reproduce", "print the commands that make a version's model again, as a shell script", _reproduce)
-    verb.add_argument("--root", default="reproduced", help="folder that the commands make (default: ./reproduced)")
+    verb = add("reproduce", "print a file for `wgan run --config` that makes a version's model again", _reproduce)
+    verb.add_argument("--root", default="reproduced", help="folder that the run makes (default: ./reproduced)")
     verb.add_argument("--source", default="", help="current location of the source (default: the recorded one)")
     verb = add("export", "write a version to a new folder that is ready to upload to the Hugging Face Hub", _export)
     verb.add_argument("folder", type=Path, metavar="FOLDER", help="folder to make; its name is the model's")
@@ -152,10 +152,9 @@ def _version_details(location: str, number: int) -> Iterator[tuple[Version, Line
 
 def _reproduce(parsed: argparse.Namespace) -> None:
     with _version_details(parsed.location, parsed.number) as (version, origin, champion, _):
-        initial = _version_of(parsed.location, champion, reproduction.initial_digest(origin))
+        version_of = functools.partial(_version_of, parsed.location, champion)
         made_in = Location.of(parsed.location).parent
-        lines = reproduction.script(version, origin, Path(parsed.root), made_in, parsed.source, initial)
-        print("\n".join(lines))
+        print(reproduction.config(version, origin, parsed.root, made_in, parsed.source, version_of), end="")
 
 
 def _export(parsed: argparse.Namespace) -> None:
@@ -197,7 +196,7 @@ def _row(location: str, number: int, champion: Champion | None) -> tuple[str, ..
 
 def _version_of(location: str, champion: Champion | None, checkpoint_digest: str) -> int:
     """Return the version whose model comes from a checkpoint; 0 if there is no whole one."""
-    for number in registry.versions(location, champion) if checkpoint_digest else []:
+    for number in registry.versions(location, champion):
         with contextlib.suppress(DataError):
             if registry.read_version(location, number, None).model.checkpoint_digest == checkpoint_digest:
                 return number

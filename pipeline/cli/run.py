@@ -64,7 +64,7 @@ def _run(parsed: argparse.Namespace) -> int:
     problems: list[str] = parsed.problems
     raw_values = config_file.read(parsed.config, graph.PARAMETERS, problems) | parameters.flag_values(parsed)
     # History and cached results of a run in a bucket are on this machine.
-    root = Location.of(raw_values.get("root") or _ROOT)
+    root = Location.of(parsed.root or raw_values.get("root", _ROOT))
     root = root if root.in_bucket else Location.of(root.path.resolve())
     raw_values["root"] = root.uri
     in_image = parsed.runner == _DOCKER and raw_values.get("accelerator") in TRAIN_IMAGES

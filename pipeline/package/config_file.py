@@ -76,5 +76,6 @@ def written(values: Mapping[str, Any]) -> str:
     """Return parameters as a file that `read` accepts."""
     content: dict[str, Any] = {}
     for stage, names in parameters.by_stage(values).items():
-        (content.setdefault(stage, {}) if stage else content).update({name: values[name] for name in names})
+        if names:
+            (content.setdefault(stage, {}) if stage else content).update({name: values[name] for name in names})
     return yaml.safe_dump(content, sort_keys=False)

@@ -1,7 +1,6 @@
 """`wgan registry`: its output on a registry made by `publish`, and its errors."""
 
 import re
-import shlex
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -15,8 +14,10 @@ from components.core.registry import registry
 from components.core.storage import atomic_files, digests
 from components.publish import run as publish
 from components.publish.config import PublishConfig
+from pipeline import graph
 from pipeline.local import overview
 from pipeline.local.history import History
+from pipeline.package import config_file
 from tests.inputs import artifacts
 from tests.unit.pipeline.conftest import Answer
 
@@ -179,47 +180,35 @@ def test_a_version_judged_in_a_custom_space_is_described_by_the_distance_there(
 
 
 def test_reproduce_prints_settings_that_are_no_defaults_and_the_digests_to_expect(
-    location: Path, ask: Callable[..., str]
+    location: Path, ask: Callable[..., str], tmp_path: Path
 ) -> None:
     text = ask("reproduce", 1, "--registry", location, "--root", "a folder")
     described = evaluations.Description.of(registry.evaluation_folder(registry.version_folder(location, 1)))
-    words = shlex.split(text, comments=True)
-    threads = [word for word in words if word.startswith("TF_NUM_INTRAOP_THREADS=")]
-    assert threads == ["TF_NUM_INTRAOP_THREADS=3", "TF_NUM_INTRAOP_THREADS=4"]
-    for count, stage in ((3, "train"), (4, "embed")):
-        assert f"TF_NUM_INTRAOP_THREADS={count} python -m components.{stage} " in text
-    words = [word for word in words if word not in threads]
-    at = [index for index, word in enumerate(words) if word == "python"]
-    commands = [words[first:last] for first, last in zip(at, [*at[1:], len(words)], strict=True)]
-    stages = ["preprocess", "train", "export", "embed", "evaluate"]
-    assert [command[:3] for command in commands] == [["python", "-m", f"components.{stage}"] for stage in stages]
-    flags = [dict(zip(command[3::2], command[4::2], strict=True)) for command in commands]
-    assert flags[0] == {
-        "--source": PICTURES,
-        "--source_fingerprint": "f" * 64,
-        "--dataset": "a folder/dataset",
-        "--results": str(location.parent),
-        "--height": "8",
-        "--width": "8",
+    (tmp_path / "again.yaml").write_text(text)
+    problems: list[str] = []
+    assert config_file.read(tmp_path / "again.yaml", graph.PARAMETERS, problems) == {
+        "source": PICTURES,
+        "root": "a folder",
+        "height": "8",
+        "width": "8",
+        "accelerator": "cpu",
+        "replicas": "2",
+        "checkpoint_every": "300",
+        "when_unhealthy": "warn",
+        "steps": "300",
+        "beta_1": "0.25",
+        "precision": "auto",
+        "seed": "3",
+        "sample_count": "500",
     }
-    assert flags[1] == {
-        "--dataset": "a folder/dataset",
-        "--dataset_digest": described.dataset_digest,
-        "--checkpoints": "a folder/checkpoints",
-        "--accelerator": "cpu",
-        "--replicas": "2",
-        "--checkpoint_every": "300",
-        "--when_unhealthy": "warn",
-        "--steps": "300",
-        "--beta_1": "0.25",
-        "--precision": "auto",
-    }
-    assert flags[2]["--checkpoint"] == "a folder/checkpoints/step-0000000300"
-    assert flags[3]["--seed"] == "3"
-    assert flags[4]["--sample_count"] == "500"
-    assert "--export_checkpoint" not in flags[4]
+    assert not problems
     comments = [line for line in text.splitlines() if line.startswith("# ")]
-    assert f"# model_digest: {models.Description.of(registry.version_folder(location, 1)).digest}" in comments
+    digest = models.Description.of(registry.version_folder(location, 1)).digest
+    assert {f"# source {'f' * 64}", f"# dataset {described.dataset_digest}", f"# model {digest}"} <= {*comments}
+    assert [re.findall(r"[A-Z_]+=\d", comment) for comment in comments if "threads: " in comment] == [
+        ["TF_NUM_INTRAOP_THREADS=3"],
+        ["TF_NUM_INTRAOP_THREADS=4"],
+    ]
     assert any("bfloat16" in comment for comment in comments)
     assert "WARNING" not in text
 
@@ -229,12 +218,9 @@ def test_reproduce_warns_of_other_code_and_of_what_is_not_on_record(location: Pa
     (warning,) = (line for line in text.splitlines() if "WARNING" in line)
     assert "the code of train " in warning
     assert "c" * 64 in warning
-    assert "--source SOURCE " in text
+    assert "  source: SOURCE\n" in text
     assert "beside version 1" in text
-
-
-def test_reproduce_takes_the_present_location_of_the_source(location: Path, ask: Callable[..., str]) -> None:
-    assert "--source 'a place' " in ask("reproduce", 1, "--registry", location, "--source", "a place")
+    assert "  source: a place\n" in ask("reproduce", 2, "--registry", location, "--source", "a place")
 
 
 def test_what_a_training_began_with_is_reported_and_must_be_there_to_reproduce_it(
@@ -245,16 +231,15 @@ def test_what_a_training_began_with_is_reported_and_must_be_there_to_reproduce_i
     first = models.Description.of(registry.version_folder(location, 1)).checkpoint_digest
     publish_version(tmp_path / "2", location, 200, initial=first)
     publish_version(tmp_path / "3", location, 300, initial="e" * 64)  # what it began with was never published
-    assert "initial" not in ask("why", 1, "--registry", location) + ask("reproduce", 1, "--registry", location)
+    assert "initial" not in ask("why", 1, "--registry", location)
+    assert "start_from" not in ask("reproduce", 1, "--registry", location)
     rows = [line.split() for line in ask("why", 2, "--registry", location).splitlines()]
     assert ["initial", "checkpoint", first] in rows
     for number, digest, published in ((2, first, True), (3, "e" * 64, False)):
         text = ask("reproduce", number, "--registry", location)
-        (logged,) = (line for line in text.splitlines() if line.startswith("# ") and "INITIAL_CHECKPOINT" in line)
-        assert digest in logged
-        assert ("`wgan registry reproduce 1`" in logged) == published
-        assert "--initial_checkpoint INITIAL_CHECKPOINT " in text
-        assert f"--initial_checkpoint_digest {digest}" in text
+        assert f" checkpoint {digest}" in text
+        assert ("`wgan registry reproduce 1`" in text) == published
+        assert "  start_from: champion\n" in text
 
 
 def test_what_cannot_be_reported_is_an_error(own_registry: Path, tmp_path: Path, refused: Callable[..., str]) -> None:
