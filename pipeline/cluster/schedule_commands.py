@@ -2,6 +2,7 @@
 
 import argparse
 import logging
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -39,7 +40,11 @@ class _Server(NamedTuple):
 def main(verb: str, words: list[str]) -> int:
     """Run `wgan schedule` with the words after it and return the exit code."""
     parsed = _parser(verb).parse_args(words)
-    wanted = _read_file(parsed)
+    wanted: list[Schedule] | None = None
+    if parsed.file or parsed.action in (_DIFF, _APPLY) or _DEFAULT_FILE.exists():
+        from pipeline.cluster import schedule_file  # it needs pydantic
+
+        wanted = schedule_file.read(parsed.file or _DEFAULT_FILE)
     servers = []
     for target in _targets(parsed, wanted):
         schedules = [schedule for schedule in wanted or () if schedule.target == target]
@@ -48,7 +53,14 @@ def main(verb: str, words: list[str]) -> int:
         return _list(servers, has_file=wanted is not None)
     if parsed.action in (_PAUSE, _RESUME):
         return _pause_or_resume(servers, parsed.name, enable=parsed.action == _RESUME)
-    return _diff(servers, parsed.exit_code) if parsed.action == _DIFF else _apply(servers, parsed.prune)
+    if parsed.action == _DIFF:
+        return _diff(servers, parsed.exit_code)
+    for server in servers:
+        lines = _apply(server, parsed.prune)
+        print(next(lines, f"{server.target}: nothing to change"), flush=True)
+        for line in lines:
+            print(line, flush=True)
+    return errors.OK
 
 
 def _parser(verb: str) -> cli.Parser:
@@ -80,15 +92,6 @@ def _parser(verb: str) -> cli.Parser:
     return parser
 
 
-def _read_file(parsed: argparse.Namespace) -> list[Schedule] | None:
-    """Return the file's schedules; None if no file was named, the default is missing, and the verb works without."""
-    if parsed.file is None and parsed.action not in (_DIFF, _APPLY) and not _DEFAULT_FILE.exists():
-        return None
-    from pipeline.cluster import schedule_file  # it needs pydantic
-
-    return schedule_file.read(parsed.file or _DEFAULT_FILE)
-
-
 def _targets(parsed: argparse.Namespace, wanted: list[Schedule] | None) -> list[str]:
     """Return the requested targets, in the file's order."""
     if parsed.target:
@@ -115,19 +118,9 @@ def _diff(servers: list[_Server], exit_code: bool) -> int:
     return DIFFERENT if needed and exit_code else errors.OK
 
 
-def _apply(servers: list[_Server], prune: bool) -> int:
-    for server in servers:
-        lines: list[str] = []
-
-        def show(line: str, lines: list[str] = lines) -> None:
-            lines.append(line)
-            print(line, flush=True)
-
-        if apply.apply(server.schedules, server.wanted, prune, show):
-            print(f"{server.target}: apply again later to delete what stays")
-        if not lines:
-            print(f"{server.target}: nothing to change")
-    return errors.OK
+def _apply(server: _Server, prune: bool) -> Iterator[str]:
+    if (yield from apply.apply(server.schedules, server.wanted, prune)):
+        yield f"{server.target}: apply again later to delete what stays"
 
 
 def _list(servers: list[_Server], has_file: bool) -> int:
@@ -165,26 +158,23 @@ def _state(schedule: Schedule | LiveSchedule) -> str:
     return "enabled" if schedule.enabled else "paused"
 
 
-def _find(servers: list[_Server], name: str) -> tuple[_Server, list[LiveSchedule], Schedule | None]:
-    """Return the server with the schedules of a name, these, and the one of the file."""
+def _pause_or_resume(servers: list[_Server], name: str, enable: bool) -> int:
+    """Pause all schedules of a name, or resume the one that may start runs."""
     names: set[str] = set()
     for server in servers:
         live = server.schedules.live()
         if namesakes := [schedule for schedule in live if schedule.name == name]:
-            return server, namesakes, next((schedule for schedule in server.wanted if schedule.name == name), None)
+            break
         names |= {schedule.name for schedule in live}
-    others = f"there are {', '.join(sorted(names))}" if names else "there is none"
-    raise ConfigError(f"no schedule {name} that `wgan schedule apply` made; {others}")
-
-
-def _pause_or_resume(servers: list[_Server], name: str, enable: bool) -> int:
-    """Pause all schedules of a name, or resume the one that may start runs."""
-    server, live, wanted = _find(servers, name)
-    steered = [schedule for schedule in live if schedule.enabled != enable]
-    if enable and len(steered) < len(live):
+    else:
+        others = f"there are {', '.join(sorted(names))}" if names else "there is none"
+        raise ConfigError(f"no schedule {name} that `wgan schedule apply` made; {others}")
+    wanted = next((schedule for schedule in server.wanted if schedule.name == name), None)
+    steered = [schedule for schedule in namesakes if schedule.enabled != enable]
+    if enable and len(steered) < len(namesakes):
         steered = []  # another one of that name starts runs
-    elif enable and len(live) > 1:
-        steered = [schedule for schedule in live if wanted and schedule.digest == wanted.digest()]
+    elif enable and len(namesakes) > 1:
+        steered = [schedule for schedule in namesakes if wanted and schedule.digest == wanted.digest()]
         if len(steered) != 1:
             raise ConfigError(
                 f"there are several schedules {name}, of which one at most may start runs: apply the file, which keeps "

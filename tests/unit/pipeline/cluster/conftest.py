@@ -1,6 +1,5 @@
 """Real packages, compiled and read once, and an environment without credentials or a home folder."""
 
-import functools
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,8 +9,9 @@ import pytest
 import yaml
 
 from pipeline.__main__ import main
-from pipeline.cluster import submission, waiting
+from pipeline.cluster import waiting
 from pipeline.cluster.submission import Submission
+from pipeline.package import reader
 from pipeline.profiles import profiles
 from tests.fakes.kubeflow.server import Server, serving
 from tests.unit.pipeline.cluster import schedule_files, worlds
@@ -38,16 +38,8 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
 @pytest.fixture(scope="session")
 def kfp_run(packages: Path) -> Submission:
     """A run to start on Kubeflow."""
-    package, parameters = submission.read_package(packages / "kfp.yaml"), {"source": "digits", "root": "/data/runs"}
+    package, parameters = reader.read(packages / "kfp.yaml"), {"source": "digits", "root": "/data/runs"}
     return Submission(package=package, parameters=parameters, experiment="mine", run_name="first")
-
-
-@pytest.fixture(scope="session", autouse=True)
-def packages_read_once() -> Iterator[None]:
-    """Packages do not change here, and reading them takes most of the time."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(submission, "read_package", functools.cache(submission.read_package))
-        yield
 
 
 @pytest.fixture

@@ -10,7 +10,8 @@ from kfp import compiler, dsl
 from components.core.errors import TransientError
 from pipeline.cluster import apply
 from pipeline.cluster.backend import Schedule
-from pipeline.cluster.submission import Submission, read_package
+from pipeline.cluster.submission import Submission
+from pipeline.package import reader
 from pipeline.package.package_origin import Origin
 from tests.unit.pipeline.cluster.worlds import World
 
@@ -29,7 +30,7 @@ def retraining(source: str) -> None:
 def applied(world: World, wanted: list[Schedule]) -> list[Any]:
     """Apply to the end; return the resulting schedules, without ids."""
     location = world.connected()
-    apply.apply(location, wanted, True, lambda line: None)
+    list(apply.apply(location, wanted, prune=True))
     return sorted((live.name, live.enabled, live.digest, len(live.active_runs)) for live in location.live())
 
 
@@ -39,11 +40,11 @@ def schedule(world: World, tmp_path: Path) -> Callable[..., Schedule]:
     path = tmp_path / "pipeline.yaml"
     described = dsl.pipeline(name="retraining", description=str(Origin(world.target, "cpu")))
     compiler.Compiler().compile(described(retraining), str(path))
-    read = read_package(path)
+    package = reader.read(path)
 
     def weekly(name: str = "weekly", hour: int = 9, enabled: bool = True) -> Schedule:
         run = Submission(
-            package=read,
+            package=package,
             parameters={"source": "digits"},
             experiment="retraining",
             run_name=name,

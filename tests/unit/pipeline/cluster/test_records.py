@@ -16,8 +16,9 @@ from components.core.stage import cli, run_notes
 from components.core.stage.executor import RunOf
 from components.core.stage.run_notes import DONE, FAILED, RECORD, RUNNING, Note
 from components.core.storage import atomic_files
-from pipeline.cluster import submission, waiting
+from pipeline.cluster import waiting
 from pipeline.cluster.submission import Submission
+from pipeline.package import reader
 from tests.fakes.gcs.server import Server
 from tests.unit.pipeline.cluster.conftest import complaints, run_command
 from tests.unit.pipeline.cluster.worlds import World
@@ -45,7 +46,7 @@ def run(world: World, packages: Path, tmp_path: Path, gcs: Server) -> RunOf:
     gcs.create_bucket("runs")
     root = "gs://runs/root" if world.target == "vertex" else str(tmp_path / "root")
     wanted = Submission(
-        package=submission.read_package(packages / f"{world.target}.yaml"),
+        package=reader.read(packages / f"{world.target}.yaml"),
         parameters={"source": "digits", "root": root},
         experiment="mine",
         run_name="first",

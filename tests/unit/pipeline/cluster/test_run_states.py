@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.cluster import backend, submission
+from pipeline.cluster import backend
 from pipeline.cluster.submission import Submission
+from pipeline.package import reader
 from tests.unit.pipeline.cluster.worlds import Stages, World
 
 pytestmark = pytest.mark.usefixtures("bare_desk")
@@ -46,7 +47,7 @@ STATES: list[tuple[str, Stages, dict[str, str]]] = [
 def test_states_of_a_run_and_its_stages(world: World, packages: Path) -> None:
     runs = world.runs()
     wanted = Submission(
-        package=submission.read_package(packages / f"{world.target}.yaml"),
+        package=reader.read(packages / f"{world.target}.yaml"),
         parameters={"source": "gs://images", "root": "/data/runs"},
         experiment="mine",
         run_name="first",

@@ -106,4 +106,4 @@ def test_descriptions_fit_the_database_of_servers(write: Write, path: Path) -> N
     write(**{"n" * 63: {}})
     (schedule,) = schedule_file.read(path)
     for zone in zoneinfo.available_timezones():
-        assert len(kubeflow_schedules._mark(dataclasses.replace(schedule, time_zone=zone))) <= 255
+        assert len(kubeflow_schedules.mark_for(dataclasses.replace(schedule, time_zone=zone))) <= 255

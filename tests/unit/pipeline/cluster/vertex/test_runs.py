@@ -146,7 +146,6 @@ def test_a_lost_request_is_sent_again_and_then_given_up(
         ("PERMISSION_DENIED", "Permission denied", ConfigError, "roles/aiplatform.user"),
         ("PERMISSION_DENIED", "no (iam.serviceAccounts.actAs)", ConfigError, "roles/iam.serviceAccountUser"),
         ("INVALID_ARGUMENT", "List of errors:\n\t1. Field: labels", ConfigError, "errors: 1. Field: lab"),
-        ("ALREADY_EXISTS", "it is there", ConfigError, "it is there"),
         ("FAILED_PRECONDITION", "no", ConfigError, "FAILED_PRECONDITION: no"),
         ("UNIMPLEMENTED", "Method not found!", ConfigError, "api_endpoint"),
         ("RESOURCE_EXHAUSTED", "Quota exceeded", TransientError, "quota"),
