@@ -19,7 +19,7 @@ from pipeline.cluster.backend import Runs, RunStatus
 from pipeline.cluster.submission import Submission
 from pipeline.package import config_file, parameters, reader
 from pipeline.package.reader import Package
-from pipeline.profiles.profiles import KFP, TARGETS
+from pipeline.profiles.targets import KFP, TARGETS
 
 log = logging.getLogger("pipeline")
 

@@ -12,7 +12,7 @@ from components.core.stage import cli
 from pipeline import tables
 from pipeline.cluster import apply, backends
 from pipeline.cluster.backend import LiveSchedule, Schedule, Schedules
-from pipeline.profiles import profiles
+from pipeline.profiles.targets import TARGETS
 
 log = logging.getLogger("pipeline")
 
@@ -67,7 +67,7 @@ def _parser(verb: str) -> cli.Parser:
     shared = cli.Parser(add_help=False)
     add = shared.add_argument
     add("--file", type=Path, metavar="FILE", help=f"the schedules (default: {_DEFAULT_FILE}; docs/schedules.md)")
-    add("--target", choices=profiles.TARGETS, help="only this target (default: those that the file has schedules for)")
+    add("--target", choices=TARGETS, help="only this target (default: those that the file has schedules for)")
     backends.add_flags(shared)
     parser = cli.Parser(prog=f"wgan {verb}", description="Schedules as a file.")
     verbs = parser.add_subparsers(
@@ -100,7 +100,7 @@ def _targets(parsed: argparse.Namespace, wanted: list[Schedule] | None) -> list[
     targets = named_targets or list(dict.fromkeys(schedule.target for schedule in wanted or ()))
     if not targets:
         why = f"there is no file {_DEFAULT_FILE}" if wanted is None else "the file has no schedule"
-        raise ConfigError(f"{why}: say which target is meant (--target {' or '.join(profiles.TARGETS)}, or --file)")
+        raise ConfigError(f"{why}: say which target is meant (--target {' or '.join(TARGETS)}, or --file)")
     return targets
 
 

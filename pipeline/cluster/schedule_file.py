@@ -18,7 +18,7 @@ from pipeline.cluster.submission import Submission
 from pipeline.package import config_file, parameters, reader
 from pipeline.package.reader import Package
 from pipeline.profiles import validation, yaml_files
-from pipeline.profiles.profiles import TARGETS
+from pipeline.profiles.targets import TARGETS
 from pipeline.profiles.validation import Settings, Text, matching, one_line
 from pipeline.profiles.yaml_files import shown
 

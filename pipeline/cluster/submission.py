@@ -8,7 +8,7 @@ from typing import Any
 from components.core.errors import ConfigError
 from components.core.storage import buckets
 from pipeline.package.reader import Package
-from pipeline.profiles.profiles import KFP
+from pipeline.profiles.targets import KFP
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -37,7 +37,7 @@ WRITE_THEMSELVES = {
     "components/preprocess/attempt_files.py": "into an attempt's folder, renamed",
     "components/preprocess/reuse.py": "a temporary file",
     "components/publish/run.py": "into a folder that is aside",
-    "pipeline/cluster/kubeflow/runs.py": "into a temporary folder; and notes, of which losing one costs a word in a list",
+    "pipeline/cluster/kubeflow/runs.py": "into a temporary folder; notes, of which losing one costs a word in a list",
     "pipeline/local/containers.py": "a log, as it comes",
     "pipeline/local/processes.py": "a log, as it comes",
     "pipeline/registry/hub.py": "into a folder that is aside",

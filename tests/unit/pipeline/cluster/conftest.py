@@ -12,7 +12,7 @@ from pipeline.__main__ import main
 from pipeline.cluster import waiting
 from pipeline.cluster.submission import Submission
 from pipeline.package import reader
-from pipeline.profiles import profiles
+from pipeline.profiles import targets
 from tests.fakes.kubeflow.server import Server, serving
 from tests.unit.pipeline.cluster import schedule_files, worlds
 from tests.unit.pipeline.cluster.worlds import World
@@ -24,11 +24,11 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a package for each target: `kfp.yaml`, which mounts a volume at /data, and `vertex.yaml`."""
     folder = tmp_path_factory.mktemp("packages")
     (folder / "kfp.yaml").write_bytes(package_with_volume("/data"))
-    (folder / "vertex.yaml").write_bytes(package_of("cpu", profiles.VERTEX))
+    (folder / "vertex.yaml").write_bytes(package_of("cpu", targets.VERTEX))
     return folder
 
 
-@pytest.fixture(params=profiles.TARGETS)
+@pytest.fixture(params=targets.TARGETS)
 def world(request: pytest.FixtureRequest) -> Iterator[World]:
     """The fake server of each target, in turn."""
     with worlds.world(request.param) as target_world:

@@ -13,7 +13,7 @@ from components.core import errors
 from pipeline.__main__ import main
 from pipeline.cluster import backends, waiting
 from pipeline.cluster.vertex import runs as vertex_runs
-from pipeline.profiles import profile_file, profiles
+from pipeline.profiles import profile_file, targets
 from tests.unit.pipeline.cluster import schedule_files
 from tests.unit.pipeline.cluster.conftest import run_command
 from tests.unit.pipeline.cluster.worlds import World
@@ -28,8 +28,8 @@ def package(world: World, packages: Path) -> Path:
 
 def test_every_target_has_a_backend_and_hardware() -> None:
     hardware = profile_file.Targets.model_fields.keys() - {"parameters"}
-    for targets in (backends.BACKENDS, hardware, profile_file.STAGES):
-        assert set(targets) == set(profiles.TARGETS)
+    for names in (backends.BACKENDS, hardware, profile_file.STAGES):
+        assert set(names) == set(targets.TARGETS)
 
 
 def submit(world: World, package: Path, *more: str) -> int:

@@ -7,9 +7,9 @@ import pytest
 
 from pipeline.cluster.submission import Submission
 from pipeline.cluster.vertex.connection import VertexConnection
-from pipeline.compile import compiled_package
+from pipeline.kfp_graph import compiled_package
 from pipeline.package import reader
-from pipeline.profiles.profiles import Profile
+from pipeline.profiles.profile_file import Profile
 from tests.fakes.vertex.server import VertexServer, serving
 from tests.unit.pipeline.packages import DIGESTS, PROFILES
 

@@ -22,7 +22,7 @@ from pipeline.cluster.submission import Submission
 from pipeline.cluster.vertex import runs as vertex_runs
 from pipeline.cluster.vertex.connection import VertexConnection, message
 from pipeline.cluster.vertex.runs import VertexRuns, job_content, state_of
-from pipeline.profiles.profiles import Profile
+from pipeline.profiles.profile_file import Profile
 from tests.fakes.vertex.server import Refused, VertexServer
 from tests.unit.pipeline.packages import DIGESTS
 
