@@ -14,7 +14,7 @@ from pipeline.cluster.submission import Submission
 from pipeline.package import reader
 from pipeline.profiles import targets
 from tests.fakes.kubeflow.server import Server, serving
-from tests.unit.pipeline.cluster import schedule_files, worlds
+from tests.unit.pipeline.cluster import worlds
 from tests.unit.pipeline.cluster.worlds import World
 from tests.unit.pipeline.packages import package_of, package_with_volume
 
@@ -35,11 +35,20 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
         yield target_world
 
 
+def submission_for(target: str, packages: Path, root: str = "/data/runs") -> Submission:
+    """Return a run to start on a target."""
+    return Submission(
+        package=reader.read(packages / f"{target}.yaml"),
+        parameters={"source": "digits", "root": root},
+        experiment="mine",
+        run_name="first",
+        pipeline_root="gs://runs/vertex" if target == targets.VERTEX else "",
+    )
+
+
 @pytest.fixture(scope="session")
 def kfp_run(packages: Path) -> Submission:
-    """A run to start on Kubeflow."""
-    package, parameters = reader.read(packages / "kfp.yaml"), {"source": "digits", "root": "/data/runs"}
-    return Submission(package=package, parameters=parameters, experiment="mine", run_name="first")
+    return submission_for(targets.KFP, packages)
 
 
 @pytest.fixture
@@ -112,9 +121,21 @@ def complaints(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 Write = Callable[..., None]
-
-
 Wgan = Callable[..., tuple[int, list[str], list[str]]]
+
+
+def write_schedules(path: Path, package: Path, target: str, **schedules: dict[str, Any]) -> None:
+    """Write a file of schedules by name, each with additional or changed settings."""
+    usual = {
+        "cron": "0 9 * * 1",
+        "package": str(package),
+        "target": target,
+        "experiment": "retraining",
+        "pipeline_root": "gs://bucket/root",
+        "parameters": {"source": "gs://images", "root": "/data/runs", "critic_learning_rate": 0.001},
+    }
+    content = {"schedules": {name: {**usual, **settings} for name, settings in schedules.items()}}
+    path.write_text(yaml.safe_dump(content, sort_keys=False))
 
 
 @pytest.fixture
@@ -124,8 +145,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def write(path: Path, packages: Path) -> Write:
-    """Write schedules by name, each with additional or changed settings."""
-    return lambda **schedules: schedule_files.write(path, packages / "kfp.yaml", "kfp", **schedules)
+    return lambda **schedules: write_schedules(path, packages / "kfp.yaml", "kfp", **schedules)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from pipeline.cluster.backend import Schedule
 from pipeline.cluster.submission import Submission
 from pipeline.package import reader
 from pipeline.package.package_origin import Origin
-from tests.unit.pipeline.cluster.worlds import World
+from tests.unit.pipeline.cluster.worlds import CREATES_A_SCHEDULE, World
 
 pytestmark = pytest.mark.usefixtures("bare_desk")
 
@@ -103,7 +103,7 @@ def test_two_of_one_name_become_one(world: World, schedule: Callable[..., Schedu
         location.resume(location.create(schedule()))
     assert world.starting() == ["weekly", "weekly"]
     applied(world, [schedule()])
-    assert world.schedules() == [("weekly", True)]
+    assert world.starts() == [("weekly", True)]
 
 
 @pytest.mark.parametrize("acted", [False, True])
@@ -111,12 +111,7 @@ def test_a_schedule_that_cannot_be_replaced_goes_on(
     world: World, schedule: Callable[..., Schedule], acted: bool
 ) -> None:
     applied(world, [schedule()])
-
-    def lose(*request: Any) -> None:
-        if world.creates_a_schedule(*request):
-            world.hang_up()
-
-    setattr(world.server, "after" if acted else "before", lose)
+    world.lose(CREATES_A_SCHEDULE, acted, onwards=False)
     with pytest.raises(TransientError):
         applied(world, [schedule(hour=10)])
     assert world.starting() == ["weekly"]

@@ -17,7 +17,7 @@ from pipeline.cluster import waiting
 from pipeline.cluster.vertex import runs as vertex_runs
 from tests.fakes.kubeflow.server import serving
 from tests.unit.pipeline.cluster import worlds
-from tests.unit.pipeline.cluster.worlds import World
+from tests.unit.pipeline.cluster.worlds import CHANGES_A_RUN, READS_A_RUN, World
 
 pytestmark = pytest.mark.usefixtures("bare_desk", "logged")
 
@@ -59,11 +59,6 @@ def interrupt(*_: Any) -> None:
     raise KeyboardInterrupt
 
 
-def changes_a_run(*request: Any) -> bool:
-    name = request[0] if isinstance(request[0], str) else f"{request[0].method} {request[0].path}"
-    return bool(re.search("POST .*/runs$|:terminate$|:retry$|CreatePipelineJob|CancelPipelineJob", name))
-
-
 def test_after_an_interrupt_the_command_cancels(
     guarded: World,
     submit: Callable[..., int],
@@ -93,23 +88,13 @@ def test_after_a_lost_answer_the_command_shows_what_happened(
 ) -> None:
     """From that request on the server is away; `acted` says whether it executed it."""
     monkeypatch.setattr(vertex_runs, "_WAITS", (0.0,))
-    lost: list[object] = []
-
-    def lose(*request: Any) -> None:
-        if lost or changes_a_run(*request):
-            lost.append(request)
-            guarded.hang_up()
-
     words = [] if verb == "submit" else [verb, "--target", guarded.target, *guarded.flags]
     if words:
         submit()
         (run_id,) = guarded.run_ids()
         guarded.set_run(run_id, "FAILED" if verb == "retry" else "RUNNING")
         words.insert(1, run_id)
-    if acted:
-        guarded.server.after = lose
-    else:
-        guarded.server.before = lose
+    guarded.lose(CHANGES_A_RUN, acted)
     assert (main(words) if words else submit("--run_name", "mine")) == errors.TRANSIENT
     guarded.server.before = guarded.server.after = None
     capsys.readouterr()
@@ -128,7 +113,7 @@ def test_an_interrupted_submission_names_the_command_that_shows_it(
     guarded: World, submit: Callable[..., int], caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def interrupt(*request: Any) -> None:
-        if changes_a_run(*request):
+        if worlds.matches(CHANGES_A_RUN, *request):
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
             guarded.hang_up()
 
@@ -147,13 +132,10 @@ def test_after_giving_up_the_command_waits_again(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def lose(*request: Any) -> None:
-        if guarded.asks_for_a_run(*request):
-            guarded.hang_up()
-
     with monkeypatch.context() as patch:
         patch.setattr(waiting, "PATIENCE_SECONDS", 0.0)
-        guarded.server.before = lose if away else None
+        if away:
+            guarded.lose(READS_A_RUN)
         assert submit("--wait", "--timeout", "0.05") == (errors.TRANSIENT if away else waiting.TIMED_OUT)
     guarded.play(("SUCCEEDED", {}))
     assert main(printed(caplog)) == errors.OK

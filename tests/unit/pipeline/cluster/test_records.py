@@ -17,10 +17,8 @@ from components.core.stage.executor import RunOf
 from components.core.stage.run_notes import DONE, FAILED, RECORD, RUNNING, Note
 from components.core.storage import atomic_files
 from pipeline.cluster import waiting
-from pipeline.cluster.submission import Submission
-from pipeline.package import reader
 from tests.fakes.gcs.server import Server
-from tests.unit.pipeline.cluster.conftest import complaints, run_command
+from tests.unit.pipeline.cluster.conftest import complaints, run_command, submission_for
 from tests.unit.pipeline.cluster.worlds import World
 
 pytestmark = pytest.mark.usefixtures("bare_desk", "logged")
@@ -45,14 +43,7 @@ def run(world: World, packages: Path, tmp_path: Path, gcs: Server) -> RunOf:
     """A submitted run, whose root this machine can reach."""
     gcs.create_bucket("runs")
     root = "gs://runs/root" if world.target == "vertex" else str(tmp_path / "root")
-    wanted = Submission(
-        package=reader.read(packages / f"{world.target}.yaml"),
-        parameters={"source": "digits", "root": root},
-        experiment="mine",
-        run_name="first",
-        pipeline_root="gs://runs/vertex" if world.target == "vertex" else "",
-    )
-    return RunOf(f"{root}/records", world.runs().submit(wanted).run_id)
+    return RunOf(f"{root}/records", world.runs().submit(submission_for(world.target, packages, root)).run_id)
 
 
 def end(world: World, run: RunOf, notes: list[Note], state: str = "SUCCEEDED", at: str = "", message: str = "") -> None:
@@ -80,10 +71,8 @@ def record(run: RunOf) -> dict[str, Any]:
     ("notes", "failed", "state", "reason"),
     [
         ([DECIDED, *MADE, PROMOTED, EXPORTED, PUBLISHED], "", "SUCCEEDED", "version 2"),
-        (WHOLE, "", "SUCCEEDED", "REJECT: copies"),
         ([SKIPPED], "", "SKIPPED", "SKIP: nothing is new"),
         ([], "decide", "FAILED", "no machine"),
-        ([broken("decide", "no root", errors.BAD_CONFIGURATION)], "decide", "FAILED", "decide: no root"),
         ([DECIDED, broken("preprocess", "", None)], "preprocess", "FAILED", "preprocess: it ended"),
         ([DECIDED], "preprocess", "FAILED", "preprocess: no machine"),
         ([*WHOLE[:-1], broken("export", "out of tune", errors.DEFECT)], "export", "FAILED", "export: out of tune"),
@@ -129,7 +118,6 @@ def test_the_record_and_the_status_say_how_a_run_ended(
     ("notes", "at"),
     [
         ([], ""),
-        ([DECIDED], "preprocess"),  # before its first line
         ([DECIDED, broken("preprocess", "Terminated", errors.TERMINATED)], "preprocess"),
         ([DECIDED, broken("preprocess", "", None)], "preprocess"),  # it did not end in time, and was killed
     ],

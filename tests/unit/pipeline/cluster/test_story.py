@@ -14,9 +14,8 @@ from pipeline.__main__ import main
 from pipeline.cluster import backends, waiting
 from pipeline.cluster.vertex import runs as vertex_runs
 from pipeline.profiles import profile_file, targets
-from tests.unit.pipeline.cluster import schedule_files
-from tests.unit.pipeline.cluster.conftest import run_command
-from tests.unit.pipeline.cluster.worlds import World
+from tests.unit.pipeline.cluster.conftest import run_command, write_schedules
+from tests.unit.pipeline.cluster.worlds import STARTS_A_RUN, World
 
 pytestmark = pytest.mark.usefixtures("bare_desk", "logged")
 
@@ -92,16 +91,8 @@ def test_a_lost_answer_starts_no_second_run(
     world: World, package: Path, acted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(vertex_runs, "_WAITS", (0.0,))
-    lost: list[object] = []
-
-    def lose(*request: object) -> None:
-        if world.starts_a_run(*request) and not lost:
-            lost.append(request)
-            world.hang_up()
-
-    setattr(world.server, "after" if acted else "before", lose)
+    world.lose(STARTS_A_RUN, acted, onwards=False)
     code = submit(world, package)
-    assert len(lost) == 1
     assert (code, len(world.run_ids())) in [(errors.OK, 1)] + [(errors.TRANSIENT, 0)] * (not acted)
 
 
@@ -131,11 +122,11 @@ def test_a_schedule(
         return code, [" ".join(word for word in line.split() if word not in ids) for line in lines]
 
     def write(**schedules: dict[str, object]) -> None:
-        schedule_files.write(file, package, world.target, **schedules)
+        write_schedules(file, package, world.target, **schedules)
 
     write(weekly={}, nightly={"cron": "30 2 * * 1-7", "enabled": False})
     assert wgan("apply") == (0, ["weekly: created", "nightly: created, paused"])
-    assert world.schedules() == [("weekly", True), ("nightly", False)]
+    assert world.starts() == [("weekly", True), ("nightly", False)]
     world.stop(None)
     assert wgan("apply") == (0, [f"{world.target}: nothing to change"])
     assert not any(world.requests())
@@ -151,7 +142,7 @@ def test_a_schedule(
     code, lines = wgan("apply")
     assert (code, lines[:2]) == (0, ["weekly: replaced", "nightly: resumed"])
     assert lines[3].startswith(f"{world.target}: apply again")
-    assert world.schedules() == [("weekly", False), ("nightly", True), ("weekly", True)]
+    assert world.starts() == [("weekly", False), ("nightly", True), ("weekly", True)]
     assert {tuple(line.split()[:5]) for line in wgan("list")[1][1:]} >= {
         ("weekly", world.target, "paused", "to", "be"),
         ("weekly", world.target, "enabled", "enabled", "0" if world.target == "kfp" else "TZ=UTC"),
@@ -173,6 +164,6 @@ def test_a_schedule(
     assert re.match(rf"delete nightly \({world.target}\): .*--prune", wgan("diff")[1][1])
     assert wgan("apply") == (0, [f"{world.target}: nothing to change"])
     assert wgan("apply", "--prune") == (0, ["nightly: deleted"])
-    assert world.schedules() == [("weekly", True)]
+    assert world.starts() == [("weekly", True)]
     write(weekly={"cron": "0 7 * * 1", "concurrency": 2}, monthly={})
     assert "monthly" in wgan("list")[1][1]

@@ -1,4 +1,4 @@
-"""A file that is no package of this pipeline is never sent."""
+"""`wgan submit` sends nothing that cannot run."""
 
 from pathlib import Path
 
@@ -43,6 +43,16 @@ def test_mistakes_in_a_file_of_settings_are_reported_with_those_of_flags(
     in_file, in_flag = complaints(caplog)
     assert "line 2: train.steps" in in_file
     assert "seed" in in_flag
+    assert server.requests == []
+
+
+def test_flags_of_the_other_target_are_refused(
+    server: Server, packages: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert submit(server, packages / "vertex.yaml", "--seed", "1", "--sed=2") == errors.BAD_CONFIGURATION
+    lines = complaints(caplog)
+    assert any("host" in line and "kfp" in line and "vertex" in line for line in lines)
+    assert any(line.endswith(" seed?") for line in lines)
     assert server.requests == []
 
 
