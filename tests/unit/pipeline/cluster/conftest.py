@@ -3,19 +3,21 @@
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import yaml
 
-from pipeline.__main__ import main
 from pipeline.cluster import waiting
+from pipeline.cluster.kubeflow.connection import KubeflowConnection
+from pipeline.cluster.kubeflow.runs import KubeflowRuns
 from pipeline.cluster.submission import Submission
 from pipeline.package import reader
 from pipeline.profiles import targets
 from tests.fakes.kubeflow.server import Server, serving
 from tests.unit.pipeline.cluster import worlds
 from tests.unit.pipeline.cluster.worlds import World
+from tests.unit.pipeline.conftest import wgan as run_wgan
 from tests.unit.pipeline.packages import package_of, package_with_volume
 
 
@@ -74,12 +76,6 @@ def server(bare_desk: None) -> Iterator[Server]:
 
 
 @pytest.fixture
-def logged(caplog: pytest.LogCaptureFixture) -> None:
-    """Captures what the commands log."""
-    caplog.set_level("INFO", logger="pipeline")
-
-
-@pytest.fixture
 def kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """Name a server as the context `here` of the kubeconfig, which is not the current one."""
 
@@ -102,26 +98,43 @@ def kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str
     return write
 
 
-def submit(server: Server, package: Path, *words: str) -> int:
-    flags = ("--package", str(package), "--source", "digits", "--root", "/data/runs")
-    return main(["submit", "--host", server.url, *flags, *words])
+@pytest.fixture
+def started(server: Server, kfp_run: Submission) -> str:
+    """The id of a run that was submitted to Kubeflow."""
+    return KubeflowRuns(KubeflowConnection(host=server.url)).submit(kfp_run).run_id
 
 
-def run_command(world: World, verb: str, *words: str) -> int:
-    """Run a `wgan` command on a target's server; return its exit code."""
-    return main([verb, *words, "--target", world.target, *world.flags])
+class Ended(NamedTuple):
+    """How a command ended."""
+
+    code: int
+    out: str
+    log: list[str]  # messages
+    complaints: list[str]  # warnings and errors among them
 
 
-def complaints(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """Return the warnings and errors; clear the log."""
-    lines = [record.getMessage() for record in caplog.records if record.levelname in ("ERROR", "WARNING")]
-    caplog.clear()
-    assert not any("\n" in line for line in lines), lines
-    return lines
+def wgan(*words: str) -> Ended:
+    """Run the `wgan` command in this process."""
+    ended = run_wgan(*words)
+    lines = [re.fullmatch(r"[0-9:]{8} (?:([WE]) )?(.+)", line) for line in ended.stderr.splitlines()]
+    assert all(lines), ended.stderr
+    log = [(line[1], line[2]) for line in lines if line]
+    complaints = [message for mark, message in log if mark]
+    return Ended(ended.returncode, ended.stdout, [message for _, message in log], complaints)
+
+
+def submit(world: World, package: Path, *words: str) -> Ended:
+    given = ("--package", str(package), "--source", "gs://images", "--root", "/data/runs")
+    return wgan("submit", *given, *world.pipeline_root, *world.flags, *words)
+
+
+def on(world: World, verb: str, *words: str) -> Ended:
+    """Run a `wgan` command on a target's server."""
+    return wgan(verb, *words, "--target", world.target, *world.flags)
 
 
 Write = Callable[..., None]
-Wgan = Callable[..., tuple[int, list[str], list[str]]]
+Schedule = Callable[..., tuple[int, list[str], list[str]]]
 
 
 def write_schedules(path: Path, package: Path, target: str, **schedules: dict[str, Any]) -> None:
@@ -149,15 +162,12 @@ def write(path: Path, packages: Path) -> Write:
 
 
 @pytest.fixture
-def wgan(path: Path, server: Server, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> Wgan:
-    """Run `wgan schedule ...`; return its exit code, output and log."""
+def schedule(path: Path, server: Server) -> Schedule:
+    """Run `wgan schedule ...`; return its exit code, output without ids, and log."""
 
     def run(*words: str) -> tuple[int, list[str], list[str]]:
-        capsys.readouterr()
-        caplog.clear()
-        code = main(["schedule", *words, "--file", str(path), "--host", server.url])
-        printed = re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "ID", capsys.readouterr().out)
-        return code, printed.splitlines(), caplog.messages
+        ended = wgan("schedule", *words, "--file", str(path), "--host", server.url)
+        return ended.code, re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "ID", ended.out).splitlines(), ended.log
 
     return run
 

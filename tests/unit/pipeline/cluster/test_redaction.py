@@ -22,7 +22,7 @@ from tests.fakes.kubeflow.server import Answer, Request, Server, serving
 from tests.unit.pipeline.cluster.conftest import submission_for
 from tests.unit.pipeline.conftest import wgan
 
-pytestmark = pytest.mark.usefixtures("bare_desk", "logged")
+pytestmark = pytest.mark.usefixtures("bare_desk")
 
 _TOKEN = "eyJhbGciOi.J9+pay/load==" + "0123456789abcdef" * 8
 _SESSION = "MTcwMDAwMDAwMHxzZXNzaW9u"
