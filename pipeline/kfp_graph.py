@@ -3,21 +3,24 @@
 import contextlib
 import dataclasses
 import inspect
+import tempfile
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from kfp import dsl
+from kfp import compiler, dsl
 from kfp.dsl.graph_component import GraphComponent
 
-from components.core import stages
+from components.core import container_images, stages
+from components.core.errors import ConfigError
 from components.core.stage import executor
 from pipeline import graph
 from pipeline.graph import Condition, Step
 from pipeline.package.package_origin import Origin
-from pipeline.profiles import kubernetes_settings, vertex_settings
-from pipeline.profiles.profiles import VERTEX, Profile
-from pipeline.profiles.vertex_hardware import VertexStage
+from pipeline.profiles.profile_file import Profile
+from pipeline.profiles.targets import VERTEX
+from pipeline.profiles.vertex import VertexStage
 
 _FACTS_OF_THE_RUN = {
     "id": dsl.PIPELINE_JOB_ID_PLACEHOLDER,
@@ -27,7 +30,26 @@ _FACTS_OF_THE_RUN = {
 }
 
 
-def pipeline_with(image_of: Mapping[str, str], profile: Profile) -> GraphComponent:
+def compiled_package(image_of: Mapping[str, str], profile: Profile, defaults: Mapping[str, Any] | None = None) -> bytes:
+    """Return the package (YAML), with images by name; `defaults` replace those of parameters.
+
+    The same code, image names, profile and defaults give the same bytes.
+    """
+    train_image = container_images.TRAIN_IMAGES[profile.train_image]
+    needed = dict.fromkeys((container_images.PREPROCESS, container_images.TRAIN, train_image))
+    if missing := [name for name in needed if name not in image_of]:
+        targets = " ".join(dict.fromkeys((container_images.PREPROCESS, "train-cpu", f"train-{profile.train_image}")))
+        raise ConfigError(
+            f'images has no {", ".join(missing)}: push all together with `make push REGISTRY=... IMAGES="{targets}"`'
+        )
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "pipeline.yaml")
+        pipeline = _pipeline(image_of, profile)
+        compiler.Compiler().compile(pipeline, str(path), pipeline_parameters=dict(defaults or {}) or None)
+        return path.read_bytes()
+
+
+def _pipeline(image_of: Mapping[str, str], profile: Profile) -> GraphComponent:
     """Return the pipeline, each stage in its image, given by name, with the profile's settings."""
 
     def wgan_gp(*placeholders: Any) -> None:
@@ -46,7 +68,7 @@ def pipeline_with(image_of: Mapping[str, str], profile: Profile) -> GraphCompone
                 task = _task(step, values, image_of, profile)
                 values[step.stage] = SimpleNamespace(**task.outputs)
 
-    defaults = {**profile.parameters, "accelerator": profile.accelerator, "replicas": profile.replicas}
+    defaults = {**profile.parameters, **profile.hardware}
     parameters = {
         name: _parameter(name, field.type, defaults.get(name, field.default))
         for name, field in sorted(graph.PARAMETERS.items(), key=lambda item: not item[1].required)
@@ -61,14 +83,11 @@ def _task(step: Step, values: Mapping[str, Any], image_of: Mapping[str, str], pr
     stage, image = profile.stages[step.stage], image_of[step.image]
     component = component_of(step, image)
     if isinstance(stage, VertexStage) and stage.machine_type:
-        component = vertex_settings.custom_job(component, stage, image, profile)
+        component = stage.custom_job(component, vars(profile))
     task = component(**{name: graph.filled(wire, values) for name, wire in step.inputs.items()})
     if not step.cached:
         task.set_caching_options(False)
-    if isinstance(stage, VertexStage):
-        vertex_settings.apply(task, stage)
-    else:
-        kubernetes_settings.apply(task, stage)
+    stage.apply(task)
     return task
 
 

@@ -48,7 +48,7 @@ def print_plan(rows: list[Planned]) -> None:
         print("", in_all, *advice, sep="\n")
 
 
-def print_rows(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+def print_rows(columns: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:
     """Print rows of text, each one printable line, below the names of their columns."""
     table = _table(*columns)
     for row in rows:

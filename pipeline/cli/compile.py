@@ -3,16 +3,19 @@
 import argparse
 import logging
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from components.core import errors
+from components.core import container_images, errors
 from components.core.errors import ConfigError
 from components.core.stage import cli
 from components.core.storage import atomic_files
-from pipeline import graph, verbs
+from components.train.config import TrainConfig
+from pipeline import graph
 from pipeline.package import config_file, image_digests, parameters
-from pipeline.profiles import profiles
-from pipeline.profiles.profiles import KFP, TARGETS, VERTEX, Profile
+from pipeline.profiles.targets import KFP, TARGETS, VERTEX
+
+if TYPE_CHECKING:
+    from pipeline.profiles.profile_file import Profile
 
 log = logging.getLogger("pipeline")
 
@@ -37,25 +40,20 @@ def _print_profiles(parsed: argparse.Namespace) -> int:
     verbs.require("pipeline", parsed.verb)
     from pipeline.profiles import profile_file  # it needs pydantic, which --help does not
 
-    print(profile_file.as_yaml(parsed.profiles), end="")
-    return errors.OK
-
-
-def _compile(parsed: argparse.Namespace) -> int:
-    """Write a package and return the exit code; raise `ConfigError` if nothing was written."""
-    verbs.require("pipeline", parsed.verb)
-    from pipeline.profiles import profile_file
-
-    profile = profiles.choose(profile_file.read(parsed.profiles), parsed.profile, parsed.target)
+    if verb == "profiles":
+        print(profile_file.as_yaml(parsed.profiles), end="")
+        return errors.OK
+    profile = profile_file.choose(profile_file.read(parsed.profiles), parsed.profile, parsed.target)
     if parsed.images is None and not parsed.allow_tags:
         raise ConfigError(
             "images is required, because tags can change: give the file that `make push REGISTRY=...` "
             "wrote (--images build/images.json), or name images by tag (--allow-tags)"
         )
-    image_of = image_digests.read(parsed.images) if parsed.images else None
+    tags = {name: container_images.image(name) for name in container_images.NAMES}
+    image_of = image_digests.read(parsed.images) if parsed.images else tags
     defaults = _checked_defaults(profile, parsed)
     # Importing kfp takes a second; mistakes are reported before.
-    from pipeline.compile import compiled_package
+    from pipeline.kfp_graph import compiled_package
 
     atomic_files.write_file(parsed.output, compiled_package(image_of, profile, defaults))
     log.info("wrote %s for %s, profile %s", parsed.output, profile.target, profile.name)
@@ -83,10 +81,11 @@ def _add_flags(parser: cli.Parser) -> None:
     config_file.add_flag(parser)
 
 
-def _checked_defaults(profile: Profile, parsed: argparse.Namespace) -> dict[str, Any]:
+def _checked_defaults(profile: "Profile", parsed: argparse.Namespace) -> dict[str, Any]:
     """Return the new defaults of a package, typed and checked with all other parameters and the hardware."""
     fields = graph.PARAMETERS
-    hardware = {} if profile.embeds_as_it_trains else {"accelerator": profile.accelerator, "replicas": profile.replicas}
+    # On CPUs embed, whose image is for CPUs, takes the same settings, which users may change.
+    hardware = {} if profile.hardware["accelerator"] == TrainConfig.accelerator else profile.hardware
     problems: list[str] = []
     raw_values = config_file.read(parsed.config, fields, problems)
     # kfp writes defaults into comments of the package.
@@ -94,7 +93,7 @@ def _checked_defaults(profile: Profile, parsed: argparse.Namespace) -> dict[str,
         f"{name} must be one line in a package, got {text!r}" for name, text in raw_values.items() if "\n" in text
     ]
     problems += [
-        f"{name} follows from profile {profile.name} ({profile.accelerator}, {profile.replicas}): leave it out"
+        f"{name} follows from profile {profile.name} ({', '.join(map(str, hardware.values()))}): leave it out"
         for name in hardware
         if raw_values.get(name, str(fields[name].default)) != str(fields[name].default)
     ]

@@ -1,11 +1,12 @@
 """Turn refusals of Kubeflow, Kubernetes and Vertex AI, and network failures, into one line with a remedy.
 
-Both use the codes of google.rpc: Vertex by name, Kubeflow as an HTTP status. Kubeflow's JSON has a chain of messages in
-`message` and the cause in `details`; uploads answer with other JSON, and proxies before a server with plain text or
+All use the codes of google.rpc: Vertex by name, the others as an HTTP status. Kubeflow's JSON has a chain of messages
+in `message` and the cause in `details`; uploads answer with other JSON, and proxies before a server with plain text or
 pages.
 """
 
 import contextlib
+import dataclasses
 import json
 import re
 from collections.abc import Iterator
@@ -45,15 +46,24 @@ _VERTEX_REMEDIES = {
 }
 # HTTP statuses; other ones from 500 on are INTERNAL. Kubeflow uses 409 for permanent conflicts.
 _CODES = {
-    401: "UNAUTHENTICATED",
-    403: "PERMISSION_DENIED",
-    404: "NOT_FOUND",
-    405: "UNIMPLEMENTED",
-    408: "DEADLINE_EXCEEDED",
-    425: "UNAVAILABLE",
-    429: "RESOURCE_EXHAUSTED",
-    501: "UNIMPLEMENTED",
+    **{401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND", 405: "UNIMPLEMENTED"},
+    **{408: "DEADLINE_EXCEEDED", 425: "UNAVAILABLE", 429: "RESOURCE_EXHAUSTED", 501: "UNIMPLEMENTED"},
 }
+
+
+@dataclasses.dataclass(frozen=True)
+class _Answer:
+    """What a server answers, or why it does not."""
+
+    code: str  # of google.rpc
+    message: str
+    remedy: str = ""
+
+    def error(self, doing: str, perhaps_done: str) -> StageError:
+        """Return a `TransientError` if a retry may work, else a `ConfigError`."""
+        kind = TransientError if self.code in _TRANSIENT_CODES else ConfigError
+        remedy = perhaps_done if perhaps_done and kind is TransientError else self.remedy
+        return kind(": ".join(filter(None, (f"cannot {doing}", self.message, remedy))))
 
 
 @contextlib.contextmanager
@@ -63,100 +73,69 @@ def of_kubeflow(doing: str, host: str, namespace: str = "", perhaps_done: str = 
     It is a `TransientError` if a retry may work, else a `ConfigError`. A lost answer does not show whether the request
     was executed: `perhaps_done` says then what may have happened, and where to look.
     """
+    import urllib3
+
     try:
         yield
     except Exception as error:
-        explanation = explain_kubeflow(error, doing, host, namespace, perhaps_done)
-        if explanation is None:
+        status = getattr(error, "status", None)
+        if isinstance(error, urllib3.exceptions.HTTPError) or status == 0:
+            answer = _unreached(error, host)
+        elif isinstance(status, int) and hasattr(error, "body"):
+            answer = _kubeflow(status, error, host, f"namespace {namespace}" if namespace else "the namespace")
+        else:
             raise
-        raise explanation from None
+        raise answer.error(doing, perhaps_done) from None
 
 
-def explain_kubeflow(
-    error: Exception, doing: str, host: str, namespace: str = "", perhaps_done: str = ""
-) -> StageError | None:
-    """Return the line for an error; None if it comes neither from a server nor from the network."""
-    import urllib3
-
-    status = getattr(error, "status", None)
-    if isinstance(error, urllib3.exceptions.HTTPError) or status == 0:
-        return _unreached(error, doing, host, perhaps_done)
-    if not isinstance(status, int) or not hasattr(error, "body"):
-        return None
-    cause = _cause(error.body)
+def _kubeflow(status: int, error: Any, host: str, namespace: str) -> _Answer:
+    content: dict[str, Any] = {}
+    with contextlib.suppress(ValueError):
+        parsed = json.loads(error.body or "")
+        content = parsed if isinstance(parsed, dict) else {}
+    details, cause = content.get("details"), ""
+    if content:
+        causes = [detail.get("message") for detail in details or () if isinstance(detail, dict)]
+        causes += [content.get(name) for name in ("message", "error_message", "error")]
+        cause = next((text for text in causes if isinstance(text, str) and text not in _EMPTY_MESSAGES), "")
+    else:
+        text = error.body.decode(errors="replace") if isinstance(error.body, bytes) else error.body or ""
+        cause = _TAG.sub(" ", text)
+    cause = _shortened(cause)
     if unknown := _UNKNOWN_FIELD.search(cause):
-        return ConfigError(
-            f"cannot {doing}: the server is too old, it does not know {unknown[1]}, "
-            f"which {KNOWN_SERVER} does ({status})"
-        )
+        too_old = f"the server is too old, it does not know {unknown[1]}, which {KNOWN_SERVER} does ({status})"
+        return _Answer("INVALID_ARGUMENT", too_old)
     if 300 <= status < 400:
-        page = one_line((getattr(error, "headers", None) or {}).get("Location") or "another page")
-        return ConfigError(
-            f"cannot {doing}: {host} redirects to {page} ({status}): log in (--cookie-file or --token-file), "
-            "or give that address as --host if it is where the server is"
+        page = one_line((error.headers or {}).get("Location") or "another page")
+        return _Answer(
+            "UNAUTHENTICATED",
+            f"{host} redirects to {page} ({status})",
+            "log in (--cookie_file or --token_file), or give that address as --host if it is where the server is",
         )
-    answer = _as_json(error.body)
     code = _CODES.get(status, "INTERNAL" if status >= 500 else "INVALID_ARGUMENT")
-    if code == "NOT_FOUND" and not answer.get("details"):
+    if code == "NOT_FOUND" and not details:
         code = "UNIMPLEMENTED"  # a missing object has a cause; a missing route has none
     remedy = _KUBEFLOW_REMEDIES.get(code, "")
-    if status == 401 and answer.get("kind") == "Status":  # Kubernetes
+    if status == 401 and content.get("kind") == "Status":  # Kubernetes
         remedy = "log in to {host} again"
-    remedy = remedy.format(host=host, namespace=f"namespace {namespace}" if namespace else "the namespace")
-    says = f"the server says: {cause} ({status})" if cause else f"the server answers {status}"
-    kind = TransientError if code in _TRANSIENT_CODES else ConfigError
-    if perhaps_done and kind is TransientError:
-        remedy = perhaps_done
-    return kind(": ".join(filter(None, (f"cannot {doing}", says, remedy))))
+    message = f"the server says: {cause} ({status})" if cause else f"the server answers {status}"
+    return _Answer(code, message, remedy.format(host=host, namespace=namespace))
 
 
-def _cause(body: Any) -> str:
-    """Return the innermost cause of an answer, else all of it, as one line."""
-    answer = _as_json(body)
-    if not answer:
-        text = body.decode(errors="replace") if isinstance(body, bytes) else body or ""
-        return _shortened(_TAG.sub(" ", text))
-    details = answer.get("details")
-    causes = [item.get("message") for item in details if isinstance(item, dict)] if isinstance(details, list) else []
-    for cause in (*causes, answer.get("message"), answer.get("error_message"), answer.get("error")):
-        if isinstance(cause, str) and cause not in _EMPTY_MESSAGES:
-            return _shortened(cause)
-    return ""
-
-
-def _as_json(body: Any) -> dict[str, Any]:
-    with contextlib.suppress(ValueError):
-        content = json.loads(body or "")
-        return content if isinstance(content, dict) else {}
-    return {}
-
-
-def one_line(text: str) -> str:
-    """Return a server's text as one line, without the secrets that it may echo."""
-    return redaction.redacted(" ".join(text.split()))  # also without the no-break spaces of proto's decoder
-
-
-def _shortened(text: str) -> str:
-    line = one_line(text)
-    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 3]}..."
-
-
-def _unreached(error: Exception, doing: str, host: str, perhaps_done: str) -> StageError:
+def _unreached(error: Any, host: str) -> _Answer:
     from urllib3 import exceptions
 
     reason = getattr(error, "reason", error)
     cause = _shortened(str(reason.args[0] if getattr(reason, "args", ()) else reason))
     if isinstance(error, exceptions.SSLError) or "SSL" in cause or "CERTIFICATE" in cause.upper():
-        return ConfigError(
-            f"cannot {doing}: {host} has an untrusted certificate: {cause}: give its CA bundle (--ca-cert)"
-        )
+        untrusted = f"{host} has an untrusted certificate: {cause}"
+        return _Answer("FAILED_PRECONDITION", untrusted, "give its CA bundle (--ca_cert)")
     if isinstance(error, exceptions.LocationValueError):
-        return ConfigError(f"cannot {doing}: host must be a URL, got {host}")
+        return _Answer("INVALID_ARGUMENT", f"host must be a URL, got {host}")
     why = cause.split(": ", 1)[-1].rstrip(".")  # without the connection
     if isinstance(error, exceptions.TimeoutError) and not isinstance(error, exceptions.NewConnectionError):
         why = "no answer in time"
-    remedy = perhaps_done or "check --host and the network, or try again"
-    return TransientError(f"cannot {doing}: {host} cannot be reached: {why}: {remedy}")
+    return _Answer("UNAVAILABLE", f"{host} cannot be reached: {why}", "check --host and the network, or try again")
 
 
 @contextlib.contextmanager
@@ -168,32 +147,41 @@ def of_vertex(doing: str, perhaps_done: str = "") -> Iterator[None]:
     try:
         yield
     except GoogleAuthError as error:
-        raise _explain_login(doing, error) from None
+        raise _login(error).error(doing, perhaps_done) from None
     except GoogleAPIError as error:
-        raise _explain_vertex(doing, error, perhaps_done) from None
+        answer = _vertex(error)
+        raise answer.error(doing, ": ".join(filter(None, (answer.remedy, perhaps_done)))) from None
     except TimeoutError:
         raise TransientError(f"cannot {doing}: Vertex has not finished it in time; try again") from None
 
 
-def _explain_vertex(doing: str, error: Exception, perhaps_done: str) -> StageError:
+def _vertex(error: Any) -> _Answer:
     status = getattr(error, "grpc_status_code", None)
     code = status.name if status is not None else "UNKNOWN"
     causes = [getattr(error, "message", None) or str(error)]
     for detail in getattr(error, "details", None) or ():
         causes += [f"{entry.field}: {entry.description}" for entry in getattr(detail, "field_violations", ())]
-    line = f"cannot {doing}: Vertex answers {code}: {'; '.join(_shortened(cause).rstrip('.') for cause in causes)}"
-    remedy = _ACT_AS if code == "PERMISSION_DENIED" and "actAs" in line else _VERTEX_REMEDIES.get(code, "")
-    if code in _TRANSIENT_CODES:
-        return TransientError("; ".join(filter(None, (line, remedy, perhaps_done))))
-    return ConfigError("; ".join(filter(None, (line, remedy))))
+    message = f"Vertex answers {code}: {'; '.join(_shortened(cause).rstrip('.') for cause in causes)}"
+    is_act_as = code == "PERMISSION_DENIED" and "actAs" in message
+    return _Answer(code, message, _ACT_AS if is_act_as else _VERTEX_REMEDIES.get(code, ""))
 
 
-def _explain_login(doing: str, error: Exception) -> StageError:
+def _login(error: Any) -> _Answer:
     from google.auth.exceptions import DefaultCredentialsError, TransportError
 
     cause = _shortened(str(error.args[0] if error.args else error)).rstrip(".")
     if isinstance(error, DefaultCredentialsError):
-        return ConfigError(f"cannot {doing}: {cause}; {_LOG_IN}")
+        return _Answer("UNAUTHENTICATED", cause, _LOG_IN)
     if isinstance(error, TransportError) or getattr(error, "retryable", False):
-        return TransientError(f"cannot {doing}: the token server does not answer: {cause}")
-    return ConfigError(f"cannot {doing}: an access token is refused: {cause}; {_LOG_IN}")
+        return _Answer("UNAVAILABLE", f"the token server does not answer: {cause}")
+    return _Answer("UNAUTHENTICATED", f"an access token is refused: {cause}", _LOG_IN)
+
+
+def one_line(text: str) -> str:
+    """Return a server's text as one line, without the secrets that it may echo."""
+    return redaction.redacted(" ".join(text.split()))  # also without the no-break spaces of proto's decoder
+
+
+def _shortened(text: str) -> str:
+    line = one_line(text)
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 3]}..."

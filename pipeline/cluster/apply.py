@@ -8,13 +8,12 @@ then it stays paused.
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Generator, Iterator, Sequence
 
 from components.core.errors import StageError
 from pipeline.cluster.backend import LiveSchedule, Schedule, Schedules
 
 CREATE, REPLACE, PAUSE, RESUME, UNCHANGED, DELETE = "create", "replace", "pause", "resume", "unchanged", "delete"
-_PARTICIPLES = {CREATE: "created", REPLACE: "replaced", PAUSE: "paused", RESUME: "resumed"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -30,47 +29,55 @@ class Change:
 
 def plan(wanted: Sequence[Schedule], live: Sequence[LiveSchedule]) -> list[Change]:
     """Return the changes that a file requires: in its order, then schedules that it no longer has."""
-    changes = [_change(schedule, live) for schedule in wanted]
-    names = {schedule.name for schedule in wanted}
-    for name in dict.fromkeys(existing.name for existing in live if existing.name not in names):
-        superseded = tuple(existing for existing in live if existing.name == name)
-        changes.append(Change(name=name, action=DELETE, superseded=superseded))
-    return changes
+    by_name: dict[str, list[LiveSchedule]] = {schedule.name: [] for schedule in wanted}
+    for existing in live:
+        by_name.setdefault(existing.name, []).append(existing)
+    changes = [_change(schedule, by_name.pop(schedule.name)) for schedule in wanted]
+    return changes + [Change(name=name, action=DELETE, superseded=tuple(old)) for name, old in by_name.items()]
 
 
-def _change(schedule: Schedule, live: Sequence[LiveSchedule]) -> Change:
-    live = [existing for existing in live if existing.name == schedule.name]
-    alike = [existing for existing in live if existing.digest == schedule.digest()]
+def _change(schedule: Schedule, namesakes: list[LiveSchedule]) -> Change:
+    alike = [existing for existing in namesakes if existing.digest == schedule.digest()]
     kept = next((existing for existing in alike if existing.enabled), None)
-    if kept is None and alike and (len(live) == 1 or not schedule.enabled):
+    if kept is None and alike and (len(namesakes) == 1 or not schedule.enabled):
         # With others of its name, a paused one is created again: a target may start missed runs at once, and they have
         # started that.
         kept = alike[0]
+    action = REPLACE if namesakes else CREATE
     if kept:
-        action = UNCHANGED
-        if kept.enabled != schedule.enabled:
-            action = RESUME if schedule.enabled else PAUSE
-        superseded = tuple(existing for existing in live if existing is not kept)
-        return Change(name=schedule.name, action=action, wanted=schedule, kept=kept, superseded=superseded)
-    return Change(name=schedule.name, action=REPLACE if live else CREATE, wanted=schedule, superseded=tuple(live))
+        action = UNCHANGED if kept.enabled == schedule.enabled else RESUME if schedule.enabled else PAUSE
+    superseded = tuple(existing for existing in namesakes if existing is not kept)
+    return Change(name=schedule.name, action=action, wanted=schedule, kept=kept, superseded=superseded)
 
 
-def apply(server: Schedules, wanted: Sequence[Schedule], prune: bool, show: Callable[[str], None]) -> bool:
-    """Make a server's schedules those of a file; return whether any stays until its runs have ended.
+def apply(server: Schedules, wanted: Sequence[Schedule], prune: bool) -> Generator[str, None, bool]:
+    """Make a server's schedules those of a file; yield a line for each thing done, and return whether any stays.
 
-    With `prune`, what the file no longer has is deleted, too; `show` gets a line for each thing done.
+    Those stay whose runs are active. With `prune`, what the file no longer has is deleted, too.
     """
     going: set[str] = set()
     for change in plan(wanted, server.live()):
         if change.action != DELETE or prune:
-            _carry_out(server, change, show)
+            yield from _carry_out(server, change)
             going |= {schedule.schedule_id for schedule in change.superseded}
     # They may have started runs until they were paused, so active runs are counted only now.
-    live = [schedule for schedule in server.live() if schedule.schedule_id in going] if going else []
-    return bool([schedule for schedule in live if not _delete_if_idle(server, schedule, show)])
+    stays = False
+    for live in server.live() if going else ():
+        if live.schedule_id not in going:
+            continue
+        if live.enabled:
+            yield f"{live.name}: {live.schedule_id} stays: it was resumed meanwhile"
+        elif live.active_runs:
+            yield f"{live.name}: {live.schedule_id} stays, paused, for its active runs: {', '.join(live.active_runs)}"
+        else:
+            server.delete(live.schedule_id)
+            yield f"{live.name}: {live.schedule_id} deleted"
+            continue
+        stays = True
+    return stays
 
 
-def _carry_out(server: Schedules, change: Change, show: Callable[[str], None]) -> None:
+def _carry_out(server: Schedules, change: Change) -> Iterator[str]:
     """Pause superseded schedules, and make the wanted one exist, enabled or paused."""
     paused = [schedule for schedule in change.superseded if schedule.enabled]
     for schedule in paused:
@@ -88,23 +95,8 @@ def _carry_out(server: Schedules, change: Change, show: Callable[[str], None]) -
                 for schedule in paused[:1]:
                     server.resume(schedule.schedule_id)
             raise
-    if change.wanted.enabled and not enabled:
-        server.resume(schedule_id)
-    elif enabled and not change.wanted.enabled:
-        server.pause(schedule_id)
+    if change.wanted.enabled != enabled:
+        (server.resume if change.wanted.enabled else server.pause)(schedule_id)
     if change.action != UNCHANGED:
         paused_too = "" if change.wanted.enabled or change.action == PAUSE else ", paused"
-        show(f"{change.name}: {_PARTICIPLES[change.action]}{paused_too}")
-
-
-def _delete_if_idle(server: Schedules, live: LiveSchedule, show: Callable[[str], None]) -> bool:
-    """Delete a paused schedule without active runs; return whether it is gone."""
-    if live.enabled:
-        show(f"{live.name}: {live.schedule_id} stays: it was resumed meanwhile")
-    elif live.active_runs:
-        show(f"{live.name}: {live.schedule_id} stays, paused, for its active runs: {', '.join(live.active_runs)}")
-    else:
-        server.delete(live.schedule_id)
-        show(f"{live.name}: {live.schedule_id} deleted")
-        return True
-    return False
+        yield f"{change.name}: {change.action}d{paused_too}"

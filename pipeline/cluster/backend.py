@@ -47,11 +47,6 @@ class RunStatus:
     stages: tuple[StageStatus, ...] = ()  # known to the backend so far
 
 
-def follow_up(flags: tuple[str, ...], verb: str, *words: str) -> str:
-    """Return a command to copy, for the connection that was made from these flags."""
-    return shlex.join(["wgan", verb, *words, *flags])
-
-
 def settled(stage: str, run: str) -> str:
     """Return the state of a stage beside that of its run: no stage is active after the end of the run."""
     if run == SUCCEEDED and stage in (RUNNING, CANCELED):
@@ -76,19 +71,10 @@ class Schedule:
 
     def content(self) -> dict[str, Any]:
         """Return everything sent to a backend, except whether the schedule is enabled, as JSON."""
-        submission = self.submission
-        return {
-            "cron": self.cron,
-            "time_zone": self.time_zone,
-            "pipeline": submission.package.found.name,
-            "version": submission.package.version,
-            "parameters": submission.parameters,
-            "experiment": submission.experiment,
-            "pipeline_root": submission.pipeline_root,
-            "service_account": submission.service_account,
-            "concurrency": self.concurrency,
-            "catch_up": self.catch_up,
-        }
+        run, of_run = self.submission, ("parameters", "experiment", "pipeline_root", "service_account")
+        content = {name: getattr(self, name) for name in ("cron", "time_zone", "concurrency", "catch_up")}
+        content |= {name: getattr(run, name) for name in of_run}
+        return content | {"pipeline": run.package.name, "version": run.package.version}
 
     def digest(self) -> str:
         return digests.digest_of(self.content())
@@ -109,6 +95,8 @@ class LiveSchedule:
 
 class Runs(Protocol):
     """Runs of one backend. Every method raises a `StageError` of one line for each refusal of the backend."""
+
+    flags: tuple[str, ...]  # of further commands for this server
 
     def submit(self, submission: Submission) -> RunStatus:
         """Start a run, never twice."""
@@ -132,7 +120,12 @@ class Runs(Protocol):
         """Restart a failed or canceled run from the failure; the run may have a new id."""
 
     def command(self, verb: str, *words: str) -> str:
-        """Return the command that a user copies to run `wgan VERB WORDS` for this server (see `follow_up`)."""
+        """Return the command that a user copies to run `wgan VERB WORDS` for this server."""
+        return shlex.join(["wgan", verb, *words, *self.flags])
+
+    def perhaps_changed(self, run_id: str) -> str:
+        """Return what may have happened if the answer to a request about a run was lost, and where to look."""
+        return f"it may have happened: `{self.command('status', run_id)}` shows the run's state"
 
 
 class Schedules(Protocol):

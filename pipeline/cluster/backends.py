@@ -12,7 +12,7 @@ from pipeline.cluster.kubeflow.schedules import KubeflowSchedules
 from pipeline.cluster.vertex import connection as vertex
 from pipeline.cluster.vertex.runs import VertexRuns
 from pipeline.cluster.vertex.schedules import VertexSchedules
-from pipeline.profiles.profiles import KFP, VERTEX
+from pipeline.profiles.targets import KFP, VERTEX
 
 
 class Backend(NamedTuple):

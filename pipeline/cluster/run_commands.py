@@ -16,12 +16,21 @@ from components.core.stage import cli
 from pipeline import tables, verbs
 from pipeline.cluster import backend, backends, run_records, submission, waiting
 from pipeline.cluster.backend import Runs, RunStatus
-from pipeline.cluster.submission import ClusterPackage, Submission
-from pipeline.package import config_file, parameters
-from pipeline.profiles.profiles import KFP, TARGETS
+from pipeline.cluster.submission import Submission
+from pipeline.package import config_file, parameters, reader
+from pipeline.package.reader import Package
+from pipeline.profiles.targets import KFP, TARGETS
 
 log = logging.getLogger("pipeline")
 
+HELP = {
+    "submit": "start a compiled package on a cluster or on Vertex AI",
+    "status": "show the state of a run on a cluster, or list the newest runs",
+    "logs": "print what the stages of a run on a cluster have logged",
+    "cancel": "cancel a run on a cluster",
+    "retry": "retry a failed run on a cluster from its failed stages",
+}
+_WAITING = ("submit", "status", "retry")  # the verbs that can wait for the end of a run
 _RUN_ID = "the run: its id, as much of it as is unique among the newest runs, or its link"
 _SHOWN_RUNS = 20
 _SEARCHED_RUNS = 200
@@ -30,38 +39,35 @@ _LONGEST_NAME = 128
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
-def add_to(command: "argparse._SubParsersAction[cli.Parser]") -> None:
-    """Add the verbs."""
-    _add_submit(command)
-    waits = waiting.EXIT_CODES_HELP
-    add = _add_verb
-    parser = add(command, "status", "show the state of a run on a cluster, or list the newest runs", more=waits)
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    _add_waiting(parser)
-    parser = add(command, "logs", "print what the stages of a run on a cluster have logged")
-    parser.add_argument(
-        "stage", metavar="STAGE", nargs="?", choices=stages.ALL, help="one stage (default: all that have begun)"
-    )
-    parser.add_argument("--follow", action="store_true", help="keep printing until the stage ends")
-    add(command, "cancel", "cancel a run on a cluster")
-    _add_waiting(add(command, "retry", "retry a failed run on a cluster from its failed stages", more=waits))
-
-
-def _add_verb(command: "argparse._SubParsersAction[cli.Parser]", name: str, text: str, more: str = "") -> cli.Parser:
-    """Add a verb for a run that was submitted."""
-    parser = verbs.add(command, name, text, _run, more=more)
-    parser.add_argument("run_id", metavar="RUN_ID", nargs="?" if name == "status" else None, help=_RUN_ID)
-    parser.add_argument("--target", default=KFP, choices=TARGETS, help=f"where the run is (default: {KFP})")
+def main(verb: str, words: list[str]) -> int:
+    """Run the verb, a key of `HELP`, with the words after it, and return the exit code."""
+    waits = f" {waiting.EXIT_CODES_HELP}" if verb in _WAITING else ""
+    parser = cli.Parser(prog=f"wgan {verb}", description=f"{HELP[verb][0].upper()}{HELP[verb][1:]}.{waits}")
+    if verb == "submit":
+        _add_submit_flags(parser)
+    if verb in _WAITING:
+        parser.add_argument("--wait", action="store_true", help="wait for its end, and show stages as they change")
+        parser.add_argument(
+            "--timeout",
+            type=_seconds,
+            metavar="SECONDS",
+            help="with --wait: wait this long at most; the run continues (default: no limit)",
+        )
     backends.add_flags(parser)
-    return parser
-
-
-def _run(parsed: argparse.Namespace) -> int:
-    verb = parsed.verb
-    verbs.require("pipeline", verb)
-    cli.set_umask()
-    problems = _problems_of_waiting(parsed) if verb in ("status", "retry") else []
-    if problems:
+    if verb == "submit":
+        parameters.add_flags(parser, graph.PARAMETERS, everything=parameters.wants_all(words))
+        parsed, unknown = parser.parse_known_args(words)
+        return _submit(parsed, parser.unknown(unknown))
+    parser.add_argument("run_id", metavar="RUN_ID", nargs="?" if verb == "status" else None, help=_RUN_ID)
+    parser.add_argument("--target", default=KFP, choices=TARGETS, help=f"where the run is (default: {KFP})")
+    if verb == "status":
+        parser.add_argument("--json", action="store_true", help="print JSON")
+    if verb == "logs":
+        stage_help = "one stage (default: all that have begun)"
+        parser.add_argument("stage", metavar="STAGE", nargs="?", choices=stages.ALL, help=stage_help)
+        parser.add_argument("--follow", action="store_true", help="keep printing until the stage ends")
+    parsed = parser.parse_args(words)
+    if problems := _problems_of_waiting(parsed):
         raise ConfigError(*problems)
     server = backends.runs(parsed.target, parsed)
     if not parsed.run_id:
@@ -89,16 +95,6 @@ def _run(parsed: argparse.Namespace) -> int:
     return errors.OK
 
 
-def _add_waiting(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--wait", action="store_true", help="wait for its end, and show stages as they change")
-    parser.add_argument(
-        "--timeout",
-        type=_seconds,
-        metavar="SECONDS",
-        help="with --wait: wait this long at most; the run continues (default: no limit)",
-    )
-
-
 def _seconds(text: str) -> float:
     """Return the value of --timeout; argparse adds the flag to the error."""
     with contextlib.suppress(ValueError):
@@ -108,38 +104,14 @@ def _seconds(text: str) -> float:
 
 
 def _problems_of_waiting(parsed: argparse.Namespace) -> list[str]:
-    if parsed.timeout is not None and not parsed.wait:
+    wait, timeout = getattr(parsed, "wait", False), getattr(parsed, "timeout", None)
+    if timeout is not None and not wait:
         return ["timeout is for waiting: give --wait as well"]
-    return ["wait is for one run: give its id as well"] if parsed.wait and not getattr(parsed, "run_id", True) else []
+    return ["wait is for one run: give its id as well"] if wait and not getattr(parsed, "run_id", True) else []
 
 
-def _submit(parsed: argparse.Namespace) -> int:
-    verbs.require("pipeline", parsed.verb)
-    cli.set_umask()
-    problems: list[str] = parsed.problems
-    package = submission.read_package(parsed.package)
-    raw_values = config_file.read(parsed.config, package.found.parameters, problems) | parameters.flag_values(parsed)
-    request, server = _checked(parsed, package, raw_values, problems)
-    try:
-        run = server.submit(request)
-    except KeyboardInterrupt:
-        log.warning("%s may have started: `%s` lists the newest runs", request.run_name, server.command("status"))
-        raise
-    log.info("run %s (%s) is started", run.run_id, run.name)
-    print(run.link or run.run_id, flush=True)
-    return _wait(server, run.run_id, parsed.timeout, False) if parsed.wait else errors.OK
-
-
-def _add_submit(command: "argparse._SubParsersAction[cli.Parser]") -> None:
-    parser = verbs.add(
-        command,
-        "submit",
-        "start a compiled package on a cluster or on Vertex AI",
-        _submit,
-        more=waiting.EXIT_CODES_HELP,
-        usage="wgan submit --source IMAGES --root LOCATION [flags]",
-        reports_problems=True,
-    )
+def _add_submit_flags(parser: cli.Parser) -> None:
+    parser.usage = "wgan submit --source IMAGES --root LOCATION [flags]"
     add = parser.add_argument
     add("--package", type=Path, default=Path("pipeline.yaml"), help="compiled package (default: pipeline.yaml)")
     config_file.add_flag(parser)
@@ -151,32 +123,41 @@ def _add_submit(command: "argparse._SubParsersAction[cli.Parser]") -> None:
         metavar="URI",
         help="where the target keeps metrics and reports of stages (default: Kubeflow's own; Vertex has none)",
     )
-    add(
-        "--service-account",
-        default="",
-        help="account to start the run as (default: that of the profile, else the target's)",
-    )
-    _add_waiting(parser)
+    account_help = "account to start the run as (default: that of the profile, else the target's)"
+    add("--service_account", default="", help=account_help)
     add("--root", help="folder of all results: an absolute path that every stage can reach")
     backends.add_flags(parser)
     parameters.add_flags(parser)
 
 
-def _checked(
-    parsed: argparse.Namespace, package: ClusterPackage, raw_values: dict[str, str], problems: list[str]
-) -> tuple[Submission, Runs]:
-    """Return what to send, with these parameters, and the server."""
-    compiled, target = package.found, package.origin.target
+def _submit(parsed: argparse.Namespace, problems: list[str]) -> int:
+    request, server = _checked(parsed, reader.read(parsed.package), problems)
+    try:
+        run = server.submit(request)
+    except KeyboardInterrupt:
+        log.warning("%s may have started: `%s` lists the newest runs", request.run_name, server.command("status"))
+        raise
+    log.info("run %s (%s) is started", run.run_id, run.name)
+    print(run.link or run.run_id, flush=True)
+    return _wait(server, run.run_id, parsed.timeout, False) if parsed.wait else errors.OK
+
+
+def _checked(parsed: argparse.Namespace, package: Package, problems: list[str]) -> tuple[Submission, Runs]:
+    """Return what to send and the server, or raise the `problems` found before with all others."""
+    target = package.origin.target
+    raw_values = config_file.read(parsed.config, package.parameters, problems) | parameters.flag_values(parsed)
+    if parsed.root is not None:
+        raw_values["root"] = parsed.root
     if "root" in raw_values:
         problems += submission.root_problems(raw_values["root"], package)
-    missing = [name for name in raw_values if name not in compiled.parameters]
+    missing = [name for name in raw_values if name not in package.parameters]
     problems += [f"the package has no parameter {name}: compile it again with this version" for name in missing]
     problems += backends.flags_of_others(target, parsed)
     if backends.BACKENDS[target].needs_pipeline_root:
         problems += submission.bucket_problems("pipeline_root", parsed.pipeline_root)
     names = {
-        "experiment": parsed.experiment or compiled.name,
-        "run_name": parsed.run_name or f"{compiled.name} {datetime.datetime.now(datetime.UTC):%Y-%m-%d %H:%M:%S}",
+        "experiment": parsed.experiment or package.name,
+        "run_name": parsed.run_name or f"{package.name} {datetime.datetime.now(datetime.UTC):%Y-%m-%d %H:%M:%S}",
     }
     for flag, name in names.items():
         if not name.strip() or len(name) > _LONGEST_NAME:
@@ -187,7 +168,7 @@ def _checked(
     except ConfigError as error:
         problems += error.problems
     # This raises the earlier problems, too.
-    values = parameters.parse(compiled.parameters, compiled.steps, raw_values, problems)
+    values = parameters.parse(package.parameters, package.steps, raw_values, problems)
     request = Submission(
         package=package,
         parameters={name: value for name, value in values.items() if name in raw_values},
@@ -200,27 +181,27 @@ def _checked(
 
 def _full_id(server: Runs, text: str) -> str:
     """Return the id of the run for a word on the command line: an id, the start of one, or a link."""
-    words = text.split("?")[0].rstrip("/").rpartition("/")[2]
-    if _UUID.fullmatch(words):
-        return words
+    word = text.split("?")[0].rstrip("/").rpartition("/")[2]
+    if _UUID.fullmatch(word):
+        return word
     ids = [run.run_id for run in server.recent(_SEARCHED_RUNS)]
-    close = [run_id for run_id in ids if run_id.startswith(words)] if words else []
-    if len(close) > 1 and words not in close:
-        raise ConfigError(f"run {words} could be any of {', '.join(close)}: give more of its id")
-    return close[0] if len(close) == 1 else words
+    close = [run_id for run_id in ids if run_id.startswith(word)] if word else []
+    if len(close) > 1 and word not in close:
+        raise ConfigError(f"run {word} could be any of {', '.join(close)}: give more of its id")
+    return close[0] if len(close) == 1 else word
 
 
 def _wait(server: Runs, run_id: str, timeout: float | None, as_json: bool) -> int:
+    again = server.command("status", run_id, "--wait")
     try:
         run = waiting.wait(server, run_id, timeout)
     except KeyboardInterrupt:
         log.warning("run %s continues: `%s` cancels it", run_id, server.command("cancel", run_id))
         return errors.INTERRUPTED
     except StageError:
-        log.warning("run %s continues: `%s` waits again", run_id, server.command("status", run_id, "--wait"))
+        log.warning("run %s continues: `%s` waits again", run_id, again)
         raise
     if run is None:
-        again = server.command("status", run_id, "--wait")
         log.error("run %s has not ended within %g seconds and continues: `%s` waits again", run_id, timeout, again)
         return waiting.TIMED_OUT
     run = run_records.with_notes(run)
@@ -266,37 +247,28 @@ def _print_run(run: RunStatus, as_json: bool) -> None:
     if as_json:
         _print_json(dataclasses.asdict(run))
         return
-    print(f"{run.name}  {run.state.lower()}  {waiting.elapsed(run.created, run.finished)}".rstrip())
+    print(f"{run.name}  {run.state.lower()}  {waiting.elapsed(run)}".rstrip())
     print(run.link or run.run_id)
     if run.message:
         print(run.message)
     if run.stages:
         print()
-        rows: list[tuple[str, ...]] = [
-            (stage.name, stage.state.lower(), waiting.elapsed(stage.started, stage.finished), stage.message)
-            for stage in run.stages
-        ]
+        rows = [(stage.name, stage.state.lower(), waiting.elapsed(stage), stage.message) for stage in run.stages]
         tables.print_rows(("stage", "state", "took", "message"), rows)
 
 
 def _print_runs(runs: list[RunStatus], as_json: bool) -> None:
     if as_json:
         _print_json([dataclasses.asdict(run) for run in runs])
-        return
-    if not runs:
+    elif not runs:
         print("no runs yet")
-        return
-    rows: list[tuple[str, ...]] = [
-        (
-            run.run_id,
-            run.state.lower(),
-            f"{run.created:%Y-%m-%d %H:%M}" if run.created else "",
-            waiting.elapsed(run.created, run.finished),
-            run.name,
-        )
-        for run in runs
-    ]
-    tables.print_rows(("run", "state", "began", "took", "name"), rows)
+    else:
+        began = [f"{run.created:%Y-%m-%d %H:%M}" if run.created else "" for run in runs]
+        rows = [
+            (run.run_id, run.state.lower(), created, waiting.elapsed(run), run.name)
+            for run, created in zip(runs, began, strict=True)
+        ]
+        tables.print_rows(("run", "state", "began", "took", "name"), rows)
 
 
 def _print_json(value: object) -> None:

@@ -9,11 +9,10 @@ from components.core import errors
 from components.core.errors import StageError
 from components.core.stage import run_notes
 from components.core.stage.executor import RunOf
-from components.core.stage.run_notes import FAILED, Note
 from components.record import run as record
 from components.record.config import RecordConfig
 from pipeline.cluster import backend
-from pipeline.cluster.backend import RunStatus, StageStatus
+from pipeline.cluster.backend import RunStatus
 
 log = logging.getLogger("pipeline")
 
@@ -37,8 +36,11 @@ def with_notes(run: RunStatus) -> RunStatus:
     except (OSError, StageError) as error:
         log.warning("the notes of the run cannot be read: %s", errors.line_of(error))
         return run
-    noted = {note.stage: note for note in notes}
-    run = dataclasses.replace(run, stages=tuple(_with_note(stage, noted.get(stage.name)) for stage in run.stages))
+    # The stage's own reason or summary; the server's stays for a stage that never began.
+    own = {note.stage: "; ".join(note.problems) for note in notes if note.state == run_notes.FAILED}
+    own |= {note.stage: str(note.outputs.get("summary", "")) for note in notes if note.stage not in own}
+    with_messages = [dataclasses.replace(stage, message=own.get(stage.name) or stage.message) for stage in run.stages]
+    run = dataclasses.replace(run, stages=tuple(with_messages))
     if run.state not in backend.ENDED:
         return run
     config = RecordConfig(
@@ -57,14 +59,6 @@ def with_notes(run: RunStatus) -> RunStatus:
     except (OSError, StageError) as error:
         log.warning("the record of the run cannot be completed: %s", errors.line_of(error))
     return dataclasses.replace(run, state=content["state"], message=content["reason"])
-
-
-def _with_note(stage: StageStatus, note: Note | None) -> StageStatus:
-    """Add the stage's own reason or summary, and keep the server's for a stage that never began."""
-    if note is None:
-        return stage
-    message = "; ".join(note.problems) if note.state == FAILED else str(note.outputs.get("summary", ""))
-    return dataclasses.replace(stage, message=message or stage.message)
 
 
 def _time(time: datetime.datetime | None) -> str:

@@ -2,6 +2,7 @@
 
 import argparse
 import logging
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,7 +12,7 @@ from components.core.stage import cli
 from pipeline import tables, verbs
 from pipeline.cluster import apply, backends
 from pipeline.cluster.backend import LiveSchedule, Schedule, Schedules
-from pipeline.profiles import profiles
+from pipeline.profiles.targets import TARGETS
 
 log = logging.getLogger("pipeline")
 
@@ -35,37 +36,14 @@ class _Server(NamedTuple):
     wanted: list[Schedule]
 
 
-def add_to(command: "argparse._SubParsersAction[cli.Parser]") -> None:
-    """Add the verb."""
-    shared = cli.Parser(add_help=False)
-    add = shared.add_argument
-    add("--file", type=Path, metavar="FILE", help=f"the schedules (default: {_DEFAULT_FILE}; docs/schedules.md)")
-    add("--target", choices=profiles.TARGETS, help="only this target (default: those that the file has schedules for)")
-    backends.add_flags(shared)
-    text = "apply, list, pause and resume schedules on Kubeflow and Vertex"
-    parser = command.add_parser("schedule", help=text, description="Schedules as a file.")
-    actions = parser.add_subparsers(
-        dest="action", required=True, metavar="VERB", title="verbs (wgan schedule VERB --help)"
-    )
-    parsers = {name: verbs.add(actions, name, text, _run, parents=[shared]) for name, text in _VERBS.items()}
-    for name in (_PAUSE, _RESUME):
-        parsers[name].add_argument("name", metavar="NAME", help="the schedule's name")
-    parsers[_DIFF].add_argument(
-        "--exit-code",
-        action="store_true",
-        help=f"exit with {DIFFERENT} where apply would change anything, else with 0 (default: 0 either way)",
-    )
-    parsers[_APPLY].add_argument(
-        "--prune",
-        action="store_true",
-        help="also delete the schedules that were made by apply and that the file no longer has",
-    )
+def main(verb: str, words: list[str]) -> int:
+    """Run `wgan schedule` with the words after it and return the exit code."""
+    parsed = _parser(verb).parse_args(words)
+    wanted: list[Schedule] | None = None
+    if parsed.file or parsed.action in (_DIFF, _APPLY) or _DEFAULT_FILE.exists():
+        from pipeline.cluster import schedule_file  # it needs pydantic
 
-
-def _run(parsed: argparse.Namespace) -> int:
-    """Run `wgan schedule` and return the exit code."""
-    verbs.require("pipeline", parsed.verb)
-    wanted = _read_file(parsed)
+        wanted = schedule_file.read(parsed.file or _DEFAULT_FILE)
     servers = []
     for target in _targets(parsed, wanted):
         schedules = [schedule for schedule in wanted or () if schedule.target == target]
@@ -74,16 +52,43 @@ def _run(parsed: argparse.Namespace) -> int:
         return _list(servers, has_file=wanted is not None)
     if parsed.action in (_PAUSE, _RESUME):
         return _pause_or_resume(servers, parsed.name, enable=parsed.action == _RESUME)
-    return _diff(servers, parsed.exit_code) if parsed.action == _DIFF else _apply(servers, parsed.prune)
+    if parsed.action == _DIFF:
+        return _diff(servers, parsed.exit_code)
+    for server in servers:
+        lines = _apply(server, parsed.prune)
+        print(next(lines, f"{server.target}: nothing to change"), flush=True)
+        for line in lines:
+            print(line, flush=True)
+    return errors.OK
 
 
-def _read_file(parsed: argparse.Namespace) -> list[Schedule] | None:
-    """Return the file's schedules; None if no file was named, the default is missing, and the verb works without."""
-    if parsed.file is None and parsed.action not in (_DIFF, _APPLY) and not _DEFAULT_FILE.exists():
-        return None
-    from pipeline.cluster import schedule_file  # it needs pydantic
-
-    return schedule_file.read(parsed.file or _DEFAULT_FILE)
+def _parser(verb: str) -> cli.Parser:
+    shared = cli.Parser(add_help=False)
+    add = shared.add_argument
+    add("--file", type=Path, metavar="FILE", help=f"the schedules (default: {_DEFAULT_FILE}; docs/schedules.md)")
+    add("--target", choices=TARGETS, help="only this target (default: those that the file has schedules for)")
+    backends.add_flags(shared)
+    parser = cli.Parser(prog=f"wgan {verb}", description="Schedules as a file.")
+    verbs = parser.add_subparsers(
+        dest="action", required=True, metavar="VERB", title=f"verbs (wgan {verb} VERB --help)"
+    )
+    actions = {
+        name: verbs.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.", parents=[shared])
+        for name, text in _VERBS.items()
+    }
+    for name in (_PAUSE, _RESUME):
+        actions[name].add_argument("name", metavar="NAME", help="the schedule's name")
+    actions[_DIFF].add_argument(
+        "--exit_code",
+        action="store_true",
+        help=f"exit with {DIFFERENT} where apply would change anything, else with 0 (default: 0 either way)",
+    )
+    actions[_APPLY].add_argument(
+        "--prune",
+        action="store_true",
+        help="also delete the schedules that were made by apply and that the file no longer has",
+    )
+    return parser
 
 
 def _targets(parsed: argparse.Namespace, wanted: list[Schedule] | None) -> list[str]:
@@ -94,7 +99,7 @@ def _targets(parsed: argparse.Namespace, wanted: list[Schedule] | None) -> list[
     targets = named_targets or list(dict.fromkeys(schedule.target for schedule in wanted or ()))
     if not targets:
         why = f"there is no file {_DEFAULT_FILE}" if wanted is None else "the file has no schedule"
-        raise ConfigError(f"{why}: say which target is meant (--target {' or '.join(profiles.TARGETS)}, or --file)")
+        raise ConfigError(f"{why}: say which target is meant (--target {' or '.join(TARGETS)}, or --file)")
     return targets
 
 
@@ -112,19 +117,9 @@ def _diff(servers: list[_Server], exit_code: bool) -> int:
     return DIFFERENT if needed and exit_code else errors.OK
 
 
-def _apply(servers: list[_Server], prune: bool) -> int:
-    for server in servers:
-        lines: list[str] = []
-
-        def show(line: str, lines: list[str] = lines) -> None:
-            lines.append(line)
-            print(line, flush=True)
-
-        if apply.apply(server.schedules, server.wanted, prune, show):
-            print(f"{server.target}: apply again later to delete what stays")
-        if not lines:
-            print(f"{server.target}: nothing to change")
-    return errors.OK
+def _apply(server: _Server, prune: bool) -> Iterator[str]:
+    if (yield from apply.apply(server.schedules, server.wanted, prune)):
+        yield f"{server.target}: apply again later to delete what stays"
 
 
 def _list(servers: list[_Server], has_file: bool) -> int:
@@ -162,26 +157,23 @@ def _state(schedule: Schedule | LiveSchedule) -> str:
     return "enabled" if schedule.enabled else "paused"
 
 
-def _find(servers: list[_Server], name: str) -> tuple[_Server, list[LiveSchedule], Schedule | None]:
-    """Return the server with the schedules of a name, these, and the one of the file."""
+def _pause_or_resume(servers: list[_Server], name: str, enable: bool) -> int:
+    """Pause all schedules of a name, or resume the one that may start runs."""
     names: set[str] = set()
     for server in servers:
         live = server.schedules.live()
         if namesakes := [schedule for schedule in live if schedule.name == name]:
-            return server, namesakes, next((schedule for schedule in server.wanted if schedule.name == name), None)
+            break
         names |= {schedule.name for schedule in live}
-    others = f"there are {', '.join(sorted(names))}" if names else "there is none"
-    raise ConfigError(f"no schedule {name} that `wgan schedule apply` made; {others}")
-
-
-def _pause_or_resume(servers: list[_Server], name: str, enable: bool) -> int:
-    """Pause all schedules of a name, or resume the one that may start runs."""
-    server, live, wanted = _find(servers, name)
-    steered = [schedule for schedule in live if schedule.enabled != enable]
-    if enable and len(steered) < len(live):
+    else:
+        others = f"there are {', '.join(sorted(names))}" if names else "there is none"
+        raise ConfigError(f"no schedule {name} that `wgan schedule apply` made; {others}")
+    wanted = next((schedule for schedule in server.wanted if schedule.name == name), None)
+    steered = [schedule for schedule in namesakes if schedule.enabled != enable]
+    if enable and len(steered) < len(namesakes):
         steered = []  # another one of that name starts runs
-    elif enable and len(live) > 1:
-        steered = [schedule for schedule in live if wanted and schedule.digest == wanted.digest()]
+    elif enable and len(namesakes) > 1:
+        steered = [schedule for schedule in namesakes if wanted and schedule.digest == wanted.digest()]
         if len(steered) != 1:
             raise ConfigError(
                 f"there are several schedules {name}, of which one at most may start runs: apply the file, which keeps "

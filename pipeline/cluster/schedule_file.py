@@ -4,9 +4,7 @@ Only verbs that read such a file import this module, and pydantic with it.
 """
 
 import contextlib
-import functools
 import zoneinfo
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,10 +14,11 @@ from components.core.errors import ConfigError
 from components.core.settings import unknown
 from pipeline.cluster import backends, cron, submission
 from pipeline.cluster.backend import Schedule
-from pipeline.cluster.submission import ClusterPackage, Submission
-from pipeline.package import config_file, parameters
+from pipeline.cluster.submission import Submission
+from pipeline.package import config_file, parameters, reader
+from pipeline.package.reader import Package
 from pipeline.profiles import validation, yaml_files
-from pipeline.profiles.profiles import TARGETS
+from pipeline.profiles.targets import TARGETS
 from pipeline.profiles.validation import Settings, Text, matching, one_line
 from pipeline.profiles.yaml_files import shown
 
@@ -71,12 +70,11 @@ def read(path: Path) -> list[Schedule]:
     text = yaml_files.read_bytes(path, "schedules", "; docs/schedules.md shows how to write them")
     label = f"schedules {path}"
     file = validation.read(FileSettings, text, label)
-    read_package = functools.cache(submission.read_package)
     schedules: list[Schedule] = []
     problems: list[str] = []
     for name, settings in file.schedules.items():
         try:
-            schedules.append(_schedule(name, settings, path.parent, file.controller_time_zone, read_package))
+            schedules.append(_schedule(name, settings, path.parent, file.controller_time_zone))
         except ConfigError as error:
             problems += [f"{label}: schedules.{name}.{problem}" for problem in error.problems]
     if problems:
@@ -84,13 +82,7 @@ def read(path: Path) -> list[Schedule]:
     return schedules
 
 
-def _schedule(
-    name: str,
-    settings: ScheduleSettings,
-    folder: Path,
-    controller_time_zone: str,
-    read_package: Callable[[Path, str], ClusterPackage],
-) -> Schedule:
+def _schedule(name: str, settings: ScheduleSettings, folder: Path, controller_time_zone: str) -> Schedule:
     """Return one schedule with its package, or raise every problem, each beginning with the setting's name."""
     problems = []
     backend = backends.BACKENDS[settings.target]
@@ -103,42 +95,29 @@ def _schedule(
     if backend.needs_pipeline_root:
         problems += submission.bucket_problems("pipeline_root", settings.pipeline_root)
     try:
-        package = read_package(folder / settings.package, settings.target)
+        package = reader.read(folder / settings.package, settings.target)
         config = folder / settings.config if settings.config else None
-        in_file = config_file.read(config, package.found.parameters, problems)
+        in_file = config_file.read(config, package.parameters, problems)
         values = _parameters(package, in_file | settings.parameters)
     except ConfigError as error:
         problems += error.problems
     if problems:
         raise ConfigError(*problems)
-    return Schedule(
-        name=name,
-        cron=settings.cron,
-        time_zone=settings.time_zone,
-        target=settings.target,
-        submission=Submission(
-            package=package,
-            parameters=values,
-            experiment=settings.experiment,
-            run_name=name,
-            pipeline_root=settings.pipeline_root,
-            service_account=settings.service_account,
-        ),
-        enabled=settings.enabled,
-        concurrency=settings.concurrency,
-        catch_up=settings.catch_up,
-    )
+    of_run = settings.model_dump(include={"experiment", "pipeline_root", "service_account"})
+    own = settings.model_dump(include={"cron", "time_zone", "target", "enabled", "concurrency", "catch_up"})
+    submitted = Submission(package=package, parameters=values, run_name=name, **of_run)
+    return Schedule(name=name, submission=submitted, **own)
 
 
-def _parameters(package: ClusterPackage, raw_values: dict[str, Any]) -> dict[str, Any]:
+def _parameters(package: Package, raw_values: dict[str, Any]) -> dict[str, Any]:
     """Return the parameters that a schedule sets, typed and checked together with the package's defaults."""
-    fields = package.found.parameters
+    fields = package.parameters
     strange = [name for name in raw_values if name not in fields]
     problems = [unknown("parameter", name if name.isprintable() else shown(name), fields) for name in strange]
     if isinstance(raw_values.get("root"), str):
         problems += submission.root_problems(raw_values["root"], package)
     try:
-        values = parameters.parse(fields, package.found.steps, raw_values, problems)
+        values = parameters.parse(fields, package.steps, raw_values, problems)
     except ConfigError as error:
         raise ConfigError(*(f"parameters: {problem.partition(': give --')[0]}" for problem in error.problems)) from None
     return {name: values[name] for name in raw_values}

@@ -14,10 +14,8 @@ log = logging.getLogger("pipeline")
 
 FAILED, CANCELED, TIMED_OUT = 1, 3, 4
 EXIT_CODES = {
-    backend.SUCCEEDED: errors.OK,
-    backend.SKIPPED: errors.OK,
-    backend.FAILED: FAILED,
-    backend.CANCELED: CANCELED,
+    **{backend.SUCCEEDED: errors.OK, backend.SKIPPED: errors.OK},
+    **{backend.FAILED: FAILED, backend.CANCELED: CANCELED},
 }
 EXIT_CODES_HELP = (
     "With --wait the exit code is 0 if the run succeeded, 1 if it failed, 3 if it was canceled and 4 if --timeout "
@@ -52,13 +50,16 @@ def wait(server: Runs, run_id: str, timeout: float | None) -> RunStatus | None:
             answered, away = time.monotonic(), False
             for stage in run.stages:
                 if shown.get(stage.name) != (stage.state, stage.message):
-                    log.info("%s", _line(stage))
+                    after = f" after {elapsed(stage)}" if stage.started and stage.finished else ""
+                    log.info("%s", f"{stage.name}: {stage.state.lower()}{after}: {stage.message}".removesuffix(": "))
                     shown[stage.name], logged = (stage.state, stage.message), answered
             if run.state != state:
                 log.info("run %s is %s", run_id, run.state.lower())
                 state, logged = run.state, answered
             elif answered - logged >= HEARTBEAT_SECONDS:
-                log.info("still %s after %s%s", state.lower(), duration(answered - began), _active(run))
+                active = ", ".join(stage.name for stage in run.stages if stage.state == backend.RUNNING)
+                still = f"still {state.lower()} after {duration(answered - began)}: {active}"
+                log.info("%s", still.removesuffix(": "))
                 logged = answered
                 if not hinted and (hint := server.hint_for_waiting(run_id)):
                     log.info("%s", hint)
@@ -71,19 +72,10 @@ def wait(server: Runs, run_id: str, timeout: float | None) -> RunStatus | None:
         time.sleep(min(POLL_SECONDS, left))
 
 
-def elapsed(started: datetime.datetime | None, finished: datetime.datetime | None) -> str:
-    """Return how long something took, or has taken so far, as text; empty if it has not begun."""
+def elapsed(status: RunStatus | StageStatus) -> str:
+    """Return how long a run or a stage took, or has taken so far, as text; empty if it has not begun."""
+    started = status.created if isinstance(status, RunStatus) else status.started
     if started is None:
         return ""
-    end = finished or datetime.datetime.now(datetime.UTC)
+    end = status.finished or datetime.datetime.now(datetime.UTC)
     return duration(max((end - started).total_seconds(), 0.0))
-
-
-def _line(stage: StageStatus) -> str:
-    after = f" after {elapsed(stage.started, stage.finished)}" if stage.started and stage.finished else ""
-    return f"{stage.name}: {stage.state.lower()}{after}" + (f": {stage.message}" if stage.message else "")
-
-
-def _active(run: RunStatus) -> str:
-    names = [stage.name for stage in run.stages if stage.state == backend.RUNNING]
-    return f": {', '.join(names)}" if names else ""

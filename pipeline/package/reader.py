@@ -1,32 +1,45 @@
-"""A compiled package as submission needs it: its parameters, the volumes of its stages, and its description.
+"""A compiled package as submission needs it: parameters, volumes of its stages, and how it was compiled.
 
 A package is the YAML of a `PipelineSpec` (pipeline_spec.proto of Kubeflow Pipelines), and of a second document with
-what is for Kubernetes alone.
+what is for Kubernetes alone. It is checked before it is sent: Kubeflow 2.16 and 2.17 never answer an upload that is not
+YAML, and accept packages whose runs then fail.
 """
 
 import dataclasses
+import functools
+import hashlib
+from pathlib import Path
 from typing import Any
 
 from components.core import container_images, stages
+from components.core.container_images import VERSION
 from components.core.errors import ConfigError
 from components.core.settings import Field, Setting
 from pipeline import graph
 from pipeline.graph import Step
+from pipeline.package import package_origin
+from pipeline.package.package_origin import Origin
 from pipeline.profiles import yaml_files
 
 _TYPES: dict[str, type] = {"STRING": str, "NUMBER_INTEGER": int, "NUMBER_DOUBLE": float}
 _EXECUTOR = "exec-"  # kfp names a stage's executor after it
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Package:
     """A package of our pipeline, of this version or of one near it."""
 
+    path: Path
+    text: bytes  # the YAML
     name: str  # the pipeline's
+    origin: Origin  # how it was compiled, and for which target
     parameters: dict[str, Field]  # with the package's defaults, and our help and bounds of the same name
     volumes: dict[str, list[str]]  # folders at which volume claims are mounted, by stage
-    text: bytes  # the YAML
-    description: str
+
+    @property
+    def version(self) -> str:
+        """Name of this very content, so that the same package is uploaded once."""
+        return f"{VERSION}-{hashlib.sha256(self.text).hexdigest()[:12]}"
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -35,24 +48,29 @@ class Package:
         return graph.steps(accelerator if accelerator in container_images.TRAIN_IMAGES else "cpu")
 
 
-def read(text: bytes, where: str) -> Package:
-    """Read a package; raise `ConfigError`, which calls it `where`, if it is not YAML, or no package of ours."""
-    documents = yaml_files.load_all(text, where)
+@functools.cache  # several schedules have the same package, which takes long to read
+def read(path: Path, target: str = "") -> Package:
+    """Read a package, for the given target or its own, and refuse by a `ConfigError` what would not run there."""
+    text = yaml_files.read_bytes(path, "package")
+    documents = yaml_files.load_all(text, f"package {path}")
     try:
         spec = documents[0]
         info, executors = spec["pipelineInfo"], spec["deploymentSpec"]["executors"]
         defined = spec["root"]["inputDefinitions"]["parameters"]
-        return Package(
-            name=info["name"],
-            parameters={name: _parameter(name, definition) for name, definition in defined.items()},
-            volumes={
-                stage: _volumes(stage, documents[1:]) for stage in stages.ALL if f"{_EXECUTOR}{stage}" in executors
-            },
-            text=text,
-            description=str(info.get("description", "")),
-        )
+        name, description = info["name"], str(info.get("description", ""))
+        parameters = {name: _parameter(name, definition) for name, definition in defined.items()}
+        volumes = {stage: _volumes(stage, documents[1:]) for stage in stages.ALL if f"{_EXECUTOR}{stage}" in executors}
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        raise ConfigError(f"{where} is not a compiled pipeline package: {error!r}") from None
+        raise ConfigError(f"package {path} is not a compiled pipeline package: {error!r}") from None
+    origin = package_origin.read(description)
+    if origin is None:
+        raise ConfigError(f"package {path} does not name its target: compile it with `wgan compile`")
+    if target and origin.target != target:
+        raise ConfigError(
+            f"package {path} was compiled for {origin.target}, and this is {target}: "
+            f"compile it with `wgan compile --target {target}`"
+        )
+    return Package(path=path, text=text, name=name, origin=origin, parameters=parameters, volumes=volumes)
 
 
 def _parameter(name: str, definition: dict[str, Any]) -> Field:

@@ -1,6 +1,8 @@
-"""Profiles in YAML, by name and target."""
+"""Hardware profiles: the resources of each stage on a target. Ours are in profiles.yaml; a user's file adds others."""
 
+import dataclasses
 import importlib.resources
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Generic, TypeVar
 
@@ -12,11 +14,12 @@ from components.core.errors import ConfigError
 from components.core.settings import suggestion, unknown
 from components.train.config import TrainConfig
 from pipeline.profiles import validation, yaml_files
-from pipeline.profiles.kubernetes_hardware import KubernetesStage
-from pipeline.profiles.profiles import KFP, OTHERS, TARGETS, TRAIN, VERTEX, Profile
+from pipeline.profiles.kubernetes import KubernetesStage
+from pipeline.profiles.targets import KFP, TARGETS, VERTEX
 from pipeline.profiles.validation import Settings, Text, matching
-from pipeline.profiles.vertex_hardware import VertexStage
+from pipeline.profiles.vertex import VertexStage
 
+_TRAIN, _OTHERS = "train", "others"
 _SHIPPED = "profiles.yaml"
 # The exit handler reads notes and writes one file. It must start where a stage waits for more than the cluster has, or
 # canceling such a run never ends.
@@ -27,8 +30,8 @@ _Name = Annotated[StrictStr, matching(r"[a-z0-9][a-z0-9.-]{0,62}", "small letter
 
 
 def _stage_name(value: str) -> str:
-    if value not in (*stages.ALL, OTHERS):
-        raise ValueError(f"is unknown{suggestion(value, (*stages.ALL, OTHERS))}")
+    if value not in (*stages.ALL, _OTHERS):
+        raise ValueError(f"is unknown{suggestion(value, (*stages.ALL, _OTHERS))}")
     return value
 
 
@@ -36,12 +39,12 @@ def _require_accelerators_for_train_only(stage_settings: dict[str, _Stage]) -> d
     problems = [
         f"{name} must have no accelerator and no machine_type: only train has images for accelerators"
         for name, stage in stage_settings.items()
-        if name != TRAIN and (stage.accelerator or (isinstance(stage, VertexStage) and stage.machine_type))
+        if name != _TRAIN and (stage.accelerator or (isinstance(stage, VertexStage) and stage.machine_type))
     ]
     problems += [
         f"{name} must have no workers: only train can share its work among pods"
         for name, stage in stage_settings.items()
-        if name != TRAIN and isinstance(stage, KubernetesStage) and stage.workers > 1
+        if name != _TRAIN and isinstance(stage, KubernetesStage) and stage.workers > 1
     ]
     if problems:
         raise ConfigError(*problems)
@@ -91,6 +94,43 @@ class Targets(Settings):
     vertex: _VertexSettings | None = None
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Profile:
+    """Hardware of every stage on one target."""
+
+    name: str
+    target: str  # kfp or vertex
+    stages: Mapping[str, KubernetesStage | VertexStage]  # all of components.core.stages
+    parameters: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # defaults of the pipeline's, typed
+    service_account: str = ""  # of the package's runs; empty for the target's default
+    network: str = ""  # to peer Vertex jobs with; empty for none
+    encryption_key: str = ""  # of Cloud KMS, for runs on Vertex; empty for Google's own
+
+    @property
+    def train_image(self) -> str:
+        """The kind of train's image, a key of `container_images.TRAIN_IMAGES`."""
+        return self.stages[_TRAIN].hardware
+
+    @property
+    def hardware(self) -> dict[str, str | int]:
+        """The defaults of train's settings that follow from its hardware."""
+        train = self.stages[_TRAIN]
+        accelerator = TrainConfig.accelerator if train.hardware == "cpu" else train.hardware
+        if isinstance(train, KubernetesStage) and train.workers > 1:
+            accelerator = "multi-worker"
+        return {"accelerator": accelerator, "replicas": train.replicas}
+
+
+def choose(profiles: Mapping[tuple[str, str], Profile], name: str, target: str) -> Profile:
+    """Return the profile of a name for a target."""
+    if (name, target) in profiles:
+        return profiles[name, target]
+    if targets := [other_target for profile_name, other_target in profiles if profile_name == name]:
+        raise ConfigError(f"profile {name} has nothing for target {target}, only for {', '.join(targets)}")
+    names = dict.fromkeys(profile_name for profile_name, _ in profiles)
+    raise ConfigError(f"profile {name!r} is unknown{suggestion(name, names)} (--profiles FILE adds your own)")
+
+
 def read(path: Path | None = None) -> dict[tuple[str, str], Profile]:
     """Return all profiles, by name and target: ours, and those of a user's file, which replace ours of that name."""
     profiles = parse(_shipped(), _SHIPPED)
@@ -119,40 +159,25 @@ def parse(text: bytes, where: str) -> dict[tuple[str, str], Profile]:
     """Return the profiles of one file, by name and target, or raise every mistake, one line each."""
     targets_by_name = validation.read(dict[_Name, Targets], text, f"profiles {where}")
     return {
-        (name, target): _profile(name, target, profile, targets.parameters)
+        (name, target): Profile(
+            name=name,
+            target=target,
+            stages=_stages(target, settings.stages),
+            parameters=targets.parameters,
+            **settings.model_dump(exclude={"stages"}),
+        )
         for name, targets in targets_by_name.items()
         for target in TARGETS
-        if (profile := getattr(targets, target))
+        if (settings := getattr(targets, target))
     }
 
 
-def _profile(
-    name: str,
-    target: str,
-    target_settings: _TargetSettings[KubernetesStage] | _VertexSettings,
-    parameters: dict[str, Any],
-) -> Profile:
-    none = STAGES[target]()
-    stage_settings = {}
-    for stage in stages.ALL:
-        hardware = target_settings.stages.get(stage) or target_settings.stages.get(OTHERS) or none
-        if target == KFP and stage == _EXIT_HANDLER and stage not in target_settings.stages:
-            hardware = hardware.model_copy(update=_EXIT_HANDLER_REQUESTS)
-        stage_settings[stage] = hardware
-    train = stage_settings[TRAIN]
-    accelerator = TrainConfig.accelerator if train.hardware == "cpu" else train.hardware
-    return Profile(
-        name=name,
-        target=target,
-        stages=stage_settings,
-        parameters=parameters,
-        service_account=target_settings.service_account,
-        network=getattr(target_settings, "network", ""),
-        encryption_key=getattr(target_settings, "encryption_key", ""),
-        train_image=train.hardware,
-        accelerator="multi-worker" if getattr(train, "workers", 1) > 1 else accelerator,
-        replicas=train.replicas,
-    )
+def _stages(target: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of every stage: its own, those of the others, or none."""
+    of_stage = {stage: given.get(stage) or given.get(_OTHERS) or STAGES[target]() for stage in stages.ALL}
+    if target == KFP and _EXIT_HANDLER not in given:
+        of_stage[_EXIT_HANDLER] = of_stage[_EXIT_HANDLER].model_copy(update=_EXIT_HANDLER_REQUESTS)
+    return of_stage
 
 
 def _shipped() -> bytes:

@@ -2,14 +2,18 @@
 
 import re
 from collections.abc import Callable
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from components.core import settings
 from components.core.errors import ConfigError
+from components.core.stage import run_notes
 from components.train.config import TrainConfig
 from pipeline.profiles.validation import Settings, Text, expected, matching
+
+if TYPE_CHECKING:
+    from kfp import dsl
 
 # Amounts that both Kubernetes and Kubeflow read: 500m, 1.5, 16Gi, 32G.
 _CPU = re.compile(r"(?:[0-9]{0,9}\.)?[0-9]{1,9}m?")
@@ -98,6 +102,12 @@ class Retries(Settings):
     first_wait: int = Field(default=0, ge=0, le=_LONGEST_WAIT)
     factor: float = Field(default=2.0, ge=1, le=100)
     longest_wait: int = Field(default=_LONGEST_WAIT, ge=0, le=_LONGEST_WAIT)
+
+    def apply(self, task: "dsl.PipelineTask") -> None:
+        """Set the number of retries of a task, and tell the stage."""
+        if self.count:
+            task.set_env_variable(run_notes.RETRIES, str(self.count))
+            task.set_retry(self.count, f"{self.first_wait:.0f}s", self.factor, f"{self.longest_wait:.0f}s")
 
 
 # Machines, images and Kubeflow's launcher fail under any stage. One that fails for good ends its retries at once.

@@ -11,8 +11,7 @@ from kfp import dsl
 from components.core.storage.location import Location
 from components.train import tf_job
 from components.train.config import TrainConfig
-from pipeline.profiles import kubernetes_workers
-from pipeline.profiles.kubernetes_hardware import KubernetesStage
+from pipeline.profiles.kubernetes import KubernetesStage
 from tests.fakes.training_operator import OWN_POD
 from tests.proofs.manifests import closed
 
@@ -48,7 +47,7 @@ def schema() -> dict[str, Any]:
 
 def completed(**stage: Any) -> dict[str, Any]:
     container = dsl.ContainerSpec(image="host/train@sha256:0", command=["python", "-m", "components.train"])
-    job = kubernetes_workers.job(container, KubernetesStage(**stage))
+    job = KubernetesStage(**stage).job(container)
     config = TrainConfig(dataset="/d", checkpoints="/c/{key}", accelerator="multi-worker")
     return tf_job.completed(job, Location.of("/c/k"), OWN_POD, config)
 

@@ -5,19 +5,21 @@ import dataclasses
 import datetime
 import json
 import logging
+import os
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from components.core import errors, stages
 from components.core.errors import StageError, TransientError
 from pipeline.cluster import answers, backend
-from pipeline.cluster.backend import RunStatus, StageStatus
-from pipeline.cluster.kubeflow import canceled_runs, pods
+from pipeline.cluster.backend import Runs, RunStatus, StageStatus
+from pipeline.cluster.kubeflow import pods
 from pipeline.cluster.kubeflow.connection import KubeflowConnection
-from pipeline.cluster.submission import ClusterPackage, Submission
+from pipeline.cluster.submission import Submission
+from pipeline.package.reader import Package
 
 log = logging.getLogger("pipeline")
 
@@ -27,11 +29,11 @@ _CONFLICT = 409
 _NEVER = datetime.datetime(1971, 1, 1, tzinfo=datetime.UTC)
 
 
-class KubeflowRuns:
-    """Runs of one Kubeflow server (see `backend.Runs`); nothing is sent before a method is called."""
+class KubeflowRuns(Runs):
+    """Runs of one Kubeflow server; nothing is sent before a method is called."""
 
     def __init__(self, connection: KubeflowConnection) -> None:
-        self.connection = connection
+        self.connection, self.flags = connection, connection.flags
         self._warned = False  # of Kubernetes, which does not answer
 
     def submit(self, submission: Submission) -> RunStatus:
@@ -76,7 +78,7 @@ class KubeflowRuns:
             "runtime_config": kfp_server_api.V2beta1RuntimeConfig(
                 parameters=submission.parameters, pipeline_root=submission.pipeline_root or None
             ),
-            "service_account": submission.service_account or submission.package.origin.service_account or None,
+            "service_account": submission.account or None,
         }
 
     def _experiment_id(self, name: str) -> str:
@@ -92,7 +94,7 @@ class KubeflowRuns:
                 "experiment_id",
             )
 
-    def upload(self, package: ClusterPackage) -> tuple[str, str]:
+    def upload(self, package: Package) -> tuple[str, str]:
         """Return the ids of a package's pipeline and version; upload what the server lacks.
 
         Versions are named by content, so that one package is uploaded once, also by concurrent processes.
@@ -102,11 +104,11 @@ class KubeflowRuns:
         with tempfile.TemporaryDirectory() as folder, self.connection.explained(f"upload {package.path}"):
             # The checked bytes, under a name that servers accept.
             path = Path(folder, "pipeline.yaml")
-            path.write_bytes(package.found.text)
+            path.write_bytes(package.text)
             pipeline_id = _find_or_make(
-                package.found.name,
+                package.name,
                 lambda query: api.pipeline_service_list_pipelines(filter=query, namespace=namespace).pipelines,
-                lambda: uploads.upload_pipeline(str(path), name=package.found.name, namespace=namespace),
+                lambda: uploads.upload_pipeline(str(path), name=package.name, namespace=namespace),
                 "pipeline_id",
             )
             version_id = _find_or_make(
@@ -122,15 +124,14 @@ class KubeflowRuns:
     def status(self, run_id: str) -> RunStatus:
         """Return the state of a run, with the reasons that only Kubernetes knows, if there is a context."""
         status = self._status(self._run(run_id))
-        if not self.connection.kube_context:
-            return status
-        try:
-            return dataclasses.replace(status, stages=pods.with_reasons(self.connection, run_id, status.stages))
-        except StageError as error:
-            if not self._warned:
-                log.warning("%s", error)
-            self._warned = True
-            return status
+        if self.connection.kube_context:
+            try:
+                return dataclasses.replace(status, stages=pods.with_reasons(self.connection, run_id, status.stages))
+            except StageError as error:
+                if not self._warned:
+                    log.warning("%s", error)
+                self._warned = True
+        return status
 
     def hint_for_waiting(self, run_id: str) -> str:
         if self.connection.kube_context:
@@ -148,25 +149,28 @@ class KubeflowRuns:
         run = self._run(run_id)
         if _state(run) != backend.CANCELING:  # the server refuses a second time
             terminate = self.connection.client.runs.run_service_terminate_run
-            self._change(run_id, "cancel", terminate, lambda state: state == backend.CANCELING)
-        canceled_runs.add(run_id, _began(run))
+            self._change(run_id, "cancel", terminate, (backend.CANCELING,))
+        with contextlib.suppress(OSError):  # without the note, the run is shown as failed
+            note = _cancel_note(run_id)
+            note.parent.mkdir(parents=True, exist_ok=True)
+            note.write_text(_began(run))
 
     def retry(self, run_id: str) -> RunStatus:
         retry = self.connection.client.runs.run_service_retry_run
-        self._change(run_id, "retry", retry, lambda state: state not in backend.ENDED)
-        canceled_runs.forget(run_id)
+        self._change(run_id, "retry", retry, [state for state in _STATES if state not in backend.ENDED])
+        with contextlib.suppress(OSError):
+            _cancel_note(run_id).unlink()
         log.info("run %s continues from its failed stages", run_id)
         return self.status(run_id)
 
-    def _change(self, run_id: str, verb: str, send: Callable[[str], Any], is_done: Callable[[str], bool]) -> None:
+    def _change(self, run_id: str, verb: str, send: Callable[[str], Any], states_after: Sequence[str]) -> None:
         """Send a request about a run; if its answer is lost, find out from the run's state whether it was executed."""
-        look = f"it may have happened: `{self.command('status', run_id)}` shows the run's state"
         try:
-            with self.connection.explained(f"{verb} run {run_id}", look):
+            with self.connection.explained(f"{verb} run {run_id}", self.perhaps_changed(run_id)):
                 send(run_id)
         except TransientError:
             with contextlib.suppress(StageError):
-                if is_done(_state(self._run(run_id))):
+                if _state(self._run(run_id)) in states_after:
                     return
             raise
 
@@ -177,7 +181,7 @@ class KubeflowRuns:
         """Return a command to copy: for logs, which are read from Kubernetes, kubectl's if there is no context."""
         if verb == "logs" and not self.connection.kube_context and not errors.in_pod():
             return pods.kubectl_logs(self.connection, words[0])
-        return backend.follow_up(self.connection.flags, verb, *words)
+        return super().command(verb, *words)
 
     def _run(self, run_id: str) -> Any:
         with self.connection.explained(f"ask for run {run_id}"):
@@ -185,11 +189,14 @@ class KubeflowRuns:
 
     def _status(self, run: Any) -> RunStatus:
         state = _state(run)
+        tasks = (run.run_details.task_details if run.run_details else None) or []
+        tasks = sorted(tasks, key=lambda task: task.start_time or task.create_time or _NEVER)
+        latest = {(task.display_name or "").partition("(")[0]: task for task in tasks}
         return RunStatus(
             run_id=run.run_id,
             name=run.display_name or "",
             state=state,
-            stages=_stages(run, state),
+            stages=tuple(_stage(name, latest[name], state) for name in stages.ALL if name in latest),
             link=self.connection.run_link(run.run_id),
             created=_time(run.created_at),
             scheduled=_time(run.scheduled_at),
@@ -224,39 +231,38 @@ def _state(run: Any) -> str:
     state: str = run.state if run.state in _STATES else backend.PENDING
     if state != backend.FAILED:
         return state
-    history = [entry.state for entry in run.state_history or []]
-    canceled = backend.CANCELING in history or canceled_runs.has(run.run_id, _began(run))
-    return backend.CANCELED if canceled else state
+    if backend.CANCELING in [entry.state for entry in run.state_history or []]:
+        return backend.CANCELED
+    with contextlib.suppress(OSError):
+        canceled, began = _cancel_note(run.run_id).read_text(), _began(run)
+        if not began or canceled in ("", began):
+            return backend.CANCELED
+    return state
 
 
-def _stages(run: Any, state: str) -> tuple[StageStatus, ...]:
-    """Return the stages that the server knows, in the pipeline's order, without other tasks."""
-    tasks = (run.run_details.task_details if run.run_details else None) or []
-    latest: dict[str, Any] = {}
-    for task in sorted(tasks, key=lambda task: task.start_time or task.create_time or _NEVER):
-        latest[(task.display_name or "").partition("(")[0]] = task
-    statuses = []
-    for name in stages.ALL:
-        task = latest.get(name)
-        if task is None:
-            continue
-        at = backend.settled(task.state if task.state in _STATES else backend.PENDING, state)
-        statuses.append(
-            StageStatus(
-                name=name,
-                state=at,
-                started=_time(task.start_time),
-                finished=_time(task.end_time) if at in backend.ENDED else None,
-                message=_message(task) if at == backend.FAILED else "",
-            )
-        )
-    return tuple(statuses)
+def _cancel_note(run_id: str) -> Path:
+    """Return the note that this machine canceled a run, which holds when the canceled attempt began.
+
+    A canceled run ends FAILED at a Kubeflow server, and a recorded server's `state_history` had no CANCELING.
+    """
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state", "wgan", "canceled", run_id)
 
 
 def _began(run: Any) -> str:
     """Return the start of the run's present attempt by the server's clock; a retry resets it."""
     history = run.state_history or []
     return history[0].update_time.isoformat() if history and history[0].update_time else ""
+
+
+def _stage(name: str, task: Any, run_state: str) -> StageStatus:
+    state = backend.settled(task.state if task.state in _STATES else backend.PENDING, run_state)
+    return StageStatus(
+        name=name,
+        state=state,
+        started=_time(task.start_time),
+        finished=_time(task.end_time) if state in backend.ENDED else None,
+        message=_message(task) if state == backend.FAILED else "",
+    )
 
 
 def _time(time: datetime.datetime | None) -> datetime.datetime | None:

@@ -4,13 +4,14 @@ Names do not identify them, and anybody may make some: the description of ours h
 origin.
 """
 
+import functools
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from components.core.storage import digests
 from pipeline.cluster import backend
-from pipeline.cluster.backend import LiveSchedule, Schedule
+from pipeline.cluster.backend import LiveSchedule, Schedule, Schedules
 from pipeline.cluster.kubeflow.connection import KubeflowConnection
 from pipeline.cluster.kubeflow.runs import KubeflowRuns
 
@@ -21,17 +22,21 @@ _PAGE = 100
 _GONE = 404
 
 
-class KubeflowSchedules:
-    """Schedules of one Kubeflow server (see `backend.Schedules`); nothing is sent before a method is called."""
+class KubeflowSchedules(Schedules):
+    """Schedules of one Kubeflow server; nothing is sent before a method is called."""
 
     def __init__(self, connection: KubeflowConnection) -> None:
-        self._connection, self._runs = connection, KubeflowRuns(connection)
-        self._exists: dict[tuple[str, ...], bool] = {}
+        self._connection = connection
+        self._has = functools.cache(_has)
+
+    @property
+    def _api(self) -> Any:
+        return self._connection.client.recurring_runs
 
     def live(self) -> list[LiveSchedule]:
         client = self._connection.client
         with self._connection.explained("list schedules"):
-            ask = client.recurring_runs.recurring_run_service_list_recurring_runs
+            ask = self._api.recurring_run_service_list_recurring_runs
             listed = _items(ask, "recurring_runs", namespace=client.namespace or None)
             marked = [(recurring_run, mark) for recurring_run in listed if (mark := _mark_of(recurring_run))]
             active = _active_runs(client, {recurring_run.experiment_id for recurring_run, _ in marked})
@@ -46,60 +51,50 @@ class KubeflowSchedules:
 
         body = kfp_server_api.V2beta1RecurringRun(
             display_name=schedule.name,
-            description=_mark(schedule),
+            description=mark_for(schedule),
             mode=kfp_server_api.RecurringRunMode.DISABLE,
             trigger=kfp_server_api.V2beta1Trigger(
                 cron_schedule=kfp_server_api.V2beta1CronSchedule(cron=f"{_SECONDS}{schedule.cron}")
             ),
             max_concurrency=schedule.concurrency,
             no_catchup=not schedule.catch_up,
-            **self._runs.start_of(schedule.submission),
+            **KubeflowRuns(self._connection).start_of(schedule.submission),
         )
         with self._connection.explained(f"create schedule {schedule.name}", backend.PERHAPS_CREATED):
-            api = self._connection.client.recurring_runs
-            return str(api.recurring_run_service_create_recurring_run(recurring_run=body).recurring_run_id)
+            return str(self._api.recurring_run_service_create_recurring_run(recurring_run=body).recurring_run_id)
 
     def pause(self, schedule_id: str) -> None:
         with self._connection.explained(f"pause schedule {schedule_id}"):
-            self._connection.client.recurring_runs.recurring_run_service_disable_recurring_run(schedule_id)
+            self._api.recurring_run_service_disable_recurring_run(schedule_id)
 
     def resume(self, schedule_id: str) -> None:
         """Let a schedule start runs: one at once if it missed any, and all missed ones if it is to catch up."""
         with self._connection.explained(f"resume schedule {schedule_id}"):
-            self._connection.client.recurring_runs.recurring_run_service_enable_recurring_run(schedule_id)
+            self._api.recurring_run_service_enable_recurring_run(schedule_id)
 
     def delete(self, schedule_id: str) -> None:
         """Delete a schedule. That would end its active runs: the caller has checked that there are none."""
-        api = self._connection.client.recurring_runs
         with self._connection.explained(f"delete schedule {schedule_id}"):
-            _unless_gone(api.recurring_run_service_delete_recurring_run, schedule_id)
+            _unless_gone(self._api.recurring_run_service_delete_recurring_run, schedule_id)
 
     def _live(self, recurring_run: Any, mark: re.Match[str], active_runs: tuple[str, ...]) -> LiveSchedule:
         trigger = recurring_run.trigger.cron_schedule if recurring_run.trigger else None
         cron = ((trigger.cron or "") if trigger else "").removeprefix(_SECONDS)
+        # What is gone from the server with its pipeline version or experiment, starts no run.
+        reference = recurring_run.pipeline_version_reference
+        version = ((reference.pipeline_id or ""), (reference.pipeline_version_id or "")) if reference else ("",)
+        client = self._connection.client
+        is_whole = self._has(client.pipelines.pipeline_service_get_pipeline_version, *version) and self._has(
+            client.experiments.experiment_service_get_experiment, recurring_run.experiment_id
+        )
         return LiveSchedule(
             schedule_id=recurring_run.recurring_run_id,
             name=recurring_run.display_name,
             enabled=(recurring_run.status or recurring_run.mode or "").startswith("ENABLE"),
-            digest=mark[2] if self._is_whole(recurring_run) else "",
+            digest=mark[2] if is_whole else "",
             cron=f"{cron} {mark[1]}",
             active_runs=active_runs,
         )
-
-    def _is_whole(self, recurring_run: Any) -> bool:
-        """Return whether the server still has the schedule's pipeline version and experiment."""
-        reference = recurring_run.pipeline_version_reference
-        version = ((reference.pipeline_id or ""), (reference.pipeline_version_id or "")) if reference else ("",)
-        client = self._connection.client
-        return self._has(client.pipelines.pipeline_service_get_pipeline_version, *version) and self._has(
-            client.experiments.experiment_service_get_experiment, recurring_run.experiment_id
-        )
-
-    def _has(self, get: Callable[..., Any], *ids: str) -> bool:
-        """Return whether the server has an object; ask once for each."""
-        if ids not in self._exists:
-            self._exists[ids] = all(ids) and _unless_gone(get, *ids) is not None
-        return self._exists[ids]
 
 
 def _unless_gone(ask: Callable[..., Any], *ids: str, **scope: Any) -> Any:
@@ -112,6 +107,10 @@ def _unless_gone(ask: Callable[..., Any], *ids: str, **scope: Any) -> Any:
         if error.status != _GONE:
             raise
         return None
+
+
+def _has(get: Callable[..., Any], *ids: str) -> bool:
+    return all(ids) and _unless_gone(get, *ids) is not None
 
 
 def _items(ask: Callable[..., Any], field: str, **scope: Any) -> Iterator[Any]:
@@ -141,7 +140,8 @@ def _active_runs(client: Any, experiment_ids: set[str]) -> dict[str, tuple[str, 
     return active
 
 
-def _mark(schedule: Schedule) -> str:
+def mark_for(schedule: Schedule) -> str:
+    """Return the description of a schedule of ours."""
     digest = schedule.digest()
     check = _check(schedule.name, digest)
     return f"Made by wgan schedule apply, time zone {schedule.time_zone}: content {digest}, name {check}"

@@ -10,7 +10,7 @@ from typing import Any
 
 from components.core.errors import ConfigError
 from pipeline.cluster import answers, redaction
-from pipeline.profiles.profiles import VERTEX
+from pipeline.profiles.targets import VERTEX
 
 # The variables of Google's own programs.
 _PROJECT_VARIABLE = "GOOGLE_CLOUD_PROJECT"

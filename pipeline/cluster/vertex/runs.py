@@ -19,7 +19,7 @@ import yaml
 from components.core import stages
 from components.core.errors import ConfigError
 from pipeline.cluster import answers, backend
-from pipeline.cluster.backend import RunStatus, StageStatus
+from pipeline.cluster.backend import Runs, RunStatus, StageStatus
 from pipeline.cluster.submission import Submission
 from pipeline.cluster.vertex.connection import REQUEST_SECONDS, VertexConnection, message
 
@@ -49,11 +49,11 @@ _FROM_CACHE = "result of an earlier run"
 _LIST_FIELDS = ("name", "display_name", "state", "create_time", "end_time", "labels")
 
 
-class VertexRuns:
-    """Runs of a project's region (see `backend.Runs`); nothing is sent before a method is called."""
+class VertexRuns(Runs):
+    """Runs of a project's region; nothing is sent before a method is called."""
 
     def __init__(self, connection: VertexConnection) -> None:
-        self._connection = connection
+        self._connection, self.flags = connection, connection.flags
 
     def submit(self, submission: Submission) -> RunStatus:
         return self._start(message("PipelineJob", job_content(submission)))
@@ -63,11 +63,15 @@ class VertexRuns:
 
     def recent(self, count: int) -> list[RunStatus]:
         """Return the newest runs that this program or its schedules started, newest first, without stages."""
+        return self.listed(f"labels.{PACKAGE_LABEL}:*", count)
+
+    def listed(self, matching: str, count: int) -> list[RunStatus]:
+        """Return the newest runs that match a filter of Vertex, newest first, without stages."""
         from google.protobuf.field_mask_pb2 import FieldMask
 
         request = {
             "parent": self._connection.parent,
-            "filter": f"labels.{PACKAGE_LABEL}:*",
+            "filter": matching,
             "order_by": "create_time desc",
             "page_size": min(count, 100),
             "read_mask": FieldMask(paths=_LIST_FIELDS),
@@ -87,9 +91,6 @@ class VertexRuns:
             f"--project={self._connection.project} --format='value(textPayload, jsonPayload.message)'"
         )
 
-    def command(self, verb: str, *words: str) -> str:
-        return backend.follow_up(self._connection.flags, verb, *words)
-
     def hint_for_waiting(self, run_id: str) -> str:
         return (
             "Vertex may call a stage running whose machine has not started: `gcloud ai custom-jobs list "
@@ -98,8 +99,7 @@ class VertexRuns:
 
     def cancel(self, run_id: str) -> None:
         job = self._job(run_id)
-        look = f"it may have happened: `{self.command('status', run_id)}` shows the run's state"
-        with answers.of_vertex(f"cancel run {run_id}", look):
+        with answers.of_vertex(f"cancel run {run_id}", self.perhaps_changed(run_id)):
             self._connection.pipelines.cancel_pipeline_job(name=job.name, timeout=REQUEST_SECONDS)
 
     def retry(self, run_id: str) -> RunStatus:
@@ -135,13 +135,11 @@ class VertexRuns:
         request = {"parent": self._connection.parent, "pipeline_job": job, "pipeline_job_id": run_id}
         look = f"it may have started: `{self.command('status', run_id)}` shows it then"
         with answers.of_vertex(f"start run {run_id}", look):
-            for attempt, seconds in enumerate((*_WAITS, None)):
+            for seconds in (*_WAITS, None):
                 try:
                     pipelines = self._connection.pipelines
                     return self._status_of(pipelines.create_pipeline_job(request=request, timeout=REQUEST_SECONDS))
-                except AlreadyExists:
-                    if attempt == 0:
-                        raise
+                except AlreadyExists:  # by an attempt whose answer was lost
                     return self._status_of(self._job(run_id, look))
                 except (DeadlineExceeded, ServiceUnavailable):
                     if seconds is None:
@@ -175,7 +173,7 @@ def job_content(submission: Submission) -> dict[str, Any]:
     """Return the request for a run as JSON, made without Vertex' libraries."""
     content: dict[str, Any] = {
         "displayName": submission.run_name,
-        "pipelineSpec": copy.deepcopy(_spec(submission.package.found.text)),
+        "pipelineSpec": copy.deepcopy(_spec(submission.package.text)),
         "labels": {
             PACKAGE_LABEL: _as_label(submission.package.version.replace(".", "_")),
             EXPERIMENT_LABEL: _as_label(submission.experiment),
@@ -188,8 +186,8 @@ def job_content(submission: Submission) -> dict[str, Any]:
         },
     }
     origin = submission.package.origin
-    if account := submission.service_account or origin.service_account:
-        content["serviceAccount"] = account
+    if submission.account:
+        content["serviceAccount"] = submission.account
     if origin.network:
         content["network"] = origin.network
     if origin.encryption_key:

@@ -12,9 +12,9 @@ import json
 from typing import Any
 
 from pipeline.cluster import answers, backend
-from pipeline.cluster.backend import LiveSchedule, Schedule
+from pipeline.cluster.backend import LiveSchedule, Schedule, Schedules
 from pipeline.cluster.vertex.connection import REQUEST_SECONDS, VertexConnection, message
-from pipeline.cluster.vertex.runs import job_content, state_of, utc
+from pipeline.cluster.vertex.runs import VertexRuns, job_content, utc
 
 # Ends the description of a pipeline that one of our schedules starts; JSON follows.
 _NOTE = "\nScheduled from "
@@ -28,32 +28,34 @@ _DELETION_SECONDS = 120.0
 _NEWEST_RUNS = 100
 
 
-class VertexSchedules:
-    """Schedules of a project's region (see `backend.Schedules`); nothing is sent before a method is called."""
+class VertexSchedules(Schedules):
+    """Schedules of a project's region; nothing is sent before a method is called."""
 
     def __init__(self, connection: VertexConnection) -> None:
         self._connection = connection
 
+    @property
+    def _api(self) -> Any:
+        return self._connection.schedules
+
     def live(self) -> list[LiveSchedule]:
         request = {"parent": self._connection.parent, "filter": "create_pipeline_job_request:*", "page_size": 100}
         with answers.of_vertex("list schedules"):
-            schedules = list(self._connection.schedules.list_schedules(request=request, timeout=REQUEST_SECONDS))
+            schedules = list(self._api.list_schedules(request=request, timeout=REQUEST_SECONDS))
         return [self._live(schedule) for schedule in schedules if _digest(schedule)]
 
     def create(self, schedule: Schedule) -> str:
         body = message("Schedule", _content(schedule, self._connection.parent))
         with answers.of_vertex(f"create schedule {schedule.name}", backend.PERHAPS_CREATED):
-            created = self._connection.schedules.create_schedule(
-                parent=self._connection.parent, schedule=body, timeout=REQUEST_SECONDS
-            )
-            self._connection.schedules.pause_schedule(name=created.name, timeout=REQUEST_SECONDS)
+            created = self._api.create_schedule(parent=self._connection.parent, schedule=body, timeout=REQUEST_SECONDS)
+            self._api.pause_schedule(name=created.name, timeout=REQUEST_SECONDS)
         return str(created.name.rpartition("/")[2])
 
     def pause(self, schedule_id: str) -> None:
         schedule = self._schedule(schedule_id)
         if schedule.state.name == "ACTIVE":
             with answers.of_vertex(f"pause schedule {schedule.display_name}"):
-                self._connection.schedules.pause_schedule(name=schedule.name, timeout=REQUEST_SECONDS)
+                self._api.pause_schedule(name=schedule.name, timeout=REQUEST_SECONDS)
 
     def resume(self, schedule_id: str) -> None:
         """Let a schedule start runs; it makes up for runs missed while paused if its file asks for that."""
@@ -66,18 +68,16 @@ class VertexSchedules:
                 shown = (schedule.create_time, schedule.update_time, schedule.last_pause_time)
                 now = datetime.datetime.now(datetime.UTC)
                 schedule.start_time = max(now, *filter(None, map(utc, shown))) + _AT_ONCE
-                self._connection.schedules.update_schedule(
-                    schedule=schedule, update_mask=FieldMask(paths=["start_time"]), timeout=REQUEST_SECONDS
-                )
+                mask = FieldMask(paths=["start_time"])
+                self._api.update_schedule(schedule=schedule, update_mask=mask, timeout=REQUEST_SECONDS)
             if schedule.state.name != "ACTIVE":
-                self._connection.schedules.resume_schedule(
-                    name=schedule.name, catch_up=schedule.allow_queueing, timeout=REQUEST_SECONDS
-                )
+                catch_up = schedule.allow_queueing
+                self._api.resume_schedule(name=schedule.name, catch_up=catch_up, timeout=REQUEST_SECONDS)
 
     def delete(self, schedule_id: str) -> None:
         """Delete a schedule; its runs stay, and active ones continue."""
         with answers.of_vertex(f"delete schedule {schedule_id}"):
-            deletion = self._connection.schedules.delete_schedule(name=self._name(schedule_id), timeout=REQUEST_SECONDS)
+            deletion = self._api.delete_schedule(name=self._name(schedule_id), timeout=REQUEST_SECONDS)
             deletion.result(timeout=_DELETION_SECONDS)
 
     def _name(self, schedule_id: str) -> str:
@@ -85,10 +85,11 @@ class VertexSchedules:
 
     def _schedule(self, schedule_id: str) -> Any:
         with answers.of_vertex(f"find schedule {schedule_id}"):
-            return self._connection.schedules.get_schedule(name=self._name(schedule_id), timeout=REQUEST_SECONDS)
+            return self._api.get_schedule(name=self._name(schedule_id), timeout=REQUEST_SECONDS)
 
     def _live(self, schedule: Any) -> LiveSchedule:
         enabled = schedule.state.name == "ACTIVE" and not _never_resumed(schedule)
+        runs = VertexRuns(self._connection).listed(f"schedule_name={schedule.name}", _NEWEST_RUNS)
         return LiveSchedule(
             schedule_id=schedule.name.rpartition("/")[2],
             name=schedule.display_name,
@@ -96,23 +97,8 @@ class VertexSchedules:
             digest=_digest(schedule),
             cron=schedule.cron,
             next_run=utc(schedule.next_run_time) if enabled else None,
-            active_runs=self._active_runs(schedule),
+            active_runs=tuple(run.run_id for run in runs if run.state not in backend.ENDED),
         )
-
-    def _active_runs(self, schedule: Any) -> tuple[str, ...]:
-        from google.protobuf.field_mask_pb2 import FieldMask
-
-        request = {
-            "parent": self._connection.parent,
-            "filter": f"schedule_name={schedule.name}",
-            "order_by": "create_time desc",
-            "page_size": _NEWEST_RUNS,
-            "read_mask": FieldMask(paths=("name", "state", "create_time")),
-        }
-        with answers.of_vertex(f"list the runs of schedule {schedule.display_name}"):
-            pager = self._connection.pipelines.list_pipeline_jobs(request=request, timeout=REQUEST_SECONDS)
-            jobs = next(iter(pager.pages)).pipeline_jobs
-        return tuple(job.name.rpartition("/")[2] for job in jobs if state_of(job.state) not in backend.ENDED)
 
 
 def _content(schedule: Schedule, parent: str) -> dict[str, Any]:

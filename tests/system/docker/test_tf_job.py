@@ -20,8 +20,7 @@ from kfp import dsl
 from components.core import errors
 from components.core.artifacts import checkpoints
 from components.train import tf_job
-from pipeline.profiles import kubernetes_workers
-from pipeline.profiles.kubernetes_hardware import KubernetesStage
+from pipeline.profiles.kubernetes import KubernetesStage
 from tests import programs
 from tests.fakes import http, training_operator
 from tests.fakes.training_operator import OWN_POD, TrainingOperator
@@ -150,7 +149,7 @@ def test_workers_in_containers_stop_go_on_and_end_as_on_loopback(
     alone, together = root / "alone", root / "together"
     container = dsl.ContainerSpec(image=train_image, command=["python", "-m", "components.train"])
     claims = {"runs": str(root), "data": str(tiny_dataset.parent)}
-    job = kubernetes_workers.job(container, KubernetesStage(workers=2, volume_claims=claims))
+    job = KubernetesStage(workers=2, volume_claims=claims).job(container)
     flags = attempts.flags(tiny_dataset, together, **_SETTINGS, accelerator="multi-worker")
     environment = {
         **os.environ,

@@ -11,14 +11,14 @@ from typing import Any
 import yaml
 
 from components.core import container_images
-from pipeline.compile import compiled_package
-from pipeline.profiles import profile_file, profiles
+from pipeline.kfp_graph import compiled_package
+from pipeline.profiles import profile_file, targets
 
 PROFILES = profile_file.read()
 # One profile for each target and kind of hardware. After a change that is meant: `make goldens`.
 GOLDENS = (
-    *(("cpu", profiles.KFP), ("gpu-l4-4", profiles.KFP), ("tpu-v5e-4-spot", profiles.KFP)),
-    *(("cpu", profiles.VERTEX), ("gpu-l4", profiles.VERTEX), ("tpu-v5e-8", profiles.VERTEX)),
+    *(("cpu", targets.KFP), ("gpu-l4-4", targets.KFP), ("tpu-v5e-4-spot", targets.KFP)),
+    *(("cpu", targets.VERTEX), ("gpu-l4", targets.VERTEX), ("tpu-v5e-8", targets.VERTEX)),
 )
 DIGESTS = {name: f"host/{name}@sha256:{'0' * 64}" for name in container_images.NAMES}
 
@@ -32,7 +32,7 @@ def package_of(name: str, target: str) -> bytes:
 @functools.cache
 def package_with_volume(folder: str) -> bytes:
     """The package of the profile cpu for Kubernetes, with a volume in every stage."""
-    profile = PROFILES["cpu", profiles.KFP]
+    profile = PROFILES["cpu", targets.KFP]
     mounted = {"volume_claims": {"wgan-runs": folder}}
     stages = {name: stage.model_copy(update=mounted) for name, stage in profile.stages.items()}
     return compiled_package(DIGESTS, dataclasses.replace(profile, stages=stages))

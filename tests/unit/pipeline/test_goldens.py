@@ -13,10 +13,11 @@ from kfp.pipeline_spec import pipeline_spec_pb2
 from components.core.stage import cli
 from components.core.stage.executor import ExecutorInput
 from components.train.config import TrainConfig
-from pipeline.profiles import profiles
-from pipeline.profiles.kubernetes_hardware import KubernetesStage
-from pipeline.profiles.profiles import KFP, VERTEX, Profile
-from pipeline.profiles.vertex_settings import LAUNCHER_IMAGE
+from pipeline.profiles import targets
+from pipeline.profiles.kubernetes import KubernetesStage
+from pipeline.profiles.profile_file import Profile
+from pipeline.profiles.targets import KFP, VERTEX
+from pipeline.profiles.vertex import LAUNCHER_IMAGE
 from tests.unit.pipeline.packages import DIGESTS, GOLDENS, PROFILES, goldens, package_of
 
 
@@ -42,7 +43,7 @@ def first(package: list[Any]) -> Any:
 
 def test_there_is_a_golden_of_every_kind() -> None:
     kinds = {(target, PROFILES[name, target].train_image) for name, target in GOLDENS}
-    assert kinds == {(target, hardware) for target in profiles.TARGETS for hardware in ("cpu", "gpu", "tpu")}
+    assert kinds == {(target, hardware) for target in targets.TARGETS for hardware in ("cpu", "gpu", "tpu")}
 
 
 def test_golden_packages() -> None:
@@ -111,8 +112,8 @@ def test_train_gets_its_hardware_and_embed_its_own(profile: Profile, first: Any)
         assert logged == {"accelerator": "auto", "replicas": 0}
         assert embed["accelerator"] == train["accelerator"]
     else:
-        assert logged == {"accelerator": profile.train_image, "replicas": profile.replicas}
-        assert profile.replicas == int(profile.name.split("-")[2] if profile.name.count("-") > 1 else 1)
+        assert logged == profile.hardware
+        assert logged["replicas"] == int(profile.name.split("-")[2] if profile.name.count("-") > 1 else 1)
         assert [embed[name]["runtimeValue"]["constant"] for name in ("accelerator", "tpu", "replicas")] == [
             "cpu",
             "",

@@ -13,7 +13,7 @@ from pipeline import graph
 from pipeline.graph import Step
 from pipeline.local import values
 from pipeline.local.values import Unknown, Values
-from pipeline.profiles.profiles import KFP, VERTEX
+from pipeline.profiles.targets import KFP, VERTEX
 from tests.fakes.kubeflow import interpreter
 from tests.fakes.kubeflow.interpreter import FinalStatus, Resolver
 from tests.unit.pipeline.packages import DIGESTS, PROFILES, package_of

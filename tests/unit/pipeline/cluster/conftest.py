@@ -1,21 +1,23 @@
 """Real packages, compiled and read once, and an environment without credentials or a home folder."""
 
-import functools
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import yaml
 
-from pipeline.__main__ import main
-from pipeline.cluster import submission, waiting
+from pipeline.cluster import waiting
+from pipeline.cluster.kubeflow.connection import KubeflowConnection
+from pipeline.cluster.kubeflow.runs import KubeflowRuns
 from pipeline.cluster.submission import Submission
-from pipeline.profiles import profiles
+from pipeline.package import reader
+from pipeline.profiles import targets
 from tests.fakes.kubeflow.server import Server, serving
-from tests.unit.pipeline.cluster import schedule_files, worlds
+from tests.unit.pipeline.cluster import worlds
 from tests.unit.pipeline.cluster.worlds import World
+from tests.unit.pipeline.conftest import wgan as run_wgan
 from tests.unit.pipeline.packages import package_of, package_with_volume
 
 
@@ -24,30 +26,31 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a package for each target: `kfp.yaml`, which mounts a volume at /data, and `vertex.yaml`."""
     folder = tmp_path_factory.mktemp("packages")
     (folder / "kfp.yaml").write_bytes(package_with_volume("/data"))
-    (folder / "vertex.yaml").write_bytes(package_of("cpu", profiles.VERTEX))
+    (folder / "vertex.yaml").write_bytes(package_of("cpu", targets.VERTEX))
     return folder
 
 
-@pytest.fixture(params=profiles.TARGETS)
+@pytest.fixture(params=targets.TARGETS)
 def world(request: pytest.FixtureRequest) -> Iterator[World]:
     """The fake server of each target, in turn."""
     with worlds.world(request.param) as target_world:
         yield target_world
 
 
+def submission_for(target: str, packages: Path, root: str = "/data/runs") -> Submission:
+    """Return a run to start on a target."""
+    return Submission(
+        package=reader.read(packages / f"{target}.yaml"),
+        parameters={"source": "digits", "root": root},
+        experiment="mine",
+        run_name="first",
+        pipeline_root="gs://runs/vertex" if target == targets.VERTEX else "",
+    )
+
+
 @pytest.fixture(scope="session")
 def kfp_run(packages: Path) -> Submission:
-    """A run to start on Kubeflow."""
-    package, parameters = submission.read_package(packages / "kfp.yaml"), {"source": "digits", "root": "/data/runs"}
-    return Submission(package=package, parameters=parameters, experiment="mine", run_name="first")
-
-
-@pytest.fixture(scope="session", autouse=True)
-def packages_read_once() -> Iterator[None]:
-    """Packages do not change here, and reading them takes most of the time."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(submission, "read_package", functools.cache(submission.read_package))
-        yield
+    return submission_for(targets.KFP, packages)
 
 
 @pytest.fixture
@@ -73,12 +76,6 @@ def server(bare_desk: None) -> Iterator[Server]:
 
 
 @pytest.fixture
-def logged(caplog: pytest.LogCaptureFixture) -> None:
-    """Captures what the commands log."""
-    caplog.set_level("INFO", logger="pipeline")
-
-
-@pytest.fixture
 def kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """Name a server as the context `here` of the kubeconfig, which is not the current one."""
 
@@ -101,28 +98,57 @@ def kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str
     return write
 
 
-def submit(server: Server, package: Path, *words: str) -> int:
-    flags = ("--package", str(package), "--source", "digits", "--root", "/data/runs")
-    return main(["submit", "--host", server.url, *flags, *words])
+@pytest.fixture
+def started(server: Server, kfp_run: Submission) -> str:
+    """The id of a run that was submitted to Kubeflow."""
+    return KubeflowRuns(KubeflowConnection(host=server.url)).submit(kfp_run).run_id
 
 
-def run_command(world: World, verb: str, *words: str) -> int:
-    """Run a `wgan` command on a target's server; return its exit code."""
-    return main([verb, *words, "--target", world.target, *world.flags])
+class Ended(NamedTuple):
+    """How a command ended."""
+
+    code: int
+    out: str
+    log: list[str]  # messages
+    complaints: list[str]  # warnings and errors among them
 
 
-def complaints(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """Return the warnings and errors; clear the log."""
-    lines = [record.getMessage() for record in caplog.records if record.levelname in ("ERROR", "WARNING")]
-    caplog.clear()
-    assert not any("\n" in line for line in lines), lines
-    return lines
+def wgan(*words: str) -> Ended:
+    """Run the `wgan` command in this process."""
+    ended = run_wgan(*words)
+    lines = [re.fullmatch(r"[0-9:]{8} (?:([WE]) )?(.+)", line) for line in ended.stderr.splitlines()]
+    assert all(lines), ended.stderr
+    log = [(line[1], line[2]) for line in lines if line]
+    complaints = [message for mark, message in log if mark]
+    return Ended(ended.returncode, ended.stdout, [message for _, message in log], complaints)
+
+
+def submit(world: World, package: Path, *words: str) -> Ended:
+    given = ("--package", str(package), "--source", "gs://images", "--root", "/data/runs")
+    return wgan("submit", *given, *world.pipeline_root, *world.flags, *words)
+
+
+def on(world: World, verb: str, *words: str) -> Ended:
+    """Run a `wgan` command on a target's server."""
+    return wgan(verb, *words, "--target", world.target, *world.flags)
 
 
 Write = Callable[..., None]
+Schedule = Callable[..., tuple[int, list[str], list[str]]]
 
 
-Wgan = Callable[..., tuple[int, list[str], list[str]]]
+def write_schedules(path: Path, package: Path, target: str, **schedules: dict[str, Any]) -> None:
+    """Write a file of schedules by name, each with additional or changed settings."""
+    usual = {
+        "cron": "0 9 * * 1",
+        "package": str(package),
+        "target": target,
+        "experiment": "retraining",
+        "pipeline_root": "gs://bucket/root",
+        "parameters": {"source": "gs://images", "root": "/data/runs", "critic_learning_rate": 0.001},
+    }
+    content = {"schedules": {name: {**usual, **settings} for name, settings in schedules.items()}}
+    path.write_text(yaml.safe_dump(content, sort_keys=False))
 
 
 @pytest.fixture
@@ -132,20 +158,16 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def write(path: Path, packages: Path) -> Write:
-    """Write schedules by name, each with additional or changed settings."""
-    return lambda **schedules: schedule_files.write(path, packages / "kfp.yaml", "kfp", **schedules)
+    return lambda **schedules: write_schedules(path, packages / "kfp.yaml", "kfp", **schedules)
 
 
 @pytest.fixture
-def wgan(path: Path, server: Server, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> Wgan:
-    """Run `wgan schedule ...`; return its exit code, output and log."""
+def schedule(path: Path, server: Server) -> Schedule:
+    """Run `wgan schedule ...`; return its exit code, output without ids, and log."""
 
     def run(*words: str) -> tuple[int, list[str], list[str]]:
-        capsys.readouterr()
-        caplog.clear()
-        code = main(["schedule", *words, "--file", str(path), "--host", server.url])
-        printed = re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "ID", capsys.readouterr().out)
-        return code, printed.splitlines(), caplog.messages
+        ended = wgan("schedule", *words, "--file", str(path), "--host", server.url)
+        return ended.code, re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "ID", ended.out).splitlines(), ended.log
 
     return run
 

@@ -10,7 +10,7 @@ import pytest
 import urllib3
 
 from components.core import errors
-from components.core.errors import ConfigError, TransientError
+from components.core.errors import ConfigError, StageError, TransientError
 from pipeline.cluster import answers
 
 _PROBE = Path(os.environ.get("KFP_PROBE_DIR", os.devnull))
@@ -24,6 +24,14 @@ def answered(status: int, body: Any, headers: dict[str, str] | None = None) -> k
     error.body = body if isinstance(body, str) else json.dumps(body)
     error.headers = headers or {}
     return error
+
+
+def explained(error: Exception, namespace: str = "") -> StageError:
+    """The one line for an error of a request."""
+    with pytest.raises(StageError) as raised, answers.of_kubeflow("do it", _HOST, namespace):
+        raise error
+    assert "\n" not in str(raised.value)
+    return raised.value
 
 
 def recorded(case: dict[str, Any]) -> kfp_server_api.ApiException:
@@ -43,11 +51,9 @@ def test_each_recorded_error_is_one_clear_line() -> None:
     refused = [case for case in cases if isinstance(case["status"], int) and case["status"] >= 400]
     assert len(refused) > 60
     for case in refused:
-        error = answers.explain_kubeflow(recorded(case), "do it", _HOST)
-        assert error is not None, case
+        error = explained(recorded(case))
         message = str(error)
         assert message.startswith("cannot do it: the server "), case
-        assert "\n" not in message, case
         assert "\xa0" not in message, case
         assert len(message) < 500, case
         for leftover in ('"code"', "@type", '"message"', "error_message", "HTTP response", "Traceback"):
@@ -70,7 +76,7 @@ def test_each_recorded_error_is_one_clear_line() -> None:
     ],
 )
 def test_the_cause_is_reported(status: int, body: dict[str, Any], shown: str) -> None:
-    assert shown in str(answers.explain_kubeflow(answered(status, body), "do it", _HOST))
+    assert shown in str(explained(answered(status, body)))
 
 
 @pytest.mark.parametrize(
@@ -88,7 +94,7 @@ def test_the_cause_is_reported(status: int, body: dict[str, Any], shown: str) ->
 )
 def test_the_remedy_follows_the_status(status: int, kind: type[Exception], remedy: str) -> None:
     body = {"code": 5, "message": "it is so", "details": [{"message": "it is so"}]}
-    error = answers.explain_kubeflow(answered(status, body, {"Location": "/dex/auth"}), "do it", _HOST, "team-b")
+    error = explained(answered(status, body, {"Location": "/dex/auth"}), "team-b")
     assert type(error) is kind
     assert remedy in str(error)
 
@@ -105,10 +111,9 @@ def test_the_remedy_follows_the_status(status: int, kind: type[Exception], remed
     ],
 )
 def test_the_way_there_fails_in_one_line(error: Exception, kind: type[Exception], shown: str) -> None:
-    explained = answers.explain_kubeflow(error, "do it", _HOST)
-    assert type(explained) is kind
-    assert shown in str(explained)
-    assert "\n" not in str(explained)
+    line = explained(error)
+    assert type(line) is kind
+    assert shown in str(line)
 
 
 def test_a_defect_of_ours_stays_one() -> None:

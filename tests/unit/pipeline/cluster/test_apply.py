@@ -10,9 +10,10 @@ from kfp import compiler, dsl
 from components.core.errors import TransientError
 from pipeline.cluster import apply
 from pipeline.cluster.backend import Schedule
-from pipeline.cluster.submission import Submission, read_package
+from pipeline.cluster.submission import Submission
+from pipeline.package import reader
 from pipeline.package.package_origin import Origin
-from tests.unit.pipeline.cluster.worlds import World
+from tests.unit.pipeline.cluster.worlds import CREATES_A_SCHEDULE, World
 
 pytestmark = pytest.mark.usefixtures("bare_desk")
 
@@ -29,7 +30,7 @@ def retraining(source: str) -> None:
 def applied(world: World, wanted: list[Schedule]) -> list[Any]:
     """Apply to the end; return the resulting schedules, without ids."""
     location = world.connected()
-    apply.apply(location, wanted, True, lambda line: None)
+    list(apply.apply(location, wanted, prune=True))
     return sorted((live.name, live.enabled, live.digest, len(live.active_runs)) for live in location.live())
 
 
@@ -39,11 +40,11 @@ def schedule(world: World, tmp_path: Path) -> Callable[..., Schedule]:
     path = tmp_path / "pipeline.yaml"
     described = dsl.pipeline(name="retraining", description=str(Origin(world.target, "cpu")))
     compiler.Compiler().compile(described(retraining), str(path))
-    read = read_package(path)
+    package = reader.read(path)
 
     def weekly(name: str = "weekly", hour: int = 9, enabled: bool = True) -> Schedule:
         run = Submission(
-            package=read,
+            package=package,
             parameters={"source": "digits"},
             experiment="retraining",
             run_name=name,
@@ -102,7 +103,7 @@ def test_two_of_one_name_become_one(world: World, schedule: Callable[..., Schedu
         location.resume(location.create(schedule()))
     assert world.starting() == ["weekly", "weekly"]
     applied(world, [schedule()])
-    assert world.schedules() == [("weekly", True)]
+    assert world.starts() == [("weekly", True)]
 
 
 @pytest.mark.parametrize("acted", [False, True])
@@ -110,12 +111,7 @@ def test_a_schedule_that_cannot_be_replaced_goes_on(
     world: World, schedule: Callable[..., Schedule], acted: bool
 ) -> None:
     applied(world, [schedule()])
-
-    def lose(*request: Any) -> None:
-        if world.creates_a_schedule(*request):
-            world.hang_up()
-
-    setattr(world.server, "after" if acted else "before", lose)
+    world.lose(CREATES_A_SCHEDULE, acted, onwards=False)
     with pytest.raises(TransientError):
         applied(world, [schedule(hour=10)])
     assert world.starting() == ["weekly"]

@@ -1,5 +1,6 @@
 """The commands that `wgan` prints about a run work as printed, wherever they are pasted."""
 
+import functools
 import re
 import shlex
 import signal
@@ -12,14 +13,14 @@ from typing import Any
 import pytest
 
 from components.core import errors
-from pipeline.__main__ import main
 from pipeline.cluster import waiting
 from pipeline.cluster.vertex import runs as vertex_runs
 from tests.fakes.kubeflow.server import serving
-from tests.unit.pipeline.cluster import worlds
-from tests.unit.pipeline.cluster.worlds import World
+from tests.unit.pipeline.cluster import conftest, worlds
+from tests.unit.pipeline.cluster.conftest import Ended, on, wgan
+from tests.unit.pipeline.cluster.worlds import CHANGES_A_RUN, READS_A_RUN, World
 
-pytestmark = pytest.mark.usefixtures("bare_desk", "logged")
+pytestmark = pytest.mark.usefixtures("bare_desk")
 
 
 @pytest.fixture(params=["kfp", "vertex"])
@@ -40,81 +41,47 @@ def guarded(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
 
 
 @pytest.fixture
-def submit(guarded: World, packages: Path) -> Callable[..., int]:
-    def run(*more: str) -> int:
-        words = ["--package", str(packages / f"{guarded.target}.yaml"), "--source", "gs://images"]
-        return main(["submit", *words, "--root", "/data/runs", *guarded.pipeline_root, *guarded.flags, *more])
-
-    return run
+def submit(guarded: World, packages: Path) -> Callable[..., Ended]:
+    return functools.partial(conftest.submit, guarded, packages / f"{guarded.target}.yaml")
 
 
-def printed(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """Return the words after `wgan` of the one command that the log shows, and clear the log."""
-    (command,) = re.findall("`wgan ([^`]+)`", caplog.text)
-    caplog.clear()
-    return shlex.split(command)
+def run_printed(ended: Ended) -> Ended:
+    """Run the one command that the log shows."""
+    (command,) = re.findall("`wgan ([^`]+)`", "\n".join(ended.log))
+    return wgan(*shlex.split(command))
 
 
 def interrupt(*_: Any) -> None:
     raise KeyboardInterrupt
 
 
-def changes_a_run(*request: Any) -> bool:
-    name = request[0] if isinstance(request[0], str) else f"{request[0].method} {request[0].path}"
-    return bool(re.search("POST .*/runs$|:terminate$|:retry$|CreatePipelineJob|CancelPipelineJob", name))
-
-
 def test_after_an_interrupt_the_command_cancels(
-    guarded: World,
-    submit: Callable[..., int],
-    caplog: pytest.LogCaptureFixture,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    guarded: World, submit: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(time, "sleep", interrupt)
-        assert submit("--wait") == errors.INTERRUPTED
-    status = ["status", *guarded.run_ids(), "--json", "--target", guarded.target, *guarded.flags]
-    for command, state in ((status, "PENDING"), (printed(caplog), ""), (status, "CANCELING")):
-        assert main(command) == errors.OK
-        assert f'"state": "{state}' in capsys.readouterr().out or not state
+        waited = submit("--wait")
+    assert waited.code == errors.INTERRUPTED
+    assert '"state": "PENDING' in on(guarded, "status", *guarded.run_ids(), "--json").out
+    assert run_printed(waited).code == errors.OK
+    assert '"state": "CANCELING' in on(guarded, "status", *guarded.run_ids(), "--json").out
 
 
 @pytest.mark.parametrize("verb", ["submit", "cancel", "retry"])
 @pytest.mark.parametrize("acted", [False, True])
 def test_after_a_lost_answer_the_command_shows_what_happened(
-    guarded: World,
-    submit: Callable[..., int],
-    verb: str,
-    acted: bool,
-    caplog: pytest.LogCaptureFixture,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    guarded: World, submit: Callable[..., Ended], verb: str, acted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From that request on the server is away; `acted` says whether it executed it."""
     monkeypatch.setattr(vertex_runs, "_WAITS", (0.0,))
-    lost: list[object] = []
-
-    def lose(*request: Any) -> None:
-        if lost or changes_a_run(*request):
-            lost.append(request)
-            guarded.hang_up()
-
-    words = [] if verb == "submit" else [verb, "--target", guarded.target, *guarded.flags]
-    if words:
+    if verb != "submit":
         submit()
-        (run_id,) = guarded.run_ids()
-        guarded.set_run(run_id, "FAILED" if verb == "retry" else "RUNNING")
-        words.insert(1, run_id)
-    if acted:
-        guarded.server.after = lose
-    else:
-        guarded.server.before = lose
-    assert (main(words) if words else submit("--run-name", "mine")) == errors.TRANSIENT
+        guarded.set_run(guarded.run_ids()[0], "FAILED" if verb == "retry" else "RUNNING")
+    guarded.lose(CHANGES_A_RUN, acted)
+    ended = submit("--run_name", "mine") if verb == "submit" else on(guarded, verb, guarded.run_ids()[0])
+    assert ended.code == errors.TRANSIENT
     guarded.server.before = guarded.server.after = None
-    capsys.readouterr()
-    code = main(printed(caplog))
-    shown = capsys.readouterr().out
+    code, shown, *_ = run_printed(ended)
     if guarded.target == "vertex" and verb != "cancel":  # by the id of the new run
         assert (code, "\n" in shown) == ((errors.OK, True) if acted else (errors.BAD_CONFIGURATION, False))
     elif verb == "submit":
@@ -125,47 +92,39 @@ def test_after_a_lost_answer_the_command_shows_what_happened(
 
 
 def test_an_interrupted_submission_names_the_command_that_shows_it(
-    guarded: World, submit: Callable[..., int], caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+    guarded: World, submit: Callable[..., Ended]
 ) -> None:
     def interrupt(*request: Any) -> None:
-        if changes_a_run(*request):
+        if worlds.matches(CHANGES_A_RUN, *request):
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
             guarded.hang_up()
 
     guarded.server.after = interrupt
-    assert submit("--run-name", "mine") == errors.INTERRUPTED
+    ended = submit("--run_name", "mine")
+    assert ended.code == errors.INTERRUPTED
     guarded.server.after = None
-    assert main(printed(caplog)) == errors.OK
-    assert "mine" in capsys.readouterr().out
+    assert "mine" in run_printed(ended).out
 
 
 @pytest.mark.parametrize("away", [False, True])
 def test_after_giving_up_the_command_waits_again(
-    guarded: World,
-    submit: Callable[..., int],
-    away: bool,
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
+    guarded: World, submit: Callable[..., Ended], away: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def lose(*request: Any) -> None:
-        if guarded.asks_for_a_run(*request):
-            guarded.hang_up()
-
     with monkeypatch.context() as patch:
         patch.setattr(waiting, "PATIENCE_SECONDS", 0.0)
-        guarded.server.before = lose if away else None
-        assert submit("--wait", "--timeout", "0.05") == (errors.TRANSIENT if away else waiting.TIMED_OUT)
+        if away:
+            guarded.lose(READS_A_RUN)
+        ended = submit("--wait", "--timeout", "0.05")
+    assert ended.code == (errors.TRANSIENT if away else waiting.TIMED_OUT)
     guarded.play(("SUCCEEDED", {}))
-    assert main(printed(caplog)) == errors.OK
+    assert run_printed(ended).code == errors.OK
 
 
-def test_after_a_failure_the_command_says_where_the_log_is(
-    guarded: World, submit: Callable[..., int], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_after_a_failure_the_command_says_where_the_log_is(guarded: World, submit: Callable[..., Ended]) -> None:
     guarded.play(("FAILED", {"decide": ("SUCCEEDED", ""), "train": ("FAILED", "out of memory")}))
-    assert submit("--wait") == waiting.FAILED
+    ended = submit("--wait")
+    assert ended.code == waiting.FAILED
     if guarded.target == "kfp":  # without a context
-        assert "`kubectl logs -n team-a " in caplog.text
+        assert "`kubectl logs -n team-a " in ended.log[-1]
     else:
-        assert main(printed(caplog)) == errors.BAD_CONFIGURATION
-        assert guarded.logs_remedy in caplog.messages[-1]
+        assert guarded.logs_remedy in run_printed(ended).log[-1]

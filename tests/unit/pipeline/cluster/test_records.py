@@ -16,13 +16,12 @@ from components.core.stage import cli, run_notes
 from components.core.stage.executor import RunOf
 from components.core.stage.run_notes import DONE, FAILED, RECORD, RUNNING, Note
 from components.core.storage import atomic_files
-from pipeline.cluster import submission, waiting
-from pipeline.cluster.submission import Submission
+from pipeline.cluster import waiting
 from tests.fakes.gcs.server import Server
-from tests.unit.pipeline.cluster.conftest import complaints, run_command
+from tests.unit.pipeline.cluster.conftest import on, submission_for
 from tests.unit.pipeline.cluster.worlds import World
 
-pytestmark = pytest.mark.usefixtures("bare_desk", "logged")
+pytestmark = pytest.mark.usefixtures("bare_desk")
 
 DECIDED = Note(stage="decide", state=DONE, outputs={"decision": "RUN", "summary": "RUN: new data"})
 SKIPPED = Note(stage="decide", state=DONE, outputs={"decision": "SKIP", "summary": "SKIP: nothing is new"})
@@ -44,14 +43,7 @@ def run(world: World, packages: Path, tmp_path: Path, gcs: Server) -> RunOf:
     """A submitted run, whose root this machine can reach."""
     gcs.create_bucket("runs")
     root = "gs://runs/root" if world.target == "vertex" else str(tmp_path / "root")
-    wanted = Submission(
-        package=submission.read_package(packages / f"{world.target}.yaml"),
-        parameters={"source": "digits", "root": root},
-        experiment="mine",
-        run_name="first",
-        pipeline_root="gs://runs/vertex" if world.target == "vertex" else "",
-    )
-    return RunOf(f"{root}/records", world.runs().submit(wanted).run_id)
+    return RunOf(f"{root}/records", world.runs().submit(submission_for(world.target, packages, root)).run_id)
 
 
 def end(world: World, run: RunOf, notes: list[Note], state: str = "SUCCEEDED", at: str = "", message: str = "") -> None:
@@ -79,10 +71,8 @@ def record(run: RunOf) -> dict[str, Any]:
     ("notes", "failed", "state", "reason"),
     [
         ([DECIDED, *MADE, PROMOTED, EXPORTED, PUBLISHED], "", "SUCCEEDED", "version 2"),
-        (WHOLE, "", "SUCCEEDED", "REJECT: copies"),
         ([SKIPPED], "", "SKIPPED", "SKIP: nothing is new"),
         ([], "decide", "FAILED", "no machine"),
-        ([broken("decide", "no root", errors.BAD_CONFIGURATION)], "decide", "FAILED", "decide: no root"),
         ([DECIDED, broken("preprocess", "", None)], "preprocess", "FAILED", "preprocess: it ended"),
         ([DECIDED], "preprocess", "FAILED", "preprocess: no machine"),
         ([*WHOLE[:-1], broken("export", "out of tune", errors.DEFECT)], "export", "FAILED", "export: out of tune"),
@@ -96,13 +86,12 @@ def test_the_record_and_the_status_say_how_a_run_ended(
     failed: str,
     state: str,
     reason: str,
-    capsys: pytest.CaptureFixture[str],
 ) -> None:
     end(world, run, notes, "FAILED" if failed else "SUCCEEDED", failed, "no machine" if failed else "")
     assert record(run)["state"] == state
-    capsys.readouterr()
-    assert run_command(world, "status", run.run, "--wait") == CODES.get(state, errors.OK)
-    shown = capsys.readouterr().out.splitlines()
+    ended = on(world, "status", run.run, "--wait")
+    assert ended.code == CODES.get(state, errors.OK)
+    shown = ended.out.splitlines()
     assert f"first  {state.lower()}" in shown[0]
     last = record(run)
     assert (last["run"], last["run_name"], last["state"]) == (run.run, "first", state)
@@ -111,8 +100,7 @@ def test_the_record_and_the_status_say_how_a_run_ended(
     (created,) = [recent.created for recent in world.runs().recent(1)]
     assert created is not None
     assert last["created"] == f"{created:%Y-%m-%dT%H:%M:%SZ}"
-    assert run_command(world, "status", run.run, "--json") == errors.OK
-    status = json.loads(capsys.readouterr().out)
+    status = json.loads(on(world, "status", run.run, "--json").out)
     assert (status["state"], status["message"]) == (state, last["reason"])
     expected = {note.stage: "SUCCEEDED" for note in notes} | ({failed: "FAILED"} if failed else {})
     expected = {**expected, "publish": expected.get("publish", "SKIPPED"), "record": "SUCCEEDED"}
@@ -128,19 +116,15 @@ def test_the_record_and_the_status_say_how_a_run_ended(
     ("notes", "at"),
     [
         ([], ""),
-        ([DECIDED], "preprocess"),  # before its first line
         ([DECIDED, broken("preprocess", "Terminated", errors.TERMINATED)], "preprocess"),
         ([DECIDED, broken("preprocess", "", None)], "preprocess"),  # it did not end in time, and was killed
     ],
 )
-def test_a_run_that_was_canceled_is_recorded_as_such(
-    world: World, run: RunOf, notes: list[Note], at: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    assert run_command(world, "cancel", run.run) == errors.OK
-    caplog.clear()
+def test_a_run_that_was_canceled_is_recorded_as_such(world: World, run: RunOf, notes: list[Note], at: str) -> None:
+    assert on(world, "cancel", run.run).code == errors.OK
     end(world, run, notes, "CANCELED", at)
-    assert run_command(world, "status", run.run, "--wait") == waiting.CANCELED
-    assert caplog.messages[-1] == f"run {run.run} was canceled"
+    ended = on(world, "status", run.run, "--wait")
+    assert (ended.code, ended.log[-1]) == (waiting.CANCELED, f"run {run.run} was canceled")
     content = record(run)
     assert content["state"] == "CANCELED"
     assert "canceled" in content["reason"]
@@ -149,28 +133,26 @@ def test_a_run_that_was_canceled_is_recorded_as_such(
 
 def test_a_run_that_was_canceled_before_its_exit_handler_began_is_recorded(world: World, run: RunOf) -> None:
     run_notes.write(run, DECIDED)
-    assert run_command(world, "cancel", run.run) == errors.OK
+    assert on(world, "cancel", run.run).code == errors.OK
     world.set_run(run.run, "CANCELED", {"decide": ("SUCCEEDED", ""), "preprocess": ("RUNNING", "")})
-    assert run_command(world, "status", run.run, "--wait") == waiting.CANCELED
+    assert on(world, "status", run.run, "--wait").code == waiting.CANCELED
     assert record(run)["state"] == "CANCELED"
 
 
 def test_a_retry_that_succeeds_ends_in_a_record_that_says_so(world: World, run: RunOf) -> None:
     end(world, run, [DECIDED, broken("preprocess", "bad", errors.BAD_DATA)], "FAILED", "preprocess")
-    assert run_command(world, "status", run.run) == errors.OK
-    assert run_command(world, "retry", run.run) == errors.OK
+    assert on(world, "status", run.run).code == errors.OK
+    assert on(world, "retry", run.run).code == errors.OK
     again = dataclasses.replace(run, run=world.run_ids()[-1])
     end(world, again, WHOLE)
     # Kubeflow goes on with the run, and does not repeat its exit handler; Vertex has started another run.
     assert record(run)["state"] == "FAILED"
     assert (again == run) == (world.target == "kfp")
-    assert run_command(world, "status", again.run, "--wait") == errors.OK
+    assert on(world, "status", again.run, "--wait").code == errors.OK
     assert (record(again)["state"], record(again)["reason"]) == ("SUCCEEDED", "REJECT: copies")
 
 
-def test_a_root_that_cannot_be_read_is_reported(
-    world: World, run: RunOf, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_root_that_cannot_be_read_is_reported(world: World, run: RunOf, monkeypatch: pytest.MonkeyPatch) -> None:
     """As another user, whom the pods' umask shuts out; root, as whom tests may run, can read everything."""
     if run_notes.folder_of(run).in_bucket:
         pytest.skip("a bucket has no modes")
@@ -180,13 +162,12 @@ def test_a_root_that_cannot_be_read_is_reported(
 
     world.set_run(run.run, "SUCCEEDED", {"decide": ("SUCCEEDED", "")})
     monkeypatch.setattr(Path, "is_dir", refuse)
-    assert run_command(world, "status", run.run) == errors.OK
-    (line,) = complaints(caplog)
-    assert run.records in line
+    code, _, _, (line,) = on(world, "status", run.run)
+    assert (code, run.records in line) == (errors.OK, True)
 
 
 def test_a_root_that_cannot_be_written_is_reported_and_the_reason_is_shown(
-    world: World, run: RunOf, gcs: Server, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+    world: World, run: RunOf, gcs: Server
 ) -> None:
     file = run_notes.folder_of(run) / RECORD
     run_notes.write(run, SKIPPED)
@@ -195,6 +176,6 @@ def test_a_root_that_cannot_be_written_is_reported_and_the_reason_is_shown(
     else:
         file.path.mkdir()
     world.set_run(run.run, "SUCCEEDED", {"decide": ("SUCCEEDED", "")})
-    assert run_command(world, "status", run.run) == errors.OK
-    assert "SKIP: nothing is new" in capsys.readouterr().out
-    assert str(file.parent) in complaints(caplog)[-1]
+    ended = on(world, "status", run.run)
+    assert (ended.code, "SKIP: nothing is new" in ended.out) == (errors.OK, True)
+    assert str(file.parent) in ended.complaints[-1]

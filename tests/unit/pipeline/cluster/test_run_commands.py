@@ -9,42 +9,27 @@ from pathlib import Path
 import pytest
 
 from components.core import errors
-from pipeline.__main__ import main
-from pipeline.cluster.kubeflow.connection import KubeflowConnection
-from pipeline.cluster.kubeflow.runs import KubeflowRuns
-from pipeline.cluster.submission import Submission
 from tests.fakes.kubeflow.server import Request, Server
 from tests.programs import ignoring
-from tests.unit.pipeline.cluster.conftest import complaints
+from tests.unit.pipeline.cluster.conftest import wgan
 
-pytestmark = pytest.mark.usefixtures("bare_desk", "logged")
+pytestmark = pytest.mark.usefixtures("bare_desk")
 
 _RUNS = "/apis/v2beta1/runs"
 _NO_LIMITS = ("nan", "inf", "-inf", "-1", "0", "soon")
 
 
-@pytest.fixture
-def started(server: Server, kfp_run: Submission) -> str:
-    """The id of a run that was submitted."""
-    return KubeflowRuns(KubeflowConnection(host=server.url)).submit(kfp_run).run_id
-
-
-def newest(server: Server) -> str:
-    return list(server.store.runs)[-1]
-
-
 @pytest.mark.parametrize("verb", ["submit", "status", "retry"])
 def test_a_timeout_that_would_not_end_the_waiting_is_refused(
-    server: Server, packages: Path, started: str, verb: str, caplog: pytest.LogCaptureFixture
+    server: Server, packages: Path, started: str, verb: str
 ) -> None:
-    server.set_run(started, "FAILED" if verb == "retry" else "SUCCEEDED")
-    server.after = lambda request: server.set_run(newest(server), "SUCCEEDED")
+    server.set_run(started, "FAILED")
     server.requests.clear()
     run = ["--package", str(packages / "kfp.yaml"), "--source", "digits", "--root", "/data/runs"]
     for words in (["--timeout", "5"], *(["--wait", f"--timeout={limit}"] for limit in _NO_LIMITS)):
-        code = main([verb, *(run if verb == "submit" else [started]), *words, "--host", server.url])
-        assert (code, server.requests) == (errors.BAD_CONFIGURATION, [])
-        (line,) = complaints(caplog)
+        ended = wgan(verb, *(run if verb == "submit" else [started]), *words, "--host", server.url)
+        assert (ended.code, server.requests) == (errors.BAD_CONFIGURATION, [])
+        (line,) = ended.complaints
         assert "timeout" in line
 
 
@@ -63,50 +48,39 @@ def test_waiting_with_sigint_ignored_ends_on_sigterm_alone(
         if request.method == "GET" and request.path.startswith(f"{_RUNS}/") and not signaled:
             process.send_signal(signum)
             signaled.append(request)
-            server.set_run(newest(server), "SUCCEEDED")
+            server.set_run(list(server.store.runs)[-1], "SUCCEEDED")
 
     server.before = interrupt
     assert process.wait() == code
     assert signaled
 
 
-def test_a_run_goes_by_its_id_a_part_of_it_or_its_link(
-    server: Server, started: str, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_goes_by_its_id_a_part_of_it_or_its_link(server: Server, started: str) -> None:
     first = started
     for text in (first, first[:4], f"{server.url}/#/runs/details/{first}"):
-        assert main(["status", text, "--json", "--host", server.url]) == errors.OK
-        assert json.loads(capsys.readouterr().out)["run_id"] == first
-    assert main(["status", "zzz", "--host", server.url]) == errors.BAD_CONFIGURATION
-    (line,) = complaints(caplog)
-    assert "zzz" in line
+        assert json.loads(wgan("status", text, "--json", "--host", server.url).out)["run_id"] == first
+    code, _, _, (line,) = wgan("status", "zzz", "--host", server.url)
+    assert (code, "zzz" in line) == (errors.BAD_CONFIGURATION, True)
     twin = f"{first[:4]}0000-0000-4000-8000-000000000000"
     server.store.runs[twin] = server.store.runs[first] | {"run_id": twin}
-    assert main(["cancel", first[:4], "--host", server.url]) == errors.BAD_CONFIGURATION
-    (line,) = complaints(caplog)
-    assert first in line
-    assert twin in line
+    code, _, _, (line,) = wgan("cancel", first[:4], "--host", server.url)
+    assert (code, first in line, twin in line) == (errors.BAD_CONFIGURATION, True, True)
 
 
-def test_the_newest_runs_are_listed(server: Server, started: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_newest_runs_are_listed(server: Server, started: str) -> None:
     # A fresh run of a schedule has no state, and none has an end before it ends.
     server.store.runs[started]["state"] = ""
-    capsys.readouterr()
-    assert main(["status", "--host", server.url]) == errors.OK
-    shown = capsys.readouterr().out.splitlines()
-    assert shown[0].split() == ["run", "state", "began", "took", "name"]
-    assert shown[1].split()[:2] == [started, "pending"]
-    assert main(["status", "--json", "--host", server.url]) == errors.OK
-    (run,) = json.loads(capsys.readouterr().out)
-    assert run["state"] == "PENDING"
-    assert run["finished"] is None
+    header, row, *_ = wgan("status", "--host", server.url).out.splitlines()
+    assert header.split() == ["run", "state", "began", "took", "name"]
+    assert row.split()[:2] == [started, "pending"]
+    (run,) = json.loads(wgan("status", "--json", "--host", server.url).out)
+    assert (run["state"], run["finished"]) == ("PENDING", None)
 
 
+@pytest.mark.parametrize(("words", "shown"), [(["trian"], "'trian'"), (["--follow"], "follow")])
 def test_logs_that_are_not_there_are_reported_in_one_line(
-    server: Server, started: str, caplog: pytest.LogCaptureFixture
+    server: Server, started: str, words: list[str], shown: str
 ) -> None:
     server.set_run(started, "RUNNING", {"decide": "SUCCEEDED"})
-    for words, shown in (((started, "trian"), "'trian'"), ((started, "--follow"), "follow")):
-        assert main(["logs", *words, "--host", server.url]) == errors.BAD_CONFIGURATION
-        (line,) = complaints(caplog)
-        assert shown in line
+    code, _, _, (line,) = wgan("logs", started, *words, "--host", server.url)
+    assert (code, shown in line) == (errors.BAD_CONFIGURATION, True)

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.cluster import backend, submission
-from pipeline.cluster.submission import Submission
+from pipeline.cluster import backend
+from tests.unit.pipeline.cluster.conftest import submission_for
 from tests.unit.pipeline.cluster.worlds import Stages, World
 
 pytestmark = pytest.mark.usefixtures("bare_desk")
@@ -44,14 +44,7 @@ STATES: list[tuple[str, Stages, dict[str, str]]] = [
 
 
 def test_states_of_a_run_and_its_stages(world: World, packages: Path) -> None:
-    runs = world.runs()
-    wanted = Submission(
-        package=submission.read_package(packages / f"{world.target}.yaml"),
-        parameters={"source": "gs://images", "root": "/data/runs"},
-        experiment="mine",
-        run_name="first",
-        pipeline_root="gs://bucket/root",
-    )
+    runs, wanted = world.runs(), submission_for(world.target, packages)
     for state, reported, stages in STATES:
         run_id = runs.submit(wanted).run_id
         if state == backend.CANCELED:

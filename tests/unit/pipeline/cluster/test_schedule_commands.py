@@ -5,36 +5,29 @@ from typing import Any
 
 import pytest
 
-from pipeline.__main__ import main
 from tests.fakes.kubeflow.server import Server
-from tests.unit.pipeline.cluster.conftest import Wgan, Write, recurring
+from tests.unit.pipeline.cluster.conftest import Schedule, Write, recurring, wgan
 
 
 def test_without_a_file_what_is_there_can_be_steered(
-    write: Write,
-    path: Path,
-    server: Server,
-    wgan: Wgan,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    write: Write, path: Path, server: Server, schedule: Schedule, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(weekly={})
-    wgan("apply")
+    schedule("apply")
     monkeypatch.chdir(path.parent / "..")
     for words, mode in ((["pause", "weekly"], "DISABLE"), (["resume", "weekly"], "ENABLE")):
-        assert main(["schedule", *words, "--target", "kfp", "--host", server.url]) == 0
+        assert wgan("schedule", *words, "--target", "kfp", "--host", server.url).code == 0
         assert recurring(server)[0]["mode"] == mode
-    assert main(["schedule", "list", "--target", "kfp", "--host", server.url]) == 0
-    assert "weekly    kfp     enabled" in capsys.readouterr().out
+    assert "weekly    kfp     enabled" in wgan("schedule", "list", "--target", "kfp", "--host", server.url).out
     # Of two, one of which waits for its run, the file says which may start runs.
     server.tick()
     write(weekly={"cron": "0 7 * * 1"})
-    wgan("apply")
-    wgan("pause", "weekly")
-    assert main(["schedule", "resume", "weekly", "--target", "kfp", "--host", server.url]) == 64
-    assert [schedule["mode"] for schedule in recurring(server)] == ["DISABLE", "DISABLE"]
-    assert wgan("resume", "weekly")[:2] == (0, ["weekly: resumed"])
-    assert [schedule["mode"] for schedule in recurring(server)] == ["DISABLE", "ENABLE"]
+    schedule("apply")
+    schedule("pause", "weekly")
+    assert wgan("schedule", "resume", "weekly", "--target", "kfp", "--host", server.url).code == 64
+    assert [live["mode"] for live in recurring(server)] == ["DISABLE", "DISABLE"]
+    assert schedule("resume", "weekly")[:2] == (0, ["weekly: resumed"])
+    assert [live["mode"] for live in recurring(server)] == ["DISABLE", "ENABLE"]
 
 
 @pytest.mark.parametrize(
@@ -49,21 +42,21 @@ def test_without_a_file_what_is_there_can_be_steered(
     ],
 )
 def test_mistakes(
-    write: Write, server: Server, wgan: Wgan, words: list[str], content: dict[str, Any], named: str
+    write: Write, server: Server, schedule: Schedule, words: list[str], content: dict[str, Any], named: str
 ) -> None:
     write(**content)
-    code, printed, logged = wgan(*words)
+    code, printed, logged = schedule(*words)
     assert (code, printed, len(logged)) == (64, [], 1)
     assert named in logged[0]
     assert all(request.method == "GET" for request in server.requests)
 
 
 def test_nothing_is_sent_where_one_of_the_places_cannot(
-    write: Write, server: Server, wgan: Wgan, packages: Path, monkeypatch: pytest.MonkeyPatch
+    write: Write, server: Server, schedule: Schedule, packages: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("GOOGLE_CLOUD_PROJECT", raising=False)
     write(weekly={}, nightly={"target": "vertex", "package": str(packages / "vertex.yaml")})
-    code, _, logged = wgan("apply", "--location", "us-central1")
+    code, _, logged = schedule("apply", "--location", "us-central1")
     assert (code, len(logged)) == (64, 1)
     assert "--project" in logged[0]
     assert server.requests == []

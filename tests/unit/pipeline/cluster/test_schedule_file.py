@@ -64,7 +64,7 @@ def test_what_is_left_out_has_its_default(read: Reads, packages: Path) -> None:
     assert schedule.content() == {
         "cron": "0 9 * * 1",
         "time_zone": "UTC",
-        "pipeline": schedule.submission.package.found.name,
+        "pipeline": schedule.submission.package.name,
         "version": schedule.submission.package.version,
         "parameters": {"source": "digits", "root": "/data/runs"},
         "experiment": "retraining",

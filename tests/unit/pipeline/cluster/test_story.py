@@ -10,15 +10,13 @@ from pathlib import Path
 import pytest
 
 from components.core import errors
-from pipeline.__main__ import main
 from pipeline.cluster import backends, waiting
 from pipeline.cluster.vertex import runs as vertex_runs
-from pipeline.profiles import profile_file, profiles
-from tests.unit.pipeline.cluster import schedule_files
-from tests.unit.pipeline.cluster.conftest import run_command
-from tests.unit.pipeline.cluster.worlds import World
+from pipeline.profiles import profile_file, targets
+from tests.unit.pipeline.cluster.conftest import on, submit, wgan, write_schedules
+from tests.unit.pipeline.cluster.worlds import STARTS_A_RUN, World
 
-pytestmark = pytest.mark.usefixtures("bare_desk", "logged")
+pytestmark = pytest.mark.usefixtures("bare_desk")
 
 
 @pytest.fixture
@@ -28,62 +26,54 @@ def package(world: World, packages: Path) -> Path:
 
 def test_every_target_has_a_backend_and_hardware() -> None:
     hardware = profile_file.Targets.model_fields.keys() - {"parameters"}
-    for targets in (backends.BACKENDS, hardware, profile_file.STAGES):
-        assert set(targets) == set(profiles.TARGETS)
+    for names in (backends.BACKENDS, hardware, profile_file.STAGES):
+        assert set(names) == set(targets.TARGETS)
 
 
-def submit(world: World, package: Path, *more: str) -> int:
-    words = ["--package", str(package), "--source", "gs://images", "--root", "/data/runs"]
-    return main(["submit", *words, *world.pipeline_root, *world.flags, *more])
-
-
-def test_submit_wait_fail_logs_retry_succeed(
-    world: World, package: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_submit_wait_fail_logs_retry_succeed(world: World, package: Path) -> None:
     world.play(
         ("RUNNING", {"decide": ("RUNNING", "")}),
         ("RUNNING", {"decide": ("SUCCEEDED", ""), "train": ("RUNNING", "")}),
         ("FAILED", {"decide": ("SUCCEEDED", ""), "train": ("FAILED", "out of memory")}),
     )
-    assert submit(world, package, "--wait", "--steps", "500") == waiting.FAILED
+    ended = submit(world, package, "--wait", "--steps", "500")
+    assert ended.code == waiting.FAILED
     (run_id,) = world.run_ids()
-    expected = [message for message in caplog.messages if message.startswith(("decide: ", "train: "))]
-    assert [message.split(" after ")[0] for message in expected] == [
+    states = [message for message in ended.log if message.startswith(("decide: ", "train: "))]
+    assert [message.split(" after ")[0] for message in states] == [
         "decide: running",
         "decide: succeeded",
         "train: running",
         "train: failed",
     ]
-    assert expected[-1].endswith(": out of memory")
-    assert caplog.messages[-1].startswith(f"run {run_id} failed: train: out of memory; `{world.logs_command(run_id)}")
-    shown = capsys.readouterr().out
-    assert run_id in shown.splitlines()[0]
-    assert [row.split()[:2] for row in shown.splitlines() if row.startswith(("decide ", "train ", "root "))] == [
+    assert states[-1].endswith(": out of memory")
+    assert ended.log[-1].startswith(f"run {run_id} failed: train: out of memory; `{world.logs_command(run_id)}")
+    assert run_id in ended.out.splitlines()[0]
+    assert [row.split()[:2] for row in ended.out.splitlines() if row.startswith(("decide ", "train ", "root "))] == [
         ["decide", "succeeded"],
         ["train", "failed"],
     ]
-    assert run_command(world, "logs", run_id, "train") == errors.BAD_CONFIGURATION
-    assert world.logs_remedy in caplog.messages[-1]
+    logs = on(world, "logs", run_id, "train")
+    assert logs.code == errors.BAD_CONFIGURATION
+    assert world.logs_remedy in logs.log[-1]
 
     # Vertex starts another run.
-    assert run_command(world, "retry", run_id) == errors.OK
+    assert on(world, "retry", run_id).code == errors.OK
     world.play(("RUNNING", {"train": ("RUNNING", "")}), ("SUCCEEDED", {"train": ("SUCCEEDED", "")}))
     newest = world.run_ids()[-1]
-    assert run_command(world, "status", newest, "--wait") == errors.OK
-    capsys.readouterr()
-    assert run_command(world, "status", "--json") == errors.OK
-    states = {run["run_id"]: run["state"] for run in json.loads(capsys.readouterr().out)}
-    assert states == {run_id: "FAILED", newest: "SUCCEEDED"}
+    assert on(world, "status", newest, "--wait").code == errors.OK
+    listed = json.loads(on(world, "status", "--json").out)
+    assert {run["run_id"]: run["state"] for run in listed} == {run_id: "FAILED", newest: "SUCCEEDED"}
 
 
 def test_cancel_and_retry_fit_the_state(world: World, package: Path) -> None:
     submit(world, package)
     (run_id,) = world.run_ids()
     world.stop(None)
-    assert run_command(world, "retry", run_id) == errors.BAD_CONFIGURATION
+    assert on(world, "retry", run_id).code == errors.BAD_CONFIGURATION
     world.set_run(run_id, "SUCCEEDED")
-    assert run_command(world, "cancel", run_id) == errors.BAD_CONFIGURATION
-    assert run_command(world, "retry", run_id) == errors.BAD_CONFIGURATION
+    assert on(world, "cancel", run_id).code == errors.BAD_CONFIGURATION
+    assert on(world, "retry", run_id).code == errors.BAD_CONFIGURATION
     assert not any(world.requests())
 
 
@@ -92,87 +82,78 @@ def test_a_lost_answer_starts_no_second_run(
     world: World, package: Path, acted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(vertex_runs, "_WAITS", (0.0,))
-    lost: list[object] = []
-
-    def lose(*request: object) -> None:
-        if world.starts_a_run(*request) and not lost:
-            lost.append(request)
-            world.hang_up()
-
-    setattr(world.server, "after" if acted else "before", lose)
-    code = submit(world, package)
-    assert len(lost) == 1
+    world.lose(STARTS_A_RUN, acted, onwards=False)
+    code = submit(world, package).code
     assert (code, len(world.run_ids())) in [(errors.OK, 1)] + [(errors.TRANSIENT, 0)] * (not acted)
 
 
-def test_every_mistake_is_found_before_anything_is_sent(
-    world: World, package: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_every_mistake_is_found_before_anything_is_sent(world: World, package: Path) -> None:
     words = ["--package", str(package), "--root", "runs", "--steps", "many", "--stepz", "3", "--timeout", "5"]
-    assert main(["submit", *words, *world.flags, "--run-name", "n" * 129]) == errors.BAD_CONFIGURATION
+    ended = wgan("submit", *words, *world.flags, "--run_name", "n" * 129)
+    assert ended.code == errors.BAD_CONFIGURATION
     root = ["root", "pipeline_root"] if world.target == "vertex" else ["root"]
     names = ["stepz", *root, "run_name", "timeout", "source", "steps"]
-    assert [message.removeprefix("unknown flag ").split()[0].strip(";") for message in caplog.messages] == names
+    assert [message.removeprefix("unknown flag ").split()[0].strip(";") for message in ended.log] == names
     assert world.server.requests == []
 
 
-def test_a_schedule(
-    world: World, package: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_schedule(world: World, package: Path, tmp_path: Path) -> None:
     file = tmp_path / "schedules.yaml"
+    log: list[str] = []
 
-    def wgan(*words: str) -> tuple[int, list[str]]:
+    def schedule(*words: str) -> tuple[int, list[str]]:
         """Run `wgan schedule ...`; its exit code and what it printed, without ids."""
-        ids = {schedule.schedule_id for schedule in world.connected().live()}
-        capsys.readouterr()
-        code = main(["schedule", *words, "--target", world.target, "--file", str(file), *world.flags])
-        lines = capsys.readouterr().out.splitlines()
-        ids |= {*world.run_ids(), *(schedule.schedule_id for schedule in world.connected().live())}
-        return code, [" ".join(word for word in line.split() if word not in ids) for line in lines]
+        ids = {live.schedule_id for live in world.connected().live()}
+        ended = on(world, "schedule", *words, "--file", str(file))
+        log[:] = ended.log
+        ids |= {*world.run_ids(), *(live.schedule_id for live in world.connected().live())}
+        return ended.code, [
+            " ".join(word for word in line.split() if word not in ids) for line in ended.out.splitlines()
+        ]
 
     def write(**schedules: dict[str, object]) -> None:
-        schedule_files.write(file, package, world.target, **schedules)
+        write_schedules(file, package, world.target, **schedules)
 
     write(weekly={}, nightly={"cron": "30 2 * * 1-7", "enabled": False})
-    assert wgan("apply") == (0, ["weekly: created", "nightly: created, paused"])
-    assert world.schedules() == [("weekly", True), ("nightly", False)]
+    assert schedule("apply") == (0, ["weekly: created", "nightly: created, paused"])
+    assert world.starts() == [("weekly", True), ("nightly", False)]
     world.stop(None)
-    assert wgan("apply") == (0, [f"{world.target}: nothing to change"])
+    assert schedule("apply") == (0, [f"{world.target}: nothing to change"])
     assert not any(world.requests())
     unchanged = [f"unchanged weekly ({world.target})", f"unchanged nightly ({world.target}, paused)"]
-    assert wgan("diff", "--exit-code") == (0, unchanged)
+    assert schedule("diff", "--exit_code") == (0, unchanged)
 
     # Edited while a run is active: it goes on, and its schedule starts no other.
     ((run_id, _),) = world.fire().items()
     write(weekly={"cron": "0 7 * * 1", "concurrency": 2}, nightly={"cron": "30 2 * * *"})
-    code, lines = wgan("diff", "--exit-code")
+    code, lines = schedule("diff", "--exit_code")
     assert (code, lines[0], lines[2]) == (1, f"replace weekly ({world.target})", f"resume nightly ({world.target})")
     assert "will be deleted" in lines[1]
-    code, lines = wgan("apply")
+    code, lines = schedule("apply")
     assert (code, lines[:2]) == (0, ["weekly: replaced", "nightly: resumed"])
     assert lines[3].startswith(f"{world.target}: apply again")
-    assert world.schedules() == [("weekly", False), ("nightly", True), ("weekly", True)]
-    assert {tuple(line.split()[:5]) for line in wgan("list")[1][1:]} >= {
+    assert world.starts() == [("weekly", False), ("nightly", True), ("weekly", True)]
+    assert {tuple(line.split()[:5]) for line in schedule("list")[1][1:]} >= {
         ("weekly", world.target, "paused", "to", "be"),
         ("weekly", world.target, "enabled", "enabled", "0" if world.target == "kfp" else "TZ=UTC"),
     }
     world.set_run(run_id, "SUCCEEDED")
-    assert wgan("apply") == (0, ["weekly: deleted"])
+    assert schedule("apply") == (0, ["weekly: deleted"])
     assert world.killed_runs() == []
 
-    assert wgan("pause", "weekly") == (0, ["weekly: paused"])
-    assert "weekly is enabled" in caplog.messages[-1]
-    assert wgan("pause", "weekly") == (0, ["weekly: is paused already"])
+    assert schedule("pause", "weekly") == (0, ["weekly: paused"])
+    assert "weekly is enabled" in log[-1]
+    assert schedule("pause", "weekly") == (0, ["weekly: is paused already"])
     assert world.starting() == ["nightly"]
-    assert wgan("resume", "weekly") == (0, ["weekly: resumed"])
-    assert wgan("resume", "weekly") == (0, ["weekly: is enabled already"])
-    assert (wgan("pause", "weekly")[0], wgan("apply")) == (0, (0, ["weekly: resumed"]))
+    assert schedule("resume", "weekly") == (0, ["weekly: resumed"])
+    assert schedule("resume", "weekly") == (0, ["weekly: is enabled already"])
+    assert (schedule("pause", "weekly")[0], schedule("apply")) == (0, (0, ["weekly: resumed"]))
 
     # What the file no longer has.
     write(weekly={"cron": "0 7 * * 1", "concurrency": 2})
-    assert re.match(rf"delete nightly \({world.target}\): .*--prune", wgan("diff")[1][1])
-    assert wgan("apply") == (0, [f"{world.target}: nothing to change"])
-    assert wgan("apply", "--prune") == (0, ["nightly: deleted"])
-    assert world.schedules() == [("weekly", True)]
+    assert re.match(rf"delete nightly \({world.target}\): .*--prune", schedule("diff")[1][1])
+    assert schedule("apply") == (0, [f"{world.target}: nothing to change"])
+    assert schedule("apply", "--prune") == (0, ["nightly: deleted"])
+    assert world.starts() == [("weekly", True)]
     write(weekly={"cron": "0 7 * * 1", "concurrency": 2}, monthly={})
-    assert "monthly" in wgan("list")[1][1]
+    assert "monthly" in schedule("list")[1][1]

@@ -10,7 +10,12 @@ from components.core.errors import TransientError
 from pipeline.cluster import backend, waiting
 from pipeline.cluster.backend import Runs, RunStatus, StageStatus
 
-pytestmark = pytest.mark.usefixtures("bare_desk", "logged")
+pytestmark = pytest.mark.usefixtures("bare_desk")
+
+
+@pytest.fixture(autouse=True)
+def logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", logger="pipeline")
 
 
 class Scripted:

@@ -1,12 +1,9 @@
-"""Kubeflow and Vertex alike: a fake server of each, and what a test may do to it behind the client's back.
-
-Each world has a `target`, the words of a command line that say where it is (`flags`, and `pipeline_root` for `wgan
-submit`), and what `wgan logs` of the stage train says (`logs_remedy`).
-"""
+"""Kubeflow and Vertex alike: a fake server of each, and what a test may do to it behind the client's back."""
 
 import contextlib
 import copy
 import datetime
+import re
 from collections.abc import Iterator
 from typing import Any, Protocol
 
@@ -23,74 +20,64 @@ from tests.fakes.kubeflow import server as kubeflow
 from tests.fakes.vertex import server as vertex
 
 Stages = dict[str, tuple[str, str]]  # name: state and message
+# Requests of either target, by method and path, or name.
+READS_A_RUN = "GET .*/runs/|GetPipelineJob"
+STARTS_A_RUN = "POST .*/runs$|CreatePipelineJob"
+CHANGES_A_RUN = f"{STARTS_A_RUN}|:terminate$|:retry$|CancelPipelineJob"
+CREATES_A_SCHEDULE = "POST .*/recurringruns$|CreateSchedule"
 # Words of Vertex for states of Kubeflow; its SKIPPED is of a task whose result was reused.
 _OF_VERTEX = {"CANCELING": "CANCELLING", "CANCELED": "CANCELLED", "SKIPPED": "NOT_TRIGGERED"}
+
+
+def matches(pattern: str, *request: Any) -> bool:
+    """Whether a request, as `server.before` gets it, is one of these."""
+    name = request[0] if isinstance(request[0], str) else f"{request[0].method} {request[0].path}"
+    return bool(re.search(pattern, name))
 
 
 class World(Protocol):
     """The tests' view of either server."""
 
     target: str
-    flags: list[str]
-    pipeline_root: list[str]
-    logs_remedy: str
+    flags: list[str]  # words of a command line that say where it is
+    pipeline_root: list[str]  # words for `wgan submit`
+    logs_remedy: str  # what `wgan logs` of the stage train says
     server: Any
     first: int = 0
 
-    def logs_command(self, run_id: str) -> str:
-        """Return the beginning of the command for the logs of a run's stage train."""
-
-    def connected(self) -> Schedules:
-        """Return its schedules, through a new connection."""
-
-    def runs(self) -> Runs:
-        """Return its runs, through a new connection."""
-
-    def run_ids(self) -> list[str]:
-        """Ids of all runs, oldest first."""
-
-    def inputs_of_exit_handler(self, run_id: str) -> dict[str, str] | None:
-        """Return what the exit handler of an ended run gets; None if the server does not start it."""
-
-    def set_run(self, run_id: str, state: str, stages: Stages | None = None) -> None:
-        """Report a run, in Kubeflow's terms."""
-
-    def asks_for_a_run(self, *request: Any) -> bool:
-        """Whether a request, as `server.before` gets it, is for the state of one run."""
-
-    def starts_a_run(self, *request: Any) -> bool:
-        """Whether a request is to start a run."""
-
-    def creates_a_schedule(self, *request: Any) -> bool:
-        """Whether a request is to create a schedule."""
-
-    def fire(self) -> dict[str, str]:
-        """Let each schedule that may start a run now start one; their names by the ids of the runs."""
-
-    def schedules(self) -> list[tuple[str, bool]]:
-        """Of each schedule its name, and whether it starts runs within the hour."""
-
-    def killed_runs(self) -> list[str]:
-        """Runs that did not end by themselves."""
-
-    def requests(self) -> list[bool]:
-        """Return for each request since `stop` was called whether it could change anything."""
-
-    def state(self) -> list[dict[str, Any]]:
-        """Return the server's state."""
-
-    def hang_up(self) -> None:
-        """Raise an error that ends a connection."""
+    def connected(self) -> Schedules: ...  # its schedules, through a new connection
+    def runs(self) -> Runs: ...  # its runs, likewise
+    def run_ids(self) -> list[str]: ...  # of all runs, oldest first
+    def logs_command(self, run_id: str) -> str: ...  # its beginning, for the stage train
+    def inputs_of_exit_handler(self, run_id: str) -> dict[str, str] | None: ...  # None if it is not started
+    def set_run(self, run_id: str, state: str, stages: Stages | None = None) -> None: ...  # in Kubeflow's terms
+    def fire(self) -> dict[str, str]: ...  # starts what schedules may start now; their names by the ids of the runs
+    def starts(self) -> list[tuple[str, bool]]: ...  # names of schedules, and whether they start runs within the hour
+    def killed_runs(self) -> list[str]: ...  # runs that did not end by themselves
+    def requests(self) -> list[bool]: ...  # since `stop` was called: whether each could change anything
+    def state(self) -> list[dict[str, Any]]: ...
+    def hang_up(self) -> None: ...  # raises an error that ends a connection
 
     def play(self, *states: tuple[str, Stages]) -> None:
         """Have the newest run be in these states, each at the next request for it."""
         left = list(states)
 
         def report(*request: Any) -> None:
-            if left and self.asks_for_a_run(*request):
+            if left and matches(READS_A_RUN, *request):
                 self.set_run(self.run_ids()[-1], *left.pop(0))
 
         self.server.before = report
+
+    def lose(self, requests: str, acted: bool = False, onwards: bool = True) -> None:
+        """Hang up at the first of these requests, before or after it is executed, and at each from then on."""
+        lost: list[object] = []
+
+        def hang_up(*request: Any) -> None:
+            if (lost and onwards) or (not lost and matches(requests, *request)):
+                lost.append(request)
+                self.hang_up()
+
+        setattr(self.server, "after" if acted else "before", hang_up)
 
     def start_run(self, name: str) -> None:
         """Let schedules start runs, of which only that of one name continues."""
@@ -99,11 +86,9 @@ class World(Protocol):
                 self.set_run(run_id, "SUCCEEDED")
 
     def saved(self) -> list[dict[str, Any]]:
-        """Return a copy of the server's state."""
         return copy.deepcopy(self.state())
 
     def restore(self, saved: list[dict[str, Any]]) -> None:
-        """Restore a state."""
         for current, previous in zip(self.state(), copy.deepcopy(saved), strict=True):
             current.clear()
             current.update(previous)
@@ -114,7 +99,7 @@ class World(Protocol):
 
     def starting(self) -> list[str]:
         """Names of the schedules that start runs."""
-        return [name for name, starts in self.schedules() if starts]
+        return [name for name, starts in self.starts() if starts]
 
     def stop(self, at: int | None) -> None:
         """Let no request through from number `at` on, counted from 1, as if the program were gone; None for all."""
@@ -155,21 +140,12 @@ class Kubeflow(World):
         # the real server ends a canceled run as failed
         self.server.set_run(run_id, "FAILED" if state == "CANCELED" else state, stages)
 
-    def asks_for_a_run(self, *request: Any) -> bool:
-        return request[0].method == "GET" and "/runs/" in request[0].path
-
-    def starts_a_run(self, *request: Any) -> bool:
-        return request[0].method == "POST" and request[0].path.endswith("/runs")
-
-    def creates_a_schedule(self, *request: Any) -> bool:
-        return request[0].method == "POST" and request[0].path.endswith("/recurringruns")
-
     def fire(self) -> dict[str, str]:
         store = self.server.store
         ids = {run_id: store.runs[run_id]["recurring_run_id"] for run_id in self.server.tick()}
         return {run_id: store.recurring_runs[schedule_id]["display_name"] for run_id, schedule_id in ids.items()}
 
-    def schedules(self) -> list[tuple[str, bool]]:
+    def starts(self) -> list[tuple[str, bool]]:
         recurring = self.server.store.recurring_runs.values()
         return [(schedule["display_name"], schedule["mode"] == "ENABLE") for schedule in recurring]
 
@@ -218,15 +194,6 @@ class Vertex(World):
         theirs = {name: (_OF_VERTEX.get(at, at), message) for name, (at, message) in (stages or {}).items()}
         self.server.set_run(run_id, _OF_VERTEX.get(state, state), theirs)
 
-    def asks_for_a_run(self, *request: Any) -> bool:
-        return request[0] == "GetPipelineJob"
-
-    def starts_a_run(self, *request: Any) -> bool:
-        return request[0] == "CreatePipelineJob"
-
-    def creates_a_schedule(self, *request: Any) -> bool:
-        return request[0] == "CreateSchedule"
-
     def fire(self) -> dict[str, str]:
         # later than the start that resuming sets; only the schedules look at this clock
         self.server.clock += datetime.timedelta(minutes=2)
@@ -235,7 +202,7 @@ class Vertex(World):
         jobs = {name.rpartition("/")[2]: job for name, job in self.server.jobs.items()}
         return {run_id: self.server.schedules[jobs[run_id].schedule_name].display_name for run_id in started}
 
-    def schedules(self) -> list[tuple[str, bool]]:
+    def starts(self) -> list[tuple[str, bool]]:
         soon = self.server.clock + datetime.timedelta(hours=1)
         return [
             (schedule.display_name, schedule.state.name == "ACTIVE" and schedule.start_time <= soon)

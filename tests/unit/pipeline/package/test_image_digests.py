@@ -9,9 +9,9 @@ import yaml
 
 from components.core.container_images import NAMES, VERSION
 from components.core.errors import ConfigError
-from pipeline.compile import compiled_package
+from pipeline.kfp_graph import compiled_package
 from pipeline.package import image_digests
-from pipeline.profiles import profiles
+from pipeline.profiles import targets
 from tests.unit.pipeline.conftest import wgan
 from tests.unit.pipeline.packages import PROFILES
 
@@ -70,4 +70,4 @@ def test_a_file_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
 
 def test_an_image_that_was_not_pushed_is_refused() -> None:
     with pytest.raises(ConfigError, match="train-gpu"):
-        compiled_package({name: DIGESTS[name] for name in ("preprocess", "train")}, PROFILES["gpu-l4", profiles.KFP])
+        compiled_package({name: DIGESTS[name] for name in ("preprocess", "train")}, PROFILES["gpu-l4", targets.KFP])

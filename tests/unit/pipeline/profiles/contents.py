@@ -1,6 +1,5 @@
 """Possible contents of a file of profiles, their errors, and that kfp can write them."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +9,9 @@ from hypothesis import strategies as st
 from kfp import dsl
 
 from components.core.errors import ConfigError
-from pipeline.profiles import profile_file, profiles
+from pipeline.profiles import profile_file
 
-SHIPPED = yaml.safe_load(Path(profiles.__file__).with_name("profiles.yaml").read_text())
+SHIPPED = yaml.safe_load(Path(profile_file.__file__).with_name("profiles.yaml").read_text())
 V5E, V6E = "tpu-v5-lite-podslice", "tpu-v6e-slice"
 
 
@@ -64,7 +63,7 @@ def nothing() -> dsl.ContainerSpec:
     return dsl.ContainerSpec(image="none", command=["true"])
 
 
-def require_writable(target: str, settings: dict[str, Any], apply: Callable[[Any, Any], None]) -> None:
+def require_writable(target: str, settings: dict[str, Any]) -> None:
     """Pass a train stage's settings to a task of kfp, which refuses what it cannot write."""
     refused = ""
     try:
@@ -79,4 +78,4 @@ def require_writable(target: str, settings: dict[str, Any], apply: Callable[[Any
 
     @dsl.pipeline
     def pipeline() -> None:
-        apply(nothing(), profile.stages["train"])
+        profile.stages["train"].apply(nothing())

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from pipeline.profiles import profile_values
-from pipeline.profiles.kubernetes_hardware import SHARED_MEMORY, KubernetesStage
+from pipeline.profiles.kubernetes import SHARED_MEMORY, KubernetesStage
 from pipeline.profiles.profile_values import Retries, Toleration
-from pipeline.profiles.profiles import KFP, VERTEX
+from pipeline.profiles.targets import KFP, VERTEX
 from tests.unit.pipeline.profiles.contents import V6E, gpus, parse, refusal, tpu, train_profile
 
 
@@ -36,13 +36,13 @@ def test_every_setting_is_read() -> None:
     read = settings | {"cpu_request": "0.5", "tolerations": tolerations, "retries": retries}
     assert dict(profile.stages["train"]) == read
     assert [*profile.stages["train"].node_selectors] == ["arch", "zone"]
-    assert (profile.train_image, profile.accelerator, profile.replicas) == ("gpu", "gpu", 2)
+    assert (profile.train_image, profile.hardware) == ("gpu", {"accelerator": "gpu", "replicas": 2})
 
 
 @pytest.mark.parametrize(("settings", "image", "replicas"), [({}, "cpu", 3), (gpus(2), "gpu", 6)])
 def test_several_workers_train_together(settings: dict[str, Any], image: str, replicas: int) -> None:
     (profile,) = parse(train_profile(KFP, {"workers": 3, **settings})).values()
-    assert (profile.train_image, profile.accelerator, profile.replicas) == (image, "multi-worker", replicas)
+    assert (profile.train_image, profile.hardware) == (image, {"accelerator": "multi-worker", "replicas": replicas})
     (problem,) = refusal({"mine": {KFP: {"stages": {"others": {"workers": 2}}}}})
     assert "others" in problem
 
@@ -122,7 +122,7 @@ def require_mistake(target: str, settings: Any, named: str) -> None:
 
 def test_v6e_is_for_kubernetes_alone() -> None:
     (profile,) = parse(train_profile(KFP, tpu(8, "2x4", V6E))).values()
-    assert (profile.accelerator, profile.replicas) == ("tpu", 8)
+    assert profile.hardware == {"accelerator": "tpu", "replicas": 8}
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_v6e_is_for_kubernetes_alone() -> None:
 )
 def test_vertex_decides_which_machines_it_has(settings: dict[str, Any]) -> None:
     (profile,) = parse(train_profile(VERTEX, settings)).values()
-    assert profile.replicas == settings.get("accelerator_count", 0)
+    assert profile.hardware["replicas"] == settings.get("accelerator_count", 0)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """kfp can write every setting of a profile."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,28 +10,23 @@ import yaml
 from kfp import dsl
 
 from components.train import tf_job
-from pipeline.compile import compiled_package
-from pipeline.profiles import kubernetes_settings, vertex_settings
-from pipeline.profiles.kubernetes_hardware import KubernetesStage
-from pipeline.profiles.profiles import KFP, VERTEX
+from pipeline.kfp_graph import compiled_package
+from pipeline.profiles.kubernetes import KubernetesStage
+from pipeline.profiles.targets import KFP, VERTEX
 from tests.unit.pipeline.packages import DIGESTS
 from tests.unit.pipeline.profiles.contents import CONTAINERS, gpus, nothing, parse, require_writable
 
 
-@pytest.mark.parametrize(
-    ("target", "apply"), [(KFP, kubernetes_settings.apply), (VERTEX, vertex_settings.apply)], ids=[KFP, VERTEX]
-)
+@pytest.mark.parametrize("target", [KFP, VERTEX])
 @hypothesis.given(settings=CONTAINERS)
-def test_a_setting_that_is_read_can_be_written(
-    target: str, apply: Callable[[Any, Any], None], settings: dict[str, Any]
-) -> None:
-    require_writable(target, settings, apply)
+def test_a_setting_that_is_read_can_be_written(target: str, settings: dict[str, Any]) -> None:
+    require_writable(target, settings)
 
 
 def test_a_key_file_is_where_its_variable_says() -> None:
     @dsl.pipeline
     def pipeline() -> None:
-        kubernetes_settings.apply(nothing(), KubernetesStage(key_secret="google-key"))  # noqa: S106 - its name
+        KubernetesStage(key_secret="google-key").apply(nothing())  # noqa: S106 - its name
 
     (executor,) = pipeline.pipeline_spec.deployment_spec["executors"].values()
     variables = {variable["name"]: variable["value"] for variable in executor["container"]["env"]}

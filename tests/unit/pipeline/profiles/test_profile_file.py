@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from components.core import stages
 from components.core.errors import ConfigError
 from pipeline.profiles import profile_file
-from pipeline.profiles.kubernetes_hardware import KubernetesStage
+from pipeline.profiles.kubernetes import KubernetesStage
 from pipeline.profiles.profile_values import Retries
-from pipeline.profiles.profiles import KFP, VERTEX
-from pipeline.profiles.vertex_hardware import VertexStage
+from pipeline.profiles.targets import KFP, VERTEX
+from pipeline.profiles.vertex import VertexStage
 from tests.unit.pipeline.profiles.contents import SHIPPED, gpus, parse, refusal, train_profile
 
 

@@ -7,10 +7,10 @@ import yaml
 
 from components.core import container_images, stages
 from components.core.errors import ConfigError
-from pipeline.profiles import profile_file, profiles
-from pipeline.profiles.kubernetes_hardware import KubernetesStage
+from pipeline.profiles import profile_file
+from pipeline.profiles.kubernetes import KubernetesStage
 from pipeline.profiles.profile_values import Retries
-from pipeline.profiles.profiles import KFP, VERTEX
+from pipeline.profiles.targets import KFP, VERTEX
 from tests.unit.pipeline.profiles.contents import SHIPPED
 
 
@@ -24,7 +24,7 @@ def test_everything_that_ships_is_for_both_targets_and_suits_the_defaults() -> N
         assert profile.train_image == name.partition("-")[0]
         assert profile.train_image in container_images.TRAIN_IMAGES
     for name in SHIPPED:
-        assert shipped[name, KFP].replicas == shipped[name, VERTEX].replicas
+        assert shipped[name, KFP].hardware == shipped[name, VERTEX].hardware
 
 
 def test_own_profiles_are_beside_ours_and_replace_them_by_name(tmp_path: Path) -> None:
@@ -38,6 +38,6 @@ def test_own_profiles_are_beside_ours_and_replace_them_by_name(tmp_path: Path) -
     assert yaml.safe_load(profile_file.as_yaml(path)) == SHIPPED | own
     for name, target, named in (("cpu", VERTEX, KFP), ("gpu-14", KFP, "gpu-l4"), ("moon", KFP, "gpu-l4, ")):
         with pytest.raises(ConfigError, match=f"{name}.*{named}"):
-            profiles.choose(merged, name, target)
+            profile_file.choose(merged, name, target)
     with pytest.raises(ConfigError, match=r"absent\.yaml"):
         profile_file.read(tmp_path / "absent.yaml")

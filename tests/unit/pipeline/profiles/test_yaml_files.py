@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from components.core.errors import ConfigError
-from pipeline.cluster import schedule_file, submission
-from pipeline.package import config_file
+from pipeline.cluster import schedule_file
+from pipeline.package import config_file, reader
 from pipeline.profiles import profile_file, yaml_files
 
 
@@ -17,7 +17,7 @@ from pipeline.profiles import profile_file, yaml_files
     [
         profile_file.read,
         schedule_file.read,
-        submission.read_package,
+        reader.read,
         partial(config_file.read, known={}, problems=[]),
     ],
 )
@@ -29,7 +29,7 @@ def test_a_file_that_is_nested_too_deeply_is_refused(read: Callable[[Path], obje
     assert str(path) in str(raised.value)
 
 
-@pytest.mark.parametrize("read", [profile_file.read, schedule_file.read, submission.read_package])
+@pytest.mark.parametrize("read", [profile_file.read, schedule_file.read, reader.read])
 def test_a_file_that_holds_itself_is_refused(read: Callable[[Path], object], tmp_path: Path) -> None:
     path = tmp_path / "own.yaml"
     path.write_text("a: &a [*a]")

@@ -6,18 +6,14 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
-import requests
 
 from components.core import errors
 from components.core.errors import ConfigError, TransientError
-from pipeline.__main__ import main
 from pipeline.cluster.kubeflow import pods
 from pipeline.cluster.kubeflow.connection import KubeflowConnection
-from pipeline.cluster.kubeflow.runs import KubeflowRuns
-from pipeline.cluster.submission import Submission
 from tests.fakes import http
 from tests.fakes.kubeflow.server import Server
-from tests.unit.pipeline.cluster.conftest import complaints
+from tests.unit.pipeline.cluster.conftest import wgan
 
 pytestmark = pytest.mark.usefixtures("bare_desk")
 
@@ -132,32 +128,25 @@ def test_what_kubernetes_refuses_is_one_line(cluster: Kubernetes, refusal: tuple
 
 
 @pytest.fixture
-def started(server: Server, kfp_run: Submission, cluster: Kubernetes) -> str:
+def run(started: str, cluster: Kubernetes) -> str:
     """The id of a run that was submitted, which the pods to come are of."""
-    cluster.run_id = KubeflowRuns(KubeflowConnection(host=server.url)).submit(kfp_run).run_id
-    return cluster.run_id
+    cluster.run_id = started
+    return started
 
 
-def test_logs_of_all_stages_name_the_stage(
-    server: Server,
-    started: str,
-    cluster: Kubernetes,
-    capsys: pytest.CaptureFixture[str],
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    words = ["logs", "--host", server.url, "--kube-context", "here", started]
+def test_logs_of_all_stages_name_the_stage(server: Server, run: str, cluster: Kubernetes) -> None:
+    words = ["logs", "--host", server.url, "--kube_context", "here", run]
     cluster.add("wf-impl-1", "wf.root.decide.executor", 1, b"one\n")
     cluster.add("wf-impl-2", "wf.root.preprocess.executor", 2, b"two\n")
-    server.set_run(started, "RUNNING", {"decide": "SUCCEEDED", "preprocess": "SUCCEEDED", "train": "RUNNING"})
-    assert main([*words, "preprocess", "--follow"]) == errors.OK
-    assert capsys.readouterr().out == "two\n"
-    assert main(words) == errors.OK
-    assert capsys.readouterr().out == "decide: one\npreprocess: two\n"
-    assert f"train of run {started} has no pod" in caplog.messages[-1]
+    server.set_run(run, "RUNNING", {"decide": "SUCCEEDED", "preprocess": "SUCCEEDED", "train": "RUNNING"})
+    assert wgan(*words, "preprocess", "--follow")[:2] == (errors.OK, "two\n")
+    ended = wgan(*words)
+    assert ended[:2] == (errors.OK, "decide: one\npreprocess: two\n")
+    assert f"train of run {run} has no pod" in ended.log[-1]
     cluster.pods.clear()
-    assert main(words) == errors.BAD_CONFIGURATION
-    for stage in ("decide", "preprocess", "train"):
-        assert f"{stage} of run {started} has no pod" in caplog.text
+    ended = wgan(*words)
+    assert ended.code == errors.BAD_CONFIGURATION
+    assert [line.partition(" of run ")[0] for line in ended.log] == ["decide", "preprocess", "train"]
 
 
 @pytest.mark.parametrize(
@@ -165,25 +154,13 @@ def test_logs_of_all_stages_name_the_stage(
     [(["decide", "--follow"], "kubeflow"), (["decide", "--namespace", "team-a"], "team-a"), ([], "kubeflow")],
 )
 def test_without_a_way_to_kubernetes_another_command_is_named_once(
-    server: Server,
-    started: str,
-    cluster: Kubernetes,
-    caplog: pytest.LogCaptureFixture,
-    words: list[str],
-    namespace: str,
+    server: Server, run: str, cluster: Kubernetes, words: list[str], namespace: str
 ) -> None:
     """Kubeflow's own answer would be an error with status 200, so it is not asked."""
-    with requests.Session() as session:
-        session.trust_env = False
-        answer = session.get(f"{server.url}/apis/v1alpha1/runs/{started}/nodes/pod/log")
-    assert (answer.status_code, [*answer.json()]) == (200, ["error_message"])
-    server.requests.clear()
-    server.set_run(started, "RUNNING", {"decide": "SUCCEEDED", "preprocess": "RUNNING"})
-    caplog.clear()
-    assert main(["logs", started, *words, "--host", server.url]) == errors.BAD_CONFIGURATION
-    (line,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
-    assert "--kube-context NAME" in line
-    assert f"`kubectl logs -n {namespace} -l pipeline/runid={started} -c main --prefix --tail=-1`" in line
+    server.set_run(run, "RUNNING", {"decide": "SUCCEEDED", "preprocess": "RUNNING"})
+    code, _, _, (line,) = wgan("logs", run, *words, "--host", server.url)
+    assert (code, "--kube_context NAME" in line) == (errors.BAD_CONFIGURATION, True)
+    assert f"`kubectl logs -n {namespace} -l pipeline/runid={run} -c main --prefix --tail=-1`" in line
     assert cluster.requests == []
     assert not any(request.path.endswith("/log") for request in server.requests)
 
@@ -215,13 +192,7 @@ def container(state: dict[str, Any]) -> dict[str, object]:
     ],
 )
 def test_a_stage_whose_pod_has_not_started_is_pending_and_the_reason_is_shown(
-    server: Server,
-    started: str,
-    cluster: Kubernetes,
-    capsys: pytest.CaptureFixture[str],
-    node: str,
-    status: dict[str, object],
-    reason: str,
+    server: Server, run: str, cluster: Kubernetes, node: str, status: dict[str, object], reason: str
 ) -> None:
     """Kubeflow says of such a stage that it runs."""
     cluster.add("wf-impl-1", "wf.root.decide.executor", 1)
@@ -230,19 +201,15 @@ def test_a_stage_whose_pod_has_not_started_is_pending_and_the_reason_is_shown(
     cluster.events["wf-impl-2"] = [
         {"metadata": {}, "involvedObject": involved, "reason": "FailedMount", "message": "no volume\n wgan-runs"}
     ]
-    server.set_run(started, "RUNNING", {"decide": "SUCCEEDED", "train": "RUNNING"})
-    words = ["status", started, "--host", server.url]
-    assert main([*words, "--kube-context", "here"]) == errors.OK
-    rows = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line}
+    server.set_run(run, "RUNNING", {"decide": "SUCCEEDED", "train": "RUNNING"})
+    words = ["status", run, "--host", server.url]
+    rows = {line.split()[0]: line for line in wgan(*words, "--kube_context", "here").out.splitlines() if line}
     assert (rows["train"].split()[1], rows["train"].endswith(reason)) == ("pending", True)
     assert rows["decide"].split()[1] == "succeeded"
-    assert main(words) == errors.OK
-    assert [line.split()[1] for line in capsys.readouterr().out.splitlines() if line.startswith("train")] == ["running"]
+    assert [line.split()[1] for line in wgan(*words).out.splitlines() if line.startswith("train")] == ["running"]
 
 
-def test_the_reason_that_a_pod_left_is_shown(
-    server: Server, started: str, cluster: Kubernetes, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_reason_that_a_pod_left_is_shown(server: Server, run: str, cluster: Kubernetes) -> None:
     """The root may be on a volume that this machine cannot reach."""
     ends = [
         ("decide", "SUCCEEDED", {"exitCode": 0, "reason": "Completed", "message": "runs: new data"}),
@@ -253,25 +220,22 @@ def test_the_reason_that_a_pod_left_is_shown(
     for at, (stage, _, ended) in enumerate(ends):
         statuses = [container({"terminated": ended})]
         cluster.add(f"wf-impl-{at}", f"wf.root.{stage}.executor", at, phase="Failed", containerStatuses=statuses)
-    server.set_run(started, "FAILED", {stage: state for stage, state, _ in ends})
-    assert main(["status", started, "--host", server.url, "--kube-context", "here"]) == errors.OK
-    rows = [line.split(maxsplit=4) for line in capsys.readouterr().out.splitlines()]
+    server.set_run(run, "FAILED", {stage: state for stage, state, _ in ends})
+    out = wgan("status", run, "--host", server.url, "--kube_context", "here").out
+    rows = [line.split(maxsplit=4) for line in out.splitlines()]
     shown = {row[0]: " ".join(row[4:]) for row in rows if row}
     assert [shown[stage] for stage, _, _ in ends] == ["runs: new data", "", "OOMKilled", "two lines"]
 
 
-def test_without_permission_for_pods_a_run_is_still_watched(
-    server: Server, started: str, cluster: Kubernetes, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_without_permission_for_pods_a_run_is_still_watched(server: Server, run: str, cluster: Kubernetes) -> None:
     cluster.refusal = 403, 'User "me" cannot list "pods"'
     states = ["RUNNING", "RUNNING", "SUCCEEDED"]
 
     def report(request: http.Request) -> None:
         if "/runs/" in request.path and states:
-            server.set_run(started, states.pop(0), {"train": "RUNNING"})
+            server.set_run(run, states.pop(0), {"train": "RUNNING"})
 
     server.before = report
-    assert main(["status", started, "--wait", "--host", server.url, "--kube-context", "here"]) == errors.OK
+    code, _, _, (line,) = wgan("status", run, "--wait", "--host", server.url, "--kube_context", "here")
+    assert (code, 'cannot list "pods" (403)' in line) == (errors.OK, True)
     assert len(cluster.requests) > 1
-    (line,) = complaints(caplog)
-    assert 'cannot list "pods" (403)' in line

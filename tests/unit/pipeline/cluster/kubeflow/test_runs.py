@@ -11,7 +11,8 @@ from components.core.errors import ConfigError
 from pipeline.cluster import backend
 from pipeline.cluster.kubeflow.connection import KubeflowConnection
 from pipeline.cluster.kubeflow.runs import KubeflowRuns
-from pipeline.cluster.submission import Submission, read_package
+from pipeline.cluster.submission import Submission
+from pipeline.package import reader
 from pipeline.package.package_origin import Origin
 from tests.fakes.kubeflow.server import HangUp, Request, Server, serving
 from tests.unit.pipeline.packages import package_of
@@ -58,7 +59,7 @@ def test_a_server_that_is_too_old_for_a_setting_starts_nothing(
     with serving(version="2.2.0") as server:
         runs = KubeflowRuns(KubeflowConnection(host=server.url))
         with pytest.raises(ConfigError, match=r"emptyDirMounts.* 2\.16\.1"):
-            runs.submit(dataclasses.replace(kfp_run, package=read_package(path, "kfp")))
+            runs.submit(dataclasses.replace(kfp_run, package=reader.read(path, "kfp")))
         assert server.store.runs == {}
 
 
@@ -103,3 +104,32 @@ def test_the_newest_attempt_of_a_stage_is_shown(server: Server, runs: KubeflowRu
     details = [{"display_name": name, "state": state, "start_time": at} for name, state, at in reversed(attempts)]
     server.store.runs[run_id] |= {"state": "RUNNING", "run_details": {"task_details": details}}
     assert [(stage.name, stage.state) for stage in runs.status(run_id).stages] == [("train", "RUNNING")]
+
+
+# Each is a sequence of events of a run, and the state shown at its end: the server says FAILED.
+@pytest.mark.parametrize(
+    ("events", "state"),
+    [
+        (["RUNNING", "FAILED"], backend.FAILED),
+        (["RUNNING", "cancel", "FAILED"], backend.CANCELED),
+        (["cancel", "cancel", "FAILED"], backend.CANCELED),
+        (["RUNNING", "CANCELING", "FAILED"], backend.CANCELED),  # canceled elsewhere, and the history says so
+        (["RUNNING", "cancel", "FAILED", "retry", "FAILED"], backend.FAILED),
+        (["RUNNING", "cancel", "FAILED", "retry", "cancel", "FAILED"], backend.CANCELED),
+        (["RUNNING", "FAILED", "retry", "SUCCEEDED"], backend.SUCCEEDED),
+    ],
+)
+def test_a_canceled_run_is_distinguished_from_a_failed_one(
+    server: Server, runs: KubeflowRuns, kfp_run: Submission, events: list[str], state: str
+) -> None:
+    run_id = runs.submit(kfp_run).run_id
+    for event in events:
+        if event == "cancel":
+            runs.cancel(run_id)
+        elif event == "retry":
+            runs.retry(run_id)
+        else:
+            server.set_run(run_id, event)
+    assert runs.status(run_id).state == state
+    terminated = [request for request in server.requests if request.path.endswith(":terminate")]
+    assert len(terminated) == (2 if events.count("cancel") == 2 and "retry" in events else int("cancel" in events))

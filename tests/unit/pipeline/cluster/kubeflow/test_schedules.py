@@ -8,16 +8,15 @@ import kfp_server_api
 import pytest
 
 from components.core.container_images import VERSION
-from pipeline.__main__ import main
 from pipeline.cluster import schedule_file
 from pipeline.cluster.kubeflow import schedules as kubeflow_schedules
 from tests.fakes.kubeflow.server import Server, serving
-from tests.unit.pipeline.cluster.conftest import Wgan, Write, recurring
+from tests.unit.pipeline.cluster.conftest import Schedule, Write, recurring, wgan
 
 
-def test_a_schedule_is_what_the_file_says(write: Write, server: Server, wgan: Wgan) -> None:
+def test_a_schedule_is_what_the_file_says(write: Write, server: Server, schedule: Schedule) -> None:
     write(weekly={}, nightly={"cron": "30 2 * * 1-7", "enabled": False})
-    wgan("apply")
+    schedule("apply")
     weekly, nightly = recurring(server)
     assert (weekly["mode"], nightly["mode"]) == ("ENABLE", "DISABLE")
     assert weekly["trigger"]["cron_schedule"]["cron"] == "0 0 9 * * 1"
@@ -32,9 +31,9 @@ def test_a_schedule_is_what_the_file_says(write: Write, server: Server, wgan: Wg
     assert [version["name"].startswith(f"{VERSION}-") for version in server.store.versions.values()].count(True) == 1
 
 
-def test_what_others_made_is_never_touched(write: Write, server: Server, wgan: Wgan) -> None:
+def test_what_others_made_is_never_touched(write: Write, server: Server, schedule: Schedule) -> None:
     write(weekly={})
-    wgan("apply")
+    schedule("apply")
     (ours,) = recurring(server)
     kept = ("experiment_id", "pipeline_version_reference", "runtime_config", "trigger", "max_concurrency", "mode")
     api = kfp_server_api.RecurringRunServiceApi(kfp_server_api.ApiClient(kfp_server_api.Configuration(host=server.url)))
@@ -44,66 +43,63 @@ def test_what_others_made_is_never_touched(write: Write, server: Server, wgan: W
     before = {key: value for key, value in server.store.recurring_runs.items() if value != ours}
     assert len(before) == 3
     write(weekly={"cron": "0 7 * * 1"})
-    assert wgan("apply")[1] == ["weekly: replaced", "weekly: ID deleted"]
-    assert len(wgan("list")[1]) == 2
+    assert schedule("apply")[1] == ["weekly: replaced", "weekly: ID deleted"]
+    assert len(schedule("list")[1]) == 2
     write()
-    assert wgan("apply", "--prune", "--target", "kfp")[1] == ["weekly: ID deleted"]
-    assert wgan("pause", "Clone of weekly", "--target", "kfp")[0] == 64
+    assert schedule("apply", "--prune", "--target", "kfp")[1] == ["weekly: ID deleted"]
+    assert schedule("pause", "Clone of weekly", "--target", "kfp")[0] == 64
     assert server.store.recurring_runs == before
 
 
-def test_all_pages_are_read(write: Write, server: Server, wgan: Wgan, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_pages_are_read(write: Write, server: Server, schedule: Schedule, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kubeflow_schedules, "_PAGE", 2)
     names = [f"schedule-{index}" for index in range(5)]
     write(**{name: {} for name in names})
-    wgan("apply")
+    schedule("apply")
     for last in (False, True):
         started = server.tick()
         for run in started[:-1] if last else started:
             server.set_run(run, "SUCCEEDED")
-    assert wgan("apply")[1] == ["kfp: nothing to change"]
+    assert schedule("apply")[1] == ["kfp: nothing to change"]
     write(**{name: {} for name in names[:-1]})
     # The run at work is on the last page of many.
-    assert wgan("apply", "--prune")[1][0].startswith("schedule-4: ID stays, paused")
+    assert schedule("apply", "--prune")[1][0].startswith("schedule-4: ID stays, paused")
 
 
-def test_on_a_server_of_many_users(
-    write: Write, path: Path, bare_desk: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_on_a_server_of_many_users(write: Write, path: Path, bare_desk: None, monkeypatch: pytest.MonkeyPatch) -> None:
     write(weekly={})
     monkeypatch.setenv("KFP_TOKEN", "secret")
     with serving(multi_user=True, token="secret") as server:  # noqa: S106
-        for _ in range(2):
-            assert main(["schedule", "apply", "--file", str(path), "--host", server.url, "--namespace", "team-a"]) == 0
-        assert capsys.readouterr().out.splitlines() == ["weekly: created", "kfp: nothing to change"]
-        assert [schedule["namespace"] for schedule in recurring(server)] == ["team-a"]
+        words = ("schedule", "apply", "--file", str(path), "--host", server.url, "--namespace", "team-a")
+        assert [wgan(*words).out for _ in range(2)] == ["weekly: created\n", "kfp: nothing to change\n"]
+        assert [live["namespace"] for live in recurring(server)] == ["team-a"]
 
 
 @pytest.mark.parametrize("gone", ["version", "experiment"])
 def test_what_is_gone_is_made_anew_and_the_active_run_goes_on(
-    write: Write, server: Server, wgan: Wgan, gone: str
+    write: Write, server: Server, schedule: Schedule, gone: str
 ) -> None:
     write(weekly={})
-    wgan("apply")
+    schedule("apply")
     (run,) = server.tick()
     before = recurring(server)[0]
     if gone == "version":
         del server.store.versions[before["pipeline_version_reference"]["pipeline_version_id"]]
     else:
         del server.store.experiments[before["experiment_id"]]
-    assert wgan("diff")[1][0] == "replace weekly (kfp)"
-    replaced, stays, *_ = wgan("apply")[1]
+    assert schedule("diff")[1][0] == "replace weekly (kfp)"
+    replaced, stays, *_ = schedule("apply")[1]
     assert (replaced, stays.startswith("weekly: ID stays, paused")) == ("weekly: replaced", True)
     after = recurring(server)[1]
     assert after["pipeline_version_reference"]["pipeline_version_id"] in server.store.versions
     assert after["experiment_id"] in server.store.experiments
     server.set_run(run, "SUCCEEDED")
-    assert wgan("apply")[1] == ["weekly: ID deleted"]
-    assert wgan("apply")[1] == ["kfp: nothing to change"]
+    assert schedule("apply")[1] == ["weekly: ID deleted"]
+    assert schedule("apply")[1] == ["kfp: nothing to change"]
 
 
 def test_descriptions_fit_the_database_of_servers(write: Write, path: Path) -> None:
     write(**{"n" * 63: {}})
-    (schedule,) = schedule_file.read(path)
+    (weekly,) = schedule_file.read(path)
     for zone in zoneinfo.available_timezones():
-        assert len(kubeflow_schedules._mark(dataclasses.replace(schedule, time_zone=zone))) <= 255
+        assert len(kubeflow_schedules.mark_for(dataclasses.replace(weekly, time_zone=zone))) <= 255

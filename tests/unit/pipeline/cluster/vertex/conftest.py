@@ -5,11 +5,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from pipeline.cluster import submission
 from pipeline.cluster.submission import Submission
 from pipeline.cluster.vertex.connection import VertexConnection
-from pipeline.compile import compiled_package
-from pipeline.profiles.profiles import Profile
+from pipeline.kfp_graph import compiled_package
+from pipeline.package import reader
+from pipeline.profiles.profile_file import Profile
 from tests.fakes.vertex.server import VertexServer, serving
 from tests.unit.pipeline.packages import DIGESTS, PROFILES
 
@@ -40,7 +40,7 @@ def wanted(profile: Profile, tmp_path_factory: pytest.TempPathFactory) -> Submis
     path = tmp_path_factory.mktemp("package") / "pipeline.yaml"
     path.write_bytes(compiled_package(DIGESTS, profile))
     return Submission(
-        package=submission.read_package(path),
+        package=reader.read(path),
         parameters={"source": "gs://images", "root": "/gcs/bucket/runs", "steps": 500, "beta_1": 0.5, "seed": None},
         experiment="Nightly Runs",
         run_name="first run",

@@ -22,7 +22,7 @@ from pipeline.cluster.submission import Submission
 from pipeline.cluster.vertex import runs as vertex_runs
 from pipeline.cluster.vertex.connection import VertexConnection, message
 from pipeline.cluster.vertex.runs import VertexRuns, job_content, state_of
-from pipeline.profiles.profiles import Profile
+from pipeline.profiles.profile_file import Profile
 from tests.fakes.vertex.server import Refused, VertexServer
 from tests.unit.pipeline.packages import DIGESTS
 
@@ -146,7 +146,6 @@ def test_a_lost_request_is_sent_again_and_then_given_up(
         ("PERMISSION_DENIED", "Permission denied", ConfigError, "roles/aiplatform.user"),
         ("PERMISSION_DENIED", "no (iam.serviceAccounts.actAs)", ConfigError, "roles/iam.serviceAccountUser"),
         ("INVALID_ARGUMENT", "List of errors:\n\t1. Field: labels", ConfigError, "errors: 1. Field: lab"),
-        ("ALREADY_EXISTS", "it is there", ConfigError, "it is there"),
         ("FAILED_PRECONDITION", "no", ConfigError, "FAILED_PRECONDITION: no"),
         ("UNIMPLEMENTED", "Method not found!", ConfigError, "api_endpoint"),
         ("RESOURCE_EXHAUSTED", "Quota exceeded", TransientError, "quota"),

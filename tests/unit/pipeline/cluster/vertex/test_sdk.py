@@ -15,7 +15,7 @@ from pipeline.cluster.submission import Submission
 from pipeline.cluster.vertex.connection import VertexConnection, message
 from pipeline.cluster.vertex.runs import job_content
 from pipeline.cluster.vertex.schedules import VertexSchedules
-from pipeline.profiles.profiles import Profile
+from pipeline.profiles.profile_file import Profile
 from tests.fakes.vertex.server import VertexServer
 
 PROJECT: dict[str, Any] = {

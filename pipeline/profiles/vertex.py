@@ -1,0 +1,155 @@
+"""Settings of a stage on Vertex AI: checks of what cannot work, and how a package holds them.
+
+A stage is either a step of the pipeline, for which Vertex chooses a machine, or a custom job on a named machine. Vertex
+itself checks which GPUs a machine can have.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Self
+
+import yaml
+from pydantic import model_validator
+
+from components.core.errors import ConfigError
+from components.core.stage import run_notes
+from pipeline.profiles.kubernetes import chips_of
+from pipeline.profiles.profile_values import RETRIES, Cpu, Devices, Memory, Retries, Seconds
+from pipeline.profiles.validation import Settings, Text
+
+if TYPE_CHECKING:
+    from kfp import dsl
+
+# Google's program that starts a custom job and waits for it; Vertex has it under this name.
+LAUNCHER_IMAGE = "gcr.io/ml-pipeline/google-cloud-pipeline-components:2.22.0"
+_LAUNCHER = "google_cloud_pipeline_components.container.v1.custom_job.launcher"
+# The launcher's note of the job that it started. Stages do not write it (components/core/stage/executor.py).
+_LAUNCHED = "gcp_resources"
+_TOPOLOGIES = {"ct5lp-hightpu-1t": "1x1", "ct5lp-hightpu-4t": "2x2", "ct5lp-hightpu-8t": "2x4"}
+_FOR_CUSTOM_JOBS = ("tpu_topology", "spot", "timeout")
+
+
+class VertexStage(Settings):
+    """A stage's machine. Omitted settings are left to Vertex."""
+
+    cpu_limit: Cpu = ""  # Vertex takes the smallest machine that has this and memory_limit
+    memory_limit: Memory = ""
+    machine_type: Text = ""  # of a custom job, instead of these limits
+    accelerator: Text = ""  # Vertex' name of the GPU: NVIDIA_L4
+    accelerator_count: Devices = 0
+    tpu_topology: Text = ""  # layout of a machine's chips: 2x4
+    spot: bool = False
+    timeout: Seconds = 0  # of the custom job
+    retries: Retries = RETRIES
+
+    @property
+    def hardware(self) -> str:
+        """The kind of image, a key of `container_images.TRAIN_IMAGES`."""
+        return "tpu" if self.tpu_topology else "gpu" if self.accelerator else "cpu"
+
+    @property
+    def replicas(self) -> int:
+        """Number of replicas that train: one on each device; 0 without devices."""
+        return chips_of(self.tpu_topology) if self.tpu_topology else self.accelerator_count
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        problems = []
+        if bool(self.accelerator) != bool(self.accelerator_count):
+            problems.append("accelerator and accelerator_count must be given together")
+        if self.machine_type and (self.cpu_limit or self.memory_limit):
+            problems.append("machine_type replaces cpu_limit and memory_limit: leave out one or the other")
+        only = [] if self.machine_type else [name for name in _FOR_CUSTOM_JOBS if getattr(self, name)]
+        if only:
+            problems.append(f"{', '.join(only)} must be for a custom job: name its machine_type as well")
+        if self.accelerator.startswith("TPU"):
+            problems += [f"accelerator must be a GPU, got {self.accelerator}: TPUs have machine_type and tpu_topology"]
+        problems += self._tpu_problems() if self.machine_type else []
+        if problems:
+            raise ConfigError(*problems)
+        return self
+
+    def _tpu_problems(self) -> list[str]:
+        machine, topology = self.machine_type, _TOPOLOGIES.get(self.machine_type, "")
+        names = ", ".join(_TOPOLOGIES)
+        if machine.startswith("ct6e"):
+            return [
+                f"machine_type {machine} has TPU v6e, on which Vertex does not support TensorFlow: take one of "
+                f"{names}, or compile for kfp"
+            ]
+        if not topology and (self.tpu_topology or machine.startswith(("ct", "cloud-tpu", "tpu"))):
+            return [f"machine_type must be one of {names} for TPUs, got {machine}"]
+        if topology and self.accelerator:
+            return [f"machine_type {machine} has TPUs: give tpu_topology {topology}, no accelerator"]
+        if topology != self.tpu_topology:
+            return [f"tpu_topology must be {topology} for machine_type {machine}, got {self.tpu_topology or 'none'}"]
+        return []
+
+    def apply(self, task: "dsl.PipelineTask") -> None:
+        """Give a task these settings, but for those of a custom job."""
+        if self.cpu_limit:
+            task.set_cpu_limit(self.cpu_limit)
+        if self.memory_limit:
+            task.set_memory_limit(self.memory_limit)
+        if self.accelerator and not self.machine_type:
+            task.set_accelerator_type(self.accelerator).set_accelerator_limit(self.accelerator_count)
+        self.retries.apply(task)
+
+    def custom_job(self, component: Any, options: Mapping[str, str]) -> Any:
+        """Return a container component with the same inputs and outputs, which runs as a custom job on the machine.
+
+        Its one argument is the executor input. `options` are the job's service_account, network and encryption_key.
+        """
+        from google.protobuf import json_format
+        from kfp import components
+
+        spec = json_format.MessageToDict(component.pipeline_spec)
+        (executor,) = spec["deploymentSpec"]["executors"].values()
+        (inner,) = spec["components"].values()
+        job = self._job(component.name, executor["container"], options)
+        executor["container"] = {
+            "image": LAUNCHER_IMAGE,
+            "command": ["python3", "-u", "-m", _LAUNCHER],
+            "args": [
+                *("--type", "CustomJob"),
+                *("--payload", json.dumps(job, sort_keys=True)),
+                *("--project", "{{$.pipeline_google_cloud_project_id}}"),
+                *("--location", "{{$.pipeline_google_cloud_location}}"),
+                *("--gcp_resources", f"{{{{$.outputs.parameters['{_LAUNCHED}'].output_file}}}}"),
+            ],
+        }
+        # The component is used as a task and, as a pipeline of one task, as its root.
+        for definitions in (inner, spec["root"]):
+            definitions["outputDefinitions"]["parameters"][_LAUNCHED] = {"parameterType": "STRING"}
+        return components.load_component_from_text(yaml.safe_dump(spec))
+
+    def _job(self, name: str, container: dict[str, Any], options: Mapping[str, str]) -> dict[str, Any]:
+        """Return the message `CustomJob` of Vertex, as JSON; the executor input within it is escaped once."""
+        from kfp import dsl
+
+        machine: dict[str, Any] = {"machine_type": self.machine_type}
+        if self.accelerator:
+            machine |= {"accelerator_type": self.accelerator, "accelerator_count": self.accelerator_count}
+        if self.tpu_topology:
+            machine["tpu_topology"] = self.tpu_topology
+        executor_input = dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER
+        variables = {run_notes.RETRIES: self.retries.count, run_notes.TIMEOUT: self.timeout}
+        if not self.timeout:
+            del variables[run_notes.TIMEOUT]
+        started = {
+            "image_uri": container["image"],
+            "command": container["command"],
+            "args": ["{{$.json_escape[1]}}" if word == executor_input else word for word in container["args"]],
+            "env": [{"name": name, "value": str(value)} for name, value in variables.items()],
+        }
+        pool = {"machine_spec": machine, "replica_count": 1, "container_spec": started}
+        timeout = {"timeout": f"{self.timeout}s"} if self.timeout else {}
+        strategy = {"strategy": "SPOT"} if self.spot else {}
+        spec: dict[str, Any] = {"worker_pool_specs": [pool]}
+        if timeout or strategy:
+            spec["scheduling"] = timeout | strategy
+        spec |= {name: options[name] for name in ("service_account", "network") if options[name]}
+        job: dict[str, Any] = {"display_name": name, "job_spec": spec}
+        if options["encryption_key"]:
+            job["encryption_spec"] = {"kms_key_name": options["encryption_key"]}
+        return job
