@@ -10,7 +10,7 @@ from components.core.errors import ConfigError
 from components.core.stage import cli
 from components.core.storage import atomic_files
 from components.train.config import TrainConfig
-from pipeline import graph
+from pipeline import graph, verbs
 from pipeline.package import config_file, image_digests, parameters
 from pipeline.profiles.targets import KFP, TARGETS, VERTEX
 
@@ -40,9 +40,15 @@ def _print_profiles(parsed: argparse.Namespace) -> int:
     verbs.require("pipeline", parsed.verb)
     from pipeline.profiles import profile_file  # it needs pydantic, which --help does not
 
-    if verb == "profiles":
-        print(profile_file.as_yaml(parsed.profiles), end="")
-        return errors.OK
+    print(profile_file.as_yaml(parsed.profiles), end="")
+    return errors.OK
+
+
+def _compile(parsed: argparse.Namespace) -> int:
+    """Write a package and return the exit code; raise `ConfigError` if nothing was written."""
+    verbs.require("pipeline", parsed.verb)
+    from pipeline.profiles import profile_file
+
     profile = profile_file.choose(profile_file.read(parsed.profiles), parsed.profile, parsed.target)
     if parsed.images is None and not parsed.allow_tags:
         raise ConfigError(

@@ -110,7 +110,7 @@ def _kubeflow(status: int, error: Any, host: str, namespace: str) -> _Answer:
         return _Answer(
             "UNAUTHENTICATED",
             f"{host} redirects to {page} ({status})",
-            "log in (--cookie_file or --token_file), or give that address as --host if it is where the server is",
+            "log in (--cookie-file or --token-file), or give that address as --host if it is where the server is",
         )
     code = _CODES.get(status, "INTERNAL" if status >= 500 else "INVALID_ARGUMENT")
     if code == "NOT_FOUND" and not details:
@@ -129,7 +129,7 @@ def _unreached(error: Any, host: str) -> _Answer:
     cause = _shortened(str(reason.args[0] if getattr(reason, "args", ()) else reason))
     if isinstance(error, exceptions.SSLError) or "SSL" in cause or "CERTIFICATE" in cause.upper():
         untrusted = f"{host} has an untrusted certificate: {cause}"
-        return _Answer("FAILED_PRECONDITION", untrusted, "give its CA bundle (--ca_cert)")
+        return _Answer("FAILED_PRECONDITION", untrusted, "give its CA bundle (--ca-cert)")
     if isinstance(error, exceptions.LocationValueError):
         return _Answer("INVALID_ARGUMENT", f"host must be a URL, got {host}")
     why = cause.split(": ", 1)[-1].rstrip(".")  # without the connection

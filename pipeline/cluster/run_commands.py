@@ -23,14 +23,6 @@ from pipeline.profiles.targets import KFP, TARGETS
 
 log = logging.getLogger("pipeline")
 
-HELP = {
-    "submit": "start a compiled package on a cluster or on Vertex AI",
-    "status": "show the state of a run on a cluster, or list the newest runs",
-    "logs": "print what the stages of a run on a cluster have logged",
-    "cancel": "cancel a run on a cluster",
-    "retry": "retry a failed run on a cluster from its failed stages",
-}
-_WAITING = ("submit", "status", "retry")  # the verbs that can wait for the end of a run
 _RUN_ID = "the run: its id, as much of it as is unique among the newest runs, or its link"
 _SHOWN_RUNS = 20
 _SEARCHED_RUNS = 200
@@ -39,35 +31,38 @@ _LONGEST_NAME = 128
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
-def main(verb: str, words: list[str]) -> int:
-    """Run the verb, a key of `HELP`, with the words after it, and return the exit code."""
-    waits = f" {waiting.EXIT_CODES_HELP}" if verb in _WAITING else ""
-    parser = cli.Parser(prog=f"wgan {verb}", description=f"{HELP[verb][0].upper()}{HELP[verb][1:]}.{waits}")
-    if verb == "submit":
-        _add_submit_flags(parser)
-    if verb in _WAITING:
-        parser.add_argument("--wait", action="store_true", help="wait for its end, and show stages as they change")
-        parser.add_argument(
-            "--timeout",
-            type=_seconds,
-            metavar="SECONDS",
-            help="with --wait: wait this long at most; the run continues (default: no limit)",
-        )
-    backends.add_flags(parser)
-    if verb == "submit":
-        parameters.add_flags(parser, graph.PARAMETERS, everything=parameters.wants_all(words))
-        parsed, unknown = parser.parse_known_args(words)
-        return _submit(parsed, parser.unknown(unknown))
-    parser.add_argument("run_id", metavar="RUN_ID", nargs="?" if verb == "status" else None, help=_RUN_ID)
+def add_to(command: "argparse._SubParsersAction[cli.Parser]") -> None:
+    """Add the verbs."""
+    _add_submit(command)
+    waits = waiting.EXIT_CODES_HELP
+    add = _add_verb
+    parser = add(command, "status", "show the state of a run on a cluster, or list the newest runs", more=waits)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    _add_waiting(parser)
+    parser = add(command, "logs", "print what the stages of a run on a cluster have logged")
+    parser.add_argument(
+        "stage", metavar="STAGE", nargs="?", choices=stages.ALL, help="one stage (default: all that have begun)"
+    )
+    parser.add_argument("--follow", action="store_true", help="keep printing until the stage ends")
+    add(command, "cancel", "cancel a run on a cluster")
+    _add_waiting(add(command, "retry", "retry a failed run on a cluster from its failed stages", more=waits))
+
+
+def _add_verb(command: "argparse._SubParsersAction[cli.Parser]", name: str, text: str, more: str = "") -> cli.Parser:
+    """Add a verb for a run that was submitted."""
+    parser = verbs.add(command, name, text, _run, more=more)
+    parser.add_argument("run_id", metavar="RUN_ID", nargs="?" if name == "status" else None, help=_RUN_ID)
     parser.add_argument("--target", default=KFP, choices=TARGETS, help=f"where the run is (default: {KFP})")
-    if verb == "status":
-        parser.add_argument("--json", action="store_true", help="print JSON")
-    if verb == "logs":
-        stage_help = "one stage (default: all that have begun)"
-        parser.add_argument("stage", metavar="STAGE", nargs="?", choices=stages.ALL, help=stage_help)
-        parser.add_argument("--follow", action="store_true", help="keep printing until the stage ends")
-    parsed = parser.parse_args(words)
-    if problems := _problems_of_waiting(parsed):
+    backends.add_flags(parser)
+    return parser
+
+
+def _run(parsed: argparse.Namespace) -> int:
+    verb = parsed.verb
+    verbs.require("pipeline", verb)
+    cli.set_umask()
+    problems = _problems_of_waiting(parsed) if verb in ("status", "retry") else []
+    if problems:
         raise ConfigError(*problems)
     server = backends.runs(parsed.target, parsed)
     if not parsed.run_id:
@@ -95,6 +90,16 @@ def main(verb: str, words: list[str]) -> int:
     return errors.OK
 
 
+def _add_waiting(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--wait", action="store_true", help="wait for its end, and show stages as they change")
+    parser.add_argument(
+        "--timeout",
+        type=_seconds,
+        metavar="SECONDS",
+        help="with --wait: wait this long at most; the run continues (default: no limit)",
+    )
+
+
 def _seconds(text: str) -> float:
     """Return the value of --timeout; argparse adds the flag to the error."""
     with contextlib.suppress(ValueError):
@@ -104,14 +109,37 @@ def _seconds(text: str) -> float:
 
 
 def _problems_of_waiting(parsed: argparse.Namespace) -> list[str]:
-    wait, timeout = getattr(parsed, "wait", False), getattr(parsed, "timeout", None)
-    if timeout is not None and not wait:
+    if parsed.timeout is not None and not parsed.wait:
         return ["timeout is for waiting: give --wait as well"]
-    return ["wait is for one run: give its id as well"] if wait and not getattr(parsed, "run_id", True) else []
+    return ["wait is for one run: give its id as well"] if parsed.wait and not getattr(parsed, "run_id", True) else []
 
 
-def _add_submit_flags(parser: cli.Parser) -> None:
-    parser.usage = "wgan submit --source IMAGES --root LOCATION [flags]"
+def _submit(parsed: argparse.Namespace) -> int:
+    verbs.require("pipeline", parsed.verb)
+    cli.set_umask()
+    problems: list[str] = parsed.problems
+    package = reader.read(parsed.package)
+    request, server = _checked(parsed, package, problems)
+    try:
+        run = server.submit(request)
+    except KeyboardInterrupt:
+        log.warning("%s may have started: `%s` lists the newest runs", request.run_name, server.command("status"))
+        raise
+    log.info("run %s (%s) is started", run.run_id, run.name)
+    print(run.link or run.run_id, flush=True)
+    return _wait(server, run.run_id, parsed.timeout, False) if parsed.wait else errors.OK
+
+
+def _add_submit(command: "argparse._SubParsersAction[cli.Parser]") -> None:
+    parser = verbs.add(
+        command,
+        "submit",
+        "start a compiled package on a cluster or on Vertex AI",
+        _submit,
+        more=waiting.EXIT_CODES_HELP,
+        usage="wgan submit --source IMAGES --root LOCATION [flags]",
+        reports_problems=True,
+    )
     add = parser.add_argument
     add("--package", type=Path, default=Path("pipeline.yaml"), help="compiled package (default: pipeline.yaml)")
     config_file.add_flag(parser)
@@ -123,23 +151,15 @@ def _add_submit_flags(parser: cli.Parser) -> None:
         metavar="URI",
         help="where the target keeps metrics and reports of stages (default: Kubeflow's own; Vertex has none)",
     )
-    account_help = "account to start the run as (default: that of the profile, else the target's)"
-    add("--service_account", default="", help=account_help)
+    add(
+        "--service-account",
+        default="",
+        help="account to start the run as (default: that of the profile, else the target's)",
+    )
+    _add_waiting(parser)
     add("--root", help="folder of all results: an absolute path that every stage can reach")
     backends.add_flags(parser)
     parameters.add_flags(parser)
-
-
-def _submit(parsed: argparse.Namespace, problems: list[str]) -> int:
-    request, server = _checked(parsed, reader.read(parsed.package), problems)
-    try:
-        run = server.submit(request)
-    except KeyboardInterrupt:
-        log.warning("%s may have started: `%s` lists the newest runs", request.run_name, server.command("status"))
-        raise
-    log.info("run %s (%s) is started", run.run_id, run.name)
-    print(run.link or run.run_id, flush=True)
-    return _wait(server, run.run_id, parsed.timeout, False) if parsed.wait else errors.OK
 
 
 def _checked(parsed: argparse.Namespace, package: Package, problems: list[str]) -> tuple[Submission, Runs]:

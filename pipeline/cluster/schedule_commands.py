@@ -36,9 +36,36 @@ class _Server(NamedTuple):
     wanted: list[Schedule]
 
 
-def main(verb: str, words: list[str]) -> int:
-    """Run `wgan schedule` with the words after it and return the exit code."""
-    parsed = _parser(verb).parse_args(words)
+def add_to(command: "argparse._SubParsersAction[cli.Parser]") -> None:
+    """Add the verb."""
+    shared = cli.Parser(add_help=False)
+    add = shared.add_argument
+    add("--file", type=Path, metavar="FILE", help=f"the schedules (default: {_DEFAULT_FILE}; docs/schedules.md)")
+    add("--target", choices=TARGETS, help="only this target (default: those that the file has schedules for)")
+    backends.add_flags(shared)
+    text = "apply, list, pause and resume schedules on Kubeflow and Vertex"
+    parser = command.add_parser("schedule", help=text, description="Schedules as a file.")
+    actions = parser.add_subparsers(
+        dest="action", required=True, metavar="VERB", title="verbs (wgan schedule VERB --help)"
+    )
+    parsers = {name: verbs.add(actions, name, text, _run, parents=[shared]) for name, text in _VERBS.items()}
+    for name in (_PAUSE, _RESUME):
+        parsers[name].add_argument("name", metavar="NAME", help="the schedule's name")
+    parsers[_DIFF].add_argument(
+        "--exit-code",
+        action="store_true",
+        help=f"exit with {DIFFERENT} where apply would change anything, else with 0 (default: 0 either way)",
+    )
+    parsers[_APPLY].add_argument(
+        "--prune",
+        action="store_true",
+        help="also delete the schedules that were made by apply and that the file no longer has",
+    )
+
+
+def _run(parsed: argparse.Namespace) -> int:
+    """Run `wgan schedule` and return the exit code."""
+    verbs.require("pipeline", parsed.verb)
     wanted: list[Schedule] | None = None
     if parsed.file or parsed.action in (_DIFF, _APPLY) or _DEFAULT_FILE.exists():
         from pipeline.cluster import schedule_file  # it needs pydantic
@@ -60,35 +87,6 @@ def main(verb: str, words: list[str]) -> int:
         for line in lines:
             print(line, flush=True)
     return errors.OK
-
-
-def _parser(verb: str) -> cli.Parser:
-    shared = cli.Parser(add_help=False)
-    add = shared.add_argument
-    add("--file", type=Path, metavar="FILE", help=f"the schedules (default: {_DEFAULT_FILE}; docs/schedules.md)")
-    add("--target", choices=TARGETS, help="only this target (default: those that the file has schedules for)")
-    backends.add_flags(shared)
-    parser = cli.Parser(prog=f"wgan {verb}", description="Schedules as a file.")
-    verbs = parser.add_subparsers(
-        dest="action", required=True, metavar="VERB", title=f"verbs (wgan {verb} VERB --help)"
-    )
-    actions = {
-        name: verbs.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.", parents=[shared])
-        for name, text in _VERBS.items()
-    }
-    for name in (_PAUSE, _RESUME):
-        actions[name].add_argument("name", metavar="NAME", help="the schedule's name")
-    actions[_DIFF].add_argument(
-        "--exit_code",
-        action="store_true",
-        help=f"exit with {DIFFERENT} where apply would change anything, else with 0 (default: 0 either way)",
-    )
-    actions[_APPLY].add_argument(
-        "--prune",
-        action="store_true",
-        help="also delete the schedules that were made by apply and that the file no longer has",
-    )
-    return parser
 
 
 def _targets(parsed: argparse.Namespace, wanted: list[Schedule] | None) -> list[str]:

@@ -78,7 +78,7 @@ def test_after_a_lost_answer_the_command_shows_what_happened(
         submit()
         guarded.set_run(guarded.run_ids()[0], "FAILED" if verb == "retry" else "RUNNING")
     guarded.lose(CHANGES_A_RUN, acted)
-    ended = submit("--run_name", "mine") if verb == "submit" else on(guarded, verb, guarded.run_ids()[0])
+    ended = submit("--run-name", "mine") if verb == "submit" else on(guarded, verb, guarded.run_ids()[0])
     assert ended.code == errors.TRANSIENT
     guarded.server.before = guarded.server.after = None
     code, shown, *_ = run_printed(ended)
@@ -100,7 +100,7 @@ def test_an_interrupted_submission_names_the_command_that_shows_it(
             guarded.hang_up()
 
     guarded.server.after = interrupt
-    ended = submit("--run_name", "mine")
+    ended = submit("--run-name", "mine")
     assert ended.code == errors.INTERRUPTED
     guarded.server.after = None
     assert "mine" in run_printed(ended).out

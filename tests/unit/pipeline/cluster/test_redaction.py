@@ -71,7 +71,7 @@ def assert_redacted(text: str) -> None:
 def flags(server: Server, tmp_path: Path) -> list[str]:
     for name, text in (("token", _TOKEN), ("cookie", f"authservice_session={_SESSION}; theme=dark")):
         (tmp_path / name).write_text(text)
-    return ["--host", server.url, "--token_file", str(tmp_path / "token"), "--cookie_file", str(tmp_path / "cookie")]
+    return ["--host", server.url, "--token-file", str(tmp_path / "token"), "--cookie-file", str(tmp_path / "cookie")]
 
 
 def credentials(request: Request, form: str) -> str:
@@ -167,7 +167,7 @@ def test_a_defect_and_a_password_of_the_kubeconfig(tmp_path: Path, monkeypatch: 
         (tmp_path / "kubeconfig").write_text(yaml.safe_dump(kubeconfig))
         monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
         monkeypatch.setattr(run_commands, "_print_runs", fail)
-        ended = wgan("status", "--kube_context", "here")
+        ended = wgan("status", "--kube-context", "here")
     assert ended.returncode == errors.DEFECT, ended.stderr
     assert "Traceback" in ended.stderr
     assert_redacted(ended.stderr + ended.stdout)

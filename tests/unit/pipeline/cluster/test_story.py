@@ -89,7 +89,7 @@ def test_a_lost_answer_starts_no_second_run(
 
 def test_every_mistake_is_found_before_anything_is_sent(world: World, package: Path) -> None:
     words = ["--package", str(package), "--root", "runs", "--steps", "many", "--stepz", "3", "--timeout", "5"]
-    ended = wgan("submit", *words, *world.flags, "--run_name", "n" * 129)
+    ended = wgan("submit", *words, *world.flags, "--run-name", "n" * 129)
     assert ended.code == errors.BAD_CONFIGURATION
     root = ["root", "pipeline_root"] if world.target == "vertex" else ["root"]
     names = ["stepz", *root, "run_name", "timeout", "source", "steps"]
@@ -121,12 +121,12 @@ def test_a_schedule(world: World, package: Path, tmp_path: Path) -> None:
     assert schedule("apply") == (0, [f"{world.target}: nothing to change"])
     assert not any(world.requests())
     unchanged = [f"unchanged weekly ({world.target})", f"unchanged nightly ({world.target}, paused)"]
-    assert schedule("diff", "--exit_code") == (0, unchanged)
+    assert schedule("diff", "--exit-code") == (0, unchanged)
 
     # Edited while a run is active: it goes on, and its schedule starts no other.
     ((run_id, _),) = world.fire().items()
     write(weekly={"cron": "0 7 * * 1", "concurrency": 2}, nightly={"cron": "30 2 * * *"})
-    code, lines = schedule("diff", "--exit_code")
+    code, lines = schedule("diff", "--exit-code")
     assert (code, lines[0], lines[2]) == (1, f"replace weekly ({world.target})", f"resume nightly ({world.target})")
     assert "will be deleted" in lines[1]
     code, lines = schedule("apply")

@@ -135,7 +135,7 @@ def run(started: str, cluster: Kubernetes) -> str:
 
 
 def test_logs_of_all_stages_name_the_stage(server: Server, run: str, cluster: Kubernetes) -> None:
-    words = ["logs", "--host", server.url, "--kube_context", "here", run]
+    words = ["logs", "--host", server.url, "--kube-context", "here", run]
     cluster.add("wf-impl-1", "wf.root.decide.executor", 1, b"one\n")
     cluster.add("wf-impl-2", "wf.root.preprocess.executor", 2, b"two\n")
     server.set_run(run, "RUNNING", {"decide": "SUCCEEDED", "preprocess": "SUCCEEDED", "train": "RUNNING"})
@@ -159,7 +159,7 @@ def test_without_a_way_to_kubernetes_another_command_is_named_once(
     """Kubeflow's own answer would be an error with status 200, so it is not asked."""
     server.set_run(run, "RUNNING", {"decide": "SUCCEEDED", "preprocess": "RUNNING"})
     code, _, _, (line,) = wgan("logs", run, *words, "--host", server.url)
-    assert (code, "--kube_context NAME" in line) == (errors.BAD_CONFIGURATION, True)
+    assert (code, "--kube-context NAME" in line) == (errors.BAD_CONFIGURATION, True)
     assert f"`kubectl logs -n {namespace} -l pipeline/runid={run} -c main --prefix --tail=-1`" in line
     assert cluster.requests == []
     assert not any(request.path.endswith("/log") for request in server.requests)
@@ -203,7 +203,7 @@ def test_a_stage_whose_pod_has_not_started_is_pending_and_the_reason_is_shown(
     ]
     server.set_run(run, "RUNNING", {"decide": "SUCCEEDED", "train": "RUNNING"})
     words = ["status", run, "--host", server.url]
-    rows = {line.split()[0]: line for line in wgan(*words, "--kube_context", "here").out.splitlines() if line}
+    rows = {line.split()[0]: line for line in wgan(*words, "--kube-context", "here").out.splitlines() if line}
     assert (rows["train"].split()[1], rows["train"].endswith(reason)) == ("pending", True)
     assert rows["decide"].split()[1] == "succeeded"
     assert [line.split()[1] for line in wgan(*words).out.splitlines() if line.startswith("train")] == ["running"]
@@ -221,7 +221,7 @@ def test_the_reason_that_a_pod_left_is_shown(server: Server, run: str, cluster: 
         statuses = [container({"terminated": ended})]
         cluster.add(f"wf-impl-{at}", f"wf.root.{stage}.executor", at, phase="Failed", containerStatuses=statuses)
     server.set_run(run, "FAILED", {stage: state for stage, state, _ in ends})
-    out = wgan("status", run, "--host", server.url, "--kube_context", "here").out
+    out = wgan("status", run, "--host", server.url, "--kube-context", "here").out
     rows = [line.split(maxsplit=4) for line in out.splitlines()]
     shown = {row[0]: " ".join(row[4:]) for row in rows if row}
     assert [shown[stage] for stage, _, _ in ends] == ["runs: new data", "", "OOMKilled", "two lines"]
@@ -236,6 +236,6 @@ def test_without_permission_for_pods_a_run_is_still_watched(server: Server, run:
             server.set_run(run, states.pop(0), {"train": "RUNNING"})
 
     server.before = report
-    code, _, _, (line,) = wgan("status", run, "--wait", "--host", server.url, "--kube_context", "here")
+    code, _, _, (line,) = wgan("status", run, "--wait", "--host", server.url, "--kube-context", "here")
     assert (code, 'cannot list "pods" (403)' in line) == (errors.OK, True)
     assert len(cluster.requests) > 1
