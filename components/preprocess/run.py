@@ -22,11 +22,10 @@ from components.core.sources.source_listing import Contents
 from components.core.stage import cache_key
 from components.core.stage.executor import StageResult
 from components.core.storage import buckets, digests
-from components.core.storage.location import Location
+from components.core.storage.location import Location, Written
 from components.preprocess import attempt_files, download, leaks, reuse
 from components.preprocess.attempt_files import AttemptFiles, Folder
 from components.preprocess.beam import attempt
-from components.preprocess.beam.attempt import Written
 from components.preprocess.config import PreprocessConfig
 from components.preprocess.decode import pixels, pool
 from components.preprocess.formats.survey import Survey, survey

@@ -122,7 +122,7 @@ def _samples(location: str, longest: int) -> str:
     if not location:
         return ""
     try:
-        png = Location.of(location).read_file()
+        png = Location.of(location).read_file()[0]
     except (OSError, ValueError, StageError) as error:  # a record is written without its samples
         log.warning("record: the page has no samples: %s", errors.line_of(error))
         return ""

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from components.core.artifacts.manifest import Manifest
 from components.core.errors import DataError, Incompatible
 from components.core.storage import atomic_files
-from components.core.storage.location import Location
+from components.core.storage.location import DESCRIPTION_ALONE, Location
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ def made_once(
 def _described(location: Location, kind: type[Kind], is_keyed: bool, whole: bool) -> Kind | None:
     """Read a description; None without an artifact. `DataError` if it is damaged, `Incompatible` if not surely ours."""
     try:
-        if (location.fetch if whole else location.fetch_description)(kind.FILE):
+        if location.fetch(kind.FILE, None if whole else DESCRIPTION_ALONE):
             return kind.read(location)
         if is_keyed and not location.in_bucket and location.path.exists():
             raise DataError(f"no {kind.WHAT} at {location}: {kind.FILE} is missing")

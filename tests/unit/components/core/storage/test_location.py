@@ -16,7 +16,7 @@ import pytest
 from components.core.errors import ConfigError, DataError, TransientError
 from components.core.storage import atomic_files, buckets
 from components.core.storage import location as location_module
-from components.core.storage.location import Location, at_once
+from components.core.storage.location import DESCRIPTION_ALONE, Location, at_once
 from tests.fakes.gcs.server import Request, Server
 from tests.fakes.http import Answer
 from tests.faults.soak.served import die_at_every_request
@@ -105,7 +105,7 @@ def test_what_a_user_copied_there_is_read_as_it_is(bucket: Server) -> None:
 def test_the_description_alone(bucket: Server) -> None:
     make("gs://b/x")
     forget(Location.of("gs://b").path)
-    assert Location.of("gs://b/x").fetch_description(MANIFEST)
+    assert Location.of("gs://b/x").fetch(MANIFEST, DESCRIPTION_ALONE)
     assert set(files(Location.of("gs://b/x").path)) == {MANIFEST}
 
 
@@ -304,8 +304,7 @@ def test_artifacts_beside_each_other(bucket: Server) -> None:
     buckets.put("gs://b/things/log.jsonl", b"{}")
     forget(Location.of("gs://b").path)
     things = Location.of("gs://b/things")
-    things.fetch_intact(MANIFEST)
-    assert sorted(path.name for path in things.path.iterdir()) == ["1", "2", "plain"]
+    assert [thing.name for thing in things.artifacts(MANIFEST)] == ["1", "2", "plain"]
     assert Location.of("things").artifacts(MANIFEST) == []
 
 
