@@ -46,20 +46,16 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise ConfigError(message)
 
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
-        return super().parse_known_args(self._words(args), namespace)
-
-    def parse_known_intermixed_args(self, args: Any = None, namespace: Any = None) -> Any:
-        # Python 3.13.1 calls no parse_known_args from here; before, positional arguments were hidden from it.
-        return super().parse_known_intermixed_args(self._words(args), namespace)
-
-    def _words(self, args: list[str] | None) -> list[str]:
-        """Return the words to parse, each flag as `--help` lists it, or print completions and exit."""
+    def complete(self) -> None:
+        """Print completions and exit, if a shell asks for them."""
         if COMPLETING in os.environ and self.add_help and not Parser.completing:
             Parser.completing = True  # argcomplete parses in turn, and exits
             argcomplete = importlib.import_module("argcomplete")
             argcomplete.autocomplete(self, exclude=[_EXECUTOR_INPUT], print_suppressed=True)
-        return [self._as_listed(word) for word in (sys.argv[1:] if args is None else args)]
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
+        self.complete()
+        return super().parse_known_args(args, namespace)
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         parsed, unknown = self.parse_known_args(args, namespace)
@@ -81,13 +77,11 @@ class Parser(argparse.ArgumentParser):
                 flags += [flag for parser in action.choices.values() for flag in parser._flags()]
         return flags
 
-    def _as_listed(self, word: str) -> str:
-        """Return a flag as `--help` lists it; other words as they are."""
-        name, equals, value = word.partition("=")
-        if not name.startswith("--"):
-            return word
-        flags = {flag.replace("-", "_"): flag for flag in self._option_string_actions}
-        return flags.get(name.replace("-", "_"), name) + equals + value
+    def _parse_optional(self, arg_string: str) -> Any:
+        """Find the action of a word, which is a flag as `--help` lists it, or with the other dashes."""
+        name, equals, value = arg_string.partition("=")
+        flags = {flag.replace("-", "_"): flag for flag in self._option_string_actions if flag.startswith("--")}
+        return super()._parse_optional(flags.get(name.replace("-", "_"), name) + equals + value)
 
 
 def set_umask() -> None:
@@ -206,6 +200,7 @@ def _read_arguments(
     parser.add_argument(_EXECUTOR_INPUT, help=argparse.SUPPRESS)
     for field in settings.fields_of(config_class):
         add_flag(parser, field)
+    parser.complete()  # not by the next line: it hides positional arguments from `parse_known_args`, or calls none
     parsed, unknown = parser.parse_known_intermixed_args(arguments)
     raw_values = {name: value for name, value in vars(parsed).items() if value is not None}
     text = raw_values.pop("executor_input", None)
