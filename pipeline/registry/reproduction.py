@@ -64,16 +64,16 @@ def script(
     return [
         *_comments(version, origin, source != "", initial_version),
         "set -e",
-        _command("preprocess", preprocess, settings.without_removed(origin.dataset["preprocessing"])),
+        _command("preprocess", preprocess, origin.dataset["preprocessing"]),
         f"# dataset_digest: {digest_of['dataset']}",
-        _threads(origin.checkpoint) + _command("train", train, settings.without_removed(origin.checkpoint["settings"])),
+        _threads(origin.checkpoint) + _command("train", train, origin.checkpoint["settings"]),
         f"# checkpoint_digest: {digest_of['checkpoint']}",
         _command("export", {**checkpoint_inputs, "model": root / "model"}, {}),
         f"# model_digest: {version.model.digest}",
         f"# How it was judged{beside}:",
         _threads(origin.embedding) + _command("embed", embed, origin.embedding["settings"]),
         f"# embedding_digest: {digest_of['embedding']}",
-        _command("evaluate", evaluate, settings.without_removed(version.evaluation.settings)),
+        _command("evaluate", evaluate, version.evaluation.settings),
     ]
 
 

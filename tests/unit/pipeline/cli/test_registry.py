@@ -62,7 +62,6 @@ def publish_version(
             "batch_size": 64,
             "critic_learning_rate": 0.0012,
             "beta_1": 0.25,
-            "critic_normalization": "none",  # of an earlier version
             "precision": "auto",
         },
         "made_with": {**maker, "code": code or maker["code"]},
@@ -84,7 +83,7 @@ def publish_version(
         **{
             "reasons": ["better than ever", HOSTILE],
             "rules": [artifacts.RULE],
-            "settings": {"sample_count": 500, "export_checkpoint": "last"},  # the latter of an earlier version
+            "settings": {"sample_count": 500},
             "source": PICTURES,
             **changes,
         },
@@ -217,7 +216,6 @@ def test_reproduce_prints_settings_that_are_no_defaults_and_the_digests_to_expec
     assert flags[2]["--checkpoint"] == "a folder/checkpoints/step-0000000300"
     assert flags[3]["--seed"] == "3"
     assert flags[4]["--sample_count"] == "500"
-    assert "--export_checkpoint" not in flags[4]
     comments = [line for line in text.splitlines() if line.startswith("# ")]
     assert f"# model_digest: {models.Description.of(registry.version_folder(location, 1)).digest}" in comments
     assert any("bfloat16" in comment for comment in comments)
