@@ -60,10 +60,8 @@ def run(config: PreprocessConfig) -> StageResult:
             f"and is {contents.fingerprint} now; fingerprint it again, by starting the pipeline again"
         )
     parts = cache_key.key_parts("preprocess", config, source_fingerprint=contents.fingerprint)
-    location = Location.of(cache_key.fill_key(config.dataset, parts))
-    identity = {**settings.values_in_key(config), "source_fingerprint": contents.fingerprint}
-    make = functools.partial(_make, config, contents, location)
-    manifest, reused = made_once(location, Manifest, identity, make, cache_key.is_keyed(config.dataset), whole=False)
+    make = functools.partial(_make, config, contents)
+    location, manifest, reused = made_once(config.dataset, parts, Manifest, make, whole=False)
     if reused and location.in_bucket:
         attempt_files.sweep(location)
     return _result(location, manifest, reused)
