@@ -52,6 +52,10 @@ class Server(http.Server):
         """Objects by bucket and name."""
         return self._store.buckets
 
+    def contents(self, bucket: str = "b") -> dict[str, bytes]:
+        """Return the content of each object of a bucket, by name."""
+        return {name: stored.content for name, stored in dict(self.objects[bucket]).items()}
+
     @property
     def denied(self) -> set[tuple[str, str]]:
         """Denied permissions, each with its prefix; a test may remove one."""

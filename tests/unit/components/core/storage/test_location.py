@@ -121,10 +121,10 @@ def test_nothing_is_sent_or_fetched_twice(bucket: Server) -> None:
 
 def test_the_first_to_commit_is_kept(bucket: Server) -> None:
     first = files(make("gs://b/x", "first"))
-    before = {name: stored.content for name, stored in bucket.objects["b"].items()}
+    before = bucket.contents()
     forget(Location.of("gs://b").path)
     assert files(make("gs://b/x", "second")) == first
-    assert {name: stored.content for name, stored in bucket.objects["b"].items()} == before
+    assert bucket.contents() == before
 
 
 def test_two_that_make_different_bytes_at_once(bucket: Server, tmp_path: Path) -> None:
@@ -311,7 +311,7 @@ def test_artifacts_beside_each_other(bucket: Server) -> None:
 def test_death_at_every_request_of_a_commit(bucket: Server) -> None:
     """A process that dies before or after any request leaves nothing, or the whole; the next attempt makes it whole."""
     make("gs://b/x")
-    expected = {name: stored.content for name, stored in bucket.objects["b"].items()}
+    expected = bucket.contents()
 
     def prepare() -> None:
         bucket.objects["b"].clear()
@@ -324,7 +324,7 @@ def test_death_at_every_request_of_a_commit(bucket: Server) -> None:
         if complete:
             assert files(Location.of("gs://b/x").path)["one"] == b"1"
         make("gs://b/x")
-        assert {name: stored.content for name, stored in bucket.objects["b"].items()} == expected
+        assert bucket.contents() == expected
 
     assert die_at_every_request(bucket, prepare, lambda: make("gs://b/x"), check) > 10
 
