@@ -12,8 +12,7 @@ from unittest import mock
 from tests.fakes import http
 from tests.fakes.gcs import uploads
 from tests.fakes.gcs.api import Api, Content
-from tests.fakes.gcs.refusals import Refusal
-from tests.fakes.gcs.store import Store, Stored
+from tests.fakes.gcs.store import Refusal, Store, Stored
 from tests.fakes.http import Answer, HangUp, Request
 
 __all__ = ["FAULTS", "LEAK", "HangUp", "Request", "Server", "Stored", "serving"]
