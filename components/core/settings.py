@@ -7,14 +7,12 @@ is reported before anything heavy is imported.
 import dataclasses
 import difflib
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, get_args, get_type_hints
 
 from components.core.errors import ConfigError
 
 _MOST_LISTED = 20
-# Recorded by earlier versions, each with the value by which this version always works.
-_REMOVED = {"critic_normalization": "none", "export_checkpoint": "last", "jpeg_oversampling": 4}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,14 +156,6 @@ def values_in_key(config: Any) -> dict[str, Any]:
     """Return the settings that decide the result of a stage."""
     fields = [field.name for field in fields_of(config) if field.setting.in_key and not field.setting.digest]
     return {name: getattr(config, name) for name in fields}
-
-
-def without_removed(recorded: Mapping[str, Any]) -> dict[str, Any]:
-    """Return recorded settings of a stage or of networks, without removed ones that were as they now always are.
-
-    A removed one of another value stays, for the caller to refuse.
-    """
-    return {name: value for name, value in recorded.items() if (name, value) not in _REMOVED.items()}
 
 
 def digests_of_inputs(config: Any) -> dict[str, str]:

@@ -10,7 +10,7 @@ from components.core.registry.registry import Champion
 from components.core.sources import source_listing
 from components.core.stage import inputs
 from components.core.stage.executor import StageResult
-from components.core.storage.location import Location
+from components.core.storage.location import DESCRIPTION_ALONE, Location
 from components.decide.config import DecideConfig
 
 _CHANGES_SHOWN = 3
@@ -79,7 +79,7 @@ def _checkpoint_of(champion: Champion, published: Recipe | None) -> str:
         )
     from components.core.artifacts import checkpoints  # here, because it imports numpy
 
-    if not Location.of(checkpoint).fetch_description(checkpoints.MANIFEST):
+    if not Location.of(checkpoint).fetch(checkpoints.MANIFEST, DESCRIPTION_ALONE):
         raise ConfigError(
             f"start_from is champion, but the checkpoint of version {champion.version} is gone from {checkpoint}; "
             "restore it, or give start_from scratch"

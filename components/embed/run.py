@@ -3,7 +3,6 @@
 import dataclasses
 import logging
 
-from components.core import settings
 from components.core.artifacts import datasets, embeddings
 from components.core.artifacts.made_once import made_once
 from components.core.data import dataset_reader
@@ -33,9 +32,8 @@ def run(config: EmbedConfig) -> StageResult:
     custom_digest = inputs.digest_of_embedding(config.custom_embedding, config.custom_embedding_digest)
     config = dataclasses.replace(config, custom_embedding_digest=custom_digest)
     parts = cache_key.key_parts("embed", config, dataset_digest=manifest.digest)
-    location = Location.of(cache_key.fill_key(config.embedding, parts))
 
-    def make() -> None:
+    def make(location: Location) -> None:
         # here, so that a complete embedding needs no TensorFlow
         dataset_reader.fetch(config.dataset, manifest, "train", "test")
         log.info("embed: loading TensorFlow")
@@ -43,11 +41,8 @@ def run(config: EmbedConfig) -> StageResult:
 
         make_embedding(config, manifest, location, cluster)
 
-    digests = {"dataset_digest": manifest.digest, "custom_embedding_digest": custom_digest}
-    identity = {**settings.values_in_key(config), **digests}
-    is_keyed = cache_key.is_keyed(config.embedding)
     # The other workers read the chief's files.
-    description, reused = made_once(location, embeddings.Description, identity, make, is_keyed)
+    location, description, reused = made_once(config.embedding, parts, embeddings.Description, make)
     return StageResult(
         parameters={
             "embedding_uri": location.uri,

@@ -2,7 +2,6 @@
 
 import logging
 
-from components.core import settings
 from components.core.artifacts import evaluations
 from components.core.artifacts.made_once import made_once
 from components.core.stage import cache_key
@@ -30,19 +29,15 @@ def run(config: EvaluateConfig) -> StageResult:
     """
     inputs = read_inputs(config)
     parts = cache_key.key_parts("evaluate", config, **inputs.digests)
-    location = Location.of(cache_key.fill_key(config.evaluation, parts))
 
-    def make() -> None:
+    def make(location: Location) -> None:
         # Imported here, so that a finished evaluation is found without TensorFlow.
         log.info("evaluate: loading TensorFlow")
         from components.evaluate.make import make
 
         make(config, inputs, location)
 
-    identity = {**settings.values_in_key(config), **inputs.digests}
-    is_keyed = cache_key.is_keyed(config.evaluation)
-    description, reused = made_once(location, evaluations.Description, identity, make, is_keyed)
-    return _result(location, description, reused)
+    return _result(*made_once(config.evaluation, parts, evaluations.Description, make))
 
 
 def _result(location: Location, description: evaluations.Description, reused: bool) -> StageResult:

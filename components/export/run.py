@@ -22,9 +22,8 @@ def run(config: ExportConfig) -> StageResult:
     """
     checkpoint = checkpoints.Description.fetch(config.checkpoint, config.checkpoint_digest)
     parts = cache_key.key_parts("export", config, checkpoint_digest=checkpoint.digest)
-    location = Location.of(cache_key.fill_key(config.model, parts))
 
-    def make() -> None:
+    def make(location: Location) -> None:
         # here, so that a finished model is found without TensorFlow
         log.info("export: loading TensorFlow")
         import tensorflow as tf
@@ -34,8 +33,7 @@ def run(config: ExportConfig) -> StageResult:
         with tf.device("CPU:0"):  # so that the graph is the same on any machine
             make(config, checkpoint, location)
 
-    identity, is_keyed = {"checkpoint_digest": checkpoint.digest}, cache_key.is_keyed(config.model)
-    description, reused = made_once(location, models.Description, identity, make, is_keyed)
+    location, description, reused = made_once(config.model, parts, models.Description, make)
     size = sum(entry["bytes"] for entry in description.files.values())
     summary = f"step {description.step:,}, images of {description.image}, {size / 1e6:.1f} MB"
     return StageResult(

@@ -135,7 +135,7 @@ class BucketFolder:
 
     def read(self, name: str) -> bytes:
         """Do as a folder does."""
-        return Location.of(f"{self.uri}/{name}").read_file()
+        return Location.of(f"{self.uri}/{name}").read_file()[0]
 
     def blocks(self, locations: Iterable[FilePart], at_once: int) -> Iterator[bytes]:
         """Do as a folder does, with one request for each part; `DataError` if its checksum differs."""

@@ -117,7 +117,8 @@ def cache_of(earlier: str, made_by: bytes, wanted: Iterable[bytes] | None, folde
         folder: Where the table is written. Every worker must see it.
     """
     kept = Location.of(earlier)
-    kept.fetch_intact(datasets.MANIFEST, lambda name: name.endswith(MEMBERS))
+    for dataset in kept.artifacts(datasets.MANIFEST):
+        dataset.fetch_if_intact(datasets.MANIFEST, lambda name: name.endswith(MEMBERS))
     path = atomic_files.make_unique(folder, "reuse-", ".sqlite")
     # Newest first, because those have most of the wanted images. Which of two copies is read does not matter.
     manifests = sorted(kept.path.glob(f"[!.]*/{datasets.MANIFEST}"), key=_age)

@@ -22,11 +22,10 @@ from components.core.sources.source_listing import Contents
 from components.core.stage import cache_key
 from components.core.stage.executor import StageResult
 from components.core.storage import buckets, digests
-from components.core.storage.location import Location
+from components.core.storage.location import Location, Written
 from components.preprocess import attempt_files, download, leaks, reuse
 from components.preprocess.attempt_files import AttemptFiles, Folder
 from components.preprocess.beam import attempt
-from components.preprocess.beam.attempt import Written
 from components.preprocess.config import PreprocessConfig
 from components.preprocess.decode import pixels, pool
 from components.preprocess.formats.survey import Survey, survey
@@ -61,10 +60,8 @@ def run(config: PreprocessConfig) -> StageResult:
             f"and is {contents.fingerprint} now; fingerprint it again, by starting the pipeline again"
         )
     parts = cache_key.key_parts("preprocess", config, source_fingerprint=contents.fingerprint)
-    location = Location.of(cache_key.fill_key(config.dataset, parts))
-    identity = {**settings.values_in_key(config), "source_fingerprint": contents.fingerprint}
-    make = functools.partial(_make, config, contents, location)
-    manifest, reused = made_once(location, Manifest, identity, make, cache_key.is_keyed(config.dataset), whole=False)
+    make = functools.partial(_make, config, contents)
+    location, manifest, reused = made_once(config.dataset, parts, Manifest, make, whole=False)
     if reused and location.in_bucket:
         attempt_files.sweep(location)
     return _result(location, manifest, reused)

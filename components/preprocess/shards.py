@@ -11,10 +11,11 @@ from components.core.artifacts import datasets
 from components.core.errors import TransientError
 from components.core.sources import concurrent
 from components.core.storage import tfrecord
+from components.core.storage.location import Written
 from components.preprocess import leaks, reuse, rows
 from components.preprocess.attempt_files import AttemptFiles, FilePart
 from components.preprocess.beam import attempt
-from components.preprocess.beam.attempt import Note, Written
+from components.preprocess.beam.attempt import Note
 from components.preprocess.leaks import Leak, ShardSignatures
 from components.preprocess.placement import Plan
 from components.preprocess.rows import Outcome

@@ -62,16 +62,44 @@ def update(retried: RunOf) -> None:
         values = typed(dict[str, str], values, "record")
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataError(f"{_file(config)} does not describe a record: {error!r}") from None
-    notes = {note.stage: note for note in run_notes.read(retried)}
-    state = _state(notes, ("", "")) or _RUNNING
-    write(config, _record(dataclasses.replace(config, **values), notes, state, ("", "")))
+    config = dataclasses.replace(config, **values)
+    write(config, describe(config, run_notes.read(retried), has_ended=False))
 
 
-def describe(config: RecordConfig, stage_notes: list[Note]) -> dict[str, Any]:
-    """Return the record of a run that has ended with these notes."""
-    status = _status(config.status)
-    notes = {note.stage: _as_it_ended(note, status[0]) for note in stage_notes}
-    return _record(config, notes, _state(notes, status) or _FAILED, status)
+def describe(config: RecordConfig, stage_notes: list[Note], has_ended: bool = True) -> dict[str, Any]:
+    """Return the record of a run with these notes."""
+    server, message = _status(config.status)
+    notes = {note.stage: _as_it_ended(note, server) if has_ended else note for note in stage_notes}
+    state, reason = _outcome(notes, server, message, has_ended)
+    outputs = {name: note.outputs for name, note in notes.items()}
+    decided, evaluated = outputs.get("decide", {}), outputs.get("evaluate", {})
+    recipe: dict[str, Any] | None = None
+    with contextlib.suppress(TypeError, ValueError):  # `decide` printed none
+        recipe = typed(dict[str, Any], json.loads(decided.get("recipe", "")), "recipe")
+    return {
+        "schema_version": run_notes.SCHEMA_VERSION,
+        "run": config.run,
+        "run_name": config.run_name,
+        "created": _resolved(config.created),
+        "scheduled": _resolved(config.scheduled),
+        "state": state,
+        "reason": reason,
+        "verdict": evaluated.get("verdict"),
+        "version": outputs.get("publish", {}).get("version"),
+        "data": {
+            "source": config.source,
+            "source_fingerprint": decided.get("source_fingerprint"),
+            **_artifact_of(notes.get("preprocess"), "dataset_digest"),
+        },
+        "training": {
+            **_artifact_of(notes.get("train"), "checkpoint_digest"),
+            "started_from": decided.get("initial_checkpoint_digest") or None,
+        },
+        "recipe": recipe,
+        "stages": {name: _of_stage(note) for name, note in notes.items()},
+        "seconds": round(sum(note.seconds for note in notes.values()), 3),
+        "links": _links(outputs, config.registry),
+    }
 
 
 def write(config: RecordConfig, record: dict[str, Any]) -> None:
@@ -122,45 +150,13 @@ def _samples(location: str, longest: int) -> str:
     if not location:
         return ""
     try:
-        png = Location.of(location).read_file()
+        png = Location.of(location).read_file()[0]
     except (OSError, ValueError, StageError) as error:  # a record is written without its samples
         log.warning("record: the page has no samples: %s", errors.line_of(error))
         return ""
     # On the second line, because Kubeflow 2.16 takes a minute for a paragraph whose first line is so long.
     picture = f"\nSamples:\n![samples](data:image/png;base64,{base64.b64encode(png).decode()})\n"
     return picture if png.startswith(_PNG) and len(picture) <= longest else ""
-
-
-def _record(config: RecordConfig, notes: dict[str, Note], state: str, status: tuple[str, str]) -> dict[str, Any]:
-    outputs = {name: note.outputs for name, note in notes.items()}
-    decided, evaluated = outputs.get("decide", {}), outputs.get("evaluate", {})
-    recipe: dict[str, Any] | None = None
-    with contextlib.suppress(TypeError, ValueError):  # `decide` printed none
-        recipe = typed(dict[str, Any], json.loads(decided.get("recipe", "")), "recipe")
-    return {
-        "schema_version": run_notes.SCHEMA_VERSION,
-        "run": config.run,
-        "run_name": config.run_name,
-        "created": _resolved(config.created),
-        "scheduled": _resolved(config.scheduled),
-        "state": state,
-        "reason": _reason(state, notes, status),
-        "verdict": evaluated.get("verdict"),
-        "version": outputs.get("publish", {}).get("version"),
-        "data": {
-            "source": config.source,
-            "source_fingerprint": decided.get("source_fingerprint"),
-            **_artifact_of(notes.get("preprocess"), "dataset_digest"),
-        },
-        "training": {
-            **_artifact_of(notes.get("train"), "checkpoint_digest"),
-            "started_from": decided.get("initial_checkpoint_digest") or None,
-        },
-        "recipe": recipe,
-        "stages": {name: _of_stage(note) for name, note in notes.items()},
-        "seconds": round(sum(note.seconds for note in notes.values()), 3),
-        "links": _links(outputs, config.registry),
-    }
 
 
 def _file(config: RecordConfig) -> Location:
@@ -176,11 +172,11 @@ def _read(config: RecordConfig) -> dict[str, Any] | None:
     return None
 
 
-def _as_it_ended(note: Note, run: str) -> Note:
+def _as_it_ended(note: Note, server: str) -> Note:
     """Count a stage as failed if its note still says that it runs, and as stopped if its run was canceled."""
     if note.state != RUNNING:
         return note
-    if run == CANCELED:
+    if server == CANCELED:
         return dataclasses.replace(note, state=FAILED, problems=["the run was canceled"], exit_code=errors.TERMINATED)
     problem = "it ended without a message: killed, out of memory, or its machine was removed"
     return dataclasses.replace(note, state=FAILED, problems=[problem])
@@ -197,62 +193,37 @@ def _status(text: str) -> tuple[str, str]:
     return "", ""
 
 
-def _state(notes: dict[str, Note], status: tuple[str, str]) -> str:
-    """Return how a run ended, by the notes; empty if they do not say.
+def _outcome(notes: dict[str, Note], server: str, message: str, has_ended: bool) -> tuple[str, str]:
+    """Return the state of a run, and one line: the failure, the reason to do nothing, or the verdict.
 
-    Kubeflow 2.16.1 says RUNNING of most runs, however they ended, so its word counts only where no note decides, or if
-    it is that the run was canceled.
+    Kubeflow 2.16.1 says RUNNING of most runs, however they ended, so the server's word counts only where no note
+    decides, or if it is that the run was canceled.
     """
-    if status[0] == CANCELED:
-        return CANCELED
-    stopped = _stopped(notes)
-    if any(note.state == FAILED and name not in stopped for name, note in notes.items()):
-        return _FAILED
-    if stopped:
-        return CANCELED
-    if status[0] == _FAILED:
-        return _FAILED
-    if status[0] != SUCCEEDED and (_missing(notes) or any(note.state == RUNNING for note in notes.values())):
-        return ""
-    return SKIPPED if _output(notes, "decide", "decision") == SKIP else SUCCEEDED
-
-
-def _stopped(notes: dict[str, Note]) -> list[str]:
-    """Return the stages that a signal ended."""
-    return [name for name, note in notes.items() if note.exit_code in (errors.TERMINATED, errors.INTERRUPTED)]
-
-
-def _missing(notes: dict[str, Note]) -> str:
-    """Return the first stage that had to run and left no note; empty if there is none."""
-    expected = ["decide"]
-    if _output(notes, "decide", "decision") != SKIP:
-        expected += stages.MAKERS
-        expected += ["publish"] if _output(notes, "evaluate", "verdict") == evaluations.PROMOTE else []
-    return next((name for name in expected if name not in notes), "")
-
-
-def _output(notes: dict[str, Note], stage: str, name: str) -> Any:
-    return notes[stage].outputs.get(name) if stage in notes else None
-
-
-def _reason(state: str, notes: dict[str, Note], status: tuple[str, str]) -> str:
-    """Return one line: the failure, the reason to do nothing, or the verdict."""
-    if state == _RUNNING:
-        return "the run was retried and continues"
-    if state == _FAILED:
-        broken = [f"{name}: {'; '.join(note.problems)}" for name, note in notes.items() if note.state == FAILED]
-        if broken or status[0] == _FAILED:
-            return "; ".join(broken) or status[1] or "a stage failed before it could report a reason"
-        return f"{_missing(notes)} did not begin: the run was canceled, or no machine could start it"
-    if state == CANCELED:
-        stopped = ", ".join(_stopped(notes))
-        if stopped and status[0] != CANCELED:
-            return f"{stopped} was stopped: the run was canceled, or its node was taken away"
-        return status[1] or "the run was canceled" + (f" in {stopped}" if stopped else "")
-    last = next((notes[name] for name in ("publish", "evaluate", "decide") if name in notes), None)
-    summary = str(last.outputs.get("summary", "")) if last else "no stage has run"
-    reused = "train" in notes and notes["train"].state == REUSED
-    return summary + ("; nothing was trained, as the checkpoint existed" if reused else "")
+    outputs = {name: note.outputs for name, note in notes.items()}
+    is_skipped = outputs.get("decide", {}).get("decision") == SKIP
+    is_promoted = outputs.get("evaluate", {}).get("verdict") == evaluations.PROMOTE
+    expected = ["decide"] if is_skipped else ["decide", *stages.MAKERS, *(["publish"] if is_promoted else [])]
+    missing = next((name for name in expected if name not in notes), "")
+    is_open = server != SUCCEEDED and bool(missing or any(note.state == RUNNING for note in notes.values()))
+    failed = {name: "; ".join(note.problems) for name, note in notes.items() if note.state == FAILED}
+    by_signal = [name for name, note in notes.items() if note.exit_code in (errors.TERMINATED, errors.INTERRUPTED)]
+    stopped = ", ".join(by_signal)
+    where = f" in {stopped}" if stopped else ""
+    last = next((outputs[name] for name in ("publish", "evaluate", "decide") if name in outputs), None)
+    summary = str(last.get("summary", "")) if last is not None else "no stage has run"
+    if "train" in notes and notes["train"].state == REUSED:
+        summary += "; nothing was trained, as the checkpoint existed"
+    rows: tuple[tuple[object, str, str], ...] = (
+        (server == CANCELED, CANCELED, message or f"the run was canceled{where}"),
+        (failed.keys() - {*by_signal}, _FAILED, "; ".join(f"{name}: {problems}" for name, problems in failed.items())),
+        (stopped, CANCELED, f"{stopped} was stopped: the run was canceled, or its node was taken away"),
+        (server == _FAILED, _FAILED, message or "a stage failed before it could report a reason"),
+        (is_open and not has_ended, _RUNNING, "the run was retried and continues"),
+        (is_open, _FAILED, f"{missing} did not begin: the run was canceled, or no machine could start it"),
+        (is_skipped, SKIPPED, summary),
+        (True, SUCCEEDED, summary),
+    )
+    return next((state, reason) for applies, state, reason in rows if applies)
 
 
 def _artifact_of(note: Note | None, digest: str) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from components.core.artifacts import checkpoints, datasets
 from components.core.data import dataset_reader
 from components.core.distributed.cluster import cluster_for
 from components.core.errors import ConfigError, DataError
-from components.core.settings import without_removed
 from components.core.stage import cache_key
 from components.core.stage.executor import StageResult
 from components.core.storage import atomic_files
@@ -137,7 +136,7 @@ def _choose_augmentation(config: TrainConfig, manifest: datasets.Manifest) -> Tr
 
 def _require_own(folder: Location, description: checkpoints.Description, identity: dict[str, Any]) -> None:
     """Refuse a checkpoint of another training, or of another step than its name says."""
-    trained = {**without_removed(description.settings), "dataset_digest": description.dataset_digest}
+    trained = {**description.settings, "dataset_digest": description.dataset_digest}
     if "steps" not in identity:
         trained.pop("steps", None)
     atomic_files.require_own_folder(folder, "training", trained, identity)
@@ -156,7 +155,7 @@ def _is_claimed(location: Location, identity: dict[str, Any], is_keyed: bool, wr
     claim, recorded = location / _CLAIM, None
     try:
         if claim.fetch_file() or checkpoints.steps(location):
-            recorded = without_removed(atomic_files.read_json(claim, "training"))
+            recorded = atomic_files.read_json(claim, "training")
     except DataError as error:
         log.warning("made again, as %s", error)
     # Without a claim, the chief may be creating it now.

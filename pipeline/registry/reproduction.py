@@ -4,7 +4,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from components.core import settings
 from components.core.artifacts import lineage
 from components.core.artifacts.lineage import Lineage
 from components.core.registry.registry import Version
@@ -58,7 +57,7 @@ def config(
         *_differences(version, origin),
     ]
     for stage, stage_settings in recorded.items():
-        for name, value in settings.without_removed(stage_settings).items():
+        for name, value in stage_settings.items():
             if used.setdefault(name, value) != value:
                 comments.append(f"WARNING: {name} of {stage} was {value}; a run has one for all stages.")
     for stage, maker in (("train", training), ("embed", embedding)):

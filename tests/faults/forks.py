@@ -1,7 +1,6 @@
 """Functions in their own processes: forks of this one, which start in milliseconds with its imports."""
 
 import os
-import signal
 import sys
 import time
 import traceback
@@ -57,15 +56,6 @@ def wait_until(pid: int, due: Callable[[], bool]) -> int | None:
         assert time.monotonic() - began < _PATIENCE_SECONDS, f"process {pid} hangs"
         time.sleep(0.0005)
     return None
-
-
-def strike(pid: int, due: Callable[[], bool], number: int = signal.SIGKILL) -> int:
-    """Send a child a signal when a condition holds; return how it ended, perhaps before."""
-    code = wait_until(pid, due)
-    if code is not None:
-        return code
-    os.kill(pid, number)
-    return wait(pid)
 
 
 def passed(seconds: float) -> Callable[[], bool]:

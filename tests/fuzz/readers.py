@@ -29,8 +29,8 @@ from components.core.errors import ConfigError, DataError
 from components.core.sources.files import SourceFile
 from components.core.stage.executor import ExecutorInput
 from components.core.storage import atomic_files, tfrecord
+from components.core.storage.location import Written
 from components.preprocess import notes
-from components.preprocess.beam.attempt import Written
 from components.preprocess.decode import pixels
 from components.preprocess.formats import archives, idx, label_files, labels, npz, parquet, tfrecords
 from components.preprocess.formats.parquet import TableStack

@@ -48,7 +48,7 @@ def expected(images: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str
 
 def in_bucket(gcs: Server) -> dict[str, bytes]:
     """Return the files of the dataset in the bucket, which must hold nothing else."""
-    files = {name: stored.content for name, stored in gcs.objects["b"].items()}
+    files = gcs.contents()
     if not files:
         return {}
     assert files.pop("d/committed.json")

@@ -77,11 +77,11 @@ def not_finite(state: Mapping[str, np.ndarray]) -> list[str]:
 
 
 def _remove_damaged(checkpoint: Path | Location) -> None:
-    path = Path(checkpoint)
+    location = Location.of(Path(checkpoint))
     try:
-        with atomic_files.removed_if_damaged(path):
-            if path.exists():
-                Description.of(checkpoint)
+        with location.removed_if_damaged():
+            if location.path.exists():
+                Description.of(location)
     except Incompatible:
         raise
     except DataError as error:

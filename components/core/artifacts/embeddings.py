@@ -61,7 +61,8 @@ class Description(Manifest):
     @property
     def identity(self) -> dict[str, Any]:
         """The settings, the dataset and the custom embedding."""
-        digests = {"dataset_digest": self.dataset_digest, "custom_embedding_digest": self.custom_embedding_digest}
+        custom = self.custom_embedding_digest
+        digests = {"dataset_digest": self.dataset_digest, **({"custom_embedding_digest": custom} if custom else {})}
         return {**self.settings, **digests}
 
     @property

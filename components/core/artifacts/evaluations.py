@@ -8,7 +8,6 @@ from typing import Any
 
 from components.core.artifacts.manifest import Manifest
 from components.core.errors import DataError
-from components.core.settings import without_removed
 from components.core.storage import atomic_files
 from components.core.storage.json_values import typed
 
@@ -64,7 +63,7 @@ class Description(Manifest):
     def identity(self) -> dict[str, Any]:
         """The settings, and the digests of the inputs."""
         digests = {f"{name}_digest": getattr(self, f"{name}_digest") for name in _INPUTS}
-        return {**without_removed(self.settings), **digests}
+        return {**self.settings, **digests}
 
 
 def follows(outcomes: Iterable[str]) -> str:

@@ -6,8 +6,9 @@ from typing import Any, TypeVar
 
 from components.core.artifacts.manifest import Manifest
 from components.core.errors import DataError, Incompatible
+from components.core.stage import cache_key
 from components.core.storage import atomic_files
-from components.core.storage.location import Location
+from components.core.storage.location import DESCRIPTION_ALONE, Location
 
 log = logging.getLogger(__name__)
 
@@ -15,19 +16,16 @@ Kind = TypeVar("Kind", bound=Manifest)
 
 
 def made_once(
-    location: Location,
-    kind: type[Kind],
-    identity: dict[str, Any],
-    make: Callable[[], object],
-    is_keyed: bool,
-    whole: bool = True,
-) -> tuple[Kind, bool]:
-    """Return the artifact at a location, and whether it existed; make it if it did not, or was damaged.
+    where: str, parts: dict[str, Any], kind: type[Kind], make: Callable[[Location], object], whole: bool = True
+) -> tuple[Location, Kind, bool]:
+    """Return where an artifact is, its description, and whether it existed; make it if it did not, or was damaged.
 
-    `identity` is the expected `Manifest.identity` of the artifact. If the location `is_keyed`, all that is there is
-    ours; elsewhere an artifact without a readable description is refused. Unless `whole`, only the description is
-    fetched from a bucket, whose listing then shows damage.
+    `parts` are those of its key. If `where` has `{key}`, all that is there is ours; elsewhere an artifact of other
+    settings or inputs, or without a readable description, is refused. Unless `whole`, only the description is fetched
+    from a bucket, whose listing then shows damage.
     """
+    location, is_keyed = Location.of(cache_key.fill_key(where, parts)), cache_key.is_keyed(where)
+    identity = {**parts["settings"], **parts["inputs"]}
     try:
         with location.removed_if_damaged():
             described = _described(location, kind, is_keyed, whole)
@@ -35,7 +33,7 @@ def made_once(
                 atomic_files.require_own_folder(location, kind.WHAT, described.identity, identity)
                 described = kind.of(location, whole=whole or not location.in_bucket)
                 log.info("%s: already complete at %s", kind.WHAT, location)
-                return described, True
+                return location, described, True
     except Incompatible:
         raise
     except DataError as error:
@@ -43,14 +41,14 @@ def made_once(
     if not (location.in_bucket or is_keyed):  # a mirror may outlive its artifact
         atomic_files.require_own_folder(location, kind.WHAT, None, identity)
     location.require_writable()
-    make()
-    return kind.fetch(location, whole=whole), False
+    make(location)
+    return location, kind.fetch(location, whole=whole), False
 
 
 def _described(location: Location, kind: type[Kind], is_keyed: bool, whole: bool) -> Kind | None:
     """Read a description; None without an artifact. `DataError` if it is damaged, `Incompatible` if not surely ours."""
     try:
-        if (location.fetch if whole else location.fetch_description)(kind.FILE):
+        if location.fetch(kind.FILE, None if whole else DESCRIPTION_ALONE):
             return kind.read(location)
         if is_keyed and not location.in_bucket and location.path.exists():
             raise DataError(f"no {kind.WHAT} at {location}: {kind.FILE} is missing")

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 from components.core.errors import DataError, Incompatible
 from components.core.storage import atomic_files, digests
 from components.core.storage.json_values import typed
-from components.core.storage.location import Location, LocationLike
+from components.core.storage.location import DESCRIPTION_ALONE, Location, LocationLike
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -91,7 +91,8 @@ class Manifest:
     @classmethod
     def fetch(cls, folder: LocationLike, expected_digest: str = "", whole: bool = True) -> Self:
         """Read an artifact as `of` does, after fetching it from its bucket: all of it or its description alone."""
-        return cls.of(Location.of(folder).require(cls.FILE, cls.WHAT, whole), expected_digest, whole)
+        location = Location.of(folder).require(cls.FILE, cls.WHAT, None if whole else DESCRIPTION_ALONE)
+        return cls.of(location, expected_digest, whole)
 
     @classmethod
     def of(cls, folder: LocationLike, expected_digest: str = "", whole: bool = True) -> Self:

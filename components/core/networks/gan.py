@@ -25,7 +25,6 @@ from components.core.artifacts.datasets import ImageShape
 from components.core.errors import DataError
 from components.core.networks.cost import doublings
 from components.core.networks.normalization import BatchNormalization
-from components.core.settings import without_removed
 
 _KERNEL, _STRIDE = 4, 2
 _LEAK = 0.2
@@ -50,7 +49,8 @@ class NetworkConfig:
     @staticmethod
     def from_json(value: dict[str, Any]) -> "NetworkConfig":
         """Read the description of a checkpoint's networks; `DataError` if this version does not build these."""
-        values = without_removed(value)
+        # Earlier versions recorded this setting; only they knew its other value.
+        values = {name: field for name, field in value.items() if (name, field) != ("critic_normalization", "none")}
         unknown = values.keys() - {field.name for field in dataclasses.fields(NetworkConfig)}
         if unknown:
             raise DataError(

@@ -5,51 +5,32 @@ Serving reads. A version's `evaluation/` is the evaluation by which it was promo
 
 `champion.json` is written before the first version, when it names none: versions without it have lost it.
 
-A folder of this machine (`registry_folder`) and one in a bucket (`registry_bucket`) each provide a `_Store`.
+`stores` is what differs between folders and buckets.
 """
 
 import dataclasses
-from collections.abc import Callable, Collection, Set
+from collections.abc import Callable, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Protocol
 
 from components.core.artifacts import evaluations, models, recipes
 from components.core.artifacts.manifest import Manifest
 from components.core.errors import DataError, Incompatible
-from components.core.registry import registry_bucket, registry_folder
+from components.core.registry import stores
 from components.core.storage import atomic_files
-from components.core.storage.location import Location, LocationLike
+from components.core.storage.location import DESCRIPTION_ALONE, Location, LocationLike
 
-CHAMPION = registry_folder.CHAMPION
+CHAMPION = "champion.json"
 _EVALUATION = "evaluation"
 _AT_ONCE = 8  # versions that are read at once
-
-
-class _Store(Protocol):
-    """The operations that differ between folders and buckets."""
-
-    def committed(self, registry: Location) -> list[int]: ...
-    def begun(self, registry: Location) -> list[int]: ...
-    def unfinished(self, registry: Location, removed: Collection[int]) -> list[str]: ...
-    def read_champion(self, registry: Location) -> tuple[bytes, int] | None: ...
-    def swap_champion(self, registry: Location, content: bytes, generation: int) -> None: ...
-    def add(
-        self, registry: Location, fill: Callable[[Path], None], model_digest: str, taken: int, removed: Collection[int]
-    ) -> int: ...
-    def remove(self, registry: Location, name: str) -> None: ...
-
-
-def _store(registry: Location) -> _Store:
-    return registry_bucket if registry.in_bucket else registry_folder
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Champion(Manifest):
     """The content of `champion.json`."""
 
-    FILE = registry_folder.CHAMPION
+    FILE = CHAMPION
     WHAT = "champion"
     VERSION = 2
 
@@ -129,7 +110,7 @@ def held(registry: LocationLike) -> AbstractContextManager[None]:
 
 def version_location(registry: LocationLike, version: int) -> Location:
     """Return the location of a version; fetch nothing."""
-    return Location.of(registry) / registry_folder.VERSIONS / str(version)
+    return Location.of(registry) / stores.VERSIONS / str(version)
 
 
 def version_folder(registry: LocationLike, version: int) -> Path:
@@ -144,8 +125,8 @@ def evaluation_folder(version: Path) -> Path:
 
 def versions(registry: LocationLike, champion: Champion | None = None) -> list[int]:
     """Return the numbers of the versions, ascending, without those that `champion`, if given, lists as removed."""
-    location = Location.of(registry)
-    return sorted(set(_store(location).committed(location)).difference(_removed(champion)))
+    committed = {number for number, is_committed in stores.of(registry).begun().items() if is_committed}
+    return sorted(committed.difference(_removed(champion)))
 
 
 def read_pointer(registry: LocationLike, rebuild: bool = False) -> Pointer:
@@ -156,15 +137,16 @@ def read_pointer(registry: LocationLike, rebuild: bool = False) -> Pointer:
     """
     location = Location.of(registry)
     _require_folder(location)
-    content, generation = _store(location).read_champion(location) or (None, 0)
-    problem = f"no champion at {location}: {CHAMPION} is missing"
-    if content is not None:
-        try:
-            return Pointer(Champion.parse(content, location / CHAMPION), generation)
-        except Incompatible:
-            raise
-        except DataError as error:
-            problem = str(error)
+    problem, generation = f"no champion at {location}: {CHAMPION} is missing", 0
+    try:
+        content, generation = (location / CHAMPION).read_file()
+        return Pointer(Champion.parse(content, location / CHAMPION), generation)
+    except FileNotFoundError:
+        pass
+    except Incompatible:
+        raise
+    except DataError as error:
+        problem = str(error)
     numbers = versions(location)
     if not rebuild and (numbers or generation):
         raise DataError(f"{problem}; restore the file, or choose the version to serve: `wgan registry promote N`")
@@ -182,16 +164,14 @@ def read_champion(registry: LocationLike) -> Champion | None:
 
 def move_champion(registry: LocationLike, pointer: Pointer, champion: Champion) -> None:
     """Replace `champion.json` as it was read under the lock; `buckets.Conflict` if another process replaced it."""
-    location = Location.of(registry)
-    _store(location).swap_champion(location, atomic_files.sealed_json(champion.to_json()), pointer.generation)
+    (Location.of(registry) / CHAMPION).replace_file(atomic_files.sealed_json(champion.to_json()), pointer.generation)
 
 
 def add(registry: LocationLike, fill: Callable[[Path], None], model_digest: str, champion: Champion | None) -> int:
     """Add a version under the lock, or finish an attempt at it; `fill` writes all its files. Return its number."""
-    location = Location.of(registry)
     removed = _removed(champion)
-    taken = max([0, *versions(location), *(champion.been if champion else ()), *removed])
-    return _store(location).add(location, fill, model_digest, taken, removed)
+    taken = max([0, *versions(registry), *(champion.been if champion else ()), *removed])
+    return stores.of(registry).add(fill, model_digest, taken, removed)
 
 
 def read_version(registry: LocationLike, number: int, champion: Champion | None) -> Version:
@@ -256,26 +236,24 @@ def damage(registry: LocationLike, number: int, champion: Champion | None) -> li
 
 def strays(registry: LocationLike) -> list[str]:
     """Return the names of the folders among the versions that are none, such as copies named 0 or 01."""
-    folders = (Location.of(registry) / registry_folder.VERSIONS).children()
-    return [folder.name for folder in folders if not registry_folder.number_of(folder.name)]
+    folders = (Location.of(registry) / stores.VERSIONS).children()
+    return [folder.name for folder in folders if not stores.number_of(folder.name)]
 
 
 def uncommitted(registry: LocationLike, champion: Champion | None) -> list[str]:
     """Return the names of unfinished publications: interrupted ones, or ones at work now."""
-    location = Location.of(registry)
-    return _store(location).unfinished(location, _removed(champion))
+    removed = _removed(champion)
+    return [name for name, number in stores.of(registry).unfinished().items() if number not in removed]
 
 
 def left_over(registry: LocationLike, champion: Champion | None) -> list[int]:
     """Return the removed versions with leftover files."""
-    location = Location.of(registry)
-    return sorted(set(_store(location).begun(location)).intersection(_removed(champion)))
+    return sorted(set(stores.of(registry).begun()).intersection(_removed(champion)))
 
 
 def remove(registry: LocationLike, name: str) -> None:
     """Delete a version by number, or an item of `uncommitted`; `champion.json` must list it as removed already."""
-    location = Location.of(registry)
-    _store(location).remove(location, name)
+    stores.of(registry).remove(name)
 
 
 def _removed(champion: Champion | None) -> tuple[int, ...]:
@@ -300,4 +278,4 @@ def _added(folder: Path, expected: Set[str]) -> list[str]:
 
 def _recorded_digest(version: Location) -> str:
     """Return the digest of a version's model from its manifest alone; empty if the manifest is gone."""
-    return models.Description.read(version).digest if version.fetch_description(models.MANIFEST) else ""
+    return models.Description.read(version).digest if version.fetch(models.MANIFEST, DESCRIPTION_ALONE) else ""

@@ -314,7 +314,7 @@ def _list_bucket(source: str, left_out: _Root) -> Iterator[SourceFile]:
     """List one object, or a folder of a bucket with its checksums: one request for every 1,000 objects."""
     uri = source.rstrip("/")
     alone = buckets.stat(uri) if _is_source_alone(uri) else None
-    below = ((stored.uri.removeprefix(f"{uri}/"), stored) for stored in buckets.each_below(uri))
+    below = ((stored.uri.removeprefix(f"{uri}/"), stored) for stored in buckets.below(uri))
     empty = True
     for name, stored in _logged(itertools.chain([(uri.rpartition("/")[2], alone)] if alone else [], below), "listed"):
         empty = False

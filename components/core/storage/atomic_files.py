@@ -17,11 +17,11 @@ import reprlib
 import secrets
 import shutil
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from components.core.errors import ConfigError, DataError, Incompatible, naming
+from components.core.errors import ConfigError, DataError, naming
 from components.core.storage import digests
 
 log = logging.getLogger(__name__)
@@ -91,25 +91,24 @@ def remove_folder(location: Path) -> None:
 
 
 @contextlib.contextmanager
-def removed_if_damaged(location: Path) -> Iterator[None]:
-    """Remove a folder if the block raises a `DataError` about it; never what another process has put there since."""
-    handle = None
-    with contextlib.suppress(FileNotFoundError):
-        handle = os.open(location, os.O_RDONLY)
+def removal(location: Path) -> Iterator[Callable[[], None]]:
+    """Yield a function that removes a folder that exists now, but not what another process has put there since."""
     try:
-        yield
-    except Incompatible:
-        raise
-    except DataError:
-        if handle is not None:
-            with contextlib.suppress(OSError):  # a file system without locks
-                fcntl.flock(handle, fcntl.LOCK_EX)  # so that of several processes one removes it
-            if location.exists() and os.path.samestat(os.fstat(handle), location.stat()):
-                remove_folder(location)
-        raise
+        handle = os.open(location, os.O_RDONLY)
+    except FileNotFoundError:
+        yield lambda: None
+        return
+
+    def remove() -> None:
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(handle, fcntl.LOCK_EX)  # so that of several processes one removes it
+        if location.exists() and os.path.samestat(os.fstat(handle), location.stat()):
+            remove_folder(location)
+
+    try:
+        yield remove
     finally:
-        if handle is not None:
-            os.close(handle)
+        os.close(handle)
 
 
 def sweep(folder: Path) -> None:
@@ -294,24 +293,20 @@ def aside(location: Path, is_folder: bool) -> Iterator[Path]:
     Those of dead processes beside it are removed first.
     """
     sweep(location.parent)
-    path, handle = _make_locked(location, is_folder)
+    while True:
+        path = make_unique(location.parent, _prefix(location), is_folder=is_folder)
+        with contextlib.suppress(FileNotFoundError):
+            handle = os.open(path, os.O_RDONLY)
+            with contextlib.suppress(OSError):  # a file system without locks, where nothing is swept
+                fcntl.flock(handle, fcntl.LOCK_SH)
+            if path.exists():
+                break
+            os.close(handle)  # it was swept before it was locked
     try:
         yield path
     finally:
         _remove(path)
         os.close(handle)
-
-
-def _make_locked(location: Path, is_folder: bool) -> tuple[Path, int]:
-    while True:
-        aside = make_unique(location.parent, _prefix(location), is_folder=is_folder)
-        with contextlib.suppress(FileNotFoundError):
-            handle = os.open(aside, os.O_RDONLY)
-            with contextlib.suppress(OSError):  # a file system without locks, where nothing is swept
-                fcntl.flock(handle, fcntl.LOCK_SH)
-            if aside.exists():
-                return aside, handle
-            os.close(handle)  # it was swept before it was locked
 
 
 def _remove(aside: Path) -> None:

@@ -35,6 +35,7 @@ RETRY_SECONDS = 120.0
 FIRST_DELAY_SECONDS = 1.0
 _CHUNK_BYTES = 16 << 20  # of an upload, held in memory; the library would take 100 MiB
 _ATTEMPTS_AT_DAMAGE = 3
+_NO_CREDENTIALS, _NO_ANSWER = 0, 500  # in place of an answer's HTTP status; from 500 on the server is at fault
 _THREAD = threading.local()  # one client per thread, because connections must not be shared
 _Answer = TypeVar("_Answer")
 
@@ -205,12 +206,7 @@ def download(uri: str, path: Path) -> None:
     _request(uri, "read", ask)
 
 
-def below(uri: str) -> list[Stored]:
-    """Return all objects below a folder, by name."""
-    return list(each_below(uri))
-
-
-def each_below(uri: str) -> Iterator[Stored]:
+def below(uri: str) -> Iterator[Stored]:
     """Yield all objects below a folder, by name, a page at a time."""
     bucket, name = split(uri)
     with _our_errors(uri, "listed"):
@@ -357,37 +353,30 @@ def _our_errors(uri: str, done: str) -> Iterator[None]:
     except (StageError, Conflict, DataCorruption, exceptions.PreconditionFailed):
         raise
     except (TransportError, requests.RequestException, exceptions.RetryError, ConnectionError, TimeoutError) as error:
-        raise _transient(uri, done, error) from None
+        raise _refusal(uri, done, _NO_ANSWER, error) from None
     except (exceptions.GoogleAPICallError, InvalidResponse) as error:
-        raise _refusal(uri, done, error) from None
+        raise _refusal(uri, done, getattr(error, "code", None) or error.response.status_code, error) from None
     except (GoogleAuthError, OSError) as error:  # an OSError if there are credentials and no project
         if isinstance(error, OSError) and error.errno:
             raise
-        raise ConfigError(
-            f"{uri} cannot be {done}: there are no credentials for it ({_one_line(error)}); "
-            "log in by `gcloud auth application-default login`, or give the stage a service account"
-        ) from None
+        raise _refusal(uri, done, _NO_CREDENTIALS, error) from None
 
 
-def _refusal(uri: str, done: str, error: Any) -> Exception:
-    code = error.code if getattr(error, "code", None) else error.response.status_code
+def _refusal(uri: str, done: str, status: int, error: Exception) -> Exception:
     reason = _one_line(error)
-    if code == 400 and "crc32c" in reason.lower():
+    if status == 400 and "crc32c" in reason.lower():
         return _DamagedOnItsWay(reason)
-    bucket = split(uri)[0]
-    if code == 404:
-        return ConfigError(
-            f"{uri} cannot be {done}: there is no bucket {bucket}; create it, or give another ({reason})"
-        )
-    if code in (401, 403):
-        return ConfigError(f"{uri} cannot be {done}: permission is missing ({reason}); grant it, or log in again")
-    if code in (408, 429) or code >= 500:
-        return _transient(uri, done, error)
-    return ConfigError(f"{uri} cannot be {done}: {reason}")
-
-
-def _transient(uri: str, done: str, error: Exception) -> TransientError:
-    return TransientError(f"{uri} cannot be {done}; check the network, and try again: {_one_line(error)}")
+    if status in (408, 429) or status >= _NO_ANSWER:
+        return TransientError(f"{uri} cannot be {done}; check the network, and try again: {reason}")
+    no_permission = f"permission is missing ({reason}); grant it, or log in again"
+    causes = {
+        _NO_CREDENTIALS: f"there are no credentials for it ({reason}); log in by `gcloud auth application-default "
+        "login`, or give the stage a service account",
+        401: no_permission,
+        403: no_permission,
+        404: f"there is no bucket {split(uri)[0]}; create it, or give another ({reason})",
+    }
+    return ConfigError(f"{uri} cannot be {done}: {causes.get(status, reason)}")
 
 
 def _one_line(error: Exception) -> str:

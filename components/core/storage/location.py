@@ -20,12 +20,12 @@ import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed, wait
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from components.core.errors import ConfigError, DataError, Incompatible, TransientError
+from components.core.errors import ConfigError, DataError, Incompatible, TransientError, naming
 from components.core.storage import atomic_files, buckets, digests
 from components.core.storage.buckets import Conflict, Stored
 
@@ -40,6 +40,18 @@ SCHEMA_VERSION = 1
 _AT_ONCE = 8  # concurrent transfers
 _SECONDS_BETWEEN_LINES = 5
 LocationLike = str | os.PathLike[str]  # a path or URI from users, or a `Location`
+
+
+class Written(NamedTuple):
+    """A file of an artifact."""
+
+    bytes: int
+    sha256: str
+    crc32c: str  # as the storage of a bucket writes it; empty in a folder
+
+
+Wanted = Callable[[str], bool] | None  # which files to fetch, beside the description: None for all
+DESCRIPTION_ALONE: Wanted = frozenset[str]().__contains__
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,11 +101,10 @@ class Location(os.PathLike[str]):
         """The folder for this machine's own notes on a location: itself, or a folder beside all mirrors."""
         return private("own") / self.uri.removeprefix(buckets.SCHEME) if self.in_bucket else self.path
 
-    def fetch(self, manifest: str, wanted: Callable[[str], bool] | None = None) -> bool:
+    def fetch(self, manifest: str, wanted: Wanted = None) -> bool:
         """Update an artifact's description, and the wanted files, from the bucket.
 
-        By default all files are wanted. Files of an earlier, interrupted fetch are kept. Return whether the artifact is
-        complete.
+        Files of an earlier, interrupted fetch are kept. Return whether the artifact is complete.
 
         Raises:
             DataError: A file is missing or damaged in the bucket.
@@ -101,7 +112,7 @@ class Location(os.PathLike[str]):
         """
         if not self.in_bucket:
             return (self.path / manifest).exists()
-        files = self._committed(manifest)
+        files = self._files(manifest)
         if files is None:
             return False
         chosen = [
@@ -153,22 +164,13 @@ class Location(os.PathLike[str]):
 
         at_once(_download, files, log_progress)
 
-    def fetch_description(self, manifest: str) -> bool:
-        """Fetch the description alone, as `fetch` does."""
-        return self.fetch(manifest, lambda _: False)
-
-    def require(self, manifest: str, kind: str, whole: bool = True) -> "Location":
-        """Fetch an artifact, or its description alone; `DataError` if the bucket has none."""
-        if self.in_bucket and not (self.fetch if whole else self.fetch_description)(manifest):
+    def require(self, manifest: str, kind: str, wanted: Wanted = None) -> "Location":
+        """Fetch files of an artifact as `fetch` does; `DataError` if the bucket has none."""
+        if self.in_bucket and not self.fetch(manifest, wanted):
             raise DataError(f"no {kind} at {self}: neither {COMMITTED} nor {manifest} is there")
         return self
 
-    def fetch_intact(self, manifest: str, wanted: Callable[[str], bool] | None = None) -> None:
-        """Fetch every artifact in this folder; log and skip damaged ones."""
-        for artifact in self.artifacts(manifest):
-            artifact.fetch_if_intact(manifest, wanted)
-
-    def fetch_if_intact(self, manifest: str, wanted: Callable[[str], bool] | None) -> None:
+    def fetch_if_intact(self, manifest: str, wanted: Wanted) -> None:
         """Fetch files of an artifact as `fetch` does, or log that it is damaged."""
         try:
             self.fetch(manifest, wanted)
@@ -198,20 +200,28 @@ class Location(os.PathLike[str]):
         copies = [(stored, self.path / name, "") for name, stored in wanted.items()]
         at_once(_download, [copy for copy in copies if not _is_same(*copy)])
 
-    def file_names(self) -> list[str]:
-        """Return the names of the files in this folder."""
-        if self.in_bucket:
-            return [name for name in files_below(self.uri) if "/" not in name]
-        return [path.name for path in self.path.glob("*") if path.is_file()]
+    def read_file(self) -> tuple[bytes, int]:
+        """Read one file without its mirror; `FileNotFoundError` if it is absent.
 
-    def read_file(self) -> bytes:
-        """Read one file without its mirror; `FileNotFoundError` if it is absent."""
+        Return its content and, for `replace_file`, its generation: of a file of this machine 1.
+        """
         if not self.in_bucket:
-            return self.path.read_bytes()
+            with naming(self.path):
+                return self.path.read_bytes(), 1
         answer = buckets.read(self.uri)
         if answer is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.uri)
-        return answer[0]
+        return answer[0], answer[1].generation
+
+    def replace_file(self, content: bytes, generation: int) -> None:
+        """Write one file as it was read, or 0 if it was absent; `Conflict` if the one in the bucket has changed.
+
+        On this machine the caller has locked its folder since.
+        """
+        if self.in_bucket:
+            buckets.replace(self.uri, content, generation)
+        else:
+            atomic_files.write_file(self.path, content)
 
     def put_file(self) -> None:
         """Upload one file of a mirror, which has no other writers, over the one in the bucket."""
@@ -226,12 +236,12 @@ class Location(os.PathLike[str]):
         names = {path[0] for path in paths if len(path) == 2 and path[1] in (COMMITTED, manifest)}
         return [self / name for name in sorted(names)]
 
-    def children(self) -> list["Location"]:
-        """Return the folders in this one but for hidden ones, whose mirrors may be empty."""
+    def children(self, are_folders: bool = True) -> list["Location"]:
+        """Return the folders in this one, whose mirrors may be empty, or its files; no hidden ones."""
         if self.in_bucket:
-            names = {name.partition("/")[0] for name in files_below(self.uri) if "/" in name}
+            names = {name.partition("/")[0] for name in files_below(self.uri) if ("/" in name) == are_folders}
         else:
-            names = {path.name for path in self.path.glob("*") if path.is_dir()}
+            names = {path.name for path in self.path.glob("*") if path.is_dir() == are_folders}
         return [self / name for name in sorted(names) if not name.startswith(".")]
 
     def file(self, name: str) -> str:
@@ -268,54 +278,46 @@ class Location(os.PathLike[str]):
         Return False as `publish` does. After a failure the next attempt continues with the uploaded files.
         """
         # Checksums are read before sending, and compared with the bucket's afterwards.
-        hashes = atomic_files.files_in(folder)
-        if manifest not in hashes:
-            raise FileNotFoundError(f"{folder} is gone or incomplete")
-        checksums = {name: buckets.checksum_of_file(folder / name) for name in hashes}
-        files: dict[str, dict[str, Any]] = {
-            name: {"bytes": (folder / name).stat().st_size, "sha256": sha256} for name, sha256 in hashes.items()
+        files = {
+            name: Written((folder / name).stat().st_size, sha256, buckets.checksum_of_file(folder / name))
+            for name, sha256 in atomic_files.files_in(folder).items()
         }
-        attempt = digests.digest_of(files)[:16]
-        committed = self._committed_sha256(manifest)
-        if committed is not None:
-            return committed == hashes[manifest]
+        if manifest not in files:
+            raise FileNotFoundError(f"{folder} is gone or incomplete")
+        if committed := self.committed():
+            return committed[1].get(manifest) == files[manifest]
+        contents = {name: {"bytes": file.bytes, "sha256": file.sha256} for name, file in files.items()}
+        attempt = digests.digest_of(contents)[:16]
         target = f"{self}/{attempt}"
         for name, stored in files_below(target).items():
-            if name in files and (stored.bytes, stored.crc32c) != (files[name]["bytes"], checksums[name]):
-                buckets.delete(stored)  # damaged, as the folder's name is the digest of its files
+            if name in files and not _is_whole(stored, files[name]):
+                buckets.delete(stored)  # as the folder's name is the digest of its files
         at_once(buckets.create, [(f"{target}/{name}", folder / name) for name in files])
-        self.require_sent(attempt, {name: (files[name]["bytes"], checksum) for name, checksum in checksums.items()})
-        listed = {name: {**file, "crc32c": checksums[name]} for name, file in files.items()}
-        return self.publish(attempt, listed, manifest)
+        return self.publish(attempt, files, manifest)
 
-    def require_sent(self, folder: str, sent: dict[str, tuple[int, str]]) -> None:
-        """Compare bytes and crc32c of files with a listing of a folder within this one, or raise `TransientError`."""
-        objects = files_below(f"{self}/{folder}")
-        for name, expected in sent.items():
-            if name not in objects or (objects[name].bytes, objects[name].crc32c) != expected:
-                raise TransientError(f"{self}/{folder}/{name} is not what was sent; try again")
+    def publish(self, folder: str, files: Mapping[str, Written], manifest: str) -> bool:
+        """Make complete files of a folder within this one this artifact.
 
-    def publish(self, folder: str, files: dict[str, dict[str, Any]], manifest: str) -> bool:
-        """Make complete files of a folder within this one, each with `bytes`, `sha256` and `crc32c`, this artifact.
-
-        Return False if one with another description was committed before.
+        Return False if one with another description was committed before; `TransientError` if the files in the bucket
+        are others.
         """
-        content = digests.canonical_json({"schema_version": SCHEMA_VERSION, "folder": folder, "files": files})
+        objects = files_below(f"{self}/{folder}")
+        for name, file in files.items():
+            if not _is_whole(objects.get(name), file):
+                raise TransientError(f"{self}/{folder}/{name} is not what was sent; try again")
+        listed = {name: file._asdict() for name, file in files.items()}
+        content = digests.canonical_json({"schema_version": SCHEMA_VERSION, "folder": folder, "files": listed})
         try:
             buckets.create(f"{self}/{COMMITTED}", content)
             return True
         except Conflict:
-            return self._committed_sha256(manifest) == str(files[manifest]["sha256"])
+            committed = self.committed()
+            return committed is not None and committed[1].get(manifest) == files[manifest]
 
-    def committed(self) -> tuple[str, dict[str, tuple[int, str, str]]] | None:
-        """Return the committed folder in the bucket, and bytes, sha256 and crc32c of its files; None without one."""
+    def committed(self) -> tuple[str, dict[str, Written]] | None:
+        """Return the committed folder in the bucket, and its files by name; None without one."""
         answer = buckets.read(f"{self}/{COMMITTED}")
         return _read_committed(self.uri, answer[0]) if answer else None
-
-    def _committed_sha256(self, name: str) -> str | None:
-        """Return the sha256 of a file of the committed artifact; None if none is committed."""
-        committed = self.committed()
-        return committed[1].get(name, (0, "", ""))[1] if committed else None
 
     @contextlib.contextmanager
     def removed_if_damaged(self) -> Iterator[None]:
@@ -323,19 +325,19 @@ class Location(os.PathLike[str]):
 
         In a bucket, what `committed.json` names then counts as never committed.
         """
-        if not self.in_bucket:
-            with atomic_files.removed_if_damaged(self.path):
+        with self._removal() if self.in_bucket else atomic_files.removal(self.path) as remove:
+            try:
                 yield
-            return
+            except Incompatible:
+                raise
+            except DataError:
+                remove()
+                raise
+
+    @contextlib.contextmanager
+    def _removal(self) -> Iterator[Callable[[], None]]:
         stored = buckets.stat(f"{self}/{COMMITTED}")
-        try:
-            yield
-        except Incompatible:
-            raise
-        except DataError:
-            if stored is not None:
-                buckets.delete(stored)
-            raise
+        yield lambda: buckets.delete(stored) if stored else None
 
     def remove(self) -> None:
         """Remove an artifact from the bucket: first `committed.json`, then its files."""
@@ -351,7 +353,7 @@ class Location(os.PathLike[str]):
         with tempfile.TemporaryFile(dir=self.path.parent):
             pass
 
-    def _committed(self, manifest: str) -> dict[str, tuple[Stored, str]] | None:
+    def _files(self, manifest: str) -> dict[str, tuple[Stored, str]] | None:
         """Return the artifact's files in the bucket with their sha256, empty if unknown; None if it is incomplete."""
         committed = self.committed()
         if committed is None:
@@ -359,10 +361,10 @@ class Location(os.PathLike[str]):
             return plain if manifest in plain else None
         folder, listed = committed
         objects = files_below(folder)
-        for name, (size, _, crc32c) in sorted(listed.items()):
-            if name not in objects or (objects[name].bytes, objects[name].crc32c) != (size, crc32c):
+        for name, file in sorted(listed.items()):
+            if not _is_whole(objects.get(name), file):
                 raise DataError(f"{self} is damaged: {name} in {folder} is not the file that {COMMITTED} describes")
-        return {name: (objects[name], sha256) for name, (_, sha256, _) in listed.items()}
+        return {name: (objects[name], file.sha256) for name, file in listed.items()}
 
 
 def private(name: str) -> Path:
@@ -376,14 +378,18 @@ def private(name: str) -> Path:
     return root / name
 
 
-def _read_committed(uri: str, committed: bytes) -> tuple[str, dict[str, tuple[int, str, str]]]:
-    """Return the committed folder, and bytes, sha256 and crc32c of its files."""
+def _is_whole(stored: Stored | None, file: Written) -> bool:
+    return stored is not None and (stored.bytes, stored.crc32c) == (file.bytes, file.crc32c)
+
+
+def _read_committed(uri: str, committed: bytes) -> tuple[str, dict[str, Written]]:
+    """Return the committed folder, and its files by name."""
     try:
         value: dict[str, Any] = json.loads(committed)
         if value["schema_version"] != SCHEMA_VERSION:
             raise Incompatible(f"{uri} is of another schema version; expected {SCHEMA_VERSION}")
         files = {
-            name: (int(entry["bytes"]), str(entry["sha256"]), str(entry["crc32c"]))
+            name: Written(int(entry["bytes"]), str(entry["sha256"]), str(entry["crc32c"]))
             for name, entry in value["files"].items()
         }
         atomic_files.require_within([value["folder"], *files])

@@ -49,8 +49,8 @@ def timeline(training: Location, last_step: int, size: int) -> list[dict[str, An
     Steps grow by about the same factor, because most changes early; the first and last are included. Sheets in a bucket
     are read from the mirror if this machine has not uploaded them yet.
     """
-    sheets = training / _SAMPLES
-    sheet_of_step = {int(match[1]): sheets / name for name in sheets.file_names() if (match := _SHEET.fullmatch(name))}
+    sheets = (training / _SAMPLES).children(are_folders=False)
+    sheet_of_step = {int(match[1]): sheet for sheet in sheets if (match := _SHEET.fullmatch(sheet.name))}
     steps = sorted(step for step in sheet_of_step if 0 < step <= last_step)
     if len(steps) > _SHEETS:
         targets = np.geomspace(steps[0], steps[-1], _SHEETS)
@@ -58,7 +58,7 @@ def timeline(training: Location, last_step: int, size: int) -> list[dict[str, An
     pictures = []
     for step in steps:
         with contextlib.suppress(OSError, ValueError):
-            png = grids.shrunk_sheet(sheet_of_step[step].read_file(), size // len(steps))
+            png = grids.shrunk_sheet(sheet_of_step[step].read_file()[0], size // len(steps))
             pictures.append({"caption": f"step {step:,}", "png": png})
     return pictures
 

@@ -18,7 +18,7 @@ from components.core import errors
 from components.core.artifacts import datasets
 from components.core.errors import ConfigError, DataError, StageError, TransientError
 from components.core.storage import atomic_files
-from components.core.storage.location import Location, private
+from components.core.storage.location import Location, Written, private
 from components.preprocess import attempt_files, notes
 from components.preprocess.attempt_files import FAILED, AttemptFiles, Folder
 
@@ -28,14 +28,6 @@ Result = TypeVar("Result")
 Note = TypeVar("Note")
 _RAISED = {kind.exit_code: kind for kind in (ConfigError, DataError, TransientError)}
 _ROWS = "rows"  # the folder of rows within the attempt's, as every worker sees it
-
-
-class Written(NamedTuple):
-    """A file of the dataset."""
-
-    bytes: int
-    sha256: str
-    crc32c: str  # as the storage of a bucket writes it; empty in a folder
 
 
 class Failure(NamedTuple):
@@ -93,9 +85,7 @@ def finish(location: Location, files: AttemptFiles, manifest: datasets.Manifest,
         return
     content = atomic_files.sealed_json(manifest.to_json())
     written = {**written, datasets.MANIFEST: written_as(content, files.write(datasets.MANIFEST, [content]))}
-    location.require_sent(files.name, {name: (file.bytes, file.crc32c) for name, file in written.items()})
-    listed = {name: file._asdict() for name, file in written.items()}
-    if not location.publish(files.name, listed, datasets.MANIFEST):
+    if not location.publish(files.name, written, datasets.MANIFEST):
         log.info("another process made %s first; its result is used", location)
 
 

@@ -1,17 +1,17 @@
 """The operations of the JSON API, by method and path."""
 
+import base64
 import dataclasses
 import datetime
 import itertools
 import json
 import re
 import urllib.parse
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from tests.fakes.gcs import listing, uploads
-from tests.fakes.gcs.refusals import Refusal, not_served
-from tests.fakes.gcs.store import Store, Stored
+from tests.fakes.gcs import uploads
+from tests.fakes.gcs.store import Refusal, Store, Stored, not_served
 from tests.fakes.http import Answer, Request
 
 # Parameters that any request may have, and that change nothing here.
@@ -67,7 +67,7 @@ class Api:
     def list_objects(self, request: Request, bucket: str) -> Answer:
         _allow(request, "prefix", "pageToken", "maxResults")
         objects = self.store.listed(bucket, request.query.get("prefix", ""))
-        names, token = listing.page(objects, request.query, self.page_size)
+        names, token = _page(objects, request.query, self.page_size)
         answer: dict[str, Any] = {"kind": "storage#objects"}
         if names:
             answer["items"] = [_resource(request, bucket, name, objects[name]) for name in names]
@@ -142,8 +142,28 @@ def _content(request: Request, stored: Stored) -> Answer:
 
 def _rendered(request: Request, answer: dict[str, Any]) -> Answer:
     if "fields" in request.query:
-        answer = listing.only_fields(answer, request.query["fields"])
+        answer = _only_fields(answer, request.query["fields"])
     return Answer(200, json.dumps(answer).encode(), {"Content-Type": "application/json; charset=UTF-8"})
+
+
+def _page(objects: Mapping[str, Stored], query: Mapping[str, str], page_size: int) -> tuple[list[str], str | None]:
+    """Return the names on one page of a listing of sorted objects, and the token of the next page."""
+    after = base64.urlsafe_b64decode(query.get("pageToken", ""))
+    left = [name for name in objects if name.encode() > after]
+    shown = left[: min(page_size, int(query.get("maxResults", page_size)))]
+    return shown, base64.urlsafe_b64encode(shown[-1].encode()).decode() if len(left) > len(shown) else None
+
+
+def _only_fields(answer: dict[str, Any], fields: str) -> dict[str, Any]:
+    """Return the part of an answer that `fields` names: `items(name,size),nextPageToken`."""
+    if not re.fullmatch(r"(\w+(\(\w+(,\w+)*\))?)(,\w+(\(\w+(,\w+)*\))?)*", fields):
+        raise not_served(f"field selection {fields}")
+    chosen = {}
+    for name, within in re.findall(r"(\w+)(?:\(([^)]*)\))?", fields):
+        if name in answer:
+            value = answer[name]
+            chosen[name] = [_only_fields(item, within) for item in value] if within else value
+    return chosen
 
 
 def _time(count: int) -> str:

@@ -12,8 +12,7 @@ from unittest import mock
 from tests.fakes import http
 from tests.fakes.gcs import uploads
 from tests.fakes.gcs.api import Api, Content
-from tests.fakes.gcs.refusals import Refusal
-from tests.fakes.gcs.store import Store, Stored
+from tests.fakes.gcs.store import Refusal, Store, Stored
 from tests.fakes.http import Answer, HangUp, Request
 
 __all__ = ["FAULTS", "LEAK", "HangUp", "Request", "Server", "Stored", "serving"]
@@ -51,6 +50,10 @@ class Server(http.Server):
     def objects(self) -> dict[str, dict[str, Stored]]:
         """Objects by bucket and name."""
         return self._store.buckets
+
+    def contents(self, bucket: str = "b") -> dict[str, bytes]:
+        """Return the content of each object of a bucket, by name."""
+        return {name: stored.content for name, stored in dict(self.objects[bucket]).items()}
 
     @property
     def denied(self) -> set[tuple[str, str]]:

@@ -1,17 +1,39 @@
-"""Buckets and objects in memory: preconditions, generations, checksums, permissions. Every method is atomic."""
+"""Buckets and objects in memory: preconditions, generations, checksums, permissions, refusals. Methods are atomic."""
 
 import base64
 import dataclasses
+import json
 import threading
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import google_crc32c
 
-from tests.fakes.gcs.refusals import Refusal
+from tests.fakes.http import Answer
 
 # The service's generations are microseconds, beyond 32 bits; these only count.
 _FIRST_GENERATION = 1_700_000_000_000_000
+
+
+class Refusal(Exception):
+    """An answer instead of a result: an HTTP status and a line."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status, self.message = status, message
+
+    def answer(self) -> Answer:
+        """Return the answer, whose body is JSON."""
+        error = {"code": self.status, "message": self.message, "errors": [{"message": self.message}]}
+        headers = {"Content-Type": "application/json; charset=UTF-8"} | (
+            {"Retry-After": "1"} if self.status == 429 else {}
+        )
+        return Answer(self.status, json.dumps({"error": error}).encode(), headers)
+
+
+def not_served(feature: str) -> Refusal:
+    """Refuse features of the service that this server lacks."""
+    return Refusal(501, f"{feature} is not served by this server for tests")
 
 
 def crc32c(content: bytes) -> str:

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping
 from email.message import Message
 from typing import Any
 
-from tests.fakes.gcs.refusals import Refusal
-from tests.fakes.gcs.store import Store, Stored
+from tests.fakes.gcs.store import Refusal, Store, Stored
 
 # Properties of an object that a client may choose; the service sets the rest.
 PROPERTIES = ("contentType", "storageClass")

@@ -13,7 +13,7 @@ from tests.faults.damage.corruption import ARTIFACTS, damage_everywhere
 from tests.faults.disk.every_call import fail_everywhere, kill_everywhere
 from tests.faults.disk.power_loss import lose_power_everywhere
 from tests.faults.disk.writers import WRITERS, Writer
-from tests.faults.soak import publication, transfers
+from tests.faults.soak import publication
 from tests.faults.stages import clocks
 
 ROOT = Path(__file__).parents[3]
@@ -55,8 +55,7 @@ PARTS: dict[str, Callable[[Amount, Path], dict[str, Counts]]] = {
     "stages killed": _kills,
     "processes that wake late": lambda amount, folder: _stages("zombies", amount, zombies=max(1, amount.kills // 20)),
     "Pods ended by Kubeflow": lambda amount, folder: _stages("pods", amount, pods=max(1, amount.kills // 20)),
-    "network faults of transfers": lambda amount, folder: {"checkpoints": transfers.trainings(folder)},
-    "network faults of publications": lambda amount, folder: publication.exhaust(folder),
+    "publications that die at every request": lambda amount, folder: publication.exhaust(folder),
     # Retries, zombies and races, at seeded instants, checked after every write.
     "publications beside each other": lambda amount, folder: publication.soak(
         folder, max(1, amount.kills // 2), amount.seed

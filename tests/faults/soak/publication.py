@@ -1,6 +1,7 @@
-"""Publications to a registry in a bucket, over HTTP, with all kinds of faults; the guarantees are watched throughout.
+"""Publications to a registry in a bucket that die, wake late and race; the guarantees are watched throughout.
 
-`soak` and `exhaust` count faults, kills and races, and the violations, which must be none.
+`soak` and `exhaust` count deaths and races, and the violations, which must be none. test_buckets.py exposes every kind
+of request to every fault.
 """
 
 import contextlib
@@ -8,33 +9,26 @@ import dataclasses
 import hashlib
 import itertools
 import json
-import os
 import random
-import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 from components.core.artifacts import models
 from components.core.errors import DataError, Superseded, TransientError
 from components.core.registry import registry
-from components.core.storage import buckets
 from pipeline.registry import upkeep
-from tests.fakes.gcs.server import FAULTS, HangUp, Request, Server, Stored
-from tests.faults import forks
+from tests.fakes.gcs.server import FAULTS, Request, Server, Stored
 from tests.faults.candidates import Candidate, Outcome, candidate
 from tests.faults.counts import Counts
-from tests.faults.soak.served import quick_server
+from tests.faults.soak.served import death, quick_server, without_retries
 
 NAME = "runs/registry"
-KINDS = ("fault", "kill", "abandon", "zombie", "race", "interference")
+KINDS = ("kill", "abandon", "zombie", "race", "interference")
 _TIMES = {"REQUEST_SECONDS": 60.0, "RETRY_SECONDS": 2.0, "FIRST_DELAY_SECONDS": 0.002}
-# A stall lasts twice as long as a client waits.
-_STALL_SECONDS = 0.4
 
 
 class Observer:
@@ -155,12 +149,8 @@ class Bench:
 
     def __init__(self, server: Server, folder: Path) -> None:
         self.server = server
-        self.requests = 0  # of a publication without faults, and which of them upload or download
-        self.writes: list[int] = []
-        self.downloads: list[int] = []
         self._numbers = itertools.count()
         self._pool = ThreadPoolExecutor(4)
-        self._folder = folder
         self.first = candidate(folder / "first", 100)
         self.second = candidate(folder / "second", 200, rival=(self.first.digest, 1))
         self.third = candidate(folder / "third", 300, rival=(self.first.digest, 1))
@@ -171,10 +161,9 @@ class Bench:
         location = self.started()
         before = len(server.requests)
         self.second.publish(location)
+        # Of a publication without faults, and the numbers of those that upload.
         self.requests = len(server.requests) - before
-        requests = server.requests[before:]
-        self.writes = [request.number - before for request in requests if request.method == "POST"]
-        self.downloads = [request.number - before for request in requests if request.path.startswith("/download/")]
+        self.writes = [request.number - before for request in server.writes(before)]
         self.published_second = self.contents(location)
         location = self.started()
         self.third.publish(location)
@@ -215,21 +204,8 @@ class Bench:
         else:
             self.server.before = hook
 
-    def fault(self, kind: str, at: int) -> Tried:
-        """Inject a fault at one request: the result must be the same, or a failure after which a retry gives it."""
-        location, fired = self.started(), len(self.server.fired)
-        patience = _STALL_SECONDS / 2 if kind == "stall" else buckets.REQUEST_SECONDS
-        with self._watched(location) as observer:
-            with mock.patch.object(buckets, "REQUEST_SECONDS", patience):
-                self.server.inject(kind, at=at, seconds=_STALL_SECONDS)
-                outcome = self.second.outcome(location)
-            happened = len(self.server.fired) > fired
-            if isinstance(outcome, TransientError):
-                outcome = self.second.outcome(location)
-            return Tried(happened, [*observer.violations, *self._not_published(location, outcome)])
-
     def kill(self, at: int, acted: bool) -> Tried:
-        """Kill a process at a request, before or after it is executed; a retry must finish."""
+        """Let a publication die at a request, before or after it is executed; a retry must finish."""
         location = self.started()
         with self._watched(location) as observer:
             killed = self._killed(location, at, acted, observer)
@@ -254,26 +230,12 @@ class Bench:
             return Tried(killed, [*observer.violations, *problems])
 
     def _killed(self, location: str, at: int, acted: bool, observer: Observer) -> bool:
-        """Publish the second in a process that is killed at a request; return whether it got that far."""
-        count, started, child = itertools.count(), threading.Event(), [0]
-        killed = threading.Event()
-
-        def strike(request: Request) -> None:
-            if next(count) == at:
-                started.wait()
-                killed.set()  # before, because who waits for the process reads it as soon as it is dead
-                os.kill(child[0], signal.SIGKILL)
-                if not acted:
-                    raise HangUp
-            elif killed.is_set() and not acted:
-                raise HangUp  # other requests of the dead process
-
-        self._strike(observer, acted, strike)
-        child[0] = forks.start(lambda: self.second.outcome(location), self._folder / "log")
-        started.set()
-        forks.wait(child[0])
+        """Publish the second until it dies at a request; return whether it got that far."""
+        self._strike(observer, acted, death(at))
+        with without_retries():
+            outcome = self.second.outcome(location)
         self._strike(observer, acted, lambda request: None)
-        return killed.is_set()
+        return isinstance(outcome, TransientError)
 
     def zombie(self, at: int, acted: bool, then: str) -> Tried:
         """Pause an attempt at a request, and wake it after its retry and then a "successor" or a "rollback"."""
@@ -388,18 +350,16 @@ class Bench:
 
     def trial(self, kind: str, chance: random.Random) -> Tried:
         """Run a random trial of one of KINDS."""
-        at = chance.randrange(self.requests)
-        if kind == "fault":
-            return self.fault(chance.choice(FAULTS), at)
-        if kind == "kill":
-            return self.kill(at, chance.random() < 0.5)
-        if kind == "abandon":
-            return self.abandon(at, chance.random() < 0.5)
-        if kind == "zombie":
-            return self.zombie(at, chance.random() < 0.5, chance.choice(("retry", "successor", "rollback")))
-        if kind == "race":
-            return self.race(chance.randrange(1 << 32))
-        return self.interference(at, chance.choice(("saved_model.pb", "variables/variables.index", models.CARD)))
+        at, acted = chance.randrange(self.requests), chance.random() < 0.5
+        name = chance.choice(("saved_model.pb", "variables/variables.index", models.CARD))
+        trials: dict[str, Callable[[], Tried]] = {
+            "kill": lambda: self.kill(at, acted),
+            "abandon": lambda: self.abandon(at, acted),
+            "zombie": lambda: self.zombie(at, acted, chance.choice(("retry", "successor", "rollback"))),
+            "race": lambda: self.race(chance.randrange(1 << 32)),
+            "interference": lambda: self.interference(at, name),
+        }
+        return trials[kind]()
 
 
 @contextlib.contextmanager
@@ -422,16 +382,10 @@ def _lost(outcome: Outcome) -> bool:
 
 
 def exhaust(folder: Path) -> dict[str, Counts]:
-    """Try every kind of fault, and a kill before and after, at every request of a publication."""
-    counts = {}
+    """Die before and after every request of a publication."""
     with bench(folder) as workbench:
-        for kind in FAULTS:
-            carries = {"flip-upload": workbench.writes, "flip-download": workbench.downloads}
-            counts[kind] = _counted(workbench.fault(kind, at) for at in carries.get(kind, range(workbench.requests)))
-        counts["kill"] = _counted(
-            workbench.kill(at, acted) for at in range(workbench.requests) for acted in (False, True)
-        )
-    return counts
+        requests = range(workbench.requests)
+        return {"kill": _counted(workbench.kill(at, acted) for at in requests for acted in (False, True))}
 
 
 def _counted(trials: Iterable[Tried]) -> Counts:

@@ -34,6 +34,24 @@ def quick_server(folder: Path, **seconds: float) -> Iterator[Server]:
                 gc.collect()
 
 
+@contextlib.contextmanager
+def without_retries() -> Iterator[None]:
+    """Send one request after another, and none again."""
+    with mock.patch.object(buckets, "RETRY_SECONDS", 0.0), mock.patch.object(location, "_AT_ONCE", 1):
+        yield
+
+
+def death(at: int) -> Callable[[Request], None]:
+    """Return a hook that lets nothing be answered from so many requests on."""
+    seen = itertools.count()
+
+    def die(request: Request) -> None:
+        if next(seen) >= at:
+            raise HangUp
+
+    return die
+
+
 def die_at_every_request(
     server: Server, prepare: Callable[[], object], action: Callable[[], object], check: Callable[[], object]
 ) -> int:
@@ -42,17 +60,11 @@ def die_at_every_request(
     Return the number of deaths. A retry comes in `check`, and each prepared state is that before the first attempt.
     """
     deaths = 0
-    with mock.patch.object(buckets, "RETRY_SECONDS", 0.0), mock.patch.object(location, "_AT_ONCE", 1):
+    with without_retries():
         for moment in ("before", "after"):
             for at in itertools.count():
                 prepare()
-                seen = itertools.count()
-
-                def die(request: Request, at: int = at, seen: "itertools.count[int]" = seen) -> None:
-                    if next(seen) >= at:
-                        raise HangUp
-
-                setattr(server, moment, die)
+                setattr(server, moment, death(at))
                 try:
                     action()
                     break

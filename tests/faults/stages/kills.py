@@ -6,6 +6,7 @@ TensorFlow is imported once and never used here: each attempt is a fork of this 
 
 import dataclasses
 import json
+import os
 import random
 import signal
 import time
@@ -13,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from components.core import errors
 from components.core.artifacts import checkpoints
 from components.core.stage import cli
 from tests.faults import candidates, forks
@@ -142,10 +144,19 @@ def kill_training(kills: int, chance: random.Random, training: Stage, folder: Pa
     return counts
 
 
-def _killed(stage: Stage, log: Path, due: Callable[[], bool]) -> tuple[bool, str]:
-    """Kill a stage at a moment; return whether it was alive then, and what is wrong with its end."""
-    code = forks.strike(stage.start(log), due)
-    return code == -signal.SIGKILL, "" if code in (0, -signal.SIGKILL) else f"it ended with {code}: {log.read_text()}"
+def _killed(stage: Stage, log: Path, due: Callable[[], bool], grace: float = 0.0) -> tuple[bool, str]:
+    """Kill a stage at a moment, SIGTERM and so many seconds before; return if it lived until then, and a wrong end."""
+    process = stage.start(log)
+    code, codes = forks.wait_until(process, due), {errors.OK, -signal.SIGKILL}
+    is_alive = code is None
+    if is_alive and grace:
+        codes.add(errors.TERMINATED)
+        os.kill(process, signal.SIGTERM)
+        code = forks.wait_until(process, forks.passed(grace))
+    if code is None:
+        os.kill(process, signal.SIGKILL)
+        code = forks.wait(process)
+    return is_alive, "" if code in codes else f"it ended with {code}: {log.read_text()}"
 
 
 def _lack_of_progress(location: Path, before: int) -> str:
@@ -159,13 +170,16 @@ def _lack_of_progress(location: Path, before: int) -> str:
     return ""
 
 
-def kill_stage(kills: int, chance: random.Random, stage: Stage, folder: Path) -> Counts:
-    """Kill a stage at any time of its life until so many kills hit, and run it each time until it is done."""
+def kill_stage(kills: int, chance: random.Random, stage: Stage, folder: Path, grace: float = 0.0) -> Counts:
+    """Kill a stage at any time of its life until so many kills hit, and run it each time until it is done.
+
+    SIGTERM comes `grace` seconds before SIGKILL, if any.
+    """
     counts, reference = Counts(), Reference(folder, stage)
     while counts.fired < kills:
         location = reference.location()
         due = forks.passed(chance.uniform(0, reference.seconds))
-        killed, problem = _killed(stage.into(location), reference.log, due)
+        killed, problem = _killed(stage.into(location), reference.log, due, grace)
         stage.into(location).run(reference.log)
         counts.add(killed, problem or reference.problem(location))
     return counts

@@ -1,6 +1,5 @@
 """Files of an attempt: the same in a folder and in a bucket; and in a bucket the effects of late workers and sweeps."""
 
-import hashlib
 import itertools
 from collections.abc import Callable
 from pathlib import Path
@@ -109,12 +108,8 @@ def work(files: AttemptFiles) -> list[int]:
 def commit(files: BucketFolder) -> None:
     """Do the driver's work after the end of the job."""
     listed = {
-        name: {
-            "bytes": size,
-            "sha256": hashlib.sha256(files.read(name)).hexdigest(),
-            "crc32c": buckets.checksum(files.read(name)),
-        }
-        for name, size in {**files.sizes(), datasets.MANIFEST: 2}.items()
+        name: attempt.written_as(files.read(name), buckets.checksum(files.read(name)))
+        for name in {**files.sizes(), datasets.MANIFEST: 2}
         if name.endswith((".tfrecord", ".json")) and name != attempt_files.MARK
     }
     assert DATASET.publish(files.name, listed, datasets.MANIFEST)

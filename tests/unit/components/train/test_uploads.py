@@ -7,6 +7,7 @@ import threading
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from components.core.artifacts import checkpoints, training_log
@@ -16,10 +17,9 @@ from components.core.storage.location import COMMITTED, Location
 from components.train import uploads
 from components.train.uploads import Uploads
 from tests.fakes.gcs.server import Request, Server
-from tests.faults.soak import transfers
 from tests.faults.soak.served import die_at_every_request
+from tests.inputs import artifacts
 from tests.inputs.damages import damages
-from tests.unit.components.core.storage.bucket_content import bucket_content
 
 URI = "gs://b/training"
 KEEP = 2
@@ -32,7 +32,19 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def train_to(step: int, weight: float = 0.5, location: Path | None = None) -> Path:
-    return transfers.train_to(step, location or Location.of(URI).path, weight)
+    """Do a training's work at a step: a row of the log, a sample, a checkpoint, retention."""
+    folder = location or Location.of(URI).path
+    (folder / "samples").mkdir(parents=True, exist_ok=True)
+    training_log.append(folder / training_log.METRICS, {"step": step})
+    (folder / "samples" / f"step-{step:010d}.png").write_bytes(b"picture of %d" % step)
+    save(step, folder, weight)
+    checkpoints.keep(folder, NEWEST)
+    return folder
+
+
+def save(step: int, location: Path, weight: float) -> None:
+    """Write a checkpoint of three weights."""
+    checkpoints.save(location, artifacts.checkpoint(step), {"weight": np.full(3, weight * step)})
 
 
 def forget() -> None:
@@ -69,7 +81,7 @@ def test_another_machine_goes_on_where_this_one_stopped(bucket: Server) -> None:
     assert checkpoints.steps(location) == [3]
     training_log.go_back(location, 3, checkpoints.step_folder(location, 3))
     assert (location / training_log.METRICS).read_bytes() == log
-    pictures = [name for name in bucket_content(bucket) if name.endswith(".png")]
+    pictures = [name for name in bucket.contents() if name.endswith(".png")]
     assert pictures == [f"training/samples/step-{step:010d}.png" for step in (1, 2, 3)]
 
 
@@ -141,9 +153,9 @@ def test_a_training_that_goes_back_takes_back_what_it_had_sent(bucket: Server) -
         sending.went_back(2)
         training_log.append(location / training_log.METRICS, {"step": 3, "again": True})
         (location / "samples" / "step-0000000003.png").write_bytes(b"another")
-        transfers.save(3, location, 0.25)
+        save(3, location, 0.25)
         sending.saved(3, NEWEST)
-    objects = bucket_content(bucket)
+    objects = bucket.contents()
     forget()
     uploads.fetch(Location.of(URI))
     again = checkpoints.step_folder(location, 3)
@@ -165,7 +177,7 @@ def test_a_checkpoint_that_retention_has_removed_meanwhile_is_not_sent(bucket: S
     gone = checkpoints.step_folder(Location.of(URI), 1)
     with pytest.raises(FileNotFoundError):
         gone.commit(gone.path, checkpoints.MANIFEST)
-    assert bucket_content(bucket) == {}
+    assert bucket.contents() == {}
 
 
 def test_another_training_of_the_same_step_stands(bucket: Server) -> None:
@@ -174,24 +186,24 @@ def test_another_training_of_the_same_step_stands(bucket: Server) -> None:
     uploads.send_all(Location.of(URI), KEEP)
     forget()
     train_to(1, weight=0.25)
-    before = bucket_content(bucket)
+    before = bucket.contents()
     with pytest.raises(Superseded, match=r"gs://b/training .* step 1;") as raised:
         uploads.send_all(Location.of(URI), KEEP)
     assert raised.value.exit_code == 73
-    assert bucket_content(bucket) == before
+    assert bucket.contents() == before
 
 
 def test_the_same_checkpoint_with_a_log_of_another_speed_is_sent_already(bucket: Server) -> None:
     """A retry beside the zombie that it replaces, on the same hardware: the log of the first stays."""
     location = train_to(1)
     uploads.send_all(Location.of(URI), KEEP)
-    before = bucket_content(bucket)
+    before = bucket.contents()
     forget()
     location.mkdir(parents=True)
     training_log.append(location / training_log.METRICS, {"step": 1, "images_per_second": 2})
-    transfers.save(1, location, 0.5)
+    save(1, location, 0.5)
     uploads.send_all(Location.of(URI), KEEP)
-    assert bucket_content(bucket) == before
+    assert bucket.contents() == before
 
 
 def test_a_superseded_training_stops_at_its_next_checkpoint(bucket: Server) -> None:
@@ -218,11 +230,11 @@ def test_a_damaged_newest_one_is_reported_and_the_one_before_used(
     train_to(1)
     train_to(2)
     uploads.send_all(Location.of(URI), KEEP)
-    (name,) = [name for name in bucket_content(bucket) if "/step-0000000002/" in name and name.endswith(".npz")]
+    (name,) = [name for name in bucket.contents() if "/step-0000000002/" in name and name.endswith(".npz")]
     if damage == "gone":
         del bucket.objects["b"][name]
     else:
-        stored = bucket_content(bucket)[name]
+        stored = bucket.contents()[name]
         buckets.put(f"gs://b/{name}", stored[:-1] + (b"" if damage == "cut" else b"?"))
     location = Location.of(URI).path
     forget()
@@ -256,7 +268,7 @@ def test_a_damaged_checkpoint_in_the_bucket_is_named_and_made_again(
 ) -> None:
     train_to(2)
     uploads.send_all(Location.of(URI), KEEP)
-    whole = bucket_content(bucket)
+    whole = bucket.contents()
     checked = [name for name in whole if name.rpartition("/")[2] in ("state.npz", checkpoints.MANIFEST, COMMITTED)]
     assert len(checked) == 3
     for name in checked:
@@ -271,7 +283,7 @@ def test_a_damaged_checkpoint_in_the_bucket_is_named_and_made_again(
             assert Path(name).name in caplog.text or (name, left) == (f"training/step-0000000002/{COMMITTED}", None)
             train_to(2)
             uploads.send_all(Location.of(URI), KEEP)
-            assert bucket_content(bucket) == whole, (name, how)
+            assert bucket.contents() == whole, (name, how)
 
 
 def test_a_damaged_mirror_is_fetched_again(bucket: Server) -> None:
@@ -281,14 +293,6 @@ def test_a_damaged_mirror_is_fetched_again(bucket: Server) -> None:
     state.write_bytes(b"")
     uploads.fetch(Location.of(URI))
     assert checkpoints.newest(location) is not None
-
-
-@pytest.mark.slow
-def test_every_fault_at_every_request_of_an_upload(tmp_path: Path) -> None:
-    """The hardest to distinguish; `make soak` tries all of them."""
-    counts = transfers.trainings(tmp_path, ("lost-ack", "truncated-body", "flip-upload"))
-    assert counts.violations == []
-    assert counts.fired == counts.tried > 2 * 15
 
 
 def test_death_at_every_request_of_an_upload(bucket: Server) -> None:
@@ -310,7 +314,7 @@ def test_death_at_every_request_of_an_upload(bucket: Server) -> None:
         uploads.fetch(Location.of(URI))
         newest = checkpoints.newest(location)
         assert newest is not None
-        assert newest[1].step == (2 if "training/step-0000000002/committed.json" in bucket_content(bucket) else 1)
+        assert newest[1].step == (2 if "training/step-0000000002/committed.json" in bucket.contents() else 1)
         steps = range(1, newest[1].step + 1)
         assert training_log.read(newest[0] / training_log.METRICS) == [{"step": step} for step in steps]
 

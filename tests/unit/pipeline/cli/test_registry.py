@@ -63,7 +63,6 @@ def publish_version(
             "batch_size": 64,
             "critic_learning_rate": 0.0012,
             "beta_1": 0.25,
-            "critic_normalization": "none",  # of an earlier version
             "precision": "auto",
         },
         "made_with": {**maker, "code": code or maker["code"]},
@@ -85,7 +84,7 @@ def publish_version(
         **{
             "reasons": ["better than ever", HOSTILE],
             "rules": [artifacts.RULE],
-            "settings": {"sample_count": 500, "export_checkpoint": "last"},  # the latter of an earlier version
+            "settings": {"sample_count": 500},
             "source": PICTURES,
             **changes,
         },

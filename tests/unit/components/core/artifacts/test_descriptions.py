@@ -26,12 +26,6 @@ def test_where_the_images_lay_does_not_count() -> None:
     assert dataclasses.replace(EVALUATION, source="elsewhere").digest == EVALUATION.digest
 
 
-def test_an_evaluation_of_the_last_checkpoint_by_an_earlier_version_is_the_same() -> None:
-    earlier = {name: dataclasses.replace(EVALUATION, settings={"export_checkpoint": name}) for name in ("last", "best")}
-    assert earlier["last"].identity == EVALUATION.identity
-    assert earlier["best"].identity != EVALUATION.identity
-
-
 @pytest.mark.parametrize(
     ("outcomes", "verdict"),
     [

@@ -5,7 +5,6 @@ import logging
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +13,7 @@ from components.core.artifacts import datasets, embeddings, evaluations, models
 from components.core.artifacts.made_once import made_once
 from components.core.artifacts.manifest import Manifest
 from components.core.errors import ConfigError, DataError, Incompatible
+from components.core.stage import cache_key
 from components.core.storage import atomic_files, buckets
 from components.core.storage.location import Location
 from tests.fakes.gcs.server import Server
@@ -54,33 +54,34 @@ KINDS: dict[type[Manifest], Callable[[Path], object]] = {
 class Maker:
     """Makes an artifact of a kind, always the same, at a location."""
 
-    def __init__(self, kind: type[Manifest], location: Location, template: Path) -> None:
+    def __init__(self, kind: type[Manifest], where: str, template: Path) -> None:
         KINDS[kind](template)
-        self.kind, self.location, self._template, self.count = kind, location, template, 0
+        self.kind, self._where, self._template, self.count = kind, where, template, 0
         self.content = {name: (template / name).read_bytes() for name in atomic_files.files_in(template)}
+        self._parts = {"settings": kind.read(template).identity, "inputs": {}}
+        self.location = Location.of(cache_key.fill_key(where, self._parts))
 
-    def _make(self) -> None:
+    def _make(self, location: Location) -> None:
         self.count += 1
-        with self.location.new_folder(self.kind.FILE) as folder:
+        with location.new_folder(self.kind.FILE) as folder:
             shutil.copytree(self._template, folder, dirs_exist_ok=True)
 
-    def run(self, is_keyed: bool = True, identity: dict[str, Any] | None = None) -> bool:
+    def run(self, **inputs: str) -> bool:
         """Return whether it was there."""
-        identity = identity or self.kind.read(self._template).identity
-        return made_once(self.location, self.kind, identity, self._make, is_keyed)[1]
+        return made_once(self._where, {**self._parts, "inputs": inputs}, self.kind, self._make)[2]
 
 
 def test_it_is_made_if_it_is_not_there_and_found_if_it_is(tmp_path: Path) -> None:
-    maker = Maker(models.Description, Location.of(tmp_path / "KEY"), tmp_path / "template")
-    assert [maker.run(is_keyed=False) for _ in range(2)] == [False, True]
+    maker = Maker(models.Description, f"{tmp_path}/chosen", tmp_path / "template")
+    assert [maker.run() for _ in range(2)] == [False, True]
     with pytest.raises(ConfigError, match="checkpoint_digest"):
-        maker.run(identity={"checkpoint_digest": "e" * 64})
+        maker.run(checkpoint_digest="e" * 64)
     assert maker.count == 1
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_damaged_one_is_made_again(kind: type[Manifest], tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    maker = Maker(kind, Location.of(tmp_path / "KEY"), tmp_path / "template")
+    maker = Maker(kind, f"{tmp_path}/{{key}}", tmp_path / "template")
     maker.run()
     for name, content in maker.content.items():
         for how, left in damages(content).items():
@@ -92,7 +93,7 @@ def test_a_damaged_one_is_made_again(kind: type[Manifest], tmp_path: Path, caplo
             assert path.name in warning
             assert {file: (maker.location.path / file).read_bytes() for file in maker.content} == maker.content
             assert maker.run()
-    assert {path.name for path in tmp_path.iterdir()} == {"KEY", "template"}
+    assert {path.name for path in tmp_path.iterdir()} == {maker.location.name, "template"}
 
 
 @pytest.mark.parametrize("kind", [evaluations.Description, models.Description])
@@ -100,9 +101,9 @@ def test_a_damaged_one_in_a_bucket_is_made_again(
     kind: type[Manifest], tmp_path: Path, gcs: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     gcs.create_bucket("b")
-    maker = Maker(kind, Location.of("gs://b/KEY"), tmp_path / "template")
+    maker = Maker(kind, "gs://b/{key}", tmp_path / "template")
     maker.run()
-    whole = {name: stored.content for name, stored in gcs.objects["b"].items()}
+    whole = gcs.contents()
     for name, content in whole.items():
         for how, left in damages(content).items():
             if left is None:
@@ -113,15 +114,16 @@ def test_a_damaged_one_in_a_bucket_is_made_again(
             is_whole = name.endswith("committed.json") and left is None  # as before the commit
             assert not maker.run(), (name, how)
             assert is_whole or any(Path(name).name in record.message for record in caplog.records), (name, how)
-            assert {file: stored.content for file, stored in gcs.objects["b"].items()} == whole, (name, how)
+            assert gcs.contents() == whole, (name, how)
             assert maker.run()
 
 
 def test_what_another_process_has_made_again_stays(tmp_path: Path, gcs: Server) -> None:
     gcs.create_bucket("b")
-    for location in (Location.of(tmp_path / "KEY"), Location.of("gs://b/KEY")):
-        maker = Maker(models.Description, location, tmp_path / f"template {location.in_bucket}")
+    for number, where in enumerate((f"{tmp_path}/{{key}}", "gs://b/{key}")):
+        maker = Maker(models.Description, where, tmp_path / f"template {number}")
         maker.run()
+        location = maker.location
         if location.in_bucket:
             (weights,) = (name for name in gcs.objects["b"] if name.endswith("data"))
             buckets.put(f"gs://b/{weights}", b"")
@@ -135,14 +137,14 @@ def test_what_another_process_has_made_again_stays(tmp_path: Path, gcs: Server) 
 
 
 def test_where_the_user_chose_the_folder_nothing_is_removed_that_may_be_no_artifact(tmp_path: Path) -> None:
-    location = Location.of(tmp_path / "chosen")
-    maker = Maker(datasets.Manifest, location, tmp_path / "template")
-    maker.run(is_keyed=False)
+    maker = Maker(datasets.Manifest, f"{tmp_path}/chosen", tmp_path / "template")
+    location = maker.location
+    maker.run()
     shard, description = location.path / "train-00000-of-00001.tfrecord", location.path / datasets.MANIFEST
     shard.unlink()
-    assert not maker.run(is_keyed=False)
+    assert not maker.run()
     for left in (b"{}", b"", None):
         description.unlink() if left is None else description.write_bytes(left)
         with pytest.raises(ConfigError if left is None else Incompatible, match=str(location)):
-            maker.run(is_keyed=False)
+            maker.run()
         assert shard.exists()

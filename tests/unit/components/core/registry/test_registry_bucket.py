@@ -3,22 +3,19 @@
 import json
 import re
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
-from unittest import mock
 
 import pytest
 
 from components.core.artifacts import evaluations, models
 from components.core.errors import ConfigError, DataError, Superseded, TransientError
 from components.core.registry import registry
-from components.core.storage import buckets
 from components.core.storage.location import Location
 from tests.fakes.gcs.server import HangUp, Request
 from tests.faults.candidates import candidate
 from tests.faults.soak import publication
 from tests.faults.soak.publication import NAME, Bench
+from tests.faults.soak.served import death, without_retries
 
 # A connection that a fault cuts, or a thread leaves open, is left to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
@@ -34,10 +31,6 @@ def written(bench: Bench, since: int) -> list[str]:
     """Names of the objects that were written, in the order of the requests."""
     heads = (request.body.split(b"\r\n\r\n")[1].split(b"\r\n")[0] for request in bench.server.writes(since))
     return [str(json.loads(head)["name"]).removeprefix(f"{NAME}/") for head in heads]
-
-
-def without_retries() -> AbstractContextManager[Any]:
-    return mock.patch.object(buckets, "RETRY_SECONDS", 0.0)
 
 
 def test_a_version_is_claimed_then_uploaded_then_committed_then_named(bench: Bench) -> None:
@@ -158,15 +151,10 @@ def test_a_first_publication_that_dies_is_finished_by_the_same_command(bench: Be
     """After it has written its first champion.json, its claim, its manifest, and the champion.json that names it."""
     location, since = bench.fresh(), len(bench.server.requests)
     bench.first.publish(location)
-    whole, writes = bench.contents(location), len(bench.server.writes(since))
-    for at in (0, 1, writes - 2, writes - 1):
-        location, since = bench.fresh(), len(bench.server.requests)
-
-        def die(request: Request, at: int = at, since: int = since) -> None:
-            if len(bench.server.writes(since)) > at:
-                raise HangUp
-
-        bench.server.after = die
+    whole, writes = bench.contents(location), [request.number - since for request in bench.server.writes(since)]
+    for at in (writes[0], writes[1], writes[-2], writes[-1]):
+        location = bench.fresh()
+        bench.server.after = death(at)
         with without_retries(), pytest.raises(TransientError):
             bench.first.publish(location)
         bench.server.after = None

@@ -14,9 +14,8 @@ import pytest
 
 from components.core.artifacts import evaluations, models
 from components.core.errors import DataError, Superseded
-from components.core.registry import registry, registry_folder
+from components.core.registry import registry
 from components.core.storage import atomic_files
-from components.core.storage.location import Location
 from tests.faults import candidates
 from tests.faults.candidates import Candidate
 from tests.inputs import artifacts
@@ -42,16 +41,16 @@ def champion_of(folder: Path) -> int:
 def test_a_publication_that_was_interrupted_before_the_champion_moved_ends(
     two_candidates: list[Candidate], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def cut(location: Location, content: bytes, generation: int) -> None:
-        if generation:
+    def cut(location: str, pointer: registry.Pointer, champion: registry.Champion) -> None:
+        if pointer.generation:
             raise OSError(errno.EIO, "cut off")
-        swap(location, content, generation)
+        move(location, pointer, champion)
 
-    swap = registry_folder.swap_champion
-    monkeypatch.setattr(registry_folder, "swap_champion", cut)
+    move = registry.move_champion
+    monkeypatch.setattr(registry, "move_champion", cut)
     with pytest.raises(OSError, match="cut off"):
         two_candidates[0].publish(folder)
-    monkeypatch.setattr(registry_folder, "swap_champion", swap)
+    monkeypatch.setattr(registry, "move_champion", move)
     assert registry.versions(folder) == [1]
     assert registry.read_champion(folder) is None
     manifest = Path(two_candidates[0].evaluation, evaluations.MANIFEST)  # made anew meanwhile; the copy is of the first

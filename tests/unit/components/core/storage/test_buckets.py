@@ -13,7 +13,6 @@ from components.core.errors import ConfigError, DataError, TransientError
 from components.core.storage import buckets
 from components.core.storage.buckets import Conflict, Stored
 from tests.fakes.gcs.server import FAULTS, Server
-from tests.unit.components.core.storage.bucket_content import bucket_content
 
 
 def test_an_object_is_created_once(bucket: Server) -> None:
@@ -21,7 +20,7 @@ def test_an_object_is_created_once(bucket: Server) -> None:
     buckets.create("gs://b/x/y", b"first")
     with pytest.raises(Conflict):
         buckets.create("gs://b/x/y", b"second")
-    assert bucket_content(bucket) == {"x/y": b"first"}
+    assert bucket.contents() == {"x/y": b"first"}
 
 
 def test_a_file_larger_than_one_request_takes(bucket: Server, tmp_path: Path) -> None:
@@ -45,7 +44,7 @@ def test_what_was_read_is_replaced_and_nothing_else(bucket: Server) -> None:
     with pytest.raises(Conflict):
         buckets.replace("gs://b/x", b"3", read[1].generation)
     buckets.replace("gs://b/x", b"2", read[1].generation)  # the same: a lost answer
-    assert bucket_content(bucket) == {"x": b"2"}
+    assert bucket.contents() == {"x": b"2"}
 
 
 def test_the_same_is_not_put_again(bucket: Server) -> None:
@@ -59,7 +58,7 @@ def test_the_same_is_not_put_again(bucket: Server) -> None:
 def test_what_is_not_there(bucket: Server, tmp_path: Path) -> None:
     assert buckets.stat("gs://b/x") is None
     assert buckets.read("gs://b/x") is None
-    assert buckets.below("gs://b/x") == []
+    assert [*buckets.below("gs://b/x")] == []
     with pytest.raises(DataError, match=r"^gs://b/x is missing$"):
         buckets.download("gs://b/x", tmp_path / "x")
 
@@ -85,7 +84,7 @@ def test_a_listing_has_pages_and_no_neighbors(bucket: Server) -> None:
     for name in [*names, "x", "xy/1"]:
         buckets.create(f"gs://b/{name}", name.encode())
     assert [stored.uri for stored in buckets.below("gs://b/x/")] == [f"gs://b/{name}" for name in names]
-    assert len(buckets.below("gs://b")) == 25
+    assert len([*buckets.below("gs://b")]) == 25
 
 
 def test_only_what_was_listed_is_deleted(bucket: Server) -> None:
@@ -93,10 +92,10 @@ def test_only_what_was_listed_is_deleted(bucket: Server) -> None:
     (stored,) = buckets.below("gs://b")
     buckets.put("gs://b/x", b"2")
     buckets.delete(stored)
-    assert bucket_content(bucket) == {"x": b"2"}
-    buckets.delete(buckets.below("gs://b")[0])
+    assert bucket.contents() == {"x": b"2"}
+    buckets.delete(next(buckets.below("gs://b")))
     buckets.delete(stored)
-    assert bucket_content(bucket) == {}
+    assert bucket.contents() == {}
 
 
 @pytest.mark.parametrize("uri", ["gs://", "gs:///x", "gs://b//x", "gs://b/x/../y", "gs://b/./x"])
@@ -134,7 +133,7 @@ def test_every_fault_at_every_request(bucket: Server, tmp_path: Path, monkeypatc
     def result(name: str) -> dict[str, bytes]:
         """Return what the script leaves at a location of its own, because a stalled request may be executed late."""
         script(f"gs://b/{name}", tmp_path)
-        objects = bucket_content(bucket)
+        objects = bucket.contents()
         return {
             location.removeprefix(f"{name}/"): objects[location]
             for location in objects
@@ -172,7 +171,7 @@ def test_what_does_not_pass_is_reported_in_a_line(bucket: Server, kind: str, tmp
         ("written", "flip-upload", lambda folder: buckets.create("gs://b/new", b"content")),
         ("read", "flip-download", lambda folder: buckets.read("gs://b/x")),
         ("read", "flip-download", lambda folder: buckets.download("gs://b/x", folder / "x")),
-        ("read", "flip-download", lambda folder: buckets.content_of(buckets.below("gs://b")[0])),
+        ("read", "flip-download", lambda folder: buckets.content_of(next(buckets.below("gs://b")))),
         ("read", "flip-download", lambda folder: buckets.read_range("gs://b/x", 0, 3, google_crc32c.value(b"con"))),
     ],
 )
@@ -183,7 +182,7 @@ def test_damage_that_stays_is_reported(
     bucket.inject(fault, times=10_000)
     with pytest.raises(DataError, match=rf"^gs://b/\w+ cannot be {done}: .* damaged 3 times"):
         ask(tmp_path)
-    assert bucket_content(bucket) == {"x": b"content"}
+    assert bucket.contents() == {"x": b"content"}
 
 
 def test_an_answer_that_is_cut_and_gone_on_with_is_compared_as_a_whole(bucket: Server, tmp_path: Path) -> None:
@@ -207,7 +206,7 @@ def test_an_answer_that_is_cut_and_gone_on_with_is_compared_as_a_whole(bucket: S
     [
         ("storage.objects.create", lambda: buckets.create("gs://b/x", b"1")),
         ("storage.objects.get", lambda: buckets.read("gs://b/there")),
-        ("storage.objects.list", lambda: buckets.below("gs://b")),
+        ("storage.objects.list", lambda: [*buckets.below("gs://b")]),
     ],
 )
 def test_what_is_forbidden_is_reported_at_once(bucket: Server, permission: str, asked: Callable[[], object]) -> None:
@@ -222,7 +221,7 @@ def test_what_is_forbidden_is_reported_at_once(bucket: Server, permission: str, 
 
 def test_a_place_is_tried_before_the_work(bucket: Server, caplog: pytest.LogCaptureFixture) -> None:
     buckets.require_writable("gs://b/x")
-    assert bucket_content(bucket) == {}
+    assert bucket.contents() == {}
     assert caplog.text.count("cannot be deleted") == 0
     bucket.deny("storage.objects.delete")
     buckets.require_writable("gs://b/x")
@@ -230,6 +229,6 @@ def test_a_place_is_tried_before_the_work(bucket: Server, caplog: pytest.LogCapt
     bucket.deny("storage.objects.create")
     with pytest.raises(ConfigError, match="permission is missing"):
         buckets.require_writable("gs://b/x")
-    for asked in (buckets.require_writable, buckets.below):
+    for asked in (buckets.require_writable, lambda uri: [*buckets.below(uri)]):
         with pytest.raises(ConfigError, match="no bucket none"):
             asked("gs://none/x")

@@ -16,7 +16,7 @@ import pytest
 from components.core.errors import ConfigError, DataError, TransientError
 from components.core.storage import atomic_files, buckets
 from components.core.storage import location as location_module
-from components.core.storage.location import Location, at_once
+from components.core.storage.location import DESCRIPTION_ALONE, Location, at_once
 from tests.fakes.gcs.server import Request, Server
 from tests.fakes.http import Answer
 from tests.faults.soak.served import die_at_every_request
@@ -36,10 +36,6 @@ def make(uri: str, text: str = "1") -> Path:
 
 def files(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
-def names(server: Server) -> list[str]:
-    return sorted(server.objects["b"])
 
 
 def forget(folder: Path) -> None:
@@ -77,7 +73,7 @@ def test_an_artifact_made_here_is_read_elsewhere(bucket: Server) -> None:
     commit = json.loads(bucket.objects["b"]["things/1/committed.json"].content)
     assert set(commit["files"]) == set(written)
     assert {f"things/1/{commit['folder']}/{name}" for name in written} | {"things/1/committed.json"} == set(
-        names(bucket)
+        bucket.contents()
     )
     forget(Location.of("gs://b").path)
     assert files(Location.of("gs://b/things/1").require(MANIFEST, "thing").path) == written
@@ -102,13 +98,6 @@ def test_what_a_user_copied_there_is_read_as_it_is(bucket: Server) -> None:
     assert files(Location.of("gs://b/x").require(MANIFEST, "thing").path)["one"] == b"eno"
 
 
-def test_the_description_alone(bucket: Server) -> None:
-    make("gs://b/x")
-    forget(Location.of("gs://b").path)
-    assert Location.of("gs://b/x").fetch_description(MANIFEST)
-    assert set(files(Location.of("gs://b/x").path)) == {MANIFEST}
-
-
 def test_nothing_is_sent_or_fetched_twice(bucket: Server) -> None:
     make("gs://b/x")
     bucket.requests.clear()
@@ -121,48 +110,33 @@ def test_nothing_is_sent_or_fetched_twice(bucket: Server) -> None:
 
 def test_the_first_to_commit_is_kept(bucket: Server) -> None:
     first = files(make("gs://b/x", "first"))
-    before = {name: stored.content for name, stored in bucket.objects["b"].items()}
+    before = bucket.contents()
     forget(Location.of("gs://b").path)
     assert files(make("gs://b/x", "second")) == first
-    assert {name: stored.content for name, stored in bucket.objects["b"].items()} == before
+    assert bucket.contents() == before
 
 
 def test_two_that_make_different_bytes_at_once(bucket: Server, tmp_path: Path) -> None:
     """Both have uploaded when one commits: the other's files are never mixed in."""
-    folders = []
-    for text in ("first", "second"):
-        folder = tmp_path / text
-        atomic_files.write_file(folder / "one", text.encode())
-        atomic_files.write_json(folder / MANIFEST, {"text": text})
-        folders.append(folder)
-    barrier = threading.Barrier(2)
+    for text in ("late", "first"):
+        atomic_files.write_file(tmp_path / text / "one", text.encode())
+        atomic_files.write_json(tmp_path / text / MANIFEST, {"text": text})
 
-    def before(request: Request) -> None:
+    def meanwhile(request: Request) -> None:
         if request.method == "POST" and b"committed.json" in request.body:
-            barrier.wait(timeout=60)
+            bucket.before = None
+            assert Location.of("gs://b/x").commit(tmp_path / "first", MANIFEST)
 
-    bucket.before = before
-    results: dict[str, bool] = {}
-    threads = [
-        threading.Thread(
-            target=lambda folder=folder: results.update({folder.name: Location.of("gs://b/x").commit(folder, MANIFEST)})
-        )
-        for folder in folders
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(results.values()) == [False, True]
-    (winner,) = [name for name, won in results.items() if won]
-    assert files(Location.of("gs://b/x").require(MANIFEST, "thing").path)["one"] == winner.encode()
+    bucket.before = meanwhile
+    assert not Location.of("gs://b/x").commit(tmp_path / "late", MANIFEST)
+    assert files(Location.of("gs://b/x").require(MANIFEST, "thing").path)["one"] == b"first"
 
 
 @pytest.mark.parametrize("damage", ["gone", "cut", "flipped", "not json", "of another schema"])
 def test_damage_in_the_bucket_is_noticed(bucket: Server, damage: str) -> None:
     make("gs://b/x")
     forget(Location.of("gs://b").path)
-    (name,) = [name for name in names(bucket) if name.endswith("/one")]
+    (name,) = [name for name in bucket.contents() if name.endswith("/one")]
     objects = bucket.objects["b"]
     if damage == "gone":
         del objects[name]
@@ -191,6 +165,8 @@ def copied(count: int) -> Location:
 
 def test_only_the_wanted_files_are_downloaded(bucket: Server) -> None:
     location = copied(5)
+    assert location.fetch(MANIFEST, DESCRIPTION_ALONE)
+    assert set(files(location.path)) == {MANIFEST}
     assert location.fetch(MANIFEST, {"1", "3"}.__contains__)
     assert set(files(location.path)) == {"1", "3", MANIFEST}
     assert location.fetch(MANIFEST)
@@ -304,15 +280,14 @@ def test_artifacts_beside_each_other(bucket: Server) -> None:
     buckets.put("gs://b/things/log.jsonl", b"{}")
     forget(Location.of("gs://b").path)
     things = Location.of("gs://b/things")
-    things.fetch_intact(MANIFEST)
-    assert sorted(path.name for path in things.path.iterdir()) == ["1", "2", "plain"]
+    assert [thing.name for thing in things.artifacts(MANIFEST)] == ["1", "2", "plain"]
     assert Location.of("things").artifacts(MANIFEST) == []
 
 
 def test_death_at_every_request_of_a_commit(bucket: Server) -> None:
     """A process that dies before or after any request leaves nothing, or the whole; the next attempt makes it whole."""
     make("gs://b/x")
-    expected = {name: stored.content for name, stored in bucket.objects["b"].items()}
+    expected = bucket.contents()
 
     def prepare() -> None:
         bucket.objects["b"].clear()
@@ -325,7 +300,7 @@ def test_death_at_every_request_of_a_commit(bucket: Server) -> None:
         if complete:
             assert files(Location.of("gs://b/x").path)["one"] == b"1"
         make("gs://b/x")
-        assert {name: stored.content for name, stored in bucket.objects["b"].items()} == expected
+        assert bucket.contents() == expected
 
     assert die_at_every_request(bucket, prepare, lambda: make("gs://b/x"), check) > 10
 
@@ -336,6 +311,6 @@ def test_an_outage_is_reported_and_nothing_is_there(bucket: Server) -> None:
     with pytest.raises(TransientError, match=r"^gs://b/x/.* cannot be .*; check the "):
         make("gs://b/x")
     bucket.outage(False)
-    assert names(bucket) == []
+    assert bucket.contents() == {}
     assert not list((Location.of("gs://b").path.parent.parent / "aside").iterdir())
     make("gs://b/x")
