@@ -21,8 +21,6 @@ NOTEBOOK ?= docs/use-the-model.ipynb
 FASHION_MNIST ?= fashion-mnist
 KILLS ?= 200
 ROUNDS ?= 3
-ON_FASHION_MNIST := calibration classifier equal_models previous_commit retraining small_data
-PROOFS := $(ON_FASHION_MNIST) cuda_errors intervals parquet_exit protocol replicas threads
 # --universal serves Python 3.11 and later; with "fewest", every Python gets the same version of a package.
 LOCK = $(BIN)/uv pip compile --quiet --python-version 3.11 --fork-strategy fewest --generate-hashes --no-annotate \
   --custom-compile-command 'make lock' $(UPGRADE)
@@ -119,13 +117,9 @@ test-pythons: install ## Run the tests that depend on Python, and compare a smal
 test-kfp216: $(KFP216)/installed ## Run the tests of compiling and submitting on kfp 2.16.1 and on the newest client of Vertex
 	$(KFP216)/bin/python -m pytest -rs -n 2 --dist loadfile --confcutdir tests/unit/pipeline $(COMPILE_TESTS) $(CLIENT_TESTS)
 
-prove: install ## Run what takes too long for the tests, by NAME, a module of tests/proofs: NAME=replicas (docs/verification.md)
-	@[ -n "$(NAME)" ] && [ -f tests/proofs/$(NAME).py ] || { echo "make prove needs NAME=, one of $(PROOFS)" >&2; exit 64; }
-	$(if $(filter protocol,$(NAME)),$(MAKE) prove NAME=calibration)
+prove: install ## Run what takes too long for the tests: NAME=replicas, a module of tests/proofs (docs/verification.md)
 	$(if $(filter cuda_errors,$(NAME)),$(MAKE) .venv-train-gpu/installed)
-	$(BIN)/python -m tests.proofs.$(NAME) \
-	  $(if $(filter $(NAME),$(ON_FASHION_MNIST)),--source $(FASHION_MNIST)) \
-	  $(if $(filter previous_commit,$(NAME)),--base $(or $(BASE),HEAD~1))
+	$(BIN)/python -m tests.proofs $(NAME) --source $(FASHION_MNIST) $(if $(BASE),--base $(BASE)) $(if $(TURNS),--turns $(TURNS))
 
 prove-tpu: $(TF220)/installed .venv-tpu-compiler/installed install ## Compile training with the TPU compiler, without a TPU; ALL=1: every variant
 	$(BIN)/python -m tests.proofs.tpu --tensorflow $(TF220)/bin/python --compiler .venv-tpu-compiler/bin/python $(if $(ALL),--all)

@@ -1,9 +1,9 @@
 """Healthy and sabotaged trainings on Fashion-MNIST: the numbers between which the default limits lie.
 
-`make prove NAME=calibration` runs it, by the stages as a user runs them: too long for the tests. docs/evaluation.md has
-the results. Existing results are reused.
+A healthy training must succeed and be promoted, a sabotaged one must be stopped, and rejected if nobody stops it.
 """
 
+import argparse
 import dataclasses
 import json
 import subprocess
@@ -11,11 +11,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from benchmarks.lib import tables
 from components.core import errors
 from components.core.artifacts import training_log
 from components.train.config import TrainConfig
 from components.train.monitoring import limits
-from tests.proofs.stages import arguments, command, make_dataset, make_embedding, stage
+from tests.proofs.stages import command, make_dataset, make_embedding, stage
 
 STEPS, SABOTAGED_STEPS = 8000, 2500
 HEALTHY: dict[str, dict[str, Any]] = {f"seed{seed}": {"seed": seed} for seed in range(3)}
@@ -61,57 +62,46 @@ def windows(training: Path, steps: int) -> list[dict[str, Any]]:
     return [row for row in rows if limits.is_warm(row["step"], config)]
 
 
-def print_signals(trainings: dict[str, Path]) -> None:
+def show_signals(trainings: dict[str, Path]) -> None:
     """Print the lowest and the highest value of each signal in each training."""
-    print(f"{'signal':26}" + "".join(f"{name:>22}" for name in trainings))
+    logs = {name: windows(location, STEPS) for name, location in trainings.items()}
+    rows = []
     for field in dataclasses.fields(limits.Diagnostics):
-        cells = []
-        for location in trainings.values():
-            values = [row[field.name] for row in windows(location, STEPS) if row[field.name] is not None]
-            cells.append(f"{min(values):.3g} to {max(values):.3g}")
-        print(f"{field.name:26}" + "".join(f"{cell:>22}" for cell in cells))
-    for name, location in trainings.items():
-        rows = windows(location, STEPS)
-        print(f"{name}: {sum(bool(row['warnings']) for row in rows)} of {len(rows)} windows with warnings")
+        values = [[row[field.name] for row in log if row[field.name] is not None] for log in logs.values()]
+        rows.append([field.name, *(f"{min(series):.3g} to {max(series):.3g}" for series in values)])
+    warned = [f"{sum(bool(row['warnings']) for row in log)} of {len(log)}" for log in logs.values()]
+    tables.show("Signals", ["signal", *trainings], [*rows, ["windows with warnings", *warned]])
 
 
-def print_scores(results: dict[str, tuple[str, dict[str, Any]]]) -> None:
+def show_scores(results: dict[str, tuple[str, dict[str, Any]]]) -> None:
     """Print the scores with limits, of each training and of real images."""
     real = next(iter(results.values()))[1]["real"]
-    print(f"{'score':22}{'real':>10}" + "".join(f"{name:>10}" for name in results))
+    rows = [["verdict", "", *(verdict for verdict, _ in results.values())]]
     for score in SCORES:
         values = [real.get(score), *(numbers["model"][score] for _, numbers in results.values())]
-        print(f"{score:22}" + "".join(f"{'-' if value is None else f'{value:.4g}':>10}" for value in values))
-    print(f"{'verdict':32}" + "".join(f"{verdict:>10}" for verdict, _ in results.values()))
+        rows.append([score, *("-" if value is None else f"{value:.4g}" for value in values)])
+    tables.show("Scores", ["score", "real", *results], rows)
 
 
-def main() -> int:
-    """Train, judge and print; 1 if a healthy training fails or a sabotaged one passes, else 0."""
-    options = arguments(__doc__, "build/calibration")
-    dataset = make_dataset(options)
-    embedding = make_embedding(options, dataset)
+def prove(options: argparse.Namespace) -> list[str]:
+    """Train, judge and print."""
+    root = options.root
+    dataset = make_dataset(options, root)
+    embedding = make_embedding(root)
     wrong, results = [], {}
     for name, settings in {**HEALTHY, **SABOTAGED}.items():
-        expected = errors.OK if name in HEALTHY else errors.DEFECT
-        if train(dataset, options.root / name, **settings) != expected:
-            wrong.append(f"{name} did not end with {expected}")
-    for name, settings in SABOTAGED.items():
-        # The monitor ends them before there is much to judge.
-        overrides = {"steps": SABOTAGED_STEPS, "learning_rate_decay": "none", "when_unhealthy": "warn"}
-        train(dataset, options.root / f"{name}-unwatched", **settings, **overrides)
-    for name in [*HEALTHY, *SABOTAGED]:
-        steps = STEPS if name in HEALTHY else SABOTAGED_STEPS
-        training = options.root / (name if name in HEALTHY else f"{name}-unwatched")
-        results[name] = judged(dataset, embedding, training, steps, options.root / f"{name}-evaluation")
-        if results[name][0] != ("PROMOTE" if name in HEALTHY else "REJECT"):
+        healthy = name in HEALTHY
+        code = train(dataset, root / name, **settings)
+        if code != (errors.OK if healthy else errors.DEFECT):
+            wrong.append(f"{name} ended with {code}")
+        judged_training, steps = root / name, STEPS
+        if not healthy:  # the monitor ends it before there is much to judge
+            judged_training, steps = root / f"{name}-unwatched", SABOTAGED_STEPS
+            unwatched = {"steps": steps, "learning_rate_decay": "none", "when_unhealthy": "warn"}
+            train(dataset, judged_training, **settings, **unwatched)
+        results[name] = judged(dataset, embedding, judged_training, steps, root / f"{name}-evaluation")
+        if results[name][0] != ("PROMOTE" if healthy else "REJECT"):
             wrong.append(f"{name} was judged {results[name][0]}")
-    print_signals({name: options.root / name for name in [*HEALTHY, *SABOTAGED]})
-    print()
-    print_scores(results)
-    for line in wrong:
-        print(f"not as it should be: {line}")
-    return 1 if wrong else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    show_signals({name: root / name for name in results})
+    show_scores(results)
+    return wrong

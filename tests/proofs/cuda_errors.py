@@ -1,19 +1,20 @@
 """What `--accelerator gpu` says where TensorFlow for GPUs finds none: the real one, with drivers that fail.
 
-`make prove NAME=cuda_errors` runs the selfcheck with the libraries of the train-gpu image, on any machine with a C
-compiler. The drivers answer as NVIDIA's would; what TensorFlow and CUDA's libraries do is real.
+The selfcheck runs with the libraries of the train-gpu image, on any machine with a C compiler. The drivers answer as
+NVIDIA's would; what TensorFlow and CUDA's libraries do is real.
 """
 
 import argparse
 import os
 import subprocess
-import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from components.core import errors
+
 ROOT = Path(__file__).parents[2]
-_BAD_CONFIGURATION = 64
+PYTHON = ".venv-train-gpu/bin/python"
 _DRIVER = """
 int cuInit(unsigned flags) {{ return {status}; }}
 int cuDriverGetVersion(int *version) {{ *version = {version}; return 0; }}
@@ -56,7 +57,7 @@ def packages_without(packages: Path, name: str, folder: Path) -> Path:
     return folder
 
 
-def error_of(case: Case, python: str, packages: Path, folder: Path) -> str:
+def error_of(case: Case, packages: Path, folder: Path) -> str:
     """Run the selfcheck for a GPU as the case has it, and return its last line; fail unless it is a user's error."""
     folder.mkdir()
     if case.driver:
@@ -66,27 +67,20 @@ def error_of(case: Case, python: str, packages: Path, folder: Path) -> str:
     code = [str(packages_without(packages, case.without, folder / "packages")), str(ROOT)]
     environment = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
     environment |= {"LD_LIBRARY_PATH": str(folder), "PYTHONPATH": os.pathsep.join(code)}
-    command = [python, "-S", "-m", "components.selfcheck", "--accelerator", "gpu"]
+    command = [PYTHON, "-S", "-m", "components.selfcheck", "--accelerator", "gpu"]
     done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == _BAD_CONFIGURATION, done.stderr
+    assert done.returncode == errors.BAD_CONFIGURATION, done.stderr
     return done.stderr.splitlines()[-1]
 
 
-def main() -> int:
-    """Print each error; 1 if one does not name its cause, else 0."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--python", default=".venv-train-gpu/bin/python", help="of an environment of train-gpu")
-    python = parser.parse_args().python
+def prove(options: argparse.Namespace) -> list[str]:
+    """Print each error, which must name its cause."""
     ask = "import sysconfig; print(sysconfig.get_path('purelib'))"
-    packages = Path(subprocess.run([python, "-c", ask], capture_output=True, text=True, check=True).stdout.strip())
-    wrong = 0
+    packages = Path(subprocess.run([PYTHON, "-c", ask], capture_output=True, text=True, check=True).stdout.strip())
+    wrong = []
     with tempfile.TemporaryDirectory() as folder:
         for number, case in enumerate(CASES):
-            error = error_of(case, python, packages, Path(folder) / str(number))
-            wrong += case.named not in error
-            print(f"{'ok' if case.named in error else 'FAILED':7}{case.name}: {error}", flush=True)
-    return min(wrong, 1)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+            error = error_of(case, packages, Path(folder) / str(number))
+            print(f"{case.name}: {error}", flush=True)
+            wrong += [] if case.named in error else [f"{case.name}: {case.named} is not named"]
+    return wrong

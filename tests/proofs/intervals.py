@@ -1,18 +1,17 @@
 """How often each end of every interval misses the truth, on data with a known truth: skewed, few, of many groups.
 
-`make prove NAME=intervals` counts it at the level of verdicts; docs/evaluation.md has what it showed. The tests count
-fewer at another level.
+It is counted at the level of verdicts; tests count fewer at another level.
 """
 
 import argparse
 import math
 import multiprocessing
-import sys
 from collections.abc import Callable
 
 import numpy as np
 import scipy.stats
 
+from benchmarks.lib import tables
 from components.core.metrics import set_distances
 from components.evaluate.judging import intervals
 from components.evaluate.judging.intervals import Measured
@@ -33,17 +32,23 @@ def _shares(random: np.random.Generator, shares: np.ndarray, count: int) -> np.n
     return random.multinomial(count, shares) / count
 
 
-def _share(random: np.random.Generator) -> Measured:
-    return intervals.share(random.binomial(34, 0.07) / 34, 34, intervals.LEVEL)
+def _of_two(
+    estimate: Callable[..., Measured], one: np.ndarray, count: int, other: np.ndarray, other_count: int
+) -> Draw:
+    """Estimate something of the shares of groups in two sets of images."""
+    return lambda random: estimate(_shares(random, one, count), count, _shares(random, other, other_count), other_count)
 
 
-def _mean(random: np.random.Generator) -> Measured:
-    return intervals.mean(np.clip(random.normal(100.0, 20.0, 20), 0, 255), 255, intervals.LEVEL)
+def _variation_difference(one: np.ndarray, other: np.ndarray, count: int, real: np.ndarray, real_count: int) -> Draw:
+    """Compare the total variations of the shares of groups in two sets of `count` images from those in real ones."""
 
+    def draw(random: np.random.Generator) -> Measured:
+        first, second = (_shares(random, shares, count) for shares in (one, other))
+        return intervals.total_variation_difference(
+            first, count, second, count, _shares(random, real, real_count), real_count
+        )
 
-def _skewed_mean(random: np.random.Generator) -> Measured:
-    """Of 20 images of which a tenth is bright."""
-    return intervals.mean(np.where(random.random(20) < 0.1, 230.0, 10.0), 255, intervals.LEVEL)
+    return draw
 
 
 def _skewed_deviation(random: np.random.Generator) -> Measured:
@@ -57,15 +62,6 @@ def _ratio(random: np.random.Generator) -> Measured:
     both = random.random(60)
     one, other = (intervals.share(float(np.mean(both < share)), 60, intervals.LEVEL / 2) for share in (0.4, 0.8))
     return intervals.ratio(one, other)
-
-
-def _smallest_ratio(random: np.random.Generator) -> Measured:
-    return intervals.smallest_ratio(_shares(random, P, 400), 400, _shares(random, Q, 100), 100)
-
-
-def _smallest_of_equals(random: np.random.Generator) -> Measured:
-    """Where chance alone decides which is smallest."""
-    return intervals.smallest_ratio(_shares(random, P, 400), 400, _shares(random, P, 100), 100)
 
 
 def _smallest_part(random: np.random.Generator) -> Measured:
@@ -84,61 +80,10 @@ def _smallest_of_ten_parts(random: np.random.Generator) -> Measured:
     return intervals.smallest_ratio(covered_counts / counts, counts, covered.mean(), 400)
 
 
-def _smallest_of_many(random: np.random.Generator) -> Measured:
-    return intervals.smallest_ratio(_shares(random, MANY, 7000), 7000, _shares(random, MANY, 2000), 2000)
-
-
-def _variation(random: np.random.Generator) -> Measured:
-    return intervals.total_variation(_shares(random, P, 400), 400, _shares(random, Q, 60), 60)
-
-
-def _no_variation(random: np.random.Generator) -> Measured:
-    return intervals.total_variation(_shares(random, P, 400), 400, _shares(random, P, 20), 20)
-
-
-def _no_variation_of_many(random: np.random.Generator) -> Measured:
-    return intervals.total_variation(_shares(random, MANY, 7000), 7000, _shares(random, MANY, 200), 200)
-
-
-def _variation_difference(random: np.random.Generator) -> Measured:
-    one, other, real = _shares(random, P, 1000), _shares(random, np.roll(P, 1), 1000), _shares(random, Q, 200)
-    return intervals.total_variation_difference(one, 1000, other, 1000, real, 200)
-
-
-def _variation_difference_of_few(random: np.random.Generator) -> Measured:
-    one, other, real = _shares(random, P, 10_000), _shares(random, np.roll(P, 1), 10_000), _shares(random, Q, 20)
-    return intervals.total_variation_difference(one, 10_000, other, 10_000, real, 20)
-
-
-def _variation_difference_of_many(random: np.random.Generator) -> Measured:
-    """Of shares in reverse order and equal ones."""
-    one, other, real = _shares(random, MANY[::-1], 7000), _shares(random, MANY, 7000), _shares(random, MANY, 200)
-    return intervals.total_variation_difference(one, 7000, other, 7000, real, 200)
-
-
-def _no_variation_difference_of_many(random: np.random.Generator) -> Measured:
-    one, other, real = (_shares(random, MANY, count) for count in (7000, 7000, 200))
-    return intervals.total_variation_difference(one, 7000, other, 7000, real, 200)
-
-
 def _share_below(random: np.random.Generator) -> Measured:
     """A tenth of the samples are copies, at distance 0; 1% of the others are as near as 1% of the held-out ones."""
     drawn = np.where(random.random(500) < 0.1, 0.0, random.exponential(size=500))
     return intervals.share_below(drawn, random.exponential(size=300), 0.01)
-
-
-def _chance_of_less(random: np.random.Generator) -> Measured:
-    return intervals.chance_of_less(random.normal(0.0, 1.0, 40), random.normal(0.5, 1.0, 30))
-
-
-def _skewed_chance(random: np.random.Generator) -> Measured:
-    """Most samples are nearer to the training images than 200 test images are."""
-    return intervals.chance_of_less(random.normal(0.0, 1.0, 2000), random.normal(1.5, 1.0, 200))
-
-
-def _chance_of_two_kinds(random: np.random.Generator) -> Measured:
-    """A tenth of 60 test images is further away than all samples, and the others are nearer."""
-    return intervals.chance_of_less(random.random(2000), np.where(random.random(60) < 0.1, 2.0, -1.0))
 
 
 def _distance(random: np.random.Generator) -> Measured:
@@ -167,34 +112,51 @@ def _rarely_paired_shares(random: np.random.Generator) -> Measured:
     return intervals.paired_shares(second & (random.random(34) < 0.94), second, 34)
 
 
-CASES: list[tuple[Draw, float]] = [
-    (_share, 0.07),
-    (_mean, 100.0),
-    (_skewed_mean, 32.0),
-    (_skewed_deviation, DEVIATION),
-    (_ratio, 0.5),
-    (_smallest_ratio, 0.5),
-    (_smallest_of_equals, 1.0),
-    (_smallest_part, 0.5 / 0.7),
-    (_smallest_of_ten_parts, 1.0),
-    (_smallest_of_many, 1.0),
-    (_variation, float(np.abs(P - Q).sum() / 2)),
-    (_no_variation, 0.0),
-    (_no_variation_of_many, 0.0),
-    (_no_variation_difference_of_many, 0.0),
-    (_variation_difference, VARIATION_DIFFERENCE),
-    (_variation_difference_of_few, VARIATION_DIFFERENCE),
-    (_share_below, 0.1 + 0.9 * 0.01),
-    (_chance_of_less, float(scipy.stats.norm.cdf(0.5 / math.sqrt(2)))),
-    (_skewed_chance, float(scipy.stats.norm.cdf(1.5 / math.sqrt(2)))),
-    (_chance_of_two_kinds, 0.1),
-    (_distance, 0.09),
-    (_skewed_distance, 0.09),
-    (_paired_shares, -0.1),
-    (_rarely_paired_shares, -0.03),
-]
+# Each with the truth.
+CASES: dict[str, tuple[Draw, float]] = {
+    "share": (lambda random: intervals.share(random.binomial(34, 0.07) / 34, 34, intervals.LEVEL), 0.07),
+    "mean": (
+        lambda random: intervals.mean(np.clip(random.normal(100.0, 20.0, 20), 0, 255), 255, intervals.LEVEL),
+        100.0,
+    ),
+    "mean of images of which a tenth is bright": (
+        lambda random: intervals.mean(np.where(random.random(20) < 0.1, 230.0, 10.0), 255, intervals.LEVEL),
+        32.0,
+    ),
+    "deviation": (_skewed_deviation, DEVIATION),
+    "ratio": (_ratio, 0.5),
+    "smallest ratio": (_of_two(intervals.smallest_ratio, P, 400, Q, 100), 0.5),
+    "smallest ratio of equals": (_of_two(intervals.smallest_ratio, P, 400, P, 100), 1.0),  # by chance alone
+    "smallest part": (_smallest_part, 0.5 / 0.7),
+    "smallest part of ten equals": (_smallest_of_ten_parts, 1.0),
+    "smallest ratio of many": (_of_two(intervals.smallest_ratio, MANY, 7000, MANY, 2000), 1.0),
+    "variation": (_of_two(intervals.total_variation, P, 400, Q, 60), float(np.abs(P - Q).sum() / 2)),
+    "no variation": (_of_two(intervals.total_variation, P, 400, P, 20), 0.0),
+    "no variation of many": (_of_two(intervals.total_variation, MANY, 7000, MANY, 200), 0.0),
+    "no variation difference of many": (_variation_difference(MANY, MANY, 7000, MANY, 200), 0.0),
+    "variation difference": (_variation_difference(P, np.roll(P, 1), 1000, Q, 200), VARIATION_DIFFERENCE),
+    "variation difference to few": (_variation_difference(P, np.roll(P, 1), 10_000, Q, 20), VARIATION_DIFFERENCE),
+    "share below": (_share_below, 0.1 + 0.9 * 0.01),
+    "chance of less": (
+        lambda random: intervals.chance_of_less(random.normal(0.0, 1.0, 40), random.normal(0.5, 1.0, 30)),
+        float(scipy.stats.norm.cdf(0.5 / math.sqrt(2))),
+    ),
+    "large chance of less": (
+        lambda random: intervals.chance_of_less(random.normal(0.0, 1.0, 2000), random.normal(1.5, 1.0, 200)),
+        float(scipy.stats.norm.cdf(1.5 / math.sqrt(2))),
+    ),
+    "chance of less than a tenth, which is far away": (
+        lambda random: intervals.chance_of_less(random.random(2000), np.where(random.random(60) < 0.1, 2.0, -1.0)),
+        0.1,
+    ),
+    "distance": (_distance, 0.09),
+    "skewed distance": (_skewed_distance, 0.09),
+    "paired shares": (_paired_shares, -0.1),
+    "rarely paired shares": (_rarely_paired_shares, -0.03),
+}
 # Here an end misses more often than it says, with this probability at most at the level of verdicts.
-WEAK_CASE = (_variation_difference_of_many, float(np.abs(MANY[::-1] - MANY).sum()) / 2)
+WEAK = "variation difference of many"
+WEAK_CASE = (_variation_difference(MANY[::-1], MANY, 7000, MANY, 200), float(np.abs(MANY[::-1] - MANY).sum()) / 2)
 WEAK_LEVEL = 0.006
 
 
@@ -206,21 +168,17 @@ def misses(draw: Draw, truth: float, trials: int, seed: int = 0) -> tuple[int, i
 
 
 def _misses_of(index: int) -> tuple[int, int]:
-    return misses(*[*CASES, WEAK_CASE][index], TRIALS, seed=index)
+    return misses(*[*CASES.values(), WEAK_CASE][index], TRIALS, seed=index)
 
 
-def main() -> int:
-    """Print the misses of every case; 1 if an end misses significantly more often than is known, else 0."""
-    argparse.ArgumentParser(description=__doc__).parse_args()
-    wrong = 0
+def prove(options: argparse.Namespace) -> list[str]:
+    """Print the misses of every case; no end may miss significantly more often than is known."""
+    rows, wrong = [], []
     with multiprocessing.Pool() as pool:
-        for (draw, _), ends in zip([*CASES, WEAK_CASE], pool.imap(_misses_of, range(len(CASES) + 1)), strict=True):
-            low, high = (f"{end / TRIALS:.3%}" for end in ends)
-            print(f"{draw.__name__.strip('_'):36}{low:>10}{high:>10}", flush=True)
-            level = WEAK_LEVEL if draw is WEAK_CASE[0] else intervals.LEVEL
-            wrong += max(ends) > int(scipy.stats.binom.isf(0.001, TRIALS, level))
-    return 1 if wrong else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+        counts = pool.map(_misses_of, range(len(CASES) + 1), chunksize=1)
+    for name, ends in zip([*CASES, WEAK], counts, strict=True):
+        rows.append([name, *(f"{end / TRIALS:.3%}" for end in ends)])
+        if max(ends) > int(scipy.stats.binom.isf(0.001, TRIALS, WEAK_LEVEL if name == WEAK else intervals.LEVEL)):
+            wrong.append(name)
+    tables.show("Misses", ["interval", "low end", "high end"], rows)
+    return wrong

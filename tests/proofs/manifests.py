@@ -1,13 +1,13 @@
 """Is docs/kubernetes/flink.yaml what the operator's published definitions allow, field by field?
 
-    python -m tests.proofs.manifests FOLDER
+    python -m tests.proofs manifests --source FOLDER
 
 The folder has the YAML files of the definitions (kind CustomResourceDefinition), from
 github.com/apache/flink-kubernetes-operator, helm/flink-kubernetes-operator/crds. What Kubernetes itself defines is
 compared with its Python client.
 """
 
-import sys
+import argparse
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,29 +20,27 @@ MANIFEST = Path(__file__).parents[2] / "docs" / "kubernetes" / "flink.yaml"
 _MODELS = {"Deployment": "V1Deployment", "Service": "V1Service"}
 
 
-def main(folder: Path) -> int:
-    """Print what is wrong; return the number of resources."""
+def prove(options: argparse.Namespace) -> list[str]:
+    """Compare each resource with its definition."""
     schemas = {}
-    for path in folder.glob("*.y*ml"):
+    for path in Path(options.source).glob("*.y*ml"):
         for definition in yaml.safe_load_all(path.read_text()):
             if definition and definition["kind"] == "CustomResourceDefinition":
                 group, kind = definition["spec"]["group"], definition["spec"]["names"]["kind"]
                 for version in definition["spec"]["versions"]:
                     schema = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
                     schemas[f"{group}/{version['name']}", kind] = jsonschema.Draft202012Validator(closed(schema))
-    wrong = 0
+    wrong = []
     for resource in yaml.safe_load_all(MANIFEST.read_text()):
         kind = resource["kind"]
         key = resource["apiVersion"], kind
         if key in schemas:
             errors = schemas[key].iter_errors(resource["spec"])
-            problems = [f"{error.json_path.replace('$', 'spec')}: {error.message}" for error in errors]
+            wrong += [f"{kind}{error.json_path.replace('$', '.spec')}: {error.message}" for error in errors]
         elif kind in _MODELS:
-            problems = [*against_model(resource, _MODELS[kind], kind)]
+            wrong += against_model(resource, _MODELS[kind], kind)
         else:
-            problems = [f"no definition of {key}"]
-        wrong += bool(problems)
-        print(f"{kind} {resource['metadata']['name']}: {'; '.join(problems) or 'as defined'}")
+            wrong.append(f"no definition of {key}")
     return wrong
 
 
@@ -74,9 +72,3 @@ def against_model(value: Any, model: str, where: str) -> Iterator[str]:
             yield from against_model(item, kind.openapi_types[names[name]], f"{where}.{name}")
         else:
             yield f"{where}.{name} is unknown"
-
-
-if __name__ == "__main__":
-    if len(sys.argv) != 2:
-        raise SystemExit("usage: python -m tests.proofs.manifests FOLDER, of the operator's definitions")
-    sys.exit(1 if main(Path(sys.argv[1])) else 0)

@@ -1,25 +1,39 @@
 """Compare what the pipeline makes with what an earlier commit makes of the same images, artifact by artifact.
 
-Both run the whole pipeline for 300 steps, on `digits` and on IDX files such as Fashion-MNIST. Files must have the same
-bytes. JSON files must hold the same values, but for those that describe the run rather than its result (`RUN_FIELDS`).
-Folder names hold keys, which cover the code: each key is replaced by its stage's name.
+    make prove NAME=previous_commit BASE=COMMIT
+    make prove NAME=previous_commit BASE=COMMIT TURNS=5    # instead, the time and memory of each stage
+
+Both run the whole pipeline for 300 steps, on `digits` and on Fashion-MNIST. Files must have the same bytes. JSON files
+must hold the same values, but for those that describe the run rather than its result (`RUN_FIELDS`). Folder names hold
+keys, which cover the code: each key is replaced by its stage's name.
+
+For the speed each side makes its own inputs. Then the two take turns at one stage after another, every other round in
+reverse: whole processes, start and imports included.
 """
 
 import argparse
+import contextlib
 import difflib
 import fnmatch
 import json
+import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks.data.preprocess import write_files
+from benchmarks.lib import tables
+from benchmarks.lib.processes import Turn, measured
 from components.core.storage import digests
+from tests.proofs.stages import command
 from tests.system import whole_runs
 
 ROOT = Path(__file__).parents[2]
+_FILES = 6000  # PNG and JPEG files
 FOLDERS = ("datasets", "checkpoints", "embeddings", "evaluations", "models", "registry")
 # Code, libraries and speed; and checksums of manifests, reports and cards, which contain them.
 RUN_FIELDS = {"made_with", "code", "images_per_second", "card_sha256", "recipe_sha256"}
@@ -27,14 +41,12 @@ RUN_FILES = {"lineage.json", "report.html", "training.json"}
 NOT_COMPARED = ("*/tensorboard/*", "*/.lock", "*.pb.lock", "*/saved_model.pb.tmp")
 
 
-def contents(root: Path) -> dict[str, Any]:
-    """Return the content of each artifact file of a run, by its path with keys replaced.
+def contents(root: Path, names: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Return the content of each artifact file of a run, by its path, with names replaced: by default a commit's.
 
-    JSON is parsed, without the fields of the run. Other text has keys and root replaced. Anything else is its sha256.
+    JSON is parsed, without the fields of the run. Other text is lines. Anything else is its sha256.
     """
-    names = {str(root): "ROOT"}
-    names |= {code: "CODE" for path in root.rglob("*.json") for code in _codes(json.loads(path.read_text()))}
-    names |= {path.name: "KEY" for folder in FOLDERS if folder != "registry" for path in (root / folder).glob("*")}
+    names = names_of_commit(root) if names is None else names
     files: dict[str, Any] = {}
     for folder in FOLDERS:
         for path in sorted((root / folder).rglob("*")):
@@ -42,6 +54,15 @@ def contents(root: Path) -> dict[str, Any]:
             if path.is_file() and not any(fnmatch.fnmatch(name, pattern) for pattern in NOT_COMPARED):
                 files[name] = _content(path, names)
     return files
+
+
+def names_of_commit(root: Path) -> dict[str, str]:
+    """Return the names in the artifacts of a run that depend on its folder and code, with words that stand for them."""
+    names = {str(root): "ROOT"}
+    names |= {code: "CODE" for path in root.rglob("*.json") for code in _codes(json.loads(path.read_text()))}
+    return names | {
+        path.name: "KEY" for folder in FOLDERS if folder != "registry" for path in (root / folder).glob("*")
+    }
 
 
 def _codes(value: Any) -> list[str]:
@@ -99,49 +120,90 @@ def differences(before: Any, after: Any, where: str = "") -> list[str]:
     return [] if before == after else [f"{where}: {str(before)[:80]!r} became {str(after)[:80]!r}"]
 
 
-def _run(code: Path, root: Path, source: str, settings: Mapping[str, object]) -> None:
-    flags = [f"--{name}={value}" for name, value in {**whole_runs.SMALL, **settings, "source": source}.items()]
-    command = [sys.executable, "-m", "pipeline", "run", f"--root={root}", *flags]
-    with open(f"{root}.log", "wb") as log:
-        ended = subprocess.run(command, cwd=code, stdout=log, stderr=log, check=False).returncode
-    if ended:
-        raise SystemExit(f"wgan run of {code} ended with exit code {ended}: see {root}.log")
-
-
-def main() -> int:
-    """Compare with `--base`; return 1 if anything differs that no `--announced` pattern matches, else 0."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--base", required=True, metavar="COMMIT", help="the commit to compare with")
-    parser.add_argument("--source", help="a source of 28x28 images, to compare on as well")
-    parser.add_argument("--announced", action="append", default=[], metavar="GLOB", help="differences that are meant")
-    options = parser.parse_args()
-    sources: dict[str, dict[str, object]] = {"digits": {}}
-    if options.source:
-        folder = Path(options.source)
-        smaller: dict[str, object] = {"height": 28, "width": 28, "sample_count": 1000, "classifier_epochs": 1}
-        sources[str(folder.resolve()) if folder.is_dir() else options.source] = smaller
-    failed = 0
+@contextlib.contextmanager
+def checkout(commit: str) -> Iterator[Path]:
+    """Check a commit out in a temporary folder, and yield it."""
     with tempfile.TemporaryDirectory() as temporary:
-        base = Path(temporary, "base")
-        subprocess.run(["git", "worktree", "add", "--quiet", "--detach", base, options.base], cwd=ROOT, check=True)
+        folder = Path(temporary, "base")
+        subprocess.run(["git", "worktree", "add", "--quiet", "--detach", folder, commit], cwd=ROOT, check=True)
         try:
-            for at, (source, settings) in enumerate(sources.items()):
-                runs = []
-                for name, code in (("before", base), ("after", ROOT)):
-                    root = Path(temporary, f"{name}-{at}")
-                    _run(code, root, source, settings)
-                    runs.append(contents(root))
-                changes = differences(runs[0], runs[1])
-                patterns = options.announced
-                announced = [change for change in changes if any(fnmatch.fnmatch(change, glob) for glob in patterns)]
-                failed += len(changes) - len(announced)
-                counts = f"{len(runs[0])} files before, {len(runs[1])} after"
-                print(f"{source}: {counts}, {len(changes)} differences, {len(announced)} of them announced")
-                print("\n".join(f"  {'announced: ' if change in announced else ''}{change}" for change in changes))
+            yield folder
         finally:
-            subprocess.run(["git", "worktree", "remove", "--force", base], cwd=ROOT, check=True)
-    return 1 if failed else 0
+            subprocess.run(["git", "worktree", "remove", "--force", folder], cwd=ROOT, check=True)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def run_pipeline(program: list[str], code: Path, root: Path, **settings: object) -> None:
+    """Run the whole pipeline by a program, from a folder."""
+    flags = [f"--{name}={value}" for name, value in {**whole_runs.SMALL, **settings}.items()]
+    with open(f"{root}.log", "wb") as log:
+        ended = subprocess.run(
+            [*program, "run", f"--root={root}", *flags], cwd=code, stdout=log, stderr=log, check=False
+        )
+    if ended.returncode:
+        raise SystemExit(f"wgan run in {code} ended with exit code {ended.returncode}: see {root}.log")
+
+
+def prove(options: argparse.Namespace) -> list[str]:
+    """Print the differences; those that no `--announced` pattern matches are wrong."""
+    source = str(Path(options.source).resolve()) if Path(options.source).is_dir() else options.source
+    with checkout(options.base) as base, tempfile.TemporaryDirectory() as temporary:
+        if options.turns:
+            _compare_speed(options, {"base": base, "ours": ROOT}, source, Path(temporary))
+            return []
+        wrong = []
+        smaller = {"height": 28, "width": 28, "sample_count": 1000, "classifier_epochs": 1}
+        for at, settings in enumerate(({}, {**smaller, "source": source})):
+            runs = []
+            for name, code in (("before", base), ("after", ROOT)):
+                root = Path(temporary, f"{name}-{at}")
+                run_pipeline([sys.executable, "-m", "pipeline"], code, root, **settings)
+                runs.append(contents(root))
+            changes = differences(runs[0], runs[1])
+            announced = [
+                change for change in changes if any(fnmatch.fnmatch(change, glob) for glob in options.announced)
+            ]
+            counts = f"{len(runs[0])} files before, {len(runs[1])} after"
+            print(f"{counts}, {len(changes)} differences, {len(announced)} of them announced", *announced, sep="\n  ")
+            wrong += [change for change in changes if change not in announced]
+    return wrong
+
+
+def _stages(source: str, files: Path, inputs: Path, location: Path) -> dict[str, list[str]]:
+    """Return the command line of each stage, which reads `inputs` and writes to `location`."""
+    dataset, embedding, checkpoints = inputs / "dataset", inputs / "embedding", inputs / "checkpoints"
+    small = {"steps": 300, "checkpoint_every": 100, "sample_every": 100}
+    judged = {"checkpoint": checkpoints / "step-0000000300", "registry": inputs / "registry"}
+    return {
+        "preprocess, IDX files": command("preprocess", source=source, dataset=location / "dataset"),
+        f"preprocess, {_FILES:,} PNG and JPEG files": command("preprocess", source=files, dataset=location / "files"),
+        "embed": command("embed", dataset=dataset, embedding=location / "embedding", classifier_epochs=1),
+        "train": command("train", dataset=dataset, checkpoints=location / "checkpoints", **small),
+        "evaluate": command(
+            "evaluate", dataset=dataset, embedding=embedding, evaluation=location / "evaluation", **judged
+        ),
+        "export": command("export", checkpoint=judged["checkpoint"], model=location / "model"),
+    }
+
+
+def _compare_speed(options: argparse.Namespace, sides: dict[str, Path], source: str, folder: Path) -> None:
+    """Measure both sides and print medians over the turns."""
+    files, location, rows = folder / "files", folder / "made", []
+    write_files(files, _FILES)
+    for side, code in sides.items():
+        made = _stages(source, files, folder / side, folder / side)
+        for name in ("preprocess, IDX files", "embed", "train"):
+            measured(made[name], code)
+    for name in _stages(source, files, location, location):
+        turns: dict[str, list[Turn]] = {side: [] for side in sides}
+        for number in range(options.turns):
+            print(f"{name}, turn {number + 1} of {options.turns}", file=sys.stderr)
+            for side in sides if number % 2 == 0 else reversed(sides):
+                shutil.rmtree(location, ignore_errors=True)
+                turns[side].append(measured(_stages(source, files, folder / side, location)[name], sides[side]))
+        pairs = list(zip(turns["base"], turns["ours"], strict=True))
+        ratios = [statistics.median(then[at] / now[at] for then, now in pairs) for at in range(len(Turn._fields))]
+        seconds = statistics.median(now.cpu for now in turns["ours"])
+        rows.append([name, f"{seconds:.1f}", *(f"{ratio:.2f}" for ratio in ratios)])
+    columns = ["stage", "CPU seconds", "x by the clock", "x CPU seconds", "x memory"]
+    remark = "x: the earlier commit's over ours; below 1, this checkout takes more"
+    tables.show(f"This checkout against {options.base}", columns, rows, [remark])

@@ -1,15 +1,15 @@
 """The same training on 1, 2, 4 and 8 replicas: the largest difference of each kind of result from one replica's.
 
-`make prove NAME=replicas` runs it. The cases are those of tests/unit/components/train/test_step.py, here each on every
-count. docs/verification.md has the results.
+The cases are those of tests/unit/components/train/test_step.py, here each on every count.
 """
 
-import sys
+import argparse
 import tempfile
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks.lib import tables
 from tests import programs
 from tests.unit.components.train import test_step
 
@@ -23,11 +23,10 @@ KINDS = {
 }
 
 
-def arrays_on(count: int, cases: list[str], folder: Path) -> dict[str, np.ndarray]:
+def arrays_on(count: int, folder: Path) -> dict[str, np.ndarray]:
     """Run every case on so many virtual CPU devices, in its own process."""
-    print(f"{len(cases)} trainings on {count} replicas", file=sys.stderr, flush=True)
     file = folder / f"{count}.npz"
-    programs.on_replicas(test_step.__file__, "trajectories", count, cases, str(file))
+    programs.on_replicas(test_step.__file__, "trajectories", count, list(test_step.CASES), str(file))
     with np.load(file) as arrays:
         return dict(arrays)
 
@@ -41,22 +40,17 @@ def difference(one: dict[str, np.ndarray], many: dict[str, np.ndarray], case: st
     )
 
 
-def main() -> int:
-    """Print the table; 1 if anything differs by more than its case allows, else 0."""
-    cases = test_step.CASES
+def prove(options: argparse.Namespace) -> list[str]:
+    """Print the table; nothing may differ by more than its case allows."""
     with tempfile.TemporaryDirectory() as folder:
-        arrays = {count: arrays_on(count, list(cases), Path(folder)) for count in (1, *COUNTS)}
-    width = max(map(len, cases))
-    print(f"{'training':<{width}}  number   steps  replicas  {'  '.join(f'{kind:>8}' for kind in KINDS)}  allowed")
-    failed = False
-    for name, case in cases.items():
+        arrays = {count: arrays_on(count, Path(folder)) for count in (1, *COUNTS)}
+    rows, wrong = [], []
+    for name, case in test_step.CASES.items():
         for count in COUNTS:
             differences = [difference(arrays[1], arrays[count], name, prefixes) for prefixes in KINDS.values()]
-            failed |= not max(differences) <= case.tolerance
-            numbers = "  ".join(f"{value:8.1e}" for value in differences)
-            print(f"{name:<{width}}  {case.number}  {case.steps:5}  {count:8}  {numbers}  {case.tolerance:.0e}")
-    return int(failed)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+            numbers = [f"{value:.1e}" for value in (*differences, case.tolerance)]
+            rows.append([name, case.number, str(case.steps), str(count), *numbers])
+            if not max(differences) <= case.tolerance:
+                wrong.append(f"{name} on {count} replicas")
+    tables.show("Differences from one replica", ["training", "number", "steps", "replicas", *KINDS, "allowed"], rows)
+    return wrong

@@ -1,9 +1,14 @@
-"""The stages as a user runs them, each a process, on Fashion-MNIST: the start of every proof."""
+"""The stages as a user runs them, each a process, and what proofs make of Fashion-MNIST with them."""
 
 import argparse
 import subprocess
 import sys
 from pathlib import Path
+
+import numpy as np
+
+from components.core.artifacts import checkpoints, datasets
+from components.core.data import dataset_reader
 
 
 def command(name: str, **settings: object) -> list[str]:
@@ -16,23 +21,30 @@ def stage(name: str, **settings: object) -> None:
     subprocess.run(command(name, **settings), check=True, stdout=sys.stderr)
 
 
-def arguments(description: str | None, root: str) -> argparse.Namespace:
-    """Read the command line of a proof: `source`, and `root`, a Path, which is that one by default."""
-    parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--source", default="fashion-mnist", help="folder of the official files; downloads by default")
-    parser.add_argument("--root", type=Path, default=Path(root), help="folder for all that is made")
-    return parser.parse_args()
+def make_dataset(options: argparse.Namespace, root: Path, **settings: object) -> Path:
+    """Make the dataset under a root, unless it is there, and return its folder."""
+    downloads = options.root / "downloads"
+    stage("preprocess", source=options.source, dataset=root / "dataset", downloads=downloads, **settings)
+    return root / "dataset"
 
 
-def make_dataset(options: argparse.Namespace) -> Path:
-    """Make the dataset under the root, unless it is there, and return its folder."""
-    dataset: Path = options.root / "dataset"
-    stage("preprocess", source=options.source, dataset=dataset, downloads=options.root / "downloads")
-    return dataset
+def make_embedding(root: Path) -> Path:
+    """Make the embedding of the dataset under a root, unless it is there, and return its folder."""
+    stage("embed", dataset=root / "dataset", embedding=root / "embedding")
+    return root / "embedding"
 
 
-def make_embedding(options: argparse.Namespace, dataset: Path) -> Path:
-    """Make the embedding of the dataset under the root, unless it is there, and return its folder."""
-    embedding: Path = options.root / "embedding"
-    stage("embed", dataset=dataset, embedding=embedding)
-    return embedding
+def load_split(dataset: Path, split: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return the images of a split, uint8 [n, height, width, channels], and their labels, int32 [n]."""
+    return dataset_reader.load_split(str(dataset), datasets.Manifest.of(str(dataset)), split)
+
+
+def draw(training: Path, step: int, count: int) -> np.ndarray:
+    """Return samples of the averaged generator of a checkpoint, uint8 [count, height, width, channels]."""
+    from components.evaluate.scoring import candidates, samples  # with TensorFlow
+
+    folder = checkpoints.step_folder(training, step)
+    description = checkpoints.Description.of(folder)
+    image = datasets.ImageShape(**description.network["image"])
+    batches = samples.draw(candidates.averaged(folder, description), image, count, seed=0)
+    return np.concatenate([batch for batch, _ in batches])

@@ -1,19 +1,21 @@
 """The same small training with 1, 2, 4 and 8 threads an operation, standard and exact, straight and resumed.
 
-`make prove NAME=threads` prints the digests as a table; docs/verification.md keeps them. A part of it is in
-tests/stages/train/test_threads.py.
+A part of it is in tests/stages/train/test_threads.py.
 """
 
+import argparse
 import os
 import shutil
 import sys
 import tempfile
 from pathlib import Path
 
+from benchmarks.lib import tables
 from components.core.artifacts import checkpoints
 from components.core.artifacts.datasets import ImageShape
 from tests import programs
 from tests.conftest import write_dataset
+from tests.proofs.stages import command
 
 COUNTS = (1, 2, 4, 8)
 STEPS = 6
@@ -28,7 +30,7 @@ def make_dataset(folder: Path) -> Path:
 def train(
     dataset: Path, location: Path, mode: str, threads: int = 0, steps: int = STEPS, cores: set[int] | None = None
 ) -> str:
-    """Train in `place` up to a step in a process with so many threads (0: the default); return its stderr."""
+    """Train in `location` up to a step in a process with so many threads (0: the default); return its stderr."""
     settings = {
         "dataset": dataset, "checkpoints": location, "reproducibility": mode, "steps": steps, "accelerator": "cpu",
         "batch_size": 16, "critic_steps": 2, "latent_size": 16, "base_filters": 16, "learning_rate_decay": "none",
@@ -43,8 +45,7 @@ import os, runpy
 os.sched_setaffinity(0, {cores or os.sched_getaffinity(0)})
 runpy.run_module("components.train", run_name="__main__")
 """
-    flags = [f"--{name}={value}" for name, value in settings.items()]
-    done = programs.run([sys.executable, "-c", start, *flags], environment)
+    done = programs.run([sys.executable, "-c", start, *command("train", **settings)[3:]], environment)
     assert done.returncode == 0, done.stderr
     return done.stderr
 
@@ -55,18 +56,17 @@ def bits(location: Path) -> str:
 
 
 def resumed(dataset: Path, half: Path, location: Path, mode: str, threads: int) -> str:
-    """Resume in `place` from a copy of the training in `half`; return standard error."""
+    """Resume in `location` from a copy of the training in `half`; return standard error."""
     shutil.copytree(half, location)
     return train(dataset, location, mode, threads)
 
 
-def main() -> int:
-    """Print the table; 1 if exact differs anywhere, or a resumed training from a straight one, else 0."""
-    failed = False
+def prove(options: argparse.Namespace) -> list[str]:
+    """Print the digests; `exact` must not differ anywhere, nor a resumed training from a straight one."""
+    rows, wrong = [], []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         dataset = make_dataset(folder / "dataset")
-        print(f"{'training':<10}{'threads':>7}  {'straight':<12}  {'resumed':<12}  resumed after half with 1 thread")
         for mode in ("standard", "exact"):
             digests = set()
             for count in COUNTS:
@@ -77,12 +77,12 @@ def main() -> int:
                 resumed(dataset, half, again, mode, count)
                 log = resumed(dataset, folder / f"{mode}-1-half", moved, mode, count)
                 logged = "warns" if "threads was" in log else "silent"
-                print(f"{mode:<10}{count:>7}  {bits(straight)}  {bits(again)}  {bits(moved)}, {logged}", flush=True)
-                failed |= bits(straight) != bits(again)
+                rows.append([mode, str(count), bits(straight), bits(again), f"{bits(moved)}, {logged}"])
                 digests |= {bits(straight), bits(moved)}
-            failed |= mode == "exact" and len(digests) > 1
-    return int(failed)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+                if bits(straight) != bits(again):
+                    wrong.append(f"resumed differs from straight in {mode} mode with {count} threads")
+            if mode == "exact" and len(digests) > 1:
+                wrong.append("exact depends on the threads")
+    columns = ["training", "threads", "straight", "resumed", "resumed after half with 1 thread"]
+    tables.show("Digests of the last step", columns, rows)
+    return wrong

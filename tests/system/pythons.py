@@ -1,16 +1,18 @@
 """make test-pythons: run the tests that depend on Python itself, and one small run, on every supported Python found.
 
 Each Python has an environment of its own (.venv-py311, .venv-py312, .venv-py313). The small runs must agree: the same
-keys, digests and verdict, and the same bytes in every artifact file but TensorBoard's and those of `RUN_FILES`.
+keys, digests and verdict, and the same content of every artifact file but those of `RUN_FILES`.
 """
 
+import fnmatch
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
-from components.core.storage import digests
+from tests.proofs import previous_commit
 from tests.system import whole_runs
 
 ROOT = Path(__file__).parents[2]
@@ -28,24 +30,8 @@ TESTS = (
     "tests/unit/pipeline/cli/test_registry.py",
     "tests/system/test_installation.py",
 )
-ARTIFACTS = ("checkpoints", "datasets", "embeddings", "evaluations", "models", "registry")
 # Beside their content they record the run: versions, folders, images per second. Digests cover the content.
-RUN_FILES = (
-    "**/CARD.md",
-    "**/MANIFEST.json",
-    "**/champion.json",
-    "**/lineage.json",
-    "**/recipe.json",
-    "**/report.html",
-    "**/verdict.json",
-    "checkpoints/*/metrics.jsonl",
-    "checkpoints/*/step-*/metrics.jsonl",
-    "checkpoints/*/step-*/checkpoint.json",
-    "datasets/*/dataset.json",
-    "embeddings/*/embedding.json",
-    "evaluations/*/training.json",
-    "registry/versions/*/evaluation/training.json",
-)
+RUN_FILES = ("*/CARD.md", "*/report.html")
 
 
 def interpreters(search_path: str, pyenv: Path) -> dict[str, Path]:
@@ -66,26 +52,11 @@ def _version(python: Path) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 
 
-def results(root: Path) -> dict[str, str]:
-    """Each digest, the verdict and the version of a run; the sha256 of each file that does not record the run."""
-    values = {name: str(value) for name, value in whole_runs.outputs(whole_runs.record_of(root)).items()}
-    run_files = {path for pattern in RUN_FILES for path in root.glob(pattern)}
-    for folder in ARTIFACTS:
-        for path in sorted((root / folder).rglob("*")):
-            if path.is_file() and "tensorboard" not in path.parts:  # whose names hold the time
-                name = path.relative_to(root).as_posix()
-                values[name] = "present" if path in run_files else digests.sha256_of_file(path)
-    return values
-
-
-def differences(results_by_version: dict[str, dict[str, str]]) -> list[str]:
-    """Name each result that is not the same on every Python, with what it is on each."""
-    lines = []
-    for name in sorted({name for values in results_by_version.values() for name in values}):
-        by_version = {version: values.get(name, "missing") for version, values in results_by_version.items()}
-        if len(set(by_version.values())) > 1:
-            lines.append(f"{name}: {by_version}")
-    return lines
+def results(root: Path) -> dict[str, Any]:
+    """Return each digest, the verdict and the version of a run, and its artifacts but those that record the run."""
+    files = previous_commit.contents(root, names={str(root): "ROOT"})
+    run_files = [name for name in files if any(fnmatch.fnmatch(name, pattern) for pattern in RUN_FILES)]
+    return whole_runs.outputs(whole_runs.record_of(root)) | files | dict.fromkeys(run_files, "present")
 
 
 def main() -> int:
@@ -108,23 +79,22 @@ def main() -> int:
         if subprocess.run([*tests, "-m", "not docker and not slow and not long"], cwd=ROOT, check=False).returncode:
             failed.append(version)
         results_by_version[version] = _run_chain(folder / "bin" / "wgan", ROOT / "build" / "pythons" / version)
-    differing = differences(results_by_version)
-    count = len(next(iter(results_by_version.values())))
-    versions = ", ".join(results_by_version)
-    print(f"\n{count} keys, digests and files compared: {len(differing)} differ between Python {versions}")
+    first, *others = results_by_version.items()
+    differing = [
+        f"Python {version}: {line}"
+        for version, values in others
+        for line in previous_commit.differences(first[1], values)
+    ]
+    print(f"\n{len(first[1])} digests and files of Python {first[0]}: {len(differing)} differ")
     print("\n".join(differing))
     print(f"tests failed on Python {', '.join(failed)}" if failed else "the tests passed on each")
     return 1 if failed or differing else 0
 
 
-def _run_chain(wgan: Path, folder: Path) -> dict[str, str]:
+def _run_chain(wgan: Path, folder: Path) -> dict[str, Any]:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    flags = [f"--{name}={value}" for name, value in whole_runs.SMALL.items()]
-    with open(folder / "log", "wb") as log:
-        code = subprocess.run([str(wgan), "run", "--root=runs", *flags], cwd=folder, stderr=log, check=False).returncode
-    if code:
-        raise SystemExit(f"wgan run ended with exit code {code}: see {folder / 'log'}")
+    previous_commit.run_pipeline([str(wgan)], folder, folder / "runs")
     return results(folder / "runs")
 
 

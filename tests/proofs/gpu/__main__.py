@@ -4,8 +4,7 @@
     make prove-gpu PARTS="step bits"    # some parts only
     make prove-gpu DEVICE=cpu           # the same parts made small, on any machine, to test this program
 
-A part that passed is not run again: its result is build/gpu/DEVICE/NAME.json, beside its log. All of them together are
-results.json and results.md there.
+A part that passed is not run again: its result is build/gpu/DEVICE/NAME.json, beside its log.
 """
 
 import argparse
@@ -16,14 +15,18 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from components.core.distributed import cuda
 
 ROOT = Path(__file__).parents[3]
-PASSED, MET = "passed", "met"
+PASSED = "passed"
+TARGETS = (
+    ("times_keras", "times as fast as the Keras example's step", 2.0),
+    ("times_torch", "times as fast as PyTorch's best", 1.0),
+)
 _NO_GPU = 64
 _SMALL_SELFCHECK = ("--height=12", "--width=10", "--batch_size=8", "--base_filters=4")
 
@@ -46,18 +49,16 @@ def parts_of(device: str, torch: str, bench: Path) -> list[Part]:
     size = ("--base_filters=4", "--batch_size=8", "--rounds=1", "--seconds=0.1") if small else ()
     step = ("-m", "benchmarks.training.gpu_step", "--device", device, "--torch_python", torch, *size)
     quality = ("10", "1") if small else ("10000", "5")
-    folder = str(ROOT / "build/gpu" / device / "quality")
     slower = 4 if small else 1  # two busy cores instead of a GPU
-    parts = [
-        Part("machine", 120, ("-m", f"{package}.machine", device)),
-        Part("selfcheck", 180, check),
-        Part("exact", 180, (*check, "--reproducibility", "exact")),
-        Part("replicas", 180, ("-m", f"{package}.replicas", device)),
-        Part("bits", 240, ("-m", f"{package}.bits", device, dataset, "4" if small else "200")),
-        Part("step", 400, step, bench / f"gpu-step-{device}-1-{8 if small else 64}.json"),
-        Part("quality", 600, ("-m", f"{package}.quality", device, dataset, *quality, folder)),
+    return [
+        Part("machine", slower * 120, ("-m", f"{package}.machine", device)),
+        Part("selfcheck", slower * 180, check),
+        Part("exact", slower * 180, (*check, "--reproducibility", "exact")),
+        Part("replicas", slower * 180, ("-m", f"{package}.replicas", device)),
+        Part("bits", slower * 240, ("-m", f"{package}.bits", device, dataset, "4" if small else "200")),
+        Part("step", slower * 400, step, bench / f"gpu-step-{device}-1-{8 if small else 64}.json"),
+        Part("quality", slower * 600, ("-m", f"{package}.quality", device, dataset, *quality)),
     ]
-    return [dataclasses.replace(part, limit=slower * part.limit) for part in parts]
 
 
 def run(part: Part, python: str, folder: Path) -> dict[str, Any]:
@@ -65,8 +66,7 @@ def run(part: Part, python: str, folder: Path) -> dict[str, Any]:
     print(f"prove-gpu: {part.name}, at most {part.limit:.0f} s", file=sys.stderr, flush=True)
     started = time.monotonic()
     environment = os.environ | {"PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "2"}
-    # TensorFlow would take all memory of a GPU, and some parts are several processes.
-    environment |= {"TF_FORCE_GPU_ALLOW_GROWTH": "true"}
+    environment |= {"TF_FORCE_GPU_ALLOW_GROWTH": "true"}  # else one of several processes takes all memory
     with (folder / f"{part.name}.log").open("w", encoding="utf-8") as log:
         process = subprocess.Popen(
             [python, *part.command], cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=log, text=True,
@@ -92,46 +92,31 @@ def run(part: Part, python: str, folder: Path) -> dict[str, Any]:
     return result
 
 
-def verdicts(results: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, str, str, str]]:
-    """Return what each part and target asks for, what was found, and the outcome; targets belong to the part `step`."""
-    rows = [(name, PASSED, f"{result['seconds']} s", str(result["outcome"])) for name, result in results.items()]
-    if "step" not in results:
-        return rows
-    step = results["step"]
-    targets = step["found"]["targets"] if step["outcome"] == PASSED else {}
-    for name, target, least in (
-        ("times_keras", "times as fast as the Keras example's step", 2.0),
-        ("times_torch", "times as fast as PyTorch's best", 1.0),
-    ):
-        value = targets.get(name)
-        met = "not measured" if value is None else MET if value >= least else "MISSED"
-        rows.append((target, f"at least {least:g}", "" if value is None else f"{value:.2f}", met))
-    return rows
+def show(device: str, results: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Print verdicts, the step's contenders and quality over time; return the missed targets of the step."""
+    from benchmarks.lib import tables  # with NumPy, which `--check` does without
 
-
-def as_markdown(device: str, results: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return tables for the documentation: verdicts, the step's contenders, and quality over time."""
-    rows = [("part or target", "wanted", "found", "outcome"), *verdicts(results)]
-    tables = [f"`make prove-gpu DEVICE={device}`", _table(rows)]
+    rows = [[name, PASSED, f"{result['seconds']} s", str(result["outcome"])] for name, result in results.items()]
     step, quality = (results.get(name, {}).get("found") for name in ("step", "quality"))
+    missed = []
+    for name, target, least in TARGETS if "step" in results else ():
+        value = step["targets"].get(name) if isinstance(step, dict) else None
+        met = value is not None and value >= least
+        missed += [] if met else [target]
+        rows.append(
+            [target, f"at least {least:g}", "" if value is None else f"{value:.2f}", "met" if met else "MISSED"]
+        )
+    tables.show(f"make prove-gpu DEVICE={device}", ["part or target", "wanted", "found", "outcome"], rows)
     if isinstance(step, dict):
-        steps = [("step", "ms", "MiB at most")]
-        for name, contender in step["contenders"].items():
-            memory = f"{contender['peak_bytes'] / 2**20:.0f}" if "peak_bytes" in contender else ""
-            steps.append((name, f"{1e3 * contender['seconds_per_step']:.3f}", memory))
-        steps += [(name, "failed", "") for name in step["failed"]]
-        tables.append(_table(steps))
+        steps = [
+            [name, f"{1e3 * figures['seconds_per_step']:.3f}", f"{figures.get('peak_bytes', 0) / 2**20:.0f}"]
+            for name, figures in step["contenders"].items()
+        ]
+        tables.show("Step", ["step", "ms", "MiB at most"], [*steps, *([name, "failed", ""] for name in step["failed"])])
     if isinstance(quality, dict):
-        scores = [("updates", "seconds", "FCD to validation images")]
-        for checkpoint in quality["checkpoints"]:
-            scores.append((f"{checkpoint['step']:,}", f"{checkpoint['seconds']}", f"{checkpoint['fcd']:.3f}"))
-        tables.append(_table(scores))
-    return "\n\n".join(tables) + "\n"
-
-
-def _table(rows: Sequence[Sequence[str]]) -> str:
-    first, *others = (f"| {' | '.join(row)} |" for row in rows)
-    return "\n".join([first, "| --- " * len(rows[0]) + "|", *others])
+        scores = [[f"{at['step']:,}", f"{at['seconds']}", f"{at['fcd']:.3f}"] for at in quality["checkpoints"]]
+        tables.show("Quality", ["updates", "seconds", "FCD to validation images"], scores)
+    return missed
 
 
 def main() -> int:
@@ -164,12 +149,9 @@ def main() -> int:
             result = run(part, options.tensorflow, folder)
         if result:
             results[part.name] = result
-        (folder / "results.json").write_text(json.dumps(results, indent=2) + "\n", "utf-8")
-        (folder / "results.md").write_text(as_markdown(options.device, results), "utf-8")
-    print((folder / "results.md").read_text("utf-8"))
-    if options.device == "gpu":
-        return int(any(outcome not in (PASSED, MET) for *_, outcome in verdicts(results)))
-    return int(any(result["outcome"] != PASSED for result in results.values()))
+    missed = show(options.device, results)
+    failed = any(result["outcome"] != PASSED for result in results.values())
+    return int(failed or (options.device == "gpu" and bool(missed)))
 
 
 if __name__ == "__main__":

@@ -13,10 +13,9 @@ import json
 import os
 import subprocess
 import tempfile
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tests.proofs.tpu.programs import BLOCK, CONTROLS, DEFAULT, TOO_LARGE, VARIANTS, Program
 
@@ -24,61 +23,54 @@ ROOT = Path(__file__).parents[3]
 _TOPOLOGIES = {1: "v5e:2x4", 4: "v5e:2x2", 8: "v5e:2x4"}
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What the compilers say of a program: estimates by update, or why they refused it."""
-
-    updates: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    refusal: str = ""
-
-    def __str__(self) -> str:
-        return self.refusal or "; ".join(
-            f"{name} {estimate['memory'] / 1e6:.0f} MB, {estimate['gflop']:.2f} GFLOP, "
-            f"{estimate['all_reduces']} all-reduces of {estimate['all_reduce_bytes'] / 1e3:.0f} kB, "
-            f"{estimate['kilocycles']:,} thousand cycles"
-            for name, estimate in self.updates.items()
-        )
+def run(*command: str) -> subprocess.CompletedProcess[str]:
+    """Run Python from the checkout, without its warnings."""
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
 
 
-class Compilers:
-    """Two environments: the TensorFlow of TPUs, and the TPU compiler."""
-
-    def __init__(self, tensorflow: str, compiler: str, folder: Path) -> None:
-        self._tensorflow, self._compiler, self._folder = tensorflow, compiler, folder
-
-    def compile(self, program: Program) -> Outcome:
-        """Compile the updates of a program, until one is refused."""
-        lowered = self._run(self._tensorflow, "-m", "tests.proofs.tpu.lower", str(self._folder), program.name)
-        if lowered.returncode:
-            return Outcome(refusal=lowered.stderr)
-        updates, replicas = {}, 4 if program.fault == "wrong count" else program.replicas
-        for file in sorted(self._folder.glob(f"{program.name}; *.hlo.pb")):
-            script = str(ROOT / "tests/proofs/tpu/compile.py")
-            done = self._run(self._compiler, script, _TOPOLOGIES[program.replicas], str(replicas), str(file))
-            if done.returncode:
-                return Outcome(refusal=done.stderr)
-            updates[file.name.removesuffix(".hlo.pb").rpartition("; ")[2]] = json.loads(done.stdout)
-        return Outcome(updates)
-
-    def _run(self, *command: str) -> subprocess.CompletedProcess[str]:
-        environment = os.environ | {"PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
-        return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+def compile_program(program: Program, tensorflow: str, compiler: str, folder: Path) -> dict[str, dict[str, Any]] | str:
+    """Return the compiler's estimates of a program by update, or why TensorFlow or the compiler refuses it."""
+    lowered = run(tensorflow, "-m", "tests.proofs.tpu.lower", str(folder), program.name)
+    if lowered.returncode:
+        return lowered.stderr
+    estimates, replicas = {}, 4 if program.fault == "wrong count" else program.replicas
+    for file in sorted(folder.glob(f"{program.name}; *.hlo.pb")):
+        script = "tests/proofs/tpu/compile.py"
+        done = run(compiler, script, _TOPOLOGIES[program.replicas], str(replicas), str(file))
+        if done.returncode:
+            return done.stderr
+        estimates[file.name.removesuffix(".hlo.pb").rpartition("; ")[2]] = json.loads(done.stdout)
+    return estimates
 
 
-def problem(program: Program, outcome: Outcome) -> str:
+def described(estimates: dict[str, dict[str, Any]] | str) -> str:
+    """Return an outcome in words."""
+    if isinstance(estimates, str):
+        return estimates
+    return "; ".join(
+        f"{name} {estimate['memory'] / 1e6:.0f} MB, {estimate['gflop']:.2f} GFLOP, "
+        f"{estimate['all_reduces']} all-reduces of {estimate['all_reduce_bytes'] / 1e3:.0f} kB, "
+        f"{estimate['kilocycles']:,} thousand cycles"
+        for name, estimate in estimates.items()
+    )
+
+
+def problem(program: Program, outcome: dict[str, dict[str, Any]] | str) -> str:
     """Return what is wrong with an outcome; empty if nothing is. A wrong program must be given away."""
     if program.error:
-        return "" if program.error in outcome.refusal else f"not refused for {program.error!r}: {outcome}"
-    if outcome.refusal:
-        return f"refused: {outcome.refusal}"
+        refused = isinstance(outcome, str) and program.error in outcome
+        return "" if refused else f"not refused for {program.error!r}: {described(outcome)}"
+    if isinstance(outcome, str):
+        return f"refused: {outcome}"
     wrong = "; ".join(
         f"{name}: {estimate['all_reduces']} all-reduces for {program.replicas} replicas"
-        for name, estimate in outcome.updates.items()
+        for name, estimate in outcome.items()
         if bool(estimate["all_reduces"]) != (program.replicas > 1)
     )
     if program in CONTROLS:
-        return "" if wrong else f"not given away: {outcome}"
-    exchanged = {name: estimate["all_reduce_bytes"] for name, estimate in outcome.updates.items()}
+        return "" if wrong else f"not given away: {described(outcome)}"
+    exchanged = {name: estimate["all_reduce_bytes"] for name, estimate in outcome.items()}
     if program.exchanged and exchanged != program.exchanged:
         return f"all-reduces of {exchanged} bytes, expected {program.exchanged}"
     return wrong
@@ -90,16 +82,16 @@ def main() -> int:
     parser.add_argument("--compiler", required=True, help="Python with JAX and libtpu")
     parser.add_argument("--all", action="store_true")
     options = parser.parse_args()
-    programs = [DEFAULT, BLOCK, *CONTROLS]
-    if options.all:
-        programs += [*VARIANTS, *TOO_LARGE]
-    wrong = 0
+    programs, wrong = [DEFAULT, BLOCK, *CONTROLS, *((*VARIANTS, *TOO_LARGE) if options.all else ())], 0
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(2) as pool:
-        compilers = Compilers(options.tensorflow, options.compiler, Path(folder))
-        for program, outcome in zip(programs, pool.map(compilers.compile, programs), strict=True):
+        outcomes = pool.map(
+            lambda program: compile_program(program, options.tensorflow, options.compiler, Path(folder)), programs
+        )
+        for program, outcome in zip(programs, outcomes, strict=True):
             reason = problem(program, outcome)
             wrong += bool(reason)
-            print(f"{'FAILED' if reason else 'ok':7}{program.name}: {reason or program.error or outcome}", flush=True)
+            ending = reason or program.error or described(outcome)
+            print(f"{'FAILED' if reason else 'ok':7}{program.name}: {ending}", flush=True)
     return min(wrong, 1)
 
 

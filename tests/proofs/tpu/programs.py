@@ -18,9 +18,7 @@ class Program:
     settings: Mapping[str, Any] = field(default_factory=dict)  # of the train stage
     classifier: bool = False  # the embed stage's update instead of train's two
     steps: int = 0  # of a block of the train stage, instead of its updates
-    exchanged: Mapping[str, int] = field(
-        default_factory=dict
-    )  # bytes that each update sums over the replicas, if known
+    exchanged: Mapping[str, int] = field(default_factory=dict)  # bytes of each update's sums over replicas, if known
     # Of a wrong program: what is wrong, and the error that gives it away; none if it compiles without all-reduces.
     fault: str = ""
     error: str = ""

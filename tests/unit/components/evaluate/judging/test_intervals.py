@@ -15,7 +15,7 @@ LEVEL, TRIALS = 0.05, 400
 AT_MOST = int(scipy.stats.binom.isf(0.001, TRIALS, LEVEL))
 
 
-@pytest.mark.parametrize(("draw", "truth"), CASES, ids=[draw.__name__ for draw, _ in CASES])
+@pytest.mark.parametrize(("draw", "truth"), CASES.values(), ids=CASES.keys())
 def test_each_end_misses_the_truth_as_seldom_as_it_says(
     draw: Draw, truth: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
