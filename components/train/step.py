@@ -30,8 +30,8 @@ _PURPOSES = 4
 _DONE_BEFORE = 890.0
 # Of the learning rates, for clusters: each update of the weights of their features moves the scores of all clusters.
 _SHARE_OF_RATES = 0.5
-# Prefixes of the networks' variables in the state, before a slash.
-NETWORKS = ("generator", "critic", "average")
+# Prefixes of the networks' variables in the state.
+NETWORKS = ("generator/", "critic/", "average/")
 # A block reports for each step: global means, and whether all was finite.
 MEANS = ("critic_loss", "generator_loss", "penalty", "gradient_norm", "wasserstein_estimate", "real_score")
 REPORTED = (*MEANS, "finite")
@@ -287,7 +287,7 @@ class WganStep:
         """Return every variable that resuming needs, by a name that does not depend on the strategy."""
         named: dict[str, tf.Variable] = {"step": self.step}
         for prefix, model in zip(NETWORKS, (self.generator, self.critic, self.average), strict=True):
-            named |= {f"{prefix}/{variable.path}": variable.value for variable in model.variables}
+            named |= {f"{prefix}{variable.path}": variable.value for variable in model.variables}
         for prefix, adam, model in (
             ("generator_adam", self._generator_adam, self.generator),
             ("critic_adam", self._critic_adam, self.critic),

@@ -102,8 +102,8 @@ def newest(checkpoints: Folder, at_most: float = math.inf) -> tuple[Folder, Desc
     return None
 
 
-def load_state(checkpoint: LocationLike, prefix: str = "") -> dict[str, np.ndarray]:
-    """Return the variables whose names begin with the prefix; a `DataError` if they cannot be read."""
+def load_state(checkpoint: LocationLike, prefix: str | tuple[str, ...] = "") -> dict[str, np.ndarray]:
+    """Return the variables whose names begin with a prefix; a `DataError` if they cannot be read."""
     path = Location.of(checkpoint) / STATE
     try:
         with np.load(path, allow_pickle=False) as arrays:
