@@ -219,8 +219,14 @@ class Session:
 
     def _rollback(self, nonfinite: int) -> None:
         """Return to before the step with a bad number, on all workers; raise after too many rollbacks."""
-        if len(self._rollbacks) >= self.config.rollbacks:  # more, if a resumed training has a lower limit
-            raise TrainingDiverged(rollback.diverged(nonfinite, self.config, len(self._rollbacks)))
+        count, is_exact = len(self._rollbacks), self.config.reproducibility == "exact"
+        if count >= self.config.rollbacks:  # more, if a resumed training has a lower limit
+            bound = ", or is beyond the numbers of reproducibility exact," if is_exact else ""
+            after = f", after {count} rollbacks" if count else ""
+            raise TrainingDiverged(
+                f"a number is not finite{bound} at step {nonfinite}{after}; that update was not applied and the last "
+                "checkpoint is sound. Lower the learning rates, or raise penalty_weight"
+            )
         back = self._rollbacks.add(nonfinite)
         # this machine may lack it, if the training began on another
         uploads.fetch(self._folder, back)
@@ -230,7 +236,7 @@ class Session:
         log.error(
             "train: a number is not finite at step %d; that update was not applied. Rolling back (%d of at most %d) to "
             "step %d; noise and image order differ from step %d on",
-            *(nonfinite, len(self._rollbacks), self.config.rollbacks, returned, back),
+            *(nonfinite, count + 1, self.config.rollbacks, returned, back),
         )
         self._take_state(good)
         self._workers.wait()  # until nobody reads the files to remove

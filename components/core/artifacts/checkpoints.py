@@ -58,8 +58,16 @@ def save(checkpoints: Folder, description: Description, state: Mapping[str, np.n
             "resume from the newest checkpoint"
         )
     location = step_folder(checkpoints, description.step)
-    _remove_damaged(location)
-    with atomic_files.new_folder(Path(location), MANIFEST) as folder:
+    path = Path(location)
+    try:
+        with atomic_files.removed_if_damaged(path):
+            if path.exists():
+                Description.of(location)
+    except Incompatible:
+        raise
+    except DataError as error:
+        log.warning("made again, as %s", error)
+    with atomic_files.new_folder(path, MANIFEST) as folder:
         array_files.write_arrays(folder / STATE, state)
         training_log.copy_to(folder, Path(checkpoints))
         description = dataclasses.replace(description, state_sha256=digests.sha256_of_file(folder / STATE))
@@ -74,18 +82,6 @@ def not_finite(state: Mapping[str, np.ndarray]) -> list[str]:
         for name, array in sorted(state.items())
         if np.issubdtype(np.asarray(array).dtype, np.inexact) and not np.isfinite(array).all()
     ]
-
-
-def _remove_damaged(checkpoint: Path | Location) -> None:
-    path = Path(checkpoint)
-    try:
-        with atomic_files.removed_if_damaged(path):
-            if path.exists():
-                Description.of(checkpoint)
-    except Incompatible:
-        raise
-    except DataError as error:
-        log.warning("made again, as %s", error)
 
 
 def newest(checkpoints: Folder, at_most: float = math.inf) -> tuple[Folder, Description] | None:
