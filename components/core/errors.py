@@ -92,6 +92,11 @@ def line_of(error: BaseException) -> str:
     return "; ".join(lines_of(error))
 
 
+def first_line(error: BaseException) -> str:
+    """Return the first line of a message that has words; the error's type if none has."""
+    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
 def in_pod() -> bool:
     """Return whether this process runs in a pod of Kubernetes."""
     return bool(os.environ.get("KUBERNETES_SERVICE_HOST"))

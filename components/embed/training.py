@@ -11,7 +11,7 @@ import tensorflow as tf
 from components.core.artifacts.datasets import ImageShape
 from components.core.data.data_order import EndlessOrder
 from components.core.distributed.adam import Adam
-from components.core.distributed.blocks import is_one_program, run_block, run_update
+from components.core.distributed.blocks import compiled, run_update
 from components.core.distributed.coordination import Agreement
 from components.core.distributed.partition import BatchPartition, BatchShard
 from components.core.distributed.update import LossOutput, apply_update
@@ -47,31 +47,23 @@ class ClassifierStep:
             self._adam = Adam(self._variables, config.classifier_learning_rate, _BETA_1, _BETA_2, name="adam")
         shape = [None, self._batch_size, image.height, image.width, image.channels]
         signature = [tf.TensorSpec(shape, tf.uint8), tf.TensorSpec(shape[:2], tf.int32)]
-        # As in the train stage.
-        self.run_block = tf.function(self._run_block, None if is_one_program(strategy) else signature)
+        self.run_block = compiled(strategy, self._loop, 1, signature)
 
-    def _run_block(self, pixels: tf.Tensor, labels: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Make one update per entry of the first axis.
+    def _loop(self, pixels: tf.Tensor, labels: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Make one update per entry of the first axis; compiled, this is `run_block`.
 
         Pixels are uint8 [steps, global batch, height, width, channels], labels int32 [steps, global batch]. Returns
         scalar means over the block: `loss`, `accuracy`, and `finite`, below 1 if an update was not finite.
         """
-        return run_block(self._strategy, self._loop, pixels, labels, axis=1)
-
-    def _loop(self, pixels: tf.Tensor, labels: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Make the updates of a block, as `_run_block`; inside a replica of a TPU, from its shard of each batch."""
         steps = tf.shape(pixels)[0]
         sums = {name: tf.zeros([], self._float) for name in ("loss", "accuracy", "finite")}
         for index in tf.range(steps):
-            means = self._one_step(pixels[index], labels[index])
+            means = run_update(self._strategy, self._update, pixels[index], labels[index])
             sums = {name: sums[name] + means[name] for name in sums}
         return {name: value / tf.cast(steps, self._float) for name, value in sums.items()}
 
     # As in the train stage: AutoGraph would rewrite everything below for no gain.
     @tf.autograph.experimental.do_not_convert
-    def _one_step(self, pixels: tf.Tensor, labels: tf.Tensor) -> dict[str, tf.Tensor]:
-        return run_update(self._strategy, self._update, pixels, labels)
-
     def _update(self, pixels: tf.Tensor, labels: tf.Tensor) -> dict[str, tf.Tensor]:
         def terms(shard: BatchShard) -> LossOutput:
             shard_labels = shard.of(labels)

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from components.core.artifacts import checkpoints
 from components.core.data.data_order import EndlessOrder
+from components.core.errors import first_line
 from components.core.networks import gan
 from components.train import losses, second_order
 from components.train.augmentation import augment
@@ -169,7 +170,7 @@ def check_xla(subject: Subject) -> Finding:
     try:
         subject.one.run(step)
     except (tf.errors.OpError, ValueError, TypeError) as error:
-        return Finding(check, FAILED, _first_line(error))
+        return Finding(check, FAILED, first_line(error)[:120])
     plain.run_block(*subject.batches(1))
     difference = _difference(plain.state_arrays(), compiled.state_arrays(), "generator_adam/first/")
     # XLA sums in another order.
@@ -185,14 +186,10 @@ def _why_no_xla(strategy: tf.distribute.Strategy) -> str:
     try:
         strategy.run(double, args=(tf.constant(1.0),))
     except tf.errors.NotFoundError as error:
-        return _first_line(error)
+        return first_line(error)[:120]
     except tf.errors.OpError:  # a GPU without NVIDIA's compiler, say: the step fails alike
         return ""
     return ""
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0][:120]
 
 
 def _check_round_trip(subject: Subject, spread: WganStep, batches: tuple[np.ndarray, ...]) -> Finding:

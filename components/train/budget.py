@@ -3,7 +3,6 @@
 import logging
 import statistics
 import time
-from collections.abc import Callable
 
 from components.core.distributed.coordination import Agreement
 from components.train.batches import Batches
@@ -15,12 +14,11 @@ log = logging.getLogger(__name__)
 _BLOCK_STEPS, _LEAST_BLOCKS, _LEAST_SECONDS = 10, 5, 5.0
 
 
-def measured_steps(new_wgan: Callable[[], WganStep], batches: Batches, config: TrainConfig, workers: Agreement) -> int:
-    """Return how many steps fit into `config.minutes`, by the median of some blocks of a discarded training.
+def measured_steps(wgan: WganStep, batches: Batches, config: TrainConfig, workers: Agreement) -> int:
+    """Return how many steps fit into `config.minutes`, by the median of some blocks; `wgan` is of no use after.
 
     Every worker computes as many blocks, until none needs more, and gets the largest of the workers' results.
     """
-    wgan = new_wgan()
     log.info("train: measuring the speed for a budget of %g minutes", config.minutes)
     seconds: list[float] = []
     wgan.run_block(*batches.block(0, _BLOCK_STEPS))["finite"].numpy()  # compiles

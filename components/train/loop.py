@@ -6,7 +6,7 @@ import functools
 import logging
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import tensorflow as tf
@@ -17,7 +17,6 @@ from components.core.distributed.cluster import Cluster
 from components.core.distributed.coordination import Agreement
 from components.core.distributed.strategies import choose_strategy, set_threads
 from components.core.errors import ConfigError, DataError, TrainingDiverged
-from components.core.networks.gan import NetworkConfig
 from components.core.networks.precision import Precision, choose_precision, report
 from components.core.stage.signals import deferred
 from components.core.storage.location import Location
@@ -25,7 +24,7 @@ from components.train import budget, environment, rollback, uploads
 from components.train.batches import Batches, Place, ReadAhead
 from components.train.conditioning import label_features
 from components.train.config import TrainConfig, deciding_settings, sample_period, with_kept_steps
-from components.train.labels import Labels, choose
+from components.train.labels import choose
 from components.train.monitoring import limits
 from components.train.monitoring.monitor import Monitor
 from components.train.monitoring.progress import Progress
@@ -67,20 +66,9 @@ def train(
         checkpoint = checkpoints.newest(folder)
         config = config if checkpoint is None else with_kept_steps(config, checkpoint[1].settings)
     with workers.or_try_again(), name_what_to_lower(config):
-        workers.require_same(common_settings(config, manifest), 0 if checkpoint is None else checkpoint[1].step)
-        precision = common_precision(config, manifest, checkpoint, strategy, workers)
-        splits = tuple(dataset_reader.open_split(config.dataset, manifest, name) for name in ("train", "validation"))
-        start = checkpoint[0] if checkpoint else config.initial_checkpoint
-        labels = choose(config, manifest, [(images, images.labels) for images in splits], start)
-        network = network_of(config, manifest.image, len(labels.names), label_features(labels.kind))
-        if config.minutes and checkpoint is None:
-            new_wgan = functools.partial(WganStep, config, network, strategy, precision.name, labels.features)
-            steps = budget.measured_steps(new_wgan, batches_of(splits[0], labels, config), config, workers)
-            config = dataclasses.replace(config, steps=steps)
-        session = Session(config, manifest, splits, labels, network, folder, strategy, workers, precision)
-        session.begin(checkpoint)
+        session = Session(config, manifest, folder, checkpoint, strategy, workers)
         session.run()
-    return config
+    return session.config
 
 
 def common_precision(
@@ -90,28 +78,21 @@ def common_precision(
     strategy: tf.distribute.Strategy,
     workers: Agreement,
 ) -> Precision:
-    """Return the precision in which all workers train, and log it; a resumed training keeps that of its checkpoint."""
+    """Return the precision in which all workers train, and log it; a resumed training keeps that of its checkpoint.
+
+    `exact` trains alike on all hardware, so nothing is measured for it.
+    """
     made_with = {} if checkpoint is None else checkpoint[1].made_with
-    if config.precision != "auto" or "precision" not in made_with:
-        chosen = chosen_precision(config, network_of(config, manifest.image), strategy)
-    else:
+    if config.precision == "auto" and "precision" in made_with:
         chosen = Precision(made_with["precision"], made_with.get("precision_reason", "as in its checkpoint"))
+    elif config.precision == "auto" and config.reproducibility == "exact":
+        chosen = Precision("float32", "reproducibility is exact")
+    else:
+        chosen = choose_precision(config.precision, strategy, network_of(config, manifest.image), config.batch_size)
     if workers.largest(chosen.name == "float32") and chosen.name != "float32":
         chosen = Precision("float32", "another worker chose it")
     report(chosen, strategy)
     return chosen
-
-
-def chosen_precision(config: TrainConfig, network: NetworkConfig, strategy: tf.distribute.Strategy) -> Precision:
-    """Return the precision of a new training; `exact` trains alike on all hardware, so there nothing is measured."""
-    if config.precision == "auto" and config.reproducibility == "exact":
-        return Precision("float32", "reproducibility is exact")
-    return choose_precision(config.precision, strategy, network, config.batch_size)
-
-
-def batches_of(images: dataset_reader.Images, labels: Labels, config: TrainConfig) -> Batches:
-    """Return the batches for training: with labels if the networks take any."""
-    return Batches(images, labels.of_splits[0] if labels.names else None, config)
 
 
 class Session:
@@ -121,110 +102,214 @@ class Session:
         self,
         config: TrainConfig,
         manifest: datasets.Manifest,
-        splits: tuple[dataset_reader.Images, ...],  # of training and validation
-        labels: Labels,
-        network: NetworkConfig,
         folder: Location,
+        checkpoint: FoundCheckpoint | None,
         strategy: tf.distribute.Strategy,
         workers: Agreement,
-        precision: Precision,
     ) -> None:
-        self._config, self._manifest, self._folder, self._workers = config, manifest, folder, workers
-        self._images, self._labels, self._network = splits[0], labels, network
+        """Make the parts of a training, and take their state from a checkpoint; None to start."""
+        workers.require_same(common_settings(config, manifest), 0 if checkpoint is None else checkpoint[1].step)
+        precision = common_precision(config, manifest, checkpoint, strategy, workers)
+
+        # Images and labels.
+        splits = tuple(dataset_reader.open_split(config.dataset, manifest, name) for name in ("train", "validation"))
+        start = checkpoint[0] if checkpoint else config.initial_checkpoint
+        labels = choose(config, manifest, [(images, images.labels) for images in splits], start)
+        network = network_of(config, manifest.image, len(labels.names), label_features(labels.kind))
+        batches = Batches(splits[0], labels.of_splits[0] if labels.names else None, config)
+
+        # The steps of a time budget.
+        if config.minutes and checkpoint is None:
+            measured = WganStep(config, network, strategy, precision.name, labels.features)
+            config = dataclasses.replace(config, steps=budget.measured_steps(measured, batches, config, workers))
+            del measured
+
+        # Parts.
+        self.config, self._manifest, self._folder, self._workers = config, manifest, folder, workers
+        self._labels, self._network, self._batches = labels, network, ReadAhead(batches)
         self._wgan = WganStep(config, network, strategy, precision.name, labels.features)
         written_folder = folder.path if workers.is_chief else None
         self._progress = Progress(written_folder, config)
         labeled = zip(splits, labels.of_splits, strict=True)
         self._monitor = Monitor(written_folder, config, self._wgan, labels.counts, *labeled)
         self._rollbacks = Rollbacks(config)
-        self._batches = ReadAhead(batches_of(self._images, labels, config))
-        self._samples = SampleGrid(config, self._network)
+        self._samples = SampleGrid(config, network)
         self._uploads = uploads.Uploads(folder if workers.is_chief else None)
-        self._at_start = self._state()
+        self._window_steps = limits.window_steps(config)
         self._made_with = lineage.made_with(
             "train",
             **environment.of(strategy, precision.name),
             precision_reason=precision.reason,
             **{name: getattr(config, name) for name in _ON_RECORD},
         )
-        self.step = 0
-        self._kept = 0  # the step of the newest checkpoint
 
-    def begin(self, checkpoint: FoundCheckpoint | None) -> None:
-        """Resume from a checkpoint, or start, from the initial one if the settings name one."""
-        self._take_state(checkpoint, with_rollbacks=True)
+        # State.
+        self._at_start = self._state()
+        self._rollbacks.restore(self._take_state(checkpoint))
         if checkpoint is not None:
-            log.info("train: resuming at step %d of %d", self.step, self._config.steps)
-            exact = self._config.reproducibility == "exact"
+            log.info("train: resuming at step %d of %d", self.step, config.steps)
+            exact = config.reproducibility == "exact"
             changed = environment.differences(checkpoint[1].made_with, self._made_with, exact)
             if changed:
                 message = "train: bits may differ from here on from an uninterrupted training: %s"
                 log.warning(message, "; ".join(changed))
         message = "train: %d images of %s; compiling the first block takes some seconds"
-        log.info(message, len(self._images), self._manifest.image)
+        log.info(message, len(splits[0]), manifest.image)
 
     def run(self) -> None:
         """Train to the last step, or until a signal: then the current step is kept."""
-        stopped = False
-        with deferred() as stop, self._uploads.running(), self._progress, self._batches:
-            self._go_back_in_logs(self.step)
-            with Watchdog() as watchdog:
-                while self.step < self._config.steps and not stopped:
-                    block, seconds = self._compute_block()
+        config, stopped = self.config, False
+        with deferred() as stop:
+            with self._uploads.running(), self._progress, self._batches, Watchdog() as watchdog:
+                self._go_back_in_logs()
+                while self.step < config.steps and not stopped:
+                    # Compute a block of steps.
+                    place = self._place_of_block(self.step)
+                    self._wgan.rollbacks.assign(place.rollbacks)
+                    started = time.monotonic()
+                    rows = self._wgan.run_block(
+                        *self._batches.block(place, self._place_of_block(self.step + place.steps))
+                    )
+                    block = {name: values.numpy() for name, values in rows.items()}
+                    seconds = time.monotonic() - started
                     watchdog.beat()
                     if not block["finite"].all():
                         self._rollback(self.step + 1 + int(block["finite"].argmin()))
                         continue
-                    self.step += len(block["finite"])
+                    self.step += place.steps
+
+                    # Check it, on all workers alike.
                     self._progress.add(block, seconds)
                     self._monitor.add(block)
-                    if self.step % limits.window_steps(self._config) == 0:
-                        self._end_window()
+                    if self.step % self._window_steps == 0:
+                        notes = self._rollbacks.notes(self.step - self._window_steps)
+                        findings = self._monitor.end_window(self.step, notes)
+                        if config.when_unhealthy == "stop" and self._workers.largest(len(findings)):
+                            self._give_up(findings)
+
+                    # Show it.
                     self._progress.report(self.step, self._samples.newest, self._kept)
-                    if self._is_due(self._config.log_every):
+                    if self._is_due(config.log_every):
                         self._progress.write_row(self.step)
-                    if self._workers.is_chief and self._is_due(sample_period(self._config)):
+                    if self._workers.is_chief and self._is_due(sample_period(config)):
                         self._progress.show_sheet(self._samples.write(self._wgan.average, self._folder.path, self.step))
-                    # A signal to one worker is a signal to all, at the same step.
+
+                    # Keep it. A signal to one worker is a signal to all, at the same step.
                     stop.signal = self._workers.largest(stop.signal or 0) or None
                     stopped = bool(stop)
-                    if self._workers.is_chief and (stopped or self._is_due(self._config.checkpoint_every)):
+                    if self._workers.is_chief and (stopped or self._is_due(config.checkpoint_every)):
                         self._save()
-            self._progress.report(self.step, self._samples.newest, self._kept)
-            if stopped:
-                log.info("train: stopped at step %d of %d, which is saved", self.step, self._config.steps)
-            self._uploads.finish()  # before others look for the result
+                self._progress.report(self.step, self._samples.newest, self._kept)
+                if stopped:
+                    log.info("train: stopped at step %d of %d, which is saved", self.step, config.steps)
+            # Everything is uploaded, before others look for the result.
             self._workers.wait()
             if stopped:
                 stop.leave()
 
-    def _compute_block(self) -> tuple[dict[str, np.ndarray], float]:
-        """Compute the next steps; return their values, [steps] each, and the seconds they took."""
-        place = self._place_of_block(self.step)
-        self._wgan.rollbacks.assign(place.rollbacks)
-        started = time.monotonic()
-        rows = self._wgan.run_block(*self._batches.block(place, self._place_of_block(self.step + place.steps)))
-        block = {name: rows[name].numpy() for name in rows}
-        return block, time.monotonic() - started
-
     def _place_of_block(self, step: int) -> Place:
         """Return the steps from one until something is due, but not too many; no steps after the last one."""
-        config = self._config
-        periods = (config.log_every, sample_period(config), config.checkpoint_every, limits.window_steps(config))
+        config = self.config
+        periods = (config.log_every, sample_period(config), config.checkpoint_every, self._window_steps)
         due = min(period - step % period for period in periods)
         return Place(step, min(_BLOCK_STEPS, due, config.steps - step), self._rollbacks.in_force(step))
 
     def _is_due(self, period: int) -> bool:
-        return self.step % period == 0 or self.step == self._config.steps
+        return self.step % period == 0 or self.step == self.config.steps
 
-    def _end_window(self) -> None:
-        """Check a window of steps; end a training that will not recover, on all workers if on one."""
-        window = limits.window_steps(self._config)
-        findings = self._monitor.end_window(self.step, self._rollbacks.notes(self.step - window))
-        if self._config.when_unhealthy == "stop" and self._workers.largest(len(findings)):
-            self._give_up(findings)
+    def _rollback(self, nonfinite: int) -> None:
+        """Return to before the step with a bad number, on all workers; raise after too many rollbacks."""
+        count, is_exact = len(self._rollbacks), self.config.reproducibility == "exact"
+        if count >= self.config.rollbacks:  # more, if a resumed training has a lower limit
+            bound = ", or is beyond the numbers of reproducibility exact," if is_exact else ""
+            after = f", after {count} rollbacks" if count else ""
+            raise TrainingDiverged(
+                f"a number is not finite{bound} at step {nonfinite}{after}; that update was not applied and the last "
+                "checkpoint is sound. Lower the learning rates, or raise penalty_weight"
+            )
+        back = self._rollbacks.add(nonfinite)
+        # this machine may lack it, if the training began on another
+        uploads.fetch(self._folder, back)
+        good = checkpoints.newest(self._folder, back)
+        returned = 0 if good is None else good[1].step
+        self._workers.require_same({}, returned)
+        log.error(
+            "train: a number is not finite at step %d; that update was not applied. Rolling back (%d of at most %d) to "
+            "step %d; noise and image order differ from step %d on",
+            *(nonfinite, count + 1, self.config.rollbacks, returned, back),
+        )
+        self._take_state(good)
+        self._workers.wait()  # until nobody reads the files to remove
+        if self._workers.is_chief:
+            checkpoints.remove_after(self._folder, returned)
+        self._go_back_in_logs()
+        self._uploads.went_back(returned)
 
-    def _give_up(self, findings: list[limits.Finding]) -> None:
+    def _take_state(self, checkpoint: FoundCheckpoint | None) -> dict[str, np.ndarray]:
+        """Take the state of a checkpoint, or of the start, but for rollbacks: these still count; return its arrays."""
+        arrays = self._at_start if checkpoint is None else checkpoints.load_state(checkpoint[0])
+        wanted = self._at_start | ({rollback.STATE: arrays[rollback.STATE]} if rollback.STATE in arrays else {})
+        wrong = checkpoints.differences(wanted, arrays)
+        if wrong and checkpoint is not None:
+            raise DataError(f"checkpoint {checkpoint[0]} does not fit: {'; '.join(wrong)}")
+        for part in (self._wgan, self._progress.window, self._monitor):
+            part.restore(arrays)
+        self.step = 0 if checkpoint is None else checkpoint[1].step
+        self._kept = self.step  # the step of the newest checkpoint
+        if checkpoint is None and self.config.initial_checkpoint:
+            take_networks(self._wgan, self.config.initial_checkpoint)
+            log.info("train: starting from the networks of %s", self.config.initial_checkpoint)
+        return arrays
+
+    def _state(self) -> dict[str, np.ndarray]:
+        """Return the arrays of every checkpoint; those of rollbacks exist only after one."""
+        return self._wgan.state_arrays() | self._labels.state() | self._progress.window.state() | self._monitor.state()
+
+    def _go_back_in_logs(self) -> None:
+        if self._workers.is_chief:
+            checkpoint = checkpoints.step_folder(self._folder.path, self.step)
+            training_log.go_back(self._folder.path, self.step, checkpoint)
+            self._progress.go_back(self.step)
+
+    def _save(self) -> None:
+        """Write a checkpoint of this step, remove superseded ones, and have it uploaded."""
+        rolled_back = {"rolled_back": len(self._rollbacks)} if len(self._rollbacks) else {}
+        description = checkpoints.Description(
+            step=self.step,
+            network=self._network.to_json(),
+            settings=deciding_settings(self.config),
+            classes=self._labels.names or self._manifest.classes,
+            class_counts=self._labels.counts,
+            dataset_digest=self._manifest.digest,
+            state_sha256="",
+            made_with={**self._made_with, **rolled_back},
+        )
+        checkpoints.save(self._folder, description, self._state() | self._rollbacks.state())
+        self._kept = self.step
+        needed = self._needed()
+        checkpoints.keep(self._folder, needed)
+        self._uploads.saved(self.step, needed)
+
+    def _needed(self) -> Callable[[list[int]], list[int]]:
+        """Return the choice of the checkpoints to keep, from the steps of all."""
+        return functools.partial(
+            checkpoints.kept,
+            count=self.config.keep_checkpoints,
+            good=self._last_undoubted(),
+            back=[*self._rollbacks.targets(self.step)],
+        )
+
+    def _last_undoubted(self) -> int | None:
+        """Return the last step before failing windows, if the latest window is failing; else None.
+
+        No later checkpoint then replaces an earlier one, because the training may soon be ended.
+        """
+        if not self._monitor.in_doubt or self.config.when_unhealthy == "warn":
+            return None
+        return self._monitor.last_good + self._window_steps - 1
+
+    def _give_up(self, findings: list[limits.Finding]) -> NoReturn:
+        """End a training that will not recover."""
         last_good = self._monitor.last_good
         good = max((step for step in checkpoints.steps(self._folder) if step <= last_good), default=None)
         self._workers.wait()
@@ -242,104 +327,16 @@ class Session:
             + "".join(f". To train anew, {finding.remedy}" for finding in findings[:1])
         )
 
-    def _last_undoubted(self) -> int | None:
-        """Return the last step before failing windows, if the latest window is failing; else None.
-
-        No later checkpoint then replaces an earlier one, because the training may soon be ended.
-        """
-        if not self._monitor.in_doubt or self._config.when_unhealthy == "warn":
-            return None
-        return self._monitor.last_good + limits.window_steps(self._config) - 1
-
-    def _save(self) -> None:
-        """Write a checkpoint of this step, remove superseded ones, and have it uploaded."""
-        state = {**self._state(), **self._rollbacks.state()}
-        rolled_back = {"rolled_back": len(self._rollbacks)} if len(self._rollbacks) else {}
-        description = checkpoints.Description(
-            step=self.step,
-            network=self._network.to_json(),
-            settings=deciding_settings(self._config),
-            classes=self._labels.names or self._manifest.classes,
-            class_counts=self._labels.counts,
-            dataset_digest=self._manifest.digest,
-            state_sha256="",
-            made_with={**self._made_with, **rolled_back},
-        )
-        checkpoints.save(self._folder, description, state)
-        self._kept = self.step
-        needed = self._needed()
-        checkpoints.keep(self._folder, needed)
-        self._uploads.saved(self.step, needed)
-
-    def _needed(self) -> Callable[[list[int]], list[int]]:
-        """Return the choice of the checkpoints to keep, from the steps of all."""
-        return functools.partial(
-            checkpoints.kept,
-            count=self._config.keep_checkpoints,
-            good=self._last_undoubted(),
-            back=[*self._rollbacks.targets(self.step)],
-        )
-
-    def _rollback(self, nonfinite: int) -> None:
-        """Return to before the step with a bad number, on all workers; raise after too many rollbacks."""
-        if len(self._rollbacks) >= self._config.rollbacks:  # more, if a resumed training has a lower limit
-            raise TrainingDiverged(rollback.diverged(nonfinite, self._config, len(self._rollbacks)))
-        back = self._rollbacks.add(nonfinite)
-        # this machine may lack it, if the training began on another
-        uploads.fetch(self._folder, back)
-        good = checkpoints.newest(self._folder, back)
-        returned = 0 if good is None else good[1].step
-        self._workers.require_same({}, returned)
-        log.error(
-            "train: a number is not finite at step %d; that update was not applied. Rolling back (%d of at most %d) to "
-            "step %d; noise and image order differ from step %d on",
-            *(nonfinite, len(self._rollbacks), self._config.rollbacks, returned, back),
-        )
-        self._take_state(good)
-        self._workers.wait()  # until nobody reads the files to remove
-        if self._workers.is_chief:
-            checkpoints.remove_after(self._folder, returned)
-        self._go_back_in_logs(returned)
-        self._uploads.went_back(returned)
-
-    def _take_state(self, checkpoint: FoundCheckpoint | None, with_rollbacks: bool = False) -> None:
-        """Take the state of a checkpoint; without one, that of the start."""
-        arrays = self._at_start if checkpoint is None else checkpoints.load_state(checkpoint[0])
-        if with_rollbacks:
-            self._rollbacks.restore(arrays)
-        arrays.pop(rollback.STATE, None)
-        wrong = checkpoints.differences(self._at_start, arrays)
-        if wrong and checkpoint is not None:
-            raise DataError(f"checkpoint {checkpoint[0]} does not fit: {'; '.join(wrong)}")
-        for part in (self._wgan, self._progress, self._monitor):
-            part.restore(arrays)
-        self.step = self._kept = 0 if checkpoint is None else checkpoint[1].step
-        if checkpoint is None and self._config.initial_checkpoint:
-            take_networks(self._wgan, self._config.initial_checkpoint)
-            log.info("train: starting from the networks of %s", self._config.initial_checkpoint)
-
-    def _state(self) -> dict[str, np.ndarray]:
-        """Return the arrays of every checkpoint; those of rollbacks exist only after one."""
-        return self._wgan.state_arrays() | self._labels.state() | self._progress.state() | self._monitor.state()
-
-    def _go_back_in_logs(self, step: int) -> None:
-        if self._workers.is_chief:
-            training_log.go_back(self._folder.path, step, checkpoints.step_folder(self._folder.path, step))
-            self._progress.go_back(step)
-
 
 def take_networks(wgan: WganStep, initial_checkpoint: str) -> None:
     """Take the networks and the average of another training; step, optimizers and means start anew."""
-    new = wgan.state_arrays()
-    arrays = _of_networks(checkpoints.load_state(initial_checkpoint))
-    wrong = checkpoints.differences(_of_networks(new), arrays)
+    start = wgan.state_arrays()
+    networks = {name: array for name, array in start.items() if name.startswith(NETWORKS)}
+    arrays = checkpoints.load_state(initial_checkpoint, NETWORKS)
+    wrong = checkpoints.differences(networks, arrays)
     if wrong:
         raise DataError(f"initial_checkpoint {initial_checkpoint} does not fit: {'; '.join(wrong)}")
-    wgan.restore({**new, **arrays})
-
-
-def _of_networks(state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    return {name: array for name, array in state.items() if name.split("/")[0] in NETWORKS}
+    wgan.restore({**start, **arrays})
 
 
 def common_settings(config: TrainConfig, manifest: datasets.Manifest) -> dict[str, Any]:

@@ -15,16 +15,6 @@ from components.train.monitoring import limits
 STATE = "rollbacks"
 
 
-def diverged(step: int, config: TrainConfig, rollbacks: int) -> str:
-    """Return the message of a training that ends at a step with a bad number, after so many rollbacks."""
-    bound = ", or is beyond the numbers of reproducibility exact," if config.reproducibility == "exact" else ""
-    after = f", after {rollbacks} rollbacks" if rollbacks else ""
-    return (
-        f"a number is not finite{bound} at step {step}{after}; that update was not applied and the last checkpoint is "
-        "sound. Lower the learning rates, or raise penalty_weight"
-    )
-
-
 class Rollbacks:
     """The rollbacks of a training so far; in its checkpoints once there is one."""
 

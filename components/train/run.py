@@ -22,6 +22,24 @@ log = logging.getLogger(__name__)
 _CLAIM = "training.json"
 
 
+def resolve(config: TrainConfig) -> tuple[TrainConfig, datasets.Manifest, Location]:
+    """Return the settings with all that they leave to dataset and initial checkpoint, the dataset, and the folder.
+
+    A `{key}` in the folder is replaced, from the digests of both. Errors are those of `run`.
+    """
+    manifest = datasets.Manifest.fetch(config.dataset, config.dataset_digest, whole=False)
+    _say_which_classes(config, manifest)
+    config = dataclasses.replace(config, initial_checkpoint_digest=warm_start.digest(config))
+    parts = cache_key.key_parts("train", config, dataset_digest=manifest.digest)
+    location = Location.of(cache_key.fill_key(config.checkpoints, parts))
+    images = manifest.splits["train"].records
+    why = f", as there are {images:,}" if config.augmentation == "auto" else ""
+    config = with_augmentation(config, images)
+    if config.augmentation != "none":
+        log.info("train: the critic sees shifted and cut images (augmentation geometric)%s", why)
+    return config, manifest, location
+
+
 def run(config: TrainConfig) -> StageResult:
     """Train up to `config.steps`, from the newest checkpoint if there is one, else from the initial one if given.
 
@@ -39,12 +57,7 @@ def run(config: TrainConfig) -> StageResult:
     job = tf_job.requested()
     cluster = None if job else cluster_for(config.accelerator)
     writes = not job and (cluster is None or cluster.is_chief)
-    requested = config
-    manifest = datasets.Manifest.fetch(config.dataset, config.dataset_digest, whole=False)
-    _say_which_classes(config, manifest)
-    config = dataclasses.replace(config, initial_checkpoint_digest=warm_start.digest(config))
-    location = location_of(config, manifest.digest)
-    config = _choose_augmentation(config, manifest)
+    requested, (config, manifest, location) = config, resolve(config)
     uploads.fetch(location)
     if config.initial_checkpoint and not checkpoints.steps(location):
         warm_start.require_fitting(config, manifest)
@@ -69,8 +82,7 @@ def run(config: TrainConfig) -> StageResult:
                 f"steps must be at least {step}, those already trained in {location}, got {config.steps}; "
                 "give another folder for a shorter training"
             )
-        complete = step == config.steps
-        if complete:
+        if step == config.steps:
             log.info("train: already complete at %s", location)
             if writes:
                 uploads.send_all(location, config.keep_checkpoints)
@@ -91,21 +103,14 @@ def run(config: TrainConfig) -> StageResult:
     folder = checkpoints.step_folder(location, config.steps)
     if not writes:
         folder.require(checkpoints.MANIFEST, "checkpoint")
-    description = checkpoints.Description.of(folder)
     return StageResult(
         parameters={
             "checkpoint_uri": folder.uri,
-            "checkpoint_digest": description.digest,
+            "checkpoint_digest": checkpoints.Description.of(folder).digest,
             "summary": f"{config.steps:,} steps of {config.critic_steps} x {config.batch_size} images",
         },
-        reused=complete,
+        reused=step == config.steps,
     )
-
-
-def location_of(config: TrainConfig, dataset_digest: str) -> Location:
-    """Return the training's folder; a `{key}` in it is replaced, from the digests of dataset and initial checkpoint."""
-    parts = cache_key.key_parts("train", config, dataset_digest=dataset_digest)
-    return Location.of(cache_key.fill_key(config.checkpoints, parts))
 
 
 def _say_which_classes(config: TrainConfig, manifest: datasets.Manifest) -> None:
@@ -124,14 +129,23 @@ def _say_which_classes(config: TrainConfig, manifest: datasets.Manifest) -> None
     log.info("train: %s%s", chosen, why)
 
 
-def _choose_augmentation(config: TrainConfig, manifest: datasets.Manifest) -> TrainConfig:
-    """Replace `auto` by the choice for this number of images, and log it."""
-    images = manifest.splits["train"].records
-    chosen = with_augmentation(config, images)
-    if chosen.augmentation != "none":
-        why = f", as there are {images:,}" if config.augmentation == "auto" else ""
-        log.info("train: the critic sees shifted and cut images (augmentation geometric)%s", why)
-    return chosen
+def _is_claimed(location: Location, claim: dict[str, Any], is_keyed: bool, writes: bool) -> bool:
+    """Return whether this training has claimed the folder; refuse another training's.
+
+    Without a readable claim the checkpoints tell whose it is. A folder named by the key is ours in any case.
+    """
+    file, recorded = location / _CLAIM, None
+    try:
+        if file.fetch_file() or checkpoints.steps(location):
+            recorded = atomic_files.read_json(file, "training")
+    except DataError as error:
+        log.warning("made again, as %s", error)
+    # Without a claim, the chief may be creating it now.
+    if not is_keyed and (recorded is not None or (writes and checkpoints.newest(location) is None)):
+        atomic_files.require_own_folder(location, "training", recorded, claim)
+    if recorded not in (None, claim):
+        log.warning("%s is not what this training wrote; it is made again", file)
+    return recorded == claim
 
 
 def _require_own(folder: Location, description: checkpoints.Description, identity: dict[str, Any]) -> None:
@@ -145,22 +159,3 @@ def _require_own(folder: Location, description: checkpoints.Description, identit
             f"{folder} holds the checkpoint of step {description.step}; rename it to "
             f"{checkpoints.step_folder(folder.parent, description.step).name}, or remove it"
         )
-
-
-def _is_claimed(location: Location, identity: dict[str, Any], is_keyed: bool, writes: bool) -> bool:
-    """Return whether this training has claimed the folder; refuse another training's.
-
-    Without a readable claim the checkpoints tell whose it is. A folder named by the key is ours in any case.
-    """
-    claim, recorded = location / _CLAIM, None
-    try:
-        if claim.fetch_file() or checkpoints.steps(location):
-            recorded = atomic_files.read_json(claim, "training")
-    except DataError as error:
-        log.warning("made again, as %s", error)
-    # Without a claim, the chief may be creating it now.
-    if not is_keyed and (recorded is not None or (writes and checkpoints.newest(location) is None)):
-        atomic_files.require_own_folder(location, "training", recorded, identity)
-    if recorded not in (None, identity):
-        log.warning("%s is not what this training wrote; it is made again", claim)
-    return recorded == identity

@@ -4,6 +4,7 @@
 """
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator
 
 import keras
@@ -82,34 +83,20 @@ def penalty_errors(
         with tf.GradientTape() as tape:
             value = penalty()
         gradients = tape.gradient(value, variables, unconnected_gradients="zero")
-        return {
-            variable.path: min(
-                _error(
-                    penalty, variable.value, gradient.numpy(), random.normal(size=variable.shape), step, float(value)
-                )
-                for step in _STEPS
-            )
-            for variable, gradient in zip(critic.trainable_variables, gradients, strict=True)
-        }
-
-
-def _error(
-    penalty: Callable[[], tf.Tensor],
-    variable: tf.Variable,
-    gradient: np.ndarray,
-    direction: np.ndarray,
-    step: float,
-    scale: float,
-) -> float:
-    """Return the relative difference between a derivative along a direction and a central difference."""
-    start, values = variable.numpy(), []
-    for sign in (1, -1):
-        variable.assign(start + sign * step * direction)
-        values.append(float(penalty()))
-    variable.assign(start)
-    expected, derivative = (values[0] - values[1]) / (2 * step), float(np.sum(gradient * direction))
-    # A central difference is no better than the rounding of the penalty over the step.
-    return abs(derivative - expected) / max(abs(expected), abs(derivative), 1e-3 * scale)
+        errors = {}
+        for variable, gradient in zip(critic.trainable_variables, gradients, strict=True):
+            errors[variable.path] = math.inf
+            for step in _STEPS:
+                direction, start, sides = random.normal(size=variable.shape), variable.value.numpy(), []
+                for sign in (1, -1):
+                    variable.value.assign(start + sign * step * direction)
+                    sides.append(float(penalty()))
+                variable.value.assign(start)
+                expected, derivative = (sides[0] - sides[1]) / (2 * step), float(np.sum(gradient.numpy() * direction))
+                # A central difference is no better than the rounding of the penalty over the step.
+                scale = max(abs(expected), abs(derivative), 1e-3 * float(value))
+                errors[variable.path] = min(errors[variable.path], abs(derivative - expected) / scale)
+        return errors
 
 
 def _layers_of(layer: keras.layers.Layer) -> Iterator[keras.layers.Layer]:

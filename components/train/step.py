@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from components.core.artifacts.datasets import ImageShape
 from components.core.distributed.adam import Adam
-from components.core.distributed.blocks import is_one_program, run_block, run_update
+from components.core.distributed.blocks import compiled, run_update
 from components.core.distributed.partition import BatchPartition, BatchShard
 from components.core.distributed.update import LossOutput, apply_update
 from components.core.networks import gan
@@ -30,8 +30,8 @@ _PURPOSES = 4
 _DONE_BEFORE = 890.0
 # Of the learning rates, for clusters: each update of the weights of their features moves the scores of all clusters.
 _SHARE_OF_RATES = 0.5
-# Prefixes of the networks' variables in the state, before a slash.
-NETWORKS = ("generator", "critic", "average")
+# Prefixes of the networks' variables in the state.
+NETWORKS = ("generator/", "critic/", "average/")
 # A block reports for each step: global means, and whether all was finite.
 MEANS = ("critic_loss", "generator_loss", "penalty", "gradient_norm", "wasserstein_estimate", "real_score")
 REPORTED = (*MEANS, "finite")
@@ -101,11 +101,10 @@ class WganStep:
         signature = [tf.TensorSpec([*batches, image.height, image.width, image.channels], tf.uint8)]
         if network.classes:
             signature.append(tf.TensorSpec(batches, tf.int32))
-        # A TPU needs the number of steps when the graph is made, so there each length of a block has its own.
-        self.run_block = tf.function(self._run_block, None if is_one_program(strategy) else signature)
+        self.run_block = compiled(strategy, self.loop, 2, signature)
 
-    def _run_block(self, real: tf.Tensor, labels: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
-        """Train for as many generator updates as there are steps.
+    def loop(self, real: tf.Tensor, labels: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
+        """Train for as many generator updates as there are steps; compiled, this is `run_block`.
 
         Generated images have the labels of the real ones beside them; in the generator update, those of the step's
         last critic update.
@@ -117,11 +116,6 @@ class WganStep:
         Returns:
             [steps] of each of `REPORTED`, of Keras' float type.
         """
-        batch = [real] if labels is None else [real, labels]
-        return run_block(self._strategy, self.loop, *batch, axis=2)
-
-    def loop(self, real: tf.Tensor, labels: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
-        """Make the steps of a block, as `_run_block`; inside a replica of a TPU, from its shard of each batch."""
         steps = tf.shape(real)[0]
         rows = {name: tf.TensorArray(self._float, size=steps) for name in REPORTED}
         for index in tf.range(steps):
@@ -287,7 +281,7 @@ class WganStep:
         """Return every variable that resuming needs, by a name that does not depend on the strategy."""
         named: dict[str, tf.Variable] = {"step": self.step}
         for prefix, model in zip(NETWORKS, (self.generator, self.critic, self.average), strict=True):
-            named |= {f"{prefix}/{variable.path}": variable.value for variable in model.variables}
+            named |= {f"{prefix}{variable.path}": variable.value for variable in model.variables}
         for prefix, adam, model in (
             ("generator_adam", self._generator_adam, self.generator),
             ("critic_adam", self._critic_adam, self.critic),

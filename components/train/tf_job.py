@@ -242,7 +242,11 @@ class _Kubernetes:
             raise TransientError(f"the Kubernetes API at {self._url} does not answer: {error}") from None
         if answer.ok or answer.status_code == expected:
             return answer
-        problem = f"{answer.status_code}: {_message(answer)}"
+        try:
+            reason = str(answer.json()["message"])
+        except (ValueError, KeyError, TypeError):
+            reason = str(answer.reason)
+        problem = f"{answer.status_code}: {reason}"
         if answer.status_code in (401, 403):
             raise ConfigError(f"Kubernetes refused to {method} {path.format(self._namespace)} ({problem}); {_RIGHTS}")
         if method == "POST" and answer.status_code == 404:
@@ -253,10 +257,3 @@ class _Kubernetes:
         if method == "POST" and answer.status_code in (400, 422):
             raise ConfigError(f"Kubernetes refused the job of the workers ({problem}); correct train in the profile")
         raise TransientError(f"the Kubernetes API at {self._url} failed ({problem})")
-
-
-def _message(answer: Any) -> str:
-    try:
-        return str(answer.json()["message"])
-    except (ValueError, KeyError, TypeError):
-        return str(answer.reason)

@@ -8,6 +8,7 @@ import contextlib
 import functools
 import logging
 import math
+import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -32,21 +33,19 @@ def fetch(location: Location, at_most: float = math.inf) -> None:
     if not location.in_bucket:
         return
     local_checkpoint = checkpoints.newest(location, at_most)
+    local_step = -1 if local_checkpoint is None else local_checkpoint[1].step
     for step in reversed(_steps_in_bucket(location)):
-        if step > at_most:
+        if not local_step < step <= at_most:
             continue
-        if local_checkpoint is not None and step <= local_checkpoint[1].step:
-            return
         folder = checkpoints.step_folder(location, step)
         try:
             with folder.removed_if_damaged():
                 checkpoints.Description.fetch(folder)
+                return
         except Incompatible:
             raise
         except DataError as error:
             log.warning("passed over: %s", error)
-            continue
-        return
 
 
 def send_all(location: Location, keep: int) -> None:
@@ -60,26 +59,22 @@ def send_all(location: Location, keep: int) -> None:
 
 
 class Uploads:
-    """Uploads the checkpoints of one training while it runs, if its folder is in a bucket; None on other workers.
-
-    One thread uploads: that of `running`, and after its end the caller of `finish`.
-    """
+    """Uploads the checkpoints of one training while it runs, if its folder is in a bucket; None on other workers."""
 
     def __init__(self, location: Location | None) -> None:
         self._bucket = location if location is not None and location.in_bucket else None
-        self._saved: tuple[int, _Kept] | None = None  # the last, which includes all before it
-        self._rollbacks: list[int] = []  # steps of rollbacks that the bucket has not seen yet
+        self._queue = queue.SimpleQueue[Callable[[], None] | None]()  # keeps saves and rollbacks in their order
+        self._rollbacks = 0
         self._sent: set[int] = set()
         self._sent_samples: set[str] = set()
-        self._due, self._ending = threading.Event(), threading.Event()
-        self._thread: threading.Thread | None = None
-        self._superseded: Superseded | None = None
+        self._ending = threading.Event()
+        self._error: Exception | None = None  # that ended the thread
+        self._thread = threading.Thread(target=self._run, name="uploads", daemon=True)
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
         """Upload within the block, and wait at its end until everything is uploaded; raises as `send_all`."""
         if self._bucket is not None:
-            self._thread = threading.Thread(target=self._run, args=(self._bucket,), name="uploads", daemon=True)
             self._thread.start()
         try:
             yield
@@ -90,73 +85,61 @@ class Uploads:
 
     def went_back(self, step: int) -> None:
         """Note a rollback to a step: later checkpoints in the bucket are removed before the next upload."""
-        self._saved = None
-        self._rollbacks.append(step)
-        self._due.set()
+        self._rollbacks += 1
+        if self._bucket is not None:
+            self._queue.put(functools.partial(self._go_back, self._bucket, step))
 
     def saved(self, step: int, kept: _Kept) -> None:
         """Note a new checkpoint of a step; `kept` chooses the steps that the bucket keeps.
 
         Raise if another process committed another checkpoint of an earlier step.
         """
-        if self._superseded:
-            raise self._superseded
-        self._saved = step, kept
-        self._due.set()
+        if self._error:
+            raise self._error
+        if self._bucket is not None:
+            self._queue.put(functools.partial(self._send, self._bucket, self._rollbacks, step, kept))
 
     def finish(self) -> None:
         """Wait until everything saved is uploaded; raises as `send_all`."""
-        self._end()
-        if self._thread is not None:
-            self._thread.join()
-        if self._superseded:
-            raise self._superseded
         if self._bucket is None:
             return
-        if self._saved is not None:
-            log.info("train: uploading the last checkpoint")
-        try:
-            self._send(self._bucket)
-        except TransientError as error:
+        log.info("train: uploading the last checkpoint")
+        self._end()
+        if not self._thread.ident:
+            self._thread.start()
+        self._thread.join()
+        if isinstance(self._error, TransientError):
             raise TransientError(
-                f"{error}; all checkpoints are kept on this machine; run the same command here to upload them"
-            ) from None
-        self._saved = None
+                f"{self._error}; all checkpoints are kept on this machine; run the same command here to upload them"
+            )
+        if self._error:
+            raise self._error
 
     def _end(self) -> None:
         self._ending.set()
-        self._due.set()
+        self._queue.put(None)
 
-    def _run(self, location: Location) -> None:
-        """Upload whenever there is something new, until that succeeds."""
+    def _run(self) -> None:
+        """Do one piece of work after another; repeat one that fails, but not at the end."""
         failed_at = 0.0
-        while self._due.wait() and not self._ending.is_set():
-            self._due.clear()
-            try:
-                self._send(location)
-            except Superseded as error:
-                self._superseded = error
-                return
-            except (StageError, OSError) as error:
-                if not failed_at:
-                    failed_at = time.monotonic()
-                    log.error("train: checkpoints cannot be uploaded and are kept here; training continues: %s", error)
-                self._ending.wait(SECONDS_BETWEEN_ATTEMPTS)
-                self._due.set()
-                continue
+        for work in iter(self._queue.get, None):
+            while True:
+                try:
+                    work()
+                    break
+                except Exception as error:
+                    is_outage = isinstance(error, (StageError, OSError)) and not isinstance(error, Superseded)
+                    if self._ending.is_set() or not is_outage:
+                        self._error = error
+                        return
+                    if not failed_at:
+                        failed_at = time.monotonic()
+                        message = "train: checkpoints cannot be uploaded and are kept here; training continues: %s"
+                        log.error(message, error)
+                    self._ending.wait(SECONDS_BETWEEN_ATTEMPTS)
             if failed_at:
                 log.info("train: checkpoints are in the bucket again, after %.0f s", time.monotonic() - failed_at)
                 failed_at = 0.0
-
-    def _send(self, location: Location) -> None:
-        saved = self._saved  # read first: every rollback before it is in the list
-        rollbacks = [*self._rollbacks]
-        if rollbacks:
-            self._go_back(location, min(rollbacks))
-            del self._rollbacks[: len(rollbacks)]
-        if saved is not None:
-            self._send_samples(location)
-            self._send_checkpoints(location, *saved)
 
     def _go_back(self, location: Location, step: int) -> None:
         """Remove the checkpoints of later steps, which will be different."""
@@ -166,8 +149,15 @@ class Uploads:
         self._sent = {sent for sent in self._sent if sent <= step}
         self._sent_samples = set()
 
-    def _send_checkpoints(self, location: Location, last: int, kept: _Kept) -> None:
-        """Upload all checkpoints up to a step that are not in the bucket, and remove superseded ones."""
+    def _send(self, location: Location, rollbacks: int, last: int, kept: _Kept) -> None:
+        """Upload new samples and all checkpoints up to a step, and remove superseded ones; void after a rollback."""
+        if rollbacks != self._rollbacks:
+            return
+        for path in sorted((location.path / _SAMPLES).glob("*.png")):
+            if path.name not in self._sent_samples:
+                # the bucket's may be from before a rollback
+                buckets.put(f"{location}/{_SAMPLES}/{path.name}", path.read_bytes())
+                self._sent_samples.add(path.name)
         for step in checkpoints.steps(location):
             if step > last or step in self._sent:
                 continue
@@ -185,13 +175,6 @@ class Uploads:
         steps = _steps_in_bucket(location)
         for step in sorted({*steps} - {*kept(steps)}):
             checkpoints.step_folder(location, step).remove()
-
-    def _send_samples(self, location: Location) -> None:
-        for path in sorted((location.path / _SAMPLES).glob("*.png")):
-            if path.name not in self._sent_samples:
-                # the bucket's may be from before a rollback
-                buckets.put(f"{location}/{_SAMPLES}/{path.name}", path.read_bytes())
-                self._sent_samples.add(path.name)
 
 
 def _steps_in_bucket(location: Location) -> list[int]:

@@ -58,8 +58,16 @@ def save(checkpoints: Folder, description: Description, state: Mapping[str, np.n
             "resume from the newest checkpoint"
         )
     location = step_folder(checkpoints, description.step)
-    _remove_damaged(location)
-    with atomic_files.new_folder(Path(location), MANIFEST) as folder:
+    path = Path(location)
+    try:
+        with Location.of(path).removed_if_damaged():
+            if path.exists():
+                Description.of(location)
+    except Incompatible:
+        raise
+    except DataError as error:
+        log.warning("made again, as %s", error)
+    with atomic_files.new_folder(path, MANIFEST) as folder:
         array_files.write_arrays(folder / STATE, state)
         training_log.copy_to(folder, Path(checkpoints))
         description = dataclasses.replace(description, state_sha256=digests.sha256_of_file(folder / STATE))
@@ -76,18 +84,6 @@ def not_finite(state: Mapping[str, np.ndarray]) -> list[str]:
     ]
 
 
-def _remove_damaged(checkpoint: Path | Location) -> None:
-    location = Location.of(Path(checkpoint))
-    try:
-        with location.removed_if_damaged():
-            if location.path.exists():
-                Description.of(location)
-    except Incompatible:
-        raise
-    except DataError as error:
-        log.warning("made again, as %s", error)
-
-
 def newest(checkpoints: Folder, at_most: float = math.inf) -> tuple[Folder, Description] | None:
     """Return the newest whole checkpoint up to a step; skip damaged ones, `DataError` for one of another version."""
     for step in reversed(steps(checkpoints)):
@@ -102,8 +98,8 @@ def newest(checkpoints: Folder, at_most: float = math.inf) -> tuple[Folder, Desc
     return None
 
 
-def load_state(checkpoint: LocationLike, prefix: str = "") -> dict[str, np.ndarray]:
-    """Return the variables whose names begin with the prefix; a `DataError` if they cannot be read."""
+def load_state(checkpoint: LocationLike, prefix: str | tuple[str, ...] = "") -> dict[str, np.ndarray]:
+    """Return the variables whose names begin with a prefix; a `DataError` if they cannot be read."""
     path = Location.of(checkpoint) / STATE
     try:
         with np.load(path, allow_pickle=False) as arrays:

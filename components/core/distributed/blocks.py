@@ -20,20 +20,25 @@ def is_one_program(strategy: tf.distribute.Strategy) -> bool:
     return kind_of(strategy) == "tpu"
 
 
-def run_block(
-    strategy: tf.distribute.Strategy, block: Callable[..., _Values], *tensors: tf.Tensor, axis: int
-) -> _Values:
-    """Run a loop over updates, each of which it makes by `run_update`.
+def compiled(
+    strategy: tf.distribute.Strategy, loop: Callable[..., _Values], axis: int, signature: list[tf.TensorSpec]
+) -> tf.types.experimental.PolymorphicFunction:
+    """Compile a loop over updates, each of which it makes by `run_update`, and which returns the same on every replica.
 
     Args:
         strategy: What the updates train under.
-        block: Takes the tensors, and returns the same on every replica.
-        tensors: For the global batch. A replica that loops itself gets its shard alone.
-        axis: Which of their axes is the global batch.
+        loop: Takes tensors for the global batch; in a replica that loops itself, its shard alone.
+        axis: Which of the tensors' axes is the global batch.
+        signature: The tensors. A TPU needs the number of steps when the graph is made, so there each length of a block
+            has a graph of its own.
     """
     if not is_one_program(strategy):
-        return block(*tensors)
-    return of_one_replica(strategy, strategy.run(block, args=[shards(strategy, tensor, axis) for tensor in tensors]))
+        return tf.function(loop, signature)
+
+    def program(*tensors: tf.Tensor) -> _Values:
+        return of_one_replica(strategy, strategy.run(loop, args=[shards(strategy, tensor, axis) for tensor in tensors]))
+
+    return tf.function(program)
 
 
 def run_update(strategy: tf.distribute.Strategy, update: Callable[..., _Values], *arguments: tf.Tensor) -> _Values:

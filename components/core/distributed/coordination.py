@@ -63,7 +63,9 @@ class Agreement:
     def require_same(self, settings: Mapping[str, Any], step: int) -> None:
         """Raise a `ConfigError` on every worker if any has other settings, or found the checkpoint of another step."""
         names = sorted(settings)
-        rows = self.all_gather([step, *(_number_of(settings[name]) for name in names)])
+        texts = [json.dumps(settings[name], sort_keys=True).encode() for name in names]
+        numbers = [int(hashlib.sha256(text).hexdigest()[:_HASH_DIGITS], 16) for text in texts]
+        rows = self.all_gather([step, *numbers])
         differing = [name for name, column in zip(names, rows[:, 1:].T, strict=True) if len(set(column.tolist())) > 1]
         if differing:
             raise ConfigError(
@@ -84,16 +86,9 @@ class Agreement:
         except _LOST as error:
             if self._cluster is None:
                 raise
+            task = _TASK.search(str(error))
+            worker = f"the worker at {self._cluster.addresses[int(task[1])]}" if task else "another worker"
             raise TransientError(
-                f"{_who(str(error), self._cluster)} is gone, and training needs every worker; start all workers "
-                "again to resume from the newest checkpoint"
+                f"{worker} is gone, and training needs every worker; start all workers again to resume from the newest "
+                "checkpoint"
             ) from None
-
-
-def _number_of(value: Any) -> int:
-    return int(hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:_HASH_DIGITS], 16)
-
-
-def _who(message: str, cluster: Cluster) -> str:
-    task = _TASK.search(message)
-    return f"the worker at {cluster.addresses[int(task[1])]}" if task else "another worker"

@@ -48,7 +48,10 @@ class BatchPartition:
     def here(self) -> list[BatchShard]:
         """Return the shards of this replica; the first replicas take an extra example if the batch does not divide."""
         replica = tf.distribute.get_replica_context()
-        replicas, index = replica.num_replicas_in_sync, _replica_index(replica)
+        replicas, index = replica.num_replicas_in_sync, replica.replica_id_in_sync_group
+        # A number where each replica has its own graph; a tensor where all run one program, as on a TPU.
+        number = tf.get_static_value(index)
+        index = index if number is None else int(number)
         if self.virtual_shards:
             size, count = self.batch // self.virtual_shards, self.virtual_shards // replicas
             return [BatchShard((index * count + shard) * size, size) for shard in range(count)]
@@ -58,10 +61,3 @@ class BatchPartition:
         if not isinstance(index, int):
             raise ValueError(f"{self.batch} examples on {replicas} replicas of one program; give a multiple")
         return [BatchShard(index * size + min(index, remainder), size + (index < remainder))]
-
-
-def _replica_index(replica: tf.distribute.ReplicaContext) -> int | tf.Tensor:
-    """Return a number where each replica has its own graph, a tensor where all run one program, as on a TPU."""
-    index = replica.replica_id_in_sync_group
-    number = tf.get_static_value(index)
-    return index if number is None else int(number)

@@ -12,7 +12,7 @@ import tensorflow as tf
 from components.core.distributed import cluster as workers
 from components.core.distributed import cuda
 from components.core.distributed.cluster import Cluster
-from components.core.errors import ConfigError, TransientError
+from components.core.errors import ConfigError, TransientError, first_line
 from components.core.sources import concurrent
 from components.core.stage.hardware import exact_problem, has_tpu
 
@@ -118,7 +118,7 @@ def _tpu(replicas: int, address: str) -> tf.distribute.Strategy:
                 strategy = tf.distribute.TPUStrategy(resolver)
         except (OSError, ValueError, RuntimeError, ImportError, tf.errors.OpError) as error:
             absent = address == "local" and not has_tpu()
-            reason = "this host has no /dev/accel* and no group under /dev/vfio" if absent else _first_line(error)
+            reason = "this host has no /dev/accel* and no group under /dev/vfio" if absent else first_line(error)
     if reason:
         raise ConfigError(
             f"no TPU could be initialized at {address!r} ({reason}); set tpu, or TPU_NAME, to `local` for the TPU of "
@@ -204,7 +204,7 @@ def _workers(cluster: Cluster, replicas: int) -> tf.distribute.Strategy:
             return tf.distribute.MultiWorkerMirroredStrategy(resolver, options)
     except (RuntimeError, tf.errors.OpError) as error:
         raise TransientError(
-            f"could not connect to the workers: {_first_line(error)}; start every worker again"
+            f"could not connect to the workers: {first_line(error)}; start every worker again"
         ) from None
 
 
@@ -219,7 +219,3 @@ def _bounded(action: str) -> Iterator[None]:
     finally:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, previous)
-
-
-def _first_line(error: Exception) -> str:
-    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)

@@ -3,10 +3,11 @@
 OPENBLAS_NUM_THREADS=1 python -m components.core.networks.products
 """
 
-import os
 import time
 
 import numpy as np
+
+from components.core.sources import concurrent
 
 _SIDE, _TRIALS = 512, 40
 
@@ -21,7 +22,7 @@ def rate() -> float:
         started = time.perf_counter()
         matrix @ matrix
         seconds.append(time.perf_counter() - started)
-    return float((os.cpu_count() or 1) * _SIDE**3 / min(seconds))
+    return float(concurrent.processors() * _SIDE**3 / min(seconds))
 
 
 if __name__ == "__main__":

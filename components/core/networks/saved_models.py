@@ -18,7 +18,7 @@ import tensorflow as tf
 from google.protobuf.message import Message
 from tensorflow.core.protobuf import saved_model_pb2
 
-from components.core.errors import DataError
+from components.core.errors import DataError, first_line
 from components.core.storage.location import Location
 
 _GRAPH = "saved_model.pb"
@@ -48,7 +48,7 @@ def load(folder: Path | Location, kind: str) -> Any:
         with _without_notices():
             return tf.saved_model.load(os.fspath(folder))
     except (OSError, ValueError, tf.errors.OpError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        reason = first_line(error)
         raise DataError(f"{kind} {folder} cannot be loaded by TensorFlow {tf.__version__}: {reason}") from None
 
 

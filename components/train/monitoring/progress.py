@@ -31,7 +31,7 @@ class Progress:
     def __init__(self, folder: Path | None, config: TrainConfig) -> None:
         self._config, self._folder, self._writer = config, folder, tf.summary.create_noop_writer()
         self._images_per_step = config.critic_steps * config.batch_size
-        self._window = Window(MEANS, "window")
+        self.window = Window(MEANS, "window")
         self._timed_steps, self._seconds, self._rate = 0, 0.0, 0.0
         self._compiled = False
         self._work: dict[str, logs.Work] = {}
@@ -70,17 +70,9 @@ class Progress:
                 if name != "step" and value is not None:
                     tf.summary.scalar(name, value)
 
-    def state(self) -> dict[str, np.ndarray]:
-        """Return the window's sums, for a checkpoint."""
-        return self._window.state()
-
-    def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Take the window's sums from a checkpoint."""
-        self._window.restore(arrays)
-
     def add(self, block: dict[str, np.ndarray], seconds: float) -> None:
         """Add the values of a block, [steps] each, and its time; that of the first, which compiles, is not counted."""
-        self._window.add(block)
+        self.window.add(block)
         if self._compiled:
             self._timed_steps += len(block[MEANS[0]])
             self._seconds += seconds
@@ -95,7 +87,7 @@ class Progress:
 
     def write_row(self, step: int) -> None:
         """Write the window's means, and begin the next window."""
-        means = self._window.means()
+        means = self.window.means()
         if self._timed_steps:
             self._rate = self._timed_steps * self._images_per_step / self._seconds
         self._timed_steps, self._seconds = 0, 0.0

@@ -17,6 +17,7 @@ from components.core import settings
 from components.core.artifacts import datasets
 from components.core.artifacts.datasets import ImageShape
 from components.core.distributed.adam import Adam
+from components.core.distributed.coordination import Agreement
 from components.core.distributed.partition import BatchPartition, BatchShard
 from components.core.distributed.strategies import choose_strategy, set_threads
 from components.core.distributed.update import LossOutput, apply_update
@@ -110,9 +111,10 @@ def trained(row: Row, strategy: tf.distribute.Strategy) -> dict[str, np.ndarray]
     images, classes = random.integers(0, 256, (400, *row["image"]), dtype=np.uint8), np.arange(400, dtype=np.int32) % 2
     splits = dict.fromkeys(datasets.SPLITS, datasets.Split(400, [200, 200], []))
     config = with_augmentation(config_of(row), len(images))
-    chosen = labels.choose(config, artifacts.dataset(image=image, splits=splits), [(images, classes)])
+    manifest = artifacts.dataset(image=image, splits=splits)
+    chosen = labels.choose(config, manifest, [(images, classes)])
     network = network_of(config, image, len(chosen.names), label_features(chosen.kind))
-    precision = loop.chosen_precision(config, network, strategy)
+    precision = loop.common_precision(config, manifest, None, strategy, Agreement(strategy, None))
     wgan = WganStep(config, network, strategy, precision.name, chosen.features)
     batches = Batches(images, chosen.of_splits[0] if chosen.names else None, config)
     reported = wgan.run_block(*batches.block(0, STEPS))

@@ -147,11 +147,8 @@ def test_the_folder_is_named_by_what_the_initial_checkpoint_holds_not_by_where_i
     description = artifacts.unsealed(other / checkpoints.MANIFEST)
     (other / checkpoints.MANIFEST).write_text(json.dumps({**description, "step": 501}))
 
-    def location(folder: Path, **changes: Any) -> Location:
-        config = config_of(tiny_dataset, folder, checkpoints="c/{key}", **changes)
-        return run.location_of(
-            dataclasses.replace(config, initial_checkpoint_digest=warm_start.digest(config)), "0" * 64
-        )
+    def location(folder: Path | str, **changes: Any) -> Location:
+        return run.resolve(config_of(tiny_dataset, folder, checkpoints="c/{key}", **changes))[2]
 
     named = location(champion)
     assert (
@@ -160,7 +157,7 @@ def test_the_folder_is_named_by_what_the_initial_checkpoint_holds_not_by_where_i
         == named
     )
     assert location(other) != named
-    assert run.location_of(config_of(tiny_dataset, "", checkpoints="c/{key}"), "0" * 64) != named
+    assert location("") != named
 
 
 def refusal(dataset: Path, folder: Path, champion: Path | str, **changes: Any) -> str:

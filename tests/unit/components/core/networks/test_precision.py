@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from components.core.artifacts.datasets import ImageShape
-from components.core.networks import gan, precision, precision_speed
+from components.core.networks import gan, precision
 from components.core.networks.precision import choose_precision
 
 HERE = tf.distribute.OneDeviceStrategy("/cpu:0")
@@ -52,21 +52,21 @@ def test_with_one_auto_is_bfloat16_where_it_was_clearly_faster_when_measured_onc
     give_flags(monkeypatch, WITH_UNIT[0])
     chosen("auto")
     (file,) = files_in(cache)
-    assert set(json.loads(file.read_text())) == set(precision_speed.PRECISIONS)
+    assert set(json.loads(file.read_text())) == set(precision.PRECISIONS)
     for ratio, expected in [(1.58, "float32"), (0.95, "float32"), (0.72, "bfloat16")]:
         file.write_text(json.dumps({"float32": 0.05, "bfloat16": 0.05 * ratio}))
-        precision = chosen("auto")
-        assert precision.name == expected
-        assert "50 ms" in precision.reason
-        assert [chosen(name).name for name in precision_speed.PRECISIONS] == list(precision_speed.PRECISIONS)
+        measured = chosen("auto")
+        assert measured.name == expected
+        assert "50 ms" in measured.reason
+        assert [chosen(name).name for name in precision.PRECISIONS] == list(precision.PRECISIONS)
     assert files_in(cache) == [file]
 
 
 def test_another_processor_is_measured_anew_and_a_damaged_file_is_replaced(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(precision_speed, "passes", lambda *of: tf.zeros)
-    monkeypatch.setattr(precision_speed, "least_seconds", lambda runs: dict.fromkeys(runs, 0.05))
+    monkeypatch.setattr(precision, "passes", lambda *of: tf.zeros)
+    monkeypatch.setattr(precision, "least_seconds", lambda runs: dict.fromkeys(runs, 0.05))
     for flags in WITH_UNIT:
         give_flags(monkeypatch, flags)
         chosen("auto", batch_size=1)
@@ -88,7 +88,7 @@ def test_the_least_time_of_several_counts_and_each_takes_turns() -> None:
         return tf.zeros([])
 
     slow, fast = [0.04, 0.1, 0.1], [0.02, 0.2]
-    least = precision_speed.least_seconds({"slow": lambda: run("slow", slow), "fast": lambda: run("fast", fast)})
+    least = precision.least_seconds({"slow": lambda: run("slow", slow), "fast": lambda: run("fast", fast)})
     assert least["fast"] < least["slow"] < 0.1
     assert order == ["slow", "fast"] * (len(order) // 2)
 
@@ -97,8 +97,8 @@ def test_the_least_time_of_several_counts_and_each_takes_turns() -> None:
 def test_a_pass_multiplies_in_its_precision(classes: int) -> None:
     """The products and convolutions of the compiled pass, forward and backward, have its type; but for the scores."""
     network = gan.NetworkConfig(ImageShape(8, 8, 3), latent_size=4, base_filters=2, classes=classes)
-    for name in precision_speed.PRECISIONS:
-        graph = precision_speed.passes(network, 2, name).get_concrete_function().graph  # type: ignore[attr-defined]
+    for name in precision.PRECISIONS:
+        graph = precision.passes(network, 2, name).get_concrete_function().graph  # type: ignore[attr-defined]
         types = [op.outputs[0].dtype.name for op in graph.get_operations() if "Conv2D" in op.type]
         assert len(types) > 10
         assert types.count(name) == len(types)
@@ -106,8 +106,8 @@ def test_a_pass_multiplies_in_its_precision(classes: int) -> None:
 
 def test_large_images_are_measured_by_fewer() -> None:
     large = gan.NetworkConfig(ImageShape(256, 256, 3), 128, 64)
-    assert precision_speed.few_enough(large, 64) == 1
-    assert precision_speed.few_enough(SMALL, 64) == 64
+    assert precision.few_enough(large, 64) == 1
+    assert precision.few_enough(SMALL, 64) == 64
 
 
 def test_bfloat16_is_warned_of_where_it_is_slow(
@@ -115,7 +115,7 @@ def test_bfloat16_is_warned_of_where_it_is_slow(
 ) -> None:
     for flags, warned in [("fpu avx2 avx512f", True), *((flags, False) for flags in WITH_UNIT)]:
         give_flags(monkeypatch, flags)
-        for name in precision_speed.PRECISIONS:
+        for name in precision.PRECISIONS:
             caplog.clear()
             with caplog.at_level(logging.INFO):
                 precision.report(precision.Precision(name, "for this reason"), HERE)
