@@ -67,8 +67,7 @@ def write_shard(
     shard = writing.shard()
     written = {name: Written(shard.bytes, shard.sha256, checksum)}
     if plan.decoding:
-        contents, offsets = np.concatenate(writing.contents), np.concatenate(writing.offsets)
-        content = reuse.members_of(shard, plan.decoding, contents, writing.hashes, offsets)
+        content = reuse.members_of(shard, plan.decoding, np.concatenate(writing.contents), writing.hashes)
         members = reuse.members_name(name)
         written[members] = attempt.written_as(content, files.write(members, [content]))
     attempt.leave(files, f"{name}{_FACTS}", writing.facts(written))
@@ -118,13 +117,11 @@ class _Writing:
     def __init__(self, name: str, blocks: Iterable[np.ndarray], plan: Plan) -> None:
         self._name, self._blocks, self._image = name, blocks, plan.image
         self._split = name.partition("-")[0]
-        self._bytes = 0
         self._sha256 = hashlib.sha256()
         self._class_counts = np.zeros(plan.class_count, np.int64)
         self._duplicates = 0
         self._contradicting: set[str] = set()  # sha256 of all of them
         self._last = np.empty(0, rows.row_type(plan.image))  # the last row of the previous block, if any
-        self.offsets: list[np.ndarray] = []  # where the pixels of the images of each block begin
         self.contents: list[np.ndarray] = []  # sha256 of the source of each image, by block
         self.hashes: list[bytes] = []  # of the pixels of each image
         self.thumbnails: list[np.ndarray] = []  # of each block, if the split is searched for leaks
@@ -135,7 +132,8 @@ class _Writing:
 
     def shard(self) -> datasets.Shard:
         """Return the shard, once it is written."""
-        return datasets.Shard(self._name, len(self.hashes), self._bytes, self._sha256.hexdigest())
+        size = len(self.hashes) * tfrecord.record_type(self._image.size).itemsize
+        return datasets.Shard(self._name, len(self.hashes), size, self._sha256.hexdigest())
 
     def facts(self, written: dict[str, Written]) -> ShardFacts:
         """Return the facts of the shard, once it is written."""
@@ -153,11 +151,8 @@ class _Writing:
         """Return a block as records, and its images."""
         labels, images = block["label"].tolist(), [image.tobytes() for image in block["image"]]
         part = b"".join(tfrecord.frame(map(tfrecord.encode_example, images, labels)))
-        sizes, within = np.array([tfrecord.size_and_offset(len(images[0]), label) for label in labels]).T
-        self.offsets.append(self._bytes + np.cumsum(sizes) - sizes + within)
         self.contents.append(block["content"].copy())
         self.hashes += [hashlib.sha256(image).digest() for image in images]
-        self._bytes += len(part)
         self._count(block)
         return part, block["image"]
 
