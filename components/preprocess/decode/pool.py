@@ -25,7 +25,6 @@ from components.preprocess.decode.pixels import Decoded, UndecodableImage
 
 Tag = TypeVar("Tag")
 IMAGES_AT_ONCE = 50  # in a batch
-_PIXEL_BYTES = 1 << 20
 _LARGEST_REASON = 1 << 16
 _SECONDS_TO_END = 10.0
 _SECONDS_TO_START = 300.0
@@ -78,11 +77,6 @@ def decode_all(
     finally:
         for process in running:
             process.end()
-
-
-def images_at_once(shape: ImageShape) -> int:
-    """Return how many images a batch may have, so that its pixels take about a megabyte."""
-    return max(1, min(IMAGES_AT_ONCE, _PIXEL_BYTES // shape.size))
 
 
 def wanted() -> int:
