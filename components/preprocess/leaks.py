@@ -15,9 +15,8 @@ these whose 4x4 fields are nearest: of more near copies of one training image so
 """
 
 import functools
-import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,12 +41,8 @@ _DIGEST_BYTES = 16
 COMPARED = ("test", "train")  # splits; a source's validation images are usually taken from train at random
 
 
-class ShardSignatures(NamedTuple):
-    """Signatures of the images of a shard, to compare them with others."""
-
-    shard: str  # its file name, which begins with its split
-    thumbnails: np.ndarray  # of each image, as `thumbnails` makes them: int16 [n, 256]
-    digests: np.ndarray  # the first bytes of the sha256 of each image's pixels: S16 [n]
+# What stands for an image when images are compared: the first bytes of the sha256 of its pixels, and its thumbnail.
+SIGNATURE = np.dtype([("digest", f"S{_DIGEST_BYTES}"), ("thumbnail", "<i2", (_FIELDS,))])
 
 
 class ReferenceSet(NamedTuple):
@@ -72,9 +67,12 @@ class Leak(NamedTuple):
     train_record: int
 
 
-def digests(hashes: Sequence[bytes]) -> np.ndarray:
-    """Return what stands for images in `ShardSignatures`, from the sha256 of the pixels of each."""
-    return np.array([sha256[:_DIGEST_BYTES] for sha256 in hashes], f"S{_DIGEST_BYTES}")
+def signatures(hashes: Sequence[bytes], thumbnails: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the `SIGNATURE` of each image, from the sha256 of its pixels and the thumbnails of some at a time."""
+    signed = np.empty(len(hashes), SIGNATURE)
+    signed["digest"] = [sha256[:_DIGEST_BYTES] for sha256 in hashes]
+    signed["thumbnail"] = np.concatenate(thumbnails)
+    return signed
 
 
 def thumbnails(images: np.ndarray) -> np.ndarray:
@@ -103,30 +101,34 @@ def thumbnails(images: np.ndarray) -> np.ndarray:
     return means
 
 
-def hold(shards: Iterable[ShardSignatures]) -> ReferenceSet:
-    """Return the table of the images of held-out shards, the same in any order of these."""
-    ordered = sorted(shards, key=lambda shard: shard.shard)
-    all_digests = np.concatenate([np.zeros(0, f"S{_DIGEST_BYTES}"), *(shard.digests for shard in ordered)])
-    chosen = np.sort(np.argsort(all_digests, kind="stable")[:MOST_HELD])
-    all_thumbnails = np.concatenate([np.zeros((0, _FIELDS), np.int16), *(shard.thumbnails for shard in ordered)])
-    lengths = itertools.accumulate((len(shard.digests) for shard in ordered), initial=0)
-    first = np.array([*lengths][: len(ordered)], np.int64)
-    names = [shard.shard for shard in ordered]
-    return ReferenceSet(names, first, all_digests, chosen, all_thumbnails[chosen], _columns(all_thumbnails[chosen]))
+def hold(shards: Mapping[str, np.ndarray]) -> ReferenceSet:
+    """Return the table of the images of held-out shards, from their signatures by the name of the shard."""
+    names = sorted(shards)
+    images = np.concatenate([np.zeros(0, SIGNATURE), *(shards[name] for name in names)])
+    chosen = np.sort(np.argsort(images["digest"], kind="stable")[:MOST_HELD])
+    first = np.cumsum([0, *(len(shards[name]) for name in names)])[:-1]
+    thumbnails = images["thumbnail"][chosen]
+    return ReferenceSet(names, first, images["digest"].copy(), chosen, thumbnails, _columns(thumbnails))
 
 
-def find(reference: ReferenceSet, train: ShardSignatures) -> list[Leak]:
-    """Return the held-out images that are in a training shard, each with the leak that `first_of_each` chooses."""
-    digests, rows = np.unique(train.digests, return_index=True)
+def find(reference: ReferenceSet, shard: str, images: np.ndarray) -> list[Leak]:
+    """Return the held-out images that are in a training shard, each with the leak that `first_of_each` chooses.
+
+    `images` are the signatures of the shard's.
+    """
+    digests, rows = np.unique(images["digest"], return_index=True)
     numbers = np.flatnonzero(np.isin(reference.digests, digests))
     exact = (numbers, rows[np.searchsorted(digests, reference.digests[numbers])])
-    starts = range(0, len(train.thumbnails), _ROWS_AT_ONCE)
-    near = concurrent.in_threads(functools.partial(_near, reference, train), starts)
-    return first_of_each(
-        _leak(reference, number, train, row, is_near)
-        for is_near, (numbers, rows) in [(False, exact), *((True, pairs) for pairs in near)]
-        for number, row in zip(numbers.tolist(), rows.tolist(), strict=True)
-    )
+    starts = range(0, len(images), _ROWS_AT_ONCE)
+    near = concurrent.in_threads(functools.partial(_near, reference, images["thumbnail"]), starts)
+    leaks = []
+    for is_near, (numbers, rows) in [(False, exact), *((True, pairs) for pairs in near)]:
+        shards = np.searchsorted(reference.first, numbers, side="right") - 1
+        records = numbers - reference.first[shards]
+        for at, record, row in zip(shards.tolist(), records.tolist(), rows.tolist(), strict=True):
+            held_out = reference.shards[at]
+            leaks.append(Leak(is_near, held_out.partition("-")[0], held_out, record, shard, row))
+    return first_of_each(leaks)
 
 
 def first_of_each(leaks: Iterable[Leak]) -> list[Leak]:
@@ -171,13 +173,13 @@ def _columns(thumbnails: np.ndarray) -> np.ndarray:
     return np.concatenate([levels.T, np.square(levels).sum(axis=1)[None] / 2])
 
 
-def _near(reference: ReferenceSet, train: ShardSignatures, start: int) -> tuple[np.ndarray, np.ndarray]:
+def _near(reference: ReferenceSet, training_shard: np.ndarray, start: int) -> tuple[np.ndarray, np.ndarray]:
     """Return held-out images and training images that are near, of some from `start` on: int64 [pairs] each.
 
     Half of a squared distance is half of either squared length less the product. All of these are multiples of a half
     and below 2^23, so that a float32 holds them exactly.
     """
-    thumbnails = train.thumbnails[start : start + _ROWS_AT_ONCE]
+    thumbnails = training_shard[start : start + _ROWS_AT_ONCE]
     fields = _columns(thumbnails)
     apart = np.concatenate([-fields[:-1], np.ones((1, fields.shape[1]), np.float32)]).T @ reference.columns
     close = apart <= (np.float32(_FURTHEST**2 / 2) - fields[-1])[:, None]
@@ -195,9 +197,3 @@ def _near(reference: ReferenceSet, train: ShardSignatures, start: int) -> tuple[
 def _spread(values: np.ndarray) -> np.ndarray:
     """Return the variance of each row of int64 [n, 256], times 256^2."""
     return _FIELDS * np.einsum("nd,nd->n", values, values) - np.square(values.sum(axis=1))
-
-
-def _leak(reference: ReferenceSet, number: int, train: ShardSignatures, row: int, is_near: bool) -> Leak:
-    at = int(np.searchsorted(reference.first, number, side="right")) - 1
-    shard = reference.shards[at]
-    return Leak(is_near, shard.partition("-")[0], shard, number - int(reference.first[at]), train.shard, row)

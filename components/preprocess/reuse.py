@@ -1,9 +1,9 @@
 """Reuse the pixels of images that an earlier dataset has, so that they are not decoded again.
 
 Beside each shard made of image files lies its members file: for each record, in the shard's order, the sha256 of the
-image file and of the pixels, and where in the shard the pixels are. It is no part of the dataset's content, which
-`dataset.json` and its digest describe. Its head names the shard by sha256, its last 32 bytes are the sha256 of all
-before, and pixels are compared with their sha256 when they are reused, so nothing damaged gets into a dataset.
+image file and of the pixels. It is no part of the dataset's content, which `dataset.json` and its digest describe. Its
+head names the shard by sha256, its last 32 bytes are the sha256 of all before, and pixels are compared with their
+sha256 when they are reused, so nothing damaged gets into a dataset.
 """
 
 import contextlib
@@ -27,24 +27,23 @@ from components.core.artifacts import datasets
 from components.core.artifacts.datasets import ImageShape, Manifest
 from components.core.errors import DataError, TransientError
 from components.core.sources import source_listing
-from components.core.storage import atomic_files, digests
+from components.core.storage import atomic_files, digests, tfrecord
 from components.core.storage.location import Location
 from components.preprocess.decode import pixels
 
 log = logging.getLogger(__name__)
 
-_MAGIC = b"members\x01"
+_MAGIC = b"members\x02"
 _HEAD = struct.Struct("<8s32s32s")  # magic, sha256 of the shard, decoding
 _HASH_BYTES = 32
-# sha256 of the image file, sha256 of the pixels, offset of the pixels in the shard
-_MEMBER = np.dtype([("content", "V32"), ("pixels", "V32"), ("offset", "<u8")])
+_MEMBER = np.dtype([("content", "V32"), ("pixels", "V32")])  # sha256 of the image file and of the pixels
 MEMBERS = ".members"
 # Rows are inserted in order into a table without an index, which is fast for any number.
 _TABLES = """
 PRAGMA synchronous = OFF;
 CREATE TABLE wanted (content BLOB PRIMARY KEY) WITHOUT ROWID;
-CREATE TABLE added (content BLOB, pixels BLOB, offset INTEGER, shard INTEGER);
-CREATE TABLE known (content BLOB PRIMARY KEY, pixels BLOB, offset INTEGER, shard INTEGER) WITHOUT ROWID;
+CREATE TABLE added (content BLOB, pixels BLOB, record INTEGER, shard INTEGER);
+CREATE TABLE known (content BLOB PRIMARY KEY, pixels BLOB, record INTEGER, shard INTEGER) WITHOUT ROWID;
 """
 
 
@@ -52,7 +51,7 @@ class CachedPixels(NamedTuple):
     """The pixels of an image in an earlier dataset."""
 
     shard: str
-    offset: int
+    record: int
     sha256: bytes
 
 
@@ -65,7 +64,7 @@ class DatasetCache:
 
     def find(self, content: bytes) -> CachedPixels | None:
         """Return the location of an image file's pixels by its sha256 (32 bytes), if an earlier dataset has them."""
-        query = "SELECT shard, offset, pixels FROM known WHERE content = ?"
+        query = "SELECT shard, record, pixels FROM known WHERE content = ?"
         row = _opened(self.table).execute(query, (content,)).fetchone()
         return None if row is None else CachedPixels(self.shards[row[0]], *row[1:])
 
@@ -88,20 +87,16 @@ def members_name(shard: str) -> str:
     return Path(shard).with_suffix(MEMBERS).name
 
 
-def members_of(
-    shard: datasets.Shard, made_by: bytes, contents: np.ndarray, hashes: list[bytes], offsets: np.ndarray
-) -> bytes:
+def members_of(shard: datasets.Shard, made_by: bytes, contents: np.ndarray, hashes: list[bytes]) -> bytes:
     """Return the members file of a shard.
 
     Args:
         contents: The sha256 of the image file of each record: uint8 [n, 32].
         hashes: The sha256 of the pixels of each, 32 bytes.
-        offsets: Where in the shard the pixels of each begin: integers [n].
     """
     members = np.empty(shard.records, _MEMBER)
     members["content"] = np.ascontiguousarray(contents).view("V32")[:, 0]
     members["pixels"] = np.frombuffer(b"".join(hashes), "V32")
-    members["offset"] = offsets
     content = _HEAD.pack(_MAGIC, bytes.fromhex(shard.sha256), made_by) + members.tobytes()
     return content + hashlib.sha256(content).digest()
 
@@ -138,9 +133,10 @@ def cache_of(earlier: str, made_by: bytes, wanted: Iterable[bytes] | None, folde
 def read_pixels(shard: str, wanted: list[CachedPixels], length: int) -> list[bytes | None]:
     """Read the pixels, `length` bytes each, of some images of one shard; None for damaged or missing ones."""
     images: list[bytes | None] = []
+    kind = tfrecord.record_type(length)
     with contextlib.suppress(OSError), open(shard, "rb") as file:
         for cached in wanted:
-            file.seek(cached.offset)
+            file.seek(cached.record * kind.itemsize + kind["before"].itemsize)
             image = file.read(length)
             images.append(image if hashlib.sha256(image).digest() == cached.sha256 else None)
     return images + [None] * (len(wanted) - len(images))
@@ -195,8 +191,8 @@ def _rows_of(dataset: Location, made_by: bytes, shards: list[str]) -> Iterator[t
             log.info("skipped %s: its images were decoded differently", dataset)
             return
         shards.append(str(dataset.path / shard.file))
-        for content, sha256, offset in members.tolist():
-            yield content, sha256, offset, len(shards) - 1
+        for record, (content, sha256) in enumerate(members.tolist()):
+            yield content, sha256, record, len(shards) - 1
 
 
 def _read_members(folder: Path, shard: datasets.Shard, made_by: bytes) -> np.ndarray | None:

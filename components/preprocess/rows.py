@@ -11,9 +11,7 @@ import itertools
 import mmap
 import secrets
 import tempfile
-from collections import Counter
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import google_crc32c
@@ -26,20 +24,21 @@ from components.core.errors import DataError
 from components.preprocess import placement, reuse
 from components.preprocess.attempt_files import AttemptFiles, FilePart
 from components.preprocess.decode import pixels, pool
+from components.preprocess.decode.pixels import Decoded, UndecodableImage
 from components.preprocess.formats import survey
 from components.preprocess.formats.stacks import Original
 from components.preprocess.formats.survey import ImagesPart, Part
 from components.preprocess.placement import Plan
-from components.preprocess.reuse import CachedPixels, DatasetCache
+from components.preprocess.reuse import CachedPixels
 
 MOST_QUARANTINED = 10_000  # for a source of any size: so many have one cause, which should be fixed
 ROWS, INDEX = ".rows", ".index"  # endings of a file of rows, and of the index of a chunk
 _RUN_BYTES = 16 << 20  # of rows, sorted in memory
-_BATCH_BYTES = 4 << 20  # of plain pixels, converted together
-_ROWS_AT_ONCE = 100  # rows written at once
+_BATCH_BYTES = 4 << 20  # of pixels, made together
 _HASH_BYTES = 32
 
-Hashed = tuple[Original, bytes]  # an image, the sha256 of its content
+Key = tuple[str, int, bytes]  # of an image: split of the source, label, sha256 of the content
+Batch = list[tuple[Original, Key]]
 
 
 class Quarantined(NamedTuple):
@@ -52,15 +51,14 @@ class Quarantined(NamedTuple):
 
 @dataclasses.dataclass
 class Outcome:
-    """Outcome of the images of a chunk."""
+    """Outcome of the images of a chunk, or of all."""
 
-    # Of rows, by the name of their shard.
-    locations: dict[str, list[FilePart]] = dataclasses.field(default_factory=dict)
+    locations: list[tuple[str, FilePart]] = dataclasses.field(default_factory=list)  # of rows, with their shard
     quarantined: list[Quarantined] = dataclasses.field(default_factory=list)  # the first by name, see `_Writer`
     quarantined_count: int = 0
     cropped_count: int = 0  # images of which much was cropped
-    reused: Counter[str] = dataclasses.field(default_factory=Counter)  # images, by shard of an earlier dataset
-    damaged: Counter[str] = dataclasses.field(default_factory=Counter)  # those that could not be reused
+    reused: dict[str, int] = dataclasses.field(default_factory=dict)  # images, by shard of an earlier dataset
+    damaged: dict[str, int] = dataclasses.field(default_factory=dict)  # those that could not be reused
 
 
 def row_type(image: ImageShape) -> np.dtype:
@@ -74,17 +72,15 @@ def row_type(image: ImageShape) -> np.dtype:
 def make(parts: Iterable[Part], decided: Plan, rows_at: AttemptFiles, decoders: int) -> Outcome:
     """Read and decode parts of a source, in so many processes at once, and write their rows to files."""
     writer = _Writer(decided, rows_at)
-    batches = itertools.chain.from_iterable(_batches(part, decided, writer) for part in parts)
-    with_contents = ((batch, [original.content for original, _ in batch]) for batch in batches)
-    if decided.stored is not None:  # plain pixels, which need no decoder process
-        for batch, images in with_contents:
-            if decided.stored != decided.image:
-                images = [pixels.from_pixels(image, decided.stored, decided.image, decided.resize) for image in images]
-            writer.add_examples([(*_key_of(hashed), image) for hashed, image in zip(batch, images, strict=True)])
-    else:
-        with contextlib.closing(pool.decode_all(with_contents, decided.image, decided.resize, decoders)) as decoded:
-            for batch, results in decoded:
-                writer.add(batch, results)
+    batches = itertools.chain.from_iterable(_batches(part, writer) for part in parts)
+    shape, resize, stored = decided.image, decided.resize, decided.stored
+    if stored is None:
+        with contextlib.closing(pool.decode_all(batches, shape, resize, decoders)) as decoded:
+            for batch, images in decoded:
+                writer.add(batch, images)
+    else:  # plain pixels, which need no other process
+        for batch, contents in batches:
+            writer.add(batch, [Decoded(pixels.from_pixels(content, stored, shape, resize)) for content in contents])
     writer.write_run()
     return writer.outcome
 
@@ -98,12 +94,12 @@ def blocks_in_order(
     """
     orders, labels = [], []
     with tempfile.TemporaryFile(dir=rows_at.scratch) as merged:
-        with errors.naming(rows_at.scratch or Path(tempfile.gettempdir())):
-            for content in rows_at.blocks(sorted(locations), at_once * kind.itemsize):
+        with errors.naming(rows_at.scratch):
+            for content in rows_at.parts(sorted(locations)):
                 merged.write(content)
-                block = np.frombuffer(content, kind)
-                orders.append(block["order"].copy())
-                labels.append(block["label"].copy())
+                part = np.frombuffer(content, kind)
+                orders.append(part["order"].copy())
+                labels.append(part["label"].copy())
             merged.flush()
         order = np.lexsort((np.concatenate(labels), *np.concatenate(orders).T[::-1]))
         mapped = mmap.mmap(merged.fileno(), 0, access=mmap.ACCESS_READ)
@@ -113,61 +109,35 @@ def blocks_in_order(
             mapped.madvise(mmap.MADV_DONTNEED)  # pages already read do not count as memory of this process
 
 
-def _batches(part: Part, decided: Plan, writer: "_Writer") -> Iterator[list[Hashed]]:
-    """Yield the images of a part that must be decoded, in batches, and add the others."""
+def _batches(part: Part, writer: "_Writer") -> Iterator[tuple[Batch, list[bytes]]]:
+    """Yield the images of a part that must be decoded, in batches with their contents, and add the others."""
+    has_cache = writer.plan.cache is not None
     # The listing of a bucket has no sha256.
-    is_hashed = isinstance(part, ImagesPart) and all(file.sha256 for file, _, _ in part.images)
-    if isinstance(part, ImagesPart) and is_hashed and decided.cache:
+    if has_cache and isinstance(part, ImagesPart) and all(file.sha256 for file, _, _ in part.images):
         keys = [(split, label, bytes.fromhex(file.sha256)) for file, split, label in part.images]
-        part = ImagesPart(tuple(part.images[number] for number in _take_over(keys, decided.cache, writer)))
-    at_once = max(1, _BATCH_BYTES // decided.image.size) if decided.stored else pool.images_at_once(decided.image)
+        part = ImagesPart(tuple(part.images[number] for number in writer.take_over(keys)))
+        has_cache = False
+    at_once = max(1, _BATCH_BYTES // writer.plan.image.size)
     for originals in survey.read(part):
-        hashed = []
+        new = []
         for original in originals:
             if original.is_unread:
                 writer.quarantine(Quarantined(original.name, "", pixels.TOO_LARGE))
             else:
-                hashed.append((original, _hash_of(original)))
-        if decided.cache and not is_hashed:
-            keys = [*map(_key_of, hashed)]
-            hashed = [hashed[number] for number in _take_over(keys, decided.cache, writer)]
-        for start in range(0, len(hashed), at_once):
-            yield hashed[start : start + at_once]
+                new.append((original, _key_of(original)))
+        if has_cache:
+            new = [new[number] for number in writer.take_over([key for _, key in new])]
+        for start in range(0, len(new), at_once):
+            batch = new[start : start + at_once]
+            yield batch, [original.content for original, _ in batch]
 
 
-def _key_of(hashed: Hashed) -> tuple[str, int, bytes]:
-    """Return the split of the source, the label and the sha256 of an image."""
-    original, content_hash = hashed
-    return original.split, original.label, content_hash
-
-
-def _take_over(keys: list[tuple[str, int, bytes]], cache: DatasetCache, writer: "_Writer") -> list[int]:
-    """Reuse images of earlier datasets by split, label and sha256; return the numbers of the others."""
-    by_shard: dict[str, list[tuple[CachedPixels, int]]] = {}
-    missing = []
-    for number, (_, _, content_hash) in enumerate(keys):
-        cached = cache.find(content_hash)
-        if cached is None:
-            missing.append(number)
-        else:
-            by_shard.setdefault(cached.shard, []).append((cached, number))
-    for shard, members in by_shard.items():
-        members.sort()
-        images = reuse.read_pixels(shard, [cached for cached, _ in members], writer.plan.image.size)
-        reused = {number: image for (_, number), image in zip(members, images, strict=True) if image}
-        writer.add_examples([(*keys[number], image) for number, image in reused.items()])
-        missing += [number for _, number in members if number not in reused]
-        writer.outcome.reused[shard] += len(reused)
-        writer.outcome.damaged[shard] += len(members) - len(reused)
-    return sorted(missing)
-
-
-def _hash_of(original: Original) -> bytes:
+def _key_of(original: Original) -> Key:
     content_hash = hashlib.sha256(original.content).digest()
     file = original.file
     if file is not None and file.sha256 not in ("", content_hash.hex()):
         raise DataError(f"{file.name} changed since it was fingerprinted; fingerprint the source again")
-    return content_hash
+    return original.split, original.label, content_hash
 
 
 class _Writer:
@@ -181,24 +151,47 @@ class _Writer:
         self._rows, self._count = np.empty(capacity, kind), 0
         self._splits, self._shards = np.empty(capacity, np.uint8), np.empty(capacity, np.int64)
 
-    def add(self, batch: list[Hashed], images: list[pixels.Decoded | pixels.UndecodableImage]) -> None:
+    def add(self, batch: Batch, images: Sequence[Decoded | UndecodableImage]) -> None:
         """Add decoded images, and quarantine the others."""
         examples = []
-        for (original, content_hash), image in zip(batch, images, strict=True):
-            if isinstance(image, pixels.UndecodableImage):
-                self.quarantine(Quarantined(original.name, content_hash.hex(), str(image)))
+        for (original, key), image in zip(batch, images, strict=True):
+            if isinstance(image, UndecodableImage):
+                self.quarantine(Quarantined(original.name, key[2].hex(), str(image)))
             else:
-                examples.append((original.split, original.label, content_hash, image.pixels))
+                examples.append((key, image.pixels))
                 self.outcome.cropped_count += image.is_cropped
-        self.add_examples(examples)
+        self._add_examples(examples)
 
-    def add_examples(self, examples: list[tuple[str, int, bytes, bytes]]) -> None:
-        """Add examples by the split of the source, label, sha256 of the original, and pixels."""
+    def take_over(self, keys: list[Key]) -> list[int]:
+        """Add the images that earlier datasets have; return the numbers of the others."""
+        cache = self.plan.cache
+        by_shard: dict[str, list[tuple[CachedPixels, int]]] = {}
+        missing = []
+        for number, (_, _, content_hash) in enumerate(keys):
+            cached = cache.find(content_hash) if cache else None
+            if cached is None:
+                missing.append(number)
+            else:
+                by_shard.setdefault(cached.shard, []).append((cached, number))
+        for shard, members in by_shard.items():
+            members.sort()
+            images = reuse.read_pixels(shard, [cached for cached, _ in members], self.plan.image.size)
+            reused = {number: image for (_, number), image in zip(members, images, strict=True) if image}
+            self._add_examples([(keys[number], image) for number, image in reused.items()])
+            damaged = [number for _, number in members if number not in reused]
+            missing += damaged
+            for counts, numbers in ((self.outcome.reused, reused), (self.outcome.damaged, damaged)):
+                counts[shard] = counts.get(shard, 0) + len(numbers)
+        return sorted(missing)
+
+    def _add_examples(self, examples: list[tuple[Key, bytes]]) -> None:
+        """Add examples: their keys and pixels."""
         while examples:
             if self._count == len(self._rows):
                 self.write_run()
             begin, end = self._count, min(self._count + len(examples), len(self._rows))
-            splits, labels, hashes, images = zip(*examples[: end - begin], strict=True)
+            keys, images = zip(*examples[: end - begin], strict=True)
+            splits, labels, hashes = zip(*keys, strict=True)
             self._splits[begin:end], self._shards[begin:end] = placement.split_and_shard(hashes, splits, self.plan)
             rows = self._rows[begin:end]
             rows["order"] = placement.orders(hashes, self.plan.seed)
@@ -217,26 +210,20 @@ class _Writer:
 
     def write_run(self) -> None:
         """Write the held rows to a new file, sorted by shard."""
-        if not self._count:
-            return
         order = np.lexsort((self._shards[: self._count], self._splits[: self._count]))
         splits, shards = self._splits[order], self._shards[order]
         first = np.flatnonzero(np.diff(splits, prepend=splits[:1] + 1) | np.diff(shards, prepend=-1))
-        self._count = 0
         name = f"run-{secrets.token_hex(8)}{ROWS}"
 
         def parts() -> Iterator[bytes]:
             begin = 0
             for start, numbers in zip(first, np.split(order, first[1:]), strict=True):
-                checksum = google_crc32c.Checksum()
-                for chunk in np.array_split(numbers, -(-len(numbers) // _ROWS_AT_ONCE)):
-                    part = self._rows[chunk].tobytes()
-                    checksum.update(part)
-                    yield part
-                size = len(numbers) * self._rows.itemsize
-                location = name, begin, size, int.from_bytes(checksum.digest())
+                content = self._rows[numbers].tobytes()
+                yield content
                 shard = self.plan.shard_name(datasets.SPLITS[splits[start]], shards[start])
-                self.outcome.locations.setdefault(shard, []).append(location)
-                begin += size
+                self.outcome.locations.append((shard, (name, begin, len(content), google_crc32c.value(content))))
+                begin += len(content)
 
-        self._rows_at.write(name, parts())
+        if self._count:
+            self._rows_at.write(name, parts())
+        self._count = 0

@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from components.core import settings
 from components.core.artifacts import datasets, lineage
 from components.core.artifacts.datasets import ImageShape, Manifest, Split
@@ -24,7 +22,7 @@ from components.core.stage.executor import StageResult
 from components.core.storage import buckets, digests
 from components.core.storage.location import Location, Written
 from components.preprocess import attempt_files, download, leaks, reuse
-from components.preprocess.attempt_files import AttemptFiles, Folder
+from components.preprocess.attempt_files import AttemptFiles
 from components.preprocess.beam import attempt
 from components.preprocess.config import PreprocessConfig
 from components.preprocess.decode import pixels, pool
@@ -147,7 +145,7 @@ def _cache(config: PreprocessConfig, plan: Plan, contents: Contents, rows_at: At
     """Find the source's images in earlier datasets; None for kinds of source that reuse nothing."""
     if not config.previous_datasets or contents.listing is None or contents.listing.kind != source_listing.IMAGES:
         return None
-    if not isinstance(rows_at, Folder):
+    if rows_at.in_bucket:
         log.warning(
             "all images are decoded again: Beam's workers cannot read the cache of earlier datasets in a bucket"
         )
@@ -161,7 +159,7 @@ def _reused(outcome: Outcome, images: int) -> dict[str, Any]:
     for shard, count in outcome.damaged.items():
         if count:
             log.warning("%s is damaged or gone; %s images were decoded again", shard, f"{count:,}")
-    taken = outcome.reused.total()
+    taken = sum(outcome.reused.values())
     names = sorted({Path(shard).parent.name for shard, count in outcome.reused.items() if count})
     source = f" from {', '.join(names)}" if names else ""
     log.info("%s images: %s new, %s reused%s", f"{images:,}", f"{images - taken:,}", f"{taken:,}", source)
@@ -170,7 +168,7 @@ def _reused(outcome: Outcome, images: int) -> dict[str, Any]:
 
 def _cropped(outcome: Outcome, images: int) -> dict[str, Any]:
     """Log how many of the images decoded now lose much to cropping; return it for the dataset's description."""
-    count, decoded = outcome.cropped_count, images - outcome.reused.total()
+    count, decoded = outcome.cropped_count, images - sum(outcome.reused.values())
     if not count:
         return {}
     message = "%s of %s images lose more than %.0f%% of their area to cropping; resize fit keeps all of them"
@@ -225,9 +223,9 @@ def _splits(shards: list[ShardFacts], class_count: int) -> dict[str, Split]:
     splits = {}
     for name in datasets.SPLITS:
         split_facts = [facts for facts in shards if facts.split == name]
-        counts = sum((facts.class_counts for facts in split_facts), np.zeros(class_count, np.int64))
+        counts = [sum(facts.class_counts[label] for facts in split_facts) for label in range(class_count)]
         records = sum(facts.shard.records for facts in split_facts)
-        splits[name] = Split(records, counts.tolist(), [facts.shard for facts in split_facts])
+        splits[name] = Split(records, counts, [facts.shard for facts in split_facts])
     return splits
 
 

@@ -3,7 +3,9 @@
 import dataclasses
 import hashlib
 import itertools
+from collections import Counter
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
 
@@ -12,11 +14,10 @@ from components.core.errors import TransientError
 from components.core.sources import concurrent
 from components.core.storage import tfrecord
 from components.core.storage.location import Written
-from components.preprocess import leaks, reuse, rows
+from components.preprocess import leaks, notes, reuse, rows
 from components.preprocess.attempt_files import AttemptFiles, FilePart
 from components.preprocess.beam import attempt
-from components.preprocess.beam.attempt import Note
-from components.preprocess.leaks import Leak, ShardSignatures
+from components.preprocess.leaks import Leak
 from components.preprocess.placement import Plan
 from components.preprocess.rows import Outcome
 
@@ -37,7 +38,7 @@ class ShardFacts:
     split: str
     shard: datasets.Shard
     files: dict[str, Written]  # the shard and what belongs to it, by name
-    class_counts: np.ndarray  # records by label: int64 [classes]
+    class_counts: list[int]  # records by label
     duplicates: int  # records of an image that an earlier record has
     contradictions: int  # images with different labels in several records
     contradicting: str  # sha256 of the first of these images, if any
@@ -54,46 +55,80 @@ class BuildResult:
 
 def write_shard(
     name: str, locations: Iterable[FilePart], plan: Plan, rows_at: AttemptFiles, files: AttemptFiles
-) -> str:
-    """Write a shard, the files beside it, and last its facts; return its name."""
-    if files.exists(f"{name}{_FACTS}"):  # a worker did this before
-        return name
+) -> None:
+    """Write a shard, the files beside it, and last its facts, unless a worker did this before."""
+    if files.exists(f"{name}{_FACTS}"):
+        return
     kind = rows.row_type(plan.image)
+    split = name.partition("-")[0]
+    labels, contents, thumbnails = list[np.ndarray](), list[np.ndarray](), list[np.ndarray]()  # by block
+    hashes: list[bytes] = []  # of the pixels of each image
+    shard_sha256 = hashlib.sha256()
+
+    def encoded(block: np.ndarray) -> tuple[bytes, np.ndarray]:
+        """Return a block as records, and its images."""
+        images = [image.tobytes() for image in block["image"]]
+        labels.append(block["label"].copy())
+        contents.append(block["content"].copy())
+        hashes.extend(hashlib.sha256(image).digest() for image in images)
+        return b"".join(tfrecord.frame(map(tfrecord.encode_example, images, block["label"].tolist()))), block["image"]
+
+    def measured(part: bytes, images: np.ndarray) -> bytes:
+        """Measure a block; this releases the GIL throughout."""
+        shard_sha256.update(part)
+        if split in leaks.COMPARED:
+            thumbnails.append(leaks.thumbnails(images.reshape(-1, *dataclasses.astuple(plan.image))))
+        return part
+
     blocks = rows.blocks_in_order(locations, rows_at, kind, max(1, _BLOCK_BYTES // kind.itemsize))
-    writing = _Writing(name, blocks, plan)
-    checksum = files.write(name, writing.parts())
-    if writing.thumbnails:
-        digests = leaks.digests(writing.hashes)
-        attempt.leave(files, f"{name}{SIGNED}", ShardSignatures(name, np.concatenate(writing.thumbnails), digests))
-    shard = writing.shard()
+    # Another thread measures a block while the next is encoded.
+    parts = concurrent.in_threads(lambda pair: measured(*pair), map(encoded, blocks), threads=1)
+    checksum = files.write(name, parts)
+    if thumbnails:
+        files.leave(f"{name}{SIGNED}", leaks.signatures(hashes, thumbnails).tobytes())
+    size = len(hashes) * tfrecord.record_type(plan.image.size).itemsize
+    shard = datasets.Shard(name, len(hashes), size, shard_sha256.hexdigest())
     written = {name: Written(shard.bytes, shard.sha256, checksum)}
+    all_labels, all_contents = np.concatenate(labels), np.concatenate(contents)
     if plan.decoding:
-        contents, offsets = np.concatenate(writing.contents), np.concatenate(writing.offsets)
-        content = reuse.members_of(shard, plan.decoding, contents, writing.hashes, offsets)
+        content = reuse.members_of(shard, plan.decoding, all_contents, hashes)
         members = reuse.members_name(name)
         written[members] = attempt.written_as(content, files.write(members, [content]))
-    attempt.leave(files, f"{name}{_FACTS}", writing.facts(written))
-    return name
+    # Records of one image are neighbors.
+    same = (all_contents[1:] == all_contents[:-1]).all(axis=1)
+    contradicting = {content.tobytes().hex() for content in all_contents[1:][same & (np.diff(all_labels) != 0)]}
+    facts = ShardFacts(
+        split=split,
+        shard=shard,
+        files=written,
+        class_counts=np.bincount(all_labels, minlength=plan.class_count).tolist() if plan.class_count else [],
+        duplicates=int(same.sum()),
+        contradictions=len(contradicting),
+        contradicting=min(contradicting, default=""),
+    )
+    files.leave(f"{name}{_FACTS}", notes.written(facts))
 
 
 def gather(rows_at: AttemptFiles, files: AttemptFiles, chunk_count: int, plan: Plan) -> BuildResult:
     """Read the workers' files; `TransientError` if one is missing although no step failed."""
-    names, indexes = sorted(files.sizes()), _ending(rows_at.sizes(), rows.INDEX)
-    shards = [*_read_all(files, _ending(names, _FACTS), ShardFacts)]
-    leaks_of_shards = dict(zip(_ending(names, LEAKS), _read_all(files, _ending(names, LEAKS), list[Leak]), strict=True))
-    expected, total = set[str](), Outcome()
-    for outcome in _read_all(rows_at, indexes, Outcome):
-        expected |= outcome.locations.keys()
-        total.reused.update(outcome.reused)
-        total.damaged.update(outcome.damaged)
+    names = files.sizes()
+    expected, chunks, total = set[str](), 0, Outcome()
+    reused, damaged = Counter[str](), Counter[str]()
+    for outcome in _read_all(rows_at, rows_at.sizes(), rows.INDEX, Outcome):
+        chunks += 1
+        expected |= {shard for shard, _ in outcome.locations}
+        reused.update(outcome.reused)
+        damaged.update(outcome.damaged)
         total.cropped_count += outcome.cropped_count
         total.quarantined_count += outcome.quarantined_count
         total.quarantined = sorted(total.quarantined + outcome.quarantined)[: rows.MOST_QUARANTINED + 1]
+    total.reused, total.damaged = reused, damaged
+    shards = [*_read_all(files, names, _FACTS, ShardFacts)]
     training = {f"{facts.shard.file}{LEAKS}" for facts in shards if facts.split == "train"}
     missing = {
-        "chunks of the source": chunk_count - len(indexes),
+        "chunks of the source": chunk_count - chunks,
         "shards": len(expected - {facts.shard.file for facts in shards}),
-        "searches for leaks": len(training - leaks_of_shards.keys()),
+        "searches for leaks": len(training - names.keys()),
     }
     if any(missing.values()):
         lost = ", ".join(f"{count:,} {results}" for results, count in missing.items() if count)
@@ -101,83 +136,10 @@ def gather(rows_at: AttemptFiles, files: AttemptFiles, chunk_count: int, plan: P
             f"the job ended without the results of {lost}: Beam's workers do not see {files}, or its disk is full, "
             "or two worker pools share a port, or the runner lost them; fix that, or try again"
         )
-    return BuildResult(shards, total, list(itertools.chain.from_iterable(leaks_of_shards.values())))
+    return BuildResult(shards, total, [*itertools.chain(*_read_all(files, names, LEAKS, list[Leak]))])
 
 
-def _ending(names: Iterable[str], suffix: str) -> list[str]:
-    return sorted(name for name in names if name.endswith(suffix))
-
-
-def _read_all(files: AttemptFiles, names: Iterable[str], kind: type[Note]) -> Iterator[Note]:
-    """Yield the notes one after another: those of all chunks, with their thumbnails, may not fit into memory."""
-    return concurrent.in_threads(lambda name: attempt.read(files, name, kind), names, _READ_AT_ONCE)
-
-
-class _Writing:
-    """A shard that is being written, a block of records at a time, and the facts collected on the way."""
-
-    def __init__(self, name: str, blocks: Iterable[np.ndarray], plan: Plan) -> None:
-        self._name, self._blocks, self._image = name, blocks, plan.image
-        self._split = name.partition("-")[0]
-        self._bytes = 0
-        self._sha256 = hashlib.sha256()
-        self._class_counts = np.zeros(plan.class_count, np.int64)
-        self._duplicates = 0
-        self._contradicting: set[str] = set()  # sha256 of all of them
-        self._last = np.empty(0, rows.row_type(plan.image))  # the last row of the previous block, if any
-        self.offsets: list[np.ndarray] = []  # where the pixels of the images of each block begin
-        self.contents: list[np.ndarray] = []  # sha256 of the source of each image, by block
-        self.hashes: list[bytes] = []  # of the pixels of each image
-        self.thumbnails: list[np.ndarray] = []  # of each block, if the split is searched for leaks
-
-    def parts(self) -> Iterator[bytes]:
-        """Yield the file's content, while another thread measures the next block."""
-        return concurrent.in_threads(self._measure, map(self._encoded, self._blocks), threads=1)
-
-    def shard(self) -> datasets.Shard:
-        """Return the shard, once it is written."""
-        return datasets.Shard(self._name, len(self.hashes), self._bytes, self._sha256.hexdigest())
-
-    def facts(self, written: dict[str, Written]) -> ShardFacts:
-        """Return the facts of the shard, once it is written."""
-        return ShardFacts(
-            split=self._split,
-            shard=self.shard(),
-            files=written,
-            class_counts=self._class_counts,
-            duplicates=self._duplicates,
-            contradictions=len(self._contradicting),
-            contradicting=min(self._contradicting, default=""),
-        )
-
-    def _encoded(self, block: np.ndarray) -> tuple[bytes, np.ndarray]:
-        """Return a block as records, and its images."""
-        labels, images = block["label"].tolist(), [image.tobytes() for image in block["image"]]
-        part = b"".join(tfrecord.frame(map(tfrecord.encode_example, images, labels)))
-        sizes, within = np.array([tfrecord.size_and_offset(len(images[0]), label) for label in labels]).T
-        self.offsets.append(self._bytes + np.cumsum(sizes) - sizes + within)
-        self.contents.append(block["content"].copy())
-        self.hashes += [hashlib.sha256(image).digest() for image in images]
-        self._bytes += len(part)
-        self._count(block)
-        return part, block["image"]
-
-    def _count(self, block: np.ndarray) -> None:
-        if len(self._class_counts):
-            self._class_counts += np.bincount(block["label"], minlength=len(self._class_counts))
-        orders, labels = (np.concatenate([self._last[name], block[name]]) for name in ("order", "label"))
-        same = (orders[1:] == orders[:-1]).all(axis=1)
-        differ = same & (labels[1:] != labels[:-1])
-        self._duplicates += int(same.sum())
-        contents = block["content"][len(block) - len(same) :]
-        self._contradicting.update(content.tobytes().hex() for content in contents[differ])
-        self._last = block[-1:].copy()
-
-    def _measure(self, encoded: tuple[bytes, np.ndarray]) -> bytes:
-        """Measure a block; this releases the GIL throughout."""
-        part, images = encoded
-        self._sha256.update(part)
-        if self._split in leaks.COMPARED:
-            shape = (self._image.height, self._image.width, self._image.channels)
-            self.thumbnails.append(leaks.thumbnails(images.reshape(-1, *shape)))
-        return part
+def _read_all(files: AttemptFiles, names: Iterable[str], suffix: str, kind: Any) -> Iterator[Any]:
+    """Yield the notes of a kind one after another: those of all chunks together may not fit into memory."""
+    chosen = sorted(name for name in names if name.endswith(suffix))
+    return concurrent.in_threads(lambda name: attempt.read(files, name, kind), chosen, _READ_AT_ONCE)

@@ -13,7 +13,6 @@ import random
 import struct
 import tarfile
 import zipfile
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -257,13 +256,16 @@ def seeds_of_manifest() -> Iterator[bytes]:
 def seeds_of_note() -> Iterator[bytes]:
     """Yield two parts of a source, and what is known of a chunk and of a shard."""
     file = SourceFile("a.png", "/a.png", 3, "", "f0")
-    yield notes.written(ImagesPart(((file, "train", -1),)))
     columns = parquet._Columns("image", True, "label", ("a", "b"))
-    yield notes.written(TableStack("a", "test", 2, None, [0, 1], [], file, columns, {"a": 0}))
-    yield notes.written(Outcome({"train": [("run", 0, 3, 7)]}, [], 0, 1, Counter(a=3)))
     shard = datasets.Shard("train-0.tfrecord", 2, 300, "f0")
     files = {shard.file: Written(300, "f0", "")}
-    yield notes.written(ShardFacts("train", shard, files, np.arange(2), 0, 0, ""))
+    for value in (
+        ImagesPart(((file, "train", -1),)),
+        TableStack("a", "test", 2, None, [0, 1], [], file, columns, {"a": 0}),
+        Outcome([("train", ("run", 0, 3, 7))], [], 0, 1, {"a": 3}),
+        ShardFacts("train", shard, files, [1, 1], 0, 0, ""),
+    ):
+        yield notes.written({type(value).__name__: value})
 
 
 def seeds_of_executor_input() -> Iterator[bytes]:

@@ -58,7 +58,7 @@ class Manifest(manifest.Manifest):
 
     FILE = MANIFEST
     WHAT = "dataset"
-    VERSION = 2
+    VERSION = 3  # since all records of a shard have one size
 
     image: ImageShape
     classes: list[str]  # names by label; empty where the source has none

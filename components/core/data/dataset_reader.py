@@ -9,8 +9,6 @@ from components.core.errors import DataError
 from components.core.storage import digests, tfrecord
 from components.core.storage.location import Location, LocationLike
 
-_LONGEST_LABEL = 10  # bytes of a label's varint; a negative one takes the most
-
 
 class Images:
     """Images of shards by their number, like an array of uint8 [n, height, width, channels]; labels int32 [n].
@@ -19,16 +17,18 @@ class Images:
     """
 
     def __init__(self, folder: Path, shards: list[datasets.Shard], image: datasets.ImageShape) -> None:
-        self._windows: list[np.ndarray] = []  # of each shard: the bytes of an image from every offset on
-        offsets, labels = [np.empty(0, np.int64)], [np.empty(0, np.int32)]
+        kind = tfrecord.record_type(image.size)
         shards = [shard for shard in shards if shard.records]  # an empty file cannot be mapped
+        self._shards: list[np.ndarray] = []  # the records of each
         for shard in shards:
-            content = np.memmap(folder / shard.file, np.uint8, "r").view(np.ndarray)
-            shard_offsets, shard_labels = _offsets_and_labels(folder / shard.file, content, shard, image.size)
-            offsets.append(shard_offsets)
-            labels.append(shard_labels)
-            self._windows.append(np.lib.stride_tricks.sliding_window_view(content, image.size))
-        self._offsets, self.labels = np.concatenate(offsets), np.concatenate(labels)
+            if shard.bytes != shard.records * kind.itemsize:
+                raise DataError(
+                    f"shard {folder / shard.file} does not have {shard.records:,} images of {image.size:,} bytes, as "
+                    f"{datasets.MANIFEST} says; make the dataset again"
+                )
+            self._shards.append(np.memmap(folder / shard.file, kind, "r").view(np.ndarray))
+        labels = [tfrecord.labels(records) for records in self._shards]
+        self.labels = np.concatenate([np.empty(0, np.int32), *labels]).astype(np.int32)
         self._ends = np.cumsum([shard.records for shard in shards])
         self.shape = (len(self.labels), image.height, image.width, image.channels)
 
@@ -42,7 +42,8 @@ class Images:
         images = np.empty((len(chosen), *self.shape[1:]), np.uint8)
         for file in np.unique(files).tolist():
             in_file = files == file
-            images[in_file] = self._windows[file][self._offsets[chosen[in_file]]].reshape(-1, *self.shape[1:])
+            in_shard = chosen[in_file] - (self._ends[file] - len(self._shards[file]))
+            images[in_file] = self._shards[file]["image"][in_shard].reshape(-1, *self.shape[1:])
         return images
 
 
@@ -111,34 +112,3 @@ def _open(dataset: LocationLike, shards: list[datasets.Shard], image: datasets.I
     for shard in shards:
         require_shard(folder / shard.file, shard)
     return Images(folder.path, shards, image)
-
-
-def _offsets_and_labels(
-    path: Path, content: np.ndarray, shard: datasets.Shard, image_bytes: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the offset of the pixels of each record, int64 [n], and its label, int32 [n]."""
-    # Records of a dataset differ in size only by the bytes of their labels.
-    forms = {}
-    for label_bytes in range(1, _LONGEST_LABEL + 1):
-        label = -1 if label_bytes == _LONGEST_LABEL else 1 << 7 * (label_bytes - 1)
-        size, offset = tfrecord.size_and_offset(image_bytes, label)
-        forms[size] = offset, label_bytes
-    with open(path, "rb") as file:
-        sizes = np.fromiter(tfrecord.read_sizes(file, len(content)), np.int64)
-    if len(sizes) != shard.records or not forms.keys() >= {*np.unique(sizes).tolist()}:
-        raise DataError(
-            f"shard {path} does not have {shard.records:,} images of {image_bytes:,} bytes, as {datasets.MANIFEST} "
-            "says; make the dataset again"
-        )
-    starts = np.cumsum(sizes) - sizes
-    offsets, labels = np.empty_like(starts), np.empty(len(starts), np.int64)
-    for size in np.unique(sizes).tolist():
-        offset, label_bytes = forms[size]
-        chosen = sizes == size
-        offsets[chosen] = starts[chosen] + offset
-        last = starts[chosen] + size - tfrecord.CRC_BYTES
-        varint = np.zeros(len(last), np.uint64)
-        for byte in range(label_bytes):
-            varint |= (content[last - label_bytes + byte].astype(np.uint64) & np.uint64(0x7F)) << np.uint64(7 * byte)
-        labels[chosen] = varint.view(np.int64)
-    return offsets, labels.astype(np.int32)

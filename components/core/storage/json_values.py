@@ -1,42 +1,53 @@
 """Values of JSON as the types that a file should hold. Standard library only."""
 
 import dataclasses
+import functools
 import reprlib
 import sys
 import types
 from typing import Any, get_args, get_origin
 
 
-def typed(kind: Any, value: Any, label: str) -> Any:
-    """Convert a JSON value, `label` in messages, to a type; an integer passes for a float, and none may be negative.
+def typed(kind: Any, value: Any, label: str, signed: bool = False) -> Any:
+    """Convert a JSON value, `label` in messages, to a type; an integer passes for a float.
+
+    A class is an object of its fields, one of several classes an object with its name, a named tuple a list.
 
     Raises:
-        TypeError: The value, or one in it, is of another type.
-        ValueError: An object has a field that its type lacks, or a number is not finite.
+        TypeError: The value, or one in it, is of another type, or a negative integer, unless `signed`.
+        ValueError: An object has a field that its type lacks, a list another length, or a number is not finite.
+        KeyError: An object has the name of none of several classes.
     """
+    convert = functools.partial(typed, signed=signed)
     if kind is Any:
         return value
-    if isinstance(kind, types.UnionType):  # a type or None
-        return typed(get_args(kind)[0], value, label) if value is not None else None
+    if isinstance(kind, types.UnionType):
+        first, *_, last = get_args(kind)
+        if last is types.NoneType:
+            return convert(first, value, label) if value is not None else None
+        ((name, fields),) = convert(dict[str, Any], value, label).items()
+        return convert({option.__name__: option for option in get_args(kind)}[name], fields, label)
     if isinstance(kind, type) and dataclasses.is_dataclass(kind):
         field_types = {field.name: field.type for field in dataclasses.fields(kind)}
-        values = typed(dict[str, Any], value, label)
+        values = convert(dict[str, Any], value, label)
         unknown = sorted(values.keys() - field_types.keys())
         if unknown:
             raise ValueError(f"unknown {reprlib.repr(unknown)}")
         within = f" of {label}" if label else ""
-        return kind(**{name: typed(field_types[name], part, f"{name}{within}") for name, part in values.items()})
+        return kind(**{name: convert(field_types[name], part, f"{name}{within}") for name, part in values.items()})
     plain = get_origin(kind) or kind
-    accepted: Any = {float: (int, float), tuple: list}.get(plain, plain)
-    if not isinstance(value, accepted) or isinstance(value, bool) or (plain is int and value < 0):
+    items = tuple(kind.__annotations__.values()) if hasattr(kind, "_fields") else get_args(kind)
+    accepted: Any = (int, float) if plain is float else list if issubclass(plain, tuple) else plain
+    is_negative = plain is int and isinstance(value, int) and value < 0
+    if not isinstance(value, accepted) or isinstance(value, bool) != (plain is bool) or (is_negative and not signed):
         raise TypeError(f"{label} is {reprlib.repr(value)}")
     if plain is float and not abs(value) <= sys.float_info.max:
         raise ValueError(f"{label} is {reprlib.repr(value)}")
-    match get_args(kind):
-        case (item, end) if end is Ellipsis:
-            return tuple(typed(item, part, f"one of {label}") for part in value)
-        case (item,):
-            return [typed(item, part, f"one of {label}") for part in value]
-        case (_, item):
-            return {name: typed(item, part, f"{reprlib.repr(name)} of {label}") for name, part in value.items()}
+    if issubclass(plain, tuple) and ... not in items:
+        parts = [convert(item, part, f"one of {label}") for item, part in zip(items, value, strict=True)]
+        return kind(*parts) if hasattr(kind, "_fields") else tuple(parts)
+    if isinstance(value, list) and items:
+        return plain(convert(items[0], part, f"one of {label}") for part in value)
+    if isinstance(value, dict) and items:
+        return {name: convert(items[1], part, f"{reprlib.repr(name)} of {label}") for name, part in value.items()}
     return value

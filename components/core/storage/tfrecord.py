@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO, NamedTuple
 
 import google_crc32c
+import numpy as np
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
 
 _HEAD, _CRC = struct.Struct("<QI"), struct.Struct("<I")
-CRC_BYTES = _CRC.size
-FRAME_BYTES = _HEAD.size + CRC_BYTES  # around each record
+_LABEL_BYTES = 10  # of a varint of 64 bits, at most
 _FORMS_KEPT = 4096  # lengths and labels whose encoding is cached
 # From tensorflow/core/example/{example,feature}.proto.
 _SCHEMA = """
@@ -64,28 +64,19 @@ def read(file: BinaryIO, largest: int) -> Iterator[Record]:
     `largest`, the most bytes of a record, keeps a forged length from taking all memory.
     """
     number = offset = 0
-    while (length := _read_length(file, offset, number)) is not None:
+    while head := file.read(_HEAD.size):
+        if not starts_a_record(head):
+            raise Damage(f"the length of record {number} at byte {offset} is damaged")
+        length = int(_HEAD.unpack(head)[0])
         if length > largest:
             raise Damage(f"record {number} at byte {offset} has {length:,} bytes, expected at most {largest:,}")
-        content, crc = file.read(length), file.read(CRC_BYTES)
-        if len(content) < length or len(crc) < CRC_BYTES:
+        content, crc = file.read(length), file.read(_CRC.size)
+        if len(content) < length or len(crc) < _CRC.size:
             raise Damage(f"it ends within record {number} at byte {offset}")
         if _CRC.unpack(crc)[0] != _masked_crc(content):
             raise Damage(f"record {number} at byte {offset} is damaged")
         yield Record(offset, content)
-        number, offset = number + 1, offset + FRAME_BYTES + length
-
-
-def read_sizes(file: BinaryIO, end: int) -> Iterator[int]:
-    """Yield the size of each framed record of a file of `end` bytes, without reading contents."""
-    number = offset = 0
-    while (length := _read_length(file, offset, number)) is not None:
-        size = FRAME_BYTES + length
-        if offset + size > end:
-            raise Damage(f"it ends within record {number} at byte {offset}")
-        yield size
-        number, offset = number + 1, offset + size
-        file.seek(offset)
+        number, offset = number + 1, offset + _HEAD.size + length + _CRC.size
 
 
 def starts_a_record(head: bytes) -> bool:
@@ -94,25 +85,25 @@ def starts_a_record(head: bytes) -> bool:
 
 
 def encode_example(image: bytes, label: int) -> bytes:
-    """Serialize one `tf.train.Example` with the features `image` and `label`, always in that order."""
-    before, after = _around_image(len(image), label)
-    return before + image + after
+    """Serialize one `tf.train.Example` with the features `image` and `label`, always in that order.
+
+    The label takes ten bytes, as some labels must, so that examples of images of one size have one size too.
+    """
+    before, after = _around_image(len(image))
+    return b"".join((before, image, after, _varint(label)))
 
 
-def size_and_offset(image_bytes: int, label: int) -> tuple[int, int]:
-    """Return the size of an example's framed record in bytes, and the offset of its pixels."""
-    before, after = _around_image(image_bytes, label)
-    return FRAME_BYTES + len(before) + image_bytes + len(after), _HEAD.size + len(before)
+def record_type(image_bytes: int) -> np.dtype:
+    """Return the type of the framed examples of images of so many bytes: a shard is an array of them."""
+    before, after = _around_image(image_bytes)
+    sizes = {"before": _HEAD.size + len(before), "image": image_bytes, "after": len(after), "label": _LABEL_BYTES}
+    return np.dtype([(name, "u1", size) for name, size in sizes.items()] + [("crc", "<u4")])
 
 
-def _read_length(file: BinaryIO, offset: int, number: int) -> int | None:
-    """Return the length of the next record; None at the end of the file."""
-    head = file.read(_HEAD.size)
-    if not head:
-        return None
-    if not starts_a_record(head):
-        raise Damage(f"the length of record {number} at byte {offset} is damaged")
-    return int(_HEAD.unpack(head)[0])
+def labels(records: np.ndarray) -> np.ndarray:
+    """Return the labels of records of a `record_type`: int64 [n]."""
+    values: np.ndarray = (records["label"] & 0x7F).astype(np.int64) @ (np.int64(1) << np.arange(0, 7 * _LABEL_BYTES, 7))
+    return values
 
 
 def _masked_crc(content: bytes) -> int:
@@ -126,14 +117,21 @@ def _head(length: int) -> bytes:
 
 
 @functools.lru_cache(maxsize=_FORMS_KEPT)
-def _around_image(length: int, label: int) -> tuple[bytes, bytes]:
-    """Return the bytes before and after an image of so many bytes in its example: the same throughout a dataset."""
+def _around_image(length: int) -> tuple[bytes, bytes]:
+    """Return the bytes before an image of so many bytes in its example, and those between it and its label."""
     example = Example()
-    example.features.feature["label"].int64_list.value.append(label)
+    example.features.feature["label"].int64_list.value.append(-1)  # which takes as many bytes as any label may
     after = example.features.SerializeToString()
     example.features.feature["image"].bytes_list.value.append(bytes(length))
     whole = example.SerializeToString(deterministic=True)  # a map sorted by its keys
-    return whole[: len(whole) - len(after) - length], after
+    return whole[: len(whole) - len(after) - length], after[:-_LABEL_BYTES]
+
+
+@functools.lru_cache(maxsize=_FORMS_KEPT)
+def _varint(label: int) -> bytes:
+    """Return a label as a varint of ten bytes: seven bits in each, and a bit that says whether more follow."""
+    bits = label % 2**64
+    return bytes(0x80 | bits >> shift & 0x7F for shift in range(0, 63, 7)) + bytes([bits >> 63])
 
 
 def _example_class() -> Any:

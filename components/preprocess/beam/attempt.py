@@ -20,12 +20,11 @@ from components.core.errors import ConfigError, DataError, StageError, Transient
 from components.core.storage import atomic_files
 from components.core.storage.location import Location, Written, private
 from components.preprocess import attempt_files, notes
-from components.preprocess.attempt_files import FAILED, AttemptFiles, Folder
+from components.preprocess.attempt_files import FAILED, AttemptFiles
 
 log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
-Note = TypeVar("Note")
 _RAISED = {kind.exit_code: kind for kind in (ConfigError, DataError, TransientError)}
 _ROWS = "rows"  # the folder of rows within the attempt's, as every worker sees it
 
@@ -49,12 +48,12 @@ def begun(location: Location, in_process: bool) -> Iterator[tuple[AttemptFiles, 
     if not location.in_bucket:
         with atomic_files.new_folder(location.path, datasets.MANIFEST) as folder:
             (folder / _ROWS).mkdir()
-            yield Folder(folder), Folder(folder / _ROWS)
+            yield attempt_files.begin(str(folder)), AttemptFiles(str(folder / _ROWS))
         return
     with atomic_files.temporary_folder(private("aside")) as scratch:
         files = attempt_files.new_in_bucket(location)
         try:
-            yield files, Folder(scratch) if in_process else files
+            yield files, AttemptFiles(str(scratch)) if in_process else files
         except (StageError, OSError) as error:
             if not _is_made(location):
                 raise
@@ -75,7 +74,7 @@ def finish(location: Location, files: AttemptFiles, manifest: datasets.Manifest,
     Raises:
         TransientError: A file in the bucket is not what a worker has written.
     """
-    if isinstance(files, Folder):
+    if not location.in_bucket:
         for path in files.path.iterdir():  # files for workers and driver alone, or of a dead worker
             if path.is_dir():
                 shutil.rmtree(path)
@@ -85,7 +84,7 @@ def finish(location: Location, files: AttemptFiles, manifest: datasets.Manifest,
         return
     content = atomic_files.sealed_json(manifest.to_json())
     written = {**written, datasets.MANIFEST: written_as(content, files.write(datasets.MANIFEST, [content]))}
-    if not location.publish(files.name, written, datasets.MANIFEST):
+    if not location.publish(files.path.name, written, datasets.MANIFEST):
         log.info("another process made %s first; its result is used", location)
 
 
@@ -96,7 +95,7 @@ def written_as(content: bytes, checksum: str) -> Written:
 
 def results(location: str, work: Callable[[AttemptFiles], Iterable[Result]]) -> list[Result]:
     """Return the results of some work; none if the attempt is over. A failure ends the attempt."""
-    files = attempt_files.at(location)
+    files = AttemptFiles(location)
     try:
         if not files.is_open():
             return []
@@ -120,18 +119,12 @@ def results(location: str, work: Callable[[AttemptFiles], Iterable[Result]]) -> 
 def raise_failure(files: AttemptFiles) -> None:
     """Raise the error that ended the attempt, if one did."""
     if files.exists(FAILED):
-        failure = read(files, FAILED, Failure)
+        failure: Failure = read(files, FAILED, Failure)
         if failure.errno:
             raise OSError(failure.errno, failure.message, failure.filename)
         raise _RAISED.get(failure.exit_code, StageError)(failure.message)
 
 
-def leave(files: AttemptFiles, name: str, value: Any) -> None:
-    """Leave a value for others of this attempt."""
-    files.leave(name, notes.written(value))
-
-
-def read(files: AttemptFiles, name: str, kind: type[Note]) -> Note:
+def read(files: AttemptFiles, name: str, kind: Any) -> Any:
     """Read a value of a type that a worker of this attempt left; `DataError` if it is damaged."""
-    value: Note = notes.read(kind, files.read(name), f"{files}/{name}")
-    return value
+    return notes.read(kind, files.read(name), f"{files}/{name}")

@@ -9,13 +9,14 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import apache_beam as beam
+import numpy as np
 
-from components.preprocess import attempt_files, leaks, notes, rows, shards
+from components.preprocess import leaks, notes, rows, shards
 from components.preprocess.attempt_files import AttemptFiles, FilePart
 from components.preprocess.beam import attempt, progress, runners
 from components.preprocess.formats.stacks import Stack
 from components.preprocess.formats.survey import READABLE, Part
-from components.preprocess.leaks import ReferenceSet, ShardSignatures
+from components.preprocess.leaks import ReferenceSet
 from components.preprocess.placement import Plan
 from components.preprocess.rows import Outcome
 from components.preprocess.shards import BuildResult
@@ -61,11 +62,15 @@ def make_rows(chunk: Chunk, plan: Plan, rows_at: str, location: str, decoders: i
     index = f"{Path(chunk).stem}{rows.INDEX}"
 
     def work(files: AttemptFiles) -> list[tuple[str, FilePart]]:
-        row_files = _rows(rows_at, location, files)
-        if not row_files.exists(index):
-            attempt.leave(row_files, index, rows.make(_read_parts(chunk, row_files), plan, row_files, decoders))
-        outcome = attempt.read(row_files, index, Outcome)  # another worker's, if that one was first
-        return [(shard, location) for shard, locations in outcome.locations.items() for location in locations]
+        # `files` itself if all are in one folder, so that it knows what was written.
+        row_files = files if rows_at == location else AttemptFiles(rows_at)
+        outcome: Outcome
+        if row_files.exists(index):
+            outcome = attempt.read(row_files, index, Outcome)
+        else:
+            outcome = rows.make(_read_parts(chunk, row_files), plan, row_files, decoders)
+            row_files.leave(index, notes.written(outcome))
+        return outcome.locations
 
     return attempt.results(location, work)
 
@@ -73,19 +78,21 @@ def make_rows(chunk: Chunk, plan: Plan, rows_at: str, location: str, decoders: i
 def write_shard(shard: tuple[str, Iterable[FilePart]], plan: Plan, rows_at: str, location: str) -> list[str]:
     """Write a shard; return its name."""
     name, locations = shard
-    return attempt.results(
-        location, lambda files: [shards.write_shard(name, locations, plan, _rows(rows_at, location, files), files)]
-    )
+
+    def work(files: AttemptFiles) -> list[str]:
+        shards.write_shard(name, locations, plan, AttemptFiles(rows_at), files)
+        return [name]
+
+    return attempt.results(location, work)
 
 
 def find_leaks(shard: str, location: str) -> list[str]:
     """Look for images of the held-out shards in a training shard, if it holds any, and write the leaks beside it."""
 
     def work(files: AttemptFiles) -> list[str]:
-        signatures = f"{shard}{shards.SIGNED}"
-        if files.exists(signatures):
-            pairs = leaks.find(_reference_set(location), attempt.read(files, signatures, ShardSignatures))
-            attempt.leave(files, f"{shard}{shards.LEAKS}", pairs)
+        if files.exists(f"{shard}{shards.SIGNED}"):
+            pairs = leaks.find(_reference_set(location), shard, _signatures(files, shard))
+            files.leave(f"{shard}{shards.LEAKS}", notes.written(pairs))
         return []
 
     return attempt.results(location, work)
@@ -95,16 +102,17 @@ def _training_shards(_: int, names: list[str]) -> list[str]:  # no lambda: its p
     return names
 
 
-def _rows(rows_at: str, location: str, files: AttemptFiles) -> AttemptFiles:
-    """Return the files of rows: `files` itself if all are in one folder, so that it knows what was written."""
-    return files if rows_at == location else attempt_files.at(rows_at)
-
-
 @functools.lru_cache(maxsize=1)
 def _reference_set(location: str) -> ReferenceSet:
-    files = attempt_files.at(location)
-    names = (name for name in files.sizes() if name.startswith("test-") and name.endswith(shards.SIGNED))
-    return leaks.hold(attempt.read(files, name, ShardSignatures) for name in names)
+    files = AttemptFiles(location)
+    names = (name.removesuffix(shards.SIGNED) for name in files.sizes() if name.endswith(shards.SIGNED))
+    return leaks.hold({name: _signatures(files, name) for name in sorted(names) if name.startswith("test-")})
+
+
+def _signatures(files: AttemptFiles, shard: str) -> np.ndarray:
+    name = f"{shard}{shards.SIGNED}"
+    with notes.damage_named(f"{files}/{name}"):
+        return np.frombuffer(files.read(name), leaks.SIGNATURE)
 
 
 def _write_chunks(parts: Iterable[Part], files: AttemptFiles) -> list[Chunk]:
@@ -119,7 +127,7 @@ def _write_chunks(parts: Iterable[Part], files: AttemptFiles) -> list[Chunk]:
 def _in_chunks(parts: Iterable[Part]) -> Iterator[list[bytes]]:
     lines, images = list[bytes](), 0
     for part in parts:
-        lines.append(notes.written(part))
+        lines.append(notes.written({type(part).__name__: part}))
         images += _CHUNK_IMAGES if isinstance(part, Stack) else len(part.images)
         if images >= _CHUNK_IMAGES:
             yield lines

@@ -11,7 +11,7 @@ from components.core.errors import StageError
 from components.core.reporting.durations import duration
 from components.core.stage import logs
 from components.preprocess import rows
-from components.preprocess.attempt_files import AttemptFiles, Folder
+from components.preprocess.attempt_files import AttemptFiles
 from components.preprocess.beam import attempt
 
 log = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ def shown(rows_at: AttemptFiles, files: AttemptFiles, row_bytes: int, images: in
     def show() -> None:
         seen: dict[str, int] = {}
         before, at = Done(0, 0, 0), time.monotonic()
-        while not ended.wait(_SECONDS_BETWEEN_LINES if isinstance(rows_at, Folder) else _IN_A_BUCKET):
+        while not ended.wait(_SECONDS_BETWEEN_LINES if not rows_at.in_bucket else _IN_A_BUCKET):
             try:
                 now, at, since = done(rows_at, files, row_bytes, seen), time.monotonic(), at
             except (StageError, OSError) as error:  # the job continues, or fails on its own

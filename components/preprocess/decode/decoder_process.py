@@ -1,8 +1,7 @@
 """The process that decodes image files for `pool`: it answers each batch of files with their pixels.
 
-It ends when its parent closes the connection, or dies. A message is a line of JSON and then bytes. It receives shape,
-resizing and sizes of files, then the files; it sends for each why it cannot be used, or whether much of it was cropped,
-then the pixels.
+It ends when its parent closes the connection, or dies. It receives contents, shape and resizing, and sends a line of
+JSON and then bytes: for each file why it cannot be used, or whether much of it was cropped, then the pixels.
 """
 
 import json
@@ -10,6 +9,7 @@ import os
 import resource
 import signal
 import warnings
+from collections.abc import Sequence
 from multiprocessing.connection import Connection
 
 from components.core.artifacts.datasets import ImageShape
@@ -36,26 +36,23 @@ def main(handle: int, memory: int, seconds: int) -> None:
     connection.send_bytes(READY)
     while True:
         try:
-            message = connection.recv_bytes()
+            contents, shape, resize = connection.recv()
         except (EOFError, ConnectionResetError):
             return
-        connection.send_bytes(_answer(message, seconds))
+        connection.send_bytes(_answer(contents, shape, resize, seconds))
 
 
-def _answer(message: bytes, seconds: int) -> bytes:
-    start = message.index(b"\n") + 1
-    shape, resize, sizes = json.loads(message[:start])
+def _answer(contents: Sequence[bytes], shape: ImageShape, resize: str, seconds: int) -> bytes:
     notes: list[str | bool] = []
     images = []
-    for size in sizes:
+    for content in contents:
         signal.setitimer(signal.ITIMER_PROF, seconds)
         try:
-            image, is_cropped = pixels.from_file(message[start : start + size], ImageShape(*shape), resize)
+            image, is_cropped = pixels.from_file(content, shape, resize)
             images.append(image)
             notes.append(is_cropped)
         except pixels.UndecodableImage as error:
             notes.append(str(error))
         except MemoryError:
             os._exit(OUT_OF_MEMORY)
-        start += size
     return b"".join([json.dumps(notes).encode(), b"\n", *images])

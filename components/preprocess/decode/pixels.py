@@ -41,7 +41,7 @@ class Decoded(NamedTuple):
     """A decoded image."""
 
     pixels: bytes  # uint8 [height, width, channels], row by row
-    is_cropped: bool  # whether it lost more than `MOST_CROPPED` of its area to fill the shape
+    is_cropped: bool = False  # whether it lost more than `MOST_CROPPED` of its area to fill the shape
 
 
 class UndecodableImage(Exception):
@@ -85,6 +85,8 @@ def is_image_file(content: bytes) -> bool:
 
 def from_pixels(content: bytes, stored: ImageShape, shape: ImageShape, resize: str) -> bytes:
     """Convert pixels of one shape, uint8 row by row, to another shape."""
+    if stored == shape:
+        return content
     image = Image.frombytes(_MODES[stored.channels], (stored.width, stored.height), content)
     return fitted(image, shape, resize).tobytes()
 

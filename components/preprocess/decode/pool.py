@@ -1,4 +1,4 @@
-"""Decode image files in processes with limits, so that a file that crashes, hangs or fills the memory costs one image.
+"""Decode image files in processes with limits, so that a file that crashes, loops or fills the memory costs one image.
 
 A process decodes batch after batch. If one ends, each image of its batch is decoded alone in another process, and an
 image that ends that one too is quarantined.
@@ -6,8 +6,6 @@ image that ends that one too is quarantined.
 
 import atexit
 import contextlib
-import dataclasses
-import functools
 import json
 import os
 import signal
@@ -25,11 +23,9 @@ from components.preprocess.decode.pixels import Decoded, UndecodableImage
 
 Tag = TypeVar("Tag")
 IMAGES_AT_ONCE = 50  # in a batch
-_PIXEL_BYTES = 1 << 20
 _LARGEST_REASON = 1 << 16
 _SECONDS_TO_END = 10.0
-_SECONDS_TO_START = 300.0
-# The process died, hangs, or answers nonsense.
+# The process died, or answers nonsense.
 _FAILED = (EOFError, OSError, ValueError, TypeError, AttributeError, RecursionError)
 # A separate program instead of `multiprocessing.Process`, which would import the main module and so Beam.
 # `sys.path` is handed over, so that the process has this code in any working directory.
@@ -42,14 +38,13 @@ decoder_process.main(handle, memory, seconds)
 
 
 class Limits(NamedTuple):
-    """Limits for decoding one image: bytes of memory, seconds of processor time, seconds without an answer.
+    """Limits for decoding one image: bytes of memory, and seconds of processor time.
 
-    Processor time decides, so that a busy machine quarantines no image; the last limit is for a process that waits.
+    A limit of elapsed time would quarantine images on a busy machine, and decoding waits for nothing.
     """
 
     memory: int = 768 << 20
     processor_seconds: int = 60
-    seconds: float = 300
 
 
 LIMITS = Limits()
@@ -80,11 +75,6 @@ def decode_all(
             process.end()
 
 
-def images_at_once(shape: ImageShape) -> int:
-    """Return how many images a batch may have, so that its pixels take about a megabyte."""
-    return max(1, min(IMAGES_AT_ONCE, _PIXEL_BYTES // shape.size))
-
-
 def wanted() -> int:
     """Return how many processes keep this machine busy: two more than processors, so that work always waits."""
     return concurrent.processors() + 2
@@ -92,34 +82,42 @@ def wanted() -> int:
 
 def start(images: int) -> None:
     """Start as many processes as so many images need, while the caller does something else."""
-    _idle.extend([_idle_process() for _ in range(min(wanted(), -(-images // IMAGES_AT_ONCE)))])
+    _idle.extend([_Process() for _ in range(min(wanted(), -(-images // IMAGES_AT_ONCE)))])
 
 
 def end_processes() -> None:
-    """End all decoder processes."""
-    _idle.clear()
-    for process in [*_alive]:
-        process.end()
+    """End all processes that wait for a batch."""
+    while _idle:
+        _idle.pop().end()
 
 
 def _started(contents: Sequence[bytes], shape: ImageShape, resize: str) -> "_Process":
     """Have a process decode a batch. If it is dead, `_results` notices."""
     process = _idle_process()
-    head = json.dumps([dataclasses.astuple(shape), resize, [*map(len, contents)]])
     with contextlib.suppress(ConnectionError):
-        process.connection.send_bytes(b"".join([head.encode(), b"\n", *contents]))
+        process.connection.send((contents, shape, resize))
     return process
 
 
+def _idle_process() -> "_Process":
+    """Take an idle process, or start one. Each thread gets another."""
+    while True:
+        try:
+            process = _idle.pop()
+        except IndexError:
+            return _Process()
+        if process.process.poll() is None:
+            return process
+        process.end()
+
+
 def _first_answered(processes: list["_Process"]) -> "_Process":
-    """Return the process that answers first, or the first one if none does for long."""
     by_connection = {process.connection: process for process in processes}
-    while answered := wait(by_connection, LIMITS.seconds):
-        process = by_connection[answered[0]]  # type: ignore[index]
+    while True:
+        process = by_connection[wait(by_connection)[0]]  # type: ignore[index]
         process.require_ready()
         if process.connection.poll():  # an answer or the end, not the message that it is ready
             return process
-    return processes[0]
 
 
 def _results(
@@ -145,24 +143,19 @@ class _Process:
         self._ready = False
         self.connection, child_end = Pipe()
         with child_end:
-            arguments = json.dumps([sys.path, child_end.fileno(), self._limits.memory, self._limits.processor_seconds])
             self.process = subprocess.Popen(
-                [sys.executable, "-P", "-c", _PROGRAM, arguments],
+                [sys.executable, "-P", "-c", _PROGRAM, json.dumps([sys.path, child_end.fileno(), *self._limits])],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,  # stdout is for the stage's results
                 env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},  # threads would take memory and are useless here
                 pass_fds=[child_end.fileno()],
             )
-        _watch_end_and_forks()
-        _alive.add(self)
 
     def require_ready(self) -> None:
         """Wait until the process has started; `TransientError` if it cannot."""
-        if self._ready:
-            return
         with contextlib.suppress(EOFError, OSError):
-            started = self.connection.poll(_SECONDS_TO_START)
-            self._ready = started and self.connection.recv_bytes(len(decoder_process.READY)) == decoder_process.READY
+            ready = decoder_process.READY
+            self._ready = self._ready or self.connection.recv_bytes(len(ready)) == ready
         if not self._ready:
             raise TransientError(
                 f"the process that decodes images does not start: it ended with {_name(self.end(_SECONDS_TO_END))}; "
@@ -172,8 +165,6 @@ class _Process:
     def answer(self, count: int, size: int) -> list[Decoded | UndecodableImage]:
         """Receive the pixels of `count` images, or why one cannot be decoded; raise one of `_FAILED` otherwise."""
         self.require_ready()
-        if not self.connection.poll(self._limits.seconds):
-            raise TimeoutError
         head, _, pixels = self.connection.recv_bytes(count * (size + _LARGEST_REASON)).partition(b"\n")
         notes = json.loads(head)
         if len(notes) != count or len(pixels) != size * sum(isinstance(note, bool) for note in notes):
@@ -187,17 +178,14 @@ class _Process:
             self.process.wait(seconds)
         self.process.kill()
         self.connection.close()
-        _alive.discard(self)
         return self.process.wait()
 
     def end_after(self, error: Exception) -> str:
         """End the process after an error, and return why the image that caused it cannot be decoded."""
-        died = isinstance(error, EOFError | ConnectionError)
-        status = self.end(_SECONDS_TO_END if died else 0)
-        if isinstance(error, TimeoutError):
-            return f"cannot be decoded: no progress for {self._limits.seconds:g} s"
-        if not died:
+        if not isinstance(error, EOFError | ConnectionError):
+            self.end()
             return "makes the decoder return garbage"
+        status = self.end(_SECONDS_TO_END)
         if status == -signal.SIGPROF:
             return f"cannot be decoded: it takes more than {self._limits.processor_seconds} s of processor time"
         if status == decoder_process.OUT_OF_MEMORY:
@@ -209,24 +197,5 @@ def _name(status: int) -> str:
     return signal.Signals(-status).name if status < 0 else f"exit status {status}"
 
 
-def _idle_process() -> _Process:
-    """Take an idle process, or start one. Each thread gets another."""
-    while _idle:
-        with contextlib.suppress(IndexError):  # another thread took it
-            process = _idle.pop()
-            if process.process.poll() is None:
-                return process
-            process.end()
-    return _Process()
-
-
-_alive: set[_Process] = set()
 _idle: list[_Process] = []
-
-
-@functools.cache
-def _watch_end_and_forks() -> None:
-    """End the processes with this one; a fork of it must neither talk to them nor end them."""
-    atexit.register(end_processes)
-    os.register_at_fork(after_in_child=_idle.clear)
-    os.register_at_fork(after_in_child=_alive.clear)
+atexit.register(end_processes)

@@ -15,7 +15,7 @@ from components.preprocess.decode import pool
 from components.preprocess.decode.pixels import Decoded, UndecodableImage
 
 SHAPE = ImageShape(6, 5, 3)
-LIMITS = pool.Limits(memory=512 << 20, processor_seconds=1, seconds=60)
+LIMITS = pool.Limits(memory=512 << 20, processor_seconds=1)
 FAULTS = """
 import ctypes, json, os, signal, sys, time
 import numpy

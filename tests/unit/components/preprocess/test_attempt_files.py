@@ -13,7 +13,7 @@ from components.core.errors import ConfigError, DataError
 from components.core.storage import buckets
 from components.core.storage.location import COMMITTED, Location
 from components.preprocess import attempt_files
-from components.preprocess.attempt_files import AttemptFiles, BucketFolder, Folder
+from components.preprocess.attempt_files import AttemptFiles
 from components.preprocess.beam import attempt
 from tests.fakes.gcs.server import LEAK, Server
 
@@ -30,7 +30,7 @@ def objects(gcs: Server) -> dict[str, Any]:
 @pytest.fixture(params=["folder", "bucket"])
 def files(request: pytest.FixtureRequest, tmp_path: Path) -> AttemptFiles:
     if request.param == "folder":
-        return Folder(tmp_path)
+        return attempt_files.begin(str(tmp_path))
     request.getfixturevalue("objects")
     return attempt_files.new_in_bucket(DATASET)
 
@@ -45,10 +45,9 @@ def test_what_is_written_is_read(files: AttemptFiles) -> None:
         "a.rows": 10,
         "b.facts": 5,
     }
-    assert [*files.blocks([("a.rows", 2, 7, google_crc32c.value(b"2345678"))], 3)] == [b"234", b"567", b"8"]
+    assert [*files.parts([("a.rows", 2, 7, google_crc32c.value(b"2345678"))])] == [b"2345678"]
     parts = [("a.rows", number % 10, 1, google_crc32c.value(b"%d" % (number % 10))) for number in range(99)]
-    assert [*files.blocks(parts, 1)] == [b"%d" % (number % 10) for number in range(99)]  # some on their way at once
-    assert isinstance(attempt_files.at(str(files)), type(files))
+    assert [*files.parts(parts)] == [b"%d" % (number % 10) for number in range(99)]  # some on their way at once
     with pytest.raises(FileNotFoundError):
         files.read("c")
 
@@ -56,7 +55,7 @@ def test_what_is_written_is_read(files: AttemptFiles) -> None:
 def test_a_part_that_is_cut_short(files: AttemptFiles) -> None:
     files.write("a.rows", [b"0123"])
     with pytest.raises((OSError, DataError), match=r"cut short|damaged"):
-        [*files.blocks([("a.rows", 2, 3, google_crc32c.value(b"234"))], 3)]
+        [*files.parts([("a.rows", 2, 3, google_crc32c.value(b"234"))])]
 
 
 @pytest.mark.filterwarnings(f"ignore:{LEAK}:ResourceWarning")
@@ -65,14 +64,14 @@ def test_a_part_that_was_damaged_on_its_way_is_asked_for_again(gcs: Server, obje
     files.write("a.rows", [b"0123456789"])
     crc32c = google_crc32c.value(b"2345")
     asked = len(gcs.requests)
-    assert [*files.blocks([("a.rows", 2, 4, crc32c)], 9)] == [b"2345"]
+    assert [*files.parts([("a.rows", 2, 4, crc32c)])] == [b"2345"]
     assert len(gcs.requests) == asked + 1
     for fault in ("flip-download", "truncated-body"):
         gcs.inject(fault)
-        assert [*files.blocks([("a.rows", 2, 4, crc32c)], 9)] == [b"2345"]
+        assert [*files.parts([("a.rows", 2, 4, crc32c)])] == [b"2345"]
     assert [kind for kind, _ in gcs.fired] == ["flip-download", "truncated-body"]
     with pytest.raises(DataError):
-        [*files.blocks([("a.rows", 2, 4, crc32c + 1)], 9)]
+        [*files.parts([("a.rows", 2, 4, crc32c + 1)])]
 
 
 def test_the_same_bytes_count_as_ours_and_others_end_the_attempt(objects: dict[str, Any]) -> None:
@@ -105,14 +104,14 @@ def work(files: AttemptFiles) -> list[int]:
     return [1]
 
 
-def commit(files: BucketFolder) -> None:
+def commit(files: AttemptFiles) -> None:
     """Do the driver's work after the end of the job."""
     listed = {
         name: attempt.written_as(files.read(name), buckets.checksum(files.read(name)))
         for name in {**files.sizes(), datasets.MANIFEST: 2}
         if name.endswith((".tfrecord", ".json")) and name != attempt_files.MARK
     }
-    assert DATASET.publish(files.name, listed, datasets.MANIFEST)
+    assert DATASET.publish(files.path.name, listed, datasets.MANIFEST)
 
 
 def interrupting(monkeypatch: pytest.MonkeyPatch, at: int, act: Callable[[], None]) -> Callable[[], int]:
@@ -146,10 +145,10 @@ def test_nothing_is_left_whenever_an_attempt_ends_beside_a_worker_that_was_taken
         objects.clear()
         files = attempt_files.new_in_bucket(DATASET)
         if end == "commits":
-            work(attempt_files.at(str(files)))
+            work(AttemptFiles(str(files)))
             files.write(datasets.MANIFEST, [b"{}"])
 
-        def act(files: BucketFolder = files, at: int = at) -> None:
+        def act(files: AttemptFiles = files, at: int = at) -> None:
             ended.append(at)
             if end == "commits":
                 commit(files)
@@ -160,7 +159,7 @@ def test_nothing_is_left_whenever_an_attempt_ends_beside_a_worker_that_was_taken
         done = at >= asked()
         if done:
             act()
-        folder = f"d/{files.name}"
+        folder = f"d/{files.path.name}"
         kept = {"d/committed.json", f"{folder}/train.tfrecord", f"{folder}/dataset.json"} if end == "commits" else set()
         assert objects.keys() == kept, at
         if done:
@@ -182,7 +181,7 @@ def test_a_later_run_removes_what_attempts_left_and_nothing_else(objects: dict[s
     attempt_files.sweep(DATASET)
     assert objects.keys() == {
         f"d/{COMMITTED}",
-        f"d/{won.name}/dataset.json",
-        f"d/{won.name}/train.tfrecord",
+        f"d/{won.path.name}/dataset.json",
+        f"d/{won.path.name}/train.tfrecord",
         "d/mine/attempt.json",
     }

@@ -12,14 +12,24 @@ from PIL import Image
 
 from components.core.artifacts.datasets import ImageShape
 from components.preprocess import leaks
-from components.preprocess.leaks import Leak, ShardSignatures
+from components.preprocess.leaks import Leak, ReferenceSet
 
 GRAY, COLOR, SMALL, SQUARE = (ImageShape(*sizes) for sizes in ((28, 28, 1), (20, 17, 3), (8, 8, 1), (16, 16, 1)))
 
 
-def signed(split: str, number: int, images: np.ndarray) -> ShardSignatures:
+def signed(images: np.ndarray) -> np.ndarray:
     hashes = [hashlib.sha256(image.tobytes()).digest() for image in images]
-    return ShardSignatures(f"{split}-{number:05d}", leaks.thumbnails(images), leaks.digests(hashes))
+    return leaks.signatures(hashes, [leaks.thumbnails(images)])
+
+
+def held(*shards: np.ndarray) -> ReferenceSet:
+    """Hold the images of shards of `test`."""
+    return leaks.hold({f"test-{number:05d}": signed(images) for number, images in enumerate(shards)})
+
+
+def found(reference: ReferenceSet, images: np.ndarray, number: int = 0) -> list[Leak]:
+    """Return the leaks into a shard of `train`."""
+    return leaks.find(reference, f"train-{number:05d}", signed(images))
 
 
 def fields_of(images: np.ndarray) -> np.ndarray:
@@ -71,16 +81,11 @@ ALTERED: tuple[Callable[[np.ndarray], np.ndarray], ...] = (
 )
 
 
-def all_pairs(
-    held_out: list[ShardSignatures],
-    held_out_images: list[np.ndarray],
-    train: list[ShardSignatures],
-    images: list[np.ndarray],
-) -> list[Leak]:
+def all_pairs(held_out: dict[str, np.ndarray], train: list[np.ndarray]) -> list[Leak]:
     """Return the first leak of each held-out image, from all pairs, by the definition in the module's docstring."""
     expected = []
-    training = [(theirs, some, fields_of(some)) for theirs, some in zip(train, images, strict=True)]
-    for ours, our_images in zip(held_out, held_out_images, strict=True):
+    training = [(f"train-{number:05d}", images, fields_of(images)) for number, images in enumerate(train)]
+    for ours, our_images in held_out.items():
         for record, (image, fields) in enumerate(zip(our_images, fields_of(our_images), strict=True)):
             candidates = []
             for theirs, their_images, others in training:
@@ -88,7 +93,7 @@ def all_pairs(
                 exact = (their_images == image).all(axis=(1, 2, 3))
                 near = (apart <= 5 * 16) & (apart < 0.1 * flattest)
                 candidates += [
-                    Leak(not exact[row], ours.shard.partition("-")[0], ours.shard, record, theirs.shard, int(row))
+                    Leak(not exact[row], ours.partition("-")[0], ours, record, theirs, int(row))
                     for row in np.flatnonzero(exact | near)
                 ]
             expected += sorted(candidates)[:1]
@@ -106,18 +111,14 @@ def test_what_is_found_is_what_a_comparison_of_all_pairs_finds(image: ImageShape
             source = held_out_images[random.integers(len(held_out_images))]
             shard[row] = change(source[random.integers(len(source))])
     held_out_images[1][0] = held_out_images[2][0] = held_out_images[0][0]  # two splits have it
-    names = [("test", 0), ("test", 1), ("validation", 0)]
-    held_out = [signed(*name, some) for name, some in zip(names, held_out_images, strict=True)]
-    train = [signed("train", number, some) for number, some in enumerate(images)]
+    held_out = dict(zip(("test-00000", "test-00001", "validation-00000"), held_out_images, strict=True))
+    reference = leaks.hold({name: signed(some) for name, some in held_out.items()})
 
-    detected = [leak for shard in train for leak in leaks.find(leaks.hold(held_out), shard)]
-    expected = all_pairs(held_out, held_out_images, train, images)
+    detected = [leak for number, shard in enumerate(images) for leak in found(reference, shard, number)]
+    expected = all_pairs(held_out, images)
     assert {leak.near for leak in expected} == {True, False}
-    assert leaks.first_of_each(detected) == expected
+    assert leaks.first_of_each(detected) == leaks.first_of_each(detected[::-1]) == expected
     assert leaks.first_of_each(leaks.first_of_each(detected[:5]) + leaks.first_of_each(detected[5:])) == expected
-
-    other_order = [leak for shard in train[::-1] for leak in leaks.find(leaks.hold(held_out[::-1]), shard)]
-    assert leaks.first_of_each(other_order) == expected
 
 
 @pytest.mark.parametrize(
@@ -137,8 +138,7 @@ def test_what_is_found_is_what_a_comparison_of_all_pairs_finds(image: ImageShape
 def test_what_is_near(change: Callable[[np.ndarray], np.ndarray], near: bool) -> None:
     images = pictures(np.random.default_rng(0), 20, GRAY)
     images = images[images.std(axis=(1, 2, 3)) > 45]
-    train = signed("train", 0, np.stack([change(image) for image in images]))
-    detected = leaks.find(leaks.hold([signed("test", 0, images)]), train)
+    detected = found(held(images), np.stack([change(image) for image in images]))
     assert [(leak.record, leak.train_record) for leak in detected] == [(n, n) for n in range(len(images)) if near]
 
 
@@ -156,13 +156,13 @@ def test_a_difference_is_near_up_to_five_levels_and_below_a_tenth(block: int) ->
     one_more = (images + 5 * pattern(block)).astype(np.uint8)
     one_more[:, 0, 0] += np.where(pattern(block)[0, 0] > 0, 1, -1).astype(np.uint8)
     flat = (128 + 30 * pattern(2)).astype(np.uint8)[None]
-    reference = leaks.hold([signed("test", 0, np.concatenate([images, flat, flat]))])
+    reference = held(np.concatenate([images, flat, flat]))
     for near, other in ((True, images + 5 * pattern(block)), (False, one_more)):
-        detected = leaks.find(reference, signed("train", 0, other.astype(np.uint8)))
+        detected = found(reference, other.astype(np.uint8))
         assert [leak.record for leak in detected] == [record for record in range(100) if near]
     # Of a standard deviation of 30, or a little less or more.
     for near, levels in ((True, 2), (False, 3), (False, 4)):
-        detected = leaks.find(reference, signed("train", 0, (flat + levels * pattern(block)).astype(np.uint8)))
+        detected = found(reference, (flat + levels * pattern(block)).astype(np.uint8))
         assert [leak.record for leak in detected] == ([100, 101] if near else [])
 
 
@@ -173,16 +173,16 @@ def test_rounding_makes_the_filter_dismiss_nothing() -> None:
     one, other = (texture + np.kron(np.reshape(field, (4, 4)), np.ones((4, 4))) for field in fields)
     assert 79.8 < (one - other).std() <= 80
     ours, theirs = (
-        ShardSignatures(split, image.reshape(1, 256).astype(np.int16), leaks.digests([split.encode()]))
+        leaks.signatures([split.encode()], [image.reshape(1, 256).astype(np.int16)])
         for split, image in (("test", one), ("train", other))
     )
-    assert leaks.find(leaks.hold([ours]), theirs) == [Leak(True, "test", "test", 0, "train", 0)]
+    assert leaks.find(leaks.hold({"test": ours}), "train", theirs) == [Leak(True, "test", "test", 0, "train", 0)]
 
 
 def test_blank_images_are_leaks_only_where_they_are_the_same() -> None:
     held_out = np.stack([np.full((28, 28, 1), level, np.uint8) for level in (0, 0, 100, 101, 255)])
     training = np.stack([np.full((28, 28, 1), level, np.uint8) for level in (1, 0, 0, 101, 99)])
-    detected = leaks.find(leaks.hold([signed("test", 0, held_out)]), signed("train", 0, training))
+    detected = found(held(held_out), training)
     assert [(leak.near, leak.record, leak.train_record) for leak in detected] == [
         (False, 0, 1),
         (False, 1, 1),
@@ -194,11 +194,11 @@ def test_a_crowd_of_alike_images_takes_bounded_work_and_hides_no_exact_copy() ->
     random = np.random.default_rng(0)
     alike = pictures(random, 2, GRAY)[1] + random.integers(0, 5, (300, 28, 28, 1), dtype=np.uint8)
     training = np.concatenate([pictures(random, 30, GRAY), alike[[299, 7]]])
-    reference, train = leaks.hold([signed("test", 0, alike)]), signed("train", 0, training)
-    numbers, rows = leaks._near(reference, train, 0)
+    reference = held(alike)
+    numbers, rows = leaks._near(reference, leaks.thumbnails(training), 0)
     assert np.bincount(rows, minlength=32).tolist() == [0] * 30 + [32, 32]
     assert {(299, 30), (7, 31)} <= set(zip(numbers.tolist(), rows.tolist(), strict=True))
-    detected = leaks.find(reference, train)
+    detected = found(reference, training)
     assert [leak.record for leak in detected if not leak.near] == [7, 299]
     assert 32 <= len(detected) <= 64
 
@@ -206,19 +206,18 @@ def test_a_crowd_of_alike_images_takes_bounded_work_and_hides_no_exact_copy() ->
 def test_near_copies_are_looked_for_of_some_and_exact_ones_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leaks, "MOST_HELD", 30)
     images = pictures(np.random.default_rng(0), 100, GRAY)
-    reference = leaks.hold([signed("test", number, images[number::2]) for number in range(2)])
+    reference = held(images[::2], images[1::2])
     hashes = [hashlib.sha256(image.tobytes()).digest() for image in images]
     chosen = {(f"test-{n % 2:05d}", n // 2) for n in sorted(range(100), key=lambda n: hashes[n])[:30]}
-    detected = leaks.find(reference, signed("train", 0, np.stack([lighter(image) for image in images])))
+    detected = found(reference, np.stack([lighter(image) for image in images]))
     assert {(leak.shard, leak.record) for leak in detected} == chosen
-    assert len(leaks.find(reference, signed("train", 0, images))) == 100
+    assert len(found(reference, images)) == 100
 
 
 def test_nothing_to_compare() -> None:
     images = pictures(np.random.default_rng(0), 10, GRAY)
-    some, none = signed("train", 0, images), signed("test", 0, images[:0])
-    for held_out, train in (([], some), ([none], some), ([some], none)):
-        assert leaks.find(leaks.hold(held_out), train) == []
+    for reference, training in ((held(), images), (held(images[:0]), images), (held(images), images[:0])):
+        assert found(reference, training) == []
     assert leaks.describe([], 0) == {"exact": 0, "near": 0, "compared": ["test"], "near_of": 0, "first": []}
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from components.core.errors import DataError, TransientError
 from components.preprocess import shards
-from components.preprocess.attempt_files import FAILED, Folder
+from components.preprocess.attempt_files import FAILED, AttemptFiles
 from components.preprocess.beam import attempt, pipeline
 from tests.unit.components.preprocess.beam.chunks import DIGITS, chunks_of_digits, write_all
 from tests.unit.components.preprocess.pickles import Unpickled
@@ -35,8 +35,8 @@ def test_a_note_that_another_wrote_is_refused(tmp_path: Path, name: str) -> None
     with pytest.raises(DataError, match=rf"{replaced} is damaged"):  # noqa: PT012 - by whoever reads it
         pipeline.make_rows(chunk, DIGITS, rows_at, location, 1)
         pipeline.find_leaks("train-00000-of-00003.tfrecord", location)
-        attempt.raise_failure(Folder(tmp_path))
-        shards.gather(Folder(Path(rows_at)), Folder(tmp_path), 1, DIGITS)
+        attempt.raise_failure(AttemptFiles(str(tmp_path)))
+        shards.gather(AttemptFiles(rows_at), AttemptFiles(str(tmp_path)), 1, DIGITS)
 
 
 @pytest.mark.parametrize("missing", ["*.facts", "rows/*.index", "*.leaks"])
@@ -45,8 +45,8 @@ def test_what_no_worker_could_leave_is_noticed(tmp_path: Path, missing: str) -> 
     for name in write_all(pipeline.make_rows(chunk, DIGITS, rows_at, location, 1), rows_at, location):
         if name.startswith("train"):
             pipeline.find_leaks(name, location)
-    gathered = shards.gather(Folder(Path(rows_at)), Folder(tmp_path), 1, DIGITS)
+    gathered = shards.gather(AttemptFiles(rows_at), AttemptFiles(str(tmp_path)), 1, DIGITS)
     assert sum(facts.shard.records for facts in gathered.shards) == 1797
     next(tmp_path.glob(missing)).unlink()
     with pytest.raises(TransientError, match=str(tmp_path)):
-        shards.gather(Folder(Path(rows_at)), Folder(tmp_path), 1, DIGITS)
+        shards.gather(AttemptFiles(rows_at), AttemptFiles(str(tmp_path)), 1, DIGITS)

@@ -14,7 +14,7 @@ from components.core.artifacts import datasets
 from components.core.artifacts.datasets import ImageShape
 from components.core.sources.files import SourceFile
 from components.preprocess import rows
-from components.preprocess.attempt_files import Folder
+from components.preprocess.attempt_files import AttemptFiles
 from components.preprocess.decode import pixels
 from components.preprocess.formats import survey
 from components.preprocess.formats.survey import ImagesPart
@@ -69,10 +69,11 @@ def by_rule(pictures: list[tuple[int, int]], decided: Plan) -> tuple[dict[str, l
     return {key: sorted(shard_rows) for key, shard_rows in expected.items()}, sorted(quarantined)
 
 
-def in_order(locations: dict[str, list[FilePart]], folder: Path, kind: np.dtype = KIND) -> dict[str, list[Row]]:
+def in_order(locations: list[tuple[str, FilePart]], folder: Path, kind: np.dtype = KIND) -> dict[str, list[Row]]:
     ordered = {}
-    for key, some in locations.items():
-        blocks = [*rows.blocks_in_order(some, Folder(folder), kind, at_once=3)]
+    for key in {shard for shard, _ in locations}:
+        some = [location for shard, location in locations if shard == key]
+        blocks = [*rows.blocks_in_order(some, AttemptFiles(str(folder)), kind, at_once=3)]
         assert {len(block) for block in blocks[:-1]} <= {3}
         ordered[key] = [*as_tuples(np.concatenate(blocks))]
     return ordered
@@ -101,7 +102,7 @@ def test_every_image_comes_to_its_place_or_is_quarantined(
     decided = files_plan()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rows, "_RUN_BYTES", run_bytes)
-        outcome = rows.make(parts, decided, Folder(folder), decoders)
+        outcome = rows.make(parts, decided, AttemptFiles(str(folder)), decoders)
     expected, quarantined = by_rule(pictures, decided)
     assert in_order(outcome.locations, folder) == expected
     assert sorted(outcome.quarantined) == quarantined
@@ -110,7 +111,7 @@ def test_every_image_comes_to_its_place_or_is_quarantined(
 
 def test_plain_pixels_become_rows_of_any_shape(tmp_path: Path) -> None:
     decided = files_plan(stored=ImageShape(8, 8, 1), image=ImageShape(4, 6, 3))
-    outcome = rows.make([survey.DIGITS], decided, Folder(tmp_path), decoders=1)
+    outcome = rows.make([survey.DIGITS], decided, AttemptFiles(str(tmp_path)), decoders=1)
     ordered = in_order(outcome.locations, tmp_path, rows.row_type(decided.image))
     expected = [original for some in survey.read(survey.DIGITS) for original in some]
     images = {
@@ -125,7 +126,7 @@ def test_plain_pixels_become_rows_of_any_shape(tmp_path: Path) -> None:
 def test_no_more_is_kept_of_what_is_quarantined_than_is_shown(tmp_path: Path) -> None:
     names = [f"{number:07d}.png" for number in range(3 * rows.MOST_QUARANTINED)]
     random.Random(0).shuffle(names)
-    writer = rows._Writer(files_plan(), Folder(tmp_path))
+    writer = rows._Writer(files_plan(), AttemptFiles(str(tmp_path)))
     for name in names:
         writer.quarantine(Quarantined(name, "", ""))
         assert len(writer.outcome.quarantined) <= 2 * (rows.MOST_QUARANTINED + 1)
@@ -135,11 +136,12 @@ def test_no_more_is_kept_of_what_is_quarantined_than_is_shown(tmp_path: Path) ->
 
 
 def test_a_file_of_rows_that_is_cut_short(tmp_path: Path) -> None:
-    outcome = rows.make(parts_of(tmp_path, [(0, 0)], True), files_plan(), Folder(tmp_path), 1)
-    ((name, offset, size, checksum),) = next(iter(outcome.locations.values()))
+    outcome = rows.make(parts_of(tmp_path, [(0, 0)], True), files_plan(), AttemptFiles(str(tmp_path)), 1)
+    ((_, location),) = outcome.locations
+    name = location[0]
     (tmp_path / name).write_bytes((tmp_path / name).read_bytes()[:-1])
     with pytest.raises(OSError, match="cut short"):
-        next(rows.blocks_in_order([(name, offset, size, checksum)], Folder(tmp_path), KIND, 1))
+        next(rows.blocks_in_order([location], AttemptFiles(str(tmp_path)), KIND, 1))
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def test_a_shard_that_has_grown_is_refused(dataset: Path, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"schema_version": 7}, "version 7, expected 2: "),
+        ({"schema_version": 7}, "version 7, expected 3: "),
         ({"extra": 1, "more": 2}, r"unknown \['extra', 'more'\]"),
         ({"splits": {}}, r"splits are \[\], expected train, validation, test"),
         ({"classes": [3]}, "one of classes is 3"),

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from components.core.artifacts.datasets import ImageShape
-from components.preprocess.attempt_files import Folder
+from components.preprocess import attempt_files
+from components.preprocess.attempt_files import AttemptFiles
 from components.preprocess.beam import pipeline
 from components.preprocess.formats import survey
 from components.preprocess.placement import Plan
@@ -26,7 +27,9 @@ def content(folder: Path) -> dict[str, bytes]:
 def chunks_of_digits(folder: Path) -> tuple[list[pipeline.Chunk], str, str]:
     """The chunk of the digits, the folder of rows, that of shards."""
     (folder / "rows").mkdir(parents=True)
-    return pipeline._write_chunks([survey.DIGITS], Folder(folder / "rows")), str(folder / "rows"), str(folder)
+    attempt_files.begin(str(folder))
+    rows_at = AttemptFiles(str(folder / "rows"))
+    return pipeline._write_chunks([survey.DIGITS], rows_at), str(rows_at), str(folder)
 
 
 def write_all(parts: list[tuple[str, FilePart]], rows_at: str, location: str) -> list[str]:

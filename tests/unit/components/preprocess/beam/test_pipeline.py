@@ -7,7 +7,7 @@ import pytest
 from components.core.errors import DataError
 from components.core.sources.files import SourceFile
 from components.preprocess import rows
-from components.preprocess.attempt_files import Folder
+from components.preprocess.attempt_files import AttemptFiles
 from components.preprocess.beam import attempt, pipeline
 from components.preprocess.formats import survey
 from components.preprocess.formats.survey import ImagesPart, Part
@@ -19,8 +19,8 @@ def test_small_parts_share_a_chunk_and_a_whole_file_is_one(tmp_path: Path, monke
     monkeypatch.setattr(pipeline, "_CHUNK_IMAGES", 6)
     image = (SourceFile("x", "/x", 1), "train", 0)
     parts: list[Part] = [*[ImagesPart((image,) * 4)] * 5, survey.DIGITS, ImagesPart((image,))]
-    chunks = pipeline._write_chunks(parts, Folder(tmp_path))
-    chunk_parts = [[*pipeline._read_parts(chunk, Folder(tmp_path))] for chunk in chunks]
+    chunks = pipeline._write_chunks(parts, AttemptFiles(str(tmp_path)))
+    chunk_parts = [[*pipeline._read_parts(chunk, AttemptFiles(str(tmp_path)))] for chunk in chunks]
     assert [len(some) for some in chunk_parts] == [2, 2, 2, 1]
     assert [part for some in chunk_parts for part in some] == parts
 
@@ -42,7 +42,7 @@ def test_work_that_is_done_again_makes_the_same_and_is_done_once(
     for path in tmp_path.joinpath("rows").glob("*.rows"):
         path.unlink()
     assert write_all(parts, rows_at, location) == names
-    attempt.raise_failure(Folder(tmp_path))
+    attempt.raise_failure(AttemptFiles(str(tmp_path)))
 
 
 def test_two_workers_that_make_one_chunk_disturb_nobody(tmp_path: Path) -> None:
@@ -61,9 +61,9 @@ def test_two_workers_that_make_one_chunk_disturb_nobody(tmp_path: Path) -> None:
 def test_after_a_failure_nothing_more_is_done(tmp_path: Path) -> None:
     (chunk,), rows_at, location = chunks_of_digits(tmp_path)
     part = ImagesPart(((SourceFile("gone.png", str(tmp_path / "gone.png"), 1), "train", 0),))
-    (damaged,) = pipeline._write_chunks([part], Folder(tmp_path / "rows"))
+    (damaged,) = pipeline._write_chunks([part], AttemptFiles(rows_at))
     assert pipeline.make_rows(damaged, plan(stored=None), rows_at, location, 1) == []
     assert pipeline.make_rows(chunk, DIGITS, rows_at, location, 1) == []
     assert not list(tmp_path.glob("rows/*.index"))
     with pytest.raises(DataError, match=r"gone\.png"):
-        attempt.raise_failure(Folder(tmp_path))
+        attempt.raise_failure(AttemptFiles(str(tmp_path)))

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from components.core.errors import DataError, StageError, TransientError
-from components.preprocess import rows
-from components.preprocess.attempt_files import AttemptFiles, Folder
+from components.preprocess import attempt_files, notes, rows
+from components.preprocess.attempt_files import AttemptFiles
 from components.preprocess.beam import attempt, progress
 from components.preprocess.beam.progress import Done
 
@@ -19,7 +19,7 @@ def leave(rows_at: Path, name: str, images: int, quarantined: int | None = None)
     """Files as a worker leaves them: rows of ten bytes, and the outcome of a chunk once it is done."""
     (rows_at / f"run-{name}.rows").write_bytes(bytes(10 * images))
     if quarantined is not None:
-        attempt.leave(Folder(rows_at), f"{name}.index", rows.Outcome(quarantined_count=quarantined))
+        (rows_at / f"{name}.index").write_bytes(notes.written(rows.Outcome(quarantined_count=quarantined)))
 
 
 def test_what_all_workers_have_done_is_added(tmp_path: Path) -> None:
@@ -29,9 +29,9 @@ def test_what_all_workers_have_done_is_added(tmp_path: Path) -> None:
     (tmp_path / ".tmp-run-2.rows-x").write_bytes(bytes(10))  # being written
     (tmp_path / "train-00000-of-00002.tfrecord").touch()
     (tmp_path / ".tmp-train-00001-of-00002.tfrecord-x").touch()
-    assert progress.done(Folder(tmp_path), Folder(tmp_path), 10, seen) == Done(6, 1, 1)
+    assert progress.done(AttemptFiles(str(tmp_path)), AttemptFiles(str(tmp_path)), 10, seen) == Done(6, 1, 1)
     leave(tmp_path, "1", 5, 2)
-    assert progress.done(Folder(tmp_path), Folder(tmp_path), 10, seen) == Done(9, 3, 1)
+    assert progress.done(AttemptFiles(str(tmp_path)), AttemptFiles(str(tmp_path)), 10, seen) == Done(9, 3, 1)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,11 @@ def test_it_is_reported_every_few_seconds(
 ) -> None:
     monkeypatch.setattr(progress, "_SECONDS_BETWEEN_LINES", 0.01)
     leave(tmp_path, "0", 30)
-    with caplog.at_level(logging.INFO), progress.shown(Folder(tmp_path), Folder(tmp_path), 10, 40, 1):
+    rows_at = AttemptFiles(str(tmp_path))
+    with (
+        caplog.at_level(logging.INFO),
+        progress.shown(rows_at, rows_at, 10, 40, 1),
+    ):
         for _ in range(6000):
             if "30 of 40 images (75 %)" in caplog.text:
                 return
@@ -85,17 +89,19 @@ def test_the_first_failure_ends_the_attempt_and_is_raised(
         yield 1
         raise error
 
+    attempt_files.begin(str(tmp_path))
     assert attempt.results(str(tmp_path), fail) == []
     assert attempt.results(str(tmp_path), lambda _: [1]) == []  # nobody needs it
     with pytest.raises(kind, match=message.format(above=tmp_path.parent)):
-        attempt.raise_failure(Folder(tmp_path))
+        attempt.raise_failure(AttemptFiles(str(tmp_path)))
 
 
 def test_a_defect_is_raised_where_it_is(tmp_path: Path) -> None:
     def fail(_: AttemptFiles) -> list[int]:
         raise ZeroDivisionError
 
+    attempt_files.begin(str(tmp_path))
     with pytest.raises(ZeroDivisionError):
         attempt.results(str(tmp_path), fail)
-    attempt.raise_failure(Folder(tmp_path))
+    attempt.raise_failure(AttemptFiles(str(tmp_path)))
     assert attempt.results(str(tmp_path / "gone"), fail) == []  # the attempt is over
