@@ -8,6 +8,7 @@ import functools
 import gzip
 import io
 import json
+import math
 import operator
 import random
 import struct
@@ -25,16 +26,17 @@ from PIL import Image, PngImagePlugin
 from components.core.artifacts import datasets
 from components.core.artifacts.datasets import ImageShape
 from components.core.errors import ConfigError, DataError
+from components.core.sources import source_listing
 from components.core.sources.files import SourceFile
 from components.core.stage.executor import ExecutorInput
 from components.core.storage import atomic_files, tfrecord
 from components.core.storage.location import Written
 from components.preprocess import notes
 from components.preprocess.decode import pixels
-from components.preprocess.formats import archives, idx, label_files, labels, npz, parquet, tfrecords
-from components.preprocess.formats.parquet import TableStack
-from components.preprocess.formats.stacks import Example, Stack
-from components.preprocess.formats.survey import READABLE, ImagesPart
+from components.preprocess.formats import archives, label_files, survey
+from components.preprocess.formats.label_files import LabelFile
+from components.preprocess.formats.stacks import Original, Stack
+from components.preprocess.formats.survey import ImagesPart, Part
 from components.preprocess.rows import Outcome
 from components.preprocess.shards import ShardFacts
 from tests.faults.damage.image_cases import CASES
@@ -73,30 +75,36 @@ def _sizes(contents: list[bytes]) -> list[int]:
     return [len(content) for content in contents]
 
 
-def _examples(stacks: Iterable[Stack]) -> list[Example]:
-    """Return as many images as were listed, of the header's shape, with the listed labels."""
-    examples = []
-    for stack in stacks:
-        pairs = list(stack.examples())
-        assert len(pairs) == stack.count
-        assert {label for _, label in pairs} == set(stack.values or (None,))
-        assert stack.shape is None or {len(image) for image, _ in pairs} == {stack.shape.size}
-        examples += pairs
-    return examples
+def _read_stacks(kind: str, files: list[SourceFile]) -> list[Original]:
+    """Return as many images as were counted, of the header's shape, with the labels that the survey lists."""
+    surveyed = survey._survey_stacks("x", kind, files)
+    originals = [original for part in surveyed.parts for some in survey.read(part) for original in some]
+    assert len(originals) == sum(surveyed.counts.values())
+    labels = {*range(len(surveyed.classes))} or {datasets.NO_LABEL}
+    assert {original.label for original in originals} == labels
+    assert surveyed.stored is None or {len(original.content) for original in originals} == {surveyed.stored.size}
+    return originals
+
+
+def read_stack(kind: str, name: str, folder: Path, content: bytes) -> Any:
+    """Return images alone: a damaged name may leave out their labels."""
+    return [original.content for original in _read_stacks(kind, [_file(folder, name, content)])]
 
 
 def read_idx(folder: Path, content: bytes) -> Any:
     """Return images, or three labels."""
     file = _file(folder, "x-images-idx3-ubyte", content)
     try:
-        return [image for image, _ in _examples(idx.list_stacks([file]))]
+        return [original.content for original in _read_stacks(source_listing.IDX, [file])]
     except DataError:
-        return [idx.read_labels(file, 3)]
+        images = _file(folder, "y-images-idx3-ubyte", _idx(3, 1, 1))
+        labels = _file(folder, "y-labels-idx1-ubyte", content)
+        return [bytes(original.label for original in _read_stacks(source_listing.IDX, [images, labels]))]
 
 
-def read_npz(folder: Path, content: bytes) -> Any:
-    """Return images alone: a damaged name may leave out their labels."""
-    return [image for image, _ in _examples(npz.list_stacks([_file(folder, "x.npz", content)]))]
+def _idx(*dimensions: int) -> bytes:
+    header = bytes([0, 0, 8, len(dimensions)]) + struct.pack(f">{len(dimensions)}I", *dimensions)
+    return header + bytes(math.prod(dimensions))
 
 
 def read_archive(folder: Path, content: bytes) -> Any:
@@ -108,28 +116,17 @@ def read_archive(folder: Path, content: bytes) -> Any:
     return images
 
 
-def read_tfrecord(folder: Path, content: bytes) -> Any:
-    """Return images with their labels."""
-    return _examples(tfrecords.list_stacks([_file(folder, "x.tfrecord", content)]))
-
-
 def read_example(folder: Path, content: bytes) -> Any:
     """Read a `tf.train.Example` in a file with right checksums, which no mutation achieves."""
-    return read_tfrecord(folder, b"".join(tfrecord.frame([content])))
+    return read_stack(source_listing.TFRECORDS, "x", folder, b"".join(tfrecord.frame([content])))
 
 
-def read_labels(parse: Callable[[bytes], labels.Table | None], folder: Path, content: bytes) -> Any:
+def read_labels(name: str, folder: Path, content: bytes) -> Any:
     """Read a table of printable names, or of none."""
-    table = parse(content)
-    rows = (table.rows if table else None) or {}
-    assert all(name.isprintable() and row.label.isprintable() for name, row in rows.items())
+    table = label_files.read([LabelFile("x", name, lambda: content)])
+    rows = table.rows if table else {}
+    assert all(name.isprintable() and (row.label or "").isprintable() for name, row in rows.items())
     return rows
-
-
-def read_parquet(folder: Path, content: bytes) -> Any:
-    """Return the images."""
-    stacks = parquet.list_stacks([_file(folder, "x.parquet", content)])
-    return [original.content for stack in stacks for original in stack.originals()]
 
 
 def read_image(folder: Path, content: bytes) -> Any:
@@ -149,7 +146,7 @@ def read_manifest(folder: Path, content: bytes) -> Any:
 
 def read_note(folder: Path, content: bytes) -> Any:
     """Read what a worker of preprocess leaves for others."""
-    return notes.read(READABLE | Outcome | ShardFacts, content, "x")
+    return notes.read(Part | Outcome | ShardFacts, content, "x")
 
 
 def read_executor_input(folder: Path, content: bytes) -> Any:
@@ -159,8 +156,7 @@ def read_executor_input(folder: Path, content: bytes) -> Any:
 
 def seeds_of_idx() -> Iterator[bytes]:
     """Yield images and labels, compressed and not."""
-    images = b"\0\0\x08\3" + struct.pack(">III", 2, 2, 2) + bytes(8)
-    labels = b"\0\0\x08\1" + struct.pack(">I", 3) + bytes(3)
+    images, labels = _idx(2, 2, 2), _idx(3)
     yield from (images, labels, gzip.compress(images, mtime=0), gzip.compress(labels, mtime=0))
 
 
@@ -256,12 +252,14 @@ def seeds_of_manifest() -> Iterator[bytes]:
 def seeds_of_note() -> Iterator[bytes]:
     """Yield two parts of a source, and what is known of a chunk and of a shard."""
     file = SourceFile("a.png", "/a.png", 3, "", "f0")
-    columns = parquet._Columns("image", True, "label", ("a", "b"))
+    stack = Stack(
+        kind="npz", name="a", split="test", files=(file,), arrays=("x",), shape=_SHAPE, classes=("a",), numbers={"0": 0}
+    )
     shard = datasets.Shard("train-0.tfrecord", 2, 300, "f0")
     files = {shard.file: Written(300, "f0", "")}
     for value in (
         ImagesPart(((file, "train", -1),)),
-        TableStack("a", "test", 2, None, [0, 1], [], file, columns, {"a": 0}),
+        stack,
         Outcome([("train", ("run", 0, 3, 7))], [], 0, 1, {"a": 3}),
         ShardFacts("train", shard, files, [1, 1], 0, 0, ""),
     ):
@@ -281,7 +279,9 @@ def seeds_of_executor_input() -> Iterator[bytes]:
 
 READERS = {
     "idx": Reader(read_idx, DataError, seeds_of_idx, faithful=lambda whole, damaged: _sizes(damaged) == _sizes(whole)),
-    "npz": Reader(read_npz, DataError, seeds_of_npz, faithful=operator.eq),
+    "npz": Reader(
+        functools.partial(read_stack, source_listing.ARRAYS, "x.npz"), DataError, seeds_of_npz, faithful=operator.eq
+    ),
     # A flip in a zip file's directory may hide a member. One in the content of a plain tar file is not noticed.
     "zip": Reader(read_archive, DataError, seeds_of_zip, faithful=lambda whole, damaged: set(damaged) <= set(whole)),
     "tar": Reader(
@@ -289,7 +289,7 @@ READERS = {
     ),
     "packed_tar": Reader(read_archive, DataError, seeds_of_packed_tar, faithful=operator.eq),
     "tfrecord": Reader(
-        read_tfrecord,
+        functools.partial(read_stack, source_listing.TFRECORDS, "x.tfrecord"),
         DataError,
         seeds_of_tfrecord,
         faithful=lambda whole, damaged: damaged == whole[: len(damaged)],  # a cut between two records is no damage
@@ -300,24 +300,24 @@ READERS = {
         lambda: (tfrecord.encode_example(b"\x89PNG\r\n\x1a\n", 3), tfrecord.encode_example(b"\xff\xd8\xff", -1)),
     ),
     # Values have no checksums, and a flip in a schema may rename a column.
-    "parquet": Reader(read_parquet, DataError, seeds_of_parquet),
+    "parquet": Reader(functools.partial(read_stack, source_listing.PARQUET, "x.parquet"), DataError, seeds_of_parquet),
     "labels": Reader(
-        functools.partial(read_labels, functools.partial(label_files.parse_labels, "labels.csv", "")),
+        functools.partial(read_labels, "labels.csv"),
         DataError,
         lambda: (b"file,label\na.png,cat\n", b'file,label,split\n"a, b.png",,test\n'),
     ),
     "stylegan": Reader(
-        functools.partial(read_labels, functools.partial(label_files.parse_stylegan, "dataset.json", "")),
+        functools.partial(read_labels, "dataset.json"),
         DataError,
         lambda: (b'{"labels": [["a/1.png", 3], ["b.png", 0]]}', b'{"labels": null}'),
     ),
     "metadata.jsonl": Reader(
-        functools.partial(read_labels, functools.partial(label_files.parse_metadata, "metadata.jsonl", "train")),
+        functools.partial(read_labels, "train/metadata.jsonl"),
         DataError,
         lambda: [b'{"file_name": "a.png", "label": 1}\n{"file_name": "b.png", "label": "cat"}\n'],
     ),
     "metadata.csv": Reader(
-        functools.partial(read_labels, functools.partial(label_files.parse_metadata, "metadata.csv", "")),
+        functools.partial(read_labels, "metadata.csv"),
         DataError,
         lambda: [b'file_name,text,label\na.png,"a, b",1\n'],
     ),

@@ -152,7 +152,7 @@ def test_fashion_mnist_is_known_by_its_content(fashion_mnist: Path) -> None:
     from components.preprocess.formats.survey import survey
 
     source = survey(str(fashion_mnist))
-    assert source.classes == FASHION_MNIST_CLASSES
+    assert source.classes == [*FASHION_MNIST_CLASSES]
     assert source.counts == {"train": 60_000, "test": 10_000}
 
 
@@ -202,7 +202,7 @@ def test_a_source_that_changed_since_it_was_fingerprinted(idx_folder: Path, tmp_
 
 
 CONTRADICTIONS = [
-    (["a/x.png", "y.png"], "beside them"),
+    (["a/x.png", "y.png"], "without one"),
     (["train/a/x.png", "other/y.png"], "also other/y.png"),
     (["test/x.png"], "for test .* `train`"),
     (["notes.txt"], "only notes.txt, expected .*PNG"),
@@ -233,7 +233,7 @@ def test_damage_found_within_beam_reaches_the_user_without_a_traceback(
     packed.write_bytes(packed.read_bytes()[:-100])
     flags = [f"--source={idx_folder}", f"--dataset={tmp_path / 'dataset'}", f"--beam_options={options}"]
     assert cli.main("preprocess", flags) == errors.BAD_DATA
-    assert "train-images-idx3-ubyte.gz is a damaged" in caplog.text
+    assert "train-images-idx3-ubyte.gz is damaged" in caplog.text
     assert "Traceback" not in caplog.text + capfd.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["idx"]
 

@@ -15,7 +15,7 @@ from components.preprocess import leaks, notes, rows, shards
 from components.preprocess.attempt_files import AttemptFiles, FilePart
 from components.preprocess.beam import attempt, progress, runners
 from components.preprocess.formats.stacks import Stack
-from components.preprocess.formats.survey import READABLE, Part
+from components.preprocess.formats.survey import Part
 from components.preprocess.leaks import ReferenceSet
 from components.preprocess.placement import Plan
 from components.preprocess.rows import Outcome
@@ -138,4 +138,4 @@ def _in_chunks(parts: Iterable[Part]) -> Iterator[list[bytes]]:
 
 def _read_parts(chunk: Chunk, files: AttemptFiles) -> Iterator[Part]:
     for line in files.read(chunk).splitlines():
-        yield notes.read(READABLE, line, f"{files}/{chunk}")
+        yield notes.read(Part, line, f"{files}/{chunk}")

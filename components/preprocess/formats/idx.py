@@ -5,64 +5,59 @@ then the values, last dimension fastest. Images are bytes [n, height, width] or 
 bytes [n].
 """
 
-import dataclasses
-import gzip
 import hashlib
 import itertools
-import math
 import struct
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
 from components.core.artifacts import datasets
-from components.core.artifacts.datasets import ImageShape
 from components.core.errors import DataError
+from components.core.sources import source_listing
 from components.core.sources.files import SourceFile
 from components.preprocess.formats import stacks
-from components.preprocess.formats.stacks import Example, Stack, open_unpacked
+from components.preprocess.formats.stacks import Example, Stack
 
 _BYTES_TYPE = 0x08
-_MOST_UNPACKED = 1032  # bytes that deflate can make of one byte
 _SPLIT_WORDS = (("train", "train"), ("t10k", "test"), ("test", "test"), ("val", "validation"))
 # github.com/zalandoresearch/fashion-mnist, "Labels"; recognized by the sha256 of the training labels.
-FASHION_MNIST_CLASSES = [
+FASHION_MNIST_CLASSES = (
     "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot",
-]  # fmt: skip
+)  # fmt: skip
 _FASHION_MNIST_LABELS = "657fbd221bfc9f4198cc14b5619cc33ec57c58dd0e47af4d99d6650759e869a7"
-
-
-@dataclasses.dataclass(frozen=True)
-class IdxStack(Stack):
-    """The images of a file, with the labels of another one."""
-
-    shape: ImageShape
-    images: SourceFile
-    labels: SourceFile | None
-
-    def examples(self) -> Iterator[Example]:
-        """Read both files."""
-        values = read_labels(self.labels, self.count) if self.labels else itertools.repeat(None, self.count)
-        with open_unpacked(self.images) as opened:
-            _read_header(self.images, opened, "images", (3, 4))
-            blocks = stacks.read_blocks(self.name, opened, self.count, self.shape.size)
-            yield from zip(stacks.split_blocks(blocks, self.shape.size), values, strict=True)
 
 
 def list_stacks(files: Iterable[SourceFile]) -> list[Stack]:
     """List the files of images with their labels."""
-    listed: list[Stack] = []
-    for split, images, labels in pair_files(files):
-        with open_unpacked(images) as opened:
+    listed = []
+    for split, images, labels in _pair_files(files):
+        with stacks.open_unpacked(images) as opened:
             dimensions = _read_header(images, opened, "images", (3, 4))
-        shape, count = stacks.shape_of(images.name, dimensions), dimensions[0]
-        values = read_labels(labels, count) if labels else b""
-        is_known = split == "train" and hashlib.sha256(values).hexdigest() == _FASHION_MNIST_LABELS
-        classes = FASHION_MNIST_CLASSES if is_known else []
-        listed.append(IdxStack(images.name, split, count, shape, sorted(set(values)), classes, images, labels))
+        values = _read_labels(labels, dimensions[0]) if labels and split == "train" else b""
+        stack = Stack(
+            kind=source_listing.IDX,
+            name=images.name,
+            split=split,
+            files=(images, labels) if labels else (images,),
+            shape=stacks.shape_of(images.name, dimensions),
+            classes=FASHION_MNIST_CLASSES if hashlib.sha256(values).hexdigest() == _FASHION_MNIST_LABELS else (),
+        )
+        listed.append(stack)
     return listed
 
 
-def pair_files(files: Iterable[SourceFile]) -> list[tuple[str, SourceFile, SourceFile | None]]:
+def examples(stack: Stack, with_images: bool = True) -> Iterator[Example]:
+    """Yield the images of a stack with their labels from 0 to 255; without images, empty ones."""
+    images, *labels = stack.files
+    with stacks.open_unpacked(images) as opened:
+        count, *sides = _read_header(images, opened, "images", (3, 4))
+        size = stacks.shape_of(images.name, (count, *sides)).size
+        values = _read_labels(labels[0], count) if labels else itertools.repeat(None, count)
+        contents = stacks.read_items(stack.name, opened, count, size) if with_images else itertools.repeat(b"", count)
+        yield from zip(contents, values, strict=True)
+
+
+def _pair_files(files: Iterable[SourceFile]) -> list[tuple[str, SourceFile, SourceFile | None]]:
     """Pair image files with label files by the split in their names; one pair alone is for `train`."""
     images: dict[str, SourceFile] = {}
     labels: dict[str, SourceFile] = {}
@@ -79,33 +74,20 @@ def pair_files(files: Iterable[SourceFile]) -> list[tuple[str, SourceFile, Sourc
     return [("train", *pairs[0][1:])] if len(pairs) == 1 else pairs
 
 
-def read_labels(file: SourceFile, count: int) -> bytes:
+def _read_labels(file: SourceFile, count: int) -> bytes:
     """Read the labels of `count` images, one byte each."""
-    with open_unpacked(file) as opened:
+    with stacks.open_unpacked(file) as opened:
         (label_count,) = _read_header(file, opened, "labels", (1,))
         if label_count != count:
             raise DataError(f"{file.name} has {label_count:,} labels for {count:,} images; they must be as many")
-        return b"".join(stacks.read_blocks(file.name, opened, count, 1, "labels"))
+        return b"".join(stacks.read_items(file.name, opened, count, 1, "labels"))
 
 
-def _read_header(file: SourceFile, opened: BinaryIO, items: str, ranks: tuple[int, ...]) -> tuple[int, ...]:
-    """Read the dimensions; refuse those that a file of this size cannot hold, before unpacking."""
+def _read_header(file: SourceFile, opened: BinaryIO, noun: str, ranks: tuple[int, ...]) -> tuple[int, ...]:
+    """Read the dimensions."""
     magic = opened.read(4)
     if len(magic) < 4 or magic[:3] != bytes([0, 0, _BYTES_TYPE]) or magic[3] not in ranks:
         expected = " or ".join(f"0x{_BYTES_TYPE << 8 | rank:08x}" for rank in ranks)
         start = f"0x{magic.hex()}" if magic else "nothing"
-        raise DataError(f"{file.name} starts with {start}, expected the magic number of IDX {items}, {expected}")
-    sizes = opened.read(4 * magic[3])
-    if len(sizes) < 4 * magic[3]:
-        raise DataError(f"{file.name} ends within its header")
-    dimensions = struct.unpack(f">{magic[3]}I", sizes)
-    size = 4 + len(sizes) + math.prod(dimensions)
-    if isinstance(opened, gzip.GzipFile):
-        if size > _MOST_UNPACKED * file.bytes:
-            raise DataError(
-                f"{file.name} has {file.bytes:,} bytes, which cannot hold the {size:,} that its header says"
-            )
-    elif file.bytes != size:
-        shown = " x ".join(map(str, dimensions))
-        raise DataError(f"{file.name} has {file.bytes:,} bytes, its header says {size:,} ({shown} {items})")
-    return dimensions
+        raise DataError(f"{file.name} starts with {start}, expected the magic number of IDX {noun}, {expected}")
+    return struct.unpack(f">{magic[3]}I", opened.read(4 * magic[3]))

@@ -22,11 +22,13 @@ from typing import Any, NamedTuple
 from components.core.errors import DataError
 from components.core.sources import source_listing
 from components.core.sources.files import SourceFile, open_file, printable
+from components.preprocess.formats import labels
 from components.preprocess.formats.labels import SPLIT_FOLDERS, Row, Table
 
 LARGEST_FILE = 64 << 20  # bytes; it is read at once
 _COLUMNS = (["file", "label"], ["file", "label", "split"])
-_FILE, _LABEL = "file_name", "label"
+# Where it is, for messages; path of an image; label and split, None for none. Only the first is checked.
+_Line = tuple[str, Any, Any, str | None]
 
 
 class LabelFile(NamedTuple):
@@ -45,10 +47,15 @@ def read(files: Iterable[LabelFile]) -> Table | None:
     """
     files = list(files)
     for names, parse in _FORMATS:
-        parsed = [_read(file, parse) for file in files if file.path.rpartition("/")[2] in names]
-        tables = [table for table in parsed if table is not None]
-        if tables:
-            return tables[0] if len(tables) == 1 else _merged(tables)
+        table: Table | None = None
+        for file in files:
+            folder, slash, name = file.path.rpartition("/")
+            lines = parse(file.name, _text_of(file)) if name in names else None
+            if lines is not None:
+                table = table or Table(file.name, {})
+                _add(table, lines, folder + slash if names is source_listing.METADATA else "")
+        if table:
+            return table
     return None
 
 
@@ -62,84 +69,62 @@ def _content_of(file: SourceFile) -> bytes:
         return opened.read(LARGEST_FILE + 1)
 
 
-def _read(file: LabelFile, parse: Callable[[str, str, bytes], Table | None]) -> Table | None:
+def _text_of(file: LabelFile) -> str:
     content = file.read()
     if len(content) > LARGEST_FILE:
         raise DataError(f"{file.name} has more than {LARGEST_FILE:,} bytes")
-    return parse(file.name, file.path.rpartition("/")[0], content)
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{file.name} is not UTF-8: {error.reason} at byte {error.start:,}") from None
 
 
-def _merged(tables: list[Table]) -> Table:
-    merged = Table(tables[0].name, {})
-    for table in tables:
-        for path, row in (table.rows or {}).items():
-            merged.add(path, row, table.name)
-    return merged
+def _add(table: Table, lines: Iterable[_Line], folder: str) -> None:
+    for where, path, label, split in lines:
+        if not isinstance(path, str):
+            raise DataError(f"{where} has {reprlib.repr(path)}, expected the path of an image and its label")
+        if split is not None and (split := split or "train") not in SPLIT_FOLDERS:
+            raise DataError(f"{where} has split {split!r}, expected one of {', '.join(SPLIT_FOLDERS)}")
+        row = Row(labels.text_of(where, label), split and SPLIT_FOLDERS[split])
+        table.add(folder + printable(path.removeprefix("./")), row, where)
 
 
-def parse_labels(name: str, _folder: str, content: bytes) -> Table:
-    """Parse a file `labels.csv`."""
-    rows = _csv_rows(name, content)
-    _, header = next(rows, ("", []))
-    columns = [cell.strip() for cell in header]
+def _lines_of_labels(name: str, text: str) -> list[_Line]:
+    columns, rows = _csv(name, text)
     if columns not in _COLUMNS:
         expected = " or ".join(map(",".join, _COLUMNS))
         raise DataError(f"{name} begins with {','.join(columns)!r}, expected a header {expected}")
-    table = Table(name, {})
-    for where, cells in rows:
-        if cells:
-            _add(table, cells, columns, where)
-    return table
+    lines = [(where, row["file"], row["label"], row.get("split")) for where, row in rows]
+    if not lines:
+        raise DataError(f"{name} has a header alone, expected a row for each image")
+    return lines
 
 
-def _add(table: Table, cells: list[str], columns: list[str], where: str) -> None:
-    if len(cells) != len(columns):
-        raise DataError(f"{where} has {len(cells)} cells, expected {len(columns)} ({','.join(columns)})")
-    name, label = printable(cells[0].removeprefix("./")), printable(cells[1])
-    split = cells[2] or "train" if len(cells) > 2 else None
-    if split is not None and split not in SPLIT_FOLDERS:
-        raise DataError(f"{where} has split {split!r}, expected one of {', '.join(SPLIT_FOLDERS)}")
-    table.add(name, Row(label, split and SPLIT_FOLDERS[split]), where)
-
-
-def parse_stylegan(name: str, _folder: str, content: bytes) -> Table | None:
-    """Parse a file `dataset.json`; None if it is another program's."""
-    value = parse_json(name, content)
+def _lines_of_stylegan(name: str, text: str) -> list[_Line] | None:
+    value = parse_json(name, text)
     if not isinstance(value, dict) or "labels" not in value:
-        return None
-    if value["labels"] is None:
-        return Table(name, None)
-    if not isinstance(value["labels"], list):
-        raise DataError(f"{name} has labels {reprlib.repr(value['labels'])}, expected a list of pairs, or null")
-    table = Table(name, {})
-    for number, entry in enumerate(value["labels"]):
-        match entry:
-            case [str(path), int(label)] if not isinstance(label, bool) and label >= 0:
-                table.add(printable(path), Row(str(label), None), f"{name}, entry {number}")
-            case _:
-                raise DataError(
-                    f"{name}, entry {number} is {reprlib.repr(entry)}, expected the path of an image and a whole number"
-                )
-    return table
+        return None  # another program's
+    entries = value["labels"] or []
+    if not isinstance(entries, list):
+        raise DataError(f"{name} has labels {reprlib.repr(entries)}, expected a list of pairs, or null")
+    lines = []
+    for number, entry in enumerate(entries):
+        is_pair = isinstance(entry, list) and len(entry) == 2 and isinstance(entry[1], int) and entry[1] >= 0
+        lines.append((f"{name}, entry {number}", *(entry if is_pair else (entry, None)), None))
+    return lines
 
 
-def parse_metadata(name: str, folder: str, content: bytes) -> Table | None:
-    """Parse a file `metadata.jsonl` or `metadata.csv`; None if it is another program's, or has no labels."""
-    table = Table(name, {})
-    for where, row in (_json_objects if name.endswith(".jsonl") else _csv_objects)(name, content):
-        if _FILE not in row or _LABEL not in row:
-            return None
-        path, label = row[_FILE], "" if row[_LABEL] is None else row[_LABEL]
-        if not isinstance(path, str) or isinstance(label, bool) or not isinstance(label, str | int):
-            shown = reprlib.repr({_FILE: path, _LABEL: label})
-            raise DataError(f"{where} is {shown}, expected the path of an image and text or a whole number")
-        path = printable(path.removeprefix("./"))
-        table.add(f"{folder}/{path}" if folder else path, Row(printable(str(label)), None), where)
-    return table if table.rows else None
+def _lines_of_metadata(name: str, text: str) -> list[_Line] | None:
+    lines: list[_Line] = []
+    for where, row in _json_objects(name, text) if name.endswith(".jsonl") else _csv(name, text)[1]:
+        if "file_name" not in row or "label" not in row:
+            return None  # another program's, or captions
+        lines.append((where, row["file_name"], row["label"], None))
+    return lines or None
 
 
-def _json_objects(name: str, content: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
-    for number, line in enumerate(_text(name, content).split("\n"), 1):
+def _json_objects(name: str, text: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
             where = f"{name}, line {number}"
             row = parse_json(where, line)
@@ -148,31 +133,21 @@ def _json_objects(name: str, content: bytes) -> Iterator[tuple[str, dict[str, An
             yield where, row
 
 
-def _csv_objects(name: str, content: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
-    rows = _csv_rows(name, content)
-    _, columns = next(rows, ("", []))
-    for where, cells in rows:
-        if cells and len(cells) != len(columns):
-            raise DataError(f"{where} has {len(cells)} cells, expected {len(columns)}, as in its first line")
-        if cells:
-            yield where, dict(zip(columns, cells, strict=True))
-
-
-def _csv_rows(name: str, content: bytes) -> Iterator[tuple[str, list[str]]]:
-    """Yield the rows of a CSV file: where each is, for messages, and its cells."""
-    reader = csv.reader(io.StringIO(_text(name, content), newline=""), strict=True)
+def _csv(name: str, text: str) -> tuple[list[str], list[tuple[str, dict[str, str]]]]:
+    """Return the columns of a CSV file, and its rows that are not empty: where each is, for messages, and its cells."""
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    columns, rows = list[str](), []
     try:
+        columns = [cell.strip() for cell in next(reader, [])]
         for cells in reader:
-            yield f"{name}, line {reader.line_num}", cells
+            where = f"{name}, line {reader.line_num}"
+            if cells and len(cells) != len(columns):
+                raise DataError(f"{where} has {len(cells)} cells, expected {len(columns)}, as in its first line")
+            if cells:
+                rows.append((where, dict(zip(columns, cells, strict=True))))
     except csv.Error as error:
         raise DataError(f"{name}, line {reader.line_num} is no CSV: {error}") from None
-
-
-def _text(name: str, content: bytes) -> str:
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise DataError(f"{name} is not UTF-8: {error.reason} at byte {error.start:,}") from None
+    return columns, rows
 
 
 def parse_json(where: str, content: str | bytes) -> Any:
@@ -183,9 +158,10 @@ def parse_json(where: str, content: str | bytes) -> Any:
         raise DataError(f"{where} is no JSON: {error}") from None
 
 
-# Names of the files of a format, and its reader, which takes a name for messages, the folder and the content.
-_FORMATS: tuple[tuple[tuple[str, ...], Callable[[str, str, bytes], Table | None]], ...] = (
-    ((source_listing.LABELS,), parse_labels),
-    ((source_listing.STYLEGAN,), parse_stylegan),
-    (source_listing.METADATA, parse_metadata),
+# Names of the files of a format, and its parser, which takes a name for messages and the text; it returns None for
+# a file without labels.
+_FORMATS: tuple[tuple[tuple[str, ...], Callable[[str, str], list[_Line] | None]], ...] = (
+    ((source_listing.LABELS,), _lines_of_labels),
+    ((source_listing.STYLEGAN,), _lines_of_stylegan),
+    (source_listing.METADATA, _lines_of_metadata),
 )

@@ -1,22 +1,24 @@
-"""The split and the label of each image, by its folders or by a file of labels."""
+"""Splits and labels of images: by folders, by a file of labels, or as their format says them."""
 
-import dataclasses
-import functools
-from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+import re
+import reprlib
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 from components.core.artifacts import datasets
 from components.core.errors import DataError
 from components.core.sources.catalog import Rows
+from components.core.sources.files import printable
 
 SPLIT_FOLDERS = {"train": "train", "validation": "validation", "val": "validation", "test": "test"}
 SPLIT_WORDS = {**SPLIT_FOLDERS, "valid": "validation"}  # in the names of files and arrays that hold many images
+Label = int | str | None  # of an image; text is the name of its class; None if it has none
 
 
 class Row(NamedTuple):
-    """Split and label of an image in a file of labels."""
+    """Label and split of an image in a file of labels."""
 
-    label: str  # the name of its class; empty for none
+    label: str | None
     split: str | None  # None if the file has no splits
 
 
@@ -24,61 +26,70 @@ class Table(NamedTuple):
     """Contents of a file of labels."""
 
     name: str  # of the file, for messages
-    rows: dict[str, Row] | None  # by the paths of images; None if no image has a label
+    rows: dict[str, Row]  # by the paths of images; empty if no image has a label
 
     def add(self, path: str, row: Row, where: str) -> None:
         """Add a row; `DataError` for a second one of the same path."""
-        if self.rows is None or path in self.rows:
+        if path in self.rows:
             raise DataError(f"{where} has {path} for the second time; keep one of the two")
         self.rows[path] = row
 
 
-@dataclasses.dataclass(frozen=True)
-class Labeled:
-    """Split and class of each image of a source."""
+class Tally:
+    """Number of images in each split, and the labels that occur."""
 
-    split_and_class_of: Callable[[str], tuple[str, str]]  # the split and the name of the class of an image
-    classes: list[str]  # names of the classes by label
-    counts: dict[str, int]  # number of images in each split
+    def __init__(self) -> None:
+        self.counts: dict[str, int] = {}
+        self._first: dict[Label, str] = {}  # the first image with each label
 
-    def each(self, names: Iterable[str]) -> Iterator[tuple[str, int]]:
-        """Yield the split and the label of each of some images of the source."""
-        label_of = {name: label for label, name in enumerate(self.classes)} | {"": datasets.NO_LABEL}
-        for name in names:
-            split, class_name = self.split_and_class_of(name)
-            yield split, label_of[class_name]
+    def add(self, name: str, split: str, label: Label) -> None:
+        """Count an image."""
+        self.counts[split] = self.counts.get(split, 0) + 1
+        self._first.setdefault(label, name)
+
+    def labels(self, location: str) -> list[Any]:
+        """Return the labels in ascending order; empty without labels.
+
+        Raises:
+            DataError: Only some images have a label, labels are of two kinds, or no image is to train on.
+        """
+        labels = [label for label in self._first if label is not None]
+        if labels and None in self._first:
+            raise DataError(
+                f"{location} has images with a label ({self._first[labels[0]]}) and without one ({self._first[None]}); "
+                "give one to all or to none (images beside class folders have none)"
+            )
+        if len({type(label) for label in labels}) > 1:
+            raise DataError(f"{location} has labels that are text and others that are whole numbers; write one kind")
+        if "train" not in self.counts:
+            raise DataError(
+                f"{location} has images for {' and '.join(self.counts)} but none to train on; name a folder, a file or "
+                "an array after `train`"
+            )
+        return sorted(labels)
 
 
-def labeled(location: str, names: Rows[str] | list[str], table: Table | None = None) -> Labeled:
-    """Find the splits and classes of a source's images, given by their paths within it.
+def numbers_of(classes: Iterable[Label]) -> dict[Label, int]:
+    """Return the number of each label in a dataset with these classes."""
+    return {label: number for number, label in enumerate(classes)} | {None: datasets.NO_LABEL}
 
-    Classes that are all numbers are sorted by number, others by name.
 
-    Raises:
-        DataError: Only some images have a class, folders contradict each other, no image is to train on, or the file of
-            labels lacks an image or has one that is not there.
-    """
-    if table is not None and table.rows is not None:
-        _require_same_files(names, table.name, table.rows)
-    split_and_class_of = functools.partial(_split_and_class, location, table, has_split_folders(names))
-    counts: dict[str, int] = {}
-    first: dict[str, str] = {}  # first image of each class
-    for name in names:
-        split, class_name = split_and_class_of(name)
-        counts[split] = counts.get(split, 0) + 1
-        first.setdefault(class_name, name)
-    classes = sorted(first.keys() - {""})
-    if all(name.isascii() and name.isdigit() for name in classes):
-        classes.sort(key=int)
-    if classes and "" in first:
-        where, remedy = "within class folders and beside them", "move them all into folders"
-        if table is not None:
-            where, remedy = f"with a label in {table.name} and without one", "give a label to all or to none"
-        raise DataError(f"{location} has images {where} ({first['']}); {remedy}")
-    if "train" not in counts:
-        expected = "in a folder `train`" if table is None else "to train on"
-        raise DataError(f"{location} has images for {' and '.join(counts)} but none {expected}")
-    return Labeled(split_and_class_of, classes, counts)
+def in_order(classes: list[str]) -> list[str]:
+    """Sort the names of classes: by number if all are numbers."""
+    return sorted(sorted(classes), key=int if all(name.isascii() and name.isdigit() for name in classes) else None)
+
+
+def text_of(where: str, label: Any) -> str | None:
+    """Return the label that a file of text has for an image; `DataError` if it is not text or a whole number."""
+    if isinstance(label, bool) or not isinstance(label, str | int | None):
+        raise DataError(f"{where} has label {reprlib.repr(label)}, expected text or a whole number")
+    return None if label in (None, "") else printable(str(label))
+
+
+def split_of(*names: str) -> str:
+    """Return the split that occurs as a word in the first name that has one, the last such word; else `train`."""
+    words = [word for name in reversed(names) for word in re.findall("[a-z]+", name.lower())]
+    return next((SPLIT_WORDS[word] for word in reversed(words) if word in SPLIT_WORDS), "train")
 
 
 def has_split_folders(names: Iterable[str]) -> bool:
@@ -86,39 +97,38 @@ def has_split_folders(names: Iterable[str]) -> bool:
     return any("/" in name and name.split("/")[0] in SPLIT_FOLDERS for name in names)
 
 
-def _split_and_class(location: str, table: Table | None, split_folders: bool, name: str) -> tuple[str, str]:
-    """Return split and class of an image; the class is empty without classes."""
-    if table is None:
-        return by_folders(location, split_folders, name)
-    row = table.rows[name] if table.rows is not None else Row("", None)
-    return row.split or by_folders(location, split_folders, name)[0], row.label
+def split_and_class(location: str, split_folders: bool, table: Table | None, path: str) -> tuple[str, str | None]:
+    """Return the split and the class of an image, by a file of labels, or by folders: the first below the split."""
+    row = table and table.rows.get(path, Row(None, None))
+    if row and row.split:
+        return row.split, row.label
+    split, folders = "train", path.split("/")[:-1]
+    if split_folders:
+        if not folders or folders[0] not in SPLIT_FOLDERS:
+            raise DataError(
+                f"{location} has folders for splits ({', '.join(SPLIT_FOLDERS)}) but also {path}; "
+                "move it into one of them (a class of such a name goes within a folder `train`)"
+            )
+        split = SPLIT_FOLDERS[folders.pop(0)]
+    return split, row.label if row else next(iter(folders), None)
 
 
-def _require_same_files(names: Rows[str] | list[str], table: str, rows: dict[str, Row]) -> None:
+def require_same_files(names: Rows[str] | list[str], table: Table | None) -> None:
+    """Refuse a file of labels that lacks an image, or has one that is not there."""
+    if table is None or not table.rows:
+        return
     paths = set(names)
     if len(paths) < len(names):
-        raise DataError(f"{table} cannot tell images apart that have one path in several archives; rename them")
-    unknown = [name for name in rows if name not in paths]
+        raise DataError(f"{table.name} cannot tell images apart that have one path in several archives; rename them")
+    unknown = [name for name in table.rows if name not in paths]
     if unknown:
         raise DataError(
-            f"{table} has {len(unknown):,} files that are not there, first {unknown[0]}; remove them, or "
+            f"{table.name} has {len(unknown):,} files that are not there, first {unknown[0]}; remove them, or "
             "give their paths within the source"
         )
-    missing = [name for name in names if name not in rows]
+    missing = [name for name in names if name not in table.rows]
     if missing:
         raise DataError(
-            f"{table} has no row for {len(missing):,} images, first {missing[0]}; add them, or take these images away"
+            f"{table.name} has no row for {len(missing):,} images, first {missing[0]}; add them, or take these images "
+            "away"
         )
-
-
-def by_folders(location: str, split_folders: bool, name: str) -> tuple[str, str]:
-    """Return the split of an image, and its class: the first folder below the split."""
-    folders = name.split("/")[:-1]
-    if not split_folders:
-        return "train", folders[0] if folders else ""
-    if not folders or folders[0] not in SPLIT_FOLDERS:
-        raise DataError(
-            f"{location} has folders for splits ({', '.join(SPLIT_FOLDERS)}) but also {name}; "
-            "move it into one of them (a class of such a name goes within a folder `train`)"
-        )
-    return SPLIT_FOLDERS[folders[0]], folders[1] if len(folders) > 1 else ""

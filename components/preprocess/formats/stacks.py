@@ -1,30 +1,30 @@
-"""Stacks: images one after another in a file, with or without labels, as in IDX, NPZ and TFRecord.
+"""Stacks: images one after another in a file, with or without labels, as in IDX, NPZ, TFRecord and Parquet.
 
-All readers of formats raise `DataError` for a file that is damaged, changed, or not what its name says.
+The module of such a format has two functions: `list_stacks` reads headers, and `examples` yields the images of a stack
+with their labels. All readers raise `DataError` for a file that is damaged, changed, or not what its name says.
 """
 
-import abc
+import bz2
 import contextlib
 import dataclasses
+import errno
 import gzip
-import re
-import zlib
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from typing import IO, BinaryIO, NamedTuple, cast
 
-from components.core.artifacts import datasets
 from components.core.artifacts.datasets import ImageShape
-from components.core.errors import DataError
-from components.core.sources.files import SourceFile, open_file
+from components.core.errors import DataError, StageError
+from components.core.sources.files import SourceFile, open_file, printable
 from components.core.storage import tfrecord
 from components.preprocess.decode import pixels
-from components.preprocess.formats.labels import SPLIT_WORDS
+from components.preprocess.formats.labels import Label, split_of
 
-Example = tuple[bytes, int | None]  # an image and its label; None if it has none
+Example = tuple[bytes, Label]  # an image and its label
 _IMAGES_AT_ONCE = 1000
 _BYTES_AT_ONCE = 16 << 20
 MOST_IMAGES = 100_000_000  # the labels of so many, read at once, still fit into memory
 _HEAD_BYTES = 16
+_LONGEST_REASON = 200
 
 
 class Original(NamedTuple):
@@ -42,40 +42,29 @@ class Original(NamedTuple):
         return self.file is not None and self.file.bytes > pixels.LARGEST_FILE
 
 
-@dataclasses.dataclass(frozen=True)
-class Stack(abc.ABC):
-    """Images of one split in one file, which one worker reads from start to end. Each format has its own class."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Stack:
+    """Images of one split in one file, which one worker reads from start to end."""
 
+    kind: str  # of the source, which decides how it is read
     name: str  # for messages; an image adds its number
     split: str
-    count: int  # number of images
-    shape: ImageShape | None  # of plain pixels; None if each image is a file
-    values: list[int]  # the labels that occur, ascending; empty without classes
-    classes: list[str]  # names of the labels by value; empty if they have none
-
-    @abc.abstractmethod
-    def examples(self) -> Iterator[Example]:
-        """Read the file, on any machine."""
-
-    def originals(self) -> Iterator[Original]:
-        """Yield the images; each label becomes its index in `values`."""
-        label_of: dict[int | None, int] = {value: label for label, value in enumerate(self.values)}
-        label_of |= {None: datasets.NO_LABEL}
-        number = 0
-        for number, (content, value) in enumerate(self.examples(), 1):
-            if value not in label_of:
-                raise DataError(f"{self.name} has a new label {value}; the source changed while it was read")
-            yield Original(f"{self.name}[{number - 1}]", self.split, label_of[value], content)
-        if number != self.count:
-            raise DataError(
-                f"{self.name} had {self.count:,} images and has {number:,} now; the source changed while it was read"
-            )
+    files: tuple[SourceFile, ...] = ()  # with the images, and with the labels if these are in another file
+    arrays: tuple[str, ...] = ()  # names in the file of the array of images, and of that of labels, if they have names
+    shape: ImageShape | None = None  # of plain pixels; None if each image is a file
+    classes: tuple[str, ...] = ()  # names of the labels by value; empty if they have none
+    count: int = 0  # number of images; 0 until they are counted
+    # Of the labels of the source in the dataset, by the text of each; empty without labels, and until they are known.
+    numbers: dict[str, int] = dataclasses.field(default_factory=dict)
 
 
-def split_of(*names: str) -> str:
-    """Return the split that occurs as a word in the first name that has one, the last such word; else `train`."""
-    words = [word for name in reversed(names) for word in re.findall("[a-z]+", name.lower())]
-    return next((SPLIT_WORDS[word] for word in reversed(words) if word in SPLIT_WORDS), "train")
+def of_files(kind: str, files: Collection[SourceFile]) -> list[Stack]:
+    """Make a stack of each file, with the split that its name says; a single file is for `train` under any name."""
+    several = len(files) > 1
+    return [
+        Stack(kind=kind, name=file.name, split=split_of(file.name) if several else "train", files=(file,))
+        for file in files
+    ]
 
 
 def require_pairs(owner: str, images: Collection[str], labels: Collection[str]) -> None:
@@ -103,34 +92,43 @@ def shape_of(name: str, dimensions: tuple[int, ...]) -> ImageShape:
 
 @contextlib.contextmanager
 def open_unpacked(file: SourceFile) -> Iterator[BinaryIO]:
-    """Open a file of a source for reading, unpacked if its content is gzip; its name decides nothing."""
-    with open_file(file.location, file.checksum) as opened:
-        head = opened.read(_HEAD_BYTES)
-        opened.seek(0)
-        # The length of a record may look like gzip; its checksum follows.
-        gzipped = head.startswith(b"\x1f\x8b") and not tfrecord.starts_a_record(head)
+    """Open a file of a source for reading, unpacked if its content (not its name) is gzip or bzip2.
+
+    Any error of a library that reads it within the block becomes a `DataError`.
+    """
+    with open_file(file.location, file.checksum) as stored:
+        head = stored.read(_HEAD_BYTES)
+        stored.seek(0)
+        opened = stored
+        if not tfrecord.starts_a_record(head):  # its length may look like a packed file; a checksum follows
+            if head.startswith(b"\x1f\x8b"):
+                opened = cast(BinaryIO, gzip.GzipFile(fileobj=stored))
+            elif head.startswith(b"BZh"):
+                opened = cast(BinaryIO, bz2.BZ2File(stored))
         try:
-            yield cast(BinaryIO, gzip.GzipFile(fileobj=opened)) if gzipped else opened
-        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-            raise DataError(f"{file.name} is a damaged gzip file: {error}") from None
+            yield opened
+        except (StageError, MemoryError):
+            raise
+        except Exception as error:
+            # The disk's errors have a number; EINVAL is that of an offset which a damaged header says.
+            if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
+                raise
+            reason = " ".join(printable(str(error) or type(error).__name__).split())[:_LONGEST_REASON]
+            raise DataError(
+                f"{file.name} is damaged, or not what its name says: {reason}; copy or write it again"
+            ) from None
 
 
-def read_blocks(name: str, opened: IO[bytes], count: int, size: int, items: str = "images") -> Iterator[bytes]:
-    """Yield `count` items of `size` bytes each, many at a time."""
+def read_items(name: str, opened: IO[bytes], count: int, size: int, noun: str = "images") -> Iterator[bytes]:
+    """Yield the `count` items of `size` bytes each that the rest of a file holds; many are read at a time."""
     at_once = max(1, min(_IMAGES_AT_ONCE, _BYTES_AT_ONCE // size))
     for first in range(0, count, at_once):
         length = min(at_once, count - first) * size
         block = opened.read(length)
         if len(block) < length:
             complete = first + len(block) // size
-            raise DataError(f"{name} ends after {complete:,} of the {count:,} {items} that its header says")
-        yield block
+            raise DataError(f"{name} ends after {complete:,} of the {count:,} {noun} that its header says")
+        for start in range(0, length, size):
+            yield block[start : start + size]
     if opened.read(1):
-        raise DataError(f"{name} goes on after the {count:,} {items} that its header says")
-
-
-def split_blocks(blocks: Iterable[bytes], size: int) -> Iterator[bytes]:
-    """Yield the items of `size` bytes each within blocks."""
-    for block in blocks:
-        for at in range(0, len(block), size):
-            yield block[at : at + size]
+        raise DataError(f"{name} goes on after the {count:,} {noun} that its header says")

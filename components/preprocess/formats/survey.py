@@ -5,10 +5,10 @@ import dataclasses
 import gzip
 import itertools
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
+from components.core.artifacts import datasets
 from components.core.artifacts.datasets import ImageShape
 from components.core.errors import DataError
 from components.core.sources import source_listing
@@ -18,24 +18,11 @@ from components.core.sources.source_listing import Listing
 from components.core.storage import buckets
 from components.preprocess.decode import pixels
 from components.preprocess.decode.pool import IMAGES_AT_ONCE
-from components.preprocess.formats import (
-    archives,
-    idx,
-    label_files,
-    labels,
-    npz,
-    parquet,
-    stacks,
-    tfrecords,
-    webdataset,
-)
+from components.preprocess.formats import archives, idx, label_files, labels, npz, parquet, tfrecords, webdataset
 from components.preprocess.formats.archives import Member
-from components.preprocess.formats.idx import IdxStack
 from components.preprocess.formats.label_files import LabelFile
-from components.preprocess.formats.npz import ArrayStack
-from components.preprocess.formats.parquet import TableStack
+from components.preprocess.formats.labels import Table, Tally
 from components.preprocess.formats.stacks import Example, Original, Stack
-from components.preprocess.formats.tfrecords import RecordStack
 
 log = logging.getLogger(__name__)
 
@@ -50,14 +37,6 @@ class ImagesPart:
 
     images: tuple[tuple[SourceFile, str, int], ...]
 
-    def originals(self) -> Iterator[Original]:
-        """Yield the images."""
-        most = pixels.LARGEST_FILE
-        # One that has grown since the listing is read just far enough to notice.
-        contents = contents_of([file for file, _, _ in self.images if file.bytes <= most], most + 1)
-        for file, split, label in self.images:
-            yield Original(file.name, split, label, next(contents) if file.bytes <= most else b"", file)
-
 
 @dataclasses.dataclass(frozen=True)
 class ArchivePart:
@@ -66,28 +45,16 @@ class ArchivePart:
     file: SourceFile
     images: tuple[tuple[Member, str, int], ...]
 
-    def originals(self) -> Iterator[Original]:
-        """Yield the images."""
-        contents = archives.read_members(self.file, [member for member, _, _ in self.images])
-        for (member, split, label), content in zip(self.images, contents, strict=True):
-            yield Original(f"{self.file.name}/{member.name}", split, label, content)
-
-
-@dataclasses.dataclass(frozen=True)
-class DigitsStack(Stack):
-    """scikit-learn's digits."""
-
-    def examples(self) -> Iterator[Example]:
-        """Yield the digits; their values from 0 to 16 become 0 to 255, rounded."""
-        with gzip.open(source_listing.digits_file(), "rt", encoding="ascii", newline="") as file:
-            for cells in csv.reader(file):
-                *values, label = (int(float(cell)) for cell in cells)
-                yield bytes((value * 255 + 8) // 16 for value in values), label
-
 
 Part = Stack | ImagesPart | ArchivePart  # some images of a source, which one worker reads, on any machine
-READABLE = IdxStack | ArrayStack | RecordStack | TableStack | DigitsStack | ImagesPart | ArchivePart  # its classes
-DIGITS = DigitsStack(source_listing.DIGITS, "train", 1797, ImageShape(8, 8, 1), [*range(10)], [])
+DIGITS = Stack(
+    kind=source_listing.DIGITS,
+    name=source_listing.DIGITS,
+    split="train",
+    shape=ImageShape(8, 8, 1),
+    count=1797,
+    numbers={str(digit): digit for digit in range(10)},
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -108,9 +75,13 @@ def survey(location: str, listing: Listing | None = None) -> Survey:
         DataError: The source holds no images, or contradicts itself.
     """
     if location == source_listing.DIGITS:
-        return _survey_stacks(location, location, [DIGITS])
+        return _survey_stacks(location, location, [])
     listing = listing or source_listing.list_source(location)
-    return _FORMATS[listing.kind](location, listing)
+    if listing.kind == source_listing.IMAGES:
+        return _survey_images(location, listing)
+    if listing.kind == source_listing.ARCHIVES:
+        return _survey_archives(location, listing)
+    return _survey_stacks(location, listing.kind, [*listing.files])
 
 
 def read(part: Part) -> Iterator[list[Original]]:
@@ -118,7 +89,7 @@ def read(part: Part) -> Iterator[list[Original]]:
     most, most_bytes = _PIXELS_AT_ONCE if isinstance(part, Stack) and part.shape else _FILES_AT_ONCE
     originals: list[Original] = []
     size = 0
-    for original in part.originals():
+    for original in _originals(part):
         if originals and (size + len(original.content) > most_bytes or len(originals) == most):
             yield originals
             originals, size = [], 0
@@ -128,54 +99,101 @@ def read(part: Part) -> Iterator[list[Original]]:
         yield originals
 
 
-def _survey_stacks(location: str, kind: str, listed: Sequence[Stack]) -> Survey:
-    """Survey stacks of images, each file read from start to end by one worker."""
-    if not listed:
+def _originals(part: Part) -> Iterator[Original]:
+    if isinstance(part, Stack):
+        yield from _originals_of_stack(part)
+    elif isinstance(part, ArchivePart):
+        members = archives.read_members(part.file, [member for member, _, _ in part.images])
+        for (member, split, label), content in zip(part.images, members, strict=True):
+            yield Original(f"{part.file.name}/{member.name}", split, label, content)
+    else:
+        most = pixels.LARGEST_FILE
+        # One that has grown since the listing is read just far enough to notice.
+        contents = contents_of([file for file, _, _ in part.images if file.bytes <= most], most + 1)
+        for file, split, label in part.images:
+            yield Original(file.name, split, label, next(contents) if file.bytes <= most else b"", file)
+
+
+def _originals_of_stack(stack: Stack) -> Iterator[Original]:
+    number = 0
+    for number, (content, label) in enumerate(_FORMATS[stack.kind][1](stack, True), 1):
+        if (label is not None or stack.numbers) and str(label) not in stack.numbers:
+            raise DataError(f"{stack.name} has a new label {label}; the source changed while it was read")
+        label_number = stack.numbers.get(str(label), datasets.NO_LABEL)
+        yield Original(f"{stack.name}[{number - 1}]", stack.split, label_number, content)
+    if number != stack.count:
+        raise DataError(
+            f"{stack.name} had {stack.count:,} images and has {number:,} now; the source changed while it was read"
+        )
+
+
+def _survey_stacks(location: str, kind: str, files: list[SourceFile]) -> Survey:
+    """Count images and labels of stacks of images, each read from start to end by one worker."""
+    list_stacks, examples = _FORMATS[kind]
+    listed, tally, counted = list_stacks(files), Tally(), list[Stack]()
+    for stack in listed:
+        count = 0
+        for count, (_, label) in enumerate(examples(stack, False), 1):
+            tally.add(f"{stack.name}[{count - 1}]", stack.split, label)
+        if count:
+            counted.append(dataclasses.replace(stack, count=count))
+    shapes = {stack.name: stack.shape for stack in counted}
+    if not shapes:
         raise DataError(f"{location} has no images in its files")
-    shapes = {stack.name: stack.shape for stack in listed}
     if len(set(shapes.values())) > 1:
         described = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
         raise DataError(f"the images of all splits must have one shape: {described}")
-    unlabeled = next((stack.name for stack in listed if not stack.values), "")
-    values = sorted({value for stack in listed for value in stack.values})
-    if values and unlabeled:
-        raise DataError(f"{location} has labels, but none for {unlabeled}; add them, or take all labels away")
-    counts: dict[str, int] = {}
-    for stack in listed:
-        counts[stack.split] = counts.get(stack.split, 0) + stack.count
-    if "train" not in counts:
-        raise DataError(
-            f"{location} has images for {' and '.join(counts)} but none to train on; name a file or an array after "
-            "`train`"
-        )
-    names = next((stack.classes for stack in listed if stack.classes), ())
-    is_named = all(0 <= value < len(names) for value in values)
+    labels_in_order = tally.labels(location)
+    names = {stack.classes for stack in listed if stack.classes}
+    if len(names) > 1:
+        raise DataError(f"files of {location} name their classes in different ways; write the same names to all")
+    names_by_label = dict(enumerate(names.pop() if names else ()))
+    if not all(label in names_by_label for label in labels_in_order):
+        names_by_label = {label: printable(str(label)) for label in labels_in_order}
+    numbers = {str(label): number for number, label in enumerate(labels_in_order)}
     return Survey(
         kind=kind,
-        parts=[dataclasses.replace(stack, values=values) for stack in listed],
-        counts=counts,
-        classes=[names[value] if is_named else str(value) for value in values],
-        stored=listed[0].shape,
+        parts=[dataclasses.replace(stack, numbers=numbers) for stack in counted],
+        counts=tally.counts,
+        classes=[names_by_label[label] for label in labels_in_order],
+        stored=counted[0].shape,
     )
 
 
+def _digits(_: Stack, with_images: bool) -> Iterator[Example]:
+    """Yield scikit-learn's digits; their values from 0 to 16 become 0 to 255, rounded."""
+    with gzip.open(source_listing.digits_file(), "rt", encoding="ascii", newline="") as file:
+        for cells in csv.reader(file):
+            *values, label = (int(float(cell)) for cell in cells)
+            yield bytes((value * 255 + 8) // 16 for value in values), label
+
+
 def _survey_images(location: str, listing: Listing) -> Survey:
-    names = listing.names
+    names, tally = listing.names, Tally()
     table = label_files.beside(listing.labels)
-    labeled = labels.labeled(location, names, table)
-    empty = _folders_without_images(location, names) if labeled.classes and table is None else []
+    labels.require_same_files(names, table)
+    split_folders = labels.has_split_folders(names)
+
+    def split_and_class(name: str) -> tuple[str, str | None]:
+        return labels.split_and_class(location, split_folders, table, name)
+
+    for name in names:
+        tally.add(name, *split_and_class(name))
+    classes = labels.in_order(tally.labels(location))
+    empty = _folders_without_images(location, names) if classes and table is None else []
     if empty:
         shown = ", ".join(empty[:_NAMES_SHOWN])
         log.warning("%d folders of %s hold no images and are no classes: %s", len(empty), location, shown)
-    parts = _image_parts(iter(listing.files), labeled)
-    return Survey(kind=listing.kind, parts=parts, counts=labeled.counts, classes=labeled.classes)
+    numbers = labels.numbers_of(classes)
 
+    def parts() -> Iterator[ImagesPart]:
+        """Yield the parts one by one: all together may not fit into memory."""
+        files = iter(listing.files)
+        while batch := [*itertools.islice(files, IMAGES_AT_ONCE)]:
+            located = ((file, *split_and_class(file.name)) for file in batch)
+            yield ImagesPart(tuple((file, split, numbers[class_name]) for file, split, class_name in located))
 
-def _image_parts(files: Iterator[SourceFile], labeled: labels.Labeled) -> Iterator[ImagesPart]:
-    """Yield the parts of a source of image files: all together may not fit into memory."""
-    while batch := [*itertools.islice(files, IMAGES_AT_ONCE)]:
-        locations = labeled.each(file.name for file in batch)
-        yield ImagesPart(tuple((file, *location) for file, location in zip(batch, locations, strict=True)))
+    return Survey(kind=listing.kind, parts=parts(), counts=tally.counts, classes=classes)
 
 
 def _folders_without_images(location: str, names: Rows[str]) -> list[str]:
@@ -189,37 +207,41 @@ def _folders_without_images(location: str, names: Rows[str]) -> list[str]:
     return sorted("/".join(path) for path in parts if path not in with_images and not path[-1].startswith("."))
 
 
-class HeldArchive(NamedTuple):
-    """An archive and its members."""
-
-    file: SourceFile
-    images: list[Member]
-    table: labels.Table | None  # labels of its images, by their names in it
-
-
 def _survey_archives(location: str, listing: Listing) -> Survey:
-    held_archives = [_hold(file, several=len(listing.files) > 1) for file in listing.files]
-    path_of = _paths_in_source(held_archives)
-    names = [path_of(file, image.name) for file, images, _ in held_archives for image in images]
-    if not names:
+    members_of, table_of = {}, {}
+    for file in listing.files:
+        members_of[file], table_of[file] = _list_archive(file, several=len(listing.files) > 1)
+    path_of = _paths_in_source(members_of)
+    paths = [path_of(file, member.name) for file, members in members_of.items() for member in members]
+    if not paths:
         raise DataError(f"{location} holds archives without images; expected PNG, JPEG or WebP files in them")
     table = label_files.beside(listing.labels)
-    if table is None and any(archive.table for archive in held_archives):
-        # Several archives may have the same path: each table is for its own archive.
-        table = _table_of_archives(location, held_archives, path_of, labels.has_split_folders(names))
-        names = [f"{file.name}/{path_of(file, image.name)}" for file, images, _ in held_archives for image in images]
-    labeled = labels.labeled(location, names, table)
-    split_and_label, parts = labeled.each(names), list[Part]()
-    for file, members, _ in held_archives:
-        images = [(member, *next(split_and_label)) for member in members]
+    labels.require_same_files(paths, table)
+    has_own_tables = table is None and any(table_of.values())
+    split_folders, tally = labels.has_split_folders(paths), Tally()
+    located: dict[SourceFile, list[tuple[Member, str, str | None]]] = {}
+    for file, members in members_of.items():
+        if has_own_tables:  # the images of an archive without one have no labels
+            name, rows = table_of[file] or Table(file.name, {})
+            table = Table(name, {path_of(file, member): row for member, row in rows.items()})
+            labels.require_same_files([path_of(file, member.name) for member in members], table)
+        located[file] = []
+        for member in members:
+            place = labels.split_and_class(location, split_folders, table, path_of(file, member.name))
+            tally.add(f"{file.name}/{member.name}", *place)
+            located[file].append((member, *place))
+    classes = labels.in_order(tally.labels(location))
+    numbers, parts = labels.numbers_of(classes), list[Part]()
+    for file, images_of_file in located.items():
+        images = [(member, split, numbers[class_name]) for member, split, class_name in images_of_file]
         at_once = IMAGES_AT_ONCE if archives.has_ranges(file) else max(1, len(images))
         starts = range(0, len(images), at_once)
         parts += [ArchivePart(file, tuple(images[start : start + at_once])) for start in starts]
-    return Survey(kind=listing.kind, parts=parts, counts=labeled.counts, classes=labeled.classes)
+    return Survey(kind=listing.kind, parts=parts, counts=tally.counts, classes=classes)
 
 
-def _hold(file: SourceFile, several: bool) -> HeldArchive:
-    """List an archive, and read its files of labels, or those of WebDataset."""
+def _list_archive(file: SourceFile, several: bool) -> tuple[list[Member], Table | None]:
+    """Return the images of an archive, and the labels that its files of labels, or those of WebDataset, give them."""
     images, others = archives.list_members(file)
 
     def reading(member: Member) -> Callable[[], bytes]:
@@ -238,55 +260,35 @@ def _hold(file: SourceFile, several: bool) -> HeldArchive:
         log.info("skipped %d members of %s that are no images by name: %s", len(left_out), file.name, shown)
     table = label_files.read(tables)
     if table is None and (label_of := webdataset.labels_of(file, images, samples)):
-        split = stacks.split_of(file.name) if several else None
-        rows = {image.name: labels.Row(label_of.get(image.name, ""), split) for image in images}
-        table = labels.Table(file.name, rows)
-    return HeldArchive(file, images, table)
+        split = labels.split_of(file.name) if several else None
+        table = Table(file.name, {image.name: labels.Row(label_of.get(image.name), split) for image in images})
+    return images, table
 
 
-def _paths_in_source(held_archives: list[HeldArchive]) -> Callable[[SourceFile, str], str]:
+def _paths_in_source(members_of: dict[SourceFile, list[Member]]) -> Callable[[SourceFile, str], str]:
     """Return a function for a member's path as if each archive were unpacked in place, `train.zip` into `train`.
 
     A single top folder that holds all images is ignored; archives of a folder have one.
     """
-    all_names = {archive.file: [image.name for image in archive.images] for archive in held_archives}
-    tops = {name.partition("/")[0] if "/" in name else "" for names in all_names.values() for name in names}
+    names_of = {file: [member.name for member in members] for file, members in members_of.items()}
+    tops = {name.partition("/")[0] if "/" in name else "" for names in names_of.values() for name in names}
     passed_over = len(tops) == 1 and "" not in tops and not tops & labels.SPLIT_FOLDERS.keys()
     top = f"{min(tops)}/" if passed_over else ""
     prefixes = {}
-    for file, names in all_names.items():
-        *folders, name = file.name.split("/")
-        stem = name.partition(".")[0]
+    for file, names in names_of.items():
+        *folders, file_name = file.name.split("/")
+        stem = file_name.partition(".")[0]
         if stem in labels.SPLIT_FOLDERS and not labels.has_split_folders([*names, file.name]):
             folders.append(stem)
         prefixes[file] = "".join(f"{folder}/" for folder in folders)
     return lambda file, name: prefixes[file] + name.removeprefix(top)
 
 
-def _table_of_archives(
-    location: str, held_archives: list[HeldArchive], path_of: Callable[[SourceFile, str], str], split_folders: bool
-) -> labels.Table:
-    """Return the labels of several archives, by archive and path; splits that they lack come from folders."""
-    merged = labels.Table(next(archive.table.name for archive in held_archives if archive.table), {})
-    for file, images, table in held_archives:
-        rows = table.rows if table else {}
-        for name, row in ({image.name: labels.Row("", None) for image in images} if rows is None else rows).items():
-            path = path_of(file, name)
-            split = row.split or labels.by_folders(location, split_folders, path)[0]
-            merged.add(f"{file.name}/{path}", labels.Row(row.label, split), merged.name)
-    return merged
-
-
-def _in_stacks(list_stacks: Callable[[Collection[SourceFile]], list[Stack]]) -> Callable[[str, Listing], Survey]:
-    return lambda location, listing: _survey_stacks(location, listing.kind, list_stacks([*listing.files]))
-
-
-# Functions that survey the sources of each kind of `source_listing.list_source`.
-_FORMATS: dict[str, Callable[[str, Listing], Survey]] = {
-    source_listing.IDX: _in_stacks(idx.list_stacks),
-    source_listing.ARRAYS: _in_stacks(npz.list_stacks),
-    source_listing.TFRECORDS: _in_stacks(tfrecords.list_stacks),
-    source_listing.PARQUET: _in_stacks(parquet.list_stacks),
-    source_listing.IMAGES: _survey_images,
-    source_listing.ARCHIVES: _survey_archives,
+# How the stacks of a source are listed and read, by the kinds of `source_listing.list_source`.
+_FORMATS: dict[str, tuple[Callable[[list[SourceFile]], list[Stack]], Callable[[Stack, bool], Iterator[Example]]]] = {
+    source_listing.DIGITS: (lambda _: [DIGITS], _digits),
+    source_listing.IDX: (idx.list_stacks, idx.examples),
+    source_listing.ARRAYS: (npz.list_stacks, npz.examples),
+    source_listing.TFRECORDS: (tfrecords.list_stacks, tfrecords.examples),
+    source_listing.PARQUET: (parquet.list_stacks, parquet.examples),
 }

@@ -7,12 +7,12 @@ two checksums, which are compared; no file says how many there should be, so tha
 The name of a file, or of a folder that it is in, says its split.
 """
 
-import dataclasses
 from collections.abc import Collection, Iterator
 
 from google.protobuf.message import DecodeError
 
 from components.core.errors import DataError
+from components.core.sources import source_listing
 from components.core.sources.files import SourceFile, printable
 from components.core.storage import tfrecord
 from components.preprocess.decode import pixels
@@ -24,48 +24,26 @@ _IMAGE_FEATURES = ("image/encoded", "image")
 _LABEL_FEATURES = ("image/class/label", "label")
 
 
-@dataclasses.dataclass(frozen=True)
-class RecordStack(Stack):
-    """The records of a file."""
-
-    file: SourceFile
-
-    def examples(self) -> Iterator[Example]:
-        """Read the file."""
-        return _examples(self.file)
-
-
 def list_stacks(files: Collection[SourceFile]) -> list[Stack]:
-    """Read files to the end, and list those with records; a single file is for `train` under any name."""
-    listed: list[Stack] = []
-    for file in files:
-        labels = [label for _, label in _examples(file)]
-        values = sorted({label for label in labels if label is not None})
-        if values and None in labels:
-            first = labels.index(None)
-            raise DataError(f"{file.name} has labels, but none for record {first}; give one to all or to none")
-        split = stacks.split_of(file.name) if len(files) > 1 else "train"
-        if labels:
-            listed.append(RecordStack(file.name, split, len(labels), None, values, [], file))
-    return listed
+    """List files of records."""
+    return stacks.of_files(source_listing.TFRECORDS, files)
 
 
-def _examples(file: SourceFile) -> Iterator[Example]:
+def examples(stack: Stack, with_images: bool = True) -> Iterator[Example]:
+    """Yield the image files of a file of records with their labels; there is no reading of labels alone."""
+    (file,) = stack.files
     with stacks.open_unpacked(file) as opened:
-        try:
-            for number, record in enumerate(tfrecord.read(opened, _LARGEST_RECORD)):
-                where = f"{file.name}: record {number} at byte {record.offset}"
-                image, label = parsed(record.content, where)
-                # Raw pixels have no shape. The first record decides; others are quarantined.
-                if number == 0 and not pixels.is_image_file(image):
-                    raise DataError(
-                        f"{where} has an image of {len(image):,} bytes that is no PNG, JPEG or WebP file; pixels as "
-                        "they are go into NPZ or IDX files; of a dataset of this pipeline give the source that it was "
-                        "made of"
-                    )
-                yield image, label
-        except tfrecord.Damage as damage:
-            raise DataError(f"{file.name} is no TFRecord file, or is damaged: {damage}") from None
+        for number, record in enumerate(tfrecord.read(opened, _LARGEST_RECORD)):
+            where = f"{file.name}: record {number} at byte {record.offset}"
+            image, label = parsed(record.content, where)
+            # Raw pixels have no shape. The first record decides; others are quarantined.
+            if number == 0 and not pixels.is_image_file(image):
+                raise DataError(
+                    f"{where} has an image of {len(image):,} bytes that is no PNG, JPEG or WebP file; pixels as "
+                    "they are go into NPZ or IDX files; of a dataset of this pipeline give the source that it was "
+                    "made of"
+                )
+            yield image, label
 
 
 def parsed(record: bytes, where: str) -> Example:

@@ -1,95 +1,262 @@
-"""Splits and classes of images, from folders and from `labels.csv`."""
+"""Labels: folders, `labels.csv`, `dataset.json`, `metadata.jsonl` and `.csv`, and those beside WebDataset's images."""
 
 import csv
 import io
+import json
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.core.artifacts import datasets
 from components.core.errors import DataError
-from components.preprocess.formats import label_files, labels
+from components.core.sources import source_listing
+from components.preprocess.formats import label_files
+from components.preprocess.formats.label_files import LabelFile
 from components.preprocess.formats.labels import Row, Table
+from components.preprocess.formats.survey import survey
+from tests.inputs.sources import held
+from tests.unit.components.preprocess.formats.test_archives import PACKERS, tarred, zipped
+
+TWO = {"00000/img00000000.png": b"0", "00000/img00000001.png": b"1"}
+STYLEGAN = {"00000/img00000000.png": 12, "00000/img00000001.png": 3}
 
 
-def table(content: bytes) -> Table:
-    return label_files.parse_labels("labels.csv", "", content)
+def stylegan_file(labels: object) -> bytes:
+    return json.dumps({"labels": labels}).encode()
+
+
+def metadata(rows: dict[str, object]) -> bytes:
+    return "\n".join(json.dumps({"file_name": name, "label": label}) for name, label in rows.items()).encode()
+
+
+def written(folder: Path, files: dict[str, bytes]) -> Path:
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+    return folder
+
+
+def described(source: Path) -> tuple[list[str], list[tuple[str, int, bytes]]]:
+    """Classes, and split, label and content of each image."""
+    surveyed, images = held(source)
+    return surveyed.classes, sorted((image[1:] for image in images), key=lambda image: image[2])
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        (
+            {**TWO, "dataset.json": stylegan_file([[name, label] for name, label in STYLEGAN.items()])},
+            (["3", "12"], [("train", 1, b"0"), ("train", 0, b"1")]),
+        ),
+        ({**TWO, "dataset.json": stylegan_file(None)}, ([], [("train", -1, b"0"), ("train", -1, b"1")])),
+        (
+            {"a/1.png": b"0", "b/2.png": b"1", "dataset.json": b'{"info": {}}'},
+            (["a", "b"], [("train", 0, b"0"), ("train", 1, b"1")]),
+        ),
+        (
+            {
+                "train/a/1.png": b"1",
+                "train/b/2.png": b"2",
+                "test/3.png": b"3",
+                "train/metadata.jsonl": metadata({"a/1.png": "x", "./b/2.png": "y"}),
+                "test/metadata.jsonl": metadata({"3.png": "x"}),
+            },
+            (["x", "y"], [("train", 0, b"1"), ("train", 1, b"2"), ("test", 0, b"3")]),
+        ),
+        (
+            {"a/1.png": b"1", "2.png": b"2", "metadata.csv": b"file_name,text,label\na/1.png,,7\n2.png,words,10\n"},
+            (["7", "10"], [("train", 0, b"1"), ("train", 1, b"2")]),
+        ),
+        (
+            {"a/1.png": b"1", "b/2.png": b"2", "metadata.jsonl": b'{"file_name": "a/1.png", "text": "words"}\n'},
+            (["a", "b"], [("train", 0, b"1"), ("train", 1, b"2")]),
+        ),
+        (
+            {
+                "a/1.png": b"1",
+                "metadata.csv": b"file_name,label\na/1.png,no\n",
+                "labels.csv": b"file,label\na/1.png,yes\n",
+            },
+            (["yes"], [("train", 0, b"1")]),
+        ),
+    ],
+    ids=["stylegan", "no labels", "another program's", "jsonl", "csv", "captions", "labels.csv comes first"],
+)
+@pytest.mark.parametrize("packer", ["folder", *PACKERS])
+def test_a_folder_and_an_archive_of_it_have_the_same_labels(
+    tmp_path: Path, files: dict[str, bytes], expected: tuple[list[str], object], packer: str
+) -> None:
+    if packer == "folder":
+        source = written(tmp_path / "source", files)
+    else:
+        source = tmp_path / packer
+        source.write_bytes(PACKERS[packer](files))
+    assert described(source) == expected
+
+
+def test_labels_count_in_the_fingerprint(tmp_path: Path) -> None:
+    seen: set[str] = set()
+    for files in ({}, {"dataset.json": stylegan_file(None)}, {"00000/metadata.jsonl": b"{}"}):
+        folder = written(tmp_path / str(len(seen)), {**TWO, **files})
+        contents = source_listing.contents(str(folder))
+        assert contents.listing is not None
+        assert len(contents.listing.left_out) == 0
+        seen.add(contents.fingerprint)
+    assert len(seen) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("labels.csv", b"", "begins with '', expected a header file,label or file,label,split"),
+        ("labels.csv", b"name,class\n1.png,cat\n", "begins with 'name,class'"),
+        ("labels.csv", b"file,label\n", "a header alone"),
+        ("labels.csv", b"file,label\n1.png,cat\nb.png\n", "line 3 has 1 cells, expected 2"),
+        ("labels.csv", b"file,label\n1.png,cat\n1.png,dog\n", "line 3 has 1.png"),
+        ("labels.csv", b"file,label,split\n1.png,cat,hold\n", "line 2 has split 'hold', expected one of train"),
+        ("labels.csv", b"file,label\n2.png,a\n1.png,a\n", "labels.csv has 1 files .* first 2.png"),
+        ("labels.csv", b"file,label,split\n1.png,a,test\n", "has images for test"),
+        ("metadata.jsonl", metadata({"2.png": "x", "1.png": ""}), "first 2.png"),
+        ("dataset.json", b"{", "dataset.json is no JSON"),
+        ("dataset.json", b"[" * 100_000, "dataset.json is no JSON"),
+        ("dataset.json", stylegan_file({"1.png": 0}), "{'1.png': 0}"),
+        (
+            "dataset.json",
+            stylegan_file([["1.png", [0.5, 0.5]]]),
+            "entry 0 has ['1.png', [0.5, 0.5]], expected",
+        ),
+        ("dataset.json", stylegan_file([["1.png", True]]), "entry 0"),
+        ("dataset.json", stylegan_file([["1.png", 1], ["1.png", 2]]), "entry 1 has 1.png"),
+        ("dataset.json", stylegan_file([["2.png", 1]]), "dataset.json has 1 files .* first 2.png"),
+        ("metadata.jsonl", b'{"file_name": "1.png", "label": 1}\nno', "line 2 is no JSON"),
+        ("metadata.jsonl", b"[1]", "line 1 is [1]"),
+        ("metadata.jsonl", metadata({"1.png": 0.5}), "line 1 has label 0.5, expected text"),
+        ("metadata.jsonl", metadata({"1.png": 1}) + b"\n" + metadata({"./1.png": 2}), "line 2 has 1.png"),
+        ("metadata.jsonl", b"\xff", "metadata.jsonl is not UTF-8"),
+        ("metadata.csv", b"file_name,label\n1.png\n", "line 2 has 1 cells, expected 2"),
+        ("metadata.csv", b'file_name,label\n"1.png,a\n', "is no CSV"),
+    ],
+)
+def test_files_that_are_wrong_are_refused(tmp_path: Path, name: str, content: bytes, words: str) -> None:
+    folder = written(tmp_path, {"1.png": b"1", name: content})
+    with pytest.raises(DataError, match=words if ".*" in words else re.escape(words)):
+        survey(str(folder))
+
+
+def test_a_file_that_is_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(label_files, "LARGEST_FILE", 20)
+    table = b"file,label\n" + bytes(10)
+    for source in (
+        written(tmp_path / "folder", {"1.png": b"1", "labels.csv": table}),
+        written(tmp_path / "packed", {"x.zip": zipped({"1.png": b"1", "labels.csv": table})}),
+    ):
+        with pytest.raises(DataError, match=r"labels\.csv .* 20 bytes"):
+            survey(str(source))
+
+
+def test_samples_of_webdataset(tmp_path: Path) -> None:
+    """Samples of several files have the same names, and folders are no classes of theirs."""
+    for name, labels in (("x-train-000000.tar", [b"10", b"9"]), ("x-val-000000.tar", [b"9\n"])):
+        files: dict[str, bytes] = {}
+        for number, label in enumerate(labels):
+            files |= {
+                f"a/{number}.jpg": b"%d" % number,
+                f"a/{number}.cls": label,
+                f"a/{number}.json": b'{"label": "x"}',
+            }
+        (tmp_path / name).write_bytes(tarred(files))
+    assert described(tmp_path) == (["9", "10"], [("train", 1, b"0"), ("validation", 0, b"0"), ("train", 0, b"1")])
+
+
+def test_labels_in_json_beside_images(tmp_path: Path) -> None:
+    json_file = b'{"label": "dog", "caption": "x"}'
+    others = {"notes.json": b"[", "2.json": b'{"caption": "y"}', "info.txt": b""}
+    files = {"1.left.png": b"1", "1.right.png": b"2", "1.json": json_file, **others}
+    source = tmp_path / "x.tar"
+    source.write_bytes(tarred(files))
+    assert described(source) == (["dog"], [("train", 0, b"1"), ("train", 0, b"2")])
+    source.write_bytes(tarred({"1.png": b"1", "1.json": b'{"caption": "y"}'}))
+    assert described(source) == ([], [("train", -1, b"1")])
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ({"1.cls": b"cat"}, "x.tar/1.cls holds b'cat'"),
+        ({"1.json": b"{"}, "x.tar/1.json is no JSON"),
+        ({"1.json": b'{"label": [1]}'}, "x.tar/1.json has label [1]"),
+        ({"1.cls": b"1", "2.png": b"2"}, "(x.tar/2.png)"),
+        ({"1.json": bytes(2 << 20)}, "2,097,152 bytes"),
+    ],
+)
+def test_samples_that_are_wrong_are_refused(tmp_path: Path, files: dict[str, bytes], words: str) -> None:
+    (tmp_path / "x.tar").write_bytes(tarred({"1.png": b"1", **files}))
+    with pytest.raises(DataError, match=re.escape(words)):
+        survey(str(tmp_path / "x.tar"))
+
+
+def test_labels_and_names_are_printable(tmp_path: Path) -> None:
+    for name, content in (
+        ("dataset.json", stylegan_file([["a\x1b.png", 1]])),
+        ("metadata.csv", b"file_name,label\na\x1b.png,\x07\n"),
+    ):
+        source = written(tmp_path / name, {"a\x1b.png": b"1", name: content})
+        assert described(source)[0] in (["1"], [r"\x07"])
+
+
+CELLS = st.text(st.characters(codec="utf-8", categories=("L", "N", "P")))
+NAMES = st.text(st.characters(codec="utf-8", categories=("L", "N", "P", "Zs")), min_size=1).filter(str.isprintable)
 
 
 @given(
-    rows=st.dictionaries(
-        st.text(st.characters(codec="utf-8", categories=("L", "N", "P", "Zs")), min_size=1).filter(str.isprintable),
-        st.tuples(
-            st.text(st.characters(codec="utf-8", categories=("L", "N", "P"))), st.sampled_from(["train", "test"])
-        ),
-    ),
+    rows=st.dictionaries(NAMES, st.tuples(CELLS, st.sampled_from(["train", "test"])), min_size=1),
     with_splits=st.booleans(),
     mark=st.booleans(),
 )
 def test_a_table_is_read_as_the_library_writes_it(
     rows: dict[str, tuple[str, str]], with_splits: bool, mark: bool
 ) -> None:
-    written = io.StringIO(newline="")
-    writer = csv.writer(written)
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
     writer.writerow(["file", "label", "split"][: 3 if with_splits else 2])
     for name, (label, split) in rows.items():
         writer.writerow([f"./{name}", label, split][: 3 if with_splits else 2])
-    expected = {name: Row(label, split if with_splits else None) for name, (label, split) in rows.items()}
-    assert table(written.getvalue().encode("utf-8-sig" if mark else "utf-8")).rows == expected
+    content = text.getvalue().encode("utf-8-sig" if mark else "utf-8")
+    table = label_files.read([LabelFile("x/labels.csv", "labels.csv", lambda: content)])
+    expected = {name: Row(label or None, split if with_splits else None) for name, (label, split) in rows.items()}
+    assert table == Table("x/labels.csv", expected)
+
+
+THREE_SPLITS = [("test", 0), ("train", 1), ("validation", 0)]
 
 
 @pytest.mark.parametrize(
-    ("content", "words"),
+    ("table", "expected"),
     [
-        (b"", "begins with '', expected a header file,label or file,label,split"),
-        (b"name,class\na.png,cat\n", "begins with 'name,class'"),
-        (b"file,label\na.png,cat\nb.png\n", "line 3 has 1 cells, expected 2 (file,label)"),
-        (b"file,label\na.png,cat\na.png,dog\n", "line 3 has a.png"),
-        (b"file,label,split\na.png,cat,hold\n", "line 2 has split 'hold', expected one of train"),
-        (b"file,label\na\xff.png,cat\n", "UTF-8"),
-        (b'file,label\n"a.png,cat\n', "CSV"),
+        ("file,label\nx/1.png,dog\ny/3.png,cat\nx/2.png,cat\n", [("train", 1), ("train", 0), ("train", 0)]),
+        (
+            "file,label,split\nx/1.png,b,\ny/3.png,a,val\nx/2.png,a,test\n",
+            [("test", 0), ("train", 1), ("validation", 0)],
+        ),
+        ("file,label\nx/1.png,\ny/3.png,\nx/2.png,\n", [("train", -1)] * 3),
     ],
 )
-def test_wrong_tables_are_refused(content: bytes, words: str) -> None:
-    with pytest.raises(DataError, match=f"^labels.csv.*{re.escape(words)}"):
-        table(content)
+def test_a_table_decides_and_folders_do_not(tmp_path: Path, table: str, expected: list[tuple[str, int]]) -> None:
+    images = {"x/1.png": b"1", "x/2.png": b"2", "y/3.png": b"3"}
+    _, originals = held(written(tmp_path, {**images, "labels.csv": table.encode()}))
+    assert sorted(image[1:3] for image in originals) == sorted(expected)
 
 
-def test_a_table_decides_and_folders_do_not() -> None:
-    names = ["x/1.png", "x/2.png", "y/3.png"]
-    labeled = labels.labeled("src", names, table(b"file,label\nx/1.png,dog\ny/3.png,cat\nx/2.png,cat\n"))
-    assert ([*labeled.each(names)], labeled.classes) == ([("train", 1), ("train", 0), ("train", 0)], ["cat", "dog"])
-    with_splits = table(b"file,label,split\nx/1.png,dog,\ny/3.png,cat,val\nx/2.png,cat,test\n")
-    expected = [("train", 1), ("test", 0), ("validation", 0)]
-    assert [*labels.labeled("src", names, with_splits).each(names)] == expected
-    without = labels.labeled("src", names, table(b"file,label\nx/1.png,\ny/3.png,\nx/2.png,\n"))
-    assert (without.classes, next(without.each(names))) == ([], ("train", datasets.NO_LABEL))
+def test_splits_come_from_folders_where_the_table_has_none(tmp_path: Path) -> None:
+    table = b"file,label\ntest/1.png,a\ntrain/2.png,a\n"
+    source = written(tmp_path, {"test/1.png": b"1", "train/2.png": b"2", "labels.csv": table})
+    assert described(source) == (["a"], [("test", 0, b"1"), ("train", 0, b"2")])
 
 
-def test_splits_come_from_folders_where_the_table_has_none() -> None:
-    names = ["test/1.png", "train/2.png"]
-    labeled = labels.labeled("src", names, table(b"file,label\ntest/1.png,a\ntrain/2.png,a\n"))
-    assert [*labeled.each(names)] == [("test", 0), ("train", 0)]
-    assert labeled.counts == {"test": 1, "train": 1}
-
-
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        (b"file,label\n1.png,a\n2.png,a\n3.png,a\n", "labels.csv has 1 files .* first 3.png"),
-        (b"file,label\n1.png,a\n", "labels.csv .* 1 images, first 2.png"),
-        (b"file,label\n1.png,a\n2.png,\n", r"^src .* labels.csv .*\(2.png\)"),
-        (b"file,label,split\n1.png,a,test\n2.png,a,test\n", "^src has images for test"),
-    ],
-)
-def test_a_table_of_other_files_is_refused(content: bytes, words: str) -> None:
-    with pytest.raises(DataError, match=words):
-        labels.labeled("src", ["1.png", "2.png"], table(content))
-
-
-def test_classes_that_are_numbers_are_in_their_order() -> None:
-    names = [f"{number}/x.png" for number in (10, 9, 100)]
-    assert labels.labeled("src", names).classes == ["9", "10", "100"]
-    assert labels.labeled("src", [*names, "a/x.png"]).classes == ["10", "100", "9", "a"]
+def test_classes_that_are_numbers_are_in_their_order(tmp_path: Path) -> None:
+    source = written(tmp_path, {f"{number}/x.png": b"" for number in (10, 9, 100)})
+    assert survey(str(source)).classes == ["9", "10", "100"]
+    assert survey(str(written(source, {"a/x.png": b""}))).classes == ["10", "100", "9", "a"]

@@ -110,17 +110,17 @@ WHOLE = written(image=IMAGES, label=[*range(9)])
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"", "x.parquet is no Parquet"),
-        (b"PAR1 no file PAR1", "x.parquet is no Parquet"),
-        (WHOLE[:-20], "x.parquet is no Parquet"),
-        (b"PAR1" + bytes(200) + WHOLE[204:], "x.parquet is no Parquet"),
+        (b"", "x.parquet is damaged"),
+        (b"PAR1 no file PAR1", "x.parquet is damaged"),
+        (WHOLE[:-20], "x.parquet is damaged"),
+        (b"PAR1" + bytes(200) + WHOLE[204:], "x.parquet is damaged"),
         (written(label=[1]), ": label (int64)"),
         (written(a=IMAGES[:1], b=IMAGES[:1]), "a (binary), b (binary); expected bytes"),
         (written(image=[[0, 1]]), "image (list<"),
         (written(image=structs([b"", IMAGES[0]])), "first row"),
         (written(image=[b"GIF89a"]), "in column image"),
-        (written(image=IMAGES[:2], label=[1, None]), "labels in column label"),
-        (written(image=IMAGES[:2], label=[1, -1]), "labels in column label"),
+        (written(image=IMAGES[:2], label=[1, None]), "without one (x.parquet[1])"),
+        (written(image=IMAGES[:2], label=[1, -1]), "without one (x.parquet[1])"),
         (written({"label": {"_type": "ClassLabel", "names": ["a"]}}, image=IMAGES[:1], label=[1]), "label 1, and"),
         (written(image=pyarrow.array([], pyarrow.binary())), "no images"),
     ],
@@ -139,7 +139,7 @@ def test_what_cannot_be_used_is_refused(tmp_path: Path, content: bytes, words: s
             written({"label": {"_type": "ClassLabel", "names": ["b"]}}, image=IMAGES[:1], label=[0]),
             "in different ways",
         ),
-        (written(image=IMAGES[:1], label=[0]), written(image=IMAGES[:1]), "but none for"),
+        (written(image=IMAGES[:1], label=[0]), written(image=IMAGES[:1]), "without one .test.parquet"),
     ],
 )
 def test_files_that_contradict_each_other_are_refused(tmp_path: Path, one: bytes, other: bytes, words: str) -> None:
