@@ -1,6 +1,7 @@
 """The evaluate stage: read the inputs, make the evaluation, return its outputs."""
 
 import logging
+from typing import Any
 
 from components.core import settings
 from components.core.artifacts import evaluations
@@ -31,22 +32,20 @@ def run(config: EvaluateConfig) -> StageResult:
     inputs = read_inputs(config)
     parts = cache_key.key_parts("evaluate", config, **inputs.digests)
     location = Location.of(cache_key.fill_key(config.evaluation, parts))
+    numbers: dict[str, Any] = {}  # of `metrics.json`
 
     def make() -> None:
         # Imported here, so that a finished evaluation is found without TensorFlow.
         log.info("evaluate: loading TensorFlow")
         from components.evaluate.make import make
 
-        make(config, inputs, location)
+        numbers.update(make(config, inputs, location))
 
     identity = {**settings.values_in_key(config), **inputs.digests}
     is_keyed = cache_key.is_keyed(config.evaluation)
     description, reused = made_once(location, evaluations.Description, identity, make, is_keyed)
-    return _result(location, description, reused)
-
-
-def _result(location: Location, description: evaluations.Description, reused: bool) -> StageResult:
-    numbers = atomic_files.read_json(location / evaluations.METRICS, "evaluation")
+    if reused:
+        numbers = atomic_files.read_json(location / evaluations.METRICS, "evaluation")
     name = evaluations.distance_name(numbers)
     rows = {
         **numbers["model"],

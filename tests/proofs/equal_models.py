@@ -14,11 +14,12 @@ import numpy as np
 import scipy.stats
 
 from components.core.artifacts import checkpoints, datasets
-from components.core.artifacts.evaluations import HOLD, PROMOTE, REJECT, follows
+from components.core.artifacts.evaluations import HOLD, PROMOTE, REJECT
 from components.core.data import dataset_reader
 from components.core.metrics import feature_spaces, set_distances
 from components.evaluate.judging.comparison import LEVEL, Difference, compare
-from components.evaluate.scoring import candidates, samples
+from components.evaluate.judging.verdict import follows
+from components.evaluate.scoring import candidates
 from tests.proofs.stages import arguments, make_dataset, make_embedding, stage
 
 PAIRS = 400
@@ -30,7 +31,7 @@ def features_of(dataset: Path, embedding: Path, checkpoint: Path) -> list[dict[s
     """Return features of the pool, of test images and of training images in random order, by the name of the space."""
     manifest, loaded = datasets.Manifest.of(str(dataset), ""), feature_spaces.load(embedding)
     generator = candidates.averaged(checkpoint, checkpoints.Description.of(checkpoint))
-    batches = [loaded.embed(batch)[0] for batch, _ in samples.draw(generator, manifest.image, POOL, seed=0)]
+    batches = [loaded.embed(batch)[0] for batch, _ in candidates.draw(generator, manifest.image, POOL, seed=0)]
     drawn = {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
     random, features = np.random.default_rng(0), [drawn]
     for split in ("test", "train"):

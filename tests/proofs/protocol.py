@@ -15,7 +15,7 @@ from components.core.artifacts import checkpoints, datasets, embeddings
 from components.core.data import dataset_reader
 from components.core.metrics import feature_spaces, neighbors, set_distances
 from components.embed.disturbances import disturbances
-from components.evaluate.scoring import candidates, samples
+from components.evaluate.scoring import candidates
 from tests.proofs.stages import stage
 
 COUNT = 5000
@@ -72,7 +72,7 @@ def ranked(
     for step in (last, first):
         folder = checkpoints.step_folder(training, step)
         generator = candidates.averaged(folder, checkpoints.Description.of(folder))
-        drawn = [batch for batch, _ in samples.draw(generator, manifest.image, len(test), 0)]
+        drawn = [batch for batch, _ in candidates.draw(generator, manifest.image, len(test), 0)]
         sets[f"step {step}"] = np.concatenate(drawn)
     sets["noise"] = random.integers(0, 256, test.shape, np.uint8)
     reference = embedding.embed(test)[0]

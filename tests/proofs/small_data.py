@@ -24,9 +24,11 @@ from components.core.artifacts import checkpoints, datasets, embeddings
 from components.core.artifacts.evaluations import HOLD, PROMOTE, REJECT
 from components.core.data import dataset_reader
 from components.core.metrics import feature_spaces
+from components.core.metrics.intervals import around
+from components.core.metrics.quantities import Quantity
 from components.evaluate.config import JUDGE, EvaluateConfig
 from components.evaluate.judging.verdict import Verdict, judge
-from components.evaluate.scoring import candidates, samples, scores
+from components.evaluate.scoring import candidates, scores
 from components.evaluate.scoring.scores import Seen
 from tests.proofs.stages import arguments, make_embedding, stage
 
@@ -80,7 +82,7 @@ def all_of(pool: str, count: int = SAMPLES) -> Draw:
     """Draw from a whole pool."""
 
     def draw(pools: Pools, labels: np.ndarray, free: np.ndarray, random: np.random.Generator) -> Seen:
-        return pools[pool].rows(random.permutation(len(pools[pool].digests))[:count])
+        return pools[pool].rows(random.permutation(len(pools[pool]))[:count])
 
     return draw
 
@@ -104,17 +106,17 @@ def _one_class_missing(pools: Pools, labels: np.ndarray, free: np.ndarray, rando
 
 def _shirts_replaced(pools: Pools, labels: np.ndarray, free: np.ndarray, random: np.random.Generator) -> Seen:
     """Return the pool of noisy T-shirts in the order of the real images' pool."""
-    drawn, t_shirts = free[:SAMPLES], random.permutation(len(pools["noisy T-shirts"].digests))
+    drawn, t_shirts = free[:SAMPLES], random.permutation(len(pools["noisy T-shirts"]))
     shirts = np.flatnonzero(labels[drawn] == _SHIRT)
     kept, replaced = pools["real"].rows(np.delete(drawn, shirts)), pools["noisy T-shirts"].rows(t_shirts[: len(shirts)])
     both = scores.joined([kept, replaced])
-    return both.rows(random.permutation(len(both.digests)))
+    return both.rows(random.permutation(len(both)))
 
 
 def _four_in_ten_real(pools: Pools, labels: np.ndarray, free: np.ndarray, random: np.random.Generator) -> Seen:
-    drawn = random.permutation(len(pools["trained"].digests))[: SAMPLES * 6 // 10]
+    drawn = random.permutation(len(pools["trained"]))[: SAMPLES * 6 // 10]
     both = scores.joined([pools["trained"].rows(drawn), pools["real"].rows(free[: SAMPLES * 4 // 10])])
-    return both.rows(random.permutation(len(both.digests)))
+    return both.rows(random.permutation(len(both)))
 
 
 GARBAGE: dict[str, Draw] = {
@@ -154,24 +156,17 @@ def verdicts(
     test, free = order[:count], order[count:]
     directions = max(1, min(_DIRECTIONS, count // _IMAGES_PER_DIRECTION))
     pools = {name: narrowed(seen, directions) for name, seen in pools.items()}
-    drawn = random.permutation(len(pools["train"].digests))[:count]
-    reference = scores.measure_reference(
-        embedding, pools["train"], drawn, pools["real"].rows(test), pools["noise"].rows(np.arange(count)), seed[-1]
-    )
+    searched = np.arange(len(pools["train"]))
+    drawn = random.permutation(len(searched))[:count]
+    test_images, noise = pools["real"].rows(test), pools["noise"].rows(np.arange(count))
+    reference = scores.measure_reference(embedding, pools["train"], searched, drawn, test_images, noise, seed[-1])
     config = EvaluateConfig(checkpoint="-", dataset="-", embedding="-", evaluation="-", uncertified=JUDGE)
+    uncertified = f"{count:,} test images" if count < CERTIFIED else ""
     results = {}
     for index, (name, draw) in enumerate(generators.items()):
         scored = scores.score_seen(reference, draw(pools, labels, free, np.random.default_rng([*seed, index])))
-        results[name] = judge(
-            dataclasses.replace(scored, values={**scored.values, "bad_samples": 0}),
-            config,
-            None,
-            floor_errors={space: reference.floor[reference.name("kcd_error", space)] for space in reference.spaces},
-            labeled=True,
-            checkpoint_digest="",
-            image=embedding.description.image,
-            uncertified=f"{count:,} test images" if count < CERTIFIED else "",
-        )
+        model = dataclasses.replace(scored, values={**scored.values, Quantity("bad_samples"): around(0, 0.0)})
+        results[name] = judge(model, reference.floor, None, config, uncertified)
     return results
 
 
@@ -182,7 +177,7 @@ def make_pools(root: Path, embedding: feature_spaces.FeatureSpaces) -> tuple[Poo
     train, train_labels = dataset_reader.load_split(str(root / "dataset"), manifest, "train")
     folder = checkpoints.step_folder(root / "checkpoints", STEPS)
     generator = candidates.averaged(folder, checkpoints.Description.of(folder))
-    drawn = [batch for batch, _ in samples.draw(generator, manifest.image, 2 * SAMPLES, 0)]
+    drawn = [batch for batch, _ in candidates.draw(generator, manifest.image, 2 * SAMPLES, 0)]
     pools = dict(images_of_pools(real, labels, train[:SAMPLES], train_labels[:SAMPLES]))
     pools["trained"] = np.concatenate(drawn)
     return {
@@ -202,7 +197,7 @@ def run_trials(root: Path, embedding: feature_spaces.FeatureSpaces, pools: Pools
             results = verdicts(embedding, pools, labels, missing, count, (SEED, count, trial))
             with results_file.open("a") as file:
                 for name, verdict in results.items():
-                    broken = {rule.rule: rule.outcome for rule in verdict.rules if rule.outcome != "passed"}
+                    broken = {rule.quantity.name: rule.outcome for rule in verdict.rules if rule.outcome != "passed"}
                     row = {"seed": SEED, "images": count, "trial": trial, "generator": name}
                     print(json.dumps({**row, "verdict": verdict.verdict, "broken": broken}), file=file)
         print(f"trial {trial + 1}", file=sys.stderr, flush=True)

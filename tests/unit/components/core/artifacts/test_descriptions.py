@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from components.core.artifacts import embeddings, models
-from components.core.artifacts.evaluations import LINEAGE, METRICS, REPORT, SAMPLES, TRAINING, follows
+from components.core.artifacts.evaluations import LINEAGE, METRICS, REPORT, SAMPLES, TRAINING
 from components.core.errors import DataError
 from tests.inputs import artifacts
 
@@ -30,20 +30,6 @@ def test_an_evaluation_of_the_last_checkpoint_by_an_earlier_version_is_the_same(
     earlier = {name: dataclasses.replace(EVALUATION, settings={"export_checkpoint": name}) for name in ("last", "best")}
     assert earlier["last"].identity == EVALUATION.identity
     assert earlier["best"].identity != EVALUATION.identity
-
-
-@pytest.mark.parametrize(
-    ("outcomes", "verdict"),
-    [
-        ([], "PROMOTE"),
-        (["passed", "passed"], "PROMOTE"),
-        (["passed", "held"], "HOLD"),
-        (["held", "failed", "passed"], "REJECT"),
-        (["passed", "of no name"], "REJECT"),
-    ],
-)
-def test_one_rule_that_failed_rejects_and_one_that_is_held_holds(outcomes: list[str], verdict: str) -> None:
-    assert follows(outcomes) == verdict
 
 
 def described(outcome: str, **changes: Any) -> embeddings.Description:
