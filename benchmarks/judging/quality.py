@@ -41,11 +41,12 @@ from components.core.artifacts import datasets
 from components.core.data import dataset_reader
 from components.core.distributed.strategies import set_threads
 from components.core.metrics import feature_spaces, neighbors, set_distances
+from components.core.metrics.quantities import Quantity
 from components.core.networks import drawn_labels, gan
 from components.core.networks.precision import choose_precision
 from components.core.reporting import grids
 from components.core.storage import atomic_files
-from components.evaluate.scoring import samples, scores
+from components.evaluate.scoring import candidates, scores
 from components.train.batches import Batches
 from components.train.conditioning import label_features
 from components.train.config import TrainConfig, with_augmentation
@@ -79,13 +80,14 @@ class Judge:
         self._data, self._shapes = data, shapes
         self._spaces = feature_spaces.load(embedding)
         self._reference = scores.make_reference(self._spaces, data.train[0], data.test[0], data.sample_count, seed=0)
+        self._first = self._reference.real.spaces[0]
         self._validation = self._features(data.validation[0])
         self._held_out = _held_out_distances(data, work) if work else None
 
     def search_copies_of(self, images: np.ndarray) -> None:
         """Search for copies of these training images from now on."""
         trained_on = self._features(images)
-        test_distances = neighbors.nearest(self._reference.real[self._reference.spaces[0]].features, trained_on)[0]
+        test_distances = neighbors.nearest(self._reference.real.balls[self._first].features, trained_on)[0]
         self._reference = dataclasses.replace(
             self._reference, searched=np.arange(len(images)), train=trained_on, held_out=test_distances
         )
@@ -94,16 +96,17 @@ class Judge:
         """Score a generator, of a training with these labels."""
         sampled = self._sampled(generator, labels)
         count = max(self._data.sample_count, _SAMPLES_AT_LEAST)
-        batches = samples.draw(sampled, self._data.manifest.image, count, seed=0)
+        batches = candidates.draw(sampled, self._data.manifest.image, count, seed=0)
         drawn = np.concatenate([images for images, _ in batches])
-        asked = samples.draw_labels(sampled, count, seed=0)
+        asked = candidates.draw_labels(sampled, count, seed=0)
         classes = asked.numpy() if asked is not None and labels.kind == "class" else None
         seen = scores.see(self._spaces, [drawn], "samples")
         scored = scores.score_seen(self._reference, seen, classes)
-        features = seen.features[self._reference.spaces[0]][: len(self._validation)]
+        features = seen.features[self._first.name][: len(self._validation)]
+        by_name = {quantity.name: value for quantity, value in scored.numbers.items()}
         row: dict[str, Any] = {
-            "scores": {name: _rounded(scored.values[name]) for name in _SCORES if name in scored.values},
-            "floor": _rounded(self._reference.floor["fcd"]),
+            "scores": {name: _rounded(by_name[name]) for name in _SCORES if name in by_name},
+            "floor": _rounded(self._reference.floor.values[Quantity("fcd", self._first)].value),
             "validation": _rounded(set_distances.frechet_distance(features, self._validation)),
             "classes": [1.0, 1.0] if scored.shares is None else self._range_of(scored.shares),
         }
@@ -121,27 +124,27 @@ class Judge:
             row["counted"] = self._counted(sampled)
         return row
 
-    def _counted(self, generator: samples.Generator) -> list[float | None]:
-        groups, members = self._reference.groups, []
-        for images, _ in samples.draw(generator, self._data.manifest.image, _COUNTED, seed=1):
+    def _counted(self, generator: candidates.Generator) -> list[float | None]:
+        groups, members = self._reference.real.groups, []
+        for images, _ in candidates.draw(generator, self._data.manifest.image, _COUNTED, seed=1):
             features, logits = self._spaces.embed(images)
-            members.append(groups.of(features[self._reference.spaces[0]], logits))
+            members.append(groups.of(features[self._first.name], logits))
         return self._range_of(groups.shares(np.concatenate(members)))
 
     def _range_of(self, shares: np.ndarray) -> list[float | None]:
-        ratios = shares / self._reference.shares
+        ratios = shares / self._reference.real.shares
         return [_rounded(ratios.min()), _rounded(ratios.max())]
 
     def _features(self, images: np.ndarray) -> np.ndarray:
-        return scores.see(self._spaces, [images], "real images").features[self._reference.spaces[0]]
+        return scores.see(self._spaces, [images], "real images").features[self._first.name]
 
-    def _sampled(self, generator: keras.Model, labels: Labels) -> samples.Generator:
+    def _sampled(self, generator: keras.Model, labels: Labels) -> candidates.Generator:
         @tf.function
         def images(latents: tf.Tensor, asked: tf.Tensor | None) -> tf.Tensor:
             return generator(gan.with_labels(latents, asked, len(labels.names)), training=False)
 
         latent_size = (generator.input_shape[0] if labels.names else generator.input_shape)[-1]
-        return samples.Generator(images=images, latent_size=latent_size, classes=(), class_counts=labels.counts)
+        return candidates.Generator(images=images, latent_size=latent_size, classes=(), class_counts=labels.counts)
 
 
 def _held_out_distances(data: Data, work: Path) -> list[held_out.HeldOutDistance]:

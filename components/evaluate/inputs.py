@@ -8,9 +8,18 @@ from components.core.errors import ConfigError, DataError
 from components.core.registry import registry
 from components.core.storage.location import Location
 from components.evaluate.config import EvaluateConfig
-from components.evaluate.judging.champion import Champion
 
 log = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PublishedChampion:
+    """The published champion, as far as it is readable."""
+
+    version: int = 0  # in the registry; 0 if unreadable
+    checkpoint_digest: str = ""
+    image: datasets.ImageShape | None = None
+    problem: str = ""  # why it cannot be read
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -21,7 +30,7 @@ class Inputs:
     manifest: datasets.Manifest
     embedding: embeddings.Description
     champion_digest: str
-    champion: Champion | None  # before it is scored; None if absent
+    champion: PublishedChampion | None  # None if absent
 
     @property
     def digests(self) -> dict[str, str]:
@@ -60,7 +69,7 @@ def read_inputs(config: EvaluateConfig) -> Inputs:
     )
 
 
-def read_champion(location: str) -> tuple[str, Champion | None]:
+def read_champion(location: str) -> tuple[str, PublishedChampion | None]:
     """Read the champion's digest and description; one that cannot be read is returned with its problem."""
     try:
         pointed = registry.read_champion(location) if location else None
@@ -69,11 +78,13 @@ def read_champion(location: str) -> tuple[str, Champion | None]:
         model = models.Description.of(registry.version_location(location, pointed.version))
     except (DataError, OSError) as error:
         return "unreadable", unreadable_champion(location, error)
-    champion = Champion(version=pointed.version, checkpoint_digest=model.checkpoint_digest, image=model.image)
+    champion = PublishedChampion(version=pointed.version, checkpoint_digest=model.checkpoint_digest, image=model.image)
     return pointed.model_digest, champion
 
 
-def unreadable_champion(location: str, error: Exception) -> Champion:
+def unreadable_champion(location: str, error: Exception) -> PublishedChampion:
     log.error("evaluate: the champion of %s cannot be read: %s", location, error)
     folder = Location.of(location)
-    return Champion(problem=str(error).replace(folder.uri, "the registry").replace(str(folder.path), "the registry"))
+    return PublishedChampion(
+        problem=str(error).replace(folder.uri, "the registry").replace(str(folder.path), "the registry")
+    )

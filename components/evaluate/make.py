@@ -11,17 +11,16 @@ from components.core import settings
 from components.core.artifacts import datasets, embeddings, evaluations, lineage, models
 from components.core.data import dataset_reader
 from components.core.errors import DataError
-from components.core.metrics import feature_spaces
+from components.core.metrics import feature_spaces, intervals
+from components.core.metrics.quantities import Quantity, Scores
 from components.core.networks.drawn_labels import GRID_COLUMNS
 from components.core.registry import registry
 from components.core.reporting import grids, metric_labels, pages, training_curves
 from components.core.storage import atomic_files
 from components.core.storage.location import Location
 from components.evaluate.config import EvaluateConfig
-from components.evaluate.inputs import Inputs, unreadable_champion
-from components.evaluate.judging import intervals, rule_labels
-from components.evaluate.judging.champion import Champion
-from components.evaluate.judging.verdict import incomparable, judge
+from components.evaluate.inputs import Inputs, PublishedChampion, unreadable_champion
+from components.evaluate.judging.verdict import Champion, Rule, fact, judge
 from components.evaluate.report import contents, dataset_section, training_folder
 from components.evaluate.scoring import candidates, scores
 from components.evaluate.scoring.candidates import Candidate
@@ -32,8 +31,8 @@ _REPORT = Path(__file__).with_name("report.html.j2")
 _TIMELINE_BYTES = 200_000
 
 
-def make(config: EvaluateConfig, inputs: Inputs, location: Location) -> None:
-    """Make an evaluation at a location."""
+def make(config: EvaluateConfig, inputs: Inputs, location: Location) -> dict[str, Any]:
+    """Make an evaluation at a location, and return the JSON value of its `metrics.json`."""
     splits = inputs.manifest.splits
     count = scores.image_count(config.sample_count, splits["train"].records, splits["test"].records)
     if count < config.sample_count:
@@ -49,24 +48,14 @@ def make(config: EvaluateConfig, inputs: Inputs, location: Location) -> None:
     to_beat, champion = _score_champion(config, inputs, reference, train[0], model)
     version = to_beat.version if to_beat else 0
     uncertified = embeddings.why_uncertified(inputs.embedding, inputs.manifest)
-    verdict = judge(
-        model.scores,
-        config,
-        to_beat,
-        floor_errors={space: reference.floor[reference.name("kcd_error", space)] for space in reference.spaces},
-        labeled=reference.groups.kind == "class",
-        checkpoint_digest=inputs.checkpoint.digest,
-        image=inputs.manifest.image,
-        uncertified=uncertified,
-        remarks=inputs.embedding.remarks,
-    )
+    verdict = judge(model.scores, reference.floor, to_beat, config, uncertified)
+    verdict = dataclasses.replace(verdict, reasons=verdict.reasons + inputs.embedding.remarks)
     numbers, training = _numbers(config, inputs, reference, model, champion), _training(config, inputs)
     origin = lineage.of(inputs.manifest.to_json(), inputs.checkpoint.to_json(), inputs.embedding.to_json())
     page = pages.render(
         _REPORT,
         numbers=numbers,
         verdict=verdict,
-        rules=[(rule, rule_labels.describe(rule.rule)) for rule in verdict.rules],
         once_in=round(1 / intervals.LEVEL),
         tables=contents.metric_tables(reference, model, champion, version),
         grids=contents.pictures(model, champion, test[0]),
@@ -90,7 +79,7 @@ def make(config: EvaluateConfig, inputs: Inputs, location: Location) -> None:
         evaluations.Description(
             verdict=verdict.verdict,
             reasons=verdict.reasons,
-            rules=[dataclasses.asdict(rule) for rule in verdict.rules],
+            rules=[rule.to_json() for rule in verdict.rules],
             champion_version=version,
             settings=settings.values_in_key(config),
             files=atomic_files.files_in(folder),
@@ -98,24 +87,43 @@ def make(config: EvaluateConfig, inputs: Inputs, location: Location) -> None:
             source=inputs.manifest.made_with.get("source", ""),
             **inputs.digests,
         ).write(folder)
+    return numbers
 
 
 def _score_champion(
     config: EvaluateConfig, inputs: Inputs, reference: scores.Reference, train: np.ndarray, model: Candidate
 ) -> tuple[Champion | None, Candidate | None]:
     """Score the published champion like the model, unless that is pointless or impossible."""
-    champion = inputs.champion
-    if champion is None or incomparable(champion, inputs.checkpoint.digest, inputs.manifest.image):
-        return champion, None
-    try:
-        folder = registry.version_folder(config.registry, champion.version)
-        generator = candidates.published(folder, models.Description.of(folder, inputs.champion_digest))
-    except DataError as error:
-        return unreadable_champion(config.registry, error), None
+    published = inputs.champion
+    if published is None:
+        return None, None
+    incomparable = _incomparable(published, inputs)
+    if incomparable is None:
+        try:
+            folder = registry.version_folder(config.registry, published.version)
+            generator = candidates.published(folder, models.Description.of(folder, inputs.champion_digest))
+        except DataError as error:
+            published = unreadable_champion(config.registry, error)
+            incomparable = _incomparable(published, inputs)
+    if incomparable:
+        return Champion(version=published.version, incomparable=incomparable), None
     kind = "samples of the champion"
     candidate = candidates.score(generator, reference, train, inputs.manifest, config.sample_count, kind)
-    differences = scores.differences(model.scores, candidate.scores, reference)
-    return dataclasses.replace(champion, blocks=candidate.scores.blocks, differences=differences), candidate
+    differences = scores.differences(model.scores, candidate.scores, reference.real)
+    champion = Champion(version=published.version, blocks=candidate.scores.blocks, differences=differences)
+    return champion, candidate
+
+
+def _incomparable(published: PublishedChampion, inputs: Inputs) -> Rule | None:
+    """Return the rule on a champion that cannot be compared with; None if it can."""
+    if published.problem:
+        return fact("champion", f"cannot be read: {published.problem}", "a readable one")
+    if published.image != inputs.manifest.image:
+        return fact("champion", f"draws images of {published.image}", f"images of {inputs.manifest.image}")
+    if published.checkpoint_digest == inputs.checkpoint.digest:
+        value = f"is already the champion, version {published.version}"
+        return fact("checkpoint", value, "a new one", evaluations.HELD)
+    return None
 
 
 def _numbers(
@@ -123,39 +131,42 @@ def _numbers(
 ) -> dict[str, Any]:
     """Return the JSON value of metrics.json."""
 
+    def by_name(one: Scores) -> dict[str, float | None]:
+        return dict(sorted((quantity.name, value) for quantity, value in one.numbers.items()))  # as in the file
+
     def shares(values: np.ndarray | None) -> list[float] | None:
         return None if values is None else values.tolist()
 
-    spaces, kind = reference.spaces, reference.groups.kind
+    real, kind = reference.real, reference.real.groups.kind
     requested: dict[str, Any] = {
         "model": model.asked,
         "champion": champion.asked if champion else None,
         "real": inputs.manifest.splits["test"].class_counts,
     }
-    bins = [f"bin {index + 1}" for index in range(reference.groups.count)]
+    bins = [f"bin {index + 1}" for index in range(real.groups.count)]
     return {
         "step": inputs.checkpoint.step,
         "samples": config.sample_count,
-        "compared": reference.count,
+        "compared": real.count,
         "copy_search": {"searched": len(reference.searched), "of": inputs.manifest.splits["train"].records},
-        "low_n": reference.count < scores.ENOUGH,
+        "low_n": real.count < scores.ENOUGH,
         "spaces": [
-            {"name": name, "components": reference.components[name], "fcd_of_gaussians": floor}
-            for name, floor in reference.formula_floors.items()
+            {"name": space.name, "components": real.components[space], "fcd_of_gaussians": floor}
+            for space, floor in real.formula_floors.items()
         ],
         "embedding_test_accuracy": inputs.embedding.test_accuracy,
-        "distance": reference.name("fcd"),
-        "names": metric_labels.in_words(spaces, model.scores.values),
-        "model": model.scores.values,
-        "champion": champion.scores.values if champion else None,
-        "real": reference.floor,
-        "noise": reference.noise,
+        "distance": Quantity("fcd", real.spaces[0]).name,
+        "names": metric_labels.in_words(model.scores.numbers),
+        "model": by_name(model.scores),
+        "champion": by_name(champion.scores) if champion else None,
+        "real": by_name(reference.floor),
+        "noise": by_name(reference.noise),
         "groups": {
             "kind": kind,
             "names": inputs.manifest.classes if kind == "class" else bins,
             "model": shares(model.scores.shares),
             "champion": shares(champion.scores.shares) if champion else None,
-            "real": shares(reference.shares),
+            "real": shares(real.shares),
             "known": {
                 name: (np.array(counts) / np.sum(counts)).tolist() if kind == "class" and np.any(counts) else None
                 for name, counts in requested.items()

@@ -1,6 +1,7 @@
 """The evaluate stage: read the inputs, make the evaluation, return its outputs."""
 
 import logging
+from typing import Any
 
 from components.core.artifacts import evaluations
 from components.core.artifacts.made_once import made_once
@@ -29,19 +30,18 @@ def run(config: EvaluateConfig) -> StageResult:
     """
     inputs = read_inputs(config)
     parts = cache_key.key_parts("evaluate", config, **inputs.digests)
+    numbers: dict[str, Any] = {}  # of `metrics.json`
 
     def make(location: Location) -> None:
         # Imported here, so that a finished evaluation is found without TensorFlow.
         log.info("evaluate: loading TensorFlow")
         from components.evaluate.make import make
 
-        make(config, inputs, location)
+        numbers.update(make(config, inputs, location))
 
-    return _result(*made_once(config.evaluation, parts, evaluations.Description, make))
-
-
-def _result(location: Location, description: evaluations.Description, reused: bool) -> StageResult:
-    numbers = atomic_files.read_json(location / evaluations.METRICS, "evaluation")
+    location, description, reused = made_once(config.evaluation, parts, evaluations.Description, make)
+    if reused:
+        numbers = atomic_files.read_json(location / evaluations.METRICS, "evaluation")
     name = evaluations.distance_name(numbers)
     rows = {
         **numbers["model"],

@@ -61,8 +61,8 @@ def _settings(runs: Runs) -> list[dict[str, Any]]:
 
 def _metric_tables(runs: Runs) -> list[dict[str, Any]]:
     """Return the scores of all models, and of real images: once if they are the same."""
-    columns = [metric_labels.Column(name, run.model, run.spaces) for name, run in runs.items()]
-    real = [metric_labels.Column(f"real images of {name}", run.real, run.spaces) for name, run in runs.items()]
+    columns = [metric_labels.Column(name, run.model) for name, run in runs.items()]
+    real = [metric_labels.Column(f"real images of {name}", run.real) for name, run in runs.items()]
     if _alike([column.scores for column in real]):
         real = [dataclasses.replace(real[0], heading="real images")]
     return metric_labels.tables(columns + real)

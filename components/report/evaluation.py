@@ -8,6 +8,8 @@ from typing import Any
 
 from components.core.artifacts import evaluations
 from components.core.errors import ConfigError, DataError
+from components.core.metrics.quantities import Quantity
+from components.core.reporting import metric_labels
 from components.core.stage import run_notes
 from components.core.stage.executor import RunOf
 from components.core.storage import atomic_files
@@ -22,11 +24,10 @@ class Evaluation:
 
     folder: Location
     described: evaluations.Description
-    spaces: list[str]  # scores in the first have no prefix
     compared: int  # samples, with as many real images
     low_n: bool  # whether these are too few for reliable distances
-    model: Mapping[str, float | None]  # scores
-    real: Mapping[str, float | None]  # scores of real images
+    model: Mapping[Quantity, float | None]  # scores
+    real: Mapping[Quantity, float | None]  # scores of real images
     training: Mapping[str, Any]  # `step`, `settings`, and the rows of the curves, as `log`
     samples: bytes  # a sheet, PNG
 
@@ -77,14 +78,16 @@ def read(folder: Location) -> Evaluation:
     """Read the evaluation in a folder."""
     described = evaluations.Description.of(folder)
     metrics = atomic_files.read_json(folder / evaluations.METRICS, "evaluation")
-    training = atomic_files.read_json(folder / evaluations.TRAINING, "evaluation")
+    spaces = [space["name"] for space in metrics["spaces"]]
     return Evaluation(
         folder=folder,
         described=described,
-        spaces=[space["name"] for space in metrics["spaces"]],
-        training=training,
+        compared=metrics["compared"],
+        low_n=metrics["low_n"],
+        model=metric_labels.read(metrics["model"], spaces),
+        real=metric_labels.read(metrics["real"], spaces),
+        training=atomic_files.read_json(folder / evaluations.TRAINING, "evaluation"),
         samples=(folder.path / evaluations.SAMPLES).read_bytes(),
-        **{name: metrics[name] for name in ("compared", "low_n", "model", "real")},
     )
 
 

@@ -11,9 +11,10 @@ from pathlib import Path
 import numpy as np
 import scipy.stats
 
-from components.core.artifacts.evaluations import HOLD, PROMOTE, REJECT, follows
+from components.core.artifacts.evaluations import HOLD, PROMOTE, REJECT
 from components.core.metrics import feature_spaces, set_distances
 from components.evaluate.judging.comparison import LEVEL, Difference, compare
+from components.evaluate.judging.verdict import follows
 from tests.proofs.stages import draw, load_split, make_dataset, make_embedding, stage
 
 PAIRS = 400

@@ -12,9 +12,8 @@ import numpy as np
 import scipy.stats
 
 from benchmarks.lib import tables
-from components.core.metrics import set_distances
-from components.evaluate.judging import intervals
-from components.evaluate.judging.intervals import Measured
+from components.core.metrics import intervals, set_distances
+from components.core.metrics.intervals import Measured
 
 TRIALS = 20_000
 P = np.array([0.3, 0.25, 0.2, 0.15, 0.06, 0.04])

@@ -22,6 +22,8 @@ from benchmarks.lib import tables
 from components.core.artifacts import embeddings
 from components.core.artifacts.evaluations import HOLD, PROMOTE, REJECT
 from components.core.metrics import feature_spaces
+from components.core.metrics.intervals import around
+from components.core.metrics.quantities import Quantity
 from components.evaluate.config import JUDGE, EvaluateConfig
 from components.evaluate.judging.verdict import Verdict, judge
 from components.evaluate.scoring import scores
@@ -75,7 +77,7 @@ def images_of_pools(
 
 def all_of(pool: str, count: int = SAMPLES) -> Draw:
     """Draw from a whole pool."""
-    return lambda pools, labels, free, random: pools[pool].rows(random.permutation(len(pools[pool].digests))[:count])
+    return lambda pools, labels, free, random: pools[pool].rows(random.permutation(len(pools[pool]))[:count])
 
 
 def free_of(pool: str, count: int = SAMPLES) -> Draw:
@@ -93,17 +95,17 @@ def _one_class_missing(pools: Pools, labels: np.ndarray, free: np.ndarray, rando
 
 def _shirts_replaced(pools: Pools, labels: np.ndarray, free: np.ndarray, random: np.random.Generator) -> Seen:
     """Return the pool of noisy T-shirts in the order of the real images' pool."""
-    drawn, t_shirts = free[:SAMPLES], random.permutation(len(pools["noisy T-shirts"].digests))
+    drawn, t_shirts = free[:SAMPLES], random.permutation(len(pools["noisy T-shirts"]))
     shirts = np.flatnonzero(labels[drawn] == _SHIRT)
     kept, replaced = pools["real"].rows(np.delete(drawn, shirts)), pools["noisy T-shirts"].rows(t_shirts[: len(shirts)])
     both = scores.joined([kept, replaced])
-    return both.rows(random.permutation(len(both.digests)))
+    return both.rows(random.permutation(len(both)))
 
 
 def _four_in_ten_real(pools: Pools, labels: np.ndarray, free: np.ndarray, random: np.random.Generator) -> Seen:
-    drawn = random.permutation(len(pools["trained"].digests))[: SAMPLES * 6 // 10]
+    drawn = random.permutation(len(pools["trained"]))[: SAMPLES * 6 // 10]
     both = scores.joined([pools["trained"].rows(drawn), pools["real"].rows(free[: SAMPLES * 4 // 10])])
-    return both.rows(random.permutation(len(both.digests)))
+    return both.rows(random.permutation(len(both)))
 
 
 GARBAGE: dict[str, Draw] = {
@@ -143,24 +145,17 @@ def verdicts(
     test, free = order[:count], order[count:]
     directions = max(1, min(_DIRECTIONS, count // _IMAGES_PER_DIRECTION))
     pools = {name: narrowed(seen, directions) for name, seen in pools.items()}
-    drawn = random.permutation(len(pools["train"].digests))[:count]
-    reference = scores.measure_reference(
-        embedding, pools["train"], drawn, pools["real"].rows(test), pools["noise"].rows(np.arange(count)), seed[-1]
-    )
+    searched = np.arange(len(pools["train"]))
+    drawn = random.permutation(len(searched))[:count]
+    test_images, noise = pools["real"].rows(test), pools["noise"].rows(np.arange(count))
+    reference = scores.measure_reference(embedding, pools["train"], searched, drawn, test_images, noise, seed[-1])
     config = EvaluateConfig(checkpoint="-", dataset="-", embedding="-", evaluation="-", uncertified=JUDGE)
+    uncertified = f"{count:,} test images" if count < CERTIFIED else ""
     results = {}
     for index, (name, draw) in enumerate(generators.items()):
         scored = scores.score_seen(reference, draw(pools, labels, free, np.random.default_rng([*seed, index])))
-        results[name] = judge(
-            dataclasses.replace(scored, values={**scored.values, "bad_samples": 0}),
-            config,
-            None,
-            floor_errors={space: reference.floor[reference.name("kcd_error", space)] for space in reference.spaces},
-            labeled=True,
-            checkpoint_digest="",
-            image=embedding.description.image,
-            uncertified=f"{count:,} test images" if count < CERTIFIED else "",
-        )
+        model = dataclasses.replace(scored, values={**scored.values, Quantity("bad_samples"): around(0, 0.0)})
+        results[name] = judge(model, reference.floor, None, config, uncertified)
     return results
 
 
@@ -186,7 +181,7 @@ def run_trials(root: Path, embedding: feature_spaces.FeatureSpaces, pools: Pools
             results = verdicts(embedding, pools, labels, missing, count, (SEED, count, trial))
             with (root / "results.jsonl").open("a") as file:
                 for name, verdict in results.items():
-                    broken = {rule.rule: rule.outcome for rule in verdict.rules if rule.outcome != "passed"}
+                    broken = {rule.quantity.name: rule.outcome for rule in verdict.rules if rule.outcome != "passed"}
                     row = {"seed": SEED, "images": count, "trial": trial, "generator": name}
                     print(json.dumps({**row, "verdict": verdict.verdict, "broken": broken}), file=file)
         print(f"trial {trial + 1}", file=sys.stderr, flush=True)

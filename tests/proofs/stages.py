@@ -41,10 +41,10 @@ def load_split(dataset: Path, split: str) -> tuple[np.ndarray, np.ndarray]:
 
 def draw(training: Path, step: int, count: int) -> np.ndarray:
     """Return samples of the averaged generator of a checkpoint, uint8 [count, height, width, channels]."""
-    from components.evaluate.scoring import candidates, samples  # with TensorFlow
+    from components.evaluate.scoring import candidates  # with TensorFlow
 
     folder = checkpoints.step_folder(training, step)
     description = checkpoints.Description.of(folder)
     image = datasets.ImageShape(**description.network["image"])
-    batches = samples.draw(candidates.averaged(folder, description), image, count, seed=0)
+    batches = candidates.draw(candidates.averaged(folder, description), image, count, seed=0)
     return np.concatenate([batch for batch, _ in batches])

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -45,9 +44,6 @@ class Description(Manifest):
     uncertified: str = ""  # why the embedding has no certificate, such as `34 test images, 2,000 needed`
     source: str = ""  # location of the images
 
-    def __post_init__(self) -> None:
-        _ = follows(rule["outcome"] for rule in self.rules)
-
     @property
     def content(self) -> dict[str, Any]:
         """The part of the JSON value that decides the digest: without the informative files."""
@@ -64,14 +60,6 @@ class Description(Manifest):
         """The settings, and the digests of the inputs."""
         digests = {f"{name}_digest": getattr(self, f"{name}_digest") for name in _INPUTS}
         return {**self.settings, **digests}
-
-
-def follows(outcomes: Iterable[str]) -> str:
-    """Return the verdict that follows from the outcomes of the rules; an unknown outcome counts as a failure."""
-    distinct = set(outcomes)
-    if not distinct <= {PASSED, HELD}:
-        return REJECT
-    return HOLD if HELD in distinct else PROMOTE
 
 
 def distance_name(numbers: dict[str, Any]) -> str:

@@ -1,10 +1,11 @@
-"""The names of scores and their labels; tables of scores as pages show them."""
+"""The labels of scores, and tables of scores as pages show them."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from components.core.artifacts import embeddings
+from components.core.metrics.quantities import Quantity, Space, spaces_of
 
 _SPACES = {
     embeddings.CLASSIFIER: "features of a classifier of these images",
@@ -40,57 +41,58 @@ _IMAGE_SCORES = {
 
 @dataclasses.dataclass(frozen=True)
 class Column:
-    """The scores of one set of images, by name."""
+    """The scores of one set of images."""
 
     heading: str
-    scores: Mapping[str, float | None]
-    spaces: Sequence[str]  # of the scores
+    scores: Mapping[Quantity, float | None]
 
 
-def name_of(score: str, space: str, spaces: Sequence[str]) -> str:
-    """Return the name of a score in a space: no prefix in the first space, unless it is a custom one.
-
-    In a custom space `fcd` and `kcd`, distances of a classifier, become `fd` and `kd`.
-    """
-    if space not in _SPACES:
-        return f"{space}_{score.replace('cd', 'd')}"
-    return score if space == spaces[0] else f"{space}_{score}"
+def read(by_name: Mapping[str, float | None], spaces: Sequence[str]) -> dict[Quantity, float | None]:
+    """Return every score in the spaces of an embedding, from the values by name in `metrics.json`."""
+    quantities = [quantity for space in [*spaces_of(spaces), None] for quantity in _labels(space)]
+    return {quantity: by_name.get(quantity.name) for quantity in quantities}
 
 
-def in_words(spaces: Sequence[str], scores: Mapping[str, float | None]) -> list[list[str]]:
+def in_words(scores: Mapping[Quantity, float | None]) -> list[list[str]]:
     """Return the name and the label of each known score, in the order of `tables`."""
     space_rows = [
-        [name_of(name, space, spaces), f"{text}, in {_label(space)}"]
-        for space in spaces
-        for name, text in _SPACE_SCORES.items()
+        [quantity.name, f"{text}, in {_label(space)}"]
+        for space in _spaces([scores])
+        for quantity, text in _labels(space).items()
     ]
-    return space_rows + [[name, text] for name, text in _IMAGE_SCORES.items() if scores.get(name) is not None]
-
-
-def tables(columns: Sequence[Column]) -> list[dict[str, Any]]:
-    """Return a table for each space, and one of other scores; each has a row for each score that a column has."""
-    space_tables = []
-    for space in dict.fromkeys(space for column in columns for space in column.spaces):
-        rows = [_row_of_space(columns, space, *item) for item in _SPACE_SCORES.items()]
-        space_tables.append(_table(columns, f"In the {_label(space)}", space, rows))
-    image_rows = [
-        {"name": f"{text} ({name})", "values": [column.scores.get(name) for column in columns]}
-        for name, text in _IMAGE_SCORES.items()
+    return space_rows + [
+        [quantity.name, text] for quantity, text in _labels(None).items() if scores.get(quantity) is not None
     ]
-    return [*space_tables, _table(columns, "Classes and copies", "", image_rows)]
 
 
-def _label(space: str) -> str:
-    return _SPACES.get(space, f"features of {space}, the custom embedding")
+def tables(columns: Sequence[Column], notes: Mapping[Space, str] | None = None) -> list[dict[str, Any]]:
+    """Return a table for each space, with its note, and one of other scores: a row for each score that a column has."""
+    result = []
+    for space in [*_spaces([column.scores for column in columns]), None]:
+        rows = [
+            {"name": f"{text} ({quantity.name})", "values": [column.scores.get(quantity) for column in columns]}
+            for quantity, text in _labels(space).items()
+        ]
+        result.append(
+            {
+                "caption": f"In the {_label(space)}" if space else "Classes and copies",
+                "note": notes[space] if notes and space else "",
+                "headings": [column.heading for column in columns],
+                "rows": [row for row in rows if any(value is not None for value in row["values"])],
+            }
+        )
+    return result
 
 
-def _row_of_space(columns: Sequence[Column], space: str, score: str, text: str) -> dict[str, Any]:
-    names = [name_of(score, space, column.spaces) if space in column.spaces else "" for column in columns]
-    values = [column.scores.get(name) for column, name in zip(columns, names, strict=True)]
-    return {"name": f"{text} ({next(name for name in names if name)})", "values": values}
+def _spaces(columns: Sequence[Mapping[Quantity, float | None]]) -> list[Space]:
+    """Return the spaces of scores, each as in the first column that has it, which decides the names of its scores."""
+    return list(dict.fromkeys(quantity.space for scores in columns for quantity in scores if quantity.space))
 
 
-def _table(columns: Sequence[Column], caption: str, space: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    known_rows = [row for row in rows if any(value is not None for value in row["values"])]  # a value for each column
-    headings = [column.heading for column in columns]
-    return {"caption": caption, "space": space, "note": "", "headings": headings, "rows": known_rows}
+def _labels(space: Space | None) -> dict[Quantity, str]:
+    """Return the label of each score in a space, or of each other score."""
+    return {Quantity(score, space): text for score, text in (_SPACE_SCORES if space else _IMAGE_SCORES).items()}
+
+
+def _label(space: Space) -> str:
+    return _SPACES.get(space.name, f"features of {space.name}, the custom embedding")

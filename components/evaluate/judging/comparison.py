@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import scipy.stats
 
 from components.core.artifacts.evaluations import FAILED, HELD, PASSED
-from components.evaluate.judging.intervals import Measured, around
+from components.core.metrics.intervals import Measured, around
 
 LEVEL = 0.01  # largest chance of calling an equal model better
 MARGIN = 0.1  # of the champion's distance: an excess up to it counts as not worse

@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from components.core.metrics.quantities import CHAMPION, EXCESS, Quantity
+
 
 class RuleLabel(NamedTuple):
     """Name, meaning and advice for a rule."""
@@ -75,31 +77,23 @@ _LABELS = {
         "Run `wgan registry verify`, or publish to another registry.",
     ),
     "checkpoint": ("New model", "This checkpoint is not the champion's.", "Nothing: it is published already."),
-    "excess over the champion's kernel distance": (
+    EXCESS: (
         "Not worse than the champion",
         "Kernel distance of this model minus the champion's; positive is worse.",
         "The champion is significantly better here. Train longer, or start from it.",
     ),
-    "smallest excess over the champion's kernel distance": (
+    f"smallest {EXCESS}": (
         "Better than the champion",
         "The largest gain over the champion in any feature space; it must be significantly below 0.",
         "This model is not significantly better. Nothing is published, and the champion stays.",
     ),
 }
-_REAL, _CHAMPIONS = " against real images", " less the champion's"
 
 
-def describe(rule: str) -> RuleLabel:
-    """Return the label of a rule of `judging.verdict`, whose name may begin or end with a feature space."""
-    name, _, space = rule.removesuffix(_REAL).removesuffix(_CHAMPIONS).removesuffix(")").partition(" (")
-    name = name.replace("_fd_corrected", "_fcd_corrected")  # of a custom embedding
-    for label_name, words in _LABELS.items():
-        if name.endswith(f"_{label_name}") and name not in _LABELS:
-            name, space = label_name, name.removesuffix(f"_{label_name}")
-        if name == label_name:
-            label = RuleLabel(*words)
-            if rule.endswith(_CHAMPIONS):
-                meaning = f"{label.name} minus that of the champion. {label.meaning}"
-                label = label._replace(name=f"{label.name}, compared", meaning=meaning)
-            return label._replace(name=f"{label.name} ({space})") if space else label
-    raise KeyError(rule)
+def describe(quantity: Quantity) -> RuleLabel:
+    """Return the label of the rule on a quantity."""
+    name, meaning, advice = _LABELS[quantity.score]
+    if quantity.against == CHAMPION:
+        name, meaning = f"{name}, compared", f"{name} minus that of the champion. {meaning}"
+    space = quantity.shown_space
+    return RuleLabel(f"{name} ({space})" if space else name, meaning, advice)

@@ -37,13 +37,18 @@ def pictures(model: Candidate, champion: Candidate | None, test: np.ndarray) -> 
 def metric_tables(
     reference: scores.Reference, model: Candidate, champion: Candidate | None, version: int
 ) -> list[dict[str, Any]]:
-    """Return the tables of `metric_labels`, each with a `note` on its space; `version` is the champion's."""
-    columns = {"this model": model.scores.values}
+    """Return the tables of `metric_labels`, each with a note on its space; `version` is the champion's."""
+    columns = {"this model": model.scores}
     if champion:
-        columns[f"champion, version {version}"] = champion.scores.values
+        columns[f"champion, version {version}"] = champion.scores
     columns |= {"real images": reference.floor, "noise": reference.noise}
-    headed = [metric_labels.Column(heading, values, reference.spaces) for heading, values in columns.items()]
-    return [{**table, "note": _note(reference, table["space"])} for table in metric_labels.tables(headed)]
+    floors = reference.real.formula_floors
+    notes = {
+        space: f"{size} whitened directions. For white Gaussian features the Fréchet distance of real images would be "
+        f"{floors[space]:.4g}."
+        for space, size in reference.real.components.items()
+    }
+    return metric_labels.tables([metric_labels.Column(text, one.numbers) for text, one in columns.items()], notes)
 
 
 def group_chart(groups: dict[str, Any]) -> bytes:
@@ -67,13 +72,3 @@ def provenance(config: EvaluateConfig, inputs: Inputs, origin: lineage.Lineage) 
         "lineage_rows": [*origin.rows(), lineage.Row("champion", inputs.champion_digest)],
         "libraries": lineage.libraries_of(origin.rows()),
     }
-
-
-def _note(reference: scores.Reference, space: str) -> str:
-    if not space:
-        return ""
-    size, floor = reference.components[space], reference.formula_floors[space]
-    return (
-        f"{size} whitened directions. For white Gaussian features the Fréchet distance of real images would be "
-        f"{floor:.4g}."
-    )

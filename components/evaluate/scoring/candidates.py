@@ -1,22 +1,37 @@
-"""The models that an evaluation compares, drawn and scored alike."""
+"""The models that an evaluation compares: samples drawn from each and scored alike."""
 
 import dataclasses
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
 
 from components.core.artifacts import checkpoints, datasets, models
-from components.core.networks import checkpoint_networks, gan, saved_models
+from components.core.metrics.intervals import around
+from components.core.metrics.quantities import Quantity, Scores
+from components.core.networks import checkpoint_networks, drawn_labels, gan, saved_models
 from components.core.storage.location import LocationLike
-from components.evaluate.judging.verdict import Scores
-from components.evaluate.scoring import samples, scores
+from components.evaluate.scoring import scores
 
 log = logging.getLogger(__name__)
 
 GRID_COUNT = 64
+_BATCH_AT_MOST = 250
+_BATCH_PIXELS = 2**20  # so that large images are drawn a few at a time
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Generator:
+    """A model to draw from."""
+
+    # From float32 latents [n, latent_size], and labels int32 [n] if it takes them, else None, to float32 images
+    # [n, height, width, channels] in [-1, 1].
+    images: Callable[[tf.Tensor, tf.Tensor | None], tf.Tensor]
+    latent_size: int
+    classes: Sequence[str]  # of its training; empty if it takes clusters, whose names may be those of classes
+    class_counts: Sequence[int]  # training images of each, if it takes labels; else empty
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -30,7 +45,7 @@ class Candidate:
     copies: np.ndarray | None  # the samples closest to training images, each followed by that image
 
 
-def averaged(folder: LocationLike, checkpoint: checkpoints.Description) -> samples.Generator:
+def averaged(folder: LocationLike, checkpoint: checkpoints.Description) -> Generator:
     """Load the averaged generator of a checkpoint."""
     model = checkpoint_networks.load_averaged(folder, checkpoint.digest)
 
@@ -38,15 +53,10 @@ def averaged(folder: LocationLike, checkpoint: checkpoints.Description) -> sampl
         inputs = gan.with_labels(latents, labels, len(checkpoint.class_counts))
         return model(inputs, training=False)
 
-    return samples.Generator(
-        images=images,
-        latent_size=checkpoint.network["latent_size"],
-        classes=[] if checkpoint.conditioning == "cluster" else checkpoint.classes,
-        class_counts=checkpoint.class_counts,
-    )
+    return _generator(images, checkpoint.network["latent_size"], checkpoint)
 
 
-def published(folder: Path, model: models.Description) -> samples.Generator:
+def published(folder: Path, model: models.Description) -> Generator:
     """Load a published generator, and draw as in serving."""
     served = saved_models.load(folder, "model")
 
@@ -54,16 +64,20 @@ def published(folder: Path, model: models.Description) -> samples.Generator:
         conditions = {} if labels is None else {"labels": labels}
         return served.signatures["serving_default"](latents=latents, **conditions)["images"]
 
-    return samples.Generator(
-        images=images,
-        latent_size=model.latent_size,
-        classes=[] if model.conditioning == "cluster" else model.classes,
-        class_counts=model.class_counts,
-    )
+    return _generator(images, model.latent_size, model)
+
+
+def _generator(
+    images: Callable[[tf.Tensor, tf.Tensor | None], tf.Tensor],
+    latent_size: int,
+    description: checkpoints.Description | models.Description,
+) -> Generator:
+    classes = [] if description.conditioning == "cluster" else description.classes
+    return Generator(images=images, latent_size=latent_size, classes=classes, class_counts=description.class_counts)
 
 
 def score(
-    generator: samples.Generator,
+    generator: Generator,
     reference: scores.Reference,
     train: np.ndarray,
     manifest: datasets.Manifest,
@@ -75,30 +89,73 @@ def score(
     The seed of `reference` decides the samples; `train` are its images, uint8 [n, height, width, channels].
     """
     first: list[np.ndarray] = []
-    bad, seed = 0, reference.seed
+    bad, seed = 0, reference.real.seed
 
     def pixels() -> Iterator[np.ndarray]:
         nonlocal bad
-        for batch, bad_ones in samples.draw(generator, manifest.image, sample_count, seed):
+        for batch, bad_ones in draw(generator, manifest.image, sample_count, seed):
             bad += bad_ones
             first.extend(batch[: GRID_COUNT - len(first)])
             yield batch
 
     log.info("evaluate: drawing %d %s", sample_count, kind)
-    labels = samples.draw_labels(generator, sample_count, seed)
+    labels = draw_labels(generator, sample_count, seed)
     # The labels of clusters, and of a champion with other classes, have another meaning.
     asked = labels.numpy() if labels is not None and generator.classes == manifest.classes else None
     scored = scores.score(reference, pixels(), kind, asked)
     if bad:
-        scored = Scores(reference.no_scores)
+        scored = reference.no_scores
     copies = None
     if len(scored.copies):
-        drawn = samples.draw_chosen(generator, sample_count, seed, scored.copies)
+        drawn = draw_chosen(generator, sample_count, seed, scored.copies)
         copies = np.stack([drawn, train[scored.originals]], axis=1).reshape(-1, *train.shape[1:])
     return Candidate(
         first=np.stack(first),
-        rows=samples.draw_rows(generator, seed),
+        rows=draw_rows(generator, seed),
         asked=None if asked is None else np.bincount(asked, minlength=manifest.class_count),
-        scores=dataclasses.replace(scored, values={**scored.values, "bad_samples": bad}),
+        scores=dataclasses.replace(scored, values={**scored.values, Quantity("bad_samples"): around(bad, 0.0)}),
         copies=copies,
     )
+
+
+def draw(generator: Generator, image: datasets.ImageShape, count: int, seed: int) -> Iterator[tuple[np.ndarray, int]]:
+    """Draw samples, rounded to pixels so that they are compared with real images on equal terms.
+
+    Two generators with latents of one size get the same latents from a seed. Yield batches uint8 [n, height, width,
+    channels], each with the number of samples that have a pixel that is not finite; such pixels are gray.
+    """
+    latents, labels = _latents(generator, count, seed), draw_labels(generator, count, seed)
+    batch = min(_BATCH_AT_MOST, max(1, _BATCH_PIXELS // (image.height * image.width)))
+    for at in range(0, count, batch):
+        batch_labels = None if labels is None else labels[at : at + batch]
+        yield _pixels(generator.images(latents[at : at + batch], batch_labels))
+
+
+def draw_chosen(generator: Generator, count: int, seed: int, chosen: np.ndarray) -> np.ndarray:
+    """Draw some of the samples of `draw` again, by their indices: uint8 [len(chosen), height, width, channels]."""
+    latents, labels = _latents(generator, count, seed), draw_labels(generator, count, seed)
+    chosen_labels = None if labels is None else tf.gather(labels, chosen)
+    return _pixels(generator.images(tf.gather(latents, chosen), chosen_labels))[0]
+
+
+def draw_labels(generator: Generator, count: int, seed: int) -> tf.Tensor | None:
+    """Draw the labels of the samples of `draw`, int32 [count], as frequent as in the data; None if it takes none."""
+    return drawn_labels.draw_labels(generator.class_counts, count, seed) if generator.class_counts else None
+
+
+def draw_rows(generator: Generator, seed: int) -> np.ndarray | None:
+    """Draw a row of images for each class, all rows from the same latents: uint8; None if it takes no labels."""
+    if not generator.class_counts:
+        return None
+    latents = _latents(generator, drawn_labels.GRID_COLUMNS, seed)
+    return _pixels(generator.images(*drawn_labels.rows_by_class(latents, len(generator.class_counts))))[0]
+
+
+def _latents(generator: Generator, count: int, seed: int) -> tf.Tensor:
+    return tf.random.stateless_normal([count, generator.latent_size], [seed, 0], alg="philox")
+
+
+def _pixels(images: tf.Tensor) -> tuple[np.ndarray, int]:
+    finite = tf.math.is_finite(images)
+    bad = int(tf.reduce_sum(tf.cast(tf.reduce_any(~finite, axis=[1, 2, 3]), tf.int32)))
+    return gan.to_pixels(tf.where(finite, images, 0.0)).numpy(), bad

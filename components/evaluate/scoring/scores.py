@@ -3,18 +3,16 @@
 import dataclasses
 import hashlib
 import logging
-import math
-from collections.abc import Iterable, Iterator, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
+import scipy.cluster.vq
 
 from components.core.errors import DataError
-from components.core.metrics import feature_spaces, neighbors, set_distances
-from components.core.reporting.metric_labels import name_of
-from components.evaluate.judging import intervals
-from components.evaluate.judging.intervals import Measured
-from components.evaluate.judging.verdict import Scores
-from components.evaluate.scoring import groups
+from components.core.metrics import feature_spaces, intervals, neighbors, set_distances
+from components.core.metrics.intervals import MISSING, Measured
+from components.core.metrics.quantities import CHAMPION, REAL, Quantity, Scores, Space, spaces_of
 
 log = logging.getLogger(__name__)
 
@@ -24,30 +22,38 @@ ENOUGH = 1000  # images; with fewer, distances are noisy (`low_n`)
 _COPIES_AMONG = 2000  # fewest samples, so that the error of their share is small beside that of the test images
 _TRAIN_AT_MOST = 100_000  # training images that are searched for copies
 _GROUP_LEAST = 10  # real images; with fewer, the coverage of a group says little
+_BINS_AT_MOST = 20
+_REAL_PER_BIN = 50
 _BRIGHTEST = 255.0  # of a pixel
 _CHUNK = 500
 _LOG_EVERY = 5000  # images
 _PAIRS = 16
-
-ByName = dict[str, float | None]  # scores; None if it could not be computed
+_NEARNESS, _COPY_SHARE = Quantity("copy_nearness"), Quantity("copy_share")
 
 
 @dataclasses.dataclass(frozen=True)
 class Seen:
     """A set of n images as the embedding sees them."""
 
-    features: dict[str, np.ndarray]  # whitened, float64 [n, components], by the name of the space
-    logits: np.ndarray | None  # float64 [n, classes]; None without classes
-    digests: list[bytes]  # of each image
-    brightness: np.ndarray  # mean of each image's pixels, from 0 to 255, float64 [n]
-    power: np.ndarray  # mean of their squares, float64 [n]
+    features: Mapping[str, np.ndarray]  # whitened, float64 [n, components], by the name of the space
+    # `digest`, 16 bytes of each image; `brightness` and `power`, means of its pixels, from 0 to 255, and of their
+    # squares, float64 [n]; with classes also `logits`, float64 [n, classes].
+    images: Mapping[str, np.ndarray]
+
+    def __len__(self) -> int:
+        return len(self.images["digest"])
+
+    @property
+    def logits(self) -> np.ndarray | None:
+        return self.images.get("logits")
 
     @property
     def pixels(self) -> tuple[Measured, Measured]:
         """Return mean and standard deviation of all pixels, each at half the level."""
+        brightness, level = self.images["brightness"], intervals.LEVEL / 2
         return (
-            intervals.mean(self.brightness, _BRIGHTEST, intervals.LEVEL / 2),
-            intervals.deviation(self.brightness, self.power, _BRIGHTEST, intervals.LEVEL / 2),
+            intervals.mean(brightness, _BRIGHTEST, level),
+            intervals.deviation(brightness, self.images["power"], _BRIGHTEST, level),
         )
 
     @property
@@ -57,34 +63,44 @@ class Seen:
 
     def rows(self, chosen: np.ndarray) -> "Seen":
         """Return some of the images, by their indices [m]."""
-        return Seen(
-            {name: features[chosen] for name, features in self.features.items()},
-            None if self.logits is None else self.logits[chosen],
-            [self.digests[index] for index in chosen],
-            self.brightness[chosen],
-            self.power[chosen],
-        )
+        parts = ({name: array[chosen] for name, array in arrays.items()} for arrays in (self.features, self.images))
+        return Seen(*parts)
 
 
 @dataclasses.dataclass(frozen=True)
-class Reference:
-    """Real images and noise to compare samples with."""
+class Groups:
+    """A partition of images by their features or logits, whose shares and coverage show missing kinds."""
 
-    embedding: feature_spaces.FeatureSpaces
+    kind: str  # `class` for those of a classifier, `bin` for those of a clustering
+    count: int
+    centers: np.ndarray | None = None  # of the bins, float64 [bins, k] in the first space; None for classes
+
+    def of(self, features: np.ndarray, logits: np.ndarray | None) -> np.ndarray:
+        """Return each image's group, int64 [n], from features [n, k] in the first space or logits [n, classes]."""
+        if self.centers is None:
+            if logits is None:
+                raise AssertionError("classes need logits")
+            return logits.argmax(axis=1)
+        return scipy.cluster.vq.vq(features, self.centers)[0].astype(np.int64)
+
+    def shares(self, members: np.ndarray) -> np.ndarray:
+        """Return the share of each group among the groups of images: [n] to [count], summing to 1."""
+        return np.bincount(members, minlength=self.count) / len(members)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RealImages:
+    """Test images to compare others with."""
+
     seed: int  # decides the halves for standard errors
-    real: dict[str, neighbors.Balls]  # around the features of the test images, by the name of the space
-    groups: groups.Groups  # classes, or bins without classes
-    members: np.ndarray  # the group of each test image, as the embedding sees it
-    pixels: tuple[Measured, Measured]  # mean and standard deviation in the test images, each at half the level
-    searched: np.ndarray  # training images that are searched for copies, a seeded sample: ascending indices, int64 [m]
-    train: np.ndarray  # their features in the first space, [m, components]
-    held_out: np.ndarray  # squared distance of each test image to the nearest of them
-    floor: ByName  # scores of as many training images: real against real
-    noise: ByName  # scores of as many images of uniform noise
+    balls: Mapping[Space, neighbors.Balls]  # around their features, the first space first
+    groups: Groups  # classes, or bins without classes
+    members: np.ndarray  # the group of each, as the embedding sees it
+    pixels: tuple[Measured, Measured]  # mean and standard deviation, each at half the level
 
     @property
-    def spaces(self) -> list[str]:
-        return list(self.real)
+    def spaces(self) -> list[Space]:
+        return list(self.balls)
 
     @property
     def count(self) -> int:
@@ -92,30 +108,39 @@ class Reference:
         return len(self.members)
 
     @property
-    def components(self) -> dict[str, int]:
+    def components(self) -> dict[Space, int]:
         """Dimensions of each space."""
-        return {name: balls.features.shape[1] for name, balls in self.real.items()}
+        return {space: balls.features.shape[1] for space, balls in self.balls.items()}
 
     @property
-    def formula_floors(self) -> dict[str, float]:
+    def formula_floors(self) -> dict[Space, float]:
         """Floor of each space if its features were Gaussian."""
         return {
-            name: set_distances.frechet_floor(self.count, self.count, size) for name, size in self.components.items()
+            space: set_distances.frechet_floor(self.count, self.count, size) for space, size in self.components.items()
         }
 
     @property
     def shares(self) -> np.ndarray:
-        """Share of each group among the test images, as the embedding sees them."""
+        """Share of each group, as the embedding sees them."""
         return self.groups.shares(self.members)
 
-    @property
-    def no_scores(self) -> ByName:
-        """Every score but `class_accuracy`, as missing."""
-        return dict.fromkeys(self.floor)
 
-    def name(self, score: str, space: str = "") -> str:
-        """Return the name of a score in a space, by default the first."""
-        return name_of(score, space or self.spaces[0], self.spaces)
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Reference:
+    """Real images and noise to compare samples with."""
+
+    embedding: feature_spaces.FeatureSpaces
+    real: RealImages
+    searched: np.ndarray  # training images that are searched for copies, a seeded sample: ascending indices, int64 [m]
+    train: np.ndarray  # their features in the first space, [m, components]
+    held_out: np.ndarray  # squared distance of each test image to the nearest of them
+    floor: Scores  # of as many training images: real against real
+    noise: Scores  # of as many images of uniform noise
+
+    @property
+    def no_scores(self) -> Scores:
+        """Every score but `class_accuracy`, as missing."""
+        return Scores(dict.fromkeys(self.floor.values, MISSING))
 
 
 def image_count(sample_count: int, train: int, test: int) -> int:
@@ -146,37 +171,54 @@ def make_reference(
     if not (seen_train.finite and seen_test.finite):
         raise DataError("the embedding gives numbers that are not finite for real images; make another")
     seen_noise = see(embedding, _chunks(noise), "images of noise")
-    reference = measure_reference(embedding, seen_train, drawn, seen_test, seen_noise, seed)
-    return dataclasses.replace(reference, searched=searched)
+    return measure_reference(embedding, seen_train, searched, drawn, seen_test, seen_noise, seed)
 
 
 def measure_reference(
-    embedding: feature_spaces.FeatureSpaces, train: Seen, drawn: np.ndarray, test: Seen, noise: Seen, seed: int
+    embedding: feature_spaces.FeatureSpaces,
+    train: Seen,
+    searched: np.ndarray,
+    drawn: np.ndarray,
+    test: Seen,
+    noise: Seen,
+    seed: int,
 ) -> Reference:
     """Measure real against real and noise against real.
 
-    All training images are searched for copies; those `drawn`, indices [n], are compared with as many test images.
+    All training images, whose indices are `searched` [m], are searched for copies; those `drawn`, rows [n] of these,
+    are compared with as many test images.
     """
-    first = next(iter(test.features))
-    if test.logits is None:
-        test_groups = groups.fit_bins(train.features[first], seed)
-    else:
-        test_groups = groups.Groups("class", test.logits.shape[1])
-    reference = Reference(
-        embedding=embedding,
+    first, logits = next(iter(test.features)), test.logits
+    groups = fit_bins(train.features[first], seed) if logits is None else Groups("class", logits.shape[1])
+    real = RealImages(
         seed=seed,
-        real={name: neighbors.make_balls(features) for name, features in test.features.items()},
-        groups=test_groups,
-        members=test_groups.of(test.features[first], test.logits),
+        balls={space: neighbors.make_balls(test.features[space.name]) for space in spaces_of(list(test.features))},
+        groups=groups,
+        members=groups.of(test.features[first], logits),
         pixels=test.pixels,
-        searched=np.arange(len(train.digests)),
+    )
+    floor = _measure(real, train.rows(drawn))
+    return Reference(
+        embedding=embedding,
+        real=real,
+        searched=searched,
         train=train.features[first],
         held_out=neighbors.nearest(test.features[first], train.features[first])[0],
-        floor={},
-        noise={},
+        floor=floor,
+        noise=_measure(real, noise, floor),
     )
-    reference = dataclasses.replace(reference, floor=_measure(reference, train.rows(drawn)).values)
-    return dataclasses.replace(reference, noise=_measure(reference, noise).values)
+
+
+def fit_bins(features: np.ndarray, seed: int) -> Groups:
+    """Cluster real features [n, k] by k-means into at most 20 bins of about 50 images or more."""
+    count = max(2, min(_BINS_AT_MOST, len(features) // _REAL_PER_BIN))
+    features = np.unique(features, axis=0)
+    count = min(count, len(features))
+    with warnings.catch_warnings():
+        # An empty bin has no share, and so no weight.
+        warnings.filterwarnings("ignore", "One of the clusters is empty", UserWarning)
+        centers, _ = scipy.cluster.vq.kmeans2(features, count, minit="++", seed=np.random.default_rng(seed))
+    return Groups("bin", len(centers), centers)
 
 
 def score(reference: Reference, samples: Iterable[np.ndarray], kind: str, labels: np.ndarray | None = None) -> Scores:
@@ -192,83 +234,84 @@ def score_seen(reference: Reference, seen: Seen, labels: np.ndarray | None = Non
     """
     if not seen.finite:
         log.error("evaluate: the embedding gives numbers that are not finite")
-        return Scores(reference.no_scores)
-    scores = _measure(reference, seen)
+        return reference.no_scores
+    scores = _measure(reference.real, seen, reference.floor)
+    values = dict(scores.values)
     if labels is not None and seen.logits is not None:
-        scores.values["class_accuracy"] = float(np.mean(seen.logits.argmax(axis=1) == labels))
-    among = seen.features[reference.spaces[0]][: max(reference.count, _COPIES_AMONG)]
+        values[Quantity("class_accuracy")] = Measured(float(np.mean(seen.logits.argmax(axis=1) == labels)))
+    first = reference.real.spaces[0]
+    among = seen.features[first.name][: max(reference.real.count, _COPIES_AMONG)]
     distances, originals = neighbors.nearest(among, reference.train)
-    nearness = intervals.chance_of_less(distances, reference.held_out)
-    share = intervals.share_below(distances, reference.held_out, neighbors.TAIL)
-    scores.values.update(copy_nearness=nearness.value, copy_share=share.value)
-    scores.measured.update(copy_nearness=nearness, copy_share=share)
+    values[_NEARNESS] = intervals.chance_of_less(distances, reference.held_out)
+    values[_COPY_SHARE] = intervals.share_below(distances, reference.held_out, neighbors.TAIL)
     closest = np.argsort(distances, kind="stable")[:_PAIRS]
-    return dataclasses.replace(scores, copies=closest, originals=reference.searched[originals[closest]])
+    return dataclasses.replace(scores, values=values, copies=closest, originals=reference.searched[originals[closest]])
 
 
-def differences(model: Scores, champion: Scores, reference: Reference) -> dict[str, Measured]:
+def differences(model: Scores, champion: Scores, real: RealImages) -> dict[Quantity, Measured]:
     """Return the model's scores minus the champion's, both against the same test images; nothing without scores."""
     if model.overlap is None or champion.overlap is None or model.shares is None or champion.shares is None:
         return {}
-    effective = reference.count / CROWDING
+    effective, first = real.count / CROWDING, real.spaces[0]
+    ours, theirs = model.overlap, champion.overlap
     return {
-        reference.name("recall"): intervals.paired_shares(model.overlap.recalled, champion.overlap.recalled, effective),
-        reference.name("coverage"): intervals.paired_shares(model.overlap.covered, champion.overlap.covered, effective),
-        f"{reference.groups.kind}_distance": intervals.total_variation_difference(
-            model.shares, model.count, champion.shares, champion.count, reference.shares, reference.count
+        Quantity("recall", first, CHAMPION): intervals.paired_shares(ours.recalled, theirs.recalled, effective),
+        Quantity("coverage", first, CHAMPION): intervals.paired_shares(ours.covered, theirs.covered, effective),
+        Quantity(f"{real.groups.kind}_distance", None, CHAMPION): intervals.total_variation_difference(
+            model.shares, model.count, champion.shares, champion.count, real.shares, real.count
         ),
     }
 
 
-def _measure(reference: Reference, seen: Seen) -> Scores:
-    """Compute every score but those of copies and of requested classes."""
-    scores: ByName = {}
-    measured, blocks, overlaps = {}, {}, {}
-    for space in reference.spaces:
-        drawn, real = neighbors.make_balls(seen.features[space][: reference.count]), reference.real[space]
-        overlaps[space] = overlap = neighbors.overlap(drawn, real)
-        kernel = set_distances.kernel_distances(drawn.features, real.features)
+def _measure(real: RealImages, seen: Seen, floor: Scores | None = None) -> Scores:
+    """Compute every score but those of copies and of requested classes.
+
+    Without `floor`, the scores of real images, they are taken to be these.
+    """
+    values: dict[Quantity, Measured] = {}
+    blocks, overlaps = {}, {}
+    for space, balls in real.balls.items():
+        drawn = neighbors.make_balls(seen.features[space.name][: real.count])
+        overlaps[space] = overlap = neighbors.overlap(drawn, balls)
+        kernel = set_distances.kernel_distances(drawn.features, balls.features)
         blocks[space] = [float(value) for value in kernel]
         kcd, kcd_error = set_distances.mean_and_error(kernel)
-        distance = set_distances.frechet_distance(drawn.features, real.features)
-        halves = set_distances.frechet_halves(drawn.features, real.features, reference.seed)
-        corrected = intervals.corrected(distance, halves, reference.components[space])
-        measured[reference.name("fcd_corrected", space)] = corrected
-        floor = reference.floor.get(reference.name("fcd", space), distance)
-        space_scores: ByName = {
-            "fcd": distance,
-            "fcd_error": float(np.std(halves, ddof=1)),
-            "fcd_ratio": distance / floor if floor else None,
-            "fcd_corrected": corrected.value,
-            "kcd": kcd,
-            "kcd_error": kcd_error,
-            "precision": overlap.precision,
-            "recall": overlap.recall,
-            "density": overlap.density,
-            "coverage": overlap.coverage,
+        distance = set_distances.frechet_distance(drawn.features, balls.features)
+        halves = set_distances.frechet_halves(drawn.features, balls.features, real.seed)
+        floor_distance = floor.values[Quantity("fcd", space)].value if floor else distance
+        space_scores = {
+            "fcd": Measured(distance),
+            "fcd_error": Measured(float(np.std(halves, ddof=1))),
+            "fcd_ratio": Measured(distance / floor_distance) if floor_distance else MISSING,
+            "fcd_corrected": intervals.corrected(distance, halves, real.components[space]),
+            "kcd": Measured(kcd),
+            "kcd_error": Measured(kcd_error),
+            "precision": Measured(overlap.precision),
+            "recall": Measured(overlap.recall),
+            "density": Measured(overlap.density),
+            "coverage": Measured(overlap.coverage),
         }
-        scores |= {reference.name(score, space): value for score, value in space_scores.items()}
-    first, kind, count = reference.spaces[0], reference.groups.kind, len(seen.digests)
-    shares = reference.groups.shares(reference.groups.of(seen.features[first], seen.logits))
-    sizes = shares, count, reference.shares, reference.count
-    measured |= {
+        values |= {Quantity(score, space): value for score, value in space_scores.items()}
+    first, kind, count = real.spaces[0], real.groups.kind, len(seen)
+    shares = real.groups.shares(real.groups.of(seen.features[first.name], seen.logits))
+    sizes = shares, count, real.shares, real.count
+    (mean, deviation), (real_mean, real_deviation) = seen.pixels, real.pixels
+    image_scores = {
         f"{kind}_distance": intervals.total_variation(*sizes),
         f"{kind}_ratio": intervals.smallest_ratio(*sizes),
-        f"{kind}_coverage": _smallest_coverage(overlaps[first].covered, reference.members),
-        "pixel_mean_ratio": intervals.ratio(seen.pixels[0], reference.pixels[0]),
-        "pixel_deviation_ratio": intervals.ratio(seen.pixels[1], reference.pixels[1]),
-        "distinct_share": intervals.share(len(set(seen.digests)) / count, count),
+        f"{kind}_coverage": _smallest_coverage(overlaps[first].covered, real.members),
+        "pixel_mean_ratio": intervals.ratio(mean, real_mean),
+        "pixel_deviation_ratio": intervals.ratio(deviation, real_deviation),
+        "distinct_share": intervals.share(len(set(seen.images["digest"].tolist())) / count, count),
     }
-    scores |= {name: value.value for name, value in measured.items()}
-    effective, level = reference.count / CROWDING, intervals.LEVEL / 2
-    for name in map(reference.name, ("recall", "coverage")):
-        ours, theirs = scores[name], reference.floor.get(name)
-        if ours is not None and theirs is not None:
-            of, to = intervals.share(ours, effective, level), intervals.share(theirs, effective, level)
-            measured[f"{name} against real images"] = intervals.ratio(of, to)
-    finite = {name: value if value is None or math.isfinite(value) else None for name, value in scores.items()}
-    finite |= {"copy_nearness": None, "copy_share": None}
-    return Scores(finite, measured, blocks, overlaps[first], shares, count)
+    values |= {Quantity(score): value for score, value in image_scores.items()}
+    values |= {_NEARNESS: MISSING, _COPY_SHARE: MISSING}
+    if floor:
+        effective, level = real.count / CROWDING, intervals.LEVEL / 2
+        for quantity in (Quantity("recall", first), Quantity("coverage", first)):
+            ours, theirs = (intervals.share(one[quantity].value, effective, level) for one in (values, floor.values))
+            values[dataclasses.replace(quantity, against=REAL)] = intervals.ratio(ours, theirs)
+    return Scores(values, blocks, overlaps[first], shares, count)
 
 
 def _smallest_coverage(covered: np.ndarray, members: np.ndarray) -> Measured:
@@ -293,9 +336,15 @@ def see(embedding: feature_spaces.FeatureSpaces, batches: Iterable[np.ndarray], 
     parts: list[Seen] = []
     count = 0
     for images in batches:
+        features, logits = embedding.embed(images)
         pixels = images.reshape(len(images), -1).astype(np.float64)
-        hashes = [hashlib.blake2b(image.tobytes(), digest_size=16).digest() for image in images]
-        parts.append(Seen(*embedding.embed(images), hashes, pixels.mean(axis=1), np.square(pixels).mean(axis=1)))
+        digests = b"".join(hashlib.blake2b(image.tobytes(), digest_size=16).digest() for image in images)
+        arrays = {
+            "digest": np.frombuffer(digests, "V16"),
+            "brightness": pixels.mean(axis=1),
+            "power": np.square(pixels).mean(axis=1),
+        }
+        parts.append(Seen(features, arrays if logits is None else {**arrays, "logits": logits}))
         if (count + len(images)) // _LOG_EVERY > count // _LOG_EVERY:
             log.info("evaluate: %d %s seen", count + len(images), kind)
         count += len(images)
@@ -304,11 +353,8 @@ def see(embedding: feature_spaces.FeatureSpaces, batches: Iterable[np.ndarray], 
 
 def joined(parts: Sequence[Seen]) -> Seen:
     """Join sets of images that one embedding has seen."""
-    logits = [part.logits for part in parts if part.logits is not None]
-    return Seen(
-        {name: np.concatenate([part.features[name] for part in parts]) for name in parts[0].features},
-        np.concatenate(logits) if logits else None,
-        [digest for part in parts for digest in part.digests],
-        np.concatenate([part.brightness for part in parts]),
-        np.concatenate([part.power for part in parts]),
-    )
+
+    def join(arrays: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
+        return {name: np.concatenate([part[name] for part in arrays]) for name in arrays[0]}
+
+    return Seen(join([part.features for part in parts]), join([part.images for part in parts]))

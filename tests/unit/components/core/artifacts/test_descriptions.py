@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from components.core.artifacts import embeddings, models
-from components.core.artifacts.evaluations import LINEAGE, METRICS, REPORT, SAMPLES, TRAINING, follows
+from components.core.artifacts.evaluations import LINEAGE, METRICS, REPORT, SAMPLES, TRAINING
 from components.core.errors import DataError
 from tests.inputs import artifacts
 
@@ -24,20 +24,6 @@ def test_the_digest_is_of_what_was_found_not_of_the_record(name: str, counts: bo
 
 def test_where_the_images_lay_does_not_count() -> None:
     assert dataclasses.replace(EVALUATION, source="elsewhere").digest == EVALUATION.digest
-
-
-@pytest.mark.parametrize(
-    ("outcomes", "verdict"),
-    [
-        ([], "PROMOTE"),
-        (["passed", "passed"], "PROMOTE"),
-        (["passed", "held"], "HOLD"),
-        (["held", "failed", "passed"], "REJECT"),
-        (["passed", "of no name"], "REJECT"),
-    ],
-)
-def test_one_rule_that_failed_rejects_and_one_that_is_held_holds(outcomes: list[str], verdict: str) -> None:
-    assert follows(outcomes) == verdict
 
 
 def described(outcome: str, **changes: Any) -> embeddings.Description:

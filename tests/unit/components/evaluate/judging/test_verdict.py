@@ -3,36 +3,35 @@
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import pytest
 
-from components.core.artifacts.datasets import ImageShape
 from components.core.artifacts.evaluations import FAILED, HELD, HOLD, PASSED, PROMOTE, REJECT
+from components.core.metrics.intervals import MISSING, Measured, around
+from components.core.metrics.quantities import CHAMPION, REAL, Quantity, Scores, Space, spaces_of
 from components.evaluate.config import JUDGE, EvaluateConfig
-from components.evaluate.judging import rule_labels
-from components.evaluate.judging.champion import Champion
-from components.evaluate.judging.intervals import Measured, around
-from components.evaluate.judging.verdict import Scores, Verdict, judge
+from components.evaluate.judging.verdict import Champion, Verdict, fact, follows, judge
 from tests.inputs.limits import NO_LIMITS
 from tests.stages.evaluate.conftest import DOCUMENT
 
-SHAPE = ImageShape(8, 8, 1)
-# The quantities with limits.
-GOOD = {
-    "pixel_mean_ratio": around(1.1, 0.1),
-    "pixel_deviation_ratio": around(0.9, 0.1),
-    "fcd_corrected": around(0.02, 0.01),
-    "untrained_fcd_corrected": around(0.03, 0.01),
-    "recall against real images": around(0.7, 0.1),
-    "coverage against real images": around(0.8, 0.1),
-    "class_distance": around(0.05, 0.04),
-    "class_ratio": around(0.8, 0.1),
-    "class_coverage": around(0.8, 0.1),
-    "distinct_share": around(1.0, 0.0),
-    "copy_share": around(0.01, 0.005),
-    "copy_nearness": around(0.4, 0.1),
+FIRST, UNTRAINED = SPACES = spaces_of(["classifier", "untrained"])
+BAD, CLASS_DISTANCE, CLASS_RATIO = Quantity("bad_samples"), Quantity("class_distance"), Quantity("class_ratio")
+# The quantities with limits: a good interval, and values and half widths of others that are wholly beyond the limit.
+LIMITED = {
+    Quantity("pixel_mean_ratio"): (around(1.1, 0.1), [(2.2, 0.1), (0.4, 0.05)]),
+    Quantity("pixel_deviation_ratio"): (around(0.9, 0.1), [(0.4, 0.05)]),
+    Quantity("fcd_corrected", FIRST): (around(0.02, 0.01), [(0.07, 0.01)]),
+    Quantity("fcd_corrected", UNTRAINED): (around(0.03, 0.01), [(0.07, 0.01)]),
+    Quantity("recall", FIRST, REAL): (around(0.7, 0.1), [(0.4, 0.05)]),
+    Quantity("coverage", FIRST, REAL): (around(0.8, 0.1), [(0.5, 0.05)]),
+    CLASS_DISTANCE: (around(0.05, 0.04), [(0.2, 0.05)]),
+    CLASS_RATIO: (around(0.8, 0.1), [(0.4, 0.05)]),
+    Quantity("class_coverage"): (around(0.8, 0.1), [(0.5, 0.05)]),
+    Quantity("distinct_share"): (around(1.0, 0.0), [(0.99, 0.005)]),
+    Quantity("copy_share"): (around(0.01, 0.005), [(0.05, 0.01)]),
+    Quantity("copy_nearness"): (around(0.4, 0.1), [(0.7, 0.1)]),
 }
+GOOD = {quantity: good for quantity, (good, _) in LIMITED.items()}
 CONFIG = EvaluateConfig(
     checkpoint="-",
     dataset="-",
@@ -48,30 +47,19 @@ CONFIG = EvaluateConfig(
     copy_share_limit=0.03,
     copy_nearness_limit=0.55,
 )
-# A value beyond the limit, and half the width of an interval that is beyond it, too.
-BEYOND: list[tuple[str, float, float]] = [
-    ("pixel_mean_ratio", 2.2, 0.1),
-    ("pixel_mean_ratio", 0.4, 0.05),
-    ("pixel_deviation_ratio", 0.4, 0.05),
-    ("fcd_corrected", 0.07, 0.01),
-    ("untrained_fcd_corrected", 0.07, 0.01),
-    ("recall against real images", 0.4, 0.05),
-    ("coverage against real images", 0.5, 0.05),
-    ("class_distance", 0.2, 0.05),
-    ("class_ratio", 0.4, 0.05),
-    ("class_coverage", 0.5, 0.05),
-    ("distinct_share", 0.99, 0.005),
-    ("copy_share", 0.05, 0.01),
-    ("copy_nearness", 0.7, 0.1),
-]
 LIMITS = [field.name for field in dataclasses.fields(EvaluateConfig) if field.name.endswith("_limit")]
-DIFFERENCES = dict.fromkeys(("recall", "coverage", "class_distance"), around(0.0, 0.03))
-FLOOR_ERRORS: dict[str, float | None] = {"classifier": 1e-4, "untrained": 1e-4}
-BLOCKS = {"classifier": [0.010, 0.012, 0.011, 0.009, 0.011], "untrained": [0.020, 0.021, 0.019, 0.022, 0.020]}
-CHAMPION = Champion(version=3, checkpoint_digest="old", image=SHAPE, blocks=BLOCKS, differences=DIFFERENCES)
+BLOCKS = {FIRST: [0.010, 0.012, 0.011, 0.009, 0.011], UNTRAINED: [0.020, 0.021, 0.019, 0.022, 0.020]}
+ERRORS = {Quantity("kcd_error", space): Measured(1e-4) for space in SPACES}
+OF_REAL_IMAGES = Scores({**ERRORS, CLASS_DISTANCE: around(0.0, 0.1)}, BLOCKS)
+DIFFERENCES = {
+    Quantity("recall", FIRST, CHAMPION): (around(0.0, 0.03), -0.2),
+    Quantity("coverage", FIRST, CHAMPION): (around(0.0, 0.03), -0.2),
+    Quantity("class_distance", None, CHAMPION): (around(0.0, 0.03), 0.2),
+}
+RIVAL = Champion(version=3, blocks=BLOCKS, differences={name: good for name, (good, _) in DIFFERENCES.items()})
 
 
-def _moved(by: float, *spaces: str) -> dict[str, list[float]]:
+def _moved(by: float, *spaces: Space) -> dict[Space, list[float]]:
     """Return the champion's blocks, with those of some spaces, or of all, moved by nearly the same."""
     return {
         space: [value + by + 1e-5 * (index % 2) for index, value in enumerate(values)]
@@ -82,47 +70,68 @@ def _moved(by: float, *spaces: str) -> dict[str, list[float]]:
 
 
 def _judge(
-    measured: Mapping[str, Measured] | None = None,
+    changed: Mapping[Quantity, Measured] | None = None,
     champion: Champion | None = None,
     config: EvaluateConfig = CONFIG,
-    scores: dict[str, float | None] | None = None,
-    blocks: Mapping[str, Sequence[float]] | None = None,
-    without: Sequence[str] = (),
-    **changes: Any,
+    blocks: Mapping[Space, Sequence[float]] | None = None,
+    real: Scores = OF_REAL_IMAGES,
+    uncertified: str = "",
 ) -> Verdict:
-    measurements = {name: value for name, value in {**GOOD, **(measured or {})}.items() if name not in without}
-    own: dict[str, float | None] = {"bad_samples": 0, **{name: value.value for name, value in measurements.items()}}
-    model = Scores({**own, **(scores or {})}, measurements, _moved(-0.005) if blocks is None else blocks)
-    inputs = {"floor_errors": FLOOR_ERRORS, "labeled": True, "checkpoint_digest": "new", "image": SHAPE, **changes}
-    return judge(model, config, champion, **inputs)
+    model = Scores({BAD: around(0, 0.0), **GOOD, **(changed or {})}, _moved(-0.005) if blocks is None else blocks)
+    return judge(model, real, champion, config, uncertified)
 
 
-def _outcomes(verdict: Verdict) -> dict[str, str]:
-    return {rule.rule: rule.outcome for rule in verdict.rules if rule.outcome != PASSED}
+def _outcomes(verdict: Verdict) -> dict[Quantity, str]:
+    return {rule.quantity: rule.outcome for rule in verdict.rules if rule.outcome != PASSED}
 
 
-def test_the_report_has_words_for_every_rule() -> None:
+def test_rules_have_names_of_files_and_words_of_their_own() -> None:
     """Fails if a step was forgotten when a rule was added."""
-    unlike = [
-        dataclasses.replace(CHAMPION, **change)
-        for change in ({}, {"problem": "gone"}, {"checkpoint_digest": "new"}, {"blocks": None})
-    ]
-    verdicts = [_judge(champion=champion, uncertified="few") for champion in [None, *unlike]]
-    verdicts.append(_judge(config=dataclasses.replace(CONFIG, distance_limit=0.0)))
-    labels = {rule.rule: rule_labels.describe(rule.rule) for verdict in verdicts for rule in verdict.rules}
-    assert labels["untrained_fcd_corrected"].name == "Realism (untrained)"
-    assert len({label.name for label in labels.values()}) == len(labels)
-    assert rule_labels.describe("inception_fd_corrected").name == "Realism (inception)"
+    no_limits = _judge(config=dataclasses.replace(CONFIG, distance_limit=0.0)).rules
+    incomparable = [fact(name, "is gone", "one") for name in ("champion", "checkpoint")]
+    rules = [*_judge(champion=RIVAL, uncertified="few").rules, no_limits[-1], *incomparable]
+    labels = {rule.quantity.name: rule.label.name for rule in rules}
+    assert len(set(labels.values())) == len(labels) == len(rules)
+    excess = "excess over the champion's kernel distance"
+    expected = {
+        "untrained_fcd_corrected": "Realism (untrained)",
+        "recall against real images": "Variety",
+        "recall less the champion's": "Variety, compared",
+        "class_distance less the champion's": "Class balance, compared",
+        f"{excess} (classifier)": "Not worse than the champion (classifier)",
+        f"smallest {excess}": "Better than the champion",
+    }
+    assert expected.items() <= labels.items()
+    custom, *_ = spaces_of(["inception"])
+    assert fact("x", "", "").to_json() == {
+        **{"rule": "x", "value": "", "low": None, "high": None, "limit": "", "outcome": FAILED},
+    }
+    rule = dataclasses.replace(rules[0], quantity=Quantity("fcd_corrected", custom))
+    assert (rule.quantity.name, rule.label.name) == ("inception_fd_corrected", "Realism (inception)")
 
 
 def test_the_first_good_model_is_promoted() -> None:
     result = _judge()
     assert result.verdict == PROMOTE
-    assert [rule.rule for rule in result.rules] == ["bad_samples", "scores", *GOOD]
+    assert [rule.quantity for rule in result.rules] == [BAD, Quantity("scores"), *GOOD]
     assert _outcomes(result) == {}
     rule = result.rules[4]
-    assert (rule.rule, rule.value, rule.limit) == ("fcd_corrected", 0.02, "at most 0.05")
+    assert (rule.quantity.name, rule.value, rule.limit) == ("fcd_corrected", 0.02, "at most 0.05")
     assert (rule.low, rule.high) == pytest.approx((0.01, 0.03))
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "verdict"),
+    [
+        ([], PROMOTE),
+        ([PASSED, PASSED], PROMOTE),
+        ([PASSED, HELD], HOLD),
+        ([HELD, FAILED, PASSED], REJECT),
+        ([PASSED, "of no name"], REJECT),
+    ],
+)
+def test_one_rule_that_failed_rejects_and_one_that_is_held_holds(outcomes: list[str], verdict: str) -> None:
+    assert follows(outcomes) == verdict
 
 
 @pytest.mark.parametrize("limit", LIMITS)
@@ -134,68 +143,53 @@ def test_a_limit_is_used_wherever_it_must_be(limit: str) -> None:
     assert f"`--{limit}`" in DOCUMENT, "the table of limits lacks it"
 
 
-def test_every_rule_is_tried_beyond_its_limit() -> None:
-    assert {name for name, *_ in BEYOND} == GOOD.keys()
-
-
-@pytest.mark.parametrize(("name", "value", "half_width"), BEYOND)
-def test_an_interval_beyond_a_limit_alone_rejects(name: str, value: float, half_width: float) -> None:
-    result = _judge({name: around(value, half_width)})
-    assert result.verdict == REJECT
-    assert _outcomes(result) == {name: FAILED}
-    assert f"{name} is {value:g} " in result.reasons[0]
-
-
-@pytest.mark.parametrize(("name", "value", "half_width"), BEYOND)
-@pytest.mark.parametrize("good", [True, False])
-def test_an_interval_with_the_limit_inside_alone_holds(name: str, value: float, half_width: float, good: bool) -> None:
-    """On either side of the limit."""
-    middle = GOOD[name].value if good else value
-    result = _judge({name: around(middle, abs(value - GOOD[name].value))})
-    assert result.verdict == HOLD
-    assert _outcomes(result) == {name: HELD}
+@pytest.mark.parametrize("quantity", LIMITED, ids=lambda quantity: quantity.name)
+def test_an_interval_beyond_a_limit_alone_rejects_and_one_around_it_alone_holds(quantity: Quantity) -> None:
+    good, beyond = LIMITED[quantity]
+    for value, half_width in beyond:
+        result = _judge({quantity: around(value, half_width)})
+        assert (result.verdict, _outcomes(result)) == (REJECT, {quantity: FAILED})
+        assert f"{quantity.name} is {value:g} " in result.reasons[0]
+        for middle in (good.value, value):  # on either side of the limit
+            result = _judge({quantity: around(middle, abs(value - good.value))})
+            assert (result.verdict, _outcomes(result)) == (HOLD, {quantity: HELD})
+    for part in ("value", "low", "high"):
+        damaged = _judge({quantity: dataclasses.replace(good, **{part: math.nan})})
+        assert _outcomes(damaged)[quantity] == FAILED
+    kept = {other: value for other, value in GOOD.items() if other != quantity}
+    assert judge(Scores({BAD: around(0, 0.0), **kept}), OF_REAL_IMAGES, None, CONFIG).verdict == REJECT
 
 
 def test_one_limit_exceeded_rejects_however_many_are_undecided() -> None:
-    wide = {name: around(good.value, 10.0) for name, good in GOOD.items()}
+    wide = {quantity: around(good.value, 10.0) for quantity, good in GOOD.items()}
     assert _judge(wide).verdict == HOLD
-    assert _judge({**wide, "class_ratio": around(0.1, 0.1)}).verdict == REJECT
+    assert _judge({**wide, CLASS_RATIO: around(0.1, 0.1)}).verdict == REJECT
 
 
 def test_a_sample_with_a_pixel_that_is_not_finite_rejects() -> None:
-    result = _judge(scores={"bad_samples": 1})
-    assert result.verdict == REJECT
-    assert _outcomes(result) == {"bad_samples": FAILED}
+    result = _judge({BAD: around(1, 0.0)})
+    assert (result.verdict, _outcomes(result)) == (REJECT, {BAD: FAILED})
 
 
-@pytest.mark.parametrize("name", ["bad_samples", "density"])
-@pytest.mark.parametrize("value", [None, math.nan, math.inf, -math.inf])
-def test_a_score_that_is_missing_or_not_finite_rejects(name: str, value: float | None) -> None:
-    result = _judge(scores={name: value}, champion=CHAMPION)
+@pytest.mark.parametrize("quantity", [BAD, Quantity("density", FIRST)])
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_a_score_that_is_missing_or_not_finite_rejects(quantity: Quantity, value: float) -> None:
+    result = _judge({quantity: Measured(value, value, value)}, champion=RIVAL)
     assert result.verdict == REJECT
     (reason,) = result.reasons
-    assert name in reason
-
-
-@pytest.mark.parametrize("name", list(GOOD))
-@pytest.mark.parametrize("part", ["value", "low", "high"])
-def test_an_interval_that_is_missing_or_not_a_number_rejects(name: str, part: str) -> None:
-    assert _judge(without=[name]).verdict == REJECT
-    damaged = dataclasses.replace(GOOD[name], **{part: math.nan})
-    assert _outcomes(_judge({name: damaged}, scores={name: 1.0})) == {name: FAILED}
+    assert quantity.name in reason
 
 
 def test_an_end_that_is_infinite_is_written_as_unknown() -> None:
-    result = _judge({"class_ratio": Measured(0.8, 0.7, math.inf)})
+    result = _judge({CLASS_RATIO: Measured(0.8, 0.7, math.inf)})
     assert result.verdict == PROMOTE
-    (rule,) = (rule for rule in result.rules if rule.rule == "class_ratio")
+    (rule,) = (rule for rule in result.rules if rule.quantity == CLASS_RATIO)
     assert (rule.low, rule.high) == (0.7, None)
 
 
 def test_without_limits_nothing_is_promoted() -> None:
     result = _judge(config=dataclasses.replace(CONFIG, distance_limit=0.0))
-    assert result.verdict == REJECT
-    assert _outcomes(result) == {"limits": FAILED}
+    assert (result.verdict, _outcomes(result)) == (REJECT, {Quantity("limits"): FAILED})
 
 
 @pytest.mark.parametrize(("uncertified", "outcome", "verdict"), [("hold", HELD, HOLD), (JUDGE, PASSED, PROMOTE)])
@@ -206,97 +200,80 @@ def test_without_a_certificate_a_good_model_is_held_unless_it_is_to_judge(
     result = _judge(config=config, uncertified="34 test images, 2,000 needed")
     assert result.verdict == verdict
     assert "34 test images, 2,000 needed" in result.reasons[-1]
-    assert [rule.outcome for rule in result.rules if rule.rule == "feature space"] == [outcome]
-    assert _judge({"class_ratio": around(0.1, 0.1)}, config=config, uncertified="x").verdict == REJECT
+    assert [rule.outcome for rule in result.rules if rule.quantity.score == "feature space"] == [outcome]
+    assert _judge({CLASS_RATIO: around(0.1, 0.1)}, config=config, uncertified="x").verdict == REJECT
 
 
-@pytest.mark.parametrize("name", DIFFERENCES)
-def test_a_difference_from_the_champion_that_is_missing_rejects(name: str) -> None:
-    differences = {score: value for score, value in CHAMPION.differences.items() if score != name}
-    assert _judge(champion=dataclasses.replace(CHAMPION, differences=differences)).verdict == REJECT
-
-
-def test_limits_on_classes_are_left_out_without_classes() -> None:
-    result = _judge(without=["class_distance", "class_ratio", "class_coverage"], labeled=False, remarks=["a remark"])
-    assert result.verdict == PROMOTE
-    assert not [rule.rule for rule in result.rules if "class" in rule.rule]
-    assert result.reasons[-1] == "a remark"
+def test_limits_on_classes_are_left_out_if_real_images_have_none() -> None:
+    without = {quantity: MISSING for quantity in GOOD if "class" in quantity.score}
+    for champion in (None, RIVAL):
+        result = _judge(without, champion, real=Scores(ERRORS, BLOCKS))
+        assert not [rule for rule in result.rules if rule.quantity.score.startswith("class")]
 
 
 def test_challenger_and_champion_both_ways_round() -> None:
-    better = _judge(champion=CHAMPION)
+    better = _judge(champion=RIVAL)
     assert better.verdict == PROMOTE
     assert "version 3" in better.reasons[0]
-    swapped = _judge(champion=dataclasses.replace(CHAMPION, blocks=_moved(-0.005)), blocks=BLOCKS)
+    swapped = _judge(champion=dataclasses.replace(RIVAL, blocks=_moved(-0.005)), blocks=BLOCKS)
     assert swapped.verdict == REJECT
     assert "kernel distance (classifier)" in swapped.reasons[0]
+    same = _judge(champion=RIVAL, blocks=BLOCKS)
+    assert same.verdict == HOLD
+    assert [quantity.name.split()[0] for quantity in _outcomes(same)] == ["smallest"]
 
 
-def test_the_same_samples_hold() -> None:
-    result = _judge(champion=CHAMPION, blocks=BLOCKS)
-    assert result.verdict == HOLD
-    assert [rule.split()[0] for rule in _outcomes(result)] == ["smallest"]
-
-
-@pytest.mark.parametrize(("better", "other"), [("classifier", "untrained"), ("untrained", "classifier")])
-def test_one_space_is_enough_to_be_better_unless_the_other_is_worse_or_undecided(better: str, other: str) -> None:
+@pytest.mark.parametrize(("better", "other"), [(FIRST, UNTRAINED), (UNTRAINED, FIRST)])
+def test_one_space_is_enough_to_be_better_unless_the_other_is_worse_or_undecided(better: Space, other: Space) -> None:
     moved = _moved(-0.005, better)
-    assert _judge(champion=CHAMPION, blocks=moved).verdict == PROMOTE
+    assert _judge(champion=RIVAL, blocks=moved).verdict == PROMOTE
     worse = {**moved, other: _moved(0.005)[other]}
-    assert _judge(champion=CHAMPION, blocks=worse).verdict == REJECT
+    assert _judge(champion=RIVAL, blocks=worse).verdict == REJECT
     wide = {**moved, other: [value + (-1) ** index * 4e-3 for index, value in enumerate(BLOCKS[other])]}
-    assert _judge(champion=CHAMPION, blocks=wide).verdict == HOLD
+    assert _judge(champion=RIVAL, blocks=wide).verdict == HOLD
 
 
 @pytest.mark.parametrize("spread", [2e-4, 4e-3])
 def test_a_difference_within_the_spread_of_the_blocks_holds(spread: float) -> None:
     """Small enough to be within the margin, or too large to tell."""
     apart = {space: [value + (-1) ** index * spread for index, value in enumerate(BLOCKS[space])] for space in BLOCKS}
-    assert _judge(champion=CHAMPION, blocks=apart).verdict == HOLD
+    assert _judge(champion=RIVAL, blocks=apart).verdict == HOLD
 
 
-@pytest.mark.parametrize(("name", "beyond"), [("class_distance", 0.2), ("recall", -0.2), ("coverage", -0.2)])
-def test_a_better_distance_with_less_diversity_than_the_champion_rejects_or_holds(name: str, beyond: float) -> None:
-    rule = f"{name} less the champion's"
-    for half_width, outcome in ((0.05, FAILED), (0.15, HELD)):
-        differences = {**DIFFERENCES, name: around(beyond, half_width)}
-        result = _judge(champion=dataclasses.replace(CHAMPION, differences=differences))
-        assert _outcomes(result) == {rule: outcome}
+@pytest.mark.parametrize("quantity", DIFFERENCES, ids=lambda quantity: quantity.name)
+def test_a_better_distance_with_less_diversity_than_the_champion_rejects_or_holds(quantity: Quantity) -> None:
+    beyond = DIFFERENCES[quantity][1]
+    for measured, outcome in ((around(beyond, 0.05), FAILED), (around(beyond, 0.15), HELD), (MISSING, FAILED)):
+        differences = {**RIVAL.differences, quantity: measured}
+        result = _judge(champion=dataclasses.replace(RIVAL, differences=differences))
+        assert _outcomes(result) == {quantity: outcome}
         assert result.verdict == (REJECT if outcome == FAILED else HOLD)
+    without = {other: value for other, value in RIVAL.differences.items() if other != quantity}
+    assert _judge(champion=dataclasses.replace(RIVAL, differences=without)).verdict == REJECT
 
 
 @pytest.mark.parametrize(
     "blocks",
     [
         {},
-        {"classifier": BLOCKS["classifier"]},
-        {**BLOCKS, "untrained": BLOCKS["untrained"][:4]},
-        {**BLOCKS, "untrained": [*BLOCKS["untrained"][:4], math.nan]},
+        {FIRST: BLOCKS[FIRST]},
+        {**BLOCKS, UNTRAINED: BLOCKS[UNTRAINED][:4]},
+        {**BLOCKS, UNTRAINED: [*BLOCKS[UNTRAINED][:4], math.nan]},
     ],
 )
-def test_blocks_that_are_missing_unlike_or_not_finite_reject(blocks: dict[str, list[float]]) -> None:
-    assert _judge(champion=CHAMPION, blocks=blocks).verdict == REJECT
-    assert _judge(champion=dataclasses.replace(CHAMPION, blocks=blocks)).verdict == REJECT
+def test_blocks_that_are_missing_unlike_or_not_finite_reject(blocks: dict[Space, list[float]]) -> None:
+    assert _judge(champion=RIVAL, blocks=blocks).verdict == REJECT
+    assert _judge(champion=dataclasses.replace(RIVAL, blocks=blocks)).verdict == REJECT
 
 
-@pytest.mark.parametrize("error", [None, math.nan, math.inf])
-def test_without_a_floor_nothing_is_compared(error: float | None) -> None:
-    assert _judge(champion=CHAMPION, floor_errors={**FLOOR_ERRORS, "untrained": error}).verdict == REJECT
+@pytest.mark.parametrize("error", [math.nan, math.inf])
+def test_without_a_floor_nothing_is_compared(error: float) -> None:
+    values = {**OF_REAL_IMAGES.values, Quantity("kcd_error", UNTRAINED): Measured(error)}
+    assert _judge(champion=RIVAL, real=Scores(values, BLOCKS)).verdict == REJECT
 
 
-def test_the_champion_itself_is_held() -> None:
-    result = _judge(champion=CHAMPION, checkpoint_digest="old")
-    assert result.verdict == HOLD
-    assert _outcomes(result) == {"checkpoint": HELD}
-
-
-@pytest.mark.parametrize(
-    "champion",
-    [
-        Champion(problem="champion.json is not JSON"),
-        dataclasses.replace(CHAMPION, blocks=None),
-        dataclasses.replace(CHAMPION, image=ImageShape(28, 28, 1)),
-    ],
-)
-def test_a_champion_that_cannot_be_compared_with_rejects(champion: Champion) -> None:
-    assert _judge(champion=champion).verdict == REJECT
+@pytest.mark.parametrize(("outcome", "verdict"), [(FAILED, REJECT), (HELD, HOLD)])
+def test_a_champion_that_cannot_be_compared_with_decides_alone(outcome: str, verdict: str) -> None:
+    rule = fact("champion", "cannot be read", "a readable one", outcome)
+    result = _judge(champion=Champion(version=0, incomparable=rule))
+    assert (result.verdict, result.rules[-1]) == (verdict, rule)

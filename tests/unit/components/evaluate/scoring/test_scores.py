@@ -1,4 +1,4 @@
-"""Tests for scores.py, samples.py and groups.py: images with known faults, in the spaces of a fixed embedding."""
+"""Tests for scores.py and candidates.py: images with known faults, in the spaces of a fixed embedding."""
 
 import math
 from pathlib import Path
@@ -11,9 +11,9 @@ from components.core.artifacts import datasets
 from components.core.data import dataset_reader
 from components.core.errors import DataError
 from components.core.metrics import feature_spaces
+from components.core.metrics.quantities import Quantity, Scores
 from components.core.networks import gan
-from components.evaluate.judging.verdict import Scores
-from components.evaluate.scoring import groups, samples, scores
+from components.evaluate.scoring import candidates, scores
 from tests.inputs.stages import make_dataset, make_embedding
 
 COUNT = 400
@@ -44,30 +44,34 @@ def _score(reference: scores.Reference, images: np.ndarray) -> Scores:
     return scores.score(reference, iter(np.array_split(images, 7)), "images")
 
 
+def named(scored: Scores) -> dict[str, float | None]:
+    return {quantity.name: value for quantity, value in scored.numbers.items()}
+
+
 def test_real_images_score_as_real(reference: scores.Reference, splits: Splits) -> None:
-    values = _score(reference, splits["validation"]).values
+    values = named(_score(reference, splits["validation"]))
     for prefix in ("", "untrained_"):
         assert values[f"{prefix}fcd_ratio"] == pytest.approx(1, abs=0.3)
         assert values[f"{prefix}coverage"] == pytest.approx(1 - 2**-5, abs=0.05)
     assert values["distinct_share"] == 1
     assert values["copy_nearness"] == pytest.approx(0.5, abs=0.08)
     assert (values["copy_share"] or 0) < 0.04
-    assert reference.floor["fcd_ratio"] == 1
-    assert reference.floor["copy_nearness"] is None
-    for space, expected in reference.formula_floors.items():
-        assert 0.7 < (reference.floor[reference.name("fcd", space)] or 0) / expected < 1.6
-        assert (reference.noise[reference.name("fcd_ratio", space)] or 0) > 5
+    assert named(reference.floor)["fcd_ratio"] == 1
+    assert named(reference.floor)["copy_nearness"] is None
+    for space, expected in reference.real.formula_floors.items():
+        assert 0.7 < reference.floor.values[Quantity("fcd", space)].value / expected < 1.6
+        assert reference.noise.values[Quantity("fcd_ratio", space)].value > 5
 
 
 def test_copies_of_training_images_are_found_and_shown(reference: scores.Reference, splits: Splits) -> None:
     train = splits["train"]
     result = _score(reference, train[100 : 100 + COUNT])
-    assert (result.values["copy_nearness"] or 0) > 0.9
-    assert result.values["copy_share"] == 1
+    assert (named(result)["copy_nearness"] or 0) > 0.9
+    assert named(result)["copy_share"] == 1
     np.testing.assert_array_equal(result.originals, 100 + result.copies)
     assert len(result.copies) == 16
     partly = np.concatenate([train[:40], splits["validation"][40:]])
-    assert _score(reference, partly).values["copy_share"] == pytest.approx(0.11, abs=0.03)
+    assert named(_score(reference, partly))["copy_share"] == pytest.approx(0.11, abs=0.03)
 
 
 def test_copies_are_searched_among_a_seeded_sample_of_all_training_images(
@@ -86,12 +90,12 @@ def test_copies_are_searched_among_a_seeded_sample_of_all_training_images(
 
     copied = sampled.searched[-COUNT:]
     result = _score(sampled, train[copied])
-    assert result.values["copy_share"] == 1
+    assert named(result)["copy_share"] == 1
     np.testing.assert_array_equal(result.originals, copied[result.copies])
 
 
 def test_a_collapse_shows_in_recall_coverage_and_duplicates(reference: scores.Reference, splits: Splits) -> None:
-    values = _score(reference, np.repeat(splits["validation"][:8], 50, axis=0)).values
+    values = named(_score(reference, np.repeat(splits["validation"][:8], 50, axis=0)))
     assert values["distinct_share"] == 8 / 400
     for prefix in ("", "untrained_"):
         assert values[f"{prefix}recall"] == 0
@@ -108,10 +112,10 @@ def test_a_class_left_out_shows_in_its_share_and_its_coverage(
     kept = images[logits.argmax(axis=1) != 1][:COUNT]
     result = _score(reference, kept)
     assert result.shares is not None
-    assert result.shares[1] == result.values["class_ratio"] == 0
-    assert result.values["class_distance"] == pytest.approx(reference.shares[1], abs=0.08)
-    whole = _score(reference, splits["validation"]).values
-    assert (result.values["class_coverage"] or 0) < (whole["class_coverage"] or 0)
+    assert result.shares[1] == named(result)["class_ratio"] == 0
+    assert named(result)["class_distance"] == pytest.approx(reference.real.shares[1], abs=0.08)
+    whole = named(_score(reference, splits["validation"]))
+    assert (named(result)["class_coverage"] or 0) < (whole["class_coverage"] or 0)
 
 
 def test_numbers_that_are_not_finite_give_no_score_and_no_reference(
@@ -127,8 +131,7 @@ def test_numbers_that_are_not_finite_give_no_score_and_no_reference(
 
     monkeypatch.setattr(spaces, "embed", broken)
     result = _score(reference, splits["validation"])
-    assert result.values.keys() == reference.no_scores.keys()
-    assert set(result.values.values()) == {None}
+    assert result.numbers == dict.fromkeys(reference.floor.numbers)
     assert result.shares is None
     with pytest.raises(DataError, match="not finite"):
         scores.make_reference(spaces, splits["train"], splits["test"], COUNT, seed=0)
@@ -137,11 +140,11 @@ def test_numbers_that_are_not_finite_give_no_score_and_no_reference(
 def test_batches_do_not_matter(reference: scores.Reference, splits: Splits) -> None:
     images = splits["validation"]
     one_by_one = (images[at : at + 1] for at in range(len(images)))
-    whole, single = _score(reference, images).values, scores.score(reference, one_by_one, "images").values
+    whole, single = _score(reference, images).numbers, scores.score(reference, one_by_one, "images").numbers
     assert whole.keys() == single.keys()
-    for name, value in whole.items():
+    for quantity, value in whole.items():
         expected = value if value is None else pytest.approx(value, rel=1e-4, abs=1e-4)
-        assert single[name] == expected, name
+        assert single[quantity] == expected, quantity.name
 
 
 @pytest.fixture(scope="module")
@@ -161,27 +164,27 @@ def test_the_classes_asked_for_are_those_that_the_classifier_should_see(dataset:
     test, _ = dataset_reader.load_split(dataset, manifest, "test")
     reference = scores.make_reference(feature_spaces.load(embedding), images, test, 100, 0)
 
-    def drawing(shift: int) -> samples.Generator:
+    def drawing(shift: int) -> candidates.Generator:
         def draw(_: tf.Tensor, asked: tf.Tensor | None) -> tf.Tensor:
             assert asked is not None
             chosen = [np.flatnonzero(labels == (label + shift) % 3)[0] for label in asked.numpy()]
             return gan.to_unit_range(tf.constant(images[chosen]))
 
-        return samples.Generator(images=draw, latent_size=4, classes=manifest.classes, class_counts=[60, 30, 10])
+        return candidates.Generator(images=draw, latent_size=4, classes=manifest.classes, class_counts=[60, 30, 10])
 
     for shift, expected in ((0, 1.0), (1, 0.0)):
         generator = drawing(shift)
-        asked = samples.draw_labels(generator, 2000, 0)
+        asked = candidates.draw_labels(generator, 2000, 0)
         assert asked is not None
         assert np.bincount(asked) / 2000 == pytest.approx([0.6, 0.3, 0.1], abs=0.04)
-        drawn = (batch for batch, _ in samples.draw(generator, manifest.image, 2000, 0))
+        drawn = (batch for batch, _ in candidates.draw(generator, manifest.image, 2000, 0))
         result = scores.score(reference, drawn, "samples", asked.numpy())
-        assert result.values["class_accuracy"] == expected
+        assert named(result)["class_accuracy"] == expected
 
 
 def test_classes_are_those_of_the_largest_logits() -> None:
     logits = np.eye(4)[[0, 0, 1, 2, 2, 2, 2, 2]]
-    classes = groups.Groups("class", 4)
+    classes = scores.Groups("class", 4)
     np.testing.assert_array_equal(classes.shares(classes.of(np.empty((8, 0)), logits)), [2 / 8, 1 / 8, 5 / 8, 0])
 
 
@@ -189,7 +192,7 @@ def test_bins_find_what_lies_together_and_what_is_missing() -> None:
     random = np.random.default_rng(0)
     locations = np.array([[0.0, 0.0], [20.0, 0.0], [0.0, 20.0]])
     real = np.concatenate([random.normal(size=(50, 2)) + location for location in locations])
-    bins = groups.fit_bins(real, seed=0)
+    bins = scores.fit_bins(real, seed=0)
     assert (bins.kind, bins.count) == ("bin", 3)
     members = bins.of(real, None)
     for at in (0, 50, 100):
@@ -197,14 +200,14 @@ def test_bins_find_what_lies_together_and_what_is_missing() -> None:
     np.testing.assert_allclose(bins.shares(members), 1 / 3)
     shares = bins.shares(bins.of(real[:100], None))
     assert shares[members[-1]] == 0
-    assert groups.fit_bins(real, seed=0).of(real, None).tolist() == members.tolist()
+    assert scores.fit_bins(real, seed=0).of(real, None).tolist() == members.tolist()
 
 
 @pytest.mark.parametrize(("rows", "expected"), [(20, 2), (250, 5), (5000, 20)])
 def test_there_are_as_many_bins_as_the_images_allow(rows: int, expected: int) -> None:
-    assert groups.fit_bins(np.random.default_rng(0).normal(size=(rows, 3)), seed=0).count == expected
+    assert scores.fit_bins(np.random.default_rng(0).normal(size=(rows, 3)), seed=0).count == expected
 
 
 def test_images_that_are_equal_make_equal_bins() -> None:
-    bins = groups.fit_bins(np.ones((100, 3)), seed=0)
+    bins = scores.fit_bins(np.ones((100, 3)), seed=0)
     assert bins.shares(bins.of(np.ones((10, 3)), None)).max() == 1

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from components.evaluate.judging import intervals
-from components.evaluate.judging.intervals import Measured
+from components.core.metrics import intervals
+from components.core.metrics.intervals import Measured
 from tests.proofs.intervals import CASES, Draw, P, Q, misses
 
 LEVEL, TRIALS = 0.05, 400

@@ -19,15 +19,18 @@ LEVEL = 0.001
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
-    """An estimate and its confidence interval, whose ends may be infinite."""
+    """An estimate and its confidence interval, whose ends may be infinite; NaN where one is missing."""
 
     value: float
-    low: float
-    high: float
+    low: float = math.nan
+    high: float = math.nan
 
     @property
     def finite(self) -> bool:
         return math.isfinite(self.value) and not math.isnan(self.low) and not math.isnan(self.high)
+
+
+MISSING = Measured(math.nan)
 
 
 def around(value: float, half_width: float) -> Measured:
