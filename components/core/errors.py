@@ -103,12 +103,17 @@ def in_pod() -> bool:
 
 
 @contextlib.contextmanager
-def naming(path: Path) -> Iterator[None]:
-    """Add the path to an `OSError` without one, as what fails after a file was opened never names it."""
+def naming(path: Path, temporary: str = "") -> Iterator[None]:
+    """Make an `OSError` name the path instead of none, as what fails after a file was opened never names it.
+
+    It also stands for a file that is gone by then, whose name has the `temporary` part, if one is given.
+    """
     try:
         yield
     except OSError as error:
-        error.filename = error.filename or str(path)
+        names = [error.filename or path, error.filename2]  # copies and renames fail with two
+        first, second = (str(path) if temporary and temporary in str(name) else name for name in names)
+        error.filename, error.filename2 = str(first), None if second == str(first) else second
         raise
 
 

@@ -55,10 +55,8 @@ def differences(previous: Recipe, now: Recipe) -> list[str]:
         changed.append(f"the source changed ({previous.source_fingerprint[:8]} -> {now.source_fingerprint[:8]})")
     if previous.custom_embedding_digest != now.custom_embedding_digest:
         changed.append("custom_embedding changed")
-    for name in sorted(previous.settings.keys() | now.settings.keys()):
-        old, new = previous.settings.get(name, "none"), now.settings.get(name, "none")
-        if not _same(old, new):
-            changed.append(f"{name}: {old} -> {new}")
+    same = {name: old for name, old in previous.settings.items() if _same(old, now.settings.get(name, "none"))}
+    changed += cache_key.changes(previous.settings, {**now.settings, **same})
     code = [stage for stage in stages.MAKERS if previous.code.get(stage) != now.code.get(stage)]
     if code:
         changed.append(f"the code of {', '.join(code)} changed")

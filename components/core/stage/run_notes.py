@@ -82,7 +82,11 @@ def noted(stage: str, run: RunOf | None) -> Iterator[list[StageResult]]:
     try:
         yield results
     except BaseException as caught:
-        error = _explained(caught, time.monotonic() - clock)
+        error, timeout = caught, float(os.environ.get(TIMEOUT, "inf"))
+        if isinstance(caught, Terminated) and time.monotonic() - clock >= _TIMEOUT_SHARE * timeout:
+            error = TransientError(
+                f"its timeout of {timeout:.0f} s has passed: raise it in the profile; what was saved is kept"
+            )
         code = errors.exit_code_of(error)
         repeats = int(os.environ.get(RETRIES, 0)) if code in _REPEATED else 0
         ended(FAILED, problems=errors.lines_of(error), exit_code=code, repeats=repeats)
@@ -91,16 +95,6 @@ def noted(stage: str, run: RunOf | None) -> Iterator[list[StageResult]]:
         raise error from None
     result = results[0]
     ended(REUSED if result.reused else DONE, outputs=dict(result.parameters), exit_code=errors.OK)
-
-
-def _explained(error: BaseException, seconds: float) -> BaseException:
-    """Return the error of a stage, or that its timeout passed if SIGTERM came so late."""
-    timeout = float(os.environ.get(TIMEOUT, "inf"))
-    if isinstance(error, Terminated) and seconds >= _TIMEOUT_SHARE * timeout:
-        return TransientError(
-            f"its timeout of {timeout:.0f} s has passed: raise it in the profile; what was saved is kept"
-        )
-    return error
 
 
 def write(run: RunOf, note: Note) -> None:

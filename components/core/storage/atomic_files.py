@@ -36,7 +36,7 @@ def write_file(path: Path, content: bytes) -> None:
 
 def write_parts(path: Path, parts: Iterable[bytes]) -> None:
     """Write a file as `write_file` does, one part after another."""
-    with _naming(path):
+    with naming(path, _prefix(path)):
         make_folder(path.parent)
         with aside(path, is_folder=False) as written:
             with open(written, "wb") as file:
@@ -78,7 +78,7 @@ def make_unique(folder: Path, prefix: str, suffix: str = "", is_folder: bool = F
 
 def remove_folder(location: Path) -> None:
     """Remove a folder, or a file in its place, if it exists, whole or not at all."""
-    with contextlib.suppress(FileNotFoundError), _naming(location):
+    with contextlib.suppress(FileNotFoundError), naming(location, _prefix(location)):
         if location.is_symlink() or location.is_file():
             location.unlink()
             return
@@ -239,7 +239,7 @@ def new_folder(location: Path, complete: str) -> Iterator[Path]:
     The block writes `complete`, the manifest, last. If another process finished the same folder first, that one is
     kept, as both have the same content.
     """
-    with _naming(location):
+    with naming(location, _prefix(location)):
         make_folder(location.parent)
         with aside(location, is_folder=True) as unfinished:
             mode = stat.S_IMODE(unfinished.stat().st_mode)
@@ -314,18 +314,6 @@ def _remove(aside: Path) -> None:
         shutil.rmtree(aside, ignore_errors=True)
     else:
         aside.unlink(missing_ok=True)
-
-
-@contextlib.contextmanager
-def _naming(location: Path) -> Iterator[None]:
-    """Make errors of the block name the target instead of its temporary file, which is gone."""
-    try:
-        yield
-    except OSError as error:
-        names = [error.filename or location, error.filename2]  # copies and renames fail with two
-        first, second = (str(location) if _prefix(location) in str(name) else name for name in names)
-        error.filename, error.filename2 = str(first), None if second == str(first) else second
-        raise
 
 
 def _prefix(location: Path) -> str:

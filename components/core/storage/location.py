@@ -291,7 +291,7 @@ class Location(os.PathLike[str]):
         target = f"{self}/{attempt}"
         for name, stored in files_below(target).items():
             if name in files and not _is_whole(stored, files[name]):
-                buckets.delete(stored)  # as the folder's name is the digest of its files
+                buckets.delete(stored)  # damaged, as the folder's name is the digest of its files
         at_once(buckets.create, [(f"{target}/{name}", folder / name) for name in files])
         return self.publish(attempt, files, manifest)
 

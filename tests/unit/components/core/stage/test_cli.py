@@ -15,7 +15,6 @@ import pytest
 from components.core import errors
 from components.core.errors import ConfigError, describe_os_error
 from components.core.stage import cli, hardware, logs
-from components.decide.config import DecideConfig
 from components.train.config import TrainConfig
 from tests.programs import ignoring
 from tests.unit.components.core.stage import stand_in
@@ -100,17 +99,6 @@ def test_flags_take_dashes_or_underscores_and_no_abbreviation() -> None:
         cli._read_arguments("train", TrainConfig, ["loose"])
     with pytest.raises(ConfigError, match="expected one argument"):
         cli._read_arguments("train", TrainConfig, ["--batch_size"])
-
-
-def test_help_names_every_setting() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "components.decide", "--help"], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0
-    assert "--source" in done.stdout
-    assert "(required)" in done.stdout
-    assert DecideConfig.__doc__ is not None
-    assert " ".join(DecideConfig.__doc__.split()) in " ".join(done.stdout.split())
 
 
 @pytest.mark.parametrize(
