@@ -17,7 +17,7 @@ from components.core.errors import ConfigError
 from components.core.stage import executor
 from pipeline import graph
 from pipeline.graph import Condition, Step
-from pipeline.package.package_origin import Origin
+from pipeline.package.reader import Origin
 from pipeline.profiles.profile_file import Profile
 from pipeline.profiles.targets import VERTEX
 from pipeline.profiles.vertex import VertexStage

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any, Protocol
 
 from components.core.storage import digests
-from pipeline.cluster.submission import Submission
+from pipeline.package.reader import Package
 
 # States of runs and stages, in Kubeflow's words (V2beta1RuntimeState); Vertex' states are translated.
 PENDING, RUNNING, PAUSED, CANCELING = "PENDING", "RUNNING", "PAUSED", "CANCELING"
@@ -45,6 +45,23 @@ class RunStatus:
     message: str = ""  # why it failed, if the backend reports it
     parameters: dict[str, Any] = dataclasses.field(default_factory=dict)  # empty where its records cannot be found
     stages: tuple[StageStatus, ...] = ()  # known to the backend so far
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Submission:
+    """A run to start."""
+
+    package: Package
+    parameters: dict[str, Any]  # typed and checked; omitted ones have the package's defaults
+    experiment: str
+    run_name: str  # display name of the run
+    pipeline_root: str = ""  # the target's folder for metrics and reports of stages; empty for its default
+    service_account: str = ""  # account of the run; empty for the package's
+
+    @property
+    def account(self) -> str:
+        """The account to start the run as; empty for the target's default."""
+        return self.service_account or self.package.origin.service_account
 
 
 def settled(stage: str, run: str) -> str:

@@ -14,9 +14,8 @@ from components.core import errors, stages
 from components.core.errors import ConfigError, StageError
 from components.core.stage import cli
 from pipeline import tables, verbs
-from pipeline.cluster import backend, backends, run_records, submission, waiting
-from pipeline.cluster.backend import Runs, RunStatus
-from pipeline.cluster.submission import Submission
+from pipeline.cluster import backend, backends, run_records, waiting
+from pipeline.cluster.backend import Runs, RunStatus, Submission
 from pipeline.package import config_file, parameters, reader
 from pipeline.package.reader import Package
 from pipeline.profiles.targets import KFP, TARGETS
@@ -168,13 +167,11 @@ def _checked(parsed: argparse.Namespace, package: Package, problems: list[str]) 
     raw_values = config_file.read(parsed.config, package.parameters, problems) | parameters.flag_values(parsed)
     if parsed.root is not None:
         raw_values["root"] = parsed.root
-    if "root" in raw_values:
-        problems += submission.root_problems(raw_values["root"], package)
     missing = [name for name in raw_values if name not in package.parameters]
     problems += [f"the package has no parameter {name}: compile it again with this version" for name in missing]
     problems += backends.flags_of_others(target, parsed)
     if backends.BACKENDS[target].needs_pipeline_root:
-        problems += submission.bucket_problems("pipeline_root", parsed.pipeline_root)
+        problems += reader.bucket_problems("pipeline_root", parsed.pipeline_root)
     names = {
         "experiment": parsed.experiment or package.name,
         "run_name": parsed.run_name or f"{package.name} {datetime.datetime.now(datetime.UTC):%Y-%m-%d %H:%M:%S}",
@@ -187,11 +184,9 @@ def _checked(parsed: argparse.Namespace, package: Package, problems: list[str]) 
         server = backends.runs(target, parsed)
     except ConfigError as error:
         problems += error.problems
-    # This raises the earlier problems, too.
-    values = parameters.parse(package.parameters, package.steps, raw_values, problems)
     request = Submission(
         package=package,
-        parameters={name: value for name, value in values.items() if name in raw_values},
+        parameters=package.checked_parameters(raw_values, problems),  # raises the earlier problems, too
         **names,
         pipeline_root=parsed.pipeline_root,
         service_account=parsed.service_account,

@@ -12,10 +12,9 @@ from pydantic import AfterValidator, Field
 
 from components.core.errors import ConfigError
 from components.core.settings import unknown
-from pipeline.cluster import backends, cron, submission
-from pipeline.cluster.backend import Schedule
-from pipeline.cluster.submission import Submission
-from pipeline.package import config_file, parameters, reader
+from pipeline.cluster import backends, cron
+from pipeline.cluster.backend import Schedule, Submission
+from pipeline.package import config_file, reader
 from pipeline.package.reader import Package
 from pipeline.profiles import validation, yaml_files
 from pipeline.profiles.targets import TARGETS
@@ -93,7 +92,7 @@ def _schedule(name: str, settings: ScheduleSettings, folder: Path, controller_ti
             "the top of the file if the controller has another (its CRON_SCHEDULE_TIMEZONE)"
         )
     if backend.needs_pipeline_root:
-        problems += submission.bucket_problems("pipeline_root", settings.pipeline_root)
+        problems += reader.bucket_problems("pipeline_root", settings.pipeline_root)
     try:
         package = reader.read(folder / settings.package, settings.target)
         config = folder / settings.config if settings.config else None
@@ -114,10 +113,7 @@ def _parameters(package: Package, raw_values: dict[str, Any]) -> dict[str, Any]:
     fields = package.parameters
     strange = [name for name in raw_values if name not in fields]
     problems = [unknown("parameter", name if name.isprintable() else shown(name), fields) for name in strange]
-    if isinstance(raw_values.get("root"), str):
-        problems += submission.root_problems(raw_values["root"], package)
     try:
-        values = parameters.parse(fields, package.steps, raw_values, problems)
+        return package.checked_parameters(raw_values, problems)
     except ConfigError as error:
         raise ConfigError(*(f"parameters: {problem.partition(': give --')[0]}" for problem in error.problems)) from None
-    return {name: values[name] for name in raw_values}

@@ -83,16 +83,10 @@ def parse(
                 problems.append(f"{name} is required: give --{name}")
             else:
                 values[name] = field.default
-            continue
-        try:
-            value = settings.parse_value(field, raw_values[name])
-        except ValueError as error:
-            problems.append(str(error))
-            continue
-        value_problems = settings.field_problems(field, value)
-        problems += value_problems
-        if not value_problems:
-            values[name] = value
+        elif wrong := settings.text_problems(field, raw_values[name]):
+            problems += wrong
+        else:
+            values[name] = settings.parse_value(field, raw_values[name])
     problems += _stage_problems(steps, values)
     if problems:
         raise ConfigError(*problems)

@@ -1,4 +1,4 @@
-"""A compiled package as submission needs it: parameters, volumes of its stages, and how it was compiled.
+"""A compiled package as submission needs it: parameters, volumes of its stages, and its origin.
 
 A package is the YAML of a `PipelineSpec` (pipeline_spec.proto of Kubeflow Pipelines), and of a second document with
 what is for Kubernetes alone. It is checked before it is sent: Kubeflow 2.16 and 2.17 never answer an upload that is not
@@ -8,21 +8,54 @@ YAML, and accept packages whose runs then fail.
 import dataclasses
 import functools
 import hashlib
-from pathlib import Path
-from typing import Any
+import posixpath
+import re
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any, Self
 
 from components.core import container_images, stages
 from components.core.container_images import VERSION
 from components.core.errors import ConfigError
 from components.core.settings import Field, Setting
+from components.core.storage import buckets
 from pipeline import graph
 from pipeline.graph import Step
-from pipeline.package import package_origin
-from pipeline.package.package_origin import Origin
+from pipeline.package import parameters
 from pipeline.profiles import yaml_files
+from pipeline.profiles.targets import KFP
 
 _TYPES: dict[str, type] = {"STRING": str, "NUMBER_INTEGER": int, "NUMBER_DOUBLE": float}
 _EXECUTOR = "exec-"  # kfp names a stage's executor after it
+_OPTIONS = ("service account", "network", "encryption key")
+_ORIGIN = re.compile(
+    r"Compiled for (\w+), profile (\S+?)" + "".join(rf"(?:, {option} (\S+?))?" for option in _OPTIONS) + r"\.$"
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Origin:
+    """Target and profile of a package, and how its runs should be started; empty for the target's default.
+
+    It is in the pipeline's description, the one text of a package that servers keep and show.
+    """
+
+    target: str
+    profile: str
+    service_account: str = ""
+    network: str = ""
+    encryption_key: str = ""
+
+    def __str__(self) -> str:
+        values = (self.service_account, self.network, self.encryption_key)
+        options = "".join(f", {option} {value}" for option, value in zip(_OPTIONS, values, strict=True) if value)
+        return f"Compiled for {self.target}, profile {self.profile}{options}."
+
+    @classmethod
+    def of(cls, description: str) -> Self | None:
+        """Return the origin from a pipeline's description; None if another program compiled it."""
+        match = _ORIGIN.search(description)
+        return cls(*(group or "" for group in match.groups())) if match else None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -47,6 +80,42 @@ class Package:
         accelerator = self.parameters["accelerator"].default
         return graph.steps(accelerator if accelerator in container_images.TRAIN_IMAGES else "cpu")
 
+    def checked_parameters(self, raw_values: Mapping[str, Any], problems: list[str]) -> dict[str, Any]:
+        """Return the parameters of a run, typed and checked with the defaults of the others.
+
+        Raises one `ConfigError` with the `problems` found already and every other mistake.
+        """
+        root = raw_values.get("root")
+        root_problems = self._root_problems(root) if isinstance(root, str) else []
+        values = parameters.parse(self.parameters, self.steps, raw_values, [*problems, *root_problems])
+        return {name: values[name] for name in raw_values}
+
+    def _root_problems(self, root: str) -> list[str]:
+        """Return what is wrong with `root`, as stages run on other machines."""
+        if not root.startswith("/"):
+            otherwise = ", or a folder that every stage sees by an absolute path, such as /data/runs on a volume"
+            return bucket_problems("root", root, otherwise)
+        # On Kubernetes a folder must be on a volume of every stage.
+        folder = PurePosixPath(posixpath.normpath(root))
+        without = [stage for stage, mounts in self.volumes.items() if not any(map(folder.is_relative_to, mounts))]
+        if self.origin.target != KFP or not without:
+            return []
+        return [
+            f"root is {root}, and the package mounts no volume there in {', '.join(without)}: compile it with a "
+            "profile that has volume_claims for every stage, or give a root in a bucket, gs://BUCKET/FOLDER"
+        ]
+
+
+def bucket_problems(name: str, uri: str, otherwise: str = "") -> list[str]:
+    """Return what is wrong with a setting that names a location in a bucket; `otherwise` is what else it may be."""
+    if not buckets.is_uri(uri):
+        return [f"{name} must be in a bucket, gs://BUCKET/FOLDER{otherwise}, got {uri!r}"]
+    try:
+        buckets.split(uri)
+    except ConfigError as error:
+        return [f"{name}: {error}"]
+    return []
+
 
 @functools.cache  # several schedules have the same package, which takes long to read
 def read(path: Path, target: str = "") -> Package:
@@ -58,11 +127,11 @@ def read(path: Path, target: str = "") -> Package:
         info, executors = spec["pipelineInfo"], spec["deploymentSpec"]["executors"]
         defined = spec["root"]["inputDefinitions"]["parameters"]
         name, description = info["name"], str(info.get("description", ""))
-        parameters = {name: _parameter(name, definition) for name, definition in defined.items()}
+        fields = {name: _parameter(name, definition) for name, definition in defined.items()}
         volumes = {stage: _volumes(stage, documents[1:]) for stage in stages.ALL if f"{_EXECUTOR}{stage}" in executors}
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise ConfigError(f"package {path} is not a compiled pipeline package: {error!r}") from None
-    origin = package_origin.read(description)
+    origin = Origin.of(description)
     if origin is None:
         raise ConfigError(f"package {path} does not name its target: compile it with `wgan compile`")
     if target and origin.target != target:
@@ -70,7 +139,7 @@ def read(path: Path, target: str = "") -> Package:
             f"package {path} was compiled for {origin.target}, and this is {target}: "
             f"compile it with `wgan compile --target {target}`"
         )
-    return Package(path=path, text=text, name=name, origin=origin, parameters=parameters, volumes=volumes)
+    return Package(path=path, text=text, name=name, origin=origin, parameters=fields, volumes=volumes)
 
 
 def _parameter(name: str, definition: dict[str, Any]) -> Field:

@@ -15,10 +15,9 @@ from typing import Any
 from components.core import errors, stages
 from components.core.errors import StageError, TransientError
 from pipeline.cluster import answers, backend
-from pipeline.cluster.backend import Runs, RunStatus, StageStatus
+from pipeline.cluster.backend import Runs, RunStatus, StageStatus, Submission
 from pipeline.cluster.kubeflow import pods
 from pipeline.cluster.kubeflow.connection import KubeflowConnection
-from pipeline.cluster.submission import Submission
 from pipeline.package.reader import Package
 
 log = logging.getLogger("pipeline")

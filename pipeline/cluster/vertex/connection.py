@@ -13,8 +13,7 @@ from pipeline.cluster import answers, redaction
 from pipeline.profiles.targets import VERTEX
 
 # The variables of Google's own programs.
-_PROJECT_VARIABLE = "GOOGLE_CLOUD_PROJECT"
-_LOCATION_VARIABLES = ("GOOGLE_CLOUD_REGION", "CLOUD_ML_REGION")
+_VARIABLES = {"project": ("GOOGLE_CLOUD_PROJECT",), "location": ("GOOGLE_CLOUD_REGION", "CLOUD_ML_REGION")}
 _SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 _TOKEN_SECONDS = 20
 _LOCATION = r"[a-z]+-[a-z]+[0-9]+"
@@ -116,8 +115,8 @@ def _credentials() -> Any:
 
 # Flag name: the `metavar` and `help` of argparse.
 FLAGS = {
-    "project": ("ID", f"id of the Google Cloud project (default: {_PROJECT_VARIABLE})"),
-    "location": ("REGION", f"its region, such as us-central1 (default: {_LOCATION_VARIABLES[0]})"),
+    "project": ("ID", f"id of the Google Cloud project (default: {_VARIABLES['project'][0]})"),
+    "location": ("REGION", f"its region, such as us-central1 (default: {_VARIABLES['location'][0]})"),
     "api_endpoint": (
         "HOST",
         "another address of the API, such as one of Private Service Connect (default: that of the region)",
@@ -127,21 +126,17 @@ FLAGS = {
 
 def from_flags(parsed: argparse.Namespace) -> VertexConnection:
     """Return the connection of flags and environment; nothing is sent yet."""
-    location_of_environment = next(filter(None, map(os.environ.get, _LOCATION_VARIABLES)), None)
-    settings = {
-        "project": parsed.project or os.environ.get(_PROJECT_VARIABLE) or "",
-        "location": parsed.location or location_of_environment or "",
-        "api_endpoint": parsed.api_endpoint,
-    }
+    settings: dict[str, Any] = {}
     problems = []
-    for name, variable in (("project", _PROJECT_VARIABLE), ("location", _LOCATION_VARIABLES[0])):
-        if not settings[name]:
-            problems.append(f"{name} is required for Vertex: give --{name}, or set {variable}")
     for name, (form, meaning) in _FORMS.items():
-        if settings[name] and not re.fullmatch(form, settings[name]):
-            zone = re.fullmatch(rf"({_LOCATION})-[a-z]", settings[name])
-            hint = f": {settings[name]} is a zone, its region is {zone[1]}" if zone else ""
-            problems.append(f"{name} must be {meaning}, got {settings[name]!r}{hint}")
+        variables = _VARIABLES.get(name, ())
+        value = settings[name] = getattr(parsed, name) or next(filter(None, map(os.environ.get, variables)), "")
+        if not value and variables:
+            problems.append(f"{name} is required for Vertex: give --{name}, or set {variables[0]}")
+        if value and not re.fullmatch(form, value):
+            zone = re.fullmatch(rf"({_LOCATION})-[a-z]", value)
+            hint = f": {value} is a zone, its region is {zone[1]}" if zone else ""
+            problems.append(f"{name} must be {meaning}, got {value!r}{hint}")
     if problems:
         raise ConfigError(*problems)
     return VertexConnection(**settings)

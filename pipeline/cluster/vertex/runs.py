@@ -19,8 +19,7 @@ import yaml
 from components.core import stages
 from components.core.errors import ConfigError
 from pipeline.cluster import answers, backend
-from pipeline.cluster.backend import Runs, RunStatus, StageStatus
-from pipeline.cluster.submission import Submission
+from pipeline.cluster.backend import Runs, RunStatus, StageStatus, Submission
 from pipeline.cluster.vertex.connection import REQUEST_SECONDS, VertexConnection, message
 
 log = logging.getLogger("pipeline")

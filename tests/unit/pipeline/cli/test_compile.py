@@ -7,7 +7,8 @@ import pytest
 import yaml
 
 from pipeline import graph
-from pipeline.package import config_file, package_origin
+from pipeline.package import config_file
+from pipeline.package.reader import Origin
 from pipeline.profiles import profile_file
 from tests.unit.pipeline.conftest import messages, wgan
 
@@ -113,7 +114,7 @@ def test_a_package_carries_beams_options_and_who_and_where_it_runs(tmp_path: Pat
     assert "`wgan submit`" in line, "it passes the account to the server"
     package = yaml.safe_load((tmp_path / "out.yaml").read_bytes())
     assert package["root"]["inputDefinitions"]["parameters"]["beam_options"]["defaultValue"] == options
-    origin = package_origin.read(package["pipelineInfo"]["description"])
+    origin = Origin.of(package["pipelineInfo"]["description"])
     assert origin is not None
     assert origin.service_account == "wgan-pipeline@MY-PROJECT.iam.gserviceaccount.com"
     assert origin.network == "projects/123456789/global/networks/my-network"

@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from pipeline.cluster import waiting
+from pipeline.cluster.backend import Submission
 from pipeline.cluster.kubeflow.connection import KubeflowConnection
 from pipeline.cluster.kubeflow.runs import KubeflowRuns
-from pipeline.cluster.submission import Submission
 from pipeline.package import reader
 from pipeline.profiles import targets
 from tests.fakes.kubeflow.server import Server, serving

@@ -9,10 +9,9 @@ from kfp import compiler, dsl
 
 from components.core.errors import TransientError
 from pipeline.cluster import apply
-from pipeline.cluster.backend import Schedule
-from pipeline.cluster.submission import Submission
+from pipeline.cluster.backend import Schedule, Submission
 from pipeline.package import reader
-from pipeline.package.package_origin import Origin
+from pipeline.package.reader import Origin
 from tests.unit.pipeline.cluster.worlds import CREATES_A_SCHEDULE, World
 
 pytestmark = pytest.mark.usefixtures("bare_desk")

@@ -91,8 +91,8 @@ def test_every_mistake_is_found_before_anything_is_sent(world: World, package: P
     words = ["--package", str(package), "--root", "runs", "--steps", "many", "--stepz", "3", "--timeout", "5"]
     ended = wgan("submit", *words, *world.flags, "--run-name", "n" * 129)
     assert ended.code == errors.BAD_CONFIGURATION
-    root = ["root", "pipeline_root"] if world.target == "vertex" else ["root"]
-    names = ["stepz", *root, "run_name", "timeout", "source", "steps"]
+    pipeline_root = ["pipeline_root"] if world.target == "vertex" else []
+    names = ["stepz", *pipeline_root, "run_name", "timeout", "root", "source", "steps"]
     assert [message.removeprefix("unknown flag ").split()[0].strip(";") for message in ended.log] == names
     assert world.server.requests == []
 

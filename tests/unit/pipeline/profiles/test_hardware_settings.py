@@ -7,20 +7,45 @@ from typing import Any
 import hypothesis
 import pytest
 import yaml
+from hypothesis import strategies as st
 from kfp import dsl
 
+from components.core.errors import ConfigError
 from components.train import tf_job
 from pipeline.kfp_graph import compiled_package
 from pipeline.profiles.kubernetes import KubernetesStage
 from pipeline.profiles.targets import KFP, VERTEX
 from tests.unit.pipeline.packages import DIGESTS
-from tests.unit.pipeline.profiles.contents import CONTAINERS, gpus, nothing, parse, require_writable
+from tests.unit.pipeline.profiles.contents import gpus, parse, train_profile
+
+_CPUS = st.from_regex(r"(?:[0-9]{0,4}\.)?[0-9]{1,4}m?", fullmatch=True) | st.floats(min_value=1e-6, max_value=1e6)
+_MEMORIES = st.from_regex(r"[0-9]{1,6}(?:[KMGTPE]i?)?", fullmatch=True)
+_WAITS = {name: st.integers(0, 3600) for name in ("first_wait", "longest_wait")} | {"factor": st.floats(1, 100)}
+_RETRIES = st.fixed_dictionaries({"count": st.integers(0, 100)}, optional=_WAITS)
+
+
+@dsl.container_component
+def nothing() -> dsl.ContainerSpec:
+    return dsl.ContainerSpec(image="none", command=["true"])
 
 
 @pytest.mark.parametrize("target", [KFP, VERTEX])
-@hypothesis.given(settings=CONTAINERS)
-def test_a_setting_that_is_read_can_be_written(target: str, settings: dict[str, Any]) -> None:
-    require_writable(target, settings)
+@hypothesis.given(cpu=_CPUS, memory=_MEMORIES, retries=_RETRIES)
+def test_a_setting_that_is_read_can_be_written(target: str, cpu: Any, memory: str, retries: dict[str, Any]) -> None:
+    """kfp refuses what it cannot write."""
+    refused = ""
+    try:
+        settings = {"cpu_limit": cpu, "memory_limit": memory, "retries": retries}
+        (profile,) = parse(train_profile(target, settings)).values()
+    except ConfigError as error:
+        refused = str(error)
+    if refused:
+        assert "more than nothing" in refused or (isinstance(cpu, float) and "of processors" in refused)
+        return
+
+    @dsl.pipeline
+    def pipeline() -> None:
+        profile.stages["train"].apply(nothing())
 
 
 def test_a_key_file_is_where_its_variable_says() -> None:

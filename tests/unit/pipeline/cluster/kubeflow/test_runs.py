@@ -9,11 +9,11 @@ import pytest
 
 from components.core.errors import ConfigError
 from pipeline.cluster import backend
+from pipeline.cluster.backend import Submission
 from pipeline.cluster.kubeflow.connection import KubeflowConnection
 from pipeline.cluster.kubeflow.runs import KubeflowRuns
-from pipeline.cluster.submission import Submission
 from pipeline.package import reader
-from pipeline.package.package_origin import Origin
+from pipeline.package.reader import Origin
 from tests.fakes.kubeflow.server import HangUp, Request, Server, serving
 from tests.unit.pipeline.packages import package_of
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pipeline.cluster.submission import Submission
+from pipeline.cluster.backend import Submission
 from pipeline.cluster.vertex.connection import VertexConnection
 from pipeline.kfp_graph import compiled_package
 from pipeline.package import reader

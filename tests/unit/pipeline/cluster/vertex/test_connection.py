@@ -12,7 +12,7 @@ import pytest
 
 from components.core.errors import ConfigError, StageError, TransientError
 from pipeline.cluster import backends
-from pipeline.cluster.submission import Submission
+from pipeline.cluster.backend import Submission
 from pipeline.cluster.vertex import connection as vertex_connection
 from pipeline.cluster.vertex.connection import VertexConnection
 from pipeline.cluster.vertex.runs import VertexRuns

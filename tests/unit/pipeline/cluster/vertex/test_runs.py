@@ -18,7 +18,7 @@ from google.rpc.error_details_pb2 import BadRequest
 
 from components.core.errors import ConfigError, TransientError
 from pipeline.cluster import answers, backend
-from pipeline.cluster.submission import Submission
+from pipeline.cluster.backend import Submission
 from pipeline.cluster.vertex import runs as vertex_runs
 from pipeline.cluster.vertex.connection import VertexConnection, message
 from pipeline.cluster.vertex.runs import VertexRuns, job_content, state_of

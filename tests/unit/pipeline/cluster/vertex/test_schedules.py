@@ -10,8 +10,7 @@ import pytest
 from google.cloud.aiplatform_v1.types import Schedule as VertexSchedule
 
 from components.core.errors import ConfigError, TransientError
-from pipeline.cluster.backend import Schedule
-from pipeline.cluster.submission import Submission
+from pipeline.cluster.backend import Schedule, Submission
 from pipeline.cluster.vertex.connection import VertexConnection
 from pipeline.cluster.vertex.schedules import VertexSchedules
 from tests.fakes.vertex.server import Refused, VertexServer

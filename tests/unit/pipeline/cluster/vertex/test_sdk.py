@@ -10,8 +10,7 @@ from google.cloud import aiplatform
 from google.cloud.aiplatform_v1.types import CreateScheduleRequest, PipelineJob
 from google.protobuf import json_format
 
-from pipeline.cluster.backend import Schedule
-from pipeline.cluster.submission import Submission
+from pipeline.cluster.backend import Schedule, Submission
 from pipeline.cluster.vertex.connection import VertexConnection, message
 from pipeline.cluster.vertex.runs import job_content
 from pipeline.cluster.vertex.schedules import VertexSchedules
