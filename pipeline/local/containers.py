@@ -1,8 +1,8 @@
 """Stages in containers of this machine's Docker engine: hardened, logged, and ended with all their processes.
 
-A container is created, started, followed, waited for, and only then removed, by one command each. So its exit status is
-available until we remove it, however soon it ended. (A container that removes itself may be gone before, and passes for
-a success: kubeflow/pipelines issue 13332.)
+A container is created, attached to and started, inspected, and only then removed, by one command each. So no line is
+lost, and its exit status is available until we remove it, however soon it ended. (A container that removes itself may
+be gone before, and passes for a success: kubeflow/pipelines issue 13332.)
 """
 
 import csv
@@ -15,16 +15,15 @@ import secrets
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import IO
 
 import components
 from components.core import container_images
 from components.core.errors import ConfigError, StageError, Terminated, TransientError
 from components.core.stage import cache_key, cli, logs
 from pipeline.graph import Step
-from pipeline.local.docker_client import START_SECONDS, Docker, Image, end
+from pipeline.local.docker_client import Docker, Image, end
 from pipeline.local.processes import Call, copy_lines
 from pipeline.local.session import Session
 
@@ -32,6 +31,8 @@ log = logging.getLogger(__name__)
 
 # The folder of our code in images, as in docker/Dockerfile.
 _CODE = "/app/components"
+_START_SECONDS = 120.0
+_STATE = "{{.State.Status}} {{.State.ExitCode}}"
 _ROOT_LABEL, _RUN_LABEL = "wgan-gp-pipeline.root", "wgan-gp-pipeline.run"
 
 
@@ -102,17 +103,21 @@ class Containers:
             with self._lock:
                 self._running[name] = []
             try:
-                self._do(name, "create", *self._words(call, name))
-                self._do(name, "start", name)
-                listening = self._begin(name, "logs", "--follow", name)
-                waiting = self._begin(name, "wait", name, stderr=subprocess.PIPE)
-                copied = _copy_log(listening, file, call.show)
-                status, complaint = waiting.communicate()
-                if status.strip().isdigit():
-                    # Docker 20 stops following when a container ends, even before its last lines are read (followLogs
-                    # in moby's daemon/logger/loggerutils/follow.go).
-                    _copy_log(self._begin(name, "logs", name, ended=True), file, call.show, skip=copied)
-            except Terminated:
+                self._docker.answer(self._begin(name, *self._words(call, name), stderr=subprocess.PIPE), _START_SECONDS)
+                attached = self._begin(name, "start", "--attach", name)
+                copy_lines(attached.stdout, file, call.show)
+                attached.wait()
+                if self.stopping.is_set() and attached.returncode < 0:
+                    return 128 + signal.SIGKILL
+                state, code = self._docker.ask("inspect", "--format", _STATE, name).split()
+                if state == "created":
+                    self._docker.ask("start", name, seconds=_START_SECONDS)  # it fails again, and says why
+                if state != "exited":
+                    raise TransientError(f"Docker was lost while it ran: its container is {state}")
+                return int(code)
+            except (StageError, Terminated):
+                if not self.stopping.is_set():
+                    raise
                 return 128 + signal.SIGTERM
             finally:
                 with self._lock:
@@ -121,36 +126,21 @@ class Containers:
                     with client:
                         end(client)
                 self._remove(name)
-        if not status.strip().isdigit():
-            if self.stopping.is_set():
-                return 128 + signal.SIGKILL
-            raise TransientError(f"Docker was lost while it ran: {complaint.decode(errors='replace').strip()}")
-        return int(status)
 
-    def _begin(
-        self, name: str, *words: str, stderr: int = subprocess.STDOUT, ended: bool = False
-    ) -> "subprocess.Popen[bytes]":
-        """Start a client that works for a container; `Terminated` if stages are to stop and it has not ended."""
+    def _begin(self, name: str, *words: str, stderr: int = subprocess.STDOUT) -> "subprocess.Popen[bytes]":
+        """Start a client that works for a container; raise `Terminated` if stages are to stop."""
         with self._lock:
-            if self.stopping.is_set() and not ended:
+            if self.stopping.is_set():
                 raise Terminated
             client = self._docker.begin(*words, stderr=stderr)
             self._running[name].append(client)
             return client
 
-    def _do(self, name: str, *words: str) -> None:
-        """Change a container; `Terminated` if stages are to stop by then."""
-        try:
-            self._docker.answer(self._begin(name, *words, stderr=subprocess.PIPE), START_SECONDS)
-        except StageError:
-            if not self.stopping.is_set():
-                raise
-
     def stop(self, signum: int) -> None:
         """Send a signal to every container, without waiting; none is started from now on.
 
-        A container that Docker is making or starting is removed as soon as it answers. SIGKILL ends the clients: when
-        they have ended, `run` removes the container.
+        One that Docker is starting gets it as soon as it runs. SIGKILL ends the clients: when they have ended, `run`
+        removes the container.
         """
         with self._lock:
             self.stopping.set()
@@ -159,7 +149,7 @@ class Containers:
                     for client in clients:
                         end(client)
                 else:
-                    clients.append(self._docker.begin("kill", "--signal", str(int(signum)), name))
+                    clients.append(self._docker.begin("kill", "--signal", str(int(signum)), name, repeat=True))
 
     def _remove(self, container: str) -> None:
         try:
@@ -171,7 +161,7 @@ class Containers:
     def _words(self, call: Call, name: str) -> list[str]:
         """Return the words for `docker create`."""
         image = self._images[call.step.image]
-        words = ["--label", f"{_ROOT_LABEL}={self._root}", "--label", f"{_RUN_LABEL}={self.session.folder}"]
+        words = ["create", "--label", f"{_ROOT_LABEL}={self._root}", "--label", f"{_RUN_LABEL}={self.session.folder}"]
         words += ["--pull=never"]  # not even for a stray word among the options, which Docker takes for the image
         # An init process, which forwards signals from the first moment and reaps orphans.
         words += ["--init"]
@@ -218,16 +208,6 @@ def _has_flag(options: Sequence[str], *flags: str) -> bool:
 def where_it_is(location: str) -> Mount:
     """Mount a local folder or file read-only at the same path: a container has none of the links to it."""
     return Mount(os.path.realpath(location), os.path.abspath(location))  # noqa: PTH100 (resolve() would follow links)
-
-
-def _copy_log(
-    listening: "subprocess.Popen[bytes]", file: IO[bytes], show: Callable[[str | logs.Record], None], skip: int = 0
-) -> int:
-    with listening:
-        if listening.stdout is None:
-            return 0
-        listening.stdout.read(skip)
-        return copy_lines(listening.stdout, file, show)
 
 
 def mount_words(mount: Mount) -> str:

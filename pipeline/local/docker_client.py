@@ -18,8 +18,8 @@ from components.core.errors import ConfigError, StageError, TransientError
 
 # Longer than a healthy engine takes, even one that is busy writing; shorter than a user waits.
 _ANSWER_SECONDS = 15.0
-START_SECONDS = 120.0
 NO_SPACE = "no space left on device"
+_UNTIL_IT_WORKS = ("/bin/sh", "-c", 'until "$@"; do sleep 0.2; done', "sh")
 
 _COMPLAINTS: tuple[tuple[str, type[StageError], str], ...] = (
     (
@@ -124,12 +124,15 @@ class Docker:
         )
 
     def begin(
-        self, *words: str, stdin: int = subprocess.DEVNULL, stderr: int = subprocess.STDOUT
+        self, *words: str, stdin: int = subprocess.DEVNULL, stderr: int = subprocess.STDOUT, repeat: bool = False
     ) -> "subprocess.Popen[bytes]":
-        """Start a command in a new session, because Ctrl-C is for the caller; raise `ConfigError` without Docker."""
+        """Start a command, which may repeat until it works; raise `ConfigError` without Docker.
+
+        It gets a new session, because Ctrl-C is for the caller.
+        """
         try:
             return subprocess.Popen(
-                [self.program, *words],
+                [*(_UNTIL_IT_WORKS if repeat else ()), self.program, *words],
                 env=self._environment,
                 stdin=stdin,
                 stdout=subprocess.PIPE,

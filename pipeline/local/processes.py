@@ -187,14 +187,11 @@ def run_in_front(verb: str, words: list[str]) -> int:
     return _exit_status(process)
 
 
-def copy_lines(output: IO[bytes], file: IO[bytes], show: Callable[[str | logs.Record], None]) -> int:
-    """Copy a stage's output to a file and to the user; return the number of bytes up to a record that is cut."""
-    copied = 0
+def copy_lines(output: IO[bytes] | None, file: IO[bytes], show: Callable[[str | logs.Record], None]) -> None:
+    """Copy a stage's output to a file and to the user."""
+    assert output is not None  # noqa: S101 - it is a pipe
     with output:
         for line in output:
-            if logs.is_cut(line):
-                break
-            copied += len(line)
             record = logs.parse(line)
             # A full disk or closed terminal must not block the stage: its output is lost then.
             if record is None or record.level > logging.DEBUG:
@@ -203,7 +200,6 @@ def copy_lines(output: IO[bytes], file: IO[bytes], show: Callable[[str | logs.Re
             if not _STARTUP_NOISE.match(line):
                 with contextlib.suppress(OSError):
                     show(record or line.decode(errors="replace").rstrip())
-    return copied
 
 
 def name_of_exit(code: int) -> str:

@@ -73,11 +73,6 @@ def log_to_stderr() -> None:
         logging.getLogger("components").setLevel(logging.DEBUG)
 
 
-def is_cut(line: bytes) -> bool:
-    """Return whether a line is the beginning of a record."""
-    return line.startswith(_SEPARATOR.encode()) and not line.endswith(b"\n")
-
-
 def parse(line: bytes) -> Record | None:
     """Return the record that a line holds; None for a line of another program."""
     if not line.startswith(_SEPARATOR.encode()):

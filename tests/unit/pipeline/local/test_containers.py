@@ -105,35 +105,6 @@ def test_failure_is_reported_with_its_status_and_nothing_stays(
 
 
 @pytest.mark.docker
-@pytest.mark.parametrize(
-    "written", ["&", r'\x1e{"line": "&", "level": 30, "message": "", "work": null}'], ids=["lines", "records"]
-)
-def test_lines_are_kept_when_docker_stops_following_early(engine: str, desk: Desk, written: str) -> None:
-    client, fired = desk.folder / "docker", desk.folder / "fired"
-    # The real client, but following a log ends in the middle of a line.
-    client.write_text(
-        f"""#!/bin/sh
-        if [ "$1 $2" = "logs --follow" ]; then
-            touch '{fired}'
-            '{shutil.which(Docker().program)}' "$@" | head --bytes 1001
-        else
-            exec '{shutil.which(Docker().program)}' "$@"
-        fi
-        """
-    )
-    client.chmod(0o755)
-    desk.environment["DOCKER"] = str(client)
-    result = desk.run(
-        desk.compile(one_task(f"seq 1 1000 | sed 's/.*/{written}/'; printf ok > \"$2\"")), "--runner", "docker"
-    )
-    assert result.returncode == 0, result.stderr
-    assert fired.exists()
-    lines = desk.log().splitlines()
-    assert lines == [str(number) for number in range(1, 1001)]
-    assert "shell | 1000" in result.stderr
-
-
-@pytest.mark.docker
 def test_what_a_container_may_do(engine: str, desk: Desk) -> None:
     script = """
         set +e
@@ -254,8 +225,8 @@ case "$1" in
     create)
         while [ "$1" != --name ]; do shift; done
         mkdir "containers/$2"; echo "$2" ;;
-    start) touch "containers/$last/running" ;;
-    wait) while [ -e "containers/$last/running" ]; do sleep 0.02; done; echo 143 ;;
+    start) touch "containers/$last/running"; while [ -e "containers/$last/running" ]; do sleep 0.02; done ;;
+    inspect) echo exited 143 ;;
     kill) rm "containers/$last/running" ;;
     rm) rm -r "containers/$last" || {{ echo "Error response from daemon: No such container: $last" >&2; exit 1; }} ;;
 esac
@@ -294,9 +265,9 @@ def asked(desk: Desk) -> dict[str, int]:
     return {command: int(pid) for command, pid in map(str.split, lines)}
 
 
-@pytest.mark.parametrize(("command", "next_command"), [("create", "start"), ("start", "logs")])
+@pytest.mark.parametrize(("command", "never_asked"), [("create", "start"), ("start", "wait")])
 def test_an_interrupted_run_goes_no_further_than_what_docker_does(
-    desk: Desk, slow: Callable[[str], "subprocess.Popen[str]"], command: str, next_command: str
+    desk: Desk, slow: Callable[[str], "subprocess.Popen[str]"], command: str, never_asked: str
 ) -> None:
     process = slow(command)
     process.send_signal(signal.SIGINT)
@@ -304,16 +275,16 @@ def test_an_interrupted_run_goes_no_further_than_what_docker_does(
     (desk.folder / f"slow-{command}").unlink()
     process.communicate(timeout=60)
     assert process.returncode == 130
-    assert next_command not in asked(desk)
+    assert never_asked not in asked(desk)
     assert not list((desk.folder / "containers").iterdir())
     assert " E " not in desk.shown()
 
 
-@pytest.mark.parametrize("command", ["create", "start", "kill", "wait"])
+@pytest.mark.parametrize("command", ["create", "start", "kill"])
 def test_the_second_signal_ends_a_run_whose_docker_does_not_answer(
     desk: Desk, slow: Callable[[str], "subprocess.Popen[str]"], command: str
 ) -> None:
-    process = slow(command if command != "kill" else "wait")
+    process = slow(command if command != "kill" else "start")
     (desk.folder / f"slow-{command}").touch()
     for _ in range(3):
         process.send_signal(signal.SIGINT)
