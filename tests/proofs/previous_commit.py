@@ -190,9 +190,9 @@ def _compare_speed(options: argparse.Namespace, sides: dict[str, Path], source: 
     files, location, rows = folder / "files", folder / "made", []
     write_files(files, _FILES)
     for side, code in sides.items():
-        made = _stages(source, files, folder / side, folder / side)
+        commands = _stages(source, files, folder / side, folder / side)
         for name in ("preprocess, IDX files", "embed", "train"):
-            measured(made[name], code)
+            measured(commands[name], code)
     for name in _stages(source, files, location, location):
         turns: dict[str, list[Turn]] = {side: [] for side in sides}
         for number in range(options.turns):
