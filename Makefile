@@ -85,7 +85,7 @@ soak: install .venv-soak/installed ## Kill, damage and starve everything: KILLS=
 	$(BIN)/python -m tests.faults.soak --kills $(KILLS) --seed $(or $(SEED),0)
 
 test-docker: install ## Run the tests of the images: they need a Docker engine, and make images before
-	$(BIN)/python -m pytest -m docker tests/system/docker tests/system/test_same_in_docker.py \
+	$(BIN)/$(PYTEST) -m docker tests/system/docker tests/system/test_same_in_docker.py \
 	  tests/unit/pipeline/local/test_containers.py
 
 test-kubeflow: install ## Run a pipeline's story on the server of KF_PIPELINES_ENDPOINT, or without one on ours: ROOT= CLAIM= IMAGES= KUBE_CONTEXT= (docs/kubeflow.md)
@@ -109,7 +109,7 @@ build/flink/job-server/job-server.jar: tests/system/runners/flink_job_server/pom
 
 test-tf220: $(TF220)/installed ## Run the tests of the step on TensorFlow 2.20, the newest for TPUs
 	$(TF220)/bin/$(PYTEST) -m "not long" \
-	  -k "not trajectory and not mistake" $(STEP_TESTS)
+	  -k "not trajectory and not planted_fault" $(STEP_TESTS)
 
 test-pythons: install ## Run the tests that depend on Python, and compare a small run, on each Python from 3.11 to 3.13 found
 	$(BIN)/python -m tests.system.pythons
