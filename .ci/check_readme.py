@@ -1,7 +1,7 @@
 """Runs the code of README after `make demo`, in an empty folder, and fails at the first other exit code.
 
-CI runs the commands of COVERED elsewhere, and the code of other pages in tests/system/test_end_to_end.py. Trainings are cut short, the contract server stands for Kubeflow, and
-nothing waits for a run there. ~/pictures has 300 pictures.
+CI runs the commands of COVERED elsewhere, and the code of other pages in tests/system/test_end_to_end.py. Trainings are
+cut short, the contract server stands for Kubeflow, and nothing waits for a run there. ~/pictures has 300 pictures.
 
     python .ci/check_readme.py
 """
