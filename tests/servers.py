@@ -48,4 +48,4 @@ def written_in_go(name: str, variable: str, module: str) -> Path:
         path = shutil.which(name, path=folder)
         if path and f"{module}{version}\t".encode() in Path(path).read_bytes():
             return Path(path)
-    pytest.skip(f"no {name} {version} in build/, GOBIN or PATH: make {name}")
+    pytest.skip(f"no {name} {version} in build/, GOBIN or PATH: make go-tools")

@@ -37,7 +37,7 @@ _EVERYTHING = {
 def schema() -> dict[str, Any]:
     """The schema of version v1, which refuses unknown fields."""
     if not _SCHEMA.exists():
-        pytest.skip("no schema of TFJob: install Go, then `make tf-job-schema`")
+        pytest.skip("no schema of TFJob: install Go, then `make go-tools`")
     definition = yaml.safe_load(_SCHEMA.read_text())
     (version,) = [version for version in definition["spec"]["versions"] if version["name"] == "v1"]
     strict: dict[str, Any] = closed(version["schema"]["openAPIV3Schema"])

@@ -132,13 +132,11 @@ def checkout(commit: str) -> Iterator[Path]:
             subprocess.run(["git", "worktree", "remove", "--force", folder], cwd=ROOT, check=True)
 
 
-def run_pipeline(program: list[str], code: Path, root: Path, **settings: object) -> None:
-    """Run the whole pipeline by a program, from a folder."""
-    flags = [f"--{name}={value}" for name, value in {**whole_runs.SMALL, **settings}.items()]
+def run_pipeline(python: str, code: Path, root: Path, **settings: object) -> None:
+    """Run the whole pipeline by an interpreter, from a folder."""
+    words = [python, *whole_runs.command(root, **settings)[1:]]
     with open(f"{root}.log", "wb") as log:
-        ended = subprocess.run(
-            [*program, "run", f"--root={root}", *flags], cwd=code, stdout=log, stderr=log, check=False
-        )
+        ended = subprocess.run(words, cwd=code, stdout=log, stderr=log, check=False)
     if ended.returncode:
         raise SystemExit(f"wgan run in {code} ended with exit code {ended.returncode}: see {root}.log")
 
@@ -156,7 +154,7 @@ def prove(options: argparse.Namespace) -> list[str]:
             runs = []
             for name, code in (("before", base), ("after", ROOT)):
                 root = Path(temporary, f"{name}-{at}")
-                run_pipeline([sys.executable, "-m", "pipeline"], code, root, **settings)
+                run_pipeline(sys.executable, code, root, **settings)
                 runs.append(contents(root))
             changes = differences(runs[0], runs[1])
             announced = [
@@ -190,9 +188,9 @@ def _compare_speed(options: argparse.Namespace, sides: dict[str, Path], source: 
     files, location, rows = folder / "files", folder / "made", []
     write_files(files, _FILES)
     for side, code in sides.items():
-        made = _stages(source, files, folder / side, folder / side)
+        commands = _stages(source, files, folder / side, folder / side)
         for name in ("preprocess, IDX files", "embed", "train"):
-            measured(made[name], code)
+            measured(commands[name], code)
     for name in _stages(source, files, location, location):
         turns: dict[str, list[Turn]] = {side: [] for side in sides}
         for number in range(options.turns):

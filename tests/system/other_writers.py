@@ -54,14 +54,13 @@ def class_of(number: int) -> str:
     return CLASSES[number % 3]
 
 
-def images() -> Iterator[tuple[str, int, bytes]]:
-    """Yield split, number and PNG file of each image."""
-    generator = np.random.default_rng(0)
-    for split, count in COUNTS.items():
-        for number in range(count):
-            file = io.BytesIO()
-            Image.fromarray(generator.integers(0, 256, (5, 4, 3), np.uint8)).save(file, "PNG")
-            yield split, number, file.getvalue()
+def images(split: str) -> Iterator[tuple[int, bytes]]:
+    """Yield number and PNG file of each image of a split."""
+    generator = np.random.default_rng(COUNTS[split])
+    for number in range(COUNTS[split]):
+        file = io.BytesIO()
+        Image.fromarray(generator.integers(0, 256, (5, 4, 3), np.uint8)).save(file, "PNG")
+        yield number, file.getvalue()
 
 
 def written_as_parquet(location: Path, label_type: Any, label_of: Callable[[int], Any]) -> Records:
@@ -72,10 +71,9 @@ def written_as_parquet(location: Path, label_type: Any, label_of: Callable[[int]
     records = []
     for split in COUNTS:
         rows = []
-        for name, number, content in images():
-            if name == split:
-                row = {"image": {"bytes": content, "path": f"{number}.png"}, "caption": "a caption"}
-                rows.append(row if label_type is None else {**row, "label": label_of(number)})
+        for number, content in images(split):
+            row = {"image": {"bytes": content, "path": f"{number}.png"}, "caption": "a caption"}
+            rows.append(row if label_type is None else {**row, "label": label_of(number)})
         path = location / "data" / f"{split}-00000-of-00001.parquet"
         path.parent.mkdir(exist_ok=True)
         datasets.Dataset.from_list(rows, features=features).to_parquet(str(path))
@@ -92,9 +90,8 @@ def written_as_tar(location: Path, ending: str, label_of: Callable[[int], Any]) 
     records = []
     for split in COUNTS:
         with webdataset.ShardWriter(str(location / f"{split}-%06d.tar"), maxcount=7, verbose=0) as writer:
-            for name, number, content in images():
-                if name == split:
-                    writer.write({"__key__": f"{number:04}", "png": content, ending: label_of(number), "txt": "words"})
+            for number, content in images(split):
+                writer.write({"__key__": f"{number:04}", "png": content, ending: label_of(number), "txt": "words"})
         tars = sorted(map(str, location.glob(f"{split}-*.tar")))
         for sample in webdataset.WebDataset(tars, shardshuffle=False):
             label = json.loads(sample["json"])["label"] if ending == "json" else sample["cls"].decode()
@@ -107,10 +104,9 @@ def image_folder(location: Path, name: str) -> Records:
     for split in COUNTS:
         (location / split).mkdir()
         rows = []
-        for image_split, number, content in images():
-            if image_split == split:
-                (location / split / f"{number}.png").write_bytes(content)
-                rows.append({"file_name": f"{number}.png", "label": class_of(number)})
+        for number, content in images(split):
+            (location / split / f"{number}.png").write_bytes(content)
+            rows.append({"file_name": f"{number}.png", "label": class_of(number)})
         if name.endswith(".jsonl"):
             text = "".join(json.dumps(row) + "\n" for row in rows)
         else:

@@ -78,7 +78,7 @@ def main() -> int:
         tests = [str(folder / "bin" / "python"), "-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", *TESTS]
         if subprocess.run([*tests, "-m", "not docker and not slow and not long"], cwd=ROOT, check=False).returncode:
             failed.append(version)
-        results_by_version[version] = _run_chain(folder / "bin" / "wgan", ROOT / "build" / "pythons" / version)
+        results_by_version[version] = _run_chain(folder / "bin" / "python", ROOT / "build" / "pythons" / version)
     first, *others = results_by_version.items()
     differing = [
         f"Python {version}: {line}"
@@ -91,10 +91,10 @@ def main() -> int:
     return 1 if failed or differing else 0
 
 
-def _run_chain(wgan: Path, folder: Path) -> dict[str, Any]:
+def _run_chain(python: Path, folder: Path) -> dict[str, Any]:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    previous_commit.run_pipeline([str(wgan)], folder, folder / "runs")
+    previous_commit.run_pipeline(str(python), folder, folder / "runs")
     return results(folder / "runs")
 
 

@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from tests.system import whole_runs
 
 pytestmark = pytest.mark.docker
 
-SETTINGS = {**whole_runs.SMALL, "checkpoint_every": 1000}
+SETTINGS = {"checkpoint_every": 1000}
 LIGHT = ("decide", "preprocess", "record")
 # NumPy's kernels decide last bits. Processes inherit a choice of this machine; containers need the same one.
 SAME_KERNELS = "--docker-options=" + " ".join(f"-e {name}" for name in os.environ if name.startswith("OPENBLAS_"))
@@ -35,13 +34,14 @@ def built_images() -> None:
         pytest.skip(f"no image of {', '.join(missing)}: make images")
 
 
-def command(root: Path, *words: str, **changes: object) -> list[str]:
-    flags = [f"--{name}={value}" for name, value in {**SETTINGS, **changes}.items()]
-    return [sys.executable, "-m", "pipeline", "run", "--root", str(root), *flags, *words]
-
-
 def run(root: Path, *words: str, **changes: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command(root, *words, **changes), capture_output=True, text=True, timeout=600)
+    command = whole_runs.command(root, *words, **{**SETTINGS, **changes})
+    return subprocess.run(command, capture_output=True, text=True, timeout=600)
+
+
+def in_state(state: str, root: Path, number: int = 1) -> set[str]:
+    """Return the tasks of a run that ended in a state."""
+    return {name for name, task in tasks(root, number).items() if task["state"] == state}
 
 
 def tasks(root: Path, number: int = 1) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def test_containers_and_processes_make_the_same(in_containers: Path, tmp_path: P
     container_digests = digests_of(in_containers)
     assert len(container_digests) >= 8
     assert container_digests == digests_of(tmp_path / "runs")
-    assert {task["state"] for task in tasks(in_containers).values()} == {"done"}
+    assert in_state("done", in_containers) == tasks(in_containers).keys()
     assert [whole_runs.against_umask(root, umask() | 0o027) for root in (in_containers, tmp_path / "runs")] == [{}, {}]
     model, other = (published(root) for root in (in_containers, tmp_path / "runs"))
     assert {"saved_model.pb", "variables/variables.data-00000-of-00001"} <= model.keys()
@@ -102,13 +102,7 @@ def test_the_image_that_ran_is_on_record(in_containers: Path) -> None:
 def test_the_same_command_again_makes_nothing_again(in_containers: Path) -> None:
     done = run(in_containers, "--runner", "docker", "--refresh=yes")
     assert done.returncode == 0, done.stderr
-    states = {name: task["state"] for name, task in tasks(in_containers, 2).items()}
-    assert {name for name, state in states.items() if state == "unchanged"} == {
-        "preprocess",
-        "embed",
-        "train",
-        "export",
-    }
+    assert in_state("unchanged", in_containers, 2) == {"preprocess", "embed", "train", "export"}
 
 
 def test_a_folder_and_an_edit_reach_the_containers(in_containers: Path, tmp_path: Path) -> None:
@@ -119,7 +113,7 @@ def test_a_folder_and_an_edit_reach_the_containers(in_containers: Path, tmp_path
     assert "def run(" in text
     edited.write_text(text + '\nimport sys\n\nprint("this line was edited", file=sys.stderr)\n')
     (tmp_path / "more").mkdir()
-    words = command(tmp_path / "runs", "--runner", "docker", "--dev", source="more")
+    words = whole_runs.command(tmp_path / "runs", "--runner", "docker", "--dev", source="more")
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600)
     # The container sees the empty folder, by its relative name, and refuses it.
@@ -132,7 +126,9 @@ def test_a_folder_and_an_edit_reach_the_containers(in_containers: Path, tmp_path
 def test_ctrl_c_in_the_middle_of_training_ends_the_container_and_loses_nothing(tmp_path: Path) -> None:
     root, log = tmp_path / "runs", tmp_path / "runs" / "history" / "0001" / "train.log"
     with open(tmp_path / "stderr.txt", "w") as file:
-        process = subprocess.Popen(command(root, "--runner", "docker", steps=3000), stdout=file, stderr=file)
+        process = subprocess.Popen(
+            whole_runs.command(root, "--runner", "docker", **{**SETTINGS, "steps": 3000}), stdout=file, stderr=file
+        )
     while not log.exists() or "step 200 of" not in log.read_text():
         assert process.poll() is None, (tmp_path / "stderr.txt").read_text()
         time.sleep(0.1)
@@ -147,8 +143,7 @@ def test_ctrl_c_in_the_middle_of_training_ends_the_container_and_loses_nothing(t
     assert len(kept) == 1, log.read_text()
     done = run(root, "--runner", "docker", steps=3000)
     assert done.returncode == 0, done.stderr
-    states = {name: task["state"] for name, task in tasks(root, 2).items()}
-    assert {name for name, state in states.items() if state == "unchanged"} == {"preprocess", "embed"}
+    assert in_state("unchanged", root, 2) == {"preprocess", "embed"}
     log = root / "history" / "0002" / "train.log"
     assert f"resuming at step {int(kept[0].removeprefix('step-'))} of 3000" in log.read_text()
 

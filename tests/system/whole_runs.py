@@ -28,11 +28,16 @@ SMALL: dict[str, object] = {
 _DIGESTS = ("dataset_digest", "embedding_digest", "checkpoint_digest", "evaluation_digest", "model_digest")
 
 
-def start(root: str | Path, environment: dict[str, str] | None = None, /, **changes: object) -> subprocess.Popen[str]:
-    """Start such a run, with some settings changed; its output is kept for `communicate`."""
+def command(root: str | Path, *words: str, **changes: object) -> list[str]:
+    """Return the command of such a run, with some settings changed, and further words."""
     flags = [f"--{name}={value}" for name, value in {**SMALL, **changes}.items()]
+    return [sys.executable, "-m", "pipeline", "run", f"--root={root}", *flags, *words]
+
+
+def start(root: str | Path, environment: dict[str, str] | None = None, /, **changes: object) -> subprocess.Popen[str]:
+    """Start such a run; its output is kept for `communicate`."""
     return subprocess.Popen(
-        [sys.executable, "-m", "pipeline", "run", f"--root={root}", *flags],
+        command(root, **changes),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -44,20 +44,20 @@ class Part:
 def parts_of(device: str, torch: str, bench: Path) -> list[Part]:
     """Return the parts, made small on a CPU; `bench` is the folder of the benchmarks' dataset and results."""
     small = device == "cpu"
-    dataset, package = str(bench / "dataset"), "tests.proofs.gpu"
+    dataset, part = str(bench / "dataset"), ("-m", "tests.proofs.gpu.parts")
     check = ("-m", "components.selfcheck", "--accelerator", device, *(_SMALL_SELFCHECK if small else ()))
     size = ("--base_filters=4", "--batch_size=8", "--rounds=1", "--seconds=0.1") if small else ()
     step = ("-m", "benchmarks.training.gpu_step", "--device", device, "--torch_python", torch, *size)
     quality = ("10", "1") if small else ("10000", "5")
     slower = 4 if small else 1  # two busy cores instead of a GPU
     return [
-        Part("machine", slower * 120, ("-m", f"{package}.machine", device)),
+        Part("machine", slower * 120, (*part, "machine", device)),
         Part("selfcheck", slower * 180, check),
         Part("exact", slower * 180, (*check, "--reproducibility", "exact")),
-        Part("replicas", slower * 180, ("-m", f"{package}.replicas", device)),
-        Part("bits", slower * 240, ("-m", f"{package}.bits", device, dataset, "4" if small else "200")),
+        Part("replicas", slower * 180, (*part, "replicas", device)),
+        Part("bits", slower * 240, (*part, "bits", device, dataset, "4" if small else "200")),
         Part("step", slower * 400, step, bench / f"gpu-step-{device}-1-{8 if small else 64}.json"),
-        Part("quality", slower * 600, ("-m", f"{package}.quality", device, dataset, *quality)),
+        Part("quality", slower * 600, (*part, "quality", device, dataset, *quality)),
     ]
 
 

@@ -30,18 +30,8 @@ _RESULT_MARK = "BASH_JAVA_UTILS_EXEC_RESULT:"
 OPENED = " ".join(
     f"--add-opens=java.base/{package}=ALL-UNNAMED"
     for package in (
-        "java.lang",
-        "java.lang.invoke",
-        "java.lang.reflect",
-        "java.io",
-        "java.net",
-        "java.nio",
-        "java.text",
-        "java.time",
-        "java.util",
-        "java.util.concurrent",
-        "java.util.concurrent.atomic",
-        "sun.nio.ch",
+        *("java.io", "java.lang", "java.lang.invoke", "java.lang.reflect", "java.net", "java.nio", "java.text"),
+        *("java.time", "java.util", "java.util.concurrent", "java.util.concurrent.atomic", "sun.nio.ch"),
     )
 )
 # A lost task manager is noticed after 8 s instead of Flink's 50 s; everything else is as on a cluster.

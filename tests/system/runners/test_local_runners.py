@@ -1,6 +1,5 @@
 """Runners that need no cluster make the bytes of the direct runner: Prism, alone and behind PortableRunner."""
 
-import contextlib
 import hashlib
 import re
 import signal
@@ -8,7 +7,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -27,38 +26,42 @@ def prism() -> Path:
     return servers.written_in_go("prism", "BEAM_VERSION", "github.com/apache/beam/sdks/v2\tv")
 
 
-@contextlib.contextmanager
-def serving(prism: Path, log: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """Start Prism at a free port, as an existing job server; yield its address and its process."""
-    port = servers.free_port()
+class Prism(NamedTuple):
+    """A running Prism, by Beam's options for it as an existing job server."""
+
+    options: str
+    process: subprocess.Popen[bytes]
+    log: Path
+
+
+@pytest.fixture
+def running_prism(prism: Path, tmp_path: Path) -> Iterator[Prism]:
+    port, log = servers.free_port(), tmp_path / "log"
     flags = [f"-job_port={port}", "-serve_http=false", "-log_level=debug"]
     with servers.running([prism, *flags], port, log) as process:
-        yield f"127.0.0.1:{port}", process
+        options = f"--runner=PortableRunner --job_endpoint=127.0.0.1:{port} --environment_type=LOOPBACK"
+        yield Prism(options, process, log)
 
 
 def test_prism_that_was_there(
-    prism: Path, settings: dict[str, Any], direct_runner_files: dict[str, str], tmp_path: Path
+    running_prism: Prism, settings: dict[str, Any], direct_runner_files: dict[str, str], tmp_path: Path
 ) -> None:
-    with serving(prism, tmp_path / "log") as (address, process):
-        options = f"--runner=PortableRunner --job_endpoint={address} --environment_type=LOOPBACK"
-        preprocess.run(PreprocessConfig(dataset=str(tmp_path / "dataset"), beam_options=options, **settings))
-        assert process.poll() is None
-        assert "job-001" in (tmp_path / "log").read_text()  # proof of who ran it
+    dataset = str(tmp_path / "dataset")
+    preprocess.run(PreprocessConfig(dataset=dataset, beam_options=running_prism.options, **settings))
+    assert running_prism.process.poll() is None
+    assert "job-001" in running_prism.log.read_text()  # proof of who ran it
     assert content(tmp_path / "dataset") == direct_runner_files
 
 
 def test_prism_into_a_bucket(
-    prism: Path, settings: dict[str, Any], direct_runner_files: dict[str, str], tmp_path: Path, gcs: Server
+    running_prism: Prism, settings: dict[str, Any], direct_runner_files: dict[str, str], tmp_path: Path, bucket: Server
 ) -> None:
     """Workers write rows and shards as objects; the stage's machine keeps none of them."""
-    gcs.create_bucket("b")
-    with serving(prism, tmp_path / "log") as (address, _):
-        options = f"--runner=PortableRunner --job_endpoint={address} --environment_type=LOOPBACK"
-        preprocess.run(PreprocessConfig(dataset="gs://b/d", beam_options=options, **settings))
-    files = {name.rpartition("/")[2]: stored.content for name, stored in gcs.objects["b"].items()}
+    preprocess.run(PreprocessConfig(dataset="gs://b/d", beam_options=running_prism.options, **settings))
+    files = {name.rpartition("/")[2]: stored.content for name, stored in bucket.objects["b"].items()}
     assert files.pop("committed.json")
     assert {name: hashlib.sha256(content).hexdigest() for name, content in files.items()} == direct_runner_files
-    written = [request for request in gcs.requests if request.method == "POST"]
+    written = [request for request in bucket.requests if request.method == "POST"]
     assert any(".rows" in f"{request.query} {request.body!r}" for request in written)
     left = {path.name for path in (tmp_path / "scratch").rglob("*") if path.is_file()}
     assert left - {"submission_environment_dependencies.txt"} == {"dataset.json"}  # the other is Beam's
@@ -99,17 +102,14 @@ def test_prism_that_beam_starts_outlives_a_sigint_that_is_ignored(
 
 @pytest.mark.slow
 def test_a_runner_that_ends_in_the_middle_is_reported(
-    prism: Path, stage: Callable[[dict[str, Any], str], Stage], tmp_path: Path
+    running_prism: Prism, stage: Callable[[dict[str, Any], str], Stage], tmp_path: Path
 ) -> None:
-    source = write_idx(tmp_path / "idx", 60_000)
-    with serving(prism, tmp_path / "log") as (address, process):
-        options = f"--runner=PortableRunner --job_endpoint={address} --environment_type=LOOPBACK"
-        started = stage({"source": source}, options)
-        while "job-001" not in (tmp_path / "log").read_text():
-            assert started.process.poll() is None, started.stderr
-            time.sleep(0.05)
-        process.send_signal(signal.SIGKILL)
-        assert started.wait() == errors.TRANSIENT, started.stderr
+    started = stage({"source": write_idx(tmp_path / "idx", 60_000)}, running_prism.options)
+    while "job-001" not in running_prism.log.read_text():
+        assert started.process.poll() is None, started.stderr
+        time.sleep(0.05)
+    running_prism.process.send_signal(signal.SIGKILL)
+    assert started.wait() == errors.TRANSIENT, started.stderr
     failure = r" E preprocess: PortableRunner failed: .*; see its log .*workers$"
     assert re.search(failure, started.stderr, re.MULTILINE)
     assert started.processes() == {}
