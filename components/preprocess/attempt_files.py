@@ -16,6 +16,7 @@ import secrets
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from components.core import errors
 from components.core.errors import ConfigError, StageError
@@ -23,6 +24,7 @@ from components.core.sources.files import read_ahead
 from components.core.storage import atomic_files, buckets
 from components.core.storage.buckets import Conflict
 from components.core.storage.location import Location, files_below
+from components.preprocess import notes
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +62,10 @@ class AttemptFiles:
         """Return a file's content."""
         return (self._folder / name).read_file()[0]
 
+    def read_note(self, name: str, kind: Any) -> Any:
+        """Return the value of a type that was left; `DataError` if it is damaged."""
+        return notes.read(kind, self.read(name), f"{self}/{name}")
+
     def parts(self, locations: Iterable[FilePart]) -> Iterator[bytes]:
         """Yield parts of files.
 
@@ -96,10 +102,10 @@ class AttemptFiles:
                 f"two workers made different bytes of {name}; give all Beam workers the same image"
             ) from None
 
-    def leave(self, name: str, content: bytes) -> None:
-        """Write a note; in a bucket the first of several stays."""
+    def leave(self, name: str, value: Any) -> None:
+        """Write a value as a note; in a bucket the first of several stays."""
         with contextlib.suppress(Conflict):
-            self._write(name, [content])
+            self._write(name, [notes.written(value)])
 
     def _write(self, name: str, parts: Iterable[bytes]) -> str:
         temporary = atomic_files.make_unique(self.scratch, f".tmp-{name}-")
@@ -115,9 +121,9 @@ class AttemptFiles:
         finally:
             temporary.unlink(missing_ok=True)  # on a full disk the error message needs the space
 
-    def fail(self, content: bytes) -> None:
+    def fail(self, failure: Any) -> None:
         """Leave the failure that ends the attempt. One after the end is ignored: a file may vanish while it is read."""
-        self.leave(FAILED, content)
+        self.leave(FAILED, failure)
         if not self.close():
             self.take_back()
 
@@ -155,7 +161,7 @@ class AttemptFiles:
 def begin(folder: str) -> AttemptFiles:
     """Begin an attempt in a folder, which exists unless it is in a bucket."""
     files = AttemptFiles(folder)
-    files.leave(MARK, b"{}\n")
+    files.leave(MARK, {})
     return files
 
 
@@ -173,18 +179,14 @@ def sweep(location: Location, attempt: AttemptFiles | None = None) -> None:
         if attempt:
             attempt.close()
         committed = location.committed()
-        if committed:
-            folder, files = committed
-            _sweep_attempts(location, {f"{folder}/{name}" for name in files})
-        elif attempt:
-            for stored in buckets.below(str(attempt)):
-                buckets.delete(stored)
+        if not (committed or attempt):
+            return
+        folder, files = committed or ("", {})
+        kept = {f"{folder}/{name}" for name in files}
+        swept = _PREFIX if committed or not attempt else f"{attempt.path.name}/"
+        for ending in (f"/{MARK}", ""):  # marks first, so that workers that still write take it back
+            for name, stored in files_below(location.uri).items():
+                if name.startswith(swept) and name.endswith(ending) and stored.uri not in kept:
+                    buckets.delete(stored)
     except StageError as error:
         log.warning("files that are no longer needed stay below %s until this runs again: %s", location, error)
-
-
-def _sweep_attempts(location: Location, kept: set[str]) -> None:
-    for ending in (f"/{MARK}", ""):  # marks first, so that workers that still write take it back
-        for name, stored in files_below(location.uri).items():
-            if name.startswith(_PREFIX) and name.endswith(ending) and stored.uri not in kept:
-                buckets.delete(stored)

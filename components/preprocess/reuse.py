@@ -1,9 +1,9 @@
 """Reuse the pixels of images that an earlier dataset has, so that they are not decoded again.
 
 Beside each shard made of image files lies its members file: for each record, in the shard's order, the sha256 of the
-image file and of the pixels. It is no part of the dataset's content, which `dataset.json` and its digest describe. Its
-head names the shard by sha256, its last 32 bytes are the sha256 of all before, and pixels are compared with their
-sha256 when they are reused, so nothing damaged gets into a dataset.
+image file and of the pixels, after the `decoding`. It is no part of the dataset's content, which `dataset.json` and its
+digest describe. But `dataset.json` has its sha256 too, and pixels are compared with theirs when they are reused, so
+nothing damaged gets into a dataset.
 """
 
 import contextlib
@@ -13,7 +13,6 @@ import hashlib
 import itertools
 import logging
 import sqlite3
-import struct
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -33,9 +32,6 @@ from components.preprocess.decode import pixels
 
 log = logging.getLogger(__name__)
 
-_MAGIC = b"members\x02"
-_HEAD = struct.Struct("<8s32s32s")  # magic, sha256 of the shard, decoding
-_HASH_BYTES = 32
 _MEMBER = np.dtype([("content", "V32"), ("pixels", "V32")])  # sha256 of the image file and of the pixels
 MEMBERS = ".members"
 # Rows are inserted in order into a table without an index, which is fast for any number.
@@ -87,18 +83,17 @@ def members_name(shard: str) -> str:
     return Path(shard).with_suffix(MEMBERS).name
 
 
-def members_of(shard: datasets.Shard, made_by: bytes, contents: np.ndarray, hashes: list[bytes]) -> bytes:
+def members_of(made_by: bytes, contents: np.ndarray, hashes: list[bytes]) -> bytes:
     """Return the members file of a shard.
 
     Args:
         contents: The sha256 of the image file of each record: uint8 [n, 32].
         hashes: The sha256 of the pixels of each, 32 bytes.
     """
-    members = np.empty(shard.records, _MEMBER)
+    members = np.empty(len(hashes), _MEMBER)
     members["content"] = np.ascontiguousarray(contents).view("V32")[:, 0]
     members["pixels"] = np.frombuffer(b"".join(hashes), "V32")
-    content = _HEAD.pack(_MAGIC, bytes.fromhex(shard.sha256), made_by) + members.tobytes()
-    return content + hashlib.sha256(content).digest()
+    return made_by + members.tobytes()
 
 
 def cache_of(earlier: str, made_by: bytes, wanted: Iterable[bytes] | None, folder: Path) -> DatasetCache | None:
@@ -182,30 +177,21 @@ def _rows_of(dataset: Location, made_by: bytes, shards: list[str]) -> Iterator[t
     if manifest.source.get("kind") != source_listing.IMAGES:
         return
     for shard in [shard for split in manifest.splits.values() for shard in split.shards]:
+        name = members_name(shard.file)
         try:
-            members = _read_members(dataset.path, shard, made_by)
+            content = (dataset.path / name).read_bytes()
+            if hashlib.sha256(content).hexdigest() != manifest.listed.get(name):
+                raise DataError(f"{name} is damaged")
         except (DataError, OSError) as error:
             _pass_over(dataset / shard.file, error)
             continue
-        if members is None:
+        if not content.startswith(made_by):
             log.info("skipped %s: its images were decoded differently", dataset)
             return
         shards.append(str(dataset.path / shard.file))
-        for record, (content, sha256) in enumerate(members.tolist()):
-            yield content, sha256, record, len(shards) - 1
-
-
-def _read_members(folder: Path, shard: datasets.Shard, made_by: bytes) -> np.ndarray | None:
-    """Return the members of a shard; None if its images were made by another decoding."""
-    name = members_name(shard.file)
-    content = (folder / name).read_bytes()
-    content, sha256_of_content = content[:-_HASH_BYTES], content[-_HASH_BYTES:]
-    if hashlib.sha256(content).digest() != sha256_of_content:
-        raise DataError(f"{name} is damaged")
-    magic, sha256, decoding_of_shard = _HEAD.unpack_from(content)
-    if (magic, sha256.hex()) != (_MAGIC, shard.sha256):
-        raise DataError(f"{name} is of another shard or version")
-    return np.frombuffer(content, _MEMBER, offset=_HEAD.size) if decoding_of_shard == made_by else None
+        members = np.frombuffer(content, _MEMBER, offset=len(made_by))
+        for record, (image, sha256) in enumerate(members.tolist()):
+            yield image, sha256, record, len(shards) - 1
 
 
 def _pass_over(location: Location, error: Exception) -> None:

@@ -14,7 +14,7 @@ from components.core.errors import TransientError
 from components.core.sources import concurrent
 from components.core.storage import tfrecord
 from components.core.storage.location import Written
-from components.preprocess import leaks, notes, reuse, rows
+from components.preprocess import leaks, reuse, rows
 from components.preprocess.attempt_files import AttemptFiles, FilePart
 from components.preprocess.beam import attempt
 from components.preprocess.leaks import Leak
@@ -85,13 +85,13 @@ def write_shard(
     parts = concurrent.in_threads(lambda pair: measured(*pair), map(encoded, blocks), threads=1)
     checksum = files.write(name, parts)
     if thumbnails:
-        files.leave(f"{name}{SIGNED}", leaks.signatures(hashes, thumbnails).tobytes())
+        files.write(f"{name}{SIGNED}", [leaks.signatures(hashes, thumbnails).tobytes()])
     size = len(hashes) * tfrecord.record_type(plan.image.size).itemsize
     shard = datasets.Shard(name, len(hashes), size, shard_sha256.hexdigest())
     written = {name: Written(shard.bytes, shard.sha256, checksum)}
     all_labels, all_contents = np.concatenate(labels), np.concatenate(contents)
     if plan.decoding:
-        content = reuse.members_of(shard, plan.decoding, all_contents, hashes)
+        content = reuse.members_of(plan.decoding, all_contents, hashes)
         members = reuse.members_name(name)
         written[members] = attempt.written_as(content, files.write(members, [content]))
     # Records of one image are neighbors.
@@ -106,7 +106,7 @@ def write_shard(
         contradictions=len(contradicting),
         contradicting=min(contradicting, default=""),
     )
-    files.leave(f"{name}{_FACTS}", notes.written(facts))
+    files.leave(f"{name}{_FACTS}", facts)
 
 
 def gather(rows_at: AttemptFiles, files: AttemptFiles, chunk_count: int, plan: Plan) -> BuildResult:
@@ -142,4 +142,4 @@ def gather(rows_at: AttemptFiles, files: AttemptFiles, chunk_count: int, plan: P
 def _read_all(files: AttemptFiles, names: Iterable[str], suffix: str, kind: Any) -> Iterator[Any]:
     """Yield the notes of a kind one after another: those of all chunks together may not fit into memory."""
     chosen = sorted(name for name in names if name.endswith(suffix))
-    return concurrent.in_threads(lambda name: attempt.read(files, name, kind), chosen, _READ_AT_ONCE)
+    return concurrent.in_threads(lambda name: files.read_note(name, kind), chosen, _READ_AT_ONCE)

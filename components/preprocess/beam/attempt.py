@@ -12,14 +12,14 @@ import hashlib
 import logging
 import shutil
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from components.core import errors
 from components.core.artifacts import datasets
 from components.core.errors import ConfigError, DataError, StageError, TransientError
 from components.core.storage import atomic_files
 from components.core.storage.location import Location, Written, private
-from components.preprocess import attempt_files, notes
+from components.preprocess import attempt_files
 from components.preprocess.attempt_files import FAILED, AttemptFiles
 
 log = logging.getLogger(__name__)
@@ -34,8 +34,6 @@ class Failure(NamedTuple):
 
     exit_code: int
     message: str
-    errno: int = 0  # of an `OSError`, else 0
-    filename: str = ""
 
 
 @contextlib.contextmanager
@@ -55,17 +53,13 @@ def begun(location: Location, in_process: bool) -> Iterator[tuple[AttemptFiles, 
         try:
             yield files, AttemptFiles(str(scratch)) if in_process else files
         except (StageError, OSError) as error:
-            if not _is_made(location):
-                raise
-            log.info("another process made %s first; its result is used; here: %s", location, error)
+            with contextlib.suppress(StageError):
+                if location.committed() is not None:
+                    log.info("another process made %s first; its result is used; here: %s", location, error)
+                    return
+            raise
         finally:
             attempt_files.sweep(location, files)
-
-
-def _is_made(location: Location) -> bool:
-    with contextlib.suppress(StageError):
-        return location.committed() is not None
-    return False
 
 
 def finish(location: Location, files: AttemptFiles, manifest: datasets.Manifest, written: dict[str, Written]) -> None:
@@ -104,27 +98,20 @@ def results(location: str, work: Callable[[AttemptFiles], Iterable[Result]]) -> 
             return values
         files.take_back()
         return []
-    except StageError as error:
-        failure = Failure(error.exit_code, str(error))
-    except OSError as error:
-        name = str(error.filename or location.rpartition("/")[0])
-        failure = Failure(errors.exit_code_of(error), error.strerror or str(error), error.errno or 0, name)
     except MemoryError:
-        failure = Failure(errors.TRANSIENT, "out of memory; give fewer images_per_shard, or use a larger machine")
+        message = "out of memory; give fewer images_per_shard, or use a larger machine"
+        failure = Failure(errors.TRANSIENT, message)
+    except (StageError, OSError) as error:
+        if isinstance(error, OSError):
+            error.filename = error.filename or location.rpartition("/")[0]
+        failure = Failure(errors.exit_code_of(error), "\n".join(errors.lines_of(error)))
     with contextlib.suppress(OSError, StageError):  # the driver notices missing files
-        files.fail(notes.written(failure))
+        files.fail(failure)
     return []
 
 
 def raise_failure(files: AttemptFiles) -> None:
     """Raise the error that ended the attempt, if one did."""
     if files.exists(FAILED):
-        failure: Failure = read(files, FAILED, Failure)
-        if failure.errno:
-            raise OSError(failure.errno, failure.message, failure.filename)
+        failure: Failure = files.read_note(FAILED, Failure)
         raise _RAISED.get(failure.exit_code, StageError)(failure.message)
-
-
-def read(files: AttemptFiles, name: str, kind: Any) -> Any:
-    """Read a value of a type that a worker of this attempt left; `DataError` if it is damaged."""
-    return notes.read(kind, files.read(name), f"{files}/{name}")

@@ -66,10 +66,10 @@ def make_rows(chunk: Chunk, plan: Plan, rows_at: str, location: str, decoders: i
         row_files = files if rows_at == location else AttemptFiles(rows_at)
         outcome: Outcome
         if row_files.exists(index):
-            outcome = attempt.read(row_files, index, Outcome)
+            outcome = row_files.read_note(index, Outcome)
         else:
             outcome = rows.make(_read_parts(chunk, row_files), plan, row_files, decoders)
-            row_files.leave(index, notes.written(outcome))
+            row_files.leave(index, outcome)
         return outcome.locations
 
     return attempt.results(location, work)
@@ -92,7 +92,7 @@ def find_leaks(shard: str, location: str) -> list[str]:
     def work(files: AttemptFiles) -> list[str]:
         if files.exists(f"{shard}{shards.SIGNED}"):
             pairs = leaks.find(_reference_set(location), shard, _signatures(files, shard))
-            files.leave(f"{shard}{shards.LEAKS}", notes.written(pairs))
+            files.leave(f"{shard}{shards.LEAKS}", pairs)
         return []
 
     return attempt.results(location, work)

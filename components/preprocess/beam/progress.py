@@ -12,7 +12,6 @@ from components.core.reporting.durations import duration
 from components.core.stage import logs
 from components.preprocess import rows
 from components.preprocess.attempt_files import AttemptFiles
-from components.preprocess.beam import attempt
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +31,7 @@ def done(rows_at: AttemptFiles, files: AttemptFiles, row_bytes: int, seen: dict[
     sizes = rows_at.sizes()
     for name in sizes:
         if name.endswith(rows.INDEX) and name not in seen:
-            seen[name] = attempt.read(rows_at, name, rows.Outcome).quarantined_count
+            seen[name] = rows_at.read_note(name, rows.Outcome).quarantined_count
     images = sum(size // row_bytes for name, size in sizes.items() if name.endswith(rows.ROWS))
     return Done(images, sum(seen.values()), sum(name.endswith(".tfrecord") for name in files.sizes()))
 

@@ -38,12 +38,12 @@ def files(request: pytest.FixtureRequest, tmp_path: Path) -> AttemptFiles:
 def test_what_is_written_is_read(files: AttemptFiles) -> None:
     checksum = files.write("a.rows", [b"01234", b"56789"])
     assert checksum in ("", buckets.checksum(b"0123456789"))
-    files.leave("b.facts", b"facts")
-    assert (files.read("a.rows"), files.read("b.facts")) == (b"0123456789", b"facts")
+    files.leave("b.facts", "facts")
+    assert (files.read("a.rows"), files.read_note("b.facts", str)) == (b"0123456789", "facts")
     assert (files.exists("a.rows"), files.exists("c")) == (True, False)
     assert {name: size for name, size in files.sizes().items() if name.endswith(("rows", "facts"))} == {
         "a.rows": 10,
-        "b.facts": 5,
+        "b.facts": 7,
     }
     assert [*files.parts([("a.rows", 2, 7, google_crc32c.value(b"2345678"))])] == [b"2345678"]
     parts = [("a.rows", number % 10, 1, google_crc32c.value(b"%d" % (number % 10))) for number in range(99)]
@@ -80,7 +80,7 @@ def test_the_same_bytes_count_as_ours_and_others_end_the_attempt(objects: dict[s
     files.write("a", [b"1"])
     with pytest.raises(ConfigError):
         files.write("a", [b"2"])
-    files.leave("a", b"2")
+    files.leave("a", 2)
     assert files.read("a") == b"1"
 
 
@@ -100,7 +100,7 @@ def work(files: AttemptFiles) -> list[int]:
     """Do a worker's work, on each attempt at it."""
     files.write("run-0.rows", [b"rows"])
     files.write("train.tfrecord", [b"shard"])
-    files.leave("train.facts", b"facts")
+    files.leave("train.facts", "facts")
     return [1]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from components.core.errors import DataError, StageError, TransientError
+from components.core.errors import ConfigError, DataError, StageError, TransientError
 from components.preprocess import attempt_files, notes, rows
 from components.preprocess.attempt_files import AttemptFiles
 from components.preprocess.beam import attempt, progress
@@ -74,12 +74,12 @@ def test_it_is_reported_every_few_seconds(
     ("error", "kind", "message"),
     [
         (DataError("x is damaged"), DataError, "^x is damaged$"),
-        (OSError(errno.EIO, "broken"), OSError, r"^\[Errno 5\] broken: '{above}'$"),
+        (OSError(errno.EIO, "broken"), TransientError, "^Input/output error: {above}$"),
         (TransientError("no decoder"), TransientError, "^no decoder$"),
         (StageError("odd"), StageError, "^odd$"),
         (MemoryError(), TransientError, "images_per_shard"),
-        (OSError(errno.ENOSPC, "full", "/data/run"), OSError, r"^\[Errno 28\] full: '/data/run'$"),
-        (PermissionError(errno.EACCES, "no", "/data/run"), PermissionError, r"^\[Errno 13\] no: '/data/run'$"),
+        (OSError(errno.ENOSPC, "full", "/data/run"), TransientError, "^No space left on device: /data/run$"),
+        (PermissionError(errno.EACCES, "no", "/data/run"), ConfigError, "^Permission denied: /data/run "),
     ],
 )
 def test_the_first_failure_ends_the_attempt_and_is_raised(
