@@ -1,5 +1,7 @@
 """Profiles of hypothesis, and any JSON."""
 
+from typing import Any
+
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
@@ -9,6 +11,16 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
     max_leaves=12,
 )
+
+
+def changed(data: st.DataObject, value: Any, anything: st.SearchStrategy[Any] = JSON) -> Any:
+    """Replace a JSON value, or a value somewhere in it."""
+    keys = sorted(value) if isinstance(value, dict) else [*range(len(value))] if isinstance(value, list) else []
+    if not keys or not data.draw(st.booleans()):
+        return data.draw(anything)
+    key = data.draw(st.sampled_from(keys))
+    value[key] = changed(data, value[key], anything)
+    return value
 
 
 def register_profiles() -> None:

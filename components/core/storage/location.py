@@ -179,14 +179,13 @@ class Location(os.PathLike[str]):
 
     def fetch_file(self) -> bool:
         """Update one file of a mirror from the bucket; return whether it exists."""
-        if not self.in_bucket:
-            return self.path.exists()
-        answer = buckets.read(self.uri)
-        if answer is None:
-            self.path.unlink(missing_ok=True)
-            return False
-        atomic_files.write_file(self.path, answer[0])
-        return True
+        if self.in_bucket:
+            stored = buckets.stat(self.uri)
+            if stored is None:
+                self.path.unlink(missing_ok=True)
+            elif not _is_same(stored, self.path, ""):
+                _download(stored, self.path, "")
+        return self.path.exists()
 
     def fetch_files(self, suffix: str) -> None:
         """Update the files in this folder whose names end in a suffix from the bucket."""

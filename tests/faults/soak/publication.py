@@ -34,15 +34,15 @@ _TIMES = {"REQUEST_SECONDS": 60.0, "RETRY_SECONDS": 2.0, "FIRST_DELAY_SECONDS": 
 class Observer:
     """Checks a registry in a bucket after every request, on the server itself, and records violations."""
 
-    def __init__(self, server: Server, bucket: str) -> None:
+    def __init__(self, server: Server, location: str) -> None:
         self.violations: list[str] = []
         self.going_back = False  # whether a version may follow a higher one, because a user rolls back
         self.tampered = False  # whether objects are deleted meanwhile; then only the champion must be whole
         self.then: Callable[[Request], None] = lambda request: None  # called after each check
-        self._server, self._bucket = server, bucket
+        self._server, self._location = server, location
         self._lock = threading.Lock()
         self._last: dict[str, Any] = {"version": 0, "revision": 0}
-        self._checksums: dict[str, str] = {}
+        self._written: dict[str, bytes] = {}
 
     def __call__(self, request: Request) -> None:
         """Check, unless the request only reads."""
@@ -52,18 +52,17 @@ class Observer:
         self.then(request)
 
     def _seen(self) -> list[str]:
-        objects = below(self._server, self._bucket)
+        objects = contents(self._server, self._location)
         problems: list[str] = []
         pointer = objects.get(registry.CHAMPION)
-        for name, stored in objects.items():
-            sha256 = hashlib.sha256(stored.content).hexdigest()
-            if name != registry.CHAMPION and self._checksums.setdefault(name, sha256) != sha256:
+        for name, content in objects.items():
+            if name != registry.CHAMPION and self._written.setdefault(name, content) != content:
                 problems.append(f"{name} was written twice")
         for number in {name.split("/")[1] for name in objects if name.startswith("versions/") and not self.tampered}:
             problems += _half(objects, f"versions/{number}")
         if pointer is None:
             return problems
-        champion = json.loads(pointer.content)
+        champion = json.loads(pointer)
         if champion != self._last:
             if champion["revision"] != self._last["revision"] + 1:
                 problems.append(f"revision {champion['revision']} after {self._last['revision']}")
@@ -74,21 +73,13 @@ class Observer:
         return problems
 
 
-def below(server: Server, bucket: str) -> dict[str, Stored]:
-    """Return the objects of a bucket's registry by their names in it."""
-    return {
-        name.removeprefix(f"{NAME}/"): stored
-        for name, stored in dict(server.objects[bucket]).items()
-        if name.startswith(f"{NAME}/")
-    }
+def contents(server: Server, location: str) -> dict[str, bytes]:
+    """Return the contents of a registry in a bucket, by name."""
+    objects = server.contents(location.split("/")[2])
+    return {name.removeprefix(f"{NAME}/"): objects[name] for name in objects if name.startswith(f"{NAME}/")}
 
 
-def contents(server: Server, bucket: str) -> dict[str, bytes]:
-    """Return the contents of a bucket's registry, by name."""
-    return {name: stored.content for name, stored in below(server, bucket).items()}
-
-
-def _half(objects: dict[str, Stored], version: str) -> list[str]:
+def _half(objects: dict[str, bytes], version: str) -> list[str]:
     """Return a version with a manifest, or the file that TensorFlow Serving looks for, without the rest."""
     needed = ["fingerprint.pb", "variables/variables.index", "variables/variables.data", "assets/a"]
     problems = []
@@ -100,17 +91,16 @@ def _half(objects: dict[str, Stored], version: str) -> list[str]:
     return problems
 
 
-def _incomplete(objects: dict[str, Stored], version: int) -> list[str]:
+def _incomplete(objects: dict[str, bytes], version: int) -> list[str]:
     """Return the missing or wrong files of the champion."""
     manifest = objects.get(f"versions/{version}/{models.MANIFEST}")
     if manifest is None:
         return [f"the champion, version {version}, has no manifest"]
-    problems = []
-    for name, entry in json.loads(manifest.content)["files"].items():
-        stored = objects.get(f"versions/{version}/{name}")
-        if stored is None or hashlib.sha256(stored.content).hexdigest() != entry["sha256"]:
-            problems.append(f"the champion, version {version}, lacks {name}")
-    return problems
+    return [
+        f"the champion, version {version}, lacks {name}"
+        for name, entry in json.loads(manifest)["files"].items()
+        if hashlib.sha256(objects.get(f"versions/{version}/{name}", b"")).hexdigest() != entry["sha256"]
+    ]
 
 
 class _Meeting:
@@ -174,7 +164,7 @@ class Bench:
 
     def contents(self, location: str) -> dict[str, bytes]:
         """Return the contents of a registry, by name."""
-        return contents(self.server, location.split("/")[2])
+        return contents(self.server, location)
 
     def fresh(self) -> str:
         """Return an empty registry; drop faults that an earlier trial did not reach."""
@@ -191,7 +181,7 @@ class Bench:
 
     @contextlib.contextmanager
     def _watched(self, location: str) -> Iterator[Observer]:
-        self.server.after = observer = Observer(self.server, location.split("/")[2])
+        self.server.after = observer = Observer(self.server, location)
         try:
             yield observer
         finally:

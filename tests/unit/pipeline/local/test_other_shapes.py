@@ -22,7 +22,7 @@ from components.report import run as report
 from components.report.config import ReportConfig
 from pipeline import __main__ as program
 from tests.inputs import artifacts
-from tests.properties import JSON
+from tests.properties import JSON, changed
 from tests.unit.pipeline.local.conftest import Home, World
 
 RUN = "wgan-0001"
@@ -57,16 +57,6 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
         yield home
 
 
-def changed(data: st.DataObject, value: Any) -> Any:
-    """Replace a JSON value, or a value somewhere in it."""
-    keys = list(value) if isinstance(value, dict) else [*range(len(value))] if isinstance(value, list) else []
-    if not keys or not data.draw(st.booleans()):
-        return data.draw(ANY)
-    key = data.draw(st.sampled_from(keys))
-    value[key] = changed(data, value[key])
-    return value
-
-
 @pytest.mark.parametrize(
     "names",
     [
@@ -87,7 +77,7 @@ def test_a_file_of_another_shape_is_no_defect(home: Home, names: str, data: st.D
     value = json.loads(before)
     if data.draw(st.booleans()):
         value.pop(digests.SEAL, None)  # as before there were seals
-    file.write_text(json.dumps(changed(data, value)))
+    file.write_text(json.dumps(changed(data, value, ANY)))
     try:
         for words in (["runs"], ["runs", "show", "1"], ["open", "report"], ["open", "samples", "1"]):
             assert program.main([*words, "--root", str(home.root)]) in (errors.OK, errors.BAD_DATA)

@@ -15,7 +15,7 @@ from components.core.data import dataset_reader
 from components.core.errors import DataError
 from components.core.storage import atomic_files
 from tests.inputs import artifacts
-from tests.properties import JSON
+from tests.properties import changed
 
 RECORDS = {"train": 4, "validation": 1, "test": 2}
 
@@ -73,21 +73,7 @@ def test_what_is_no_description_is_refused_with_what_differs(
 @given(data=st.data())
 def test_any_json_is_a_manifest_or_a_data_error(dataset: Path, data: st.DataObject) -> None:
     """Any value anywhere in a real manifest, or instead of all of it."""
-    value: object = datasets.Manifest.of(str(dataset)).to_json()
-    path: list[str | int] = []
-    holder: object = value
-    while isinstance(holder, (dict, list)) and holder and data.draw(st.booleans()):
-        key = data.draw(st.sampled_from(sorted(holder) if isinstance(holder, dict) else range(len(holder))))
-        path.append(key)
-        holder = holder[key]
-    new = data.draw(JSON)
-    if path:
-        parent = value
-        for key in path[:-1]:
-            parent = parent[key]  # type: ignore[index]
-        parent[path[-1]] = new  # type: ignore[index]
-    else:
-        value = new
+    value = changed(data, datasets.Manifest.of(str(dataset)).to_json())
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, datasets.MANIFEST).write_text(json.dumps(value))
         try:
