@@ -72,12 +72,6 @@ class Catalog:
                 ) from None
             self._database.execute("DROP TABLE listed")
 
-    def least_kind(self) -> int | None:
-        """Return the least number of a kind; None if there are no files."""
-        with _disk_errors():
-            kind: int | None = self._database.execute("SELECT min(kind) FROM files").fetchone()[0]
-            return kind
-
     def files(self, *kinds: int) -> Rows[SourceFile]:
         """Return the files of some kinds."""
         return Rows(self._database, _SOURCE_FILE, _among(kinds), _source_file)
@@ -93,10 +87,6 @@ class Catalog:
     def names(self, *kinds: int) -> Rows[str]:
         """Return the names of the files of some kinds."""
         return Rows(self._database, "name", _among(kinds), str)
-
-    def names_without(self, *kinds: int) -> Rows[str]:
-        """Return the names of the files of all other kinds."""
-        return Rows(self._database, "name", f"NOT {_among(kinds)}", str)
 
     def note(self, checksums: Iterable[Checksum]) -> int:
         """Add checksums, but not of missing files or files with another stamp; return how many were added.

@@ -76,6 +76,7 @@ _KINDS = (
     _Kind(ARCHIVES, "archives (zip, tar, tar.gz, tar.bz2)", r"\.(zip|tar|tar\.gz|tgz|tar\.bz2|tbz2)$", True, True),
 )
 _LABELS, _OTHERS = len(_KINDS), len(_KINDS) + 1  # the numbers of files of labels and of files of no kind
+_NUMBERS = range(_OTHERS + 1)
 
 
 class _Root:
@@ -106,7 +107,7 @@ class Listing:
         # Numbers in the catalog of the files that are read.
         self.numbers = [number, _LABELS] if kind.has_labels else [number]
         self.files, self.names = catalog.files(number), catalog.names(number)  # of images, or of files with images
-        self.left_out = catalog.names_without(*self.numbers)
+        self.left_out = catalog.names(*(other for other in _NUMBERS if other not in self.numbers))
 
     @property
     def labels(self) -> list[SourceFile]:
@@ -149,11 +150,11 @@ def list_source(source: str, root: str = "") -> Listing:
     files = _list_bucket(location, left_out) if buckets.is_uri(location) else _list_path(location, left_out)
     matching = (file for file in files if not pattern or _matches(file.name.split("/"), pattern))
     catalog = Catalog(source, ((_number_of(file.name), file) for file in matching))
-    number = catalog.least_kind()
-    names = catalog.names_without()
-    is_file = len(names) == 1 and [file.location for file in catalog.files(*range(_OTHERS + 1))] == [location]
-    if number is None or number >= len(_KINDS) or (is_file and not _KINDS[number].alone):
-        content = f"holds only {_first_names(names)}" if names else "does not exist or holds nothing"
+    number = next(number for number in _NUMBERS if number == _OTHERS or len(catalog.files(number)))
+    names = catalog.names(*_NUMBERS)
+    is_file = len(names) == 1 and [file.location for file in catalog.files(*_NUMBERS)] == [location]
+    if number >= len(_KINDS) or (is_file and not _KINDS[number].alone):
+        content = f"holds only {_first_names(names)}" if len(names) else "does not exist or holds nothing"
         remedy = "; give the folder that holds the file" if is_file else ""
         if any(name.lower().endswith(_UNREADABLE_SUFFIXES) for name in names):
             remedy = "; unpack archives first"
@@ -241,25 +242,19 @@ def _list_path(source: str, left_out: _Root) -> Iterator[SourceFile]:
 
 
 def _list_folder(root: Path, left_out: _Root) -> Iterator[SourceFile]:
-    within = root.resolve()
-    written: dict[str, str] = {}  # folders by their printable names
+    within, top = root.resolve(), f"{root}/".replace("//", "/")
     no_files: list[str] = []
     for folder, folders, names in os.walk(root, onerror=_raise_unreadable):
-        folders[:] = [name for name in folders if not (name.startswith(".") or left_out.holds(f"{folder}/{name}"))]
-        links = [name for name in folders if Path(folder, name).is_symlink()]
-        if links:
-            raise DataError(
-                f"{printable(str(Path(folder, links[0])))} is a link to a folder; put the folder itself there"
-            )
-        # text, because paths would be slow for a million files
-        here, prefix = _with_slash(Path(folder)), _with_slash(Path(folder).relative_to(root))
-        shown = printable(prefix)
-        if written.setdefault(shown, prefix) != prefix:
-            raise DataError(f"source {root} holds two folders whose names are both written {shown}; rename one of them")
+        here = f"{folder}/".replace("//", "/")  # text, because paths would be slow for a million files
+        prefix = here.removeprefix(top)
+        folders[:] = [name for name in folders if not (name.startswith(".") or left_out.holds(here + name))]
+        for name in folders:
+            if Path(here, name).is_symlink():
+                raise DataError(f"{printable(here + name)} is a link to a folder; put the folder itself there")
         for name in names:
+            location = here + name
             if name.startswith("."):
                 continue
-            location = here + name
             try:
                 status = os.lstat(location)
                 if stat.S_ISLNK(status.st_mode):
@@ -278,10 +273,6 @@ def _list_folder(root: Path, left_out: _Root) -> Iterator[SourceFile]:
                 no_files.append(printable(prefix + name))
     if no_files:
         log.warning("skipped %d that are pipes, sockets or devices: %s", len(no_files), _first_names(no_files))
-
-
-def _with_slash(folder: Path) -> str:
-    return "" if folder == Path() else f"{folder}/".replace("//", "/")
 
 
 def _raise_unreadable(error: OSError) -> None:
