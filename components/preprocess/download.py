@@ -44,23 +44,22 @@ def fashion_mnist(downloads: LocationLike, url: str = FASHION_MNIST_URL) -> Path
 
 def _get(address: str) -> bytes:
     log.info("downloading %s", address)
-    content, logged = bytearray(), time.monotonic()
     try:
         with urllib.request.urlopen(address, timeout=_SECONDS_TO_ANSWER) as answer:  # noqa: S310 - a constant http URL
+            content, logged = bytearray(), time.monotonic()
             while block := answer.read(_BLOCK_BYTES):
                 content += block
                 if time.monotonic() - logged > _SECONDS_BETWEEN_LINES:
                     log.info("downloaded %.1f MB", len(content) / 1e6)
                     logged = time.monotonic()
-    except urllib.error.HTTPError as error:
-        error.close()
-        reason: object = error
+            return bytes(content)
     except (OSError, HTTPException) as error:
         reason = getattr(error, "reason", error)
-    else:
-        return bytes(content)
-    alternatives = "`digits`, a folder of IDX files and a folder of images need no network"
-    raise TransientError(f"{address} cannot be downloaded: {reason}; {alternatives}")
+        if isinstance(error, urllib.error.HTTPError):
+            reason = str(error)
+            error.close()
+        alternatives = "`digits`, a folder of IDX files and a folder of images need no network"
+        raise TransientError(f"{address} cannot be downloaded: {reason}; {alternatives}") from None
 
 
 def _md5(content: bytes) -> str:

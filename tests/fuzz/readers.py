@@ -34,7 +34,6 @@ from components.core.storage.location import Written
 from components.preprocess import notes
 from components.preprocess.decode import pixels
 from components.preprocess.formats import archives, label_files, survey
-from components.preprocess.formats.label_files import LabelFile
 from components.preprocess.formats.stacks import Original, Stack
 from components.preprocess.formats.survey import ImagesPart, Part
 from components.preprocess.rows import Outcome
@@ -123,7 +122,7 @@ def read_example(folder: Path, content: bytes) -> Any:
 
 def read_labels(name: str, folder: Path, content: bytes) -> Any:
     """Read a table of printable names, or of none."""
-    table = label_files.read([LabelFile("x", name, lambda: content)])
+    table = label_files.read([name], lambda _: content)
     rows = table.rows if table else {}
     assert all(name.isprintable() and (row.label or "").isprintable() for name, row in rows.items())
     return rows

@@ -5,11 +5,12 @@ The database is a temporary file without a name, which vanishes with the process
 
 import contextlib
 import errno
+import itertools
 import os
 import sqlite3
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from components.core.errors import DataError
 from components.core.sources.files import SourceFile
@@ -31,18 +32,17 @@ class Rows(Generic[Item]):
     """Some files of a catalog by name; can be iterated many times."""
 
     def __init__(self, database: sqlite3.Connection, columns: str, where: str, make: Callable[..., Item]) -> None:
-        self._database, self._make = database, make
-        self._select = f"SELECT {columns} FROM files WHERE {where} ORDER BY name"  # noqa: S608 - no names of files
-        self._count = f"SELECT count(*) FROM files WHERE {where}"  # noqa: S608
+        self._database, self._columns, self._where, self._make = database, columns, where, make
 
     def __len__(self) -> int:
-        with _disk_errors():
-            return int(self._database.execute(self._count).fetchone()[0])
+        return int(next(self._select("count(*)", ""))[0])
 
     def __iter__(self) -> Iterator[Item]:
-        with _disk_errors():
-            for row in self._database.execute(self._select):
-                yield self._make(*row)
+        return itertools.starmap(self._make, self._select(self._columns, "ORDER BY name"))
+
+    def _select(self, columns: str, order: str) -> Iterator[tuple[Any, ...]]:
+        with _disk_errors():  # no names of files are in this text
+            yield from self._database.execute(f"SELECT {columns} FROM files WHERE {self._where} {order}")  # noqa: S608
 
 
 class Catalog:
@@ -53,16 +53,15 @@ class Catalog:
 
     def __init__(self, source: str, files: Iterable[tuple[int, SourceFile]]) -> None:
         self._database = sqlite3.connect("", check_same_thread=False)  # SQLite has its own lock
+        columns = "kind, location BLOB, bytes, stamp, checksum"
         with _disk_errors():
             # Sorting at the end is faster than keeping an index.
-            self._database.execute("CREATE TABLE listed (name TEXT, kind, location BLOB, bytes, stamp, checksum)")
+            self._database.execute(f"CREATE TABLE listed (name TEXT, {columns})")
             rows = (
                 (file.name, kind, file.location.encode("utf-8", "surrogateescape"), *file[2:]) for kind, file in files
             )
             self._database.executemany("INSERT INTO listed VALUES (?, ?, ?, ?, ?, ?)", rows)
-            self._database.execute(
-                "CREATE TABLE files (name TEXT PRIMARY KEY, kind, location BLOB, bytes, stamp, checksum) WITHOUT ROWID"
-            )
+            self._database.execute(f"CREATE TABLE files (name TEXT PRIMARY KEY, {columns}) WITHOUT ROWID")
             try:
                 self._database.execute("INSERT INTO files SELECT * FROM listed ORDER BY name")
             except sqlite3.IntegrityError:
@@ -72,12 +71,6 @@ class Catalog:
                     f"source {source} holds two files whose names are both written {name}; rename one of them"
                 ) from None
             self._database.execute("DROP TABLE listed")
-
-    def least_kind(self) -> int | None:
-        """Return the least number of a kind; None if there are no files."""
-        with _disk_errors():
-            kind: int | None = self._database.execute("SELECT min(kind) FROM files").fetchone()[0]
-            return kind
 
     def files(self, *kinds: int) -> Rows[SourceFile]:
         """Return the files of some kinds."""
@@ -94,10 +87,6 @@ class Catalog:
     def names(self, *kinds: int) -> Rows[str]:
         """Return the names of the files of some kinds."""
         return Rows(self._database, "name", _among(kinds), str)
-
-    def names_without(self, *kinds: int) -> Rows[str]:
-        """Return the names of the files of all other kinds."""
-        return Rows(self._database, "name", f"NOT {_among(kinds)}", str)
 
     def note(self, checksums: Iterable[Checksum]) -> int:
         """Add checksums, but not of missing files or files with another stamp; return how many were added.

@@ -38,30 +38,40 @@ class SourceFile(NamedTuple):
         return "" if buckets.is_uri(self.location) else self.checksum
 
 
-def open_file(location: str, checksum: str = "") -> BinaryIO:
+def open_file(location: str, checksum: str = "", buffering: int = -1) -> BinaryIO:
     """Open a source's file as stored: a gzipped one stays gzipped. `DataError` if it is missing, changed or unreadable.
 
     In a bucket it must still have `checksum`, that of the listing; empty if unknown.
     """
     if buckets.is_uri(location):
         return _open_object(location, checksum)
-    return os.fdopen(_open_regular(location), "rb")
+    gone = DataError(f"{printable(location)} is gone; the source changed while it was read")
+    try:
+        file = open(location, "rb", buffering, opener=_open_at_once)  # noqa: SIM115 - the caller closes it
+    except (FileNotFoundError, IsADirectoryError):
+        raise gone from None
+    except PermissionError:
+        raise DataError(f"{printable(location)} may not be read: permission denied") from None
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise gone
+    return file
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Open a file, without waiting for a pipe that may have replaced it."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def content_of(file: SourceFile, at_most: int) -> bytes:
-    """Return the content of a file, or a little more than `at_most` bytes of it; raises as `open_file`."""
+    """Return the content of a file, or its first bytes if it has grown or has more than `at_most`; as `open_file`."""
     if buckets.is_uri(file.location):
         content = buckets.content_of(Stored(file.location, file.bytes, file.checksum, 0))
         if content is None:
             raise _changed(file.location)
         return content
-    blocks: list[bytes] = []
-    for block in _blocks(file.location, min(file.bytes + 1, at_most)):
-        blocks.append(block)
-        at_most -= len(block)
-        if at_most <= 0:
-            break
-    return blocks[0] if len(blocks) == 1 else b"".join(blocks)
+    with open_file(file.location, buffering=0) as opened:  # a buffer takes as long as a small file itself
+        return opened.read(min(file.bytes + 1, at_most))
 
 
 def contents_of(files: Sequence[SourceFile], at_most: int) -> Iterator[bytes]:
@@ -77,11 +87,12 @@ def read_ahead(read: Callable[[Item], bytes], items: Iterable[Item]) -> Iterator
     return concurrent.ordered(lasting_threads(os.getpid(), _ON_THEIR_WAY), read, items, _ON_THEIR_WAY)
 
 
-def sha256_of(location: str, size: int) -> str:
-    """Return the sha256 of a file that had `size` bytes when it was listed; raises as `open_file`."""
+def sha256_of(location: str) -> str:
+    """Return the sha256 of a local file; raises as `open_file`."""
     digest = hashlib.sha256()
-    for block in _blocks(location, min(size + 1, _READ_AT_ONCE)):
-        digest.update(block)
+    with open_file(location, buffering=0) as opened:
+        while block := opened.read(_READ_AT_ONCE):
+            digest.update(block)
     return digest.hexdigest()
 
 
@@ -106,37 +117,5 @@ def _open_object(uri: str, checksum: str) -> BinaryIO:
         Path(path).unlink()
 
 
-def _open_regular(path: str) -> int:
-    """Open a regular file; never wait for a pipe that may have replaced it."""
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except FileNotFoundError:
-        raise _gone(path) from None
-    except PermissionError:
-        raise DataError(f"{printable(path)} may not be read: permission denied") from None
-    if stat.S_ISREG(os.fstat(handle).st_mode):
-        return handle
-    os.close(handle)
-    raise _gone(path)
-
-
-def _gone(location: str) -> DataError:
-    return DataError(f"{printable(location)} is gone; the source changed while it was read")
-
-
 def _changed(location: str) -> DataError:
     return DataError(f"{printable(location)} changed since the source was fingerprinted; fingerprint it again")
-
-
-def _blocks(path: str, at_once: int) -> Iterator[bytes]:
-    """Yield a file's content: a first block of up to `at_once` bytes, one more than a small file should have."""
-    handle = _open_regular(path)  # without a Python file object, which takes as long as a small file itself
-    try:
-        while True:
-            block = os.read(handle, at_once)
-            yield block
-            if len(block) < at_once:
-                return
-            at_once = _READ_AT_ONCE
-    finally:
-        os.close(handle)

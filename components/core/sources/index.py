@@ -7,12 +7,11 @@ it was modified later than two seconds, the coarsest tick of file systems in use
 the clock of the file system. Nothing else is decided by a clock. Standard library only.
 """
 
-import contextlib
 import hashlib
+import itertools
+import json
 import logging
 import os
-import sqlite3
-import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -24,9 +23,8 @@ from components.core.storage.location import Location
 
 log = logging.getLogger(__name__)
 
-_SCHEMA_VERSION = 3
+_SCHEMA_VERSION = 4
 _COARSEST_TICK_NS = 2_000_000_000
-_BLOCK = 1 << 20
 
 
 def stamp_of(status: os.stat_result) -> str:
@@ -38,7 +36,11 @@ def stamp_of(status: os.stat_result) -> str:
 
 
 class SourceIndex:
-    """The index of one source on this machine: a SQLite file in a folder, maybe of a bucket, a digest for each row."""
+    """The index of one source on this machine: a file in a folder, maybe of a bucket.
+
+    Its first line is the sha256 of all others. The second is a JSON array of version, source and the time when the run
+    began that wrote it; each other one is that of an entry.
+    """
 
     def __init__(self, folder: str, source: str) -> None:
         self._source = str(Path(source).resolve())
@@ -48,48 +50,49 @@ class SourceIndex:
         self._count = -1  # entries of the file; -1 until all are read
 
     def entries(self) -> Iterator[Checksum]:
-        """Yield the intact entries. A missing or damaged index costs time, and is no error."""
+        """Yield the entries. A missing or damaged index costs time, and is no error."""
         try:
             if not self._file.fetch_file():
                 return
-            count = 0
-            uri = f"{self._file.path.absolute().as_uri()}?immutable=1"  # no locks, which network storage may lack
-            with contextlib.closing(sqlite3.connect(uri, uri=True)) as database:
-                for name, stamp, sha256, began, seal in database.execute("SELECT * FROM files"):
-                    if seal != self._seal(name, stamp, sha256, began):
-                        raise ValueError("it is damaged, or belongs to another source or version")
+            with open(self._file.path, "rb") as file:
+                sha256, start = file.readline(), file.tell()
+                if hashlib.file_digest(file, "sha256").hexdigest() != sha256.decode().strip():
+                    raise ValueError("it is damaged")
+                file.seek(start)
+                version, source, began = json.loads(file.readline())
+                if [version, source] != [_SCHEMA_VERSION, self._source]:
+                    raise ValueError("it belongs to another source or version")
+                count = 0
+                for line in file:
                     count += 1
-                    _, modified_ns, changed_ns, _ = map(int, stamp.split())
+                    entry = Checksum(*json.loads(line))
+                    _, modified_ns, changed_ns, _ = map(int, entry.stamp.split())
                     if modified_ns + _COARSEST_TICK_NS < began and changed_ns < began:
-                        yield Checksum(name, stamp, sha256)
+                        yield entry
             self._count = count
-        except (StageError, OSError, ValueError, sqlite3.Error) as error:
+        except (StageError, OSError, ValueError) as error:
             log.warning("the index %s cannot be used; all files are read again: %s", self._file, errors.line_of(error))
 
     def write(self, checksums: Iterable[Checksum], count: int, files_read: int) -> None:
-        """Write the checksums of `count` files over the previous ones, unless they are the same; warn if that fails."""
+        """Write the checksums of `count` files over the previous ones, unless they are the same; warn if that fails.
+
+        The checksums are iterated twice.
+        """
         if not self._began or (not files_read and count == self._count):
             return
+        digest = hashlib.sha256()
+        for line in self._lines(checksums):
+            digest.update(line)
         try:
-            with tempfile.TemporaryDirectory() as folder:
-                path = Path(folder, self._file.name)
-                with contextlib.closing(sqlite3.connect(path)) as database:
-                    pragmas = "PRAGMA page_size = 1024; PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF"
-                    database.executescript(pragmas)
-                    database.execute("CREATE TABLE files (name TEXT, stamp TEXT, sha256 TEXT, began INT, seal BLOB)")
-                    rows = ((*checksum, self._began, self._seal(*checksum, self._began)) for checksum in checksums)
-                    database.executemany("INSERT INTO files VALUES (?, ?, ?, ?, ?)", rows)
-                    database.commit()
-                with open(path, "rb") as file:
-                    atomic_files.write_parts(self._file.path, iter(lambda: file.read(_BLOCK), b""))
+            first_line = f"{digest.hexdigest()}\n".encode()
+            atomic_files.write_parts(self._file.path, itertools.chain([first_line], self._lines(checksums)))
             self._file.put_file()
-        except (StageError, OSError, sqlite3.Error) as error:
+        except (StageError, OSError) as error:
             self._warn(error)
 
-    def _seal(self, *fields: object) -> bytes:
-        """Return a digest of a row, of the source and of the version."""
-        text = "\0".join(map(str, (_SCHEMA_VERSION, self._source, *fields)))
-        return hashlib.sha256(text.encode("utf-8", "surrogateescape")).digest()[:16]
+    def _lines(self, checksums: Iterable[Checksum]) -> Iterator[bytes]:
+        for values in itertools.chain([(_SCHEMA_VERSION, self._source, self._began)], checksums):
+            yield json.dumps(values).encode() + b"\n"
 
     def _clock(self) -> int:
         """Return the time by the clock of the file system, in nanoseconds; 0 if it is not writable."""

@@ -15,7 +15,7 @@ import re
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -49,15 +49,10 @@ FASHION_MNIST_MD5 = {
     "t10k-images-idx3-ubyte.gz": "bef4ecab320f06d8554ea6380940ec79",
     "t10k-labels-idx1-ubyte.gz": "bb300cfdad3c16e7a12a480ee83cd310",
 }
-_IDX_NAME = re.compile(r"(images|labels).*(idx|ubyte)|(idx|ubyte).*(images|labels)", re.IGNORECASE)
-_TFRECORD_NAME = re.compile(r"\.tfrec(ords?)?(-\d+-of-\d+)?(\.gz)?$", re.IGNORECASE)
-_IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
-_ARCHIVE_SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2")
-_ARCHIVES_PLURAL = "archives (zip, tar, tar.gz, tar.bz2)"
+_IMAGE_NAME = r"\.(png|jpe?g|webp)$"
 _UNREADABLE_SUFFIXES = (".gz", ".bz2", ".xz", ".txz", ".zst", ".7z", ".rar")
 _WILDCARD = re.compile(r"[*?\[]")
 _NAMES_SHOWN = 3
-_DIGESTED_AT_ONCE = 500  # files
 _SECONDS_BETWEEN_LINES = 5
 
 
@@ -66,21 +61,22 @@ class _Kind(NamedTuple):
 
     name: str
     plural: str  # name of its files in messages
-    is_name: Callable[[str], bool]  # whether a file of this name is of the kind
-    alone: bool  # whether one file is a source
-    has_labels: bool  # whether it may have files of labels
+    pattern: str  # of the names of its files
+    alone: bool = False  # whether one file is a source
+    has_labels: bool = False  # whether it may have files of labels
 
 
 # In order of precedence: the first kind with a file is the kind of the source.
 _KINDS = (
-    _Kind(IDX, "IDX files", lambda name: "/" not in name and bool(_IDX_NAME.search(name)), False, False),
-    _Kind(IMAGES, "PNG, JPEG or WebP images", lambda name: is_image_name(name), False, True),
-    _Kind(TFRECORDS, "TFRecord files", lambda name: bool(_TFRECORD_NAME.search(name)), True, False),
-    _Kind(PARQUET, "Parquet files", lambda name: name.lower().endswith(".parquet"), True, False),
-    _Kind(ARRAYS, "NPZ files", lambda name: name.lower().endswith(".npz"), True, False),
-    _Kind(ARCHIVES, _ARCHIVES_PLURAL, lambda name: name.lower().endswith(_ARCHIVE_SUFFIXES), True, True),
+    _Kind(IDX, "IDX files", r"^[^/]*((images|labels)[^/]*(idx|ubyte)|(idx|ubyte)[^/]*(images|labels))[^/]*$"),
+    _Kind(IMAGES, "PNG, JPEG or WebP images", _IMAGE_NAME, has_labels=True),
+    _Kind(TFRECORDS, "TFRecord files", r"\.tfrec(ords?)?(-\d+-of-\d+)?(\.gz)?$", alone=True),
+    _Kind(PARQUET, "Parquet files", r"\.parquet$", alone=True),
+    _Kind(ARRAYS, "NPZ files", r"\.npz$", alone=True),
+    _Kind(ARCHIVES, "archives (zip, tar, tar.gz, tar.bz2)", r"\.(zip|tar|tar\.gz|tgz|tar\.bz2|tbz2)$", True, True),
 )
 _LABELS, _OTHERS = len(_KINDS), len(_KINDS) + 1  # the numbers of files of labels and of files of no kind
+_NUMBERS = range(_OTHERS + 1)
 
 
 class _Root:
@@ -111,7 +107,7 @@ class Listing:
         # Numbers in the catalog of the files that are read.
         self.numbers = [number, _LABELS] if kind.has_labels else [number]
         self.files, self.names = catalog.files(number), catalog.names(number)  # of images, or of files with images
-        self.left_out = catalog.names_without(*self.numbers)
+        self.left_out = catalog.names(*(other for other in _NUMBERS if other not in self.numbers))
 
     @property
     def labels(self) -> list[SourceFile]:
@@ -130,7 +126,7 @@ class Contents:
 
 def is_image_name(name: str) -> bool:
     """Return whether a file is an image by its name."""
-    return name.lower().endswith(_IMAGE_SUFFIXES)
+    return bool(re.search(_IMAGE_NAME, name, re.IGNORECASE))
 
 
 def list_source(source: str, root: str = "") -> Listing:
@@ -154,13 +150,16 @@ def list_source(source: str, root: str = "") -> Listing:
     files = _list_bucket(location, left_out) if buckets.is_uri(location) else _list_path(location, left_out)
     matching = (file for file in files if not pattern or _matches(file.name.split("/"), pattern))
     catalog = Catalog(source, ((_number_of(file.name), file) for file in matching))
-    number = catalog.least_kind()
-    if number is None or number >= len(_KINDS):
-        names = catalog.names_without()
-        content = f"only {_first_names(names)}" if len(names) else "nothing"
-        packed = any(name.lower().endswith(_UNREADABLE_SUFFIXES) for name in names)
-        remedy = "; unpack archives first" if packed else ""
-        raise DataError(f"source {source} holds {content}, expected {_expected()}{remedy}")
+    number = next(number for number in _NUMBERS if number == _OTHERS or len(catalog.files(number)))
+    names = catalog.names(*_NUMBERS)
+    is_file = len(names) == 1 and [file.location for file in catalog.files(*_NUMBERS)] == [location]
+    if number >= len(_KINDS) or (is_file and not _KINDS[number].alone):
+        content = f"holds only {_first_names(names)}" if len(names) else "does not exist or holds nothing"
+        remedy = "; give the folder that holds the file" if is_file else ""
+        if any(name.lower().endswith(_UNREADABLE_SUFFIXES) for name in names):
+            remedy = "; unpack archives first"
+        kinds = ", or ".join(kind.plural for kind in _KINDS)
+        raise DataError(f"source {source} {content}, expected {kinds}, or `{DIGITS}` or `{FASHION_MNIST}`{remedy}")
     is_flat = _KINDS[number].name == IDX or (len(pattern) == 1 and pattern != ["**"])  # results are in folders
     if left_out.is_source and not is_flat:
         raise ConfigError(
@@ -171,12 +170,10 @@ def list_source(source: str, root: str = "") -> Listing:
 
 def _number_of(name: str) -> int:
     """Return the number of the first kind that a file's name fits."""
-    holds_labels = name in LABEL_NAMES or name.rpartition("/")[2] in METADATA
-    return next((n for n, kind in enumerate(_KINDS) if kind.is_name(name)), _LABELS if holds_labels else _OTHERS)
-
-
-def _expected() -> str:
-    return ", or ".join(kind.plural for kind in _KINDS)
+    for number, kind in enumerate(_KINDS):
+        if re.search(kind.pattern, name, re.IGNORECASE):
+            return number
+    return _LABELS if name in LABEL_NAMES or name.rpartition("/")[2] in METADATA else _OTHERS
 
 
 def _split_glob(source: str) -> tuple[str, list[str]]:
@@ -217,14 +214,10 @@ def contents(source: str, index: str = "", root: str = "", verbose: bool = True)
         log.info("skipped %d files that are not %s by name: %s", len(left_out), listing.plural, _first_names(left_out))
     if not buckets.is_uri(source):
         _hash(source, listing, index)
-    # As `digests.digest_of`, without holding everything in memory.
-    digest, between, size = hashlib.sha256(b'{"files":['), b"", 0
-    files = iter(listing.catalog.files(*listing.numbers))
-    while batch := [*itertools.islice(files, _DIGESTED_AT_ONCE)]:
-        array = digests.canonical_json([[file.name, file.bytes, file.checksum] for file in batch])
-        digest.update(between + array[1:-1])
-        between = b","
-        size += sum(file.bytes for file in batch)
+    digest, size = hashlib.sha256(b'{"files":['), 0  # as `digests.digest_of`, without holding everything in memory
+    for number, file in enumerate(listing.catalog.files(*listing.numbers)):
+        digest.update(b"," * (number > 0) + digests.canonical_json([file.name, file.bytes, file.checksum]))
+        size += file.bytes
     digest.update(b'],"kind":%b}' % digests.canonical_json(listing.kind))
     size -= sum(file.bytes for file in listing.labels)
     noun = {IMAGES: "images", ARCHIVES: "archives"}.get(listing.kind, listing.plural)
@@ -241,47 +234,27 @@ def digits_file() -> Path:
 
 def _list_path(source: str, left_out: _Root) -> Iterator[SourceFile]:
     root = Path(source)
-    if not root.exists():
-        raise DataError(
-            f"source {source} does not exist; give a folder or a glob of {_expected()}, or `{DIGITS}`, or "
-            f"`{FASHION_MNIST}`"
-        )
     if root.is_dir():
         yield from _list_folder(root, left_out)
-    elif not root.is_file():
-        raise DataError(f"source {source} is neither a folder nor a file")
-    elif not _is_source_alone(root.name):
-        remedy = "unpack it and give" if root.name.lower().endswith(_UNREADABLE_SUFFIXES) else "give"
-        raise DataError(f"source {source} is a file; {remedy} the folder that holds it")
-    else:
+    elif root.is_file():
         status = root.stat()
         yield SourceFile(printable(root.name), source, status.st_size, stamp_of(status))
 
 
-def _is_source_alone(name: str) -> bool:
-    return any(kind.alone and kind.is_name(name) for kind in _KINDS)
-
-
 def _list_folder(root: Path, left_out: _Root) -> Iterator[SourceFile]:
-    within = root.resolve()
-    written: dict[str, str] = {}  # folders by their printable names
+    within, top = root.resolve(), f"{root}/".replace("//", "/")
     no_files: list[str] = []
     for folder, folders, names in os.walk(root, onerror=_raise_unreadable):
-        folders[:] = [name for name in folders if not (name.startswith(".") or left_out.holds(f"{folder}/{name}"))]
-        links = [name for name in folders if Path(folder, name).is_symlink()]
-        if links:
-            raise DataError(
-                f"{printable(str(Path(folder, links[0])))} is a link to a folder; put the folder itself there"
-            )
-        # text, because paths would be slow for a million files
-        here, prefix = _with_slash(Path(folder)), _with_slash(Path(folder).relative_to(root))
-        shown = printable(prefix)
-        if written.setdefault(shown, prefix) != prefix:
-            raise DataError(f"source {root} holds two folders whose names are both written {shown}; rename one of them")
+        here = f"{folder}/".replace("//", "/")  # text, because paths would be slow for a million files
+        prefix = here.removeprefix(top)
+        folders[:] = [name for name in folders if not (name.startswith(".") or left_out.holds(here + name))]
+        for name in folders:
+            if Path(here, name).is_symlink():
+                raise DataError(f"{printable(here + name)} is a link to a folder; put the folder itself there")
         for name in names:
+            location = here + name
             if name.startswith("."):
                 continue
-            location = here + name
             try:
                 status = os.lstat(location)
                 if stat.S_ISLNK(status.st_mode):
@@ -302,27 +275,20 @@ def _list_folder(root: Path, left_out: _Root) -> Iterator[SourceFile]:
         log.warning("skipped %d that are pipes, sockets or devices: %s", len(no_files), _first_names(no_files))
 
 
-def _with_slash(folder: Path) -> str:
-    return "" if folder == Path() else f"{folder}/".replace("//", "/")
-
-
 def _raise_unreadable(error: OSError) -> None:
     raise DataError(f"{printable(str(error.filename))} may not be read: {os.strerror(error.errno or 0)}")
 
 
 def _list_bucket(source: str, left_out: _Root) -> Iterator[SourceFile]:
-    """List one object, or a folder of a bucket with its checksums: one request for every 1,000 objects."""
+    """List a folder of a bucket with its checksums, one request for every 1,000 objects; or one object."""
     uri = source.rstrip("/")
-    alone = buckets.stat(uri) if _is_source_alone(uri) else None
-    below = ((stored.uri.removeprefix(f"{uri}/"), stored) for stored in buckets.below(uri))
-    empty = True
-    for name, stored in _logged(itertools.chain([(uri.rpartition("/")[2], alone)] if alone else [], below), "listed"):
-        empty = False
+    objects = buckets.below(uri)
+    first = next(objects, None) or (buckets.stat(uri) if buckets.split(uri)[1] else None)
+    for stored in _logged(itertools.chain([first] if first else [], objects), "listed"):
+        name = stored.uri.rpartition("/")[2] if stored.uri == uri else stored.uri.removeprefix(f"{uri}/")
         hidden = name.endswith("/") or any(part.startswith(".") for part in name.split("/"))
         if not (hidden or left_out.holds(stored.uri)):
             yield SourceFile(printable(name), stored.uri, stored.bytes, checksum=stored.crc32c)
-    if empty:
-        raise DataError(f"source {source} does not exist or is empty")
 
 
 def _hash(source: str, listing: Listing, folder: str) -> None:
@@ -333,7 +299,7 @@ def _hash(source: str, listing: Listing, folder: str) -> None:
     if index:
         catalog.note(index.entries())
     small = (file for file in catalog.unread(*numbers) if file.bytes <= at_most)
-    hashed = (Checksum(file.name, file.stamp, sha256_of(file.location, file.bytes)) for file in small)
+    hashed = (Checksum(file.name, file.stamp, sha256_of(file.location)) for file in small)
     files_read = catalog.note(_logged(hashed, "read"))
     if index:
         checksums = catalog.checksums(*numbers)

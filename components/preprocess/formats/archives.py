@@ -39,9 +39,10 @@ class Member:
     name: str  # its path within the archive, with `/`, printable
     offset: int  # of its local header in a zip file; of its content in a tar file, unpacked
     bytes: int  # bytes unpacked
-    packed: int = 0  # bytes in a zip file
-    method: int = zipfile.ZIP_STORED  # of compression, in a zip file
-    crc32: int = 0  # of its content, in a zip file
+    # In a zip file: method of compression, bytes in the archive, and checksum of the content.
+    method: int | None = None
+    packed: int = 0
+    crc32: int = 0
 
 
 def list_members(file: SourceFile) -> tuple[list[Member], list[Member]]:
@@ -52,7 +53,9 @@ def list_members(file: SourceFile) -> tuple[list[Member], list[Member]]:
     """
     no_files: list[str] = []
     with open_unpacked(file) as opened:
-        members = list((_zip_members if _is_zip(opened) else _tar_members)(file, opened, no_files))
+        is_zip = opened.read(4) in _ZIP_SIGNATURES
+        opened.seek(0)
+        members = list((_zip_members if is_zip else _tar_members)(file, opened, no_files))
     images = sorted((member for member in members if is_image_name(member.name)), key=lambda member: member.offset)
     if no_files:
         shown = ", ".join(no_files[:_NAMES_SHOWN])
@@ -64,31 +67,21 @@ def list_members(file: SourceFile) -> tuple[list[Member], list[Member]]:
     return images, [member for member in members if not is_image_name(member.name)]
 
 
-def has_ranges(file: SourceFile) -> bool:
+def has_ranges(file: SourceFile, members: list[Member]) -> bool:
     """True if some members can be read without the ones before them."""
-    if buckets.is_uri(file.location):
-        return False
-    with open_unpacked(file) as opened:
-        return _is_zip(opened)
+    return not buckets.is_uri(file.location) and all(member.method is not None for member in members)
 
 
 def read_members(file: SourceFile, members: list[Member]) -> Iterator[bytes]:
     """Yield the content of some members in order; of one too large to decode, enough to tell."""
     with open_unpacked(file) as opened:
-        is_zip = _is_zip(opened)
         for member in members:
             opened.seek(member.offset)
             length = min(member.bytes, LARGEST_FILE + 1)
-            content = (_zip_content(opened, member) if is_zip else opened).read(length)
+            content = (opened if member.method is None else _zip_content(opened, member)).read(length)
             if len(content) < length:
                 raise EOFError(f"it ends within {member.name}")
             yield content
-
-
-def _is_zip(opened: BinaryIO) -> bool:
-    signature = opened.read(4)
-    opened.seek(0)
-    return signature in _ZIP_SIGNATURES
 
 
 def _path_of(name: str) -> str:
@@ -107,14 +100,14 @@ def _zip_members(file: SourceFile, opened: BinaryIO, no_files: list[str]) -> Ite
             continue
         if info.flag_bits & _ENCRYPTED and is_image_name(name):
             raise DataError(f"{file.name} is encrypted ({name}); pack it again without a password")
-        yield Member(name, info.header_offset, info.file_size, info.compress_size, info.compress_type, info.CRC)
+        yield Member(name, info.header_offset, info.file_size, info.compress_type, info.compress_size, info.CRC)
 
 
 def _zip_content(opened: BinaryIO, member: Member) -> zipfile.ZipExtFile:
     """Open a member as `ZipFile` does, which would read the names of all members first."""
     opened.seek(sum(_LOCAL_HEADER.unpack(opened.read(_LOCAL_HEADER.size))), 1)
     info = zipfile.ZipInfo(member.name)
-    info.compress_type, info.compress_size = member.method, member.packed
+    info.compress_type, info.compress_size = member.method or zipfile.ZIP_STORED, member.packed
     info.file_size, info.CRC = member.bytes, member.crc32
     return zipfile.ZipExtFile(opened, "r", info)
 

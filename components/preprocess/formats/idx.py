@@ -11,7 +11,6 @@ import struct
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
-from components.core.artifacts import datasets
 from components.core.errors import DataError
 from components.core.sources import source_listing
 from components.core.sources.files import SourceFile
@@ -28,19 +27,26 @@ _FASHION_MNIST_LABELS = "657fbd221bfc9f4198cc14b5619cc33ec57c58dd0e47af4d99d6650
 
 
 def list_stacks(files: Iterable[SourceFile]) -> list[Stack]:
-    """List the files of images with their labels."""
+    """Pair image files with label files by the split in their names; one pair alone is for `train`."""
+    file_of = {file.name: file for file in files}
+    splits = {name: next((split for word, split in _SPLIT_WORDS if word in name.lower()), "train") for name in file_of}
+    images = [(split, name) for name, split in splits.items() if "images" in name.lower()]
+    labels = [(split, name) for name, split in splits.items() if "images" not in name.lower()]
+    pairs = stacks.paired("the source", images, labels)
     listed = []
-    for split, images, labels in _pair_files(files):
-        with stacks.open_unpacked(images) as opened:
-            dimensions = _read_header(images, opened, "images", (3, 4))
-        values = _read_labels(labels, dimensions[0]) if labels and split == "train" else b""
+    for split, names in pairs.items():
+        pair = [file_of[name] for name in names]
+        with stacks.open_unpacked(pair[0]) as opened:
+            dimensions = _read_header(pair[0], opened, "images", (3, 4))
+        values = _read_labels(pair[1], dimensions[0]) if len(pair) > 1 else b""
+        is_known = split == "train" and hashlib.sha256(values).hexdigest() == _FASHION_MNIST_LABELS
         stack = Stack(
             kind=source_listing.IDX,
-            name=images.name,
-            split=split,
-            files=(images, labels) if labels else (images,),
-            shape=stacks.shape_of(images.name, dimensions),
-            classes=FASHION_MNIST_CLASSES if hashlib.sha256(values).hexdigest() == _FASHION_MNIST_LABELS else (),
+            name=names[0],
+            split=split if len(pairs) > 1 else "train",
+            files=tuple(pair),
+            shape=stacks.shape_of(names[0], dimensions),
+            classes=FASHION_MNIST_CLASSES if is_known else (),
         )
         listed.append(stack)
     return listed
@@ -55,23 +61,6 @@ def examples(stack: Stack, with_images: bool = True) -> Iterator[Example]:
         values = _read_labels(labels[0], count) if labels else itertools.repeat(None, count)
         contents = stacks.read_items(stack.name, opened, count, size) if with_images else itertools.repeat(b"", count)
         yield from zip(contents, values, strict=True)
-
-
-def _pair_files(files: Iterable[SourceFile]) -> list[tuple[str, SourceFile, SourceFile | None]]:
-    """Pair image files with label files by the split in their names; one pair alone is for `train`."""
-    images: dict[str, SourceFile] = {}
-    labels: dict[str, SourceFile] = {}
-    for file in files:
-        name = file.name.lower()
-        split = next((split for word, split in _SPLIT_WORDS if word in name), "train")
-        first_file = (images if "images" in name else labels).setdefault(split, file)
-        if first_file is not file:
-            raise DataError(f"{first_file.name} and {file.name} are both for {split}; keep one of them")
-    if not images:
-        raise DataError(f"{next(iter(labels.values())).name} has labels, but there is no IDX file of images beside it")
-    stacks.require_pairs("the source", images, labels)
-    pairs = [(split, images[split], labels.get(split)) for split in datasets.SPLITS if split in images]
-    return [("train", *pairs[0][1:])] if len(pairs) == 1 else pairs
 
 
 def _read_labels(file: SourceFile, count: int) -> bytes:

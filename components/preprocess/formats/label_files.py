@@ -12,12 +12,11 @@
 """
 
 import csv
-import functools
 import io
 import json
 import reprlib
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from components.core.errors import DataError
 from components.core.sources import source_listing
@@ -31,28 +30,22 @@ _COLUMNS = (["file", "label"], ["file", "label", "split"])
 _Line = tuple[str, Any, Any, str | None]
 
 
-class LabelFile(NamedTuple):
-    """A file of labels, not read yet."""
+def read(paths: Iterable[str], content_of: Callable[[str], bytes], owner: str = "") -> Table | None:
+    """Read the files of the first format that any has, by their paths in a source or in an archive, their `owner`.
 
-    name: str  # for messages
-    path: str  # within the source, or the archive that it is in
-    read: Callable[[], bytes]  # may return one byte more than `LARGEST_FILE`
-
-
-def read(files: Iterable[LabelFile]) -> Table | None:
-    """Read the files of the first format that any of them has; None if none of them has labels.
+    `content_of` may return one byte more than `LARGEST_FILE`. Return None if no file has labels.
 
     Raises:
         DataError: A file is damaged, contradicts itself, or has more than 64 MiB.
     """
-    files = list(files)
+    paths = list(paths)
     for names, parse in _FORMATS:
         table: Table | None = None
-        for file in files:
-            folder, slash, name = file.path.rpartition("/")
-            lines = parse(file.name, _text_of(file)) if name in names else None
+        for path in paths:
+            folder, slash, name = path.rpartition("/")
+            lines = parse(owner + path, _text(owner + path, content_of(path))) if name in names else None
             if lines is not None:
-                table = table or Table(file.name, {})
+                table = table or Table(owner + path, {})
                 _add(table, lines, folder + slash if names is source_listing.METADATA else "")
         if table:
             return table
@@ -61,22 +54,22 @@ def read(files: Iterable[LabelFile]) -> Table | None:
 
 def beside(files: Iterable[SourceFile]) -> Table | None:
     """Read files of labels beside images or archives."""
-    return read(LabelFile(file.name, file.name, functools.partial(_content_of, file)) for file in files)
+    by_path = {file.name: file for file in files}
+
+    def content_of(path: str) -> bytes:
+        with open_file(by_path[path].location, by_path[path].checksum) as opened:
+            return opened.read(LARGEST_FILE + 1)
+
+    return read(by_path, content_of)
 
 
-def _content_of(file: SourceFile) -> bytes:
-    with open_file(file.location, file.checksum) as opened:
-        return opened.read(LARGEST_FILE + 1)
-
-
-def _text_of(file: LabelFile) -> str:
-    content = file.read()
+def _text(name: str, content: bytes) -> str:
     if len(content) > LARGEST_FILE:
-        raise DataError(f"{file.name} has more than {LARGEST_FILE:,} bytes")
+        raise DataError(f"{name} has more than {LARGEST_FILE:,} bytes")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise DataError(f"{file.name} is not UTF-8: {error.reason} at byte {error.start:,}") from None
+        raise DataError(f"{name} is not UTF-8: {error.reason} at byte {error.start:,}") from None
 
 
 def _add(table: Table, lines: Iterable[_Line], folder: str) -> None:
@@ -85,8 +78,10 @@ def _add(table: Table, lines: Iterable[_Line], folder: str) -> None:
             raise DataError(f"{where} has {reprlib.repr(path)}, expected the path of an image and its label")
         if split is not None and (split := split or "train") not in SPLIT_FOLDERS:
             raise DataError(f"{where} has split {split!r}, expected one of {', '.join(SPLIT_FOLDERS)}")
-        row = Row(labels.text_of(where, label), split and SPLIT_FOLDERS[split])
-        table.add(folder + printable(path.removeprefix("./")), row, where)
+        path = folder + printable(path.removeprefix("./"))
+        if path in table.rows:
+            raise DataError(f"{where} has {path} for the second time; keep one of the two")
+        table.rows[path] = Row(labels.text_of(where, label), split and SPLIT_FOLDERS[split])
 
 
 def _lines_of_labels(name: str, text: str) -> list[_Line]:

@@ -28,12 +28,6 @@ class Table(NamedTuple):
     name: str  # of the file, for messages
     rows: dict[str, Row]  # by the paths of images; empty if no image has a label
 
-    def add(self, path: str, row: Row, where: str) -> None:
-        """Add a row; `DataError` for a second one of the same path."""
-        if path in self.rows:
-            raise DataError(f"{where} has {path} for the second time; keep one of the two")
-        self.rows[path] = row
-
 
 class Tally:
     """Number of images in each split, and the labels that occur."""

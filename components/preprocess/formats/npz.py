@@ -55,20 +55,14 @@ def examples(stack: Stack, with_images: bool = True) -> Iterator[Example]:
 
 
 def _list_file(file: SourceFile) -> list[Stack]:
-    images: dict[str, str] = {}  # arrays by split
-    labels: dict[str, str] = {}
-    others = []
+    images, labels, others = list[str](), list[str](), list[str]()
     with stacks.open_unpacked(file) as stored, zipfile.ZipFile(stored) as packed:
         for name in sorted(packed.namelist()):
-            array = name.removesuffix(".npy")
-            words = set(re.findall("[a-z]+", array.lower()))
-            if not name.endswith(".npy") or not words & (_IMAGE_WORDS | _LABEL_WORDS):
+            words = set(re.findall("[a-z]+", name.removesuffix(".npy").lower())) if name.endswith(".npy") else set()
+            if words & (_IMAGE_WORDS | _LABEL_WORDS):
+                (labels if words & _LABEL_WORDS else images).append(name.removesuffix(".npy"))
+            else:
                 others.append(printable(name))
-                continue
-            split = split_of(array, file.name.rpartition("/")[2])
-            first_array = (labels if words & _LABEL_WORDS else images).setdefault(split, array)
-            if first_array != array:
-                raise DataError(f"{file.name} has {first_array} and {array} for {split}; keep one of them")
         if others:
             log.info("skipped %d arrays of %s by name: %s", len(others), file.name, ", ".join(others[:_NAMES_SHOWN]))
         if not images:
@@ -76,21 +70,31 @@ def _list_file(file: SourceFile) -> list[Stack]:
                 f"{file.name} has no array of images by name ({', '.join(others) or 'nothing'}); "
                 "expected one called images, x or data, and labels or y for their labels, as in x_train and y_train"
             )
-        stacks.require_pairs(file.name, images, labels)
         listed = []
-        for split, array in images.items():
-            name = f"{file.name}[{array}]"
-            with _open(packed, array) as opened:
+        for split, arrays in stacks.paired(
+            file.name, *(_with_splits(file, names) for names in (images, labels))
+        ).items():
+            name = f"{file.name}[{arrays[0]}]"
+            with _open(packed, arrays[0]) as opened:
                 dimensions, dtype = _read_header(name, opened)
             if dtype not in (np.uint8, np.dtype("<u2"), np.dtype(">u2")):
                 raise DataError(
                     f"{name} has {dtype}, expected uint8 from 0 to 255, or uint16; scale it before it is saved"
                 )
-            shape, arrays = stacks.shape_of(name, dimensions), (array, labels[split]) if labels else (array,)
-            listed.append(
-                Stack(kind=source_listing.ARRAYS, name=name, split=split, files=(file,), arrays=arrays, shape=shape)
+            stack = Stack(
+                kind=source_listing.ARRAYS,
+                name=name,
+                split=split,
+                files=(file,),
+                arrays=tuple(arrays),
+                shape=stacks.shape_of(name, dimensions),
             )
+            listed.append(stack)
     return listed
+
+
+def _with_splits(file: SourceFile, arrays: list[str]) -> list[tuple[str, str]]:
+    return [(split_of(array, file.name.rpartition("/")[2]), array) for array in arrays]
 
 
 def _read_labels(file: SourceFile, packed: zipfile.ZipFile, array: str, count: int) -> list[int]:

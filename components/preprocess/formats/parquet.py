@@ -14,6 +14,7 @@ import dataclasses
 import itertools
 import json
 import logging
+import re
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -26,13 +27,14 @@ from components.preprocess.formats.labels import Label
 from components.preprocess.formats.stacks import Example, Stack
 
 if TYPE_CHECKING:
-    from pyarrow import Field
     from pyarrow.parquet import ParquetFile
 
 log = logging.getLogger(__name__)
 
 _IMAGE_NAMES = ("image", "img")
+_IMAGE_TYPE = re.compile(r"^(struct<(.*, )?bytes: )?(large_)?binary\b")  # of columns, as pyarrow writes it
 _LABEL_NAME = "label"
+_LABEL_TYPE = re.compile(r"u?int\d+|(large_)?string")
 _IMAGES_AT_ONCE = 4  # each may be large, and values of a dictionary are repeated in memory
 _LABELS_AT_ONCE = 1 << 16
 _NAMES_SHOWN = 8
@@ -54,10 +56,9 @@ def examples(stack: Stack, with_images: bool = True) -> Iterator[Example]:
         if not (with_images or labels):
             yield from itertools.repeat((b"", None), opened.metadata.num_rows)
             return
-        of_struct = _is_struct(opened.schema_arrow.field(image))
+        of_struct = str(opened.schema_arrow.field(image).type).startswith("struct")
         columns = [*([f"{image}.bytes" if of_struct else image] if with_images else []), *labels]
         at_once = _IMAGES_AT_ONCE if with_images else _LABELS_AT_ONCE
-        is_first = True
         for batch in opened.iter_batches(at_once, columns=columns, use_threads=False):
             values = batch.column(labels[0]).to_pylist() if labels else [None] * len(batch)
             if not with_images:
@@ -67,13 +68,6 @@ def examples(stack: Stack, with_images: bool = True) -> Iterator[Example]:
             for scalar, value in zip(column.flatten()[0] if of_struct else column, values, strict=True):
                 buffer = scalar.as_buffer()
                 content = buffer[: pixels.LARGEST_FILE + 1].to_pybytes() if buffer is not None else b""
-                # The first image decides; others are quarantined.
-                if is_first and not pixels.is_image_file(content):
-                    raise DataError(
-                        f"{stack.name} has no PNG, JPEG or WebP file in column {printable(image)} of its first row; "
-                        "write the content of image files there, as `Dataset.to_parquet` does"
-                    )
-                is_first = False
                 yield content, _label(stack, value)
 
 
@@ -99,49 +93,30 @@ def _open_parquet(file: SourceFile) -> Iterator["ParquetFile"]:
         yield pyarrow.parquet.ParquetFile(opened, page_checksum_verification=True, pre_buffer=False)
 
 
-def _is_struct(field: "Field") -> bool:
-    import pyarrow.types
-
-    return bool(pyarrow.types.is_struct(field.type))
-
-
 def _with_columns(stack: Stack, opened: "ParquetFile") -> Stack:
     """Choose the columns of images and labels."""
-    import pyarrow.types as arrow_types
-
-    fields: dict[str, Field] = {field.name: field for field in opened.schema_arrow}
+    fields = {field.name: field.type for field in opened.schema_arrow}
     features = _features_of(opened)
-
-    def is_bytes(field: "Field") -> bool:
-        return bool(arrow_types.is_binary(field.type) or arrow_types.is_large_binary(field.type))
-
-    def is_image(field: "Field") -> bool:
-        parts = field.type if _is_struct(field) else ()
-        return is_bytes(field) or any(part.name == "bytes" and is_bytes(part) for part in parts)
-
-    def is_label(field: "Field") -> bool:
-        kind = field.type
-        return bool(arrow_types.is_integer(kind) or arrow_types.is_string(kind) or arrow_types.is_large_string(kind))
 
     def described(kind: str) -> list[str]:
         return [name for name in fields if features.get(name, {}).get("_type") == kind]
 
-    images = [name for name, field in fields.items() if is_image(field)]
+    images = [name for name, kind in fields.items() if _IMAGE_TYPE.search(str(kind))]
     images = [name for name in described("Image") if name in images] or images
     image = images[0] if len(images) == 1 else next((name for name in _IMAGE_NAMES if name in images), "")
     if not image:
-        names = ", ".join([printable(f"{name} ({field.type})") for name, field in fields.items()][:_NAMES_SHOWN])
+        names = ", ".join([printable(f"{name} ({kind})") for name, kind in fields.items()][:_NAMES_SHOWN])
         raise DataError(
             f"{stack.name} has no single column of image files: {names or 'no columns'}; expected "
             f"bytes, or a struct with bytes, in a column {_IMAGE_NAMES[0]}"
         )
-    labels = (name for name in (_LABEL_NAME, *described("ClassLabel")) if name in fields and is_label(fields[name]))
-    columns = (image, *itertools.islice(labels, 1))
-    left_out = [printable(name) for name in fields if name not in columns]
+    labels = (_LABEL_NAME, *described("ClassLabel"))
+    labels = tuple(name for name in labels if name in fields and _LABEL_TYPE.fullmatch(str(fields[name])))[:1]
+    left_out = [printable(name) for name in fields if name not in (image, *labels)]
     if left_out:
         log.info("skipped %d columns of %s: %s", len(left_out), stack.name, ", ".join(left_out[:_NAMES_SHOWN]))
-    classes = features.get(columns[1], {}).get("names") if len(columns) > 1 else None
-    return dataclasses.replace(stack, arrays=columns, classes=tuple(printable(str(name)) for name in classes or ()))
+    classes = (features.get(labels[0], {}).get("names") if labels else None) or ()
+    return dataclasses.replace(stack, arrays=(image, *labels), classes=tuple(printable(str(name)) for name in classes))
 
 
 def _features_of(opened: "ParquetFile") -> dict[str, Any]:

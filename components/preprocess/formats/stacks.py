@@ -9,7 +9,7 @@ import contextlib
 import dataclasses
 import errno
 import gzip
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import IO, BinaryIO, NamedTuple, cast
 
 from components.core.artifacts.datasets import ImageShape
@@ -67,12 +67,19 @@ def of_files(kind: str, files: Collection[SourceFile]) -> list[Stack]:
     ]
 
 
-def require_pairs(owner: str, images: Collection[str], labels: Collection[str]) -> None:
-    """Refuse labels for splits without images."""
-    if labels and set(labels) != set(images):
-        split = min(set(images) ^ set(labels))
-        has, lacks = ("images", "labels") if split in images else ("labels", "images")
+def paired(owner: str, images: Iterable[tuple[str, str]], labels: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Pair splits and names of images with those of labels; return the name of images, and of any labels, by split."""
+    by_kind: list[dict[str, str]] = [{}, {}]
+    for names, named in zip(by_kind, (images, labels), strict=True):
+        for split, name in named:
+            if names.setdefault(split, name) != name:
+                raise DataError(f"{owner} has {names[split]} and {name} for {split}; keep one of them")
+    images_of, labels_of = by_kind
+    if labels_of and set(labels_of) != set(images_of):
+        split = min(set(images_of) ^ set(labels_of))
+        has, lacks = ("images", "labels") if split in images_of else ("labels", "images")
         raise DataError(f"{owner} has {has} for {split} but no {lacks}; add them, or take all labels away")
+    return {split: [names[split] for names in by_kind if names] for split in images_of}
 
 
 def shape_of(name: str, dimensions: tuple[int, ...]) -> ImageShape:

@@ -20,7 +20,6 @@ from components.preprocess.decode import pixels
 from components.preprocess.decode.pool import IMAGES_AT_ONCE
 from components.preprocess.formats import archives, idx, label_files, labels, npz, parquet, tfrecords, webdataset
 from components.preprocess.formats.archives import Member
-from components.preprocess.formats.label_files import LabelFile
 from components.preprocess.formats.labels import Table, Tally
 from components.preprocess.formats.stacks import Example, Original, Stack
 
@@ -119,6 +118,13 @@ def _originals_of_stack(stack: Stack) -> Iterator[Original]:
     for number, (content, label) in enumerate(_FORMATS[stack.kind][1](stack, True), 1):
         if (label is not None or stack.numbers) and str(label) not in stack.numbers:
             raise DataError(f"{stack.name} has a new label {label}; the source changed while it was read")
+        # Raw pixels have no shape. The first image decides; others are quarantined.
+        if number == 1 and stack.shape is None and not pixels.is_image_file(content):
+            raise DataError(
+                f"{stack.name} begins with an image of {len(content):,} bytes that is no PNG, JPEG or WebP file; "
+                "pixels as they are go into NPZ or IDX files; of a dataset of this pipeline give the source that it "
+                "was made of"
+            )
         label_number = stack.numbers.get(str(label), datasets.NO_LABEL)
         yield Original(f"{stack.name}[{number - 1}]", stack.split, label_number, content)
     if number != stack.count:
@@ -234,7 +240,7 @@ def _survey_archives(location: str, listing: Listing) -> Survey:
     numbers, parts = labels.numbers_of(classes), list[Part]()
     for file, images_of_file in located.items():
         images = [(member, split, numbers[class_name]) for member, split, class_name in images_of_file]
-        at_once = IMAGES_AT_ONCE if archives.has_ranges(file) else max(1, len(images))
+        at_once = IMAGES_AT_ONCE if archives.has_ranges(file, members_of[file]) else max(1, len(images))
         starts = range(0, len(images), at_once)
         parts += [ArchivePart(file, tuple(images[start : start + at_once])) for start in starts]
     return Survey(kind=listing.kind, parts=parts, counts=tally.counts, classes=classes)
@@ -243,23 +249,18 @@ def _survey_archives(location: str, listing: Listing) -> Survey:
 def _list_archive(file: SourceFile, several: bool) -> tuple[list[Member], Table | None]:
     """Return the images of an archive, and the labels that its files of labels, or those of WebDataset, give them."""
     images, others = archives.list_members(file)
-
-    def reading(member: Member) -> Callable[[], bytes]:
-        return lambda: next(archives.read_members(file, [member]))
-
-    tables, samples, left_out = [], [], []
-    for member in others:
-        if member.name.rpartition("/")[2] in source_listing.LABEL_NAMES:
-            tables.append(LabelFile(f"{file.name}/{member.name}", member.name, reading(member)))
-        elif webdataset.is_label(member.name):
-            samples.append(member)
-        else:
-            left_out.append(member.name)
+    label_members = {m.name: m for m in others if m.name.rpartition("/")[2] in source_listing.LABEL_NAMES}
+    others = [member for member in others if member.name not in label_members]
+    left_out = [member.name for member in others if not webdataset.is_label(member.name)]
     if left_out:
         shown = ", ".join(left_out[:_NAMES_SHOWN])
         log.info("skipped %d members of %s that are no images by name: %s", len(left_out), file.name, shown)
-    table = label_files.read(tables)
-    if table is None and (label_of := webdataset.labels_of(file, images, samples)):
+
+    def content_of(name: str) -> bytes:
+        return next(archives.read_members(file, [label_members[name]]))
+
+    table = label_files.read(label_members, content_of, f"{file.name}/")
+    if table is None and (label_of := webdataset.labels_of(file, images, others)):
         split = labels.split_of(file.name) if several else None
         table = Table(file.name, {image.name: labels.Row(label_of.get(image.name), split) for image in images})
     return images, table

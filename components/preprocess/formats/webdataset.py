@@ -18,7 +18,8 @@ _LARGEST_FILE = 1 << 20  # bytes of a label file, with its other fields
 def labels_of(file: SourceFile, images: list[Member], others: list[Member]) -> dict[str, str]:
     """Return the labels of images of an archive by their names; none for those whose sample has no label."""
     samples = {_sample(image.name)[0] for image in images}
-    members = [member for member in others if _sample(member.name)[0] in samples and member.bytes]
+    members = [member for member in others if is_label(member.name) and member.bytes]
+    members = [member for member in members if _sample(member.name)[0] in samples]
     for member in members:
         if member.bytes > _LARGEST_FILE:
             raise DataError(

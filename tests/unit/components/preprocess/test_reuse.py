@@ -8,7 +8,7 @@ import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 
@@ -130,11 +130,11 @@ def test_what_is_known_is_not_read_and_what_was_decoded_is_not_decoded(
     kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened, decoded = [], []
-    open_regular, started = files._open_regular, pool._started
+    open_file, started = files.open_file, pool._started
 
-    def noting_open(location: str) -> int:
+    def noting_open(location: str, buffering: int) -> BinaryIO:
         opened.append(Path(location).name)
-        return open_regular(location)
+        return open_file(location, buffering=buffering)
 
     def noting_started(contents: list[bytes], *words: Any) -> Any:
         decoded.extend(contents)
@@ -146,7 +146,7 @@ def test_what_is_known_is_not_read_and_what_was_decoded_is_not_decoded(
         os.utime(path, (1_000_000_000, 1_000_000_000))
     time.sleep(0.02)  # a tick of the file system's clock
     fingerprint = source_listing.contents(str(source), index).fingerprint
-    monkeypatch.setattr(files, "_open_regular", noting_open)
+    monkeypatch.setattr(files, "open_file", noting_open)
     monkeypatch.setattr(pool, "_started", noting_started)
     undecodable = {path.name for path in source.rglob("*.png") if b"no image" in path.read_bytes()}
     assert len(undecodable) == 8

@@ -31,8 +31,6 @@ def test_a_catalog_is_a_sorted_list(files: dict[str, tuple[int, str]], kinds: se
     # Two readers at once do not disturb each other.
     assert list(zip(listed, listed, strict=True)) == [(file, file) for file in expected]
     assert list(catalog.names(*kinds)) == [file.name for file in expected]
-    assert list(catalog.names_without(*kinds)) == sorted(name for name, (kind, _) in files.items() if kind not in kinds)
-    assert catalog.least_kind() == min((kind for kind, _ in files.values()), default=None)
 
 
 def test_checksums_come_while_files_are_read_and_take_the_place_of_stamps() -> None:

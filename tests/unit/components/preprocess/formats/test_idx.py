@@ -123,8 +123,8 @@ def test_files_are_paired_by_name(tmp_path: Path, names: list[str], counts: dict
 @pytest.mark.parametrize(
     ("names", "words"),
     [
-        (["train-images-idx3-ubyte", "train-images-idx3-ubyte.gz"], "both for train"),
-        (["train-labels-idx1-ubyte"], "no IDX file"),
+        (["train-images-idx3-ubyte", "train-images-idx3-ubyte.gz"], "has train-.* and train-.* for train"),
+        (["train-labels-idx1-ubyte"], "labels for train but no"),
         (["train-images.idx", "train-labels.idx", "test-images.idx"], "images for test but no labels"),
         (["train-images.idx", "train-labels.idx", "test-labels.idx"], "labels for test but no images"),
     ],

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from components.core.errors import DataError
 from components.core.sources import source_listing
 from components.preprocess.formats import label_files
-from components.preprocess.formats.label_files import LabelFile
 from components.preprocess.formats.labels import Row, Table
 from components.preprocess.formats.survey import survey
 from tests.inputs.sources import held
@@ -225,7 +224,7 @@ def test_a_table_is_read_as_the_library_writes_it(
     for name, (label, split) in rows.items():
         writer.writerow([f"./{name}", label, split][: 3 if with_splits else 2])
     content = text.getvalue().encode("utf-8-sig" if mark else "utf-8")
-    table = label_files.read([LabelFile("x/labels.csv", "labels.csv", lambda: content)])
+    table = label_files.read(["labels.csv"], lambda _: content, "x/")
     expected = {name: Row(label or None, split if with_splits else None) for name, (label, split) in rows.items()}
     assert table == Table("x/labels.csv", expected)
 
