@@ -101,7 +101,7 @@ class Judge:
         asked = candidates.draw_labels(sampled, count, seed=0)
         classes = asked.numpy() if asked is not None and labels.kind == "class" else None
         seen = scores.see(self._spaces, [drawn], "samples")
-        scored = scores.score_seen(self._reference, seen, classes)
+        scored = scores.score(self._reference, seen, classes)
         features = seen.features[self._first.name][: len(self._validation)]
         by_name = {quantity.name: value for quantity, value in scored.numbers.items()}
         row: dict[str, Any] = {
@@ -127,8 +127,7 @@ class Judge:
     def _counted(self, generator: candidates.Generator) -> list[float | None]:
         groups, members = self._reference.real.groups, []
         for images, _ in candidates.draw(generator, self._data.manifest.image, _COUNTED, seed=1):
-            features, logits = self._spaces.embed(images)
-            members.append(groups.of(features[self._first.name], logits))
+            members.append(groups.of(scores.see(self._spaces, [images], "samples")))
         return self._range_of(groups.shares(np.concatenate(members)))
 
     def _range_of(self, shares: np.ndarray) -> list[float | None]:

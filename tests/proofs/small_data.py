@@ -153,7 +153,7 @@ def verdicts(
     uncertified = f"{count:,} test images" if count < CERTIFIED else ""
     results = {}
     for index, (name, draw) in enumerate(generators.items()):
-        scored = scores.score_seen(reference, draw(pools, labels, free, np.random.default_rng([*seed, index])))
+        scored = scores.score(reference, draw(pools, labels, free, np.random.default_rng([*seed, index])))
         model = dataclasses.replace(scored, values={**scored.values, Quantity("bad_samples"): around(0, 0.0)})
         results[name] = judge(model, reference.floor, None, config, uncertified)
     return results

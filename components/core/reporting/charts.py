@@ -4,7 +4,9 @@ import dataclasses
 import io
 import warnings
 from collections.abc import Mapping, Sequence
+from typing import Any
 
+import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -17,6 +19,11 @@ _WIDE, _NARROW, _DPI = (8.0, 2.8), (4.2, 2.5), 180  # inches, dots per inch
 _SHADES = 64  # enough for a chart; a third of the size
 _NAMES_AT_MOST, _NAME_LENGTH = 40, 16  # of classes
 _LABEL_LENGTH = 17  # of curves that stand side by side in a legend
+_STYLE: dict[str, Any] = {
+    **dict.fromkeys(("axes.edgecolor", "axes.labelcolor", "legend.labelcolor", "xtick.color", "ytick.color"), _INK),
+    "legend.fontsize": 9,
+    **dict.fromkeys(("axes.spines.right", "axes.spines.top", "legend.frameon", "text.parse_math"), False),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,6 +36,7 @@ class Curve:
     style: int = 0  # of four
 
 
+@matplotlib.rc_context(_STYLE)
 def bars(groups: list[str], shares: Mapping[str, np.ndarray], true_shares: Mapping[str, np.ndarray]) -> bytes:
     """Draw a bar for the share of each group of images, a class or bin, in each set; shares are [groups] by set.
 
@@ -45,11 +53,12 @@ def bars(groups: list[str], shares: Mapping[str, np.ndarray], true_shares: Mappi
     if len(groups) <= _NAMES_AT_MOST:
         names = [_cut(name, _NAME_LENGTH) for name in groups]
         rotation = 30 if len("".join(names)) > 40 else 0
-        axes.set_xticks(np.arange(len(groups)), names, rotation=rotation, parse_math=False)
+        axes.set_xticks(np.arange(len(groups)), names, rotation=rotation)
     axes.set_ylabel("share of images")
     return _png(figure, axes, columns=len(shares))
 
 
+@matplotlib.rc_context(_STYLE)
 def lines(curves: Sequence[Curve]) -> bytes:
     """Draw curves over generator updates, those of few points with a mark at each."""
     figure = Figure(figsize=_NARROW, layout="constrained")
@@ -73,18 +82,8 @@ def _cut(name: str, length: int) -> str:
 
 
 def _png(figure: Figure, axes: Axes, columns: int) -> bytes:
-    # above the axes, where it hides nothing
-    legend = axes.legend(
-        frameon=False, labelcolor=_INK, fontsize=9, ncols=columns, loc="lower left", bbox_to_anchor=(0, 1)
-    )
-    for text in legend.get_texts():
-        text.set_parse_math(False)
-    axes.tick_params(which="both", colors=_INK, labelsize=9)
-    axes.xaxis.label.set_color(_INK)
-    axes.yaxis.label.set_color(_INK)
-    for name, spine in axes.spines.items():
-        spine.set_color(_INK)
-        spine.set_visible(name in ("left", "bottom"))
+    axes.tick_params(labelsize=9)
+    axes.legend(ncols=columns, loc="lower left", bbox_to_anchor=(0, 1))  # above the axes, where it hides nothing
     drawn, file = io.BytesIO(), io.BytesIO()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph", UserWarning)  # a name in a script that the font lacks becomes boxes

@@ -45,9 +45,8 @@ class Rule:
 
     def to_json(self) -> dict[str, Any]:
         """The value in `verdict.json`."""
-        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        del fields["quantity"]
-        return {"rule": self.quantity.name, **fields}
+        fields = [field.name for field in dataclasses.fields(self) if field.name != "quantity"]
+        return {"rule": self.quantity.name, **{name: getattr(self, name) for name in fields}}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -80,7 +79,8 @@ def judge(
         champion: None only if the registry certainly has none.
         uncertified: Why the spaces have no certificate; empty if they have.
     """
-    rules = _integrity(model)
+    missing = [quantity for quantity, number in model.numbers.items() if number is None]
+    rules = _integrity(model, missing)
     if config.distance_limit:
         rules += _within(config, model.values, real)
     else:
@@ -92,13 +92,12 @@ def judge(
     if champion is not None:
         rules += [champion.incomparable] if champion.incomparable else _against(champion, model, real)
     verdict = follows(rule.outcome for rule in rules)
-    missing = _missing(model)  # the rule on all scores names them already
-    broken = [rule for rule in rules if rule.outcome != PASSED]
-    broken = [rule for rule in broken if rule.value is not None or rule.quantity not in missing]
+    broken = [rule for rule in rules if rule.outcome != PASSED and rule.quantity.score != "feature space"]
     better = f"better than the champion, version {champion.version}" if champion else "the first to be published"
     reasons = [f"significantly within every limit and {better}"] if verdict == PROMOTE else []
     reasons += [f"uncertified: {uncertified}"] if uncertified else []
-    reasons += [_reason(rule) for rule in broken if rule.quantity.score != "feature space"]
+    # The rule on all scores names those that are missing already.
+    reasons += [_reason(rule) for rule in broken if rule.value is not None or rule.quantity not in missing]
     return Verdict(verdict, rules, reasons)
 
 
@@ -115,18 +114,14 @@ def fact(score: str, value: str, limit: str, outcome: str = FAILED) -> Rule:
     return Rule(Quantity(score), value, None, None, limit, outcome)
 
 
-def _missing(model: Scores) -> list[Quantity]:
-    return [quantity for quantity, number in model.numbers.items() if number is None]
-
-
-def _integrity(model: Scores) -> list[Rule]:
+def _integrity(model: Scores, missing: Sequence[Quantity]) -> list[Rule]:
     """Return rules that require every score to be a number, and the samples to be pictures."""
-    missing = [quantity.name for quantity in _missing(model)]
-    shown = ", ".join(missing[:_NAMED]) + (f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else "")
-    value = f"{shown} are missing or not finite" if missing else "are finite"
+    names = [quantity.name for quantity in missing]
+    shown = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+    value = f"{shown} are missing or not finite" if names else "are finite"
     return [
-        _at_most(Quantity("bad_samples"), model.values, 0),
-        fact("scores", value, "all finite", FAILED if missing else PASSED),
+        _between(Quantity("bad_samples"), model.values, high=0),
+        fact("scores", value, "all finite", FAILED if names else PASSED),
         _between(Quantity("pixel_mean_ratio"), model.values, *_PIXEL_RANGE),
         _between(Quantity("pixel_deviation_ratio"), model.values, *_PIXEL_RANGE),
     ]
@@ -136,18 +131,18 @@ def _within(config: EvaluateConfig, values: Values, real: Scores) -> list[Rule]:
     """Return the rules with limits: on distances in every space, on collapse in the first, on classes, on copies."""
     first, *_ = spaces = list(real.blocks)
     class_rules = [
-        _at_most(_CLASS_DISTANCE, values, config.class_distance_limit),
-        _at_least(Quantity("class_ratio"), values, config.class_ratio_limit),
-        _at_least(Quantity("class_coverage"), values, config.class_coverage_limit),
+        _between(_CLASS_DISTANCE, values, high=config.class_distance_limit),
+        _between(Quantity("class_ratio"), values, low=config.class_ratio_limit),
+        _between(Quantity("class_coverage"), values, low=config.class_coverage_limit),
     ]
     return [
-        *(_at_most(Quantity("fcd_corrected", space), values, config.distance_limit) for space in spaces),
-        _at_least(Quantity("recall", first, REAL), values, config.recall_limit),
-        _at_least(Quantity("coverage", first, REAL), values, config.coverage_limit),
+        *(_between(Quantity("fcd_corrected", space), values, high=config.distance_limit) for space in spaces),
+        _between(Quantity("recall", first, REAL), values, low=config.recall_limit),
+        _between(Quantity("coverage", first, REAL), values, low=config.coverage_limit),
         *(class_rules if _CLASS_DISTANCE in real.values else []),
-        _at_least(Quantity("distinct_share"), values, config.distinct_share_limit),
-        _at_most(Quantity("copy_share"), values, config.copy_share_limit),
-        _at_most(Quantity("copy_nearness"), values, config.copy_nearness_limit),
+        _between(Quantity("distinct_share"), values, low=config.distinct_share_limit),
+        _between(Quantity("copy_share"), values, high=config.copy_share_limit),
+        _between(Quantity("copy_nearness"), values, high=config.copy_nearness_limit),
     ]
 
 
@@ -165,30 +160,24 @@ def _against(champion: Champion, model: Scores, real: Scores) -> list[Rule]:
         best = min(best, comparison.excess, key=lambda one: one.high)
         rules.append(_rule(quantity, comparison.excess, f"at most {comparison.margin:.3g}", comparison.outcome))
     for score in ("recall", "coverage"):
-        rules.append(_at_least(Quantity(score, first, CHAMPION), champion.differences, -_LESS_DIVERSE))
+        rules.append(_between(Quantity(score, first, CHAMPION), champion.differences, low=-_LESS_DIVERSE))
     if _CLASS_DISTANCE in real.values:
         quantity = dataclasses.replace(_CLASS_DISTANCE, against=CHAMPION)
-        rules.append(_at_most(quantity, champion.differences, _LESS_BALANCED))
+        rules.append(_between(quantity, champion.differences, high=_LESS_BALANCED))
     outcome = PASSED if best.high < 0 else HELD
     limit = f"below 0, to be better than version {champion.version}"
     rules.append(_rule(Quantity(f"smallest {EXCESS}"), best, limit, outcome))
     return rules
 
 
-def _at_most(quantity: Quantity, values: Values, limit: float) -> Rule:
-    return _between(quantity, values, -math.inf, limit, f"at most {limit:.4g}")
-
-
-def _at_least(quantity: Quantity, values: Values, limit: float) -> Rule:
-    return _between(quantity, values, limit, math.inf, f"at least {limit:.4g}")
-
-
-def _between(quantity: Quantity, values: Values, low: float, high: float, words: str = "") -> Rule:
+def _between(quantity: Quantity, values: Values, low: float = -math.inf, high: float = math.inf) -> Rule:
     """Return a rule: passed if the interval is within the limits, failed if it is outside or unknown, else held."""
-    limit, interval = words or f"from {low:g} to {high:g}", values.get(quantity, MISSING)
+    limit = f"from {low:g} to {high:g}"
+    if math.inf in (high, -low):
+        limit = f"at most {high:.4g}" if low == -math.inf else f"at least {low:.4g}"
+    interval, outcome = values.get(quantity, MISSING), HELD
     if not interval.finite:
         return Rule(quantity, None, None, None, limit, FAILED)
-    outcome = HELD
     if low <= interval.low and interval.high <= high:
         outcome = PASSED
     elif interval.high < low or interval.low > high:

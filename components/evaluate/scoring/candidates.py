@@ -102,7 +102,7 @@ def score(
     labels = draw_labels(generator, sample_count, seed)
     # The labels of clusters, and of a champion with other classes, have another meaning.
     asked = labels.numpy() if labels is not None and generator.classes == manifest.classes else None
-    scored = scores.score(reference, pixels(), kind, asked)
+    scored = scores.score(reference, scores.see(reference.embedding, pixels(), kind), asked)
     if bad:
         scored = reference.no_scores
     copies = None

@@ -36,16 +36,12 @@ class Seen:
     """A set of n images as the embedding sees them."""
 
     features: Mapping[str, np.ndarray]  # whitened, float64 [n, components], by the name of the space
-    # `digest`, 16 bytes of each image; `brightness` and `power`, means of its pixels, from 0 to 255, and of their
+    # `digest` of each image, uint8 [n, 16]; `brightness` and `power`, means of its pixels, from 0 to 255, and of their
     # squares, float64 [n]; with classes also `logits`, float64 [n, classes].
     images: Mapping[str, np.ndarray]
 
     def __len__(self) -> int:
         return len(self.images["digest"])
-
-    @property
-    def logits(self) -> np.ndarray | None:
-        return self.images.get("logits")
 
     @property
     def pixels(self) -> tuple[Measured, Measured]:
@@ -58,8 +54,7 @@ class Seen:
 
     @property
     def finite(self) -> bool:
-        arrays = [*self.features.values(), *([] if self.logits is None else [self.logits])]
-        return all(np.isfinite(array).all() for array in arrays)
+        return all(np.isfinite(array).all() for array in (*self.features.values(), *self.images.values()))
 
     def rows(self, chosen: np.ndarray) -> "Seen":
         """Return some of the images, by their indices [m]."""
@@ -75,13 +70,11 @@ class Groups:
     count: int
     centers: np.ndarray | None = None  # of the bins, float64 [bins, k] in the first space; None for classes
 
-    def of(self, features: np.ndarray, logits: np.ndarray | None) -> np.ndarray:
-        """Return each image's group, int64 [n], from features [n, k] in the first space or logits [n, classes]."""
+    def of(self, seen: Seen) -> np.ndarray:
+        """Return each image's group, int64 [n]."""
         if self.centers is None:
-            if logits is None:
-                raise AssertionError("classes need logits")
-            return logits.argmax(axis=1)
-        return scipy.cluster.vq.vq(features, self.centers)[0].astype(np.int64)
+            return seen.images["logits"].argmax(axis=1)
+        return scipy.cluster.vq.vq(next(iter(seen.features.values())), self.centers)[0].astype(np.int64)
 
     def shares(self, members: np.ndarray) -> np.ndarray:
         """Return the share of each group among the groups of images: [n] to [count], summing to 1."""
@@ -188,13 +181,13 @@ def measure_reference(
     All training images, whose indices are `searched` [m], are searched for copies; those `drawn`, rows [n] of these,
     are compared with as many test images.
     """
-    first, logits = next(iter(test.features)), test.logits
+    first, logits = next(iter(test.features)), test.images.get("logits")
     groups = fit_bins(train.features[first], seed) if logits is None else Groups("class", logits.shape[1])
     real = RealImages(
         seed=seed,
         balls={space: neighbors.make_balls(test.features[space.name]) for space in spaces_of(list(test.features))},
         groups=groups,
-        members=groups.of(test.features[first], logits),
+        members=groups.of(test),
         pixels=test.pixels,
     )
     floor = _measure(real, train.rows(drawn))
@@ -221,13 +214,8 @@ def fit_bins(features: np.ndarray, seed: int) -> Groups:
     return Groups("bin", len(centers), centers)
 
 
-def score(reference: Reference, samples: Iterable[np.ndarray], kind: str, labels: np.ndarray | None = None) -> Scores:
-    """Score samples, in batches uint8 [n, height, width, channels]; `labels`, int32 [samples], were requested."""
-    return score_seen(reference, see(reference.embedding, samples, kind), labels)
-
-
-def score_seen(reference: Reference, seen: Seen, labels: np.ndarray | None = None) -> Scores:
-    """Score samples that the reference's embedding has seen.
+def score(reference: Reference, seen: Seen, labels: np.ndarray | None = None) -> Scores:
+    """Score samples that the reference's embedding has seen; `labels`, int32 [samples], were requested.
 
     The first samples, as many as there are real images, are compared by distance and neighbors. Copies are searched for
     among at least 2,000; groups and duplicates are those of all.
@@ -237,8 +225,8 @@ def score_seen(reference: Reference, seen: Seen, labels: np.ndarray | None = Non
         return reference.no_scores
     scores = _measure(reference.real, seen, reference.floor)
     values = dict(scores.values)
-    if labels is not None and seen.logits is not None:
-        values[Quantity("class_accuracy")] = Measured(float(np.mean(seen.logits.argmax(axis=1) == labels)))
+    if labels is not None and "logits" in seen.images:
+        values[Quantity("class_accuracy")] = Measured(float(np.mean(seen.images["logits"].argmax(axis=1) == labels)))
     first = reference.real.spaces[0]
     among = seen.features[first.name][: max(reference.real.count, _COPIES_AMONG)]
     distances, originals = neighbors.nearest(among, reference.train)
@@ -293,7 +281,7 @@ def _measure(real: RealImages, seen: Seen, floor: Scores | None = None) -> Score
         }
         values |= {Quantity(score, space): value for score, value in space_scores.items()}
     first, kind, count = real.spaces[0], real.groups.kind, len(seen)
-    shares = real.groups.shares(real.groups.of(seen.features[first.name], seen.logits))
+    shares = real.groups.shares(real.groups.of(seen))
     sizes = shares, count, real.shares, real.count
     (mean, deviation), (real_mean, real_deviation) = seen.pixels, real.pixels
     image_scores = {
@@ -302,7 +290,7 @@ def _measure(real: RealImages, seen: Seen, floor: Scores | None = None) -> Score
         f"{kind}_coverage": _smallest_coverage(overlaps[first].covered, real.members),
         "pixel_mean_ratio": intervals.ratio(mean, real_mean),
         "pixel_deviation_ratio": intervals.ratio(deviation, real_deviation),
-        "distinct_share": intervals.share(len(set(seen.images["digest"].tolist())) / count, count),
+        "distinct_share": intervals.share(len(np.unique(seen.images["digest"], axis=0)) / count, count),
     }
     values |= {Quantity(score): value for score, value in image_scores.items()}
     values |= {_NEARNESS: MISSING, _COPY_SHARE: MISSING}
@@ -340,7 +328,7 @@ def see(embedding: feature_spaces.FeatureSpaces, batches: Iterable[np.ndarray], 
         pixels = images.reshape(len(images), -1).astype(np.float64)
         digests = b"".join(hashlib.blake2b(image.tobytes(), digest_size=16).digest() for image in images)
         arrays = {
-            "digest": np.frombuffer(digests, "V16"),
+            "digest": np.frombuffer(digests, np.uint8).reshape(-1, 16),
             "brightness": pixels.mean(axis=1),
             "power": np.square(pixels).mean(axis=1),
         }

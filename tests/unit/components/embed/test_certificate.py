@@ -1,4 +1,4 @@
-"""Tests for certificate.py: embeddings that see everything, and others with blind spots."""
+"""Tests for certificate.py and disturbances.py: embeddings that see everything, and others with blind spots."""
 
 import dataclasses
 import json
@@ -10,9 +10,51 @@ import pytest
 from components.core.artifacts.embeddings import FAILED, PASSED, TOO_FEW
 from components.core.metrics.whitening import Whitening, fit_whitening
 from components.embed import certificate
-from tests.unit.components.embed.conftest import CLASSES
+from components.embed.disturbances import disturbances
 
 Features = Callable[[np.ndarray], np.ndarray]
+CLASSES = 10
+
+
+def _images(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Smooth images of ten classes: each class a place of a bright spot, of varying width, height and light."""
+    random = np.random.default_rng(seed)
+    labels = random.integers(0, CLASSES, count).astype(np.int32)
+    y, x = np.mgrid[:12, :12]
+    center_y = (3.0 + 5.0 * (labels // 5))[:, None, None] + random.normal(0, 0.5, (count, 1, 1))
+    center_x = (1.5 + 2.0 * (labels % 5))[:, None, None] + random.normal(0, 0.3, (count, 1, 1))
+    width, height = (random.uniform(0.8, 1.6, (count, 1, 1)) for _ in range(2))
+    light = random.uniform(120, 230, (count, 1, 1))
+    images = light * np.exp(-(((y - center_y) / height) ** 2) - ((x - center_x) / width) ** 2)
+    return np.rint(images).astype(np.uint8)[..., None], labels
+
+
+@pytest.fixture(scope="module")
+def train() -> tuple[np.ndarray, np.ndarray]:
+    return _images(4000, 0)
+
+
+@pytest.fixture(scope="module")
+def test_images() -> np.ndarray:
+    return _images(2000, 1)[0]
+
+
+def test_disturbances_are_what_they_say(train: tuple[np.ndarray, np.ndarray], test_images: np.ndarray) -> None:
+    base = test_images[:1000]
+    sets = disturbances(base, *train, CLASSES, np.random.default_rng(0))
+    disturbed = {(kind, strength): images for kind, strength, images in sets}
+    assert all(images.shape == base.shape and images.dtype == np.uint8 for images in disturbed.values())
+    shifted = disturbed["shift", 2]
+    np.testing.assert_array_equal(shifted[:, :, 2:], base[:, :, :-2])
+    np.testing.assert_array_equal(shifted[:, :, 0], base[:, :, 0])
+    assert len(np.unique(disturbed["repeats", 25], axis=0)) <= 40
+    assert (disturbed["garbage", 0.2] == base).reshape(1000, -1).all(axis=1).sum() == 800
+    counts = {
+        strength: len({labels_of[image.tobytes()] for image in disturbed["dropped classes", strength]})
+        for strength in (1, 2, 5, 9)
+        for labels_of in [{image.tobytes(): label for image, label in zip(*train, strict=True)}]
+    }
+    assert counts == {1: 9, 2: 8, 5: 5, 9: 1}
 
 
 def _projection(seed: int) -> Features:

@@ -100,19 +100,3 @@ def test_copy_z_is_the_statistic_of_mann_and_whitney() -> None:
         assert 2 * scipy.stats.norm.sf(abs(z)) == pytest.approx(judged.pvalue, rel=1e-9)
         assert (z > 0) == (judged.statistic > 80 * 120 / 2)
     assert neighbors.copy_z(np.zeros(5), np.zeros(5)) == 0
-
-
-def test_copies_are_distinguished_from_fresh_samples_and_a_tenth_of_copies_by_their_share() -> None:
-    random = np.random.default_rng(4)
-    train, held_out, fresh = (random.normal(size=(1000, 6)) for _ in range(3))
-    to_train = neighbors.nearest(held_out, train)[0]
-    partly = np.concatenate([train[:100] + 0.01, fresh[100:]])
-    fresh_distances, partly_distances, copy_distances = (
-        neighbors.nearest(rows, train)[0] for rows in (fresh, partly, train + 0.01)
-    )
-    assert abs(neighbors.copy_z(fresh_distances, to_train)) < 4
-    assert neighbors.copy_z(copy_distances, to_train) < -30
-    assert neighbors.copy_share(fresh_distances, to_train) == pytest.approx(0.01, abs=0.015)
-    assert neighbors.copy_share(partly_distances, to_train) == pytest.approx(0.11, abs=0.02)
-    assert neighbors.copy_share(copy_distances, to_train) == 1
-    assert neighbors.copy_share(to_train, to_train) == pytest.approx(0.01, abs=0.002)

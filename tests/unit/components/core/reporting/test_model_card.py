@@ -1,14 +1,18 @@
-"""Tests for model_card.py, with a Markdown parser as the oracle."""
+"""Tests for model_card.py and markdown.py, with a Markdown parser as the oracle; durations."""
 
 import dataclasses
+import re
 from typing import Any
 
 import jinja2
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from components.core.artifacts import lineage, models
 from components.core.artifacts.datasets import ImageShape
 from components.core.reporting import markdown, model_card
+from components.core.reporting.durations import duration
 from components.core.storage import digests
 from tests.inputs import artifacts
 from tests.unit.components.core.reporting.rendered import tables, types
@@ -114,3 +118,22 @@ def test_what_evaluations_always_hold_is_asked_for(name: str) -> None:
     numbers = {other: value for other, value in NUMBERS.items() if other != name}
     with pytest.raises((jinja2.UndefinedError, TypeError)):
         model_card.render(MODEL, {}, judgment(numbers=numbers))
+
+
+@given(value=st.text(max_size=30))
+def test_a_reader_sees_any_text_as_it_is(value: str) -> None:
+    (row,) = tables(f"# T\n\n| a |\n| --- |\n| x{markdown.escaped(value)}x |\n")["T"][1:]
+    assert row == [f"x{markdown.plain(value)}x"]
+    assert markdown.plain(value).isprintable()
+
+
+@given(value=st.text(max_size=30))
+def test_no_underscore_is_left_that_is_markup_within_a_word(value: str) -> None:
+    """Kubeflow's page shows `batch_size and test_fraction` with emphasis in the middle."""
+    assert re.search(r"(?<!\\)(?:\\\\)*_", markdown.escaped(value)) is None
+
+
+def test_a_duration_has_its_two_largest_units() -> None:
+    assert [duration(seconds) for seconds in (0.4, 59.6, 125, 3599.6, 159_000)] == [
+        *("0 s", "1 min 00 s", "2 min 05 s", "1 h 00 min", "44 h 10 min")
+    ]

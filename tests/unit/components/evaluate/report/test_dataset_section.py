@@ -109,26 +109,36 @@ NO_LEAKS = {"exact": 0, "near": 0, "compared": ["test"]}
 LEAKS = {"exact": 0, "near": 7, "compared": ["test", "validation"]}
 
 
+CROPPED = {"cropped": {"images": 1234, "of": 5000}}
+
+
 @pytest.mark.parametrize(
-    ("source", "quarantined", "texts", "serious"),
+    ("source", "quarantined", "made_with", "remarks"),
     [
-        ({}, 0, [""], [False]),
-        ({"duplicates": 1200, "contradictions": 0, "leaks": NO_LEAKS}, 3, [" 3 ", "1,200", " test "], [False] * 3),
-        ({"duplicates": 4, "contradictions": 2, "leaks": LEAKS}, 0, [" 4 ", " 2 ", " 7 "], [False, True, True]),
+        ({}, 0, {}, [([""], False)]),
+        (
+            {"duplicates": 1200, "contradictions": 0, "leaks": NO_LEAKS},
+            3,
+            CROPPED,
+            [([" 3 "], False), (["1,234", "5,000", "30%", "fit"], True), (["1,200"], False), ([" test "], False)],
+        ),
+        (
+            {"duplicates": 4, "contradictions": 2, "leaks": LEAKS},
+            0,
+            {},
+            [([" 4 "], False), ([" 2 "], True), ([" 7 "], True)],
+        ),
     ],
     ids=["not looked", "nothing leaks", "leaks"],
 )
-def test_remarks(dataset: str, source: dict[str, Any], quarantined: int, texts: list[str], serious: list[bool]) -> None:
-    manifest = dataclasses.replace(spoilt(dataset, **source), quarantine={"count": quarantined})
-    remarks = dataset_section.remarks(manifest)
-    assert [remark["serious"] for remark in remarks] == serious
-    for remark, text in zip(remarks, texts, strict=True):
-        assert text in remark["text"]
-
-
-def test_cropped_images_are_counted(dataset: str) -> None:
-    cropped = {"images": 1234, "of": 5000}
-    manifest = dataclasses.replace(spoilt(dataset, leaks=NO_LEAKS), made_with={"cropped": cropped})
-    (remark, _) = dataset_section.remarks(manifest)
-    assert all(text in remark["text"] for text in ("1,234", "5,000", "30%", "fit"))
-    assert remark["serious"]
+def test_remarks(
+    dataset: str,
+    source: dict[str, Any],
+    quarantined: int,
+    made_with: dict[str, Any],
+    remarks: list[tuple[list[str], bool]],
+) -> None:
+    manifest = dataclasses.replace(spoilt(dataset, **source), quarantine={"count": quarantined}, made_with=made_with)
+    for remark, (texts, serious) in zip(dataset_section.remarks(manifest), remarks, strict=True):
+        assert all(text in remark["text"] for text in texts)
+        assert remark["serious"] == serious

@@ -1,6 +1,7 @@
 """Tests for scores.py and candidates.py: images with known faults, in the spaces of a fixed embedding."""
 
 import math
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -41,7 +42,13 @@ def reference(spaces: feature_spaces.FeatureSpaces, splits: Splits) -> scores.Re
 
 
 def _score(reference: scores.Reference, images: np.ndarray) -> Scores:
-    return scores.score(reference, iter(np.array_split(images, 7)), "images")
+    return _score_batches(reference, np.array_split(images, 7))
+
+
+def _score_batches(
+    reference: scores.Reference, batches: Iterable[np.ndarray], labels: np.ndarray | None = None
+) -> Scores:
+    return scores.score(reference, scores.see(reference.embedding, batches, "images"), labels)
 
 
 def named(scored: Scores) -> dict[str, float | None]:
@@ -140,7 +147,7 @@ def test_numbers_that_are_not_finite_give_no_score_and_no_reference(
 def test_batches_do_not_matter(reference: scores.Reference, splits: Splits) -> None:
     images = splits["validation"]
     one_by_one = (images[at : at + 1] for at in range(len(images)))
-    whole, single = _score(reference, images).numbers, scores.score(reference, one_by_one, "images").numbers
+    whole, single = _score(reference, images).numbers, _score_batches(reference, one_by_one).numbers
     assert whole.keys() == single.keys()
     for quantity, value in whole.items():
         expected = value if value is None else pytest.approx(value, rel=1e-4, abs=1e-4)
@@ -178,29 +185,31 @@ def test_the_classes_asked_for_are_those_that_the_classifier_should_see(dataset:
         assert asked is not None
         assert np.bincount(asked) / 2000 == pytest.approx([0.6, 0.3, 0.1], abs=0.04)
         drawn = (batch for batch, _ in candidates.draw(generator, manifest.image, 2000, 0))
-        result = scores.score(reference, drawn, "samples", asked.numpy())
+        result = _score_batches(reference, drawn, asked.numpy())
         assert named(result)["class_accuracy"] == expected
 
 
 def test_classes_are_those_of_the_largest_logits() -> None:
     logits = np.eye(4)[[0, 0, 1, 2, 2, 2, 2, 2]]
     classes = scores.Groups("class", 4)
-    np.testing.assert_array_equal(classes.shares(classes.of(np.empty((8, 0)), logits)), [2 / 8, 1 / 8, 5 / 8, 0])
+    np.testing.assert_array_equal(
+        classes.shares(classes.of(scores.Seen({}, {"logits": logits}))), [2 / 8, 1 / 8, 5 / 8, 0]
+    )
 
 
 def test_bins_find_what_lies_together_and_what_is_missing() -> None:
     random = np.random.default_rng(0)
     locations = np.array([[0.0, 0.0], [20.0, 0.0], [0.0, 20.0]])
     real = np.concatenate([random.normal(size=(50, 2)) + location for location in locations])
-    bins = scores.fit_bins(real, seed=0)
+    bins, of_real = scores.fit_bins(real, seed=0), scores.Seen({"first": real}, {})
     assert (bins.kind, bins.count) == ("bin", 3)
-    members = bins.of(real, None)
+    members = bins.of(of_real)
     for at in (0, 50, 100):
         assert len(set(members[at : at + 50])) == 1
     np.testing.assert_allclose(bins.shares(members), 1 / 3)
-    shares = bins.shares(bins.of(real[:100], None))
+    shares = bins.shares(bins.of(of_real.rows(np.arange(100))))
     assert shares[members[-1]] == 0
-    assert scores.fit_bins(real, seed=0).of(real, None).tolist() == members.tolist()
+    assert scores.fit_bins(real, seed=0).of(of_real).tolist() == members.tolist()
 
 
 @pytest.mark.parametrize(("rows", "expected"), [(20, 2), (250, 5), (5000, 20)])
@@ -210,4 +219,4 @@ def test_there_are_as_many_bins_as_the_images_allow(rows: int, expected: int) ->
 
 def test_images_that_are_equal_make_equal_bins() -> None:
     bins = scores.fit_bins(np.ones((100, 3)), seed=0)
-    assert bins.shares(bins.of(np.ones((10, 3)), None)).max() == 1
+    assert bins.shares(bins.of(scores.Seen({"first": np.ones((10, 3))}, {}))).max() == 1
