@@ -157,42 +157,6 @@ def here() -> tf.distribute.Strategy:
     return tf.distribute.OneDeviceStrategy("/cpu:0")
 
 
-@pytest.fixture(scope="module")
-def plain(here: tf.distribute.Strategy) -> tuple[WganStep, dict[str, np.ndarray]]:
-    return (wgan := make(here)), wgan.state_arrays()
-
-
-@pytest.fixture
-def fresh(plain: tuple[WganStep, dict[str, np.ndarray]]) -> WganStep:
-    """`make` without changes, traced once for all tests and reset for each."""
-    wgan, start = plain
-    wgan.restore(start)
-    return wgan
-
-
-def test_a_block_is_the_same_as_its_steps_one_by_one(fresh: WganStep) -> None:
-    start, pixels = fresh.state_arrays(), batches(3)
-    rows = fresh.run_block(pixels)
-    left = fresh.state_arrays()
-    fresh.restore(start)
-    single = [fresh.run_block(pixels[i : i + 1]) for i in range(3)]
-    assert [float(row["critic_loss"][0]) for row in single] == rows["critic_loss"].numpy().tolist()
-    right = fresh.state_arrays()
-    assert all(np.array_equal(left[name], right[name]) for name in left)
-    assert not np.array_equal(left["step"], start["step"])
-
-
-def test_a_restored_state_goes_on_exactly(here: tf.distribute.Strategy, fresh: WganStep) -> None:
-    pixels = batches(4)
-    fresh.run_block(pixels[:2])
-    second = make(here, seed=0)
-    second.restore(fresh.state_arrays())
-    fresh.run_block(pixels[2:])
-    second.run_block(pixels[2:])
-    left, right = fresh.state_arrays(), second.state_arrays()
-    assert all(np.array_equal(left[name], right[name]) for name in left)
-
-
 def test_each_batch_meets_its_own_noise(here: tf.distribute.Strategy) -> None:
     """Noise differs between steps, inner steps and purposes: fed the same pixels, no two updates are alike."""
     wgan = make(here, generator_learning_rate=1e-12, critic_learning_rate=1e-12, ema_decay=0.0)
@@ -283,8 +247,8 @@ def test_conditional_losses_are_those_of_the_labels_as_documented(
     assert abs(float(reported["generator_loss"][0]) + mixed) > 1e-2 * abs(mixed)
 
 
-def test_the_average_follows_its_formula(fresh: WganStep) -> None:
-    wgan = fresh
+def test_the_average_follows_its_formula(here: tf.distribute.Strategy) -> None:
+    wgan = make(here)
     expected = [variable.numpy() for variable in wgan.average.variables]
     for step in range(3):
         wgan.run_block(batches(3)[step : step + 1])
