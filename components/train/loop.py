@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import functools
 import logging
+import statistics
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
@@ -20,7 +21,7 @@ from components.core.errors import ConfigError, DataError, TrainingDiverged
 from components.core.networks.precision import Precision, choose_precision, report
 from components.core.stage.signals import deferred
 from components.core.storage.location import Location
-from components.train import budget, environment, rollback, uploads
+from components.train import environment, rollback, uploads
 from components.train.batches import Batches, Place, ReadAhead
 from components.train.conditioning import label_features
 from components.train.config import TrainConfig, deciding_settings, sample_period, with_kept_steps
@@ -39,6 +40,8 @@ FoundCheckpoint = tuple[Location, checkpoints.Description]  # a checkpoint and i
 
 # Few enough to notice a signal within seconds, enough that a call's overhead does not matter.
 _BLOCK_STEPS = 10
+# Of the measurement for a time budget.
+_LEAST_BLOCKS, _LEAST_SECONDS = 5, 5.0
 # Settings that change no weight, but which steps are kept, when means restart, and whether training continues.
 _ON_RECORD = ("log_every", "sample_every", "checkpoint_every", "keep_checkpoints", "when_unhealthy", "rollbacks")
 
@@ -95,6 +98,25 @@ def common_precision(
     return chosen
 
 
+def measured_steps(wgan: WganStep, batches: Batches, config: TrainConfig, workers: Agreement) -> int:
+    """Return how many steps fit into `config.minutes`, by the median of some blocks of a new `wgan`, of no use after.
+
+    Every worker computes as many blocks, until none needs more, and gets the largest of the workers' results.
+    """
+    log.info("train: measuring the speed for a budget of %g minutes", config.minutes)
+    seconds: list[float] = []
+    wgan.run_block(*batches.block(0, _BLOCK_STEPS))["finite"].numpy()  # compiles
+    while workers.largest(len(seconds) < _LEAST_BLOCKS or sum(seconds) < _LEAST_SECONDS):
+        started = time.monotonic()
+        wgan.run_block(*batches.block(len(seconds) * _BLOCK_STEPS, _BLOCK_STEPS))["finite"].numpy()
+        seconds.append(time.monotonic() - started)
+    median = statistics.median(seconds)
+    steps = workers.largest(max(1, round(60 * config.minutes * _BLOCK_STEPS / median)))
+    message = "train: %.3g ms a step, so %d steps fit; --steps %d without minutes repeats this training"
+    log.info(message, 1000 * median / _BLOCK_STEPS, steps, steps)
+    return steps
+
+
 class Session:
     """A training on one worker. `step` counts the generator updates done."""
 
@@ -121,7 +143,7 @@ class Session:
         # The steps of a time budget.
         if config.minutes and checkpoint is None:
             measured = WganStep(config, network, strategy, precision.name, labels.features)
-            config = dataclasses.replace(config, steps=budget.measured_steps(measured, batches, config, workers))
+            config = dataclasses.replace(config, steps=measured_steps(measured, batches, config, workers))
             del measured
 
         # Parts.

@@ -87,8 +87,10 @@ class WganStep:
             if label_features is not None:
                 for model in (self.generator, self.critic, self.average):
                     gan.set_label_features(model, label_features)
-            self._generator_variables = _trainable(self.generator)
-            self._critic_variables = _trainable(self.critic)
+            # The TensorFlow variables beneath Keras' own, which `tf.GradientTape` and `assign` take.
+            self._generator_variables, self._critic_variables = (
+                [variable.value for variable in model.trainable_variables] for model in (self.generator, self.critic)
+            )
             betas = (config.beta_1, config.beta_2)
             share = _SHARE_OF_RATES if network.label_features else 1.0
             generator_rate, critic_rate = share * config.generator_learning_rate, share * config.critic_learning_rate
@@ -297,8 +299,3 @@ class WganStep:
         """Set the state; names, shapes and types must be those of `state()`."""
         for name, variable in self.state().items():
             variable.assign(arrays[name])
-
-
-def _trainable(model: keras.Model) -> list[tf.Variable]:
-    """Return the TensorFlow variables beneath Keras' own, which `tf.GradientTape` and `assign` take."""
-    return [variable.value for variable in model.trainable_variables]

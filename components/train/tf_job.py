@@ -61,7 +61,8 @@ def train(job: dict[str, Any], config: TrainConfig, location: Location) -> None:
             "one pod, compile with a profile without workers"
         )
     api = _Kubernetes()
-    job = completed(job, location, api.pod(os.environ["KFP_POD_NAME"]), config)
+    pod = api.request("GET", f"{_PODS}/{os.environ['KFP_POD_NAME']}").json()
+    job = completed(job, location, pod, config)
     name = job["metadata"]["name"]
     try:
         _start(api, job)
@@ -96,7 +97,7 @@ def _start(api: "_Kubernetes", job: dict[str, Any]) -> None:
     while True:
         existing = api.job(name)
         if existing is None:
-            if api.create(job):
+            if api.request("POST", _JOBS, expected=409, json=job).ok:  # else there is one of its name
                 workers = job["spec"]["tfReplicaSpecs"][WORKER]["replicas"]
                 log.info("train: job %s trains with %d workers", name, workers)
                 return
@@ -118,7 +119,8 @@ def _follow(api: "_Kubernetes", name: str) -> None:
         current = api.job(name)
         if current is None or "deletionTimestamp" in current["metadata"]:
             raise TransientError(f"job {name} was deleted while it trained; what it saved is kept")
-        pods = sorted(api.pods(name), key=lambda pod: int(pod["metadata"]["labels"][_INDEX_LABEL]))
+        pods = api.request("GET", _PODS, params={"labelSelector": f"{_JOB_LABEL}={name}"}).json()["items"]
+        pods.sort(key=lambda pod: int(pod["metadata"]["labels"][_INDEX_LABEL]))
         if pods and pods[0]["status"].get("phase") not in (None, "Pending"):
             for timestamp, line in api.log(pods[0]["metadata"]["name"], shown):
                 print(line, file=sys.stderr, flush=True)
@@ -189,12 +191,6 @@ class _Kubernetes:
         outages.raise_on_status = False
         self._requests.mount("https://", HTTPAdapter(max_retries=outages))
 
-    def pod(self, name: str) -> dict[str, Any]:
-        return dict(self._request("GET", f"{_PODS}/{name}").json())
-
-    def pods(self, job: str) -> list[dict[str, Any]]:
-        return list(self._request("GET", _PODS, params={"labelSelector": f"{_JOB_LABEL}={job}"}).json()["items"])
-
     def log(self, pod: str, after: str) -> Iterator[tuple[str, str]]:
         """Yield time and text of a pod's lines after a time, as they come, until it ends or is silent for long."""
         import requests
@@ -203,7 +199,7 @@ class _Kubernetes:
         if after:
             parameters["sinceTime"] = after
         try:
-            answer = self._request("GET", f"{_PODS}/{pod}/log", params=parameters, stream=True)
+            answer = self.request("GET", f"{_PODS}/{pod}/log", params=parameters, stream=True)
             for line in answer.iter_lines():
                 timestamp, _, text = line.decode(errors="replace").partition(" ")
                 if timestamp > after:
@@ -213,19 +209,14 @@ class _Kubernetes:
 
     def job(self, name: str) -> dict[str, Any] | None:
         """Return a job; None if it does not exist."""
-        answer = self._request("GET", f"{_JOBS}/{name}", expected=404)
+        answer = self.request("GET", f"{_JOBS}/{name}", expected=404)
         return None if answer.status_code == 404 else dict(answer.json())
-
-    def create(self, job: dict[str, Any]) -> bool:
-        """Create a job; return False if there is one of its name."""
-        answer = self._request("POST", _JOBS, expected=409, json=job)
-        return bool(answer.status_code != 409)
 
     def delete_job(self, name: str) -> None:
         """Delete a job with its pods, which get SIGTERM; its name is free when they have ended."""
-        self._request("DELETE", f"{_JOBS}/{name}", expected=404, json={"propagationPolicy": "Foreground"})
+        self.request("DELETE", f"{_JOBS}/{name}", expected=404, json={"propagationPolicy": "Foreground"})
 
-    def _request(self, method: str, path: str, expected: int = 0, **options: Any) -> Any:
+    def request(self, method: str, path: str, expected: int = 0, **options: Any) -> Any:
         """Return an answer; raise for one that failed, unless its status is the expected one."""
         import requests
 

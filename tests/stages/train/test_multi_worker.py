@@ -27,9 +27,9 @@ attempts.attempt(sys.argv[1:], [["block", 8, signal.SIGTERM]] if second else [],
 CLOCKS_DIFFER = """
 import json, os, sys, time, types
 from components.core.stage import cli
-from components.train import budget
+from components.train import loop
 if json.loads(os.environ["TF_CONFIG"])["task"]["index"] == 1:
-    budget.time = types.SimpleNamespace(monotonic=lambda: 100 * time.monotonic())
+    loop.time = types.SimpleNamespace(monotonic=lambda: 100 * time.monotonic())
 sys.exit(cli.main("train", sys.argv[1:]))
 """
 SMALL = {"batch_size": 16, "latent_size": 8, "base_filters": 4, "steps": 60, "log_every": 7, "sample_every": 30}

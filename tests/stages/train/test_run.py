@@ -65,11 +65,8 @@ def uninterrupted(recorded: tuple[Path, str]) -> Path:
 
 def test_a_training_leaves_what_it_says(uninterrupted: Path) -> None:
     assert [row["step"] for row in left_by(uninterrupted)["metrics"]] == [7, 14, 21, 28, 30]
-    assert sorted(path.name for path in (uninterrupted / "samples").iterdir()) == [
-        "step-0000000010.png",
-        "step-0000000020.png",
-        "step-0000000030.png",
-    ]
+    sheets = sorted(path.name for path in (uninterrupted / "samples").iterdir())
+    assert sheets == [f"step-00000000{step}.png" for step in (10, 20, 30)]
     curves = curves_of(uninterrupted)
     for name, curve in curves.items():
         steps = [10, 20, 30] if name == "samples" else [7, 14, 21, 28, 30]
@@ -78,9 +75,7 @@ def test_a_training_leaves_what_it_says(uninterrupted: Path) -> None:
     np.testing.assert_allclose([value for _, value in curves["critic_loss"]], critic, rtol=1e-6)
     with Image.open(uninterrupted / "samples" / "step-0000000020.png") as sheet:
         assert curves["samples"][1][1] == hashlib.sha256(sheet.convert("RGB").tobytes()).hexdigest()
-    newest = checkpoints.newest(uninterrupted)
-    assert newest is not None
-    assert newest[1].step == 30
+    assert left_by(uninterrupted)["step"] == 30
     with Image.open(uninterrupted / "samples" / "step-0000000030.png") as grid:
         assert len(np.unique(np.asarray(grid))) > 5
 
@@ -89,13 +84,8 @@ def test_a_training_reports_each_block_with_the_newest_samples_and_checkpoint(re
     folder, logged = recorded
     progress = [record.work for record in map(logs.parse, logged.encode().splitlines(keepends=True)) if record]
     reported = list(dict.fromkeys(work for work in progress if work))
-    assert [(work.done, work.kept) for work in reported if work.done > 18] == [
-        (20, 10),
-        (21, 20),
-        (28, 20),
-        (30, 20),
-        (30, 30),
-    ]
+    ends = [(work.done, work.kept) for work in reported if work.done > 18]
+    assert ends == [(20, 10), (21, 20), (28, 20), (30, 20), (30, 30)]
     samples = f"{folder}/samples/step-0000000030.png"
     assert reported[-1] == logs.Work("step", 30, 30, images=16, samples=samples, kept=30)
 
@@ -233,11 +223,7 @@ def test_a_training_that_will_not_recover_is_ended_and_its_last_good_checkpoint_
         assert named in done.stderr
     assert "Traceback" not in done.stderr
     assert checkpoints.steps(location) == [500, 600, 700]
-    assert checkpoints.steps_named(folder.name for folder in location.artifacts(checkpoints.MANIFEST)) == [
-        500,
-        600,
-        700,
-    ]
+    assert [folder.name[-3:] for folder in location.artifacts(checkpoints.MANIFEST)] == ["500", "600", "700"]
     health = training_log.read(location.path / training_log.HEALTH)
     assert [row["step"] for row in health] == [200, 400, 600, 800, 1000, 1200]
     assert [bool(row["warnings"]) for row in health] == [False, False, False, True, True, True]
@@ -315,34 +301,18 @@ def test_images_without_labels_are_trained_on_by_clusters_that_later_trainings_k
     np.testing.assert_array_equal(centers_of(checkpoints.step_folder(tmp_path / "warm", 4)), centers[::-1])
 
 
-def test_conditional_training_without_labels_is_refused(unlabeled_dataset: Path, tmp_path: Path) -> None:
-    done = train(unlabeled_dataset, tmp_path / "new", conditioning="class")
-    assert done.returncode == errors.BAD_CONFIGURATION
-    assert "conditioning is class, " in done.stderr
-    assert "Traceback" not in done.stderr
-    assert not (tmp_path / "new").exists()
-
-
 @pytest.mark.parametrize(
     ("changes", "code", "message"),
     [
-        ({"seed": 5}, errors.BAD_CONFIGURATION, "seed was 0 there and is 5 now"),
+        ({"seed": 5}, 64, "seed was 0 there and is 5 now"),
         # Decaying rates would differ from the first step on.
-        ({"steps": 40}, errors.BAD_CONFIGURATION, "steps was 30 there and is 40 now"),
-        ({"dataset": "nowhere"}, errors.BAD_DATA, "no dataset at nowhere"),
-        ({"dataset_digest": "0" * 64}, errors.BAD_DATA, "expected 0000"),
-        ({"accelerator": "gpu"}, errors.BAD_CONFIGURATION, "`gpu` extra"),
-        ({"accelerator": "tpu", "tpu": "local"}, errors.BAD_CONFIGURATION, "no /dev/accel*"),
-        (
-            {"reproducibility": "exact", "virtual_shards": 5},
-            errors.BAD_CONFIGURATION,
-            "virtual_shards, got 16 for 5",
-        ),
-        (
-            {"reproducibility": "exact", "replicas": 3, "batch_size": 24},
-            errors.BAD_CONFIGURATION,
-            "replicas, got 8 for 3",
-        ),
+        ({"steps": 40}, 64, "steps was 30 there and is 40 now"),
+        ({"dataset": "nowhere"}, 65, "no dataset at nowhere"),
+        ({"dataset_digest": "0" * 64}, 65, "expected 0000"),
+        ({"accelerator": "gpu"}, 64, "`gpu` extra"),
+        ({"accelerator": "tpu", "tpu": "local"}, 64, "no /dev/accel*"),
+        ({"reproducibility": "exact", "virtual_shards": 5}, 64, "virtual_shards, got 16 for 5"),
+        ({"reproducibility": "exact", "replicas": 3, "batch_size": 24}, 64, "replicas, got 8 for 3"),
     ],
 )
 def test_bad_input_is_one_clear_line(

@@ -94,13 +94,13 @@ def test_a_training_begins_with_both_networks_and_their_average_and_with_nothing
     for name in averages:
         expected = 0.99 * before[name] + 0.01 * after[name.replace("average", "generator")]
         np.testing.assert_allclose(after[name], expected, rtol=1e-5, atol=1e-7)
-
-
-def test_its_checkpoints_and_its_folder_say_what_it_began_with(champion: Path, whole: Path) -> None:
+    settings, claim = (
+        checkpoints.Description.of(whole / "step-0000000010").settings,
+        json.loads((whole / "training.json").read_text()),
+    )
     digest = checkpoints.Description.of(champion).digest
-    assert checkpoints.Description.of(whole / "step-0000000010").settings["initial_checkpoint_digest"] == digest
-    assert json.loads((whole / "training.json").read_text())["initial_checkpoint_digest"] == digest
-    assert "initial_checkpoint" not in json.loads((whole / "training.json").read_text())  # its location may change
+    assert settings["initial_checkpoint_digest"] == claim["initial_checkpoint_digest"] == digest
+    assert "initial_checkpoint" not in claim  # its location may change
 
 
 @pytest.mark.long

@@ -14,31 +14,21 @@ from components.core import errors
 from components.core.distributed import cluster
 from components.core.distributed.coordination import Agreement
 from tests.programs import on_replicas, two_workers
+from tests.unit.components.train import test_step
 
-STEP_TESTS = str(Path(__file__).parents[2] / "train/test_step.py")
 FOR_TF_CONFIG = """
-import importlib.util, json, sys
+import json, sys
 from components.core.distributed import strategies, cluster
-file, function, batch_size, arguments = sys.argv[1], sys.argv[2], int(sys.argv[3]), json.loads(sys.argv[4])
-strategy = strategies.choose_strategy("auto", 0, batch_size, cluster=cluster.cluster_for("auto"))
-spec = importlib.util.spec_from_file_location("tested", file)
-module = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(module)
-print(json.dumps(getattr(module, function)(strategy, *arguments)))
+from tests.unit.components.core.distributed import test_coordination
+strategy = strategies.choose_strategy("auto", 0, 8, cluster=cluster.cluster_for("auto"))
+print(json.dumps(test_coordination.trajectories_and_agreement(strategy, sys.argv[1])))
 """
 # Cases of test_step.py, and the allowed relative difference: none if the same bits are promised.
 ON_WORKERS = {"penalty": 1e-9, "exact": 0.0}
 
 
-def trajectories_and_agreement(strategy: tf.distribute.Strategy, cases: list[str], folder: str) -> dict[str, Any]:
-    """Write the step's trajectories, in a file for each worker, and the result of their agreement."""
-    import importlib.util
-
-    spec = importlib.util.spec_from_file_location("step_tests", STEP_TESTS)
-    assert spec is not None
-    assert spec.loader is not None
-    step_tests = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(step_tests)
+def trajectories_and_agreement(strategy: tf.distribute.Strategy, folder: str) -> dict[str, Any]:
+    """Write the step's trajectories, in a file for each worker, and return the result of their agreement."""
     parsed = cluster.parse(os.environ["TF_CONFIG"])
     workers = Agreement(strategy, parsed)
     refused = []
@@ -48,7 +38,7 @@ def trajectories_and_agreement(strategy: tf.distribute.Strategy, cases: list[str
         except errors.ConfigError as error:
             refused.append(str(error))
     workers.require_same({"seed": 3, "name": "x"}, 7)
-    step_tests.trajectories(strategy, cases, f"{folder}/{parsed.number}.npz")
+    test_step.trajectories(strategy, list(ON_WORKERS), f"{folder}/{parsed.number}.npz")
     return {
         "gathered": workers.all_gather([parsed.number + 5, -1]).tolist(),
         "largest": workers.largest(-parsed.number),
@@ -59,10 +49,8 @@ def trajectories_and_agreement(strategy: tf.distribute.Strategy, cases: list[str
 @pytest.mark.slow
 def test_two_workers_compute_what_one_process_does(tmp_path: Path) -> None:
     """50 steps in float64, and 10 under `exact`: all that training keeps and reports, on either worker; agreement."""
-    arguments = json.dumps([list(ON_WORKERS), str(tmp_path)])
-    command = [sys.executable, "-c", FOR_TF_CONFIG, __file__, "trajectories_and_agreement", "8", arguments]
-    with two_workers(tmp_path, command) as processes:
-        on_replicas(STEP_TESTS, "trajectories", 1, list(ON_WORKERS), str(tmp_path / "alone.npz"))
+    with two_workers(tmp_path, [sys.executable, "-c", FOR_TF_CONFIG, str(tmp_path)]) as processes:
+        on_replicas(test_step.__file__, "trajectories", 1, list(ON_WORKERS), str(tmp_path / "alone.npz"))
     assert [process.returncode for process in processes] == [0, 0], [
         (tmp_path / f"err{index}").read_text() for index in range(2)
     ]
