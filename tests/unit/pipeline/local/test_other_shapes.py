@@ -71,7 +71,6 @@ def changed(data: st.DataObject, value: Any) -> Any:
     "names",
     [
         "runs/history/0001/*.json",
-        "runs/cache/*/*/outputs.json",
         "runs/records/*/*.json",
         "runs/registry/**/*.json",
         "runs/evaluations/*/*.json",
