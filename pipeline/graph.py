@@ -202,6 +202,8 @@ STEPS = (
         always=True,
     ),
 )
+# Of a root.
+FOLDERS = {wire.split("/")[1] for step in STEPS for wire in {**_RUN_WIRES, **step.wires}.values() if "{root}/" in wire}
 _FIELDS = [field for step in STEPS for field in step.fields()]
 
 

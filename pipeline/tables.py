@@ -13,8 +13,8 @@ from components.core.reporting.markdown import plain
 from components.core.storage.location import Location
 from pipeline.local.display import relative
 from pipeline.local.estimates import total
+from pipeline.local.history import DONE, FAILED, INTERRUPTED, NOT_RUN, SKIPPED, UNCHANGED, TaskState
 from pipeline.local.plan import MAYBE, RUNS, Planned
-from pipeline.local.task_state import DONE, FAILED, INTERRUPTED, NOT_RUN, SKIPPED, UNCHANGED, TaskState
 
 # A log has no width; wrapping here keeps tables readable.
 _PLAIN_WIDTH = 140

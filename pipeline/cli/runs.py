@@ -11,10 +11,10 @@ from components.core.reporting import durations
 from components.core.stage import cli
 from components.core.storage.location import Location
 from pipeline import tables, verbs
-from pipeline.local import overview, past_runs
+from pipeline.local import history, overview
 from pipeline.local.display import relative
+from pipeline.local.history import PastRun
 from pipeline.local.overview import Overview
-from pipeline.local.past_runs import PastRun
 
 log = logging.getLogger("pipeline")
 
@@ -50,7 +50,7 @@ def _runs(parsed: argparse.Namespace) -> int:
         raise ConfigError("runs show needs the number of a run, such as: wgan runs show 3")
     root_overview = _overview(parsed)
     if parsed.show:
-        _show(root_overview, past_runs.numbered(root_overview.runs, parsed.number))
+        _show(root_overview, history.numbered(root_overview.runs, parsed.number))
         return errors.OK
     _list(root_overview)
     root = root_overview.runs[0].root
@@ -95,7 +95,7 @@ def _show(root_overview: Overview, run: PastRun) -> None:
 def _open(parsed: argparse.Namespace) -> int:
     runs, file = _overview(parsed).runs, tables.FILES[parsed.what]
     newest = [run.number for run in runs if run.evaluation] or [runs[-1].number]
-    run = past_runs.numbered(runs, newest[-1] if parsed.number is None else parsed.number)
+    run = history.numbered(runs, newest[-1] if parsed.number is None else parsed.number)
     evaluation = run.evaluation
     if evaluation is None or not evaluation.fetch(evaluations.MANIFEST, lambda name: name == file):
         raise DataError(

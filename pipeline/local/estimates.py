@@ -3,7 +3,7 @@
 import contextlib
 import statistics
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,8 @@ from components.core.networks import cost
 from components.core.reporting.durations import duration
 from components.core.storage import atomic_files, location
 from components.core.storage.json_values import typed
-from pipeline.local import past_runs, processes
-from pipeline.local.cache import Cache
+from pipeline.local import history, processes
+from pipeline.local.history import DONE, PastRun
 from pipeline.local.values import Unknown
 
 # Of two cores with AVX-512, TensorFlow 2.21, float32: multiplications a second, and seconds of an update beside them.
@@ -32,8 +32,8 @@ _SHAPES = {"digits": ImageShape(8, 8, 1), "fashion-mnist": ImageShape(28, 28, 1)
 class Estimates:
     """Estimates for one run or plan."""
 
-    def __init__(self, root: Path, parameters: dict[str, Any]) -> None:
-        self._seconds, self._cache, self._parameters = past_runs.seconds_of_stages(root), Cache(root), parameters
+    def __init__(self, runs: Sequence[PastRun], parameters: dict[str, Any]) -> None:
+        self._runs, self._parameters = runs, parameters
 
     def of(self, stage: str, inputs: dict[str, Any]) -> float | None:
         """Return the seconds of a stage with these inputs, some of which may be unknown; None if unknown.
@@ -42,7 +42,9 @@ class Estimates:
         how fast this machine multiplies matrices, else from the speed of the machine above.
         """
         if stage != "train":
-            return self._seconds.get(stage)
+            tasks = [run.tasks[stage] for run in self._runs if stage in run.tasks]
+            seconds = [task.seconds for task in tasks if task.state == DONE and task.attempts == 1]
+            return seconds[-1] if seconds else None
         if inputs.get("minutes"):
             return _START_SECONDS + 60.0 * float(inputs["minutes"])
         image = self._image(inputs["dataset"])
@@ -65,8 +67,9 @@ class Estimates:
 
     def _learned(self, inputs: dict[str, Any]) -> float | None:
         """Return by how much the newest training's steps took longer than estimated; None without a training."""
-        newest = self._cache.newest("train")
-        return _read_number(_speed_file(inputs), "slowness") or (_measured(newest.outputs) if newest else None)
+        trainings = history.results(self._runs, "train")
+        slowness = _read_number(_speed_file(inputs), "slowness")
+        return slowness or (_measured(trainings[-1].outputs or {}) if trainings else None)
 
     def _image(self, dataset: Any) -> ImageShape | None:
         """Return the shape of the training images."""

@@ -1,30 +1,78 @@
-"""One numbered folder for each run: `history/0001` holds parameters, `state.json`, and a log per stage.
+"""The runs under a root that began on this machine: a numbered folder for each.
 
-That number is the run's: `wgan runs`, `wgan open` and `wgan report compare` take it.
+`history/0001` holds parameters, `state.json`, and a log per stage. That number is the run's: `wgan runs`, `wgan open`
+and `wgan report compare` take it.
 """
 
 import contextlib
+import dataclasses
 import datetime
+import functools
+import logging
 import re
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from components.core.storage import atomic_files, buckets
+from components.core import errors, stages
+from components.core.artifacts import evaluations
+from components.core.artifacts.recipes import SKIP
+from components.core.errors import DataError, StageError
+from components.core.storage import atomic_files, buckets, digests
+from components.core.storage.json_values import typed
 from components.core.storage.location import Location, LocationLike
 
-FOLDER, PARAMETERS, STATE = "history", "parameters.json", "state.json"
-MINUTE = "%Y-%m-%d %H:%M"  # format of times
+log = logging.getLogger(__name__)
+
+WAITING, RUNNING, DONE, UNCHANGED = "waiting", "running", "done", "unchanged"
+FAILED, SKIPPED, NOT_RUN, INTERRUPTED = "failed", "skipped", "not run", "interrupted"
+FOLDER = "history"
+_PARAMETERS, _STATE = "parameters.json", "state.json"
+_MINUTE = "%Y-%m-%d %H:%M"  # format of times
+_T = TypeVar("_T")
 
 
-def folders(root: LocationLike) -> dict[int, Path]:
-    """Return the folders of the runs under a root by their numbers, oldest first."""
-    paths = (Location.of(root).own / FOLDER).glob("*")
-    return dict(sorted((int(path.name), path) for path in paths if re.fullmatch("[0-9]+", path.name)))
+@dataclasses.dataclass
+class TaskState:
+    """State of a stage in a run."""
+
+    state: str = WAITING  # one of the words above
+    reason: str = ""  # why it was skipped or is not run again
+    seconds: float = 0.0  # of all its attempts
+    attempts: int = 0
+    exit_code: int | None = None  # of the last attempt
+    outputs: dict[str, Any] | None = None
+    image: str = ""  # of its container
+    # Of a result that later runs may take: the parts of its key, the libraries or the image that made it, for
+    # information, and the digest of parts and outputs.
+    parts: dict[str, Any] = dataclasses.field(default_factory=dict)
+    maker: dict[str, str] = dataclasses.field(default_factory=dict)
+    seal: str = ""
+
+    @property
+    def sealed(self) -> str:
+        """The digest of parts and outputs."""
+        return digests.digest_of({"parts": self.parts, "outputs": self.outputs})
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _State:
+    """The content of `state.json`."""
+
+    began: str = ""
+    exit_code: int = 0
+    tasks: dict[str, TaskState] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for task in self.tasks.values():
+            for name, value in (task.outputs or {}).items():
+                if name.endswith("_uri"):
+                    Location.of(typed(str, value, name))
 
 
 class History:
-    """The folder of one run, on this machine.
+    """The folder of a new run, on this machine.
 
     Its number is claimed by making the folder, and if several machines use one bucket, an object there, so that two
     runs never share one.
@@ -34,7 +82,7 @@ class History:
         location = Location.of(root)
         runs = location.own / FOLDER
         runs.mkdir(parents=True, exist_ok=True)
-        self.number = max(folders(root), default=0) + 1
+        self.number = max(_folders(location), default=0) + 1
         while True:
             self.folder = runs / f"{self.number:04d}"
             with contextlib.suppress(FileExistsError, buckets.Conflict):
@@ -43,9 +91,124 @@ class History:
                     buckets.create(f"{location}/history/{self.number:04d}", uuid.uuid4().bytes)
                 break
             self.number += 1
-        self._began = f"{datetime.datetime.now(datetime.UTC):{MINUTE}}"
-        atomic_files.write_json(self.folder / PARAMETERS, parameters)
+        self._began = f"{datetime.datetime.now(datetime.UTC):{_MINUTE}}"
+        atomic_files.write_json(self.folder / _PARAMETERS, parameters)
 
     def write_state(self, state: dict[str, Any]) -> None:
         """Replace `state.json`."""
-        atomic_files.write_json(self.folder / STATE, {"began": self._began, **state})
+        atomic_files.write_json(self.folder / _STATE, {"began": self._began, **state})
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PastRun:
+    """A run that has begun."""
+
+    root: Location
+    number: int  # grows with time, from 1 on; stays when others are deleted
+    folder: Path  # with its logs
+    began: str  # UTC, to the minute
+    changed: dict[str, Any] | None  # parameters that differ from the run before; None for the first
+    exit_code: int
+    tasks: dict[str, TaskState]  # by name
+
+    @property
+    def state(self) -> str:
+        """How it ended, and in which stages if not well; a killed run looks like a running one."""
+        for state, text in ((RUNNING, "running or killed"), (FAILED, FAILED), (INTERRUPTED, INTERRUPTED)):
+            if names := [name for name, task in self.tasks.items() if task.state == state]:
+                return f"{text} in {', '.join(names)}"
+        if self.exit_code:  # between two stages
+            return INTERRUPTED
+        if not self.tasks:
+            return NOT_RUN
+        return SKIPPED if self.output("decide", "decision") == SKIP else DONE
+
+    @property
+    def seconds(self) -> float:
+        """The seconds of all its stages together."""
+        return sum(task.seconds for task in self.tasks.values())
+
+    @property
+    def evaluation(self) -> Location | None:
+        """The folder of its evaluation, with samples and report; None if it did not come so far."""
+        return self._artifact("evaluate", "evaluation_uri", "evaluations")
+
+    @property
+    def model(self) -> Location | None:
+        """The folder of its SavedModel."""
+        return self._artifact("export", "model_uri", "models")
+
+    def output(self, stage: str, name: str) -> Any:
+        """Return an output of a stage; None if it has none."""
+        task = self.tasks.get(stage)
+        return task.outputs.get(name) if task and task.outputs else None
+
+    def _artifact(self, stage: str, output: str, folder: str) -> Location | None:
+        # By its name alone, because the root may have been moved.
+        uri = self.output(stage, output)
+        return self.root / folder / Location.of(uri).name if uri else None
+
+    @functools.cached_property
+    def score(self) -> float | None:
+        """Its Fréchet distance divided by that of real images."""
+        return evaluations.distance_ratio(self.evaluation.path) if self.evaluation else None
+
+
+def read(root: LocationLike) -> list[PastRun]:
+    """Return the runs under a root, oldest first."""
+    location = Location.of(root)
+    runs: list[PastRun] = []
+    before: dict[str, Any] | None = None
+    for number, folder in _folders(location).items():
+        file = folder / _PARAMETERS
+        if not file.exists():
+            continue
+        parameters, state = _read(file, dict[str, Any], {}), _read(folder / _STATE, _State, _State())
+        changed = before and {name: value for name, value in parameters.items() if before.get(name, value) != value}
+        # The file does not change after the run began, which a run that was killed early did not note.
+        file_time = datetime.datetime.fromtimestamp(file.stat().st_mtime, datetime.UTC)
+        order = sorted(state.tasks, key=lambda name: (*stages.ALL, name).index(name))  # other tasks come last
+        runs.append(
+            PastRun(
+                root=location,
+                number=number,
+                folder=folder,
+                began=state.began or f"{file_time:{_MINUTE}}",
+                changed=changed,
+                exit_code=state.exit_code,
+                tasks={name: state.tasks[name] for name in order},
+            )
+        )
+        before = {name: value for name, value in parameters.items() if name != "root"} or before
+    return runs
+
+
+def numbered(runs: Sequence[PastRun], number: int) -> PastRun:
+    """Return the run with a number; `DataError` if there is none."""
+    for run in runs:
+        if run.number == number:
+            return run
+    raise DataError(f"there is no run {number}: {runs[0].root} has runs {runs[0].number} to {runs[-1].number}")
+
+
+def results(runs: Sequence[PastRun], stage: str) -> list[TaskState]:
+    """Return the whole results of a stage that later runs may take, oldest first."""
+    tasks = [run.tasks[stage] for run in runs if stage in run.tasks]
+    return [task for task in tasks if task.state == DONE and task.parts and task.outputs and task.seal == task.sealed]
+
+
+def _folders(root: Location) -> dict[int, Path]:
+    """Return the folders of the runs under a root by their numbers, oldest first."""
+    paths = (root.own / FOLDER).glob("*")
+    return dict(sorted((int(path.name), path) for path in paths if re.fullmatch("[0-9]+", path.name)))
+
+
+def _read(path: Path, kind: type[_T], empty: _T) -> _T:
+    """Return the content of a file of a run; nothing, with a warning, if the file is damaged."""
+    try:
+        content: _T = typed(kind, atomic_files.read_json(path, "run"), path.name)
+        return content
+    except (StageError, OSError, TypeError, ValueError) as error:
+        if path.exists():  # it does not if the run was killed early
+            log.warning("%s is left out: %s", path, errors.line_of(error))
+    return empty

@@ -12,8 +12,8 @@ from components.core.registry import registry
 from components.core.reporting import durations
 from components.core.storage import atomic_files
 from components.core.storage.location import Location, LocationLike
-from pipeline.local import past_runs
-from pipeline.local.past_runs import PastRun
+from pipeline.local import history
+from pipeline.local.history import PastRun
 
 log = logging.getLogger("pipeline")
 
@@ -39,7 +39,7 @@ class Overview:
 
 def read(root: Location) -> Overview:
     """Read the runs of a root, and the champion unless it is unknown."""
-    runs = past_runs.read(root)
+    runs = history.read(root)
     try:
         version = registry.read_pointer(root / "registry").champion.version
     except (StageError, OSError) as error:

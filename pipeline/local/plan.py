@@ -10,14 +10,13 @@ from components.core.errors import StageError
 from components.core.stage.executor import OF_THE_RUN
 from pipeline import graph
 from pipeline.graph import Step
-from pipeline.local import processes
-from pipeline.local.cache import Cache, key_parts
+from pipeline.local import cache, history, processes
 from pipeline.local.containers import Containers
 from pipeline.local.display import Display
 from pipeline.local.estimates import Estimates
+from pipeline.local.history import SKIPPED, UNCHANGED, PastRun
 from pipeline.local.processes import Processes
 from pipeline.local.runner import call_of, unchanged
-from pipeline.local.task_state import SKIPPED, UNCHANGED
 from pipeline.local.values import Unknown, Values, facts_of_run, read_outputs
 
 RUNS, MAYBE = "runs", "perhaps"
@@ -49,10 +48,11 @@ def plan(
     """Decide every step as far as is known now, for this executor; raise `PlanFailed` if the source cannot be read."""
     # A value with the run's own name is never kept, so any name will do.
     values = Values(parameters, facts_of_run(f"{graph.NAME}-next"))
-    cache, estimated = Cache(root), Estimates(root, parameters)
+    past = history.read(root)
+    estimated = Estimates(past, parameters)
     planned = []
     for step in steps:
-        outcome, why = _decide(step, values, cache, executor)
+        outcome, why = _decide(step, values, past, executor)
         runs = outcome in (RUNS, MAYBE)
         inputs = values.inputs(step)
         seconds = estimated.of(step.stage, inputs) if runs else None
@@ -61,28 +61,27 @@ def plan(
     return planned
 
 
-def _decide(step: Step, values: Values, cache: Cache, executor: Processes | Containers) -> tuple[str, str]:
+def _decide(step: Step, values: Values, past: Sequence[PastRun], executor: Processes | Containers) -> tuple[str, str]:
     """Return the outcome of a step, from its conditions, its execution or the cache, and why."""
     if unmet := values.unmet_condition(step):
         if isinstance(unmet, Unknown):
             return MAYBE, f"decided by the {unmet.output} of {unmet.stage}"
         return SKIPPED, unmet
     if step.stage == _READING_STAGE:
-        outputs = _run_now(step, values, executor)
-        values.add(step, outputs)
-        return "was run", outputs[stages.SUMMARY]
+        decision = _run_now(step, values, executor)
+        values.add(step, decision)
+        return "was run", decision[stages.SUMMARY]
     inputs = values.inputs(step)
-    parts = key_parts(step, inputs, executor.code)
+    parts = cache.key_parts(step, inputs, executor.code)
     if parts is None:
         return RUNS, "always"
-    unknown = {name: value for name, value in inputs.items() if isinstance(value, Unknown)}
-    result = cache.look_up(step.stage, parts, executor.maker(step), unknown)
-    if result.outputs is not None:
-        values.add(step, result.outputs)
-        return UNCHANGED, unchanged(result.reason)
-    if result.reason:
-        return RUNS, result.reason
-    name, source = next(iter(unknown.items()))
+    outputs, reason = cache.look_up(past, step.stage, parts, executor.maker(step))
+    if outputs is not None:
+        values.add(step, outputs)
+        return UNCHANGED, unchanged(reason)
+    if reason:
+        return RUNS, reason
+    name, source = next((name, value) for name, value in inputs.items() if isinstance(value, Unknown))
     return MAYBE, f"decided by its input {name}, which comes from {source.stage}"
 
 

@@ -30,14 +30,11 @@ from components.core.stage.executor import OF_THE_RUN, RunOf
 from components.core.stage.run_notes import Note
 from pipeline import graph
 from pipeline.graph import Step
-from pipeline.local import estimates, processes
-from pipeline.local.cache import Cache, key_parts
+from pipeline.local import cache, estimates, history, processes
 from pipeline.local.containers import Containers
 from pipeline.local.display import Display
 from pipeline.local.estimates import Estimates
-from pipeline.local.history import History
-from pipeline.local.processes import Call, Processes
-from pipeline.local.task_state import (
+from pipeline.local.history import (
     DONE,
     FAILED,
     INTERRUPTED,
@@ -46,8 +43,10 @@ from pipeline.local.task_state import (
     SKIPPED,
     UNCHANGED,
     WAITING,
+    History,
     TaskState,
 )
+from pipeline.local.processes import Call, Processes
 from pipeline.local.values import Values, executor_input, facts_of_run, read_outputs
 
 log = logging.getLogger(__name__)
@@ -65,18 +64,18 @@ class Run:
         steps: Sequence[Step],
         parameters: dict[str, Any],
         root: Path,
-        history: History,
+        run_history: History,
         executor: Processes | Containers,
         jobs: int = 1,  # stages that may run at once
     ) -> None:
-        self.tasks = {step.stage: TaskState() for step in steps}
+        self.tasks = {step.stage: TaskState(image=executor.image(step)) for step in steps}
         self.exit_code = errors.OK
-        self._steps, self._history, self._executor, self._jobs = steps, history, executor, jobs
+        self._steps, self._history, self._executor, self._jobs = steps, run_history, executor, jobs
         self._events: queue.SimpleQueue[tuple[Step, TaskState] | int] = queue.SimpleQueue()
-        self._cache, self._parts = Cache(root), dict[str, dict[str, Any]]()
+        self._past = history.read(root)
         self._interrupted_by, self._deadline = 0, math.inf
-        self._name = f"{graph.NAME}-{history.number:04d}"
-        self._estimates = Estimates(root, parameters)
+        self._name = f"{graph.NAME}-{run_history.number:04d}"
+        self._estimates = Estimates(self._past, parameters)
         self._values = Values(parameters, facts_of_run(self._name))
         self._display = Display(step.stage for step in steps)
 
@@ -130,22 +129,22 @@ class Run:
 
     def _take_cached(self, step: Step) -> bool:
         """Settle a step with the cached result of an earlier run; return whether there is one."""
-        inputs = self._inputs(step)
-        parts = key_parts(step, inputs, self._executor.code)
+        inputs, task = self._inputs(step), self.tasks[step.stage]
+        parts, maker = cache.key_parts(step, inputs, self._executor.code), self._executor.maker(step)
         if parts is None:
             return False
-        self._parts[step.stage] = parts
-        result = self._cache.look_up(step.stage, parts, self._executor.maker(step))
-        if result.outputs is None:
-            log.info("%s: runs: %s", step.stage, result.reason)
+        outputs, reason = cache.look_up(self._past, step.stage, parts, maker)
+        if outputs is None:
+            task.parts, task.maker = parts, maker
+            log.info("%s: runs: %s", step.stage, reason)
             return False
-        self.tasks[step.stage].outputs = result.outputs
-        self._values.add(step, result.outputs)
-        self._settle(step, UNCHANGED, unchanged(result.reason))
+        task.outputs = outputs
+        self._values.add(step, outputs)
+        self._settle(step, UNCHANGED, unchanged(reason))
         # A stage that is not run cannot write its note.
-        note = Note(stage=step.stage, state=run_notes.REUSED, outputs=result.outputs, exit_code=errors.OK)
+        note = Note(stage=step.stage, state=run_notes.REUSED, outputs=outputs, exit_code=errors.OK)
         run_notes.write(RunOf(*(str(inputs[name]) for name in OF_THE_RUN)), note)
-        log.info("%s: reused: %s", step.stage, unchanged(result.reason))
+        log.info("%s: reused: %s", step.stage, task.reason)
         return True
 
     def _settle(self, step: Step, state: str, reason: str = "") -> None:
@@ -207,8 +206,11 @@ class Run:
             log.warning("%s: %s; retry %d of %d in %g s", step.stage, reason, attempt, step.retries.count, wait)
             if self._executor.stopping.wait(wait):
                 break
-        task = TaskState(RUNNING, "", time.monotonic() - started, attempt, code, outputs)
-        self._events.put((step, task))
+        task = self.tasks[step.stage]
+        seconds = round(time.monotonic() - started, 3)
+        self._events.put(
+            (step, dataclasses.replace(task, seconds=seconds, attempts=attempt, exit_code=code, outputs=outputs))
+        )
 
     def _run_once(self, call: Call) -> tuple[int, dict[str, Any] | None]:
         """Run a stage; return its exit code, and its outputs if it succeeded."""
@@ -255,9 +257,7 @@ class Run:
         work = self._display.end(stage)
         if task.outputs is not None:
             self._values.add(step, task.outputs)
-            if stage in self._parts:
-                maker, number = self._executor.maker(step), self._history.number
-                self._cache.keep(stage, self._parts[stage], maker, task.outputs, number)
+            task.seal = task.sealed if task.parts else ""
             if stage == "train":
                 estimates.learn(self._values.inputs(step), task.outputs)
             self._settle(step, DONE)
@@ -295,13 +295,7 @@ class Run:
 
     def _write_state(self) -> None:
         tasks = {
-            step.stage: {
-                **dataclasses.asdict(task),
-                "image": self._executor.image(step),
-                "seconds": round(task.seconds, 3),
-                "outputs": task.outputs or {},
-            }
-            for step, task in zip(self._steps, self.tasks.values(), strict=True)
+            stage: {**dataclasses.asdict(task), "outputs": task.outputs or {}} for stage, task in self.tasks.items()
         }
         self._history.write_state({"exit_code": self.exit_code, "tasks": tasks})
 

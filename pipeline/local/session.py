@@ -13,14 +13,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from components.core.storage import atomic_files
+from pipeline import graph
 from pipeline.local import reaper
+from pipeline.local.history import FOLDER
 
 # Folders of a root in which stages and runs leave temporary files when they are killed. A registry is not among them:
 # `wgan registry gc` lists unfinished publications.
-_SWEPT = (
-    *("cache", "checkpoints", "datasets", "downloads", "embeddings", "evaluations", "fingerprints"),
-    *("history", "models", "records"),
-)
+_SWEPT = (graph.FOLDERS | {FOLDER}) - {"registry"}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,6 +15,7 @@ from PIL import Image
 
 from components.core import errors, stages
 from components.core.artifacts import evaluations, models
+from components.core.stage import cache_key
 from tests import documents
 from tests.inputs.damages import damage, damages
 from tests.inputs.limits import NO_LIMITS
@@ -86,14 +87,15 @@ def test_a_folder_of_pictures_becomes_a_champion(location: Path) -> None:
     listed = wgan("runs", cwd=location).stdout.splitlines()
     assert re.split(r"\s{2,}", listed[1])[3:5] == ["done", "PROMOTE, champion"]
     # The stages and the runner computed the same keys.
+    tasks = json.loads((location / "runs" / "history" / "0001" / "state.json").read_text())["tasks"]
     for stage, folder in (
         ("preprocess", "datasets"),
         ("train", "checkpoints"),
         ("embed", "embeddings"),
         ("export", "models"),
     ):
-        keys = [{path.name for path in (location / "runs" / kept).iterdir()} for kept in (f"cache/{stage}", folder)]
-        assert keys[0] == keys[1]
+        keys = [path.name for path in (location / "runs" / folder).iterdir()]
+        assert keys == [cache_key.key_of(tasks[stage]["parts"])]
 
     drawn = wgan("sample", "--registry=runs/registry", "--count=9", "--out=grid.png", cwd=location)
     assert drawn.returncode == 0, drawn.stderr

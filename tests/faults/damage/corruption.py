@@ -16,7 +16,7 @@ from components.core.errors import DataError
 from components.core.metrics import feature_spaces
 from components.core.metrics.whitening import Whitening
 from components.core.storage import atomic_files
-from pipeline.local.cache import Cache
+from pipeline.local import cache, history
 from tests.faults import candidates
 from tests.faults.counts import Counts, quiet
 from tests.faults.disk import writers
@@ -83,6 +83,12 @@ def _publish(folder: Path) -> None:
 _PARTS = {"stage": "train", "code": "c", "settings": {"steps": 2}, "inputs": {}}
 
 
+def _run_once(folder: Path) -> None:
+    task = history.TaskState(history.DONE, outputs={"checkpoint_digest": "d"}, parts=_PARTS, maker={"keras": "3"})
+    task.seal = task.sealed
+    history.History(folder, {}).write_state({"tasks": {"train": dataclasses.asdict(task)}})
+
+
 ARTIFACTS = {
     "shard": Artifact(_make_dataset, "*.tfrecord", _read_dataset),
     "dataset.json": Artifact(_make_dataset, datasets.MANIFEST, _read_dataset),
@@ -100,9 +106,9 @@ ARTIFACTS = {
     ),
     "champion.json": Artifact(_publish, "registry/champion.json", writers.read_registry),
     "cached result": Artifact(
-        lambda folder: Cache(folder).keep("train", _PARTS, {"keras": "3"}, {"checkpoint_digest": "d"}, 1),
-        "cache/**/*.json",
-        lambda folder: Cache(folder).look_up("train", _PARTS, {}).outputs,
+        _run_once,
+        "history/0001/state.json",
+        lambda folder: cache.look_up(history.read(folder), "train", _PARTS, {})[0],
         optional=True,
     ),
     "source's index": Artifact(

@@ -16,7 +16,6 @@ ALLOWED = {
     "pipeline/cluster/vertex/schedules.py": "the start that Vertex asks of a schedule, by its own clock in the end",
     "pipeline/cluster/waiting.py": "how long a task has run, for people",
     "pipeline/local/history.py": "when a run began, for people",
-    "pipeline/local/past_runs.py": "when a run of an earlier version began, for people",
     "pipeline/local/values.py": "when a run was made, which its record says",
 }
 

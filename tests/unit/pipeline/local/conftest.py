@@ -22,10 +22,9 @@ from components.core.storage import digests
 from pipeline import graph
 from pipeline.graph import Step
 from pipeline.local import plan
-from pipeline.local.history import History
+from pipeline.local.history import DONE, SKIPPED, UNCHANGED, History
 from pipeline.local.processes import Call
 from pipeline.local.runner import Run
-from pipeline.local.task_state import DONE, SKIPPED, UNCHANGED
 from tests.inputs import artifacts
 
 STEPS = graph.steps()

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from components.core import settings, stages
-from pipeline.local.task_state import DONE, UNCHANGED
+from pipeline.local.history import DONE, UNCHANGED
 from tests.unit.pipeline.local.conftest import CHANGES, DOWNSTREAM, MADE, Home, World
 
 

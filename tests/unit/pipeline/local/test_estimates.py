@@ -1,5 +1,6 @@
 """A plan's estimates of how long stages take."""
 
+import dataclasses
 import json
 import re
 from pathlib import Path
@@ -8,9 +9,9 @@ from typing import Any
 import pytest
 
 from components.core.storage import location
-from pipeline.local.cache import Cache
+from pipeline.local import history
 from pipeline.local.estimates import Estimates, learn, total
-from pipeline.local.history import History
+from pipeline.local.history import DONE, History, TaskState
 from pipeline.local.values import Unknown
 from tests.unit.pipeline.local.conftest import DEFAULTS, STEPS
 
@@ -36,7 +37,7 @@ def train_inputs(**changes: Any) -> dict[str, Any]:
 def estimate(root: Path, source: str = "fashion-mnist", shape: Any = None, **changes: Any) -> float | None:
     height, width = shape or (0, 0)
     parameters = {**DEFAULTS, "source": source, "height": height, "width": width}
-    return Estimates(root, parameters).of("train", train_inputs(**changes))
+    return Estimates(history.read(root), parameters).of("train", train_inputs(**changes))
 
 
 def train_once(root: Path, run: int, images_per_second: float, **settings: Any) -> None:
@@ -49,7 +50,9 @@ def train_once(root: Path, run: int, images_per_second: float, **settings: Any) 
     network = {"image": {"height": 28, "width": 28, "channels": 1}}
     described = {"network": network, "settings": train_inputs(dataset="", **settings)}
     (checkpoint / "checkpoint.json").write_text(json.dumps(described))
-    Cache(root).keep("train", {"run": run}, {}, {"checkpoint_uri": str(checkpoint)}, run)
+    task = TaskState(DONE, outputs={"checkpoint_uri": str(checkpoint)}, parts={"run": run})
+    task.seal = task.sealed
+    History(root, {}).write_state({"tasks": {"train": dataclasses.asdict(task)}})
 
 
 def test_a_first_training_is_estimated_from_its_settings(tmp_path: Path) -> None:
@@ -117,7 +120,7 @@ def test_a_training_under_another_root_teaches_the_speed_of_the_machine(tmp_path
 def test_a_long_training_is_announced_with_a_shorter_one(tmp_path: Path) -> None:
     parameters = {**DEFAULTS, "source": "pictures", "height": 256, "width": 256}
     long, short = train_inputs(steps=20_000), train_inputs(steps=20)
-    estimates = Estimates(tmp_path, parameters)
+    estimates = Estimates(history.read(tmp_path), parameters)
     advice = estimates.advice(long)
     assert re.search(r"^256x256 at \d+ images/s.* \d+ h .*guess.*--steps 2000 takes \d+ h \d+ min$", advice)
     assert "--steps" not in estimates.advice(short)
@@ -135,5 +138,5 @@ def test_other_stages_take_as_long_as_last_time(tmp_path: Path) -> None:
         task = {"state": state, "attempts": attempts, "seconds": seconds}
         History(tmp_path, {}).write_state({"tasks": {"embed": task}})
     History(tmp_path, {})  # a run that has no state yet
-    estimates = Estimates(tmp_path, DEFAULTS)
+    estimates = Estimates(history.read(tmp_path), DEFAULTS)
     assert (estimates.of("embed", {}), estimates.of("evaluate", {})) == (7.0, None)

@@ -61,7 +61,6 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
     "names",
     [
         "runs/history/0001/*.json",
-        "runs/cache/*/*/outputs.json",
         "runs/records/*/*.json",
         "runs/registry/**/*.json",
         "runs/evaluations/*/*.json",

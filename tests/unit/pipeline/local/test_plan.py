@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from components.core.errors import ConfigError
-from pipeline.local.task_state import SKIPPED, UNCHANGED
+from pipeline.local.history import SKIPPED, UNCHANGED
 from pipeline.package import parameters
 from tests.unit.pipeline.conftest import Desk, Parts
 from tests.unit.pipeline.local.conftest import CHANGES, FIELDS, MADE, STEPS, Home, World
