@@ -59,7 +59,9 @@ def logs(connection: KubeflowConnection, run_id: str, stage: str, follow: bool) 
             _request_timeout=(connection.seconds[0], None) if follow else connection.seconds,
             _preload_content=False,
         )
-        yield from _lines(answer)
+        with contextlib.closing(answer):
+            for line in answer:
+                yield line.decode(errors="replace").removesuffix("\n")
 
 
 def kubectl_logs(connection: KubeflowConnection, run_id: str) -> str:
@@ -140,15 +142,3 @@ def _stage_of(pod: Any) -> str:
     if len(names) > 1 and names[-1] == "executor":
         return names[-2]
     return names[-1] if node.endswith(_DRIVER) else ""
-
-
-def _lines(answer: Any) -> Iterator[str]:
-    rest = b""
-    try:
-        for part in answer.stream():
-            *lines, rest = (rest + part).split(b"\n")
-            yield from (line.decode(errors="replace") for line in lines)
-        if rest:
-            yield rest.decode(errors="replace")
-    finally:
-        answer.close()
