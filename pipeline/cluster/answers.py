@@ -9,7 +9,7 @@ import contextlib
 import dataclasses
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from components.core.errors import ConfigError, StageError, TransientError
@@ -66,42 +66,52 @@ class _Answer:
         return kind(": ".join(filter(None, (f"cannot {doing}", self.message, remedy))))
 
 
-@contextlib.contextmanager
-def of_kubeflow(doing: str, host: str, namespace: str = "", perhaps_done: str = "") -> Iterator[None]:
-    """Turn each error of a client of Kubeflow or Kubernetes into one line: `cannot DOING: ...`.
+def of_kubeflow(
+    doing: str, host: str, namespace: str = "", perhaps_done: str = ""
+) -> contextlib.AbstractContextManager[None]:
+    """Turn each error of a client of Kubeflow or Kubernetes within a block into one line: `cannot DOING: ...`.
 
     It is a `TransientError` if a retry may work, else a `ConfigError`. A lost answer does not show whether the request
     was executed: `perhaps_done` says then what may have happened, and where to look.
     """
-    import urllib3
+    return _explained(doing, perhaps_done, lambda error: _kubeflow(error, host, namespace))
 
+
+def of_vertex(doing: str, perhaps_done: str = "") -> contextlib.AbstractContextManager[None]:
+    """Do the same for errors of Google's libraries."""
+    return _explained(doing, perhaps_done, _vertex)
+
+
+@contextlib.contextmanager
+def _explained(doing: str, perhaps_done: str, parse: Callable[[Any], _Answer | None]) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        status = getattr(error, "status", None)
-        if isinstance(error, urllib3.exceptions.HTTPError) or status == 0:
-            answer = _unreached(error, host)
-        elif isinstance(status, int) and hasattr(error, "body"):
-            answer = _kubeflow(status, error, host, f"namespace {namespace}" if namespace else "the namespace")
-        else:
+        answer = parse(error)
+        if answer is None:
             raise
         raise answer.error(doing, perhaps_done) from None
 
 
-def _kubeflow(status: int, error: Any, host: str, namespace: str) -> _Answer:
-    content: dict[str, Any] = {}
+def _kubeflow(error: Any, host: str, namespace: str) -> _Answer | None:
+    """Return the answer of an error; None if it comes neither from a server nor from the network."""
+    import urllib3
+
+    status = getattr(error, "status", None)
+    if isinstance(error, urllib3.exceptions.HTTPError) or status == 0:
+        return _unreached(error, host)
+    if not isinstance(status, int) or not hasattr(error, "body"):
+        return None
+    body = error.body.decode(errors="replace") if isinstance(error.body, bytes) else error.body or ""
+    content: Any = None
     with contextlib.suppress(ValueError):
-        parsed = json.loads(error.body or "")
-        content = parsed if isinstance(parsed, dict) else {}
-    details, cause = content.get("details"), ""
-    if content:
-        causes = [detail.get("message") for detail in details or () if isinstance(detail, dict)]
-        causes += [content.get(name) for name in ("message", "error_message", "error")]
-        cause = next((text for text in causes if isinstance(text, str) and text not in _EMPTY_MESSAGES), "")
-    else:
-        text = error.body.decode(errors="replace") if isinstance(error.body, bytes) else error.body or ""
-        cause = _TAG.sub(" ", text)
-    cause = _shortened(cause)
+        content = json.loads(body)
+    if not isinstance(content, dict):
+        content = {"message": _TAG.sub(" ", body)}
+    details = content.get("details")
+    causes = [detail.get("message") for detail in details or () if isinstance(detail, dict)]
+    causes += [content.get(name) for name in ("message", "error_message", "error")]
+    cause = _shortened(next((text for text in causes if isinstance(text, str) and text not in _EMPTY_MESSAGES), ""))
     if unknown := _UNKNOWN_FIELD.search(cause):
         too_old = f"the server is too old, it does not know {unknown[1]}, which {KNOWN_SERVER} does ({status})"
         return _Answer("INVALID_ARGUMENT", too_old)
@@ -119,7 +129,8 @@ def _kubeflow(status: int, error: Any, host: str, namespace: str) -> _Answer:
     if status == 401 and content.get("kind") == "Status":  # Kubernetes
         remedy = "log in to {host} again"
     message = f"the server says: {cause} ({status})" if cause else f"the server answers {status}"
-    return _Answer(code, message, remedy.format(host=host, namespace=namespace))
+    where = f"namespace {namespace}" if namespace else "the namespace"
+    return _Answer(code, message, remedy.format(host=host, namespace=where))
 
 
 def _unreached(error: Any, host: str) -> _Answer:
@@ -138,43 +149,31 @@ def _unreached(error: Any, host: str) -> _Answer:
     return _Answer("UNAVAILABLE", f"{host} cannot be reached: {why}", "check --host and the network, or try again")
 
 
-@contextlib.contextmanager
-def of_vertex(doing: str, perhaps_done: str = "") -> Iterator[None]:
-    """Do the same for errors of Google's libraries."""
+def _vertex(error: Any) -> _Answer | None:
     from google.api_core.exceptions import GoogleAPIError
-    from google.auth.exceptions import GoogleAuthError
+    from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError, TransportError
 
-    try:
-        yield
-    except GoogleAuthError as error:
-        raise _login(error).error(doing, perhaps_done) from None
-    except GoogleAPIError as error:
-        answer = _vertex(error)
-        raise answer.error(doing, ": ".join(filter(None, (answer.remedy, perhaps_done)))) from None
-    except TimeoutError:
-        raise TransientError(f"cannot {doing}: Vertex has not finished it in time; try again") from None
-
-
-def _vertex(error: Any) -> _Answer:
+    cause = _shortened(str(error.args[0] if error.args else error)).rstrip(".")
+    if isinstance(error, DefaultCredentialsError):
+        return _Answer("UNAUTHENTICATED", cause, _LOG_IN)
+    if isinstance(error, GoogleAuthError):
+        if isinstance(error, TransportError) or getattr(error, "retryable", False):
+            return _Answer("UNAVAILABLE", f"the token server does not answer: {cause}")
+        return _Answer("UNAUTHENTICATED", f"an access token is refused: {cause}", _LOG_IN)
+    if isinstance(error, TimeoutError):
+        return _Answer("UNAVAILABLE", "Vertex has not finished it in time; try again")
+    if not isinstance(error, GoogleAPIError):
+        return None
     status = getattr(error, "grpc_status_code", None)
     code = status.name if status is not None else "UNKNOWN"
     causes = [getattr(error, "message", None) or str(error)]
     for detail in getattr(error, "details", None) or ():
         causes += [f"{entry.field}: {entry.description}" for entry in getattr(detail, "field_violations", ())]
     message = f"Vertex answers {code}: {'; '.join(_shortened(cause).rstrip('.') for cause in causes)}"
-    is_act_as = code == "PERMISSION_DENIED" and "actAs" in message
-    return _Answer(code, message, _ACT_AS if is_act_as else _VERTEX_REMEDIES.get(code, ""))
-
-
-def _login(error: Any) -> _Answer:
-    from google.auth.exceptions import DefaultCredentialsError, TransportError
-
-    cause = _shortened(str(error.args[0] if error.args else error)).rstrip(".")
-    if isinstance(error, DefaultCredentialsError):
-        return _Answer("UNAUTHENTICATED", cause, _LOG_IN)
-    if isinstance(error, TransportError) or getattr(error, "retryable", False):
-        return _Answer("UNAVAILABLE", f"the token server does not answer: {cause}")
-    return _Answer("UNAUTHENTICATED", f"an access token is refused: {cause}", _LOG_IN)
+    remedy = _ACT_AS if code == "PERMISSION_DENIED" and "actAs" in message else _VERTEX_REMEDIES.get(code, "")
+    if code == "RESOURCE_EXHAUSTED":  # which counts, too, where the request may have been executed
+        return _Answer(code, f"{message}: {remedy}")
+    return _Answer(code, message, remedy)
 
 
 def one_line(text: str) -> str:

@@ -29,12 +29,7 @@ class Backend(NamedTuple):
 
 BACKENDS = {
     KFP: Backend(
-        "the Kubeflow server",
-        kubeflow.FLAGS,
-        kubeflow.from_flags,
-        KubeflowRuns,
-        KubeflowSchedules,
-        has_one_clock=True,
+        "the Kubeflow server", kubeflow.FLAGS, kubeflow.from_flags, KubeflowRuns, KubeflowSchedules, has_one_clock=True
     ),
     VERTEX: Backend(
         "Vertex AI, with application default credentials (gcloud auth application-default login)",

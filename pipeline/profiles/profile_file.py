@@ -162,7 +162,7 @@ def parse(text: bytes, where: str) -> dict[tuple[str, str], Profile]:
         (name, target): Profile(
             name=name,
             target=target,
-            stages=_stages(target, settings.stages),
+            stages=_all_stages(target, settings.stages),
             parameters=targets.parameters,
             **settings.model_dump(exclude={"stages"}),
         )
@@ -172,10 +172,10 @@ def parse(text: bytes, where: str) -> dict[tuple[str, str], Profile]:
     }
 
 
-def _stages(target: str, given: Mapping[str, Any]) -> dict[str, Any]:
+def _all_stages(target: str, named: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of every stage: its own, those of the others, or none."""
-    of_stage = {stage: given.get(stage) or given.get(_OTHERS) or STAGES[target]() for stage in stages.ALL}
-    if target == KFP and _EXIT_HANDLER not in given:
+    of_stage = {stage: named.get(stage) or named.get(_OTHERS) or STAGES[target]() for stage in stages.ALL}
+    if target == KFP and _EXIT_HANDLER not in named:
         of_stage[_EXIT_HANDLER] = of_stage[_EXIT_HANDLER].model_copy(update=_EXIT_HANDLER_REQUESTS)
     return of_stage
 

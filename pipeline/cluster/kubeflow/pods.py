@@ -25,15 +25,14 @@ def with_reasons(connection: KubeflowConnection, run_id: str, stages: Iterable[S
     """Add why a stage is pending, which Kubeflow calls running, and what the pod of another said when it ended."""
     with _api(connection, run_id, "read the pods of the run") as api:
         newest = {_stage_of(pod).removesuffix(_DRIVER): pod for pod in _pods(api, connection, run_id)}
-        return tuple(_with_reason(api, connection, stage, newest.get(stage.name)) for stage in stages)
-
-
-def _with_reason(api: Any, connection: KubeflowConnection, stage: StageStatus, pod: Any) -> StageStatus:
-    if pod is None:
-        return stage
-    if _is_pending(pod) and stage.state not in ENDED:
-        return dataclasses.replace(stage, state=PENDING, message=_reason(api, connection, pod))
-    return dataclasses.replace(stage, message=stage.message or _last_words(pod))
+        explained = []
+        for stage in stages:
+            if (pod := newest.get(stage.name)) and _is_pending(pod) and stage.state not in ENDED:
+                stage = dataclasses.replace(stage, state=PENDING, message=_reason(api, connection, pod))
+            elif pod:
+                stage = dataclasses.replace(stage, message=stage.message or _last_words(pod))
+            explained.append(stage)
+        return tuple(explained)
 
 
 def logs(connection: KubeflowConnection, run_id: str, stage: str, follow: bool) -> Iterator[str]:
@@ -60,7 +59,9 @@ def logs(connection: KubeflowConnection, run_id: str, stage: str, follow: bool) 
             _request_timeout=(connection.seconds[0], None) if follow else connection.seconds,
             _preload_content=False,
         )
-        yield from _lines(answer)
+        with contextlib.closing(answer):
+            for line in answer:
+                yield line.decode(errors="replace").removesuffix("\n")
 
 
 def kubectl_logs(connection: KubeflowConnection, run_id: str) -> str:
@@ -70,12 +71,25 @@ def kubectl_logs(connection: KubeflowConnection, run_id: str) -> str:
 @contextlib.contextmanager
 def _api(connection: KubeflowConnection, run_id: str, doing: str) -> Iterator[Any]:
     """Yield the API of the core objects, and explain its errors within the block."""
-    from kubernetes import client
+    from kubernetes import client, config
 
-    api = client.CoreV1Api(client.ApiClient(_configuration(connection, run_id)))
+    configuration = client.Configuration()
+    configuration.retries = False
+    if connection.kube_context:
+        load_kube_config(configuration, connection.kube_context)
+    else:
+        try:
+            config.load_incluster_config(client_configuration=configuration)
+        except config.ConfigException:
+            raise ConfigError(
+                "logs are read from the pods of the run: give --kube-context NAME, or run "
+                f"`{kubectl_logs(connection, run_id)}`"
+            ) from None
+    if urllib.parse.urlsplit(configuration.host).hostname in _LOOPBACK:
+        configuration.proxy = None
     host = f"context {connection.kube_context}" if connection.kube_context else "the cluster"
     with answers.of_kubeflow(doing, host, connection.pod_namespace):
-        yield api
+        yield client.CoreV1Api(client.ApiClient(configuration))
 
 
 def _pods(api: Any, connection: KubeflowConnection, run_id: str) -> list[Any]:
@@ -121,26 +135,6 @@ def _last_words(pod: Any) -> str:
     return ""
 
 
-def _configuration(connection: KubeflowConnection, run_id: str) -> Any:
-    from kubernetes import client, config
-
-    configuration = client.Configuration()
-    configuration.retries = False
-    if connection.kube_context:
-        load_kube_config(configuration, connection.kube_context)
-    else:
-        try:
-            config.load_incluster_config(client_configuration=configuration)
-        except config.ConfigException:
-            raise ConfigError(
-                "logs are read from the pods of the run: give --kube-context NAME, or run "
-                f"`{kubectl_logs(connection, run_id)}`"
-            ) from None
-    if urllib.parse.urlsplit(configuration.host).hostname in _LOOPBACK:
-        configuration.proxy = None
-    return configuration
-
-
 def _stage_of(pod: Any) -> str:
     """Return the stage of a pod, `STAGE-driver` for that of its driver, and empty for other pods of a run."""
     node = _ATTEMPT.sub("", (pod.metadata.annotations or {}).get(_NODE_NAME, ""))
@@ -148,15 +142,3 @@ def _stage_of(pod: Any) -> str:
     if len(names) > 1 and names[-1] == "executor":
         return names[-2]
     return names[-1] if node.endswith(_DRIVER) else ""
-
-
-def _lines(answer: Any) -> Iterator[str]:
-    rest = b""
-    try:
-        for part in answer.stream():
-            *lines, rest = (rest + part).split(b"\n")
-            yield from (line.decode(errors="replace") for line in lines)
-        if rest:
-            yield rest.decode(errors="replace")
-    finally:
-        answer.close()

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import datetime
+import functools
 import json
 import logging
 import os
@@ -85,13 +86,10 @@ class KubeflowRuns(Runs):
 
         api, namespace = self.connection.client.experiments, self.connection.client.namespace or None
         body = kfp_server_api.V2beta1Experiment(display_name=name, namespace=namespace)
+        listed = functools.partial(api.experiment_service_list_experiments, namespace=namespace)
+        create = functools.partial(api.experiment_service_create_experiment, experiment=body)
         with self.connection.explained(f"make the experiment {name}"):
-            return _find_or_make(
-                name,
-                lambda query: api.experiment_service_list_experiments(filter=query, namespace=namespace).experiments,
-                lambda: api.experiment_service_create_experiment(experiment=body),
-                "experiment_id",
-            )
+            return _find_or_make("experiment", name, listed, create)
 
     def upload(self, package: Package) -> tuple[str, str]:
         """Return the ids of a package's pipeline and version; upload what the server lacks.
@@ -104,21 +102,13 @@ class KubeflowRuns(Runs):
             # The checked bytes, under a name that servers accept.
             path = Path(folder, "pipeline.yaml")
             path.write_bytes(package.text)
-            pipeline_id = _find_or_make(
-                package.name,
-                lambda query: api.pipeline_service_list_pipelines(filter=query, namespace=namespace).pipelines,
-                lambda: uploads.upload_pipeline(str(path), name=package.name, namespace=namespace),
-                "pipeline_id",
-            )
-            version_id = _find_or_make(
-                package.version,
-                lambda query: (
-                    api.pipeline_service_list_pipeline_versions(pipeline_id=pipeline_id, filter=query).pipeline_versions
-                ),
-                lambda: uploads.upload_pipeline_version(str(path), name=package.version, pipelineid=pipeline_id),
-                "pipeline_version_id",
-            )
-        return pipeline_id, version_id
+            listed = functools.partial(api.pipeline_service_list_pipelines, namespace=namespace)
+            create = functools.partial(uploads.upload_pipeline, str(path), name=package.name, namespace=namespace)
+            pipeline_id = _find_or_make("pipeline", package.name, listed, create)
+            listed = functools.partial(api.pipeline_service_list_pipeline_versions, pipeline_id=pipeline_id)
+            named = {"name": package.version, "pipelineid": pipeline_id}
+            create = functools.partial(uploads.upload_pipeline_version, str(path), **named)
+            return pipeline_id, _find_or_make("pipeline_version", package.version, listed, create)
 
     def status(self, run_id: str) -> RunStatus:
         """Return the state of a run, with the reasons that only Kubernetes knows, if there is a context."""
@@ -205,19 +195,20 @@ class KubeflowRuns(Runs):
         )
 
 
-def _find_or_make(name: str, search: Callable[[str], list[Any] | None], make: Callable[[], Any], key: str) -> str:
+def _find_or_make(kind: str, name: str, listed: Callable[..., Any], create: Callable[[], Any]) -> str:
     """Return the id of the object of a name, or of a new one, made by us or by another process."""
     import kfp_server_api
 
     query = json.dumps({"predicates": [{"operation": "EQUALS", "key": "display_name", "stringValue": name}]})
 
     def find() -> str | None:
-        return next((getattr(item, key) for item in search(query) or [] if item.display_name == name), None)
+        items = getattr(listed(filter=query), f"{kind}s") or []
+        return next((getattr(item, f"{kind}_id") for item in items if item.display_name == name), None)
 
     object_id = find()
     if object_id is None:
         try:
-            object_id = str(getattr(make(), key))
+            object_id = str(getattr(create(), f"{kind}_id"))
         except kfp_server_api.ApiException as error:
             object_id = find() if error.status == _CONFLICT else None
             if object_id is None:

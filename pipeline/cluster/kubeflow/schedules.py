@@ -18,7 +18,7 @@ from pipeline.cluster.kubeflow.runs import KubeflowRuns
 # Servers on MySQL keep 255 characters of a description.
 _MARK = re.compile(r"Made by wgan schedule apply, time zone (\S+): content ([0-9a-f]{64}), name ([0-9a-f]{8})")
 _SECONDS = "0 "  # come first in Kubeflow's cron
-_PAGE = 100
+_PAGE = 200  # the server's longest
 _GONE = 404
 
 
@@ -35,15 +35,16 @@ class KubeflowSchedules(Schedules):
 
     def live(self) -> list[LiveSchedule]:
         client = self._connection.client
+        active: dict[str, list[str]] = {}
         with self._connection.explained("list schedules"):
-            ask = self._api.recurring_run_service_list_recurring_runs
-            listed = _items(ask, "recurring_runs", namespace=client.namespace or None)
-            marked = [(recurring_run, mark) for recurring_run in listed if (mark := _mark_of(recurring_run))]
-            active = _active_runs(client, {recurring_run.experiment_id for recurring_run, _ in marked})
-            return [
-                self._live(recurring_run, mark, active.get(recurring_run.recurring_run_id, ()))
-                for recurring_run, mark in marked
-            ]
+            ask = functools.partial(_items, namespace=client.namespace or None)
+            recurring_runs = [*ask(self._api.recurring_run_service_list_recurring_runs, "recurring_runs")]
+            marked = [(recurring_run, mark) for recurring_run in recurring_runs if (mark := _mark_of(recurring_run))]
+            # All runs are read, because a fresh run has no state to filter by, and its experiment may be gone.
+            for run in ask(client.runs.run_service_list_runs, "runs") if marked else ():
+                if run.recurring_run_id and run.state not in backend.ENDED:
+                    active.setdefault(run.recurring_run_id, []).append(run.run_id)
+            return [self._live(recurring_run, mark, active) for recurring_run, mark in marked]
 
     def create(self, schedule: Schedule) -> str:
         """Create a paused schedule of this version of the pipeline, and upload it unless the server has it."""
@@ -77,7 +78,7 @@ class KubeflowSchedules(Schedules):
         with self._connection.explained(f"delete schedule {schedule_id}"):
             _unless_gone(self._api.recurring_run_service_delete_recurring_run, schedule_id)
 
-    def _live(self, recurring_run: Any, mark: re.Match[str], active_runs: tuple[str, ...]) -> LiveSchedule:
+    def _live(self, recurring_run: Any, mark: re.Match[str], active_runs: dict[str, list[str]]) -> LiveSchedule:
         trigger = recurring_run.trigger.cron_schedule if recurring_run.trigger else None
         cron = ((trigger.cron or "") if trigger else "").removeprefix(_SECONDS)
         # What is gone from the server with its pipeline version or experiment, starts no run.
@@ -93,16 +94,16 @@ class KubeflowSchedules(Schedules):
             enabled=(recurring_run.status or recurring_run.mode or "").startswith("ENABLE"),
             digest=mark[2] if is_whole else "",
             cron=f"{cron} {mark[1]}",
-            active_runs=active_runs,
+            active_runs=tuple(active_runs.get(recurring_run.recurring_run_id, ())),
         )
 
 
-def _unless_gone(ask: Callable[..., Any], *ids: str, **scope: Any) -> Any:
+def _unless_gone(ask: Callable[..., Any], *ids: str) -> Any:
     """Return an answer, or None if the server has no such object."""
     import kfp_server_api
 
     try:
-        return ask(*ids, **scope)
+        return ask(*ids)
     except kfp_server_api.ApiException as error:
         if error.status != _GONE:
             raise
@@ -120,24 +121,6 @@ def _items(ask: Callable[..., Any], field: str, **scope: Any) -> Iterator[Any]:
         page = ask(page_token=token, page_size=_PAGE, **scope)
         yield from getattr(page, field) or ()
         token = page.next_page_token or None
-
-
-def _active_runs(client: Any, experiment_ids: set[str]) -> dict[str, tuple[str, ...]]:
-    """Return the active runs, by the id of the recurring run that started them.
-
-    All runs of the experiments are read, because a fresh run has no state to filter by.
-    """
-    ask = client.runs.run_service_list_runs
-    active: dict[str, tuple[str, ...]] = {}
-    for experiment_id in sorted(experiment_ids):
-        listed = _unless_gone(lambda **scope: list(_items(ask, "runs", **scope)), experiment_id=experiment_id)
-        if listed is None:
-            # The experiment was deleted; its runs remain.
-            listed = list(_items(ask, "runs", namespace=client.namespace or None))
-        for run in listed:
-            if run.recurring_run_id and run.state not in backend.ENDED and run.experiment_id == experiment_id:
-                active[run.recurring_run_id] = (*active.get(run.recurring_run_id, ()), run.run_id)
-    return active
 
 
 def mark_for(schedule: Schedule) -> str:

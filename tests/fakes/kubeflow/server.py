@@ -7,7 +7,6 @@ It is no Kubeflow server. Nothing runs here: a test sets the state of runs (`Ser
 import contextlib
 import dataclasses
 import json
-import re
 import urllib.parse
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -21,7 +20,6 @@ from tests.fakes.kubeflow.store import Store
 
 __all__ = ["Answer", "HangUp", "Request", "Server", "serving"]
 _API = "/apis/v2beta1"
-_LOG = re.compile("/apis/v1alpha1/runs/[^/]+/nodes/([^/]+)/log")
 
 
 class Answer(http.Answer):
@@ -77,9 +75,6 @@ class Server(http.Server):
         self._access.require_entry(request.headers)
         if (request.method, request.path) == ("GET", f"{_API}/healthz"):
             return self._health()
-        if node := _LOG.fullmatch(request.path):
-            # A real server looks in an archive that nothing writes, and says so with status 200.
-            return {"error_message": f"InternalServerError: Failed to read logs from archive {node[1]}"}
         for method, pattern, operation in api.ROUTES:
             match = pattern.fullmatch(request.path.removeprefix(_API))
             if match and request.path.startswith(_API) and method == request.method:

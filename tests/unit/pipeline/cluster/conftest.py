@@ -99,9 +99,14 @@ def kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str
 
 
 @pytest.fixture
-def started(server: Server, kfp_run: Submission) -> str:
+def runs(server: Server) -> KubeflowRuns:
+    return KubeflowRuns(KubeflowConnection(host=server.url))
+
+
+@pytest.fixture
+def started(runs: KubeflowRuns, kfp_run: Submission) -> str:
     """The id of a run that was submitted to Kubeflow."""
-    return KubeflowRuns(KubeflowConnection(host=server.url)).submit(kfp_run).run_id
+    return runs.submit(kfp_run).run_id
 
 
 class Ended(NamedTuple):
@@ -124,8 +129,8 @@ def wgan(*words: str) -> Ended:
 
 
 def submit(world: World, package: Path, *words: str) -> Ended:
-    given = ("--package", str(package), "--source", "gs://images", "--root", "/data/runs")
-    return wgan("submit", *given, *world.pipeline_root, *world.flags, *words)
+    required = ("--package", str(package), "--source", "gs://images", "--root", "/data/runs")
+    return wgan("submit", *required, *world.pipeline_root, *world.flags, *words)
 
 
 def on(world: World, verb: str, *words: str) -> Ended:

@@ -1,4 +1,4 @@
-"""How a run ends, for every backend: state, reason, stages, exit code and record.
+"""How a run and its stages stand and end, for every backend: state, reason, stages, exit code and record.
 
 The exit handler gets what the server passes; then `wgan` completes the record, on Vertex under a root in a bucket.
 """
@@ -16,10 +16,10 @@ from components.core.stage import cli, run_notes
 from components.core.stage.executor import RunOf
 from components.core.stage.run_notes import DONE, FAILED, RECORD, RUNNING, Note
 from components.core.storage import atomic_files
-from pipeline.cluster import waiting
+from pipeline.cluster import backend, waiting
 from tests.fakes.gcs.server import Server
 from tests.unit.pipeline.cluster.conftest import on, submission_for
-from tests.unit.pipeline.cluster.worlds import World
+from tests.unit.pipeline.cluster.worlds import Stages, World
 
 pytestmark = pytest.mark.usefixtures("bare_desk")
 
@@ -179,3 +179,50 @@ def test_a_root_that_cannot_be_written_is_reported_and_the_reason_is_shown(
     ended = on(world, "status", run.run)
     assert (ended.code, "SKIP: nothing is new" in ended.out) == (errors.OK, True)
     assert str(file.parent) in ended.complaints[-1]
+
+
+# State of a run, states and messages of its tasks, and states of its stages.
+STATES: list[tuple[str, Stages, dict[str, str]]] = [
+    ("PENDING", {}, {}),
+    ("RUNNING", {"decide": ("PENDING", "")}, {"decide": "PENDING"}),
+    # In the pipeline's order, without tasks around stages.
+    (
+        "RUNNING",
+        {"exit-handler-1": ("RUNNING", ""), "train": ("RUNNING", ""), "decide": ("SUCCEEDED", "")},
+        {"decide": "SUCCEEDED", "train": "RUNNING"},
+    ),
+    ("PAUSED", {"decide": ("SUCCEEDED", "")}, {"decide": "SUCCEEDED"}),
+    ("CANCELING", {"train": ("CANCELING", "")}, {"train": "CANCELING"}),
+    (
+        "SUCCEEDED",
+        {"publish": ("SKIPPED", ""), "evaluate": ("SUCCEEDED", "")},
+        {"evaluate": "SUCCEEDED", "publish": "SKIPPED"},
+    ),
+    # Nothing stays active when the run has ended.
+    ("SUCCEEDED", {"export": ("RUNNING", "")}, {"export": "SUCCEEDED"}),
+    (
+        "FAILED",
+        {"train": ("FAILED", "x"), "embed": ("RUNNING", ""), "evaluate": ("PENDING", "")},
+        {"train": "FAILED", "embed": "CANCELED", "evaluate": "SKIPPED"},
+    ),
+    (
+        "CANCELED",
+        {"train": ("CANCELED", ""), "embed": ("CANCELING", ""), "evaluate": ("PENDING", "")},
+        {"train": "CANCELED", "embed": "CANCELED", "evaluate": "SKIPPED"},
+    ),
+]
+
+
+def test_states_of_a_run_and_its_stages(world: World, packages: Path) -> None:
+    runs, wanted = world.runs(), submission_for(world.target, packages)
+    for state, reported, stages in STATES:
+        run_id = runs.submit(wanted).run_id
+        if state == backend.CANCELED:
+            runs.cancel(run_id)
+        world.set_run(run_id, state, reported)
+        run = runs.status(run_id)
+        assert run.state == state
+        assert (run.finished is not None) == (state in backend.ENDED), state
+        assert [(stage.name, stage.state) for stage in run.stages] == list(stages.items())
+        messages = {name: message for name, (_, message) in reported.items() if message}
+        assert {stage.name: stage.message for stage in run.stages if stage.message} == messages

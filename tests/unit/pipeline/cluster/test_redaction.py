@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from components.core import errors
 from pipeline.__main__ import main
 from pipeline.cluster import backend, redaction, run_commands, waiting
-from pipeline.cluster.kubeflow.connection import KubeflowConnection
 from pipeline.cluster.kubeflow.runs import KubeflowRuns
 from tests.fakes.kubeflow.server import Answer, Request, Server, serving
 from tests.unit.pipeline.cluster.conftest import submission_for
@@ -119,6 +118,7 @@ def test_an_answer_that_echoes_the_credentials(
 def test_a_run_whose_failure_echoes_the_credentials(
     server: Server,
     flags: list[str],
+    runs: KubeflowRuns,
     packages: Path,
     form: str,
     tmp_path: Path,
@@ -127,7 +127,6 @@ def test_a_run_whose_failure_echoes_the_credentials(
 ) -> None:
     """Its message is in the log of --wait, in the table, in JSON, and in the record of the run."""
     root = tmp_path / "root"
-    runs = KubeflowRuns(KubeflowConnection(host=server.url))
     run_id = runs.submit(submission_for("kfp", packages, str(root))).run_id
     (root / "records" / run_id).mkdir(parents=True)
 

@@ -11,21 +11,17 @@ from components.core.container_images import NAMES, VERSION
 from components.core.errors import ConfigError
 from pipeline.kfp_graph import compiled_package
 from pipeline.package import image_digests
-from pipeline.profiles import targets
+from pipeline.profiles.targets import KFP
 from tests.unit.pipeline.conftest import wgan
 from tests.unit.pipeline.packages import PROFILES
 
 DIGESTS = {name: f"registry.test:5000/wgan/{name}@sha256:{str(location) * 64}" for location, name in enumerate(NAMES)}
 
 
-def written(folder: Path, images: Any = DIGESTS, version: str = VERSION, schema_version: int = 1) -> Path:
+def written(folder: Path, **changes: Any) -> Path:
     path = folder / "images.json"
-    path.write_text(json.dumps({"schema_version": schema_version, "version": version, "images": images}))
+    path.write_text(json.dumps({"schema_version": 1, "version": VERSION, "images": DIGESTS} | changes))
     return path
-
-
-def test_digests_are_read_as_they_were_pushed(tmp_path: Path) -> None:
-    assert image_digests.read(written(tmp_path)) == DIGESTS
 
 
 @pytest.mark.slow
@@ -44,7 +40,7 @@ def test_the_command_asks_for_digests_or_for_tags_by_name(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("content", "named"),
+    ("changes", "named"),
     [
         ({"version": "0.0.9"}, "0.0.9"),
         ({"schema_version": 2}, "schema version"),
@@ -54,20 +50,22 @@ def test_the_command_asks_for_digests_or_for_tags_by_name(tmp_path: Path) -> Non
     ],
 )
 def test_a_file_that_cannot_be_used_is_refused_with_the_remedy(
-    tmp_path: Path, content: dict[str, Any], named: str
+    tmp_path: Path, changes: dict[str, Any], named: str
 ) -> None:
+    assert image_digests.read(written(tmp_path)) == DIGESTS
     with pytest.raises(ConfigError, match=f"{named}.*make push"):
-        image_digests.read(written(tmp_path, **content))
+        image_digests.read(written(tmp_path, **changes))
 
 
-@pytest.mark.parametrize("text", ["", "[1", "[]", "\x00"])
-def test_a_file_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
-    (tmp_path / "images.json").write_text(text)
-    for path in (tmp_path / "images.json", tmp_path / "absent.json", tmp_path):
-        with pytest.raises(ConfigError, match="make push"):
-            image_digests.read(path)
+@pytest.mark.parametrize("text", ["", "[1", "[]", "\x00", None])
+def test_a_file_that_is_none_is_refused(tmp_path: Path, text: str | None) -> None:
+    path = tmp_path / "images.json"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(ConfigError, match="make push"):
+        image_digests.read(path)
 
 
 def test_an_image_that_was_not_pushed_is_refused() -> None:
     with pytest.raises(ConfigError, match="train-gpu"):
-        compiled_package({name: DIGESTS[name] for name in ("preprocess", "train")}, PROFILES["gpu-l4", targets.KFP])
+        compiled_package({name: DIGESTS[name] for name in ("preprocess", "train")}, PROFILES["gpu-l4", KFP])

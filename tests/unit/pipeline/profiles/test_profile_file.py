@@ -1,14 +1,10 @@
 """A user's file of profiles: what stages get, all mistakes at once, and any YAML."""
 
-import copy
 import re
 from pathlib import Path
-from typing import Any
 
-import hypothesis
 import pytest
 import yaml
-from hypothesis import strategies as st
 
 from components.core import container_images, stages
 from components.core.errors import ConfigError
@@ -16,8 +12,7 @@ from pipeline.profiles import profile_file
 from pipeline.profiles.kubernetes import KubernetesStage
 from pipeline.profiles.profile_values import Retries
 from pipeline.profiles.targets import KFP, VERTEX
-from pipeline.profiles.vertex import VertexStage
-from tests.unit.pipeline.profiles.contents import SHIPPED, gpus, parse, refusal, train_profile
+from tests.unit.pipeline.profiles.contents import SHIPPED, gpus, parse, refusal
 
 
 def test_a_stage_gets_what_it_says_or_what_the_others_get() -> None:
@@ -124,71 +119,3 @@ def test_mistakes_in_parameters_are_reported_at_once() -> None:
         assert name in problem
     assert "batch_size?" in problems[0]
     assert all(problem.startswith("mine.parameters") for problem in refusal({"mine": {"parameters": [1]}}))
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        b"",
-        b"a: [",
-        b"\xff\xfe",
-        b"a: !!int ''",
-        b"a: !!python/object:os.system {}",
-        b"a: 2026-13-45",
-        b"a: {}\n---\nb: {}",
-        b"a: {kfp: {stages: {}}}\na: {kfp: {stages: {}}}",
-    ],
-)
-def test_files_that_hold_no_profiles(text: bytes) -> None:
-    with pytest.raises(ConfigError, match=r"own\.yaml") as raised:
-        profile_file.parse(text, "own.yaml")
-    assert len(str(raised.value).splitlines()) == 1
-
-
-# Any YAML, with names that lead deep into a profile more often than chance would.
-_WORDS = (
-    *("mine", KFP, VERTEX, "parameters", "batch_size", "stages", "service_account", "train", "embed", "others"),
-    *("key", "operator", "count"),
-)
-_NAMES = st.sampled_from([*_WORDS, *KubernetesStage.model_fields, *VertexStage.model_fields])
-_SCALARS = (
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.dates() | st.binary(max_size=4)
-    | st.sampled_from(["2x4", "16Gi", "google.com/tpu", "NVIDIA_L4", "ct5lp-hightpu-8t", "Exists"])
-)  # fmt: skip
-_VALUES = st.recursive(
-    _SCALARS,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_NAMES | st.integers() | st.text(max_size=3), inner),
-    max_leaves=12,
-)
-
-
-@st.composite
-def shipped_with_one_thing_changed(draw: st.DrawFn) -> Any:
-    content = copy.deepcopy(SHIPPED)
-    location: Any = content
-    while True:
-        key = draw(st.sampled_from(sorted(location) if isinstance(location, dict) else range(len(location))))
-        if not isinstance(location[key], (dict, list)) or draw(st.booleans()):
-            break
-        location = location[key]
-    location[key] = draw(_VALUES)
-    return content
-
-
-_OWN = st.builds(train_profile, st.sampled_from([KFP, VERTEX]), st.dictionaries(_NAMES, _VALUES, max_size=4))
-_YAML = (_VALUES | _OWN | shipped_with_one_thing_changed()).map(lambda value: yaml.safe_dump(value, allow_unicode=True))
-
-
-@hypothesis.settings(max_examples=3 * hypothesis.settings().max_examples)
-@hypothesis.given(st.binary() | (st.text() | _YAML).map(lambda text: text.encode("utf-8", "replace")))
-def test_anything_is_read_or_refused(text: bytes) -> None:
-    problems: list[str] = []
-    profiles = {}
-    try:
-        profiles = profile_file.parse(text, "own.yaml")
-    except ConfigError as error:
-        problems = list(error.problems)
-    assert not (problems and profiles)
-    assert all(problem.startswith("profiles own.yaml") for problem in problems)
-    assert all(len(problem.splitlines()) == 1 for problem in problems)
-    assert all(set(profile.stages) == set(stages.ALL) for profile in profiles.values())

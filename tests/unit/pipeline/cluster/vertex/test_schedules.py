@@ -9,7 +9,7 @@ import grpc
 import pytest
 from google.cloud.aiplatform_v1.types import Schedule as VertexSchedule
 
-from components.core.errors import ConfigError, TransientError
+from components.core.errors import TransientError
 from pipeline.cluster.backend import Schedule, Submission
 from pipeline.cluster.vertex.connection import VertexConnection
 from pipeline.cluster.vertex.schedules import VertexSchedules
@@ -39,18 +39,16 @@ def enabled(vertex: VertexSchedules) -> dict[str, bool]:
     return {schedule.schedule_id: schedule.enabled for schedule in vertex.live()}
 
 
-def test_one_is_made_paused(vertex: VertexSchedules, server: VertexServer, nightly: Nightly) -> None:
-    wanted = nightly(concurrency=3, catch_up=True)
+def test_one_is_made_paused_and_resuming_brings_the_start_near_first(
+    vertex: VertexSchedules, server: VertexServer, nightly: Nightly
+) -> None:
+    wanted = nightly(concurrency=1, catch_up=True)
     schedule_id = vertex.create(wanted)
-    assert server.asked()[:2] == ["CreateSchedule", "PauseSchedule"]
+    assert server.asked() == ["CreateSchedule", "PauseSchedule"]
     (live,) = vertex.live()
     assert (live.schedule_id, live.name, live.digest) == (schedule_id, "nightly", wanted.digest())
     assert (live.enabled, live.next_run, live.active_runs) == (False, None, ())
     assert server.tick() == []
-
-
-def test_resuming_brings_the_start_near_first(vertex: VertexSchedules, server: VertexServer, nightly: Nightly) -> None:
-    schedule_id = vertex.create(nightly())
     server.requests.clear()
     vertex.resume(schedule_id)
     assert server.asked() == ["GetSchedule", "UpdateSchedule", "ResumeSchedule"]
@@ -97,18 +95,6 @@ def test_pausing_and_resuming_again_keeps_the_start(
     assert server.asked() == ["GetSchedule", "GetSchedule", "ResumeSchedule", "GetSchedule"]
     assert server.requests[2][1].catch_up == catch_up
     assert enabled(vertex) == {schedule_id: True}
-
-
-def test_delete_leaves_its_runs(vertex: VertexSchedules, server: VertexServer, nightly: Nightly) -> None:
-    schedule_id = vertex.create(nightly())
-    vertex.resume(schedule_id)
-    server.clock += datetime.timedelta(minutes=2)
-    (run_id,) = server.tick()
-    vertex.delete(schedule_id)
-    assert vertex.live() == []
-    assert [name.rpartition("/")[2] for name in server.jobs] == [run_id]
-    with pytest.raises(ConfigError, match=f"{schedule_id}.* NOT_FOUND: "):
-        vertex.delete(schedule_id)
 
 
 def test_schedules_of_others_are_not_ours_on_any_page(
