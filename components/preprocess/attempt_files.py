@@ -10,6 +10,7 @@ an attempt, delete the mark, then list the folder. So either the worker or the l
 
 import contextlib
 import errno
+import json
 import logging
 import os
 import secrets
@@ -18,13 +19,15 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from components.core import errors
-from components.core.errors import ConfigError, StageError
+from components.core.errors import ConfigError, DataError, StageError
 from components.core.sources.files import read_ahead
 from components.core.storage import atomic_files, buckets
 from components.core.storage.buckets import Conflict
+from components.core.storage.json_values import typed
 from components.core.storage.location import Location, files_below
-from components.preprocess import notes
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +67,12 @@ class AttemptFiles:
 
     def read_note(self, name: str, kind: Any) -> Any:
         """Return the value of a type that was left; `DataError` if it is damaged."""
-        return notes.read(kind, self.read(name), f"{self}/{name}")
+        return from_json(kind, self.read(name), f"{self}/{name}")
+
+    def read_array(self, name: str, kind: np.dtype) -> np.ndarray:
+        """Return the array of a file of its bytes; `DataError` if it is damaged."""
+        with _naming_damage(f"{self}/{name}"):
+            return np.frombuffer(self.read(name), kind)
 
     def parts(self, locations: Iterable[FilePart]) -> Iterator[bytes]:
         """Yield parts of files.
@@ -105,7 +113,7 @@ class AttemptFiles:
     def leave(self, name: str, value: Any) -> None:
         """Write a value as a note; in a bucket the first of several stays."""
         with contextlib.suppress(Conflict):
-            self._write(name, [notes.written(value)])
+            self._write(name, [to_json(value)])
 
     def _write(self, name: str, parts: Iterable[bytes]) -> str:
         temporary = atomic_files.make_unique(self.scratch, f".tmp-{name}-")
@@ -156,6 +164,25 @@ class AttemptFiles:
             return {name: stored.bytes for name, stored in files_below(str(self)).items()}
         with os.scandir(self.path) as entries:
             return {file.name: file.stat().st_size for file in entries if file.name[0] != "." and file.is_file()}
+
+
+def to_json(value: Any) -> bytes:
+    """Return a note as JSON of one line, a class as its fields. JSON can hold no code that reading would run."""
+    return json.dumps(value, default=vars).encode()
+
+
+def from_json(kind: Any, content: bytes, where: str) -> Any:
+    """Return the value of a type that a note holds; `DataError` if it holds none."""
+    with _naming_damage(where):
+        return typed(kind, json.loads(content), where, signed=True)
+
+
+@contextlib.contextmanager
+def _naming_damage(where: str) -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, TypeError, LookupError, RecursionError):
+        raise DataError(f"{where} is damaged: it is not what this stage writes; start the stage again") from None
 
 
 def begin(folder: str) -> AttemptFiles:

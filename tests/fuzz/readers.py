@@ -28,7 +28,7 @@ from components.core.errors import ConfigError, DataError
 from components.core.sources.files import SourceFile
 from components.core.stage.executor import ExecutorInput
 from components.core.storage import atomic_files, tfrecord
-from components.preprocess import notes
+from components.preprocess import attempt_files
 from components.preprocess.beam.attempt import Written
 from components.preprocess.decode import pixels
 from components.preprocess.formats import archives, idx, label_files, labels, npz, parquet, tfrecords
@@ -149,7 +149,7 @@ def read_manifest(folder: Path, content: bytes) -> Any:
 
 def read_note(folder: Path, content: bytes) -> Any:
     """Read what a worker of preprocess leaves for others."""
-    return notes.read(READABLE | Outcome | ShardFacts, content, "x")
+    return attempt_files.from_json(READABLE | Outcome | ShardFacts, content, "x")
 
 
 def read_executor_input(folder: Path, content: bytes) -> Any:
@@ -265,7 +265,7 @@ def seeds_of_note() -> Iterator[bytes]:
         Outcome([("train", ("run", 0, 3, 7))], [], 0, 1, {"a": 3}),
         ShardFacts("train", shard, files, [1, 1], 0, 0, ""),
     ):
-        yield notes.written({type(value).__name__: value})
+        yield attempt_files.to_json({type(value).__name__: value})
 
 
 def seeds_of_executor_input() -> Iterator[bytes]:

@@ -9,9 +9,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import apache_beam as beam
-import numpy as np
 
-from components.preprocess import leaks, notes, rows, shards
+from components.preprocess import attempt_files, leaks, rows, shards
 from components.preprocess.attempt_files import AttemptFiles, FilePart
 from components.preprocess.beam import attempt, progress, runners
 from components.preprocess.formats.stacks import Stack
@@ -90,8 +89,9 @@ def find_leaks(shard: str, location: str) -> list[str]:
     """Look for images of the held-out shards in a training shard, if it holds any, and write the leaks beside it."""
 
     def work(files: AttemptFiles) -> list[str]:
-        if files.exists(f"{shard}{shards.SIGNED}"):
-            pairs = leaks.find(_reference_set(location), shard, _signatures(files, shard))
+        signed = f"{shard}{shards.SIGNED}"
+        if files.exists(signed):
+            pairs = leaks.find(_reference_set(location), shard, files.read_array(signed, leaks.SIGNATURE))
             files.leave(f"{shard}{shards.LEAKS}", pairs)
         return []
 
@@ -105,14 +105,8 @@ def _training_shards(_: int, names: list[str]) -> list[str]:  # no lambda: its p
 @functools.lru_cache(maxsize=1)
 def _reference_set(location: str) -> ReferenceSet:
     files = AttemptFiles(location)
-    names = (name.removesuffix(shards.SIGNED) for name in files.sizes() if name.endswith(shards.SIGNED))
-    return leaks.hold({name: _signatures(files, name) for name in sorted(names) if name.startswith("test-")})
-
-
-def _signatures(files: AttemptFiles, shard: str) -> np.ndarray:
-    name = f"{shard}{shards.SIGNED}"
-    with notes.damage_named(f"{files}/{name}"):
-        return np.frombuffer(files.read(name), leaks.SIGNATURE)
+    names = [name for name in files.sizes() if name.startswith("test-") and name.endswith(shards.SIGNED)]
+    return leaks.hold({name.removesuffix(shards.SIGNED): files.read_array(name, leaks.SIGNATURE) for name in names})
 
 
 def _write_chunks(parts: Iterable[Part], files: AttemptFiles) -> list[Chunk]:
@@ -127,7 +121,7 @@ def _write_chunks(parts: Iterable[Part], files: AttemptFiles) -> list[Chunk]:
 def _in_chunks(parts: Iterable[Part]) -> Iterator[list[bytes]]:
     lines, images = list[bytes](), 0
     for part in parts:
-        lines.append(notes.written({type(part).__name__: part}))
+        lines.append(attempt_files.to_json({type(part).__name__: part}))
         images += _CHUNK_IMAGES if isinstance(part, Stack) else len(part.images)
         if images >= _CHUNK_IMAGES:
             yield lines
@@ -138,4 +132,4 @@ def _in_chunks(parts: Iterable[Part]) -> Iterator[list[bytes]]:
 
 def _read_parts(chunk: Chunk, files: AttemptFiles) -> Iterator[Part]:
     for line in files.read(chunk).splitlines():
-        yield notes.read(READABLE, line, f"{files}/{chunk}")
+        yield attempt_files.from_json(READABLE, line, f"{files}/{chunk}")
