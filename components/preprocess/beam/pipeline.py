@@ -12,7 +12,7 @@ import apache_beam as beam
 
 from components.preprocess import attempt_files, leaks, rows, shards
 from components.preprocess.attempt_files import AttemptFiles, FilePart
-from components.preprocess.beam import attempt, progress, runners
+from components.preprocess.beam import progress, runners
 from components.preprocess.formats.stacks import Stack
 from components.preprocess.formats.survey import READABLE, Part
 from components.preprocess.leaks import ReferenceSet
@@ -34,7 +34,7 @@ def make_shards(
     with progress.shown(rows_at, files, row_bytes, images, shard_count), runners.pipeline(beam_options) as pipeline:
         chunks = _write_chunks(parts, rows_at)
         wire(pipeline, chunks, plan, str(rows_at), str(files), runners.decoders(pipeline.options))
-    attempt.raise_failure(files)
+    attempt_files.raise_failure(files)
     return shards.gather(rows_at, files, len(chunks), plan)
 
 
@@ -42,7 +42,7 @@ def wire(
     pipeline: beam.Pipeline, chunks: list[Chunk], plan: Plan, rows_at: str, location: str, decoders: int
 ) -> beam.PCollection:
     """Add all steps to a pipeline, whose workers reach the folders of rows and of shards."""
-    training_shards = [plan.shard_name("train", number) for number in range(plan.shard_counts["train"])]
+    training_shards = [name for name in plan.shard_names if name.startswith("train-")]
     return (
         pipeline
         | "List chunks" >> beam.Create(chunks, reshuffle=True)
@@ -71,7 +71,7 @@ def make_rows(chunk: Chunk, plan: Plan, rows_at: str, location: str, decoders: i
             row_files.leave(index, outcome)
         return outcome.locations
 
-    return attempt.results(location, work)
+    return attempt_files.results(location, work)
 
 
 def write_shard(shard: tuple[str, Iterable[FilePart]], plan: Plan, rows_at: str, location: str) -> list[str]:
@@ -82,7 +82,7 @@ def write_shard(shard: tuple[str, Iterable[FilePart]], plan: Plan, rows_at: str,
         shards.write_shard(name, locations, plan, AttemptFiles(rows_at), files)
         return [name]
 
-    return attempt.results(location, work)
+    return attempt_files.results(location, work)
 
 
 def find_leaks(shard: str, location: str) -> list[str]:
@@ -95,7 +95,7 @@ def find_leaks(shard: str, location: str) -> list[str]:
             files.leave(f"{shard}{shards.LEAKS}", pairs)
         return []
 
-    return attempt.results(location, work)
+    return attempt_files.results(location, work)
 
 
 def _training_shards(_: int, names: list[str]) -> list[str]:  # no lambda: its pickle has a path of this machine

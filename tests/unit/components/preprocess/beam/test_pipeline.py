@@ -10,7 +10,7 @@ from components.core.errors import DataError, TransientError
 from components.core.sources.files import SourceFile
 from components.preprocess import attempt_files, rows, shards
 from components.preprocess.attempt_files import FAILED, AttemptFiles, FilePart
-from components.preprocess.beam import attempt, pipeline
+from components.preprocess.beam import pipeline
 from components.preprocess.formats import survey
 from components.preprocess.formats.survey import ImagesPart, Part
 from tests.inputs.sources import plan
@@ -77,7 +77,7 @@ def test_work_that_is_done_again_makes_the_same_and_is_done_once(
     for path in tmp_path.joinpath("rows").glob("*.rows"):
         path.unlink()
     assert write_all(parts, rows_at, location) == names
-    attempt.raise_failure(AttemptFiles(str(tmp_path)))
+    attempt_files.raise_failure(AttemptFiles(str(tmp_path)))
 
 
 def test_two_workers_that_make_one_chunk_disturb_nobody(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_after_a_failure_nothing_more_is_done(tmp_path: Path) -> None:
     assert pipeline.make_rows(chunk, DIGITS, rows_at, location, 1) == []
     assert not list(tmp_path.glob("rows/*.index"))
     with pytest.raises(DataError, match=r"gone\.png"):
-        attempt.raise_failure(AttemptFiles(str(tmp_path)))
+        attempt_files.raise_failure(AttemptFiles(str(tmp_path)))
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_a_note_that_another_wrote_is_refused(tmp_path: Path, name: str) -> None
     with pytest.raises(DataError, match=rf"{replaced} is damaged"):  # noqa: PT012 - by whoever reads it
         pipeline.make_rows(chunk, DIGITS, rows_at, location, 1)
         pipeline.find_leaks("train-00000-of-00003.tfrecord", location)
-        attempt.raise_failure(AttemptFiles(str(tmp_path)))
+        attempt_files.raise_failure(AttemptFiles(str(tmp_path)))
         shards.gather(AttemptFiles(rows_at), AttemptFiles(str(tmp_path)), 1, DIGITS)
 
 

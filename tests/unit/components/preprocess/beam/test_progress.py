@@ -11,7 +11,7 @@ import pytest
 from components.core.errors import ConfigError, DataError, StageError, TransientError
 from components.preprocess import attempt_files, rows
 from components.preprocess.attempt_files import AttemptFiles
-from components.preprocess.beam import attempt, progress
+from components.preprocess.beam import progress
 from components.preprocess.beam.progress import Done
 
 
@@ -86,10 +86,10 @@ def test_the_first_failure_ends_the_attempt_and_is_raised(
         raise error
 
     attempt_files.begin(str(tmp_path))
-    assert attempt.results(str(tmp_path), fail) == []
-    assert attempt.results(str(tmp_path), lambda _: [1]) == []  # nobody needs it
+    assert attempt_files.results(str(tmp_path), fail) == []
+    assert attempt_files.results(str(tmp_path), lambda _: [1]) == []  # nobody needs it
     with pytest.raises(kind, match=message.format(above=tmp_path.parent)):
-        attempt.raise_failure(AttemptFiles(str(tmp_path)))
+        attempt_files.raise_failure(AttemptFiles(str(tmp_path)))
 
 
 def test_a_defect_is_raised_where_it_is(tmp_path: Path) -> None:
@@ -98,6 +98,6 @@ def test_a_defect_is_raised_where_it_is(tmp_path: Path) -> None:
 
     attempt_files.begin(str(tmp_path))
     with pytest.raises(ZeroDivisionError):
-        attempt.results(str(tmp_path), fail)
-    attempt.raise_failure(AttemptFiles(str(tmp_path)))
-    assert attempt.results(str(tmp_path / "gone"), fail) == []  # the attempt is over
+        attempt_files.results(str(tmp_path), fail)
+    attempt_files.raise_failure(AttemptFiles(str(tmp_path)))
+    assert attempt_files.results(str(tmp_path / "gone"), fail) == []  # the attempt is over
