@@ -6,34 +6,49 @@ bytes counts as ours. So repeated work, also by a worker that was wrongly taken 
 The folder has a mark while the attempt is open. A worker looks for the mark before and after its work. If it is gone
 before, the worker does nothing. If it is gone after, the worker deletes its objects, unless they were committed. To end
 an attempt, delete the mark, then list the folder. So either the worker or the list sees the other, and nothing is left.
+
+Errors travel as a file: an exception would reach the user as a page of Beam's tracebacks, whose form depends on the
+runner.
 """
 
 import contextlib
 import errno
+import json
 import logging
 import os
 import secrets
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
 
 from components.core import errors
-from components.core.errors import ConfigError, StageError
+from components.core.errors import ConfigError, DataError, StageError, TransientError
 from components.core.sources.files import read_ahead
 from components.core.storage import atomic_files, buckets
 from components.core.storage.buckets import Conflict
+from components.core.storage.json_values import typed
 from components.core.storage.location import Location, files_below
-from components.preprocess import notes
 
 log = logging.getLogger(__name__)
 
+Result = TypeVar("Result")
+_RAISED = {kind.exit_code: kind for kind in (ConfigError, DataError, TransientError)}
 MARK, FAILED = "attempt.json", "failed"
 _PREFIX = "attempt-"  # of folders of attempts in a bucket; nothing else is swept
 _LARGE_PART = 1 << 20  # bytes; reading several at once would take memory and save no time
 
 # A part of a file: name, offset, bytes, their crc32c; a plain tuple, which Beam encodes without pickle.
 FilePart = tuple[str, int, int, int]
+
+
+class Failure(NamedTuple):
+    """The failure that ended an attempt."""
+
+    exit_code: int
+    message: str
 
 
 class AttemptFiles:
@@ -64,7 +79,12 @@ class AttemptFiles:
 
     def read_note(self, name: str, kind: Any) -> Any:
         """Return the value of a type that was left; `DataError` if it is damaged."""
-        return notes.read(kind, self.read(name), f"{self}/{name}")
+        return from_json(kind, self.read(name), f"{self}/{name}")
+
+    def read_array(self, name: str, kind: np.dtype) -> np.ndarray:
+        """Return the array of a file of its bytes; `DataError` if it is damaged."""
+        with _naming_damage(f"{self}/{name}"):
+            return np.frombuffer(self.read(name), kind)
 
     def parts(self, locations: Iterable[FilePart]) -> Iterator[bytes]:
         """Yield parts of files.
@@ -105,7 +125,7 @@ class AttemptFiles:
     def leave(self, name: str, value: Any) -> None:
         """Write a value as a note; in a bucket the first of several stays."""
         with contextlib.suppress(Conflict):
-            self._write(name, [notes.written(value)])
+            self._write(name, [to_json(value)])
 
     def _write(self, name: str, parts: Iterable[bytes]) -> str:
         temporary = atomic_files.make_unique(self.scratch, f".tmp-{name}-")
@@ -121,7 +141,7 @@ class AttemptFiles:
         finally:
             temporary.unlink(missing_ok=True)  # on a full disk the error message needs the space
 
-    def fail(self, failure: Any) -> None:
+    def fail(self, failure: Failure) -> None:
         """Leave the failure that ends the attempt. One after the end is ignored: a file may vanish while it is read."""
         self.leave(FAILED, failure)
         if not self.close():
@@ -156,6 +176,55 @@ class AttemptFiles:
             return {name: stored.bytes for name, stored in files_below(str(self)).items()}
         with os.scandir(self.path) as entries:
             return {file.name: file.stat().st_size for file in entries if file.name[0] != "." and file.is_file()}
+
+
+def results(location: str, work: Callable[[AttemptFiles], Iterable[Result]]) -> list[Result]:
+    """Return the results of some work; none if the attempt is over. A failure ends the attempt."""
+    files = AttemptFiles(location)
+    try:
+        if not files.is_open():
+            return []
+        values = [*work(files)]
+        if files.is_open():
+            return values
+        files.take_back()
+        return []
+    except MemoryError:
+        message = "out of memory; give fewer images_per_shard, or use a larger machine"
+        failure = Failure(errors.TRANSIENT, message)
+    except (StageError, OSError) as error:
+        if isinstance(error, OSError):
+            error.filename = error.filename or location.rpartition("/")[0]
+        failure = Failure(errors.exit_code_of(error), "\n".join(errors.lines_of(error)))
+    with contextlib.suppress(OSError, StageError):  # the driver notices missing files
+        files.fail(failure)
+    return []
+
+
+def raise_failure(files: AttemptFiles) -> None:
+    """Raise the error that ended the attempt, if one did."""
+    if files.exists(FAILED):
+        failure: Failure = files.read_note(FAILED, Failure)
+        raise _RAISED.get(failure.exit_code, StageError)(failure.message)
+
+
+def to_json(value: Any) -> bytes:
+    """Return a note as JSON of one line, a class as its fields. JSON can hold no code that reading would run."""
+    return json.dumps(value, default=vars).encode()
+
+
+def from_json(kind: Any, content: bytes, where: str) -> Any:
+    """Return the value of a type that a note holds; `DataError` if it holds none."""
+    with _naming_damage(where):
+        return typed(kind, json.loads(content), where, signed=True)
+
+
+@contextlib.contextmanager
+def _naming_damage(where: str) -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, TypeError, LookupError, RecursionError):
+        raise DataError(f"{where} is damaged: it is not what this stage writes; start the stage again") from None
 
 
 def begin(folder: str) -> AttemptFiles:

@@ -136,11 +136,10 @@ def first_of_each(leaks: Iterable[Leak]) -> list[Leak]:
 
     The results of parts, in any order, can be combined by calling it again.
     """
-    best: dict[tuple[str, str, int], Leak] = {}
-    for leak in leaks:
-        image = (leak.split, leak.shard, leak.record)
-        best[image] = min(best.get(image, leak), leak)
-    return sorted(best.values())
+    best: dict[tuple[str, int], Leak] = {}
+    for leak in sorted(leaks):
+        best.setdefault((leak.shard, leak.record), leak)
+    return [*best.values()]
 
 
 def describe(leaks: Iterable[Leak], test_images: int) -> dict[str, Any]:

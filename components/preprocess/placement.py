@@ -32,14 +32,16 @@ class Plan:
     decoding: bytes = b""  # see `reuse.decoding`; empty without image files
     cache: DatasetCache | None = None  # of earlier datasets, if pixels are to be reused
 
-    def shard_name(self, split: str, number: int) -> str:
-        """Return the file name of a shard."""
-        return f"{split}-{number:05d}-of-{self.shard_counts[split]:05d}.tfrecord"
+    @property
+    def shard_names(self) -> list[str]:
+        """The file names of all shards, by split."""
+        counts = [(split, self.shard_counts[split]) for split in datasets.SPLITS]
+        return [f"{split}-{number:05d}-of-{count:05d}.tfrecord" for split, count in counts for number in range(count)]
 
 
 def made_splits(counts: dict[str, int], test_fraction: float, validation_fraction: float) -> dict[str, float]:
     """Return the splits that a source lacks, with their shares."""
-    # The hash's range is divided among the splits in this order (`split_and_shard`).
+    # The hash's range is divided among the splits in this order (`places`).
     shares = {"test": test_fraction, "validation": validation_fraction}
     return {split: share for split, share in shares.items() if not counts.get(split)}
 
@@ -51,10 +53,14 @@ def shard_counts(counts: dict[str, int], shares: dict[str, float], images_per_sh
     return {split: max(1, math.ceil(expected[split] / images_per_shard)) for split in datasets.SPLITS}
 
 
-def split_and_shard(hashes: Sequence[bytes], source_splits: Sequence[str], plan: Plan) -> tuple[np.ndarray, np.ndarray]:
-    """Return the split (uint8 [n], numbers in `datasets.SPLITS`) and shard (int64 [n]) of images, from their sha256.
+def places(hashes: Sequence[bytes], source_splits: Sequence[str], plan: Plan) -> tuple[np.ndarray, np.ndarray]:
+    """Return the places of images from their sha256: the numbers of their shards, and their sort keys in these.
 
     The split is the source's, but made splits take their shares of `train`.
+
+    Returns:
+        int64 [n]: numbers in `Plan.shard_names`.
+        uint64 [n, 4]: hashes of the sha256, read as big-endian.
     """
     words = np.frombuffer(b"".join(hashes), ">u8").reshape(-1, _WORDS)
     numbers = {split: number for number, split in enumerate(datasets.SPLITS)}
@@ -65,10 +71,6 @@ def split_and_shard(hashes: Sequence[bytes], source_splits: Sequence[str], plan:
         splits[chosen] = numbers[split]
         edge += share
     counts = np.array([plan.shard_counts[split] for split in datasets.SPLITS], np.uint64)
-    return splits, (words[:, 1] % counts[splits]).astype(np.int64)
-
-
-def orders(hashes: Sequence[bytes], seed: int) -> np.ndarray:
-    """Return the sort keys of images within their shard: uint64 [n, 4], a hash of their sha256 read as big-endian."""
-    keys = b"".join(hashlib.sha256(b"%d:" % seed + content_hash).digest() for content_hash in hashes)
-    return np.frombuffer(keys, ">u8").reshape(-1, _WORDS)
+    shards = (np.cumsum(counts) - counts)[splits] + words[:, 1] % counts[splits]
+    keys = b"".join(hashlib.sha256(b"%d:" % plan.seed + content_hash).digest() for content_hash in hashes)
+    return shards.astype(np.int64), np.frombuffer(keys, ">u8").reshape(-1, _WORDS)

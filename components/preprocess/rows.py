@@ -18,7 +18,6 @@ import google_crc32c
 import numpy as np
 
 from components.core import errors
-from components.core.artifacts import datasets
 from components.core.artifacts.datasets import ImageShape
 from components.core.errors import DataError
 from components.preprocess import placement, reuse
@@ -149,7 +148,7 @@ class _Writer:
         kind = row_type(decided.image)
         capacity = max(1, _RUN_BYTES // kind.itemsize)
         self._rows, self._count = np.empty(capacity, kind), 0
-        self._splits, self._shards = np.empty(capacity, np.uint8), np.empty(capacity, np.int64)
+        self._shards = np.empty(capacity, np.int64)  # their numbers in `Plan.shard_names`
 
     def add(self, batch: Batch, images: Sequence[Decoded | UndecodableImage]) -> None:
         """Add decoded images, and quarantine the others."""
@@ -192,9 +191,8 @@ class _Writer:
             begin, end = self._count, min(self._count + len(examples), len(self._rows))
             keys, images = zip(*examples[: end - begin], strict=True)
             splits, labels, hashes = zip(*keys, strict=True)
-            self._splits[begin:end], self._shards[begin:end] = placement.split_and_shard(hashes, splits, self.plan)
             rows = self._rows[begin:end]
-            rows["order"] = placement.orders(hashes, self.plan.seed)
+            self._shards[begin:end], rows["order"] = placement.places(hashes, splits, self.plan)
             rows["label"] = labels
             rows["content"] = np.frombuffer(b"".join(hashes), np.uint8).reshape(-1, _HASH_BYTES)
             rows["image"] = np.frombuffer(b"".join(images), np.uint8).reshape(end - begin, -1)
@@ -210,18 +208,18 @@ class _Writer:
 
     def write_run(self) -> None:
         """Write the held rows to a new file, sorted by shard."""
-        order = np.lexsort((self._shards[: self._count], self._splits[: self._count]))
-        splits, shards = self._splits[order], self._shards[order]
-        first = np.flatnonzero(np.diff(splits, prepend=splits[:1] + 1) | np.diff(shards, prepend=-1))
+        order = np.argsort(self._shards[: self._count], kind="stable")
+        shards, first = np.unique(self._shards[order], return_index=True)
+        shard_names = self.plan.shard_names
         name = f"run-{secrets.token_hex(8)}{ROWS}"
 
         def parts() -> Iterator[bytes]:
             begin = 0
-            for start, numbers in zip(first, np.split(order, first[1:]), strict=True):
+            for shard, numbers in zip(shards.tolist(), np.split(order, first[1:]), strict=True):
                 content = self._rows[numbers].tobytes()
                 yield content
-                shard = self.plan.shard_name(datasets.SPLITS[splits[start]], shards[start])
-                self.outcome.locations.append((shard, (name, begin, len(content), google_crc32c.value(content))))
+                location = name, begin, len(content), google_crc32c.value(content)
+                self.outcome.locations.append((shard_names[shard], location))
                 begin += len(content)
 
         if self._count:

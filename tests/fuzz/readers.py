@@ -31,7 +31,7 @@ from components.core.sources.files import SourceFile
 from components.core.stage.executor import ExecutorInput
 from components.core.storage import atomic_files, tfrecord
 from components.core.storage.location import Written
-from components.preprocess import notes
+from components.preprocess import attempt_files
 from components.preprocess.decode import pixels
 from components.preprocess.formats import archives, label_files, survey
 from components.preprocess.formats.stacks import Original, Stack
@@ -145,7 +145,7 @@ def read_manifest(folder: Path, content: bytes) -> Any:
 
 def read_note(folder: Path, content: bytes) -> Any:
     """Read what a worker of preprocess leaves for others."""
-    return notes.read(Part | Outcome | ShardFacts, content, "x")
+    return attempt_files.from_json(Part | Outcome | ShardFacts, content, "x")
 
 
 def read_executor_input(folder: Path, content: bytes) -> Any:
@@ -262,7 +262,7 @@ def seeds_of_note() -> Iterator[bytes]:
         Outcome([("train", ("run", 0, 3, 7))], [], 0, 1, {"a": 3}),
         ShardFacts("train", shard, files, [1, 1], 0, 0, ""),
     ):
-        yield notes.written({type(value).__name__: value})
+        yield attempt_files.to_json({type(value).__name__: value})
 
 
 def seeds_of_executor_input() -> Iterator[bytes]:

@@ -13,7 +13,7 @@ from PIL import Image
 from components.core.artifacts.datasets import ImageShape
 from components.core.sources import source_listing
 from components.core.sources.files import SourceFile
-from components.preprocess import notes
+from components.preprocess import attempt_files
 from components.preprocess.formats.survey import Part, Survey, read, survey
 from components.preprocess.placement import Plan
 
@@ -38,7 +38,10 @@ def held(source: Path | str, content: bytes | None = None) -> tuple[Survey, list
     if content is not None:
         Path(source).write_bytes(content)
     source_survey = survey(str(source), source_listing.contents(str(source)).listing)
-    parts = [notes.read(Part, notes.written({type(part).__name__: part}), "") for part in source_survey.parts]
+    parts = [
+        attempt_files.from_json(Part, attempt_files.to_json({type(part).__name__: part}), "")
+        for part in source_survey.parts
+    ]
     return source_survey, [image[:4] for part in parts for some in read(part) for image in some]
 
 

@@ -1,39 +1,25 @@
-"""One attempt to make a dataset: its beginning and end, and work that stops once it is over.
+"""One attempt to make a dataset: its beginning and end.
 
 In a folder the attempt is a temporary one, which is renamed to the dataset at the end. In a bucket it is a folder
 within the dataset's, which `committed.json` names at the end.
-
-Errors travel as a file: an exception would reach the user as a page of Beam's tracebacks, whose form depends on the
-runner.
 """
 
 import contextlib
 import hashlib
 import logging
 import shutil
-from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple, TypeVar
+from collections.abc import Iterator
 
-from components.core import errors
 from components.core.artifacts import datasets
-from components.core.errors import ConfigError, DataError, StageError, TransientError
+from components.core.errors import StageError
 from components.core.storage import atomic_files
 from components.core.storage.location import Location, Written, private
 from components.preprocess import attempt_files
-from components.preprocess.attempt_files import FAILED, AttemptFiles
+from components.preprocess.attempt_files import AttemptFiles
 
 log = logging.getLogger(__name__)
 
-Result = TypeVar("Result")
-_RAISED = {kind.exit_code: kind for kind in (ConfigError, DataError, TransientError)}
 _ROWS = "rows"  # the folder of rows within the attempt's, as every worker sees it
-
-
-class Failure(NamedTuple):
-    """The failure that ended an attempt."""
-
-    exit_code: int
-    message: str
 
 
 @contextlib.contextmanager
@@ -85,33 +71,3 @@ def finish(location: Location, files: AttemptFiles, manifest: datasets.Manifest,
 def written_as(content: bytes, checksum: str) -> Written:
     """Describe a file from its content and its checksum."""
     return Written(len(content), hashlib.sha256(content).hexdigest(), checksum)
-
-
-def results(location: str, work: Callable[[AttemptFiles], Iterable[Result]]) -> list[Result]:
-    """Return the results of some work; none if the attempt is over. A failure ends the attempt."""
-    files = AttemptFiles(location)
-    try:
-        if not files.is_open():
-            return []
-        values = [*work(files)]
-        if files.is_open():
-            return values
-        files.take_back()
-        return []
-    except MemoryError:
-        message = "out of memory; give fewer images_per_shard, or use a larger machine"
-        failure = Failure(errors.TRANSIENT, message)
-    except (StageError, OSError) as error:
-        if isinstance(error, OSError):
-            error.filename = error.filename or location.rpartition("/")[0]
-        failure = Failure(errors.exit_code_of(error), "\n".join(errors.lines_of(error)))
-    with contextlib.suppress(OSError, StageError):  # the driver notices missing files
-        files.fail(failure)
-    return []
-
-
-def raise_failure(files: AttemptFiles) -> None:
-    """Raise the error that ended the attempt, if one did."""
-    if files.exists(FAILED):
-        failure: Failure = files.read_note(FAILED, Failure)
-        raise _RAISED.get(failure.exit_code, StageError)(failure.message)

@@ -9,11 +9,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import apache_beam as beam
-import numpy as np
 
-from components.preprocess import leaks, notes, rows, shards
+from components.preprocess import attempt_files, leaks, rows, shards
 from components.preprocess.attempt_files import AttemptFiles, FilePart
-from components.preprocess.beam import attempt, progress, runners
+from components.preprocess.beam import progress, runners
 from components.preprocess.formats.stacks import Stack
 from components.preprocess.formats.survey import Part
 from components.preprocess.leaks import ReferenceSet
@@ -35,7 +34,7 @@ def make_shards(
     with progress.shown(rows_at, files, row_bytes, images, shard_count), runners.pipeline(beam_options) as pipeline:
         chunks = _write_chunks(parts, rows_at)
         wire(pipeline, chunks, plan, str(rows_at), str(files), runners.decoders(pipeline.options))
-    attempt.raise_failure(files)
+    attempt_files.raise_failure(files)
     return shards.gather(rows_at, files, len(chunks), plan)
 
 
@@ -43,7 +42,7 @@ def wire(
     pipeline: beam.Pipeline, chunks: list[Chunk], plan: Plan, rows_at: str, location: str, decoders: int
 ) -> beam.PCollection:
     """Add all steps to a pipeline, whose workers reach the folders of rows and of shards."""
-    training_shards = [plan.shard_name("train", number) for number in range(plan.shard_counts["train"])]
+    training_shards = [name for name in plan.shard_names if name.startswith("train-")]
     return (
         pipeline
         | "List chunks" >> beam.Create(chunks, reshuffle=True)
@@ -72,7 +71,7 @@ def make_rows(chunk: Chunk, plan: Plan, rows_at: str, location: str, decoders: i
             row_files.leave(index, outcome)
         return outcome.locations
 
-    return attempt.results(location, work)
+    return attempt_files.results(location, work)
 
 
 def write_shard(shard: tuple[str, Iterable[FilePart]], plan: Plan, rows_at: str, location: str) -> list[str]:
@@ -83,19 +82,20 @@ def write_shard(shard: tuple[str, Iterable[FilePart]], plan: Plan, rows_at: str,
         shards.write_shard(name, locations, plan, AttemptFiles(rows_at), files)
         return [name]
 
-    return attempt.results(location, work)
+    return attempt_files.results(location, work)
 
 
 def find_leaks(shard: str, location: str) -> list[str]:
     """Look for images of the held-out shards in a training shard, if it holds any, and write the leaks beside it."""
 
     def work(files: AttemptFiles) -> list[str]:
-        if files.exists(f"{shard}{shards.SIGNED}"):
-            pairs = leaks.find(_reference_set(location), shard, _signatures(files, shard))
+        signed = f"{shard}{shards.SIGNED}"
+        if files.exists(signed):
+            pairs = leaks.find(_reference_set(location), shard, files.read_array(signed, leaks.SIGNATURE))
             files.leave(f"{shard}{shards.LEAKS}", pairs)
         return []
 
-    return attempt.results(location, work)
+    return attempt_files.results(location, work)
 
 
 def _training_shards(_: int, names: list[str]) -> list[str]:  # no lambda: its pickle has a path of this machine
@@ -105,14 +105,8 @@ def _training_shards(_: int, names: list[str]) -> list[str]:  # no lambda: its p
 @functools.lru_cache(maxsize=1)
 def _reference_set(location: str) -> ReferenceSet:
     files = AttemptFiles(location)
-    names = (name.removesuffix(shards.SIGNED) for name in files.sizes() if name.endswith(shards.SIGNED))
-    return leaks.hold({name: _signatures(files, name) for name in sorted(names) if name.startswith("test-")})
-
-
-def _signatures(files: AttemptFiles, shard: str) -> np.ndarray:
-    name = f"{shard}{shards.SIGNED}"
-    with notes.damage_named(f"{files}/{name}"):
-        return np.frombuffer(files.read(name), leaks.SIGNATURE)
+    names = [name for name in files.sizes() if name.startswith("test-") and name.endswith(shards.SIGNED)]
+    return leaks.hold({name.removesuffix(shards.SIGNED): files.read_array(name, leaks.SIGNATURE) for name in names})
 
 
 def _write_chunks(parts: Iterable[Part], files: AttemptFiles) -> list[Chunk]:
@@ -127,7 +121,7 @@ def _write_chunks(parts: Iterable[Part], files: AttemptFiles) -> list[Chunk]:
 def _in_chunks(parts: Iterable[Part]) -> Iterator[list[bytes]]:
     lines, images = list[bytes](), 0
     for part in parts:
-        lines.append(notes.written({type(part).__name__: part}))
+        lines.append(attempt_files.to_json({type(part).__name__: part}))
         images += _CHUNK_IMAGES if isinstance(part, Stack) else len(part.images)
         if images >= _CHUNK_IMAGES:
             yield lines
@@ -138,4 +132,4 @@ def _in_chunks(parts: Iterable[Part]) -> Iterator[list[bytes]]:
 
 def _read_parts(chunk: Chunk, files: AttemptFiles) -> Iterator[Part]:
     for line in files.read(chunk).splitlines():
-        yield notes.read(Part, line, f"{files}/{chunk}")
+        yield attempt_files.from_json(Part, line, f"{files}/{chunk}")

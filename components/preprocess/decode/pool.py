@@ -150,6 +150,7 @@ class _Process:
                 env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},  # threads would take memory and are useless here
                 pass_fds=[child_end.fileno()],
             )
+        atexit.register(self.end)
 
     def require_ready(self) -> None:
         """Wait until the process has started; `TransientError` if it cannot."""
@@ -198,4 +199,3 @@ def _name(status: int) -> str:
 
 
 _idle: list[_Process] = []
-atexit.register(end_processes)

@@ -85,15 +85,15 @@ def test_the_same_bytes_count_as_ours_and_others_end_the_attempt(objects: dict[s
 
 
 def test_a_failure_ends_the_attempt_for_all(files: AttemptFiles) -> None:
-    assert attempt.results(str(files), lambda opened: [str(opened)]) == [str(files)]
+    assert attempt_files.results(str(files), lambda opened: [str(opened)]) == [str(files)]
 
     def fail(_: AttemptFiles) -> list[str]:
         raise DataError("damaged")
 
-    assert attempt.results(str(files), fail) == []
-    assert attempt.results(str(files), lambda _: ["not done"]) == []
+    assert attempt_files.results(str(files), fail) == []
+    assert attempt_files.results(str(files), lambda _: ["not done"]) == []
     with pytest.raises(DataError, match="damaged"):
-        attempt.raise_failure(files)
+        attempt_files.raise_failure(files)
 
 
 def work(files: AttemptFiles) -> list[int]:
@@ -155,7 +155,7 @@ def test_nothing_is_left_whenever_an_attempt_ends_beside_a_worker_that_was_taken
             attempt_files.sweep(DATASET, files)
 
         asked = interrupting(monkeypatch, at, act)
-        attempt.results(str(files), work)
+        attempt_files.results(str(files), work)
         done = at >= asked()
         if done:
             act()

@@ -65,7 +65,8 @@ def by_rule(pictures: list[tuple[int, int]], decided: Plan) -> tuple[dict[str, l
         split = ("test" if position < 0.2 else "train") if index % 3 else "validation"
         shard = int.from_bytes(sha256[8:16], "big") % decided.shard_counts[split]
         row = hashlib.sha256(b"5:" + sha256).digest(), label, sha256, image
-        expected.setdefault(decided.shard_name(split, shard), []).append(row)
+        name = f"{split}-{shard:05d}-of-{decided.shard_counts[split]:05d}.tfrecord"
+        expected.setdefault(name, []).append(row)
     return {key: sorted(shard_rows) for key, shard_rows in expected.items()}, sorted(quarantined)
 
 

@@ -1,18 +1,53 @@
-"""The steps of the pipeline as plain functions: chunks, retries, and missing results."""
+"""The steps of the pipeline as plain functions: chunks, retries, missing results, and notes that another wrote."""
 
+import pickle
 from pathlib import Path
 
 import pytest
 
-from components.core.errors import DataError
+from components.core.artifacts.datasets import ImageShape
+from components.core.errors import DataError, TransientError
 from components.core.sources.files import SourceFile
-from components.preprocess import rows
-from components.preprocess.attempt_files import AttemptFiles
-from components.preprocess.beam import attempt, pipeline
+from components.preprocess import attempt_files, rows, shards
+from components.preprocess.attempt_files import FAILED, AttemptFiles, FilePart
+from components.preprocess.beam import pipeline
 from components.preprocess.formats import survey
 from components.preprocess.formats.survey import ImagesPart, Part
 from tests.inputs.sources import plan
-from tests.unit.components.preprocess.beam.chunks import DIGITS, chunks_of_digits, content, forget_facts, write_all
+from tests.unit.components.preprocess.pickles import Unpickled
+
+DIGITS = plan(
+    stored=ImageShape(8, 8, 1),
+    image=ImageShape(8, 8, 1),
+    made_splits={"test": 0.2, "validation": 0.1},
+    shard_counts={"train": 3, "validation": 1, "test": 1},
+    class_count=10,
+)
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.glob("*.tfrecord")}
+
+
+def chunks_of_digits(folder: Path) -> tuple[list[pipeline.Chunk], str, str]:
+    """The chunk of the digits, the folder of rows, that of shards."""
+    (folder / "rows").mkdir(parents=True)
+    attempt_files.begin(str(folder))
+    rows_at = AttemptFiles(str(folder / "rows"))
+    return pipeline._write_chunks([survey.DIGITS], rows_at), str(rows_at), str(folder)
+
+
+def write_all(parts: list[tuple[str, FilePart]], rows_at: str, location: str) -> list[str]:
+    groups: dict[str, list[FilePart]] = {}
+    for shard, part in parts:
+        groups.setdefault(shard, []).append(part)
+    return [name for group in groups.items() for name in pipeline.write_shard(group, DIGITS, rows_at, location)]
+
+
+def forget_facts(folder: Path) -> None:
+    """As of workers that died before they wrote them."""
+    for path in folder.glob("*.facts"):
+        path.unlink()
 
 
 def test_small_parts_share_a_chunk_and_a_whole_file_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,7 +77,7 @@ def test_work_that_is_done_again_makes_the_same_and_is_done_once(
     for path in tmp_path.joinpath("rows").glob("*.rows"):
         path.unlink()
     assert write_all(parts, rows_at, location) == names
-    attempt.raise_failure(AttemptFiles(str(tmp_path)))
+    attempt_files.raise_failure(AttemptFiles(str(tmp_path)))
 
 
 def test_two_workers_that_make_one_chunk_disturb_nobody(tmp_path: Path) -> None:
@@ -66,4 +101,43 @@ def test_after_a_failure_nothing_more_is_done(tmp_path: Path) -> None:
     assert pipeline.make_rows(chunk, DIGITS, rows_at, location, 1) == []
     assert not list(tmp_path.glob("rows/*.index"))
     with pytest.raises(DataError, match=r"gone\.png"):
-        attempt.raise_failure(AttemptFiles(str(tmp_path)))
+        attempt_files.raise_failure(AttemptFiles(str(tmp_path)))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "rows/parts-*",
+        "rows/parts-*.index",
+        "train-00000-*.signed",
+        "train-00001-*.leaks",
+        "train-00002-*.facts",
+        FAILED,
+    ],
+)
+def test_a_note_that_another_wrote_is_refused(tmp_path: Path, name: str) -> None:
+    (chunk,), rows_at, location = chunks_of_digits(tmp_path)
+    if name != "rows/parts-*":
+        for shard in write_all(pipeline.make_rows(chunk, DIGITS, rows_at, location, 1), rows_at, location):
+            if shard.startswith("train"):
+                pipeline.find_leaks(shard, location)
+    (replaced,) = [tmp_path / FAILED] if name == FAILED else tmp_path.glob(name)
+    replaced.write_bytes(pickle.dumps(Unpickled()))
+    with pytest.raises(DataError, match=rf"{replaced} is damaged"):  # noqa: PT012 - by whoever reads it
+        pipeline.make_rows(chunk, DIGITS, rows_at, location, 1)
+        pipeline.find_leaks("train-00000-of-00003.tfrecord", location)
+        attempt_files.raise_failure(AttemptFiles(str(tmp_path)))
+        shards.gather(AttemptFiles(rows_at), AttemptFiles(str(tmp_path)), 1, DIGITS)
+
+
+@pytest.mark.parametrize("missing", ["*.facts", "rows/*.index", "*.leaks"])
+def test_what_no_worker_could_leave_is_noticed(tmp_path: Path, missing: str) -> None:
+    (chunk,), rows_at, location = chunks_of_digits(tmp_path)
+    for name in write_all(pipeline.make_rows(chunk, DIGITS, rows_at, location, 1), rows_at, location):
+        if name.startswith("train"):
+            pipeline.find_leaks(name, location)
+    gathered = shards.gather(AttemptFiles(rows_at), AttemptFiles(str(tmp_path)), 1, DIGITS)
+    assert sum(facts.shard.records for facts in gathered.shards) == 1797
+    next(tmp_path.glob(missing)).unlink()
+    with pytest.raises(TransientError, match=str(tmp_path)):
+        shards.gather(AttemptFiles(rows_at), AttemptFiles(str(tmp_path)), 1, DIGITS)
