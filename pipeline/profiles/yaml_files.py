@@ -49,14 +49,15 @@ def nodes(text: bytes, label: str) -> list[yaml.Node]:
     Refused are invalid YAML, repeated names, and files that are nested too deeply.
     """
     roots: list[yaml.Node] = []
-    twice: dict[str, None] = {}
     with _refusing(label):
-        loader = yaml.SafeLoader(text.decode())
+        loader = _Loader(text.decode())
         while loader.check_node() and (node := loader.get_node()) is not None:
-            twice |= dict.fromkeys(_keys_given_twice(node, label))  # before merge keys (<<) are resolved
             roots.append(node)
-    if twice:
-        raise ConfigError(*twice)
+    if loader.repeated:
+        lines = [
+            f"{label}, line {key.start_mark.line + 1}: {shown(key.value)} is given twice" for key in loader.repeated
+        ]
+        raise ConfigError(*lines)
     return roots
 
 
@@ -71,24 +72,21 @@ def _refusing(label: str) -> Iterator[None]:
         raise ConfigError(f"{label} is not YAML: {' '.join(str(error).split())}") from None
 
 
-def _keys_given_twice(node: yaml.Node, label: str) -> list[str]:
-    """Return a sentence for each repeated key of a mapping; YAML itself silently takes the last one."""
-    ahead, seen, problems = [node], set(), []
-    while ahead:
-        node = ahead.pop()
-        if node in seen:  # by an alias
-            continue
-        seen.add(node)
-        if isinstance(node, yaml.MappingNode):
-            ahead += [child for pair in node.value for child in pair]
-            keys: set[str] = set()
-            for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
-                if key.value in keys:
-                    problems.append(f"{label}, line {key.start_mark.line + 1}: {shown(key.value)} is given twice")
-                keys.add(key.value)
-        elif isinstance(node, yaml.SequenceNode):
-            ahead += node.value
-    return problems
+class _Loader(yaml.SafeLoader):
+    """Notes repeated keys of mappings, of which YAML itself silently takes the last one."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.repeated: list[yaml.ScalarNode] = []
+
+    def compose_mapping_node(self, anchor: dict[Any, yaml.Node]) -> yaml.MappingNode:
+        node = super().compose_mapping_node(anchor)
+        keys: set[str] = set()
+        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):  # before merge keys (<<)
+            if key.value in keys:
+                self.repeated.append(key)
+            keys.add(key.value)
+        return node
 
 
 def shown(value: Any) -> str:

@@ -81,7 +81,7 @@ class KubeflowSchedules(Schedules):
     def _live(self, recurring_run: Any, mark: re.Match[str], active_runs: dict[str, list[str]]) -> LiveSchedule:
         trigger = recurring_run.trigger.cron_schedule if recurring_run.trigger else None
         cron = ((trigger.cron or "") if trigger else "").removeprefix(_SECONDS)
-        # What is gone from the server with its pipeline version or experiment, starts no run.
+        # A schedule whose pipeline version or experiment is gone starts no run.
         reference = recurring_run.pipeline_version_reference
         version = ((reference.pipeline_id or ""), (reference.pipeline_version_id or "")) if reference else ("",)
         client = self._connection.client

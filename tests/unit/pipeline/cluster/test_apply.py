@@ -1,5 +1,7 @@
 """Apply on Kubeflow and on Vertex, also stopped at every request, and then applied again."""
 
+import functools
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ from components.core.errors import TransientError
 from pipeline.cluster import apply
 from pipeline.cluster.backend import Schedule, Submission
 from pipeline.package import reader
-from pipeline.package.reader import Origin
+from pipeline.package.reader import Origin, Package
 from tests.unit.pipeline.cluster.worlds import CREATES_A_SCHEDULE, World
 
 pytestmark = pytest.mark.usefixtures("bare_desk")
@@ -33,17 +35,23 @@ def applied(world: World, wanted: list[Schedule]) -> list[Any]:
     return sorted((live.name, live.enabled, live.digest, len(live.active_runs)) for live in location.live())
 
 
+@functools.cache
+def small_package(target: str) -> Package:
+    """A package of one stage: a server takes long to read ours often."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "pipeline.yaml")
+        described = dsl.pipeline(name="retraining", description=str(Origin(target, "cpu")))
+        compiler.Compiler().compile(described(retraining), str(path))
+        return reader.read(path)
+
+
 @pytest.fixture
-def schedule(world: World, tmp_path: Path) -> Callable[..., Schedule]:
-    """Make a schedule of a package of one stage: a server takes long to read ours often."""
-    path = tmp_path / "pipeline.yaml"
-    described = dsl.pipeline(name="retraining", description=str(Origin(world.target, "cpu")))
-    compiler.Compiler().compile(described(retraining), str(path))
-    package = reader.read(path)
+def schedule(world: World) -> Callable[..., Schedule]:
+    """Make a schedule of a small package."""
 
     def weekly(name: str = "weekly", hour: int = 9, enabled: bool = True) -> Schedule:
         run = Submission(
-            package=package,
+            package=small_package(world.target),
             parameters={"source": "digits"},
             experiment="retraining",
             run_name=name,
