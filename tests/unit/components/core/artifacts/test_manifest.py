@@ -53,8 +53,8 @@ def _model(folder: Path) -> Manifest:
     [
         (
             _dataset,
-            "10a4cc19e2a7a1b728dc8dee2b1d272138fa6591995a2916981788e99096c2b8",
-            "f43a4c0f4cd1334b2c73d4141ea85ed8b51ddc788e006003a447e2e5dda8a32d",
+            "7396287452d0339ccf6db4dd15670ab03c99693066caa20fdbe7979be2e3fdc2",
+            "ee305c5e67c7dc461ebca7974e42171cd03b3fd77c787e492066e2667a9284f0",
         ),
         (
             _checkpoint,
@@ -68,13 +68,13 @@ def _model(folder: Path) -> Manifest:
         ),
         (
             _evaluation,
-            "35865f8b1f97d5103fc1a86ad6044c2a30ac8ffdc5419059133d13a537aaf51b",
-            "25de69a6f25cab906713091298a7d37f405d989f4ac9baa89c924211f4c669fb",
+            "cf1f5d12de2c617aca105f6717f309fa4212227daeedbed87fd8a75a4857a31c",
+            "f217e6a57261fb469942c24ab92e12e3fbfa29b20dce489290bfd661a936e49f",
         ),
         (
             _model,
-            "3503236cc970630e9f3b71682980a9281f7ce419f31c77da64ac0c66485c37e5",
-            "6b765f0302ac2dde432f6e3e4a15acd456f41ad5dc6c6207173b0ed45f999aff",
+            "cea94c24f5dd080b3ebd0d5a52c25f41e3fa1bf4c240bd7dd32d990cbd5b25c8",
+            "76529c887905b88ae3c7580192c3bc4a9401b1a6d8050b023228e0c91555bdd4",
         ),
     ],
 )
