@@ -1,6 +1,10 @@
-"""When a run continues and when it is skipped; where a training starts: on real registries."""
+"""When a run continues and when it is skipped; where a training starts, on real registries; what the source holds."""
 
 import dataclasses
+import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -11,6 +15,7 @@ from components.core.artifacts import checkpoints, models
 from components.core.artifacts.recipes import Recipe
 from components.core.errors import ConfigError, DataError
 from components.core.registry import registry
+from components.core.sources import source_listing
 from components.core.stage import inputs
 from components.core.storage import atomic_files, buckets
 from components.core.storage.location import Location
@@ -164,3 +169,41 @@ def test_a_registry_and_a_checkpoint_in_a_bucket(judged: tuple[Path, Path], tmp_
     buckets.put(f"{location}/versions/1/{Recipe.FILE}", (b"%s" % recipe.encode()).replace(b'"20"', b'"30"'))
     with pytest.raises(DataError, match=r"is damaged: recipe\.json"):
         decide.run(config(location))
+
+
+def test_what_the_source_holds(tmp_path: Path) -> None:
+    parameters = decide.run(config(tmp_path / "none")).parameters
+    assert parameters["source_fingerprint"] == source_listing.contents("digits").fingerprint
+    assert parameters["custom_embedding_digest"] == ""
+    assert str(parameters["summary"]).endswith(" 1,797 digits of scikit-learn")
+
+
+def test_nothing_heavy_is_imported(tmp_path: Path) -> None:
+    (tmp_path / "1.png").write_bytes(b"an image")
+    text = (
+        "import sys; from components.decide.run import run; from components.decide.config import *; "
+        "run(DecideConfig(source=sys.argv[1], registry='none')); "
+        "heavy = {'numpy', 'apache_beam', 'tensorflow', 'sklearn'}; print(sorted(heavy & sys.modules.keys()))"
+    )
+    for source in (str(tmp_path), "digits"):
+        done = subprocess.run([sys.executable, "-c", text, source], capture_output=True, text=True, check=True)
+        assert done.stdout == "[]\n"
+
+
+def test_an_index_tells_what_need_not_be_read(tmp_path: Path) -> None:
+    (tmp_path / "pets").mkdir()
+    for name in ("old.png", "new.png"):
+        (tmp_path / "pets" / name).write_bytes(b"an image")
+    os.utime(tmp_path / "pets" / "old.png", (1e9, 1e9))
+    outputs = []
+    ahead = time.time() + 600
+    os.utime(tmp_path / "pets" / "new.png", (ahead, ahead))  # newer than the run that reads it
+    for read in ("2 of 2", "1 of 2"):
+        flags = {"source": tmp_path / "pets", "source_index": tmp_path / "index", "registry": tmp_path / "none"}
+        words = [f"--{name}={value}" for name, value in flags.items()]
+        command = [sys.executable, "-m", "components.decide", *words]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert f"read {read} files" in done.stderr
+        outputs.append(done.stdout)
+    assert outputs[0] == outputs[1]
+    assert len(list((tmp_path / "index").iterdir())) == 1

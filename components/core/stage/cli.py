@@ -91,13 +91,16 @@ def main(stage: str, arguments: list[str] | None = None) -> int:
         raw_values, executor = _read_arguments(f"python -m components.{stage}", config_class, words)
         names = [field.name for field in settings.fields_of(config_class)]
         run = executor.take_run(names) if executor else None
+
+        def work() -> StageResult:
+            config = build(config_class, raw_values)
+            result: StageResult = importlib.import_module(f"components.{stage}.run").run(config)
+            if executor is not None:
+                executor.write_output(result)
+            return result
+
         try:
-            with run_notes.noted(stage, run) as results:
-                config = build(config_class, raw_values)
-                result: StageResult = importlib.import_module(f"components.{stage}.run").run(config)
-                if executor is not None:
-                    executor.write_output(result)
-                results.append(result)
+            result = run_notes.noted(stage, run, work)
         finally:
             if run is not None:
                 _update_record(stage, run)

@@ -3,13 +3,12 @@
 Kubeflow passes only the run's state to the last stage, so the others leave notes. Standard library only.
 """
 
-import contextlib
 import dataclasses
 import datetime
 import logging
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 
 from components.core import errors
@@ -58,13 +57,10 @@ def folder_of(run: RunOf) -> Location:
     return Location.of(run.records) / run.run
 
 
-@contextlib.contextmanager
-def noted(stage: str, run: RunOf | None) -> Iterator[list[StageResult]]:
-    """Note that a stage runs and how it ended, if it belongs to a run; the block adds its result to the list."""
-    results: list[StageResult] = []
+def noted(stage: str, run: RunOf | None, work: Callable[[], StageResult]) -> StageResult:
+    """Do the work of a stage; if it belongs to a run, note that it runs and how it ended."""
     if run is None:
-        yield results
-        return
+        return work()
     previous = next((note for note in read(run) if note.stage == stage), Note(stage=stage, state=FAILED, attempt=0))
     if previous.repeats:
         write(run, dataclasses.replace(previous, attempt=previous.attempt + 1, repeats=previous.repeats - 1))
@@ -80,7 +76,7 @@ def noted(stage: str, run: RunOf | None) -> Iterator[list[StageResult]]:
         write(run, dataclasses.replace(running, state=state, seconds=seconds, **more))
 
     try:
-        yield results
+        result = work()
     except BaseException as caught:
         error, timeout = caught, float(os.environ.get(TIMEOUT, "inf"))
         if isinstance(caught, Terminated) and time.monotonic() - clock >= _TIMEOUT_SHARE * timeout:
@@ -93,8 +89,8 @@ def noted(stage: str, run: RunOf | None) -> Iterator[list[StageResult]]:
         if error is caught:
             raise
         raise error from None
-    result = results[0]
     ended(REUSED if result.reused else DONE, outputs=dict(result.parameters), exit_code=errors.OK)
+    return result
 
 
 def write(run: RunOf, note: Note) -> None:
