@@ -39,14 +39,14 @@ def list_stacks(files: Iterable[SourceFile]) -> list[Stack]:
         with stacks.open_unpacked(pair[0]) as opened:
             dimensions = _read_header(pair[0], opened, "images", (3, 4))
         values = _read_labels(pair[1], dimensions[0]) if len(pair) > 1 else b""
-        is_known = split == "train" and hashlib.sha256(values).hexdigest() == _FASHION_MNIST_LABELS
+        is_fashion_mnist = split == "train" and hashlib.sha256(values).hexdigest() == _FASHION_MNIST_LABELS
         stack = Stack(
             kind=source_listing.IDX,
             name=names[0],
             split=split if len(pairs) > 1 else "train",
             files=tuple(pair),
             shape=stacks.shape_of(names[0], dimensions),
-            classes=FASHION_MNIST_CLASSES if is_known else (),
+            classes=FASHION_MNIST_CLASSES if is_fashion_mnist else (),
         )
         listed.append(stack)
     return listed

@@ -62,15 +62,15 @@ class Tally:
             )
         return sorted(labels)
 
+    def classes(self, location: str) -> list[str]:
+        """Return labels that are names of classes: by number if all are numbers, else by name; raises as `labels`."""
+        classes = self.labels(location)
+        return sorted(classes, key=int) if all(name.isascii() and name.isdigit() for name in classes) else classes
+
 
 def numbers_of(classes: Iterable[Label]) -> dict[Label, int]:
     """Return the number of each label in a dataset with these classes."""
     return {label: number for number, label in enumerate(classes)} | {None: datasets.NO_LABEL}
-
-
-def in_order(classes: list[str]) -> list[str]:
-    """Sort the names of classes: by number if all are numbers."""
-    return sorted(sorted(classes), key=int if all(name.isascii() and name.isdigit() for name in classes) else None)
 
 
 def text_of(where: str, label: Any) -> str | None:

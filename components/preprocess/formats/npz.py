@@ -71,9 +71,8 @@ def _list_file(file: SourceFile) -> list[Stack]:
                 "expected one called images, x or data, and labels or y for their labels, as in x_train and y_train"
             )
         listed = []
-        for split, arrays in stacks.paired(
-            file.name, *(_with_splits(file, names) for names in (images, labels))
-        ).items():
+        pairs = stacks.paired(file.name, _with_splits(file, images), _with_splits(file, labels))
+        for split, arrays in pairs.items():
             name = f"{file.name}[{arrays[0]}]"
             with _open(packed, arrays[0]) as opened:
                 dimensions, dtype = _read_header(name, opened)

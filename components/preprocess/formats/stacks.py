@@ -1,7 +1,8 @@
 """Stacks: images one after another in a file, with or without labels, as in IDX, NPZ, TFRecord and Parquet.
 
-The module of such a format has two functions: `list_stacks` reads headers, and `examples` yields the images of a stack
-with their labels. All readers raise `DataError` for a file that is damaged, changed, or not what its name says.
+The module of such a format has `examples`, which yields the images of a stack with their labels; it may have a function
+that lists stacks by headers. All readers raise `DataError` for a file that is damaged, changed, or not what its name
+says.
 """
 
 import bz2

@@ -2,6 +2,7 @@
 
 import csv
 import dataclasses
+import functools
 import gzip
 import itertools
 import logging
@@ -21,7 +22,7 @@ from components.preprocess.decode.pool import IMAGES_AT_ONCE
 from components.preprocess.formats import archives, idx, label_files, labels, npz, parquet, tfrecords, webdataset
 from components.preprocess.formats.archives import Member
 from components.preprocess.formats.labels import Table, Tally
-from components.preprocess.formats.stacks import Example, Original, Stack
+from components.preprocess.formats.stacks import Example, Original, Stack, of_files
 
 log = logging.getLogger(__name__)
 
@@ -185,7 +186,7 @@ def _survey_images(location: str, listing: Listing) -> Survey:
 
     for name in names:
         tally.add(name, *split_and_class(name))
-    classes = labels.in_order(tally.labels(location))
+    classes = tally.classes(location)
     empty = _folders_without_images(location, names) if classes and table is None else []
     if empty:
         shown = ", ".join(empty[:_NAMES_SHOWN])
@@ -236,7 +237,7 @@ def _survey_archives(location: str, listing: Listing) -> Survey:
             place = labels.split_and_class(location, split_folders, table, path_of(file, member.name))
             tally.add(f"{file.name}/{member.name}", *place)
             located[file].append((member, *place))
-    classes = labels.in_order(tally.labels(location))
+    classes = tally.classes(location)
     numbers, parts = labels.numbers_of(classes), list[Part]()
     for file, images_of_file in located.items():
         images = [(member, split, numbers[class_name]) for member, split, class_name in images_of_file]
@@ -290,6 +291,6 @@ _FORMATS: dict[str, tuple[Callable[[list[SourceFile]], list[Stack]], Callable[[S
     source_listing.DIGITS: (lambda _: [DIGITS], _digits),
     source_listing.IDX: (idx.list_stacks, idx.examples),
     source_listing.ARRAYS: (npz.list_stacks, npz.examples),
-    source_listing.TFRECORDS: (tfrecords.list_stacks, tfrecords.examples),
+    source_listing.TFRECORDS: (functools.partial(of_files, source_listing.TFRECORDS), tfrecords.examples),
     source_listing.PARQUET: (parquet.list_stacks, parquet.examples),
 }

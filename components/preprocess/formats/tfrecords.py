@@ -7,13 +7,12 @@ two checksums, which are compared; no file says how many there should be, so tha
 The name of a file, or of a folder that it is in, says its split.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 from google.protobuf.message import DecodeError
 
 from components.core.errors import DataError
-from components.core.sources import source_listing
-from components.core.sources.files import SourceFile, printable
+from components.core.sources.files import printable
 from components.core.storage import tfrecord
 from components.preprocess.decode import pixels
 from components.preprocess.formats import stacks
@@ -22,11 +21,6 @@ from components.preprocess.formats.stacks import Example, Stack
 _LARGEST_RECORD = pixels.LARGEST_FILE + (1 << 20)  # bytes; an image file and its other fields
 _IMAGE_FEATURES = ("image/encoded", "image")
 _LABEL_FEATURES = ("image/class/label", "label")
-
-
-def list_stacks(files: Collection[SourceFile]) -> list[Stack]:
-    """List files of records."""
-    return stacks.of_files(source_listing.TFRECORDS, files)
 
 
 def examples(stack: Stack, with_images: bool = True) -> Iterator[Example]:

@@ -28,7 +28,6 @@ WRITE_THEMSELVES = {
     "components/core/networks/saved_models.py": "into a folder that is aside",
     "components/core/sources/catalog.py": "a temporary file",
     "components/core/sources/files.py": "a file that is unlinked at once",
-    "components/core/sources/index.py": "a temporary file; the index is a writer here",
     "components/core/stage/executor.py": "where Kubeflow's launcher waits for it, in a folder of the task's own",
     "components/core/storage/atomic_files.py": "files and folders: writers here",
     "components/core/storage/buckets.py": "a file that its caller has aside",

@@ -86,22 +86,6 @@ def test_only_what_changed_is_read(pets: Path, tmp_path: Path, files_read: Calla
     assert names == ["cats/1.png", "dogs/0.png", "dogs/2.png", "dogs/3.png", "dogs/4.png"]
 
 
-def test_times_that_were_set_back_hide_nothing(
-    pets: Path, tmp_path: Path, files_read: Callable[[Path, Path], str]
-) -> None:
-    index = tmp_path / "index"
-    files_read(pets, index)
-    victim = pets / "dogs" / "0.png"
-    victim.write_bytes(b"x")
-    os.utime(victim, (_LONG_AGO, _LONG_AGO))
-    assert files_read(pets, index) == "1 of 6"
-    aside = tmp_path / "aside.png"  # like a copying tool: another file, of the same size and time
-    aside.write_bytes(b"y")
-    os.utime(aside, (_LONG_AGO, _LONG_AGO))
-    aside.rename(victim)
-    assert files_read(pets, index) == "1 of 6"
-
-
 def test_what_was_written_about_when_it_was_read_is_read_again(
     pets: Path, tmp_path: Path, files_read: Callable[[Path, Path], str]
 ) -> None:

@@ -28,15 +28,6 @@ def test_images_are_listed_by_name_and_others_left_out(pets: Path) -> None:
     assert [file.bytes for file in listing.files] == [10, 10, 11]
 
 
-def test_named_sources_need_no_network() -> None:
-    digits, fashion = (
-        source_listing.contents("digits").fingerprint,
-        source_listing.contents("fashion-mnist").fingerprint,
-    )
-    assert len({digits, fashion}) == 2
-    assert all(len(fingerprint) == 64 for fingerprint in (digits, fashion))
-
-
 def test_published_sums_are_those_of_the_real_files(fashion_mnist: Path) -> None:
     for name, md5 in source_listing.FASHION_MNIST_MD5.items():
         assert hashlib.md5((fashion_mnist / name).read_bytes(), usedforsecurity=False).hexdigest() == md5
@@ -151,15 +142,18 @@ def test_a_glob_chooses_among_the_files_below_its_folder(pets: Path) -> None:
 
 
 def test_labels_count_in_the_fingerprint_and_are_no_file_of_the_source(pets: Path) -> None:
-    before = source_listing.contents(str(pets)).fingerprint
-    (pets / "labels.csv").write_bytes(b"file,label")
-    listing = source_listing.contents(str(pets)).listing
-    assert listing is not None
-    assert ([*listing.names], [*listing.left_out]) == (["cats/1.png", "cats/2.JPG", "dogs/3.jpeg"], [])
-    assert [file.sha256 for file in listing.labels] == [hashlib.sha256(b"file,label").hexdigest()]
-    after = source_listing.contents(str(pets)).fingerprint
-    (pets / "labels.csv").write_bytes(b"file,label\n")
-    assert len({before, after, source_listing.contents(str(pets)).fingerprint}) == 3
+    fingerprints = [source_listing.contents(str(pets)).fingerprint]
+    for name in ("labels.csv", "dataset.json", "cats/metadata.jsonl"):
+        (pets / name).write_bytes(b"x")
+        listing = source_listing.contents(str(pets)).listing
+        assert listing is not None
+        assert ([*listing.names], [*listing.left_out]) == (["cats/1.png", "cats/2.JPG", "dogs/3.jpeg"], [])
+        assert [file.sha256 for file in listing.labels] == [hashlib.sha256(b"x").hexdigest()]
+        fingerprints.append(source_listing.contents(str(pets)).fingerprint)
+        (pets / name).write_bytes(b"y")
+        fingerprints.append(source_listing.contents(str(pets)).fingerprint)
+        (pets / name).unlink()
+    assert len({*fingerprints}) == 7
 
 
 @pytest.mark.parametrize(

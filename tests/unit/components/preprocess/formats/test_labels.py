@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.core.errors import DataError
-from components.core.sources import source_listing
 from components.preprocess.formats import label_files
 from components.preprocess.formats.labels import Row, Table
 from components.preprocess.formats.survey import survey
@@ -94,17 +93,6 @@ def test_a_folder_and_an_archive_of_it_have_the_same_labels(
         source = tmp_path / packer
         source.write_bytes(PACKERS[packer](files))
     assert described(source) == expected
-
-
-def test_labels_count_in_the_fingerprint(tmp_path: Path) -> None:
-    seen: set[str] = set()
-    for files in ({}, {"dataset.json": stylegan_file(None)}, {"00000/metadata.jsonl": b"{}"}):
-        folder = written(tmp_path / str(len(seen)), {**TWO, **files})
-        contents = source_listing.contents(str(folder))
-        assert contents.listing is not None
-        assert len(contents.listing.left_out) == 0
-        seen.add(contents.fingerprint)
-    assert len(seen) == 3
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from components.core.artifacts.datasets import ImageShape
 from components.core.errors import DataError
 from components.core.sources import source_listing
 from components.preprocess.decode import pixels
-from components.preprocess.formats import labels, npz, stacks
+from components.preprocess.formats import labels, npz
 from tests.inputs.sources import held, stored
 from tests.unit.components.preprocess.pickles import Unpickled
 
@@ -102,6 +102,7 @@ WRONG: list[tuple[bytes, str]] = [
     (saved(images=IMAGES.reshape(7, 12)), "[images] has dimensions [7, 12]"),
     (saved(images=np.uint8(7)), "[images] has dimensions []"),
     (saved(images=np.zeros((2, 3, 8, 8), np.uint8)), "[images] has dimensions [2, 3, 8, 8]"),
+    (saved(images=np.zeros((2, 8, 8, 2), np.uint8)), "[images] has dimensions [2, 8, 8, 2]"),
     (saved(images=IMAGES[:0]), "0 images, expected 1 to 100,000,000"),
     (saved(images=IMAGES[:, :0]), "0x3x1, expected 1 to 25,000,000 pixels"),
     (saved(images=np.asfortranarray(IMAGES)), "[images] is in Fortran"),
@@ -152,11 +153,3 @@ def test_an_array_of_many_images_is_read_without_holding_it(tmp_path: Path) -> N
 )
 def test_a_split_is_the_last_word_that_names_one(names: list[str], split: str) -> None:
     assert labels.split_of(*reversed(names)) == split
-
-
-def test_shapes() -> None:
-    assert stacks.shape_of("x", (5, 4, 3)) == stacks.shape_of("x", (5, 4, 3, 1)) == ImageShape(4, 3, 1)
-    assert stacks.shape_of("x", (5, 4, 3, 3)) == ImageShape(4, 3, 3)
-    for wrong in ((5,), (5, 4), (5, 4, 3, 2), (5, 3, 4, 4), (0, 4, 3), (5, 0, 3), (10**9, 4, 3), (5, 10**5, 10**5)):
-        with pytest.raises(DataError, match=r"^x "):
-            stacks.shape_of("x", wrong)
