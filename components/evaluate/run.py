@@ -46,7 +46,7 @@ def run(config: EvaluateConfig) -> StageResult:
     description, reused = made_once(location, evaluations.Description, identity, make, is_keyed)
     if reused:
         numbers = atomic_files.read_json(location / evaluations.METRICS, "evaluation")
-    name = evaluations.distance_name(numbers)
+    name = numbers["distance"]  # of the Fréchet distance in the first space
     rows = {
         **numbers["model"],
         f"{name}_floor": numbers["real"][name],

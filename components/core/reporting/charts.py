@@ -19,7 +19,7 @@ _WIDE, _NARROW, _DPI = (8.0, 2.8), (4.2, 2.5), 180  # inches, dots per inch
 _SHADES = 64  # enough for a chart; a third of the size
 _NAMES_AT_MOST, _NAME_LENGTH = 40, 16  # of classes
 _LABEL_LENGTH = 17  # of curves that stand side by side in a legend
-_STYLE: dict[str, Any] = {
+_STYLE: Any = {
     **dict.fromkeys(("axes.edgecolor", "axes.labelcolor", "legend.labelcolor", "xtick.color", "ytick.color"), _INK),
     "legend.fontsize": 9,
     **dict.fromkeys(("axes.spines.right", "axes.spines.top", "legend.frameon", "text.parse_math"), False),
