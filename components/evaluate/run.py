@@ -42,7 +42,7 @@ def run(config: EvaluateConfig) -> StageResult:
     location, description, reused = made_once(config.evaluation, parts, evaluations.Description, make)
     if reused:
         numbers = atomic_files.read_json(location / evaluations.METRICS, "evaluation")
-    name = evaluations.distance_name(numbers)
+    name = numbers["distance"]  # of the Fréchet distance in the first space
     rows = {
         **numbers["model"],
         f"{name}_floor": numbers["real"][name],

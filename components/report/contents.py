@@ -16,14 +16,26 @@ Runs = Mapping[str, Evaluation]
 
 def of(runs: Runs) -> dict[str, Any]:
     """Return the template's values for runs, by their names on the page."""
-    settings = _settings(runs)
+    settings_of_stages = {
+        "training": [run.training["settings"] for run in runs.values()],
+        "evaluation": [run.described.settings for run in runs.values()],
+    }
+    settings = [
+        {"stage": stage, "name": name, "values": [settings.get(name, "–") for settings in settings_of_runs]}
+        for stage, settings_of_runs in settings_of_stages.items()
+        for name in sorted(set().union(*settings_of_runs))
+    ]
+    models = [metric_labels.Column(name, run.model) for name, run in runs.items()]
+    real = [metric_labels.Column(f"real images of {name}", run.real) for name, run in runs.items()]
+    if _alike([column.scores for column in real]):
+        real = [dataclasses.replace(real[0], heading="real images")]
     return {
         "runs": runs,
         "differences": differences(runs),
         "low_n": any(run.low_n for run in runs.values()),
         "differing": [row for row in settings if not _alike(row["values"])],
         "alike": [row for row in settings if _alike(row["values"])],
-        "tables": _metric_tables(runs),
+        "tables": metric_labels.tables(models + real),
         "samples": [
             {"caption": f"{name}, step {run.training['step']:,}", "png": _shrunk(run, _SAMPLES_BYTES // len(runs))}
             for name, run in runs.items()
@@ -44,28 +56,6 @@ def differences(runs: Runs) -> list[str]:
 
 def _alike(values: Sequence[Any]) -> bool:
     return all(value == values[0] for value in values)
-
-
-def _settings(runs: Runs) -> list[dict[str, Any]]:
-    """Return a row for each setting of training and evaluation, with the value of each run; a dash for none."""
-    stages = {
-        "training": [run.training["settings"] for run in runs.values()],
-        "evaluation": [run.described.settings for run in runs.values()],
-    }
-    return [
-        {"stage": stage, "name": name, "values": [settings.get(name, "–") for settings in settings_of_runs]}
-        for stage, settings_of_runs in stages.items()
-        for name in sorted(set().union(*settings_of_runs))
-    ]
-
-
-def _metric_tables(runs: Runs) -> list[dict[str, Any]]:
-    """Return the scores of all models, and of real images: once if they are the same."""
-    columns = [metric_labels.Column(name, run.model) for name, run in runs.items()]
-    real = [metric_labels.Column(f"real images of {name}", run.real) for name, run in runs.items()]
-    if _alike([column.scores for column in real]):
-        real = [dataclasses.replace(real[0], heading="real images")]
-    return metric_labels.tables(columns + real)
 
 
 def _shrunk(run: Evaluation, size: int) -> bytes:

@@ -39,21 +39,18 @@ def select(words: Sequence[str], root: str) -> dict[str, Location]:
         ConfigError: There are fewer than two.
         DataError: A folder, or the run of a number under the root, has none.
     """
-    chosen: dict[str, Location] = {}
-    if words[1:] or any(word.isdecimal() for word in words):
-        numbered = of_runs(Location.of(root)) if any(word.isdecimal() for word in words) else {}
-        for index, word in enumerate(words):
-            if not word.isdecimal():
-                chosen[chr(ord("A") + index)] = find(Location.of(word))
-                continue
-            name = f"run {int(word)}"
-            if name not in numbered:
-                raise DataError(f"{name} of {root} has no evaluation, but these have: {', '.join(numbered) or 'none'}")
-            chosen[name] = numbered[name]
-    else:
+    numbers = [word for word in words if word.isdecimal()]
+    if len(words) < 2 and not numbers:
         runs = of_runs(Location.of(words[0] if words else root))
         last = {location: name for name, location in runs.items()}  # several runs may have the same evaluation
         chosen = {name: runs[name] for name in [name for name in runs if last[runs[name]] == name][-2:]}
+    else:
+        chosen, numbered = {}, of_runs(Location.of(root)) if numbers else {}
+        for index, word in enumerate(words):
+            name = f"run {int(word)}" if word.isdecimal() else chr(ord("A") + index)
+            if word.isdecimal() and name not in numbered:
+                raise DataError(f"{name} of {root} has no evaluation, but these have: {', '.join(numbered) or 'none'}")
+            chosen[name] = numbered[name] if word.isdecimal() else find(Location.of(word))
     if len(chosen) < 2:
         place = " ".join(words) or root
         raise ConfigError(f"runs must give at least two evaluations, got {len(chosen)} from {place}; name more runs")

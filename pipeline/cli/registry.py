@@ -236,7 +236,7 @@ def _data(origin: Lineage) -> str:
 
 
 def _distance(numbers: dict[str, Any]) -> str:
-    model, champion, name = numbers["model"], numbers["champion"], evaluations.distance_name(numbers)
+    model, champion, name = numbers["model"], numbers["champion"], numbers["distance"]
     shown = "FCD" if name == "fcd" else name
     text = f"{shown} {tables.number(model[name])}, {tables.number(model[f'{name}_ratio'])} x real against real"
     return f"{text}; the champion's {tables.number(champion[name])}" if champion else text

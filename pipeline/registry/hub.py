@@ -49,7 +49,7 @@ def _metadata(
     numbers: dict[str, Any], name: str, license_id: str, hub_datasets: list[str], kind: str
 ) -> dict[str, Any]:
     """Return the front matter of a card, as the Hub specifies it."""
-    distance, labels = evaluations.distance_name(numbers), dict(numbers["names"])
+    distance, labels = numbers["distance"], dict(numbers["names"])
     metrics = [
         {"type": score, "name": labels[score], "value": numbers["model"][score]}
         for score in (distance, f"{distance}_ratio")

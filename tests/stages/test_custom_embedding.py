@@ -142,7 +142,7 @@ def test_scores_and_rules_go_by_its_name_and_are_those_of_its_features(
     assert not {"fcd", "kcd", "recall", "champion_fcd"} & result.metrics.keys()
     assert f"mine_fd {result.metrics['mine_fd']:.3g}" in str(result.parameters["summary"])
     reported = json.loads((tmp_path / "e" / evaluations.METRICS).read_text())
-    assert evaluations.distance_name(reported) == reported["distance"] == "mine_fd"
+    assert reported["distance"] == "mine_fd"
     assert "(mine_fd)" in (tmp_path / "e" / evaluations.REPORT).read_text()
     rules = {rule["rule"]: rule["value"] for rule in evaluations.Description.of(tmp_path / "e").rules}
     assert {"mine_fd_corrected", "untrained_fcd_corrected", "mine_recall against real images"} <= rules.keys()

@@ -1,9 +1,7 @@
 """Tests for components/export: real checkpoints, a real new process."""
 
 import dataclasses
-import json
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,9 +15,7 @@ import tensorflow as tf
 from components.core.artifacts import checkpoints, datasets, models
 from components.core.errors import ConfigError, DataError, StageError
 from components.core.networks import checkpoint_networks, gan, saved_models
-from components.core.stage import cache_key
 from components.core.stage.executor import StageResult
-from components.core.storage import digests
 from components.export import make, serving
 from components.export import run as export
 from components.export.config import ExportConfig
@@ -175,20 +171,6 @@ def test_a_conditional_generator_has_the_same_bytes_again(conditional: tuple[Pat
     again = models.list_files(make_model(tmp_path, class_counts=[10, 0, 30]))
     files = models.Description.of(conditional[1]).files
     assert files == {name: entry for name, entry in again.items() if name != models.MANIFEST}
-
-
-def test_a_manifest_from_before_there_were_labels_and_cards_apart_and_seals_keeps_its_digest(
-    exported: Exported, tmp_path: Path
-) -> None:
-    old = tmp_path / "old"
-    shutil.copytree(exported[1], old)
-    value = json.loads((old / models.MANIFEST).read_text())
-    assert "class_counts" not in value
-    assert value.pop(digests.SEAL) == digests.digest_of(value)
-    assert value.pop("made_with")["code"] == cache_key.source_digest("export")
-    assert value.pop("card_sha256") == digests.sha256_of_file(old / models.CARD)
-    (old / models.MANIFEST).write_text(json.dumps(value))
-    assert models.Description.of(old).digest == digests.digest_of(value) == models.Description.of(exported[1]).digest
 
 
 def test_again_it_has_the_same_digest_or_does_nothing_and_another_checkpoint_is_refused(

@@ -62,14 +62,9 @@ class Description(Manifest):
         return {**self.settings, **digests}
 
 
-def distance_name(numbers: dict[str, Any]) -> str:
-    """Return the name of the first space's Fréchet distance in `metrics.json`; NAME_ratio compares with real images."""
-    return str(numbers["distance"])
-
-
 def distance_ratio(folder: Path) -> float | None:
     """Return the distance of an evaluation divided by that of real images; None if it has none or is damaged."""
     with contextlib.suppress(DataError, OSError, KeyError, TypeError, IndexError, ValueError):
         numbers = atomic_files.read_json(folder / METRICS, "evaluation")
-        return float(typed(float, numbers["model"][f"{distance_name(numbers)}_ratio"], "ratio"))
+        return float(typed(float, numbers["model"][f"{numbers['distance']}_ratio"], "ratio"))
     return None

@@ -23,7 +23,14 @@ _SHEETS = 8
 
 def read_log(folder: Path, last_step: int) -> list[dict[str, float]]:
     """Return rows of a training's log up to a step, at most 1,000 evenly spaced ones: the finite numbers by name."""
-    rows = [_numbers(row) for row in training_log.read(folder / training_log.METRICS, last_step)]
+    rows = [
+        {
+            name: value
+            for name, value in row.items()
+            if isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+        }
+        for row in training_log.read(folder / training_log.METRICS, last_step)
+    ]
     return rows[:: len(rows) // _POINTS_AT_MOST + 1]
 
 
@@ -61,11 +68,3 @@ def timeline(training: Location, last_step: int, size: int) -> list[dict[str, An
             png = grids.shrunk_sheet(sheet_of_step[step].read_file()[0], size // len(steps))
             pictures.append({"caption": f"step {step:,}", "png": png})
     return pictures
-
-
-def _numbers(row: dict[str, Any]) -> dict[str, float]:
-    return {
-        name: value
-        for name, value in row.items()
-        if isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
-    }

@@ -12,7 +12,7 @@ from components.core import container_images
 from components.core.artifacts import checkpoints, datasets, embeddings, evaluations, lineage
 from components.core.errors import DataError
 from components.core.stage import cache_key
-from components.core.storage import atomic_files, digests
+from components.core.storage import atomic_files
 from tests.inputs import artifacts
 
 
@@ -81,17 +81,6 @@ def test_where_images_were_read_is_neither_in_the_lineage_nor_in_a_digest(
     before = evaluations.Description.of(evaluation).digest
     describe(evaluation, source="/home/user/pictures")
     assert evaluations.Description.of(evaluation, before).source == "/home/user/pictures"
-
-
-def test_records_from_before_there_was_lineage_keep_their_digests(parents: tuple[Any, ...], tmp_path: Path) -> None:
-    manifest, _, embedding = parents
-    value = manifest.to_json()
-    del value["made_with"]
-    atomic_files.write_json(tmp_path / datasets.MANIFEST, value)
-    assert datasets.Manifest.of(str(tmp_path)).digest == manifest.digest == digests.digest_of(value)
-    value = embedding.to_json()
-    del value["made_with"]
-    assert digests.digest_of(value) == embedding.digest
 
 
 def test_the_image_is_the_one_that_the_environment_names(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from components.core.artifacts.evaluations import FAILED, HELD, HOLD, PASSED, PROMOTE, REJECT
 from components.core.metrics.intervals import MISSING, Measured, around
-from components.core.metrics.quantities import CHAMPION, REAL, Quantity, Scores, Space, spaces_of
+from components.core.metrics.quantities import CHAMPION, EXCESS, REAL, Quantity, Scores, Space, spaces_of
 from components.evaluate.config import JUDGE, EvaluateConfig
 from components.evaluate.judging.verdict import Champion, Verdict, fact, follows, judge
 from tests.inputs.limits import NO_LIMITS
@@ -92,16 +92,14 @@ def test_rules_have_names_of_files_and_words_of_their_own() -> None:
     rules = [*_judge(champion=RIVAL, uncertified="few").rules, no_limits[-1], *incomparable]
     labels = {rule.quantity.name: rule.label.name for rule in rules}
     assert len(set(labels.values())) == len(labels) == len(rules)
-    excess = "excess over the champion's kernel distance"
     expected = {
         "untrained_fcd_corrected": "Realism (untrained)",
         "recall against real images": "Variety",
         "recall less the champion's": "Variety, compared",
-        "class_distance less the champion's": "Class balance, compared",
-        f"{excess} (classifier)": "Not worse than the champion (classifier)",
-        f"smallest {excess}": "Better than the champion",
+        f"class_distance{CHAMPION}": "Class balance, compared",
     }
     assert expected.items() <= labels.items()
+    assert {f"smallest {EXCESS}", *(f"{EXCESS} ({space.name})" for space in SPACES)} <= labels.keys()
     custom, *_ = spaces_of(["inception"])
     assert fact("x", "", "").to_json() == {
         **{"rule": "x", "value": "", "low": None, "high": None, "limit": "", "outcome": FAILED},
