@@ -77,56 +77,40 @@ def build_generator(
     levels = doublings(config.image)
     height, width = (math.ceil(side / 2**levels) for side in (config.image.height, config.image.width))
     filters = [2 * config.base_filters] * (levels - 1) + [config.base_filters, max(1, config.base_filters // 2)]
-    layers = _GeneratorLayers(config, seed, synchronized, _dtype(precision))
+    is_normalized, seeds = config.generator_normalization == "batch", iter(range(seed * 1000, seed * 1000 + 1000))
+
+    def layer(kind: type[keras.layers.Layer], *arguments: Any, **changes: Any) -> keras.layers.Layer:
+        """Make a layer that multiplies, with the next seed for its weights; normalization makes a bias useless."""
+        initial = _normal(next(seeds))
+        options = {"use_bias": not is_normalized, "kernel_initializer": initial, "dtype": _dtype(precision)}
+        return kind(*arguments, **{**options, **changes})
+
+    def activate(x: Any, name: str) -> Any:
+        if is_normalized:
+            x = BatchNormalization(synchronized=synchronized, name=f"normalize_{name}")(x)
+        return keras.layers.ReLU(name=f"relu_{name}")(x)
+
+    def convolve(x: Any, filters: int, name: str, **changes: Any) -> Any:
+        return layer(keras.layers.Conv2D, filters, 3, 1, "same", name=name, **changes)(x)
 
     inputs = x = keras.Input((config.latent_size,), name="latents")
     if config.classes:
         inputs = [x, keras.Input((config.classes,), name="labels")]
         x = keras.layers.Concatenate(name="latents_and_labels")([x, _features(config, inputs[1])])
-    x = layers.dense(x, height * width * filters[0], "project")
+    x = layer(keras.layers.Dense, height * width * filters[0], name="project")(x)
     x = keras.layers.Reshape((height, width, filters[0]), name="unfold")(x)
     for level, count in enumerate(filters[1:]):
-        if level == levels - 1:
-            x = layers.residual_block(x)
-        x = layers.double(layers.activate(x, f"{level}"), count, f"double_{level}")
-    x = layers.convolve(layers.activate(x, f"{levels}"), config.image.channels, "to_image", use_bias=True)
+        if level == levels - 1:  # a residual block, of which the second convolution begins at zero
+            inner = convolve(activate(x, "residual_0"), filters[level], "residual_0")
+            inner = activate(inner, "residual_1")
+            inner = convolve(inner, filters[level], "residual_1", kernel_initializer="zeros")
+            x = keras.layers.Add(name="residual")([x, inner])
+        x = activate(x, f"{level}")
+        x = layer(keras.layers.Conv2DTranspose, count, _KERNEL, _STRIDE, "same", name=f"double_{level}")(x)
+    x = convolve(activate(x, f"{levels}"), config.image.channels, "to_image", use_bias=True)
     crop = ((0, height * 2**levels - config.image.height), (0, width * 2**levels - config.image.width))
     x = keras.layers.Cropping2D(crop, name="crop")(x)
     return keras.Model(inputs, keras.layers.Activation("tanh", name="pixels")(x), name=name)
-
-
-class _GeneratorLayers:
-    """The kinds of layers of a generator, each with the next seed for its weights."""
-
-    def __init__(self, config: NetworkConfig, seed: int, synchronized: bool, inner: str | None) -> None:
-        self._normalized, self._synchronized = config.generator_normalization == "batch", synchronized
-        self._inner, self._seeds = inner, iter(range(seed * 1000, seed * 1000 + 1000))
-
-    def dense(self, x: Any, units: int, name: str) -> Any:
-        return keras.layers.Dense(units, name=name, **self._with_weights())(x)
-
-    def double(self, x: Any, filters: int, name: str) -> Any:
-        return keras.layers.Conv2DTranspose(filters, _KERNEL, _STRIDE, "same", name=name, **self._with_weights())(x)
-
-    def convolve(self, x: Any, filters: int, name: str, **changes: Any) -> Any:
-        return keras.layers.Conv2D(filters, 3, 1, "same", name=name, **{**self._with_weights(), **changes})(x)
-
-    def activate(self, x: Any, name: str) -> Any:
-        if self._normalized:
-            x = BatchNormalization(synchronized=self._synchronized, name=f"normalize_{name}")(x)
-        return keras.layers.ReLU(name=f"relu_{name}")(x)
-
-    def residual_block(self, x: Any) -> Any:
-        """Add two convolutions of as many filters, of which the second begins at zero."""
-        inner = self.convolve(self.activate(x, "residual_0"), x.shape[-1], "residual_0")
-        inner = self.activate(inner, "residual_1")
-        inner = self.convolve(inner, x.shape[-1], "residual_1", kernel_initializer="zeros")
-        return keras.layers.Add(name="residual")([x, inner])
-
-    def _with_weights(self) -> dict[str, Any]:
-        """Return the arguments of a layer that multiplies; normalization makes a bias useless."""
-        initial = _normal(next(self._seeds))
-        return {"use_bias": not self._normalized, "kernel_initializer": initial, "dtype": self._inner}
 
 
 def build_critic(config: NetworkConfig, seed: int = 0, *, precision: str = "float32") -> keras.Model:
