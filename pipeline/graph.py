@@ -27,20 +27,6 @@ _RUN_WIRES = {"records": "{root}/records", "run": "{run.id}"}
 
 
 @dataclasses.dataclass(frozen=True)
-class Retries:
-    """How often a step that failed runs again on this machine, as in our profiles; waits are in seconds."""
-
-    count: int = 2
-    first_wait: float = 10.0
-    factor: float = 2.0
-    longest_wait: float = 3600.0
-
-    def wait_before(self, retry: int) -> float:
-        """Return the seconds to wait before retry number 1, 2, ..."""
-        return min(self.first_wait * self.factor ** (retry - 1), self.longest_wait)
-
-
-@dataclasses.dataclass(frozen=True)
 class Condition:
     """An output of a step, and the value without which others are skipped."""
 
@@ -65,7 +51,10 @@ class Step:
     cached: bool = True
     always: bool = False  # comes last, although something has failed
     image: str = ""  # in `container_images.NAMES`; `steps` sets it
-    retries: Retries = Retries()
+    # On this machine, as in our profiles: how often it runs again after a failure, and the seconds before the first
+    # time, which double.
+    retries: int = 2
+    first_wait: float = 10.0
 
     @property
     def inputs(self) -> dict[str, Any]:

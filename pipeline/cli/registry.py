@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import functools
+import inspect
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,7 @@ def add_to(command: "argparse._SubParsersAction[cli.Parser]") -> None:
         dest="action", required=True, metavar="VERB", title="verbs (wgan registry VERB --help)"
     )
 
-    def add(name: str, text: str, run: Callable[[argparse.Namespace], None]) -> cli.Parser:
+    def add(name: str, text: str, run: Callable[..., None]) -> cli.Parser:
         verb = verbs.add(actions, name, text, functools.partial(_run, run))
         verb.add_argument(
             "--registry",
@@ -70,27 +71,11 @@ def add_to(command: "argparse._SubParsersAction[cli.Parser]") -> None:
     verb.add_argument(
         "--dataset", action="append", default=[], metavar="NAME", help="dataset of yours on the Hub; repeat for several"
     )
-    verb = add(
-        "verify",
-        "verify the digests of all versions, and name damaged files",
-        lambda parsed: upkeep.verify(parsed.location, parsed.number),
-    )
+    verb = add("verify", "verify the digests of all versions, and name damaged files", upkeep.verify)
     verb.add_argument("number", type=int, nargs="?", metavar="N", help="one version alone (default: all)")
-    add(
-        "promote",
-        "make a published version the champion",
-        lambda parsed: upkeep.promote(parsed.location, parsed.number),
-    )
-    add(
-        "rollback",
-        "make the previous champion the champion again",
-        lambda parsed: upkeep.rollback(parsed.location),
-    )
-    verb = add(
-        "gc",
-        "list versions that are not needed; with --yes remove them",
-        lambda parsed: upkeep.gc(parsed.location, parsed.keep, parsed.uncommitted, parsed.yes),
-    )
+    add("promote", "make a published version the champion", upkeep.promote)
+    add("rollback", "make the previous champion the champion again", upkeep.rollback)
+    verb = add("gc", "list versions that are not needed; with --yes remove them", upkeep.gc)
     verb.add_argument(
         "--keep",
         type=_positive_int,
@@ -106,7 +91,7 @@ def add_to(command: "argparse._SubParsersAction[cli.Parser]") -> None:
     verb.add_argument("--yes", action="store_true", help="remove them instead of only listing them")
 
 
-def _run(run: Callable[[argparse.Namespace], None], parsed: argparse.Namespace) -> int:
+def _run(run: Callable[..., None], parsed: argparse.Namespace) -> int:
     """Run `wgan registry ...` and return its exit code.
 
     Raises:
@@ -115,7 +100,7 @@ def _run(run: Callable[[argparse.Namespace], None], parsed: argparse.Namespace) 
         TransientError: The bucket does not answer.
     """
     cli.set_umask()
-    run(parsed)
+    run(**{name: getattr(parsed, name) for name in inspect.signature(run).parameters})
     if parsed.action in ("promote", "rollback"):
         overview.write(overview.read(Location.of(parsed.location).parent))
     return errors.OK
@@ -150,32 +135,24 @@ def _version_details(location: str, number: int) -> Iterator[tuple[Version, Line
         ) from None
 
 
-def _reproduce(parsed: argparse.Namespace) -> None:
-    with _version_details(parsed.location, parsed.number) as (version, origin, champion, _):
-        version_of = functools.partial(_version_of, parsed.location, champion)
-        made_in = Location.of(parsed.location).parent
-        print(reproduction.config(version, origin, parsed.root, made_in, parsed.source, version_of), end="")
+def _reproduce(location: str, number: int, root: str, source: str) -> None:
+    with _version_details(location, number) as (version, origin, champion, _):
+        version_of, made_in = functools.partial(_version_of, location, champion), Location.of(location).parent
+        print(reproduction.config(version, origin, root, made_in, source, version_of), end="")
 
 
-def _export(parsed: argparse.Namespace) -> None:
-    number, folder = parsed.number, parsed.folder
-    with _version_details(parsed.location, number) as (version, origin, _, _):
-        source = registry.version_folder(parsed.location, number)
-        hub.export(version, origin, source, folder, parsed.license, parsed.dataset)
+def _export(location: str, number: int, folder: Path, license: str, dataset: list[str]) -> None:
+    with _version_details(location, number) as (version, origin, _, _):
+        hub.export(version, origin, registry.version_folder(location, number), folder, license, dataset)
     print(f"version {number} is in {folder}: look through {folder / hub.CARD}, then upload the folder")
 
 
-def _why(parsed: argparse.Namespace) -> None:
-    with _version_details(parsed.location, parsed.number) as (version, origin, champion, folder):
-        _print_why(version, origin, champion, atomic_files.read_json(folder / evaluations.METRICS, "evaluation"))
-
-
-def _list(parsed: argparse.Namespace) -> None:
-    champion = _read_champion(parsed.location)
+def _list(location: str) -> None:
+    champion = _read_champion(location)
     rows, damaged = [], []
-    for number in registry.versions(parsed.location, champion):
+    for number in registry.versions(location, champion):
         try:
-            rows.append(_row(parsed.location, number, champion))
+            rows.append(_row(location, number, champion))
         except DataError as error:
             damaged.append(str(error))
             rows.append((str(number), "damaged", "", "", "", "", ""))
@@ -203,28 +180,30 @@ def _version_of(location: str, champion: Champion | None, checkpoint_digest: str
     return 0
 
 
-def _print_why(version: Version, origin: Lineage, champion: Champion | None, numbers: dict[str, Any]) -> None:
-    is_champion = champion is not None and champion.version == version.number
-    comparison = "there was no champion to compare with"
-    if rival := version.evaluation.champion_version:
-        comparison = f"compared with version {rival}, the champion at that time"
-    facts = {
-        "version": f"{version.number}, the champion" if is_champion else f"{version.number}, not the champion",
-        "model": version.model.digest,
-        "checkpoint": f"of {version.model.step:,} generator updates, of {origin.checkpoint['settings']['steps']:,}",
-        "data": _data(origin),
-        "embedding": f"certificate: {origin.embedding['certificate']['outcome']}",
-        "verdict": f"{version.evaluation.verdict}: {'; '.join(version.evaluation.reasons)}",
-        "champion": comparison,
-        "distance": _distance(numbers),
-    }
-    tables.print_facts(facts)
-    print()
-    rules = [_rule(rule) for rule in version.evaluation.rules]
-    tables.print_rows(("rule", "value", "low", "high", "expected", "outcome"), rules)
-    print()
-    rows = [*origin.rows(), lineage.row("model", version.model.digest, version.model.made_with)]
-    tables.print_rows(("came from", "digest", "code", "container image"), [_link(row) for row in rows])
+def _why(location: str, number: int) -> None:
+    with _version_details(location, number) as (version, origin, champion, folder):
+        metrics = atomic_files.read_json(folder / evaluations.METRICS, "evaluation")
+        is_champion = champion is not None and champion.version == version.number
+        comparison = "there was no champion to compare with"
+        if rival := version.evaluation.champion_version:
+            comparison = f"compared with version {rival}, the champion at that time"
+        facts = {
+            "version": f"{version.number}, the champion" if is_champion else f"{version.number}, not the champion",
+            "model": version.model.digest,
+            "checkpoint": f"of {version.model.step:,} generator updates, of {origin.checkpoint['settings']['steps']:,}",
+            "data": _data(origin),
+            "embedding": f"certificate: {origin.embedding['certificate']['outcome']}",
+            "verdict": f"{version.evaluation.verdict}: {'; '.join(version.evaluation.reasons)}",
+            "champion": comparison,
+            "distance": _distance(metrics),
+        }
+        tables.print_facts(facts)
+        print()
+        rules = [_rule(rule) for rule in version.evaluation.rules]
+        tables.print_rows(("rule", "value", "low", "high", "expected", "outcome"), rules)
+        print()
+        rows = [*origin.rows(), lineage.row("model", version.model.digest, version.model.made_with)]
+        tables.print_rows(("came from", "digest", "code", "container image"), [_link(row) for row in rows])
 
 
 def _data(origin: Lineage) -> str:

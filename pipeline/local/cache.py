@@ -46,8 +46,8 @@ def look_up(
 ) -> tuple[dict[str, Any] | None, str]:
     """Return the outputs of an earlier run of a stage, if all its artifacts still exist and are whole.
 
-    `maker` names the libraries or the image of a new run. The second value says why the stage must run; it is empty if
-    that depends on inputs that are not known yet. With outputs, it names the libraries or image that changed since.
+    `maker` names the libraries or the image of a new run, which decide nothing. The second value says why the stage
+    must run or need not; it is empty if that depends on inputs that are not known yet.
     """
     unknown = [name for name, value in parts["inputs"].items() if value == _PLACEHOLDER]
 
@@ -72,7 +72,9 @@ def look_up(
     except (DataError, OSError) as error:
         return None, errors.line_of(error)
     before = {name: value for name, value in made_by.items() if name in maker}
-    return outputs, "; ".join(cache_key.changes(before, {name: maker[name] for name in before}))
+    changed = cache_key.changes(before, {name: maker[name] for name in before})
+    other = f" (decides nothing: {'; '.join(changed)})" if changed else ""
+    return outputs, f"its inputs, settings and code are unchanged{other}"
 
 
 def _exists(uri: str) -> bool:

@@ -25,6 +25,7 @@ from components.core.stage import cache_key, cli, logs
 from pipeline.graph import Step
 from pipeline.local.docker_client import Docker, Image, end
 from pipeline.local.processes import Call, copy_lines
+from pipeline.local.reaper import CONTAINER
 from pipeline.local.session import Session
 
 log = logging.getLogger(__name__)
@@ -99,7 +100,7 @@ class Containers:
         `TransientError` if Docker cannot start it or the engine was lost while it ran.
         """
         name = f"wgan-{call.step.stage}-{secrets.token_hex(4)}"
-        with open(call.log_file, "ab", buffering=0) as file, self.session.container(name):
+        with open(call.log_file, "ab", buffering=0) as file, self.session.watched(CONTAINER, name):
             with self._lock:
                 self._running[name] = []
             try:

@@ -16,8 +16,8 @@ from pipeline.local.display import Display
 from pipeline.local.estimates import Estimates
 from pipeline.local.history import SKIPPED, UNCHANGED, PastRun
 from pipeline.local.processes import Processes
-from pipeline.local.runner import call_of, unchanged
-from pipeline.local.values import Unknown, Values, facts_of_run, read_outputs
+from pipeline.local.runner import run_stage
+from pipeline.local.values import Unknown, Values, facts_of_run
 
 RUNS, MAYBE = "runs", "perhaps"
 # It only reads and takes a moment, and it decides the rest, so the plan runs it.
@@ -78,7 +78,7 @@ def _decide(step: Step, values: Values, past: Sequence[PastRun], executor: Proce
     outputs, reason = cache.look_up(past, step.stage, parts, executor.maker(step))
     if outputs is not None:
         values.add(step, outputs)
-        return UNCHANGED, unchanged(reason)
+        return UNCHANGED, reason
     if reason:
         return RUNS, reason
     name, source = next((name, value) for name, value in inputs.items() if isinstance(value, Unknown))
@@ -86,16 +86,15 @@ def _decide(step: Step, values: Values, past: Sequence[PastRun], executor: Proce
 
 
 def _run_now(step: Step, values: Values, executor: Processes | Containers) -> dict[str, Any]:
-    folder = executor.session.folder / step.stage
-    (folder / "parameters").mkdir(parents=True)
     # A plan is no run, and leaves no record.
     inputs = {name: value for name, value in values.inputs(step).items() if name not in OF_THE_RUN}
     with Display([step.stage]) as display:
         display.begin(step.stage)
-        code = executor.run(call_of(step, inputs, folder, functools.partial(display.show, step.stage)))
-    if code:
+        show = functools.partial(display.show, step.stage)
+        try:
+            code, outputs = run_stage(executor, step, inputs, executor.session.folder / step.stage, show)
+        except ValueError as error:
+            raise PlanFailed(f"{step.stage}: succeeded, but {error}", errors.DEFECT) from None
+    if outputs is None:
         raise PlanFailed(f"{step.stage}: failed ({processes.name_of_exit(code)})", code)
-    try:
-        return read_outputs(step, folder)
-    except ValueError as error:
-        raise PlanFailed(f"{step.stage}: succeeded, but {error}", errors.DEFECT) from None
+    return outputs

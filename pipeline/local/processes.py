@@ -20,6 +20,7 @@ from components.core.artifacts import lineage
 from components.core.stage import cache_key, logs
 from components.core.storage import location
 from pipeline.graph import Step
+from pipeline.local.reaper import PROCESS
 from pipeline.local.session import Session
 
 log = logging.getLogger(__name__)
@@ -42,7 +43,6 @@ class Call:
 
     step: Step
     words: list[str]  # its command and arguments
-    folder: Path  # for its outputs
     log_file: Path  # its output is appended to it
     show: Callable[[str | logs.Record], None]  # its output to the user
 
@@ -92,16 +92,18 @@ class Processes:
             with self._lock:
                 if self.stopping.is_set():
                     return 128 + signal.SIGTERM
+                mirrors = os.environ.get(location.MIRRORS) or tempfile.gettempdir()
+                variables = {"TMPDIR": str(self.session.folder), location.MIRRORS: mirrors, logs.RECORDS: "1"}
                 process = subprocess.Popen(
                     [*_GATE, *process_command(call.words)],
-                    env=process_environment(self._variables()),
+                    env=process_environment(variables),
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
                 )
                 self._running.add(process)
-            with self.session.process(process.pid):
+            with self.session.watched(PROCESS, str(process.pid)):
                 assert process.stdin is not None  # noqa: S101 - it is a pipe
                 with contextlib.suppress(BrokenPipeError), process.stdin as gate:
                     gate.write(b"\n")
@@ -120,10 +122,6 @@ class Processes:
             process.wait()
             listener.join(_PIPE_SECONDS)
         return _exit_status(process)
-
-    def _variables(self) -> Mapping[str, str]:
-        mirrors = os.environ.get(location.MIRRORS) or tempfile.gettempdir()
-        return {"TMPDIR": str(self.session.folder), location.MIRRORS: mirrors, logs.RECORDS: "1"}
 
     def stop(self, signum: int) -> None:
         """Send a signal to every process and its children; none is started from now on."""
@@ -170,12 +168,11 @@ def handling_signals(handler: Callable[[int, FrameType | None], None]) -> Iterat
 def run_in_front(verb: str, words: list[str]) -> int:
     """Run a verb's program here, without TensorFlow's remarks; return its exit code, 128 + N if signal N ended it."""
     command = process_command(["python", "-m", f"components.{verb}", *words])
-    environment = process_environment({})
     early: list[int] = []
     # In a group of its own, so that a terminal's Ctrl-C does not reach the program twice.
     with (
         handling_signals(lambda signum, _: early.append(signum)),
-        subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, process_group=0) as process,
+        subprocess.Popen(command, env=process_environment({}), stderr=subprocess.PIPE, process_group=0) as process,
         handling_signals(lambda signum, _: _signal_group(process, signum)),
     ):
         for signum in early:

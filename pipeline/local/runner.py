@@ -106,26 +106,21 @@ class Run:
     def _decide(self) -> None:
         """Bring every step as far as possible without waiting."""
         for step in self._steps:  # in an order that respects dependencies
-            if self.tasks[step.stage].state == WAITING:
-                self._decide_waiting(step)
+            states = {need: self.tasks[need].state for need in step.needs}
+            if self.tasks[step.stage].state != WAITING:
+                continue
+            if self._interrupted_by or (self.exit_code and not step.always):
+                self._settle(step, NOT_RUN)
+            elif WAITING in states.values() or RUNNING in states.values():
+                continue
+            elif not step.always and (blocked := [need for need, state in states.items() if state not in _GOOD]):
+                state = SKIPPED if states[blocked[0]] == SKIPPED else NOT_RUN
+                self._settle(step, state, self.tasks[blocked[0]].reason or f"{blocked[0]} {state}")
+            elif unmet := self._values.unmet_condition(step):
+                self._settle(step, SKIPPED, str(unmet))
+            elif len(self._running()) < self._jobs and not self._take_cached(step):
+                self._start(step)
         self._write_state()
-
-    def _decide_waiting(self, step: Step) -> None:
-        if self._interrupted_by or (self.exit_code and not step.always):
-            self._settle(step, NOT_RUN)
-            return
-        states = {need: self.tasks[need].state for need in step.needs}
-        if any(state in (WAITING, RUNNING) for state in states.values()):
-            return
-        blocked = next((need for need, state in states.items() if state not in _GOOD), None)
-        if blocked and not step.always:
-            state = SKIPPED if states[blocked] == SKIPPED else NOT_RUN
-            self._settle(step, state, self.tasks[blocked].reason or f"{blocked} {state}")
-            return
-        if unmet := self._values.unmet_condition(step):
-            self._settle(step, SKIPPED, str(unmet))
-        elif len(self._running()) < self._jobs and not self._take_cached(step):
-            self._start(step)
 
     def _take_cached(self, step: Step) -> bool:
         """Settle a step with the cached result of an earlier run; return whether there is one."""
@@ -140,11 +135,11 @@ class Run:
             return False
         task.outputs = outputs
         self._values.add(step, outputs)
-        self._settle(step, UNCHANGED, unchanged(reason))
+        self._settle(step, UNCHANGED, reason)
         # A stage that is not run cannot write its note.
         note = Note(stage=step.stage, state=run_notes.REUSED, outputs=outputs, exit_code=errors.OK)
         run_notes.write(RunOf(*(str(inputs[name]) for name in OF_THE_RUN)), note)
-        log.info("%s: reused: %s", step.stage, task.reason)
+        log.info("%s: reused: %s", step.stage, reason)
         return True
 
     def _settle(self, step: Step, state: str, reason: str = "") -> None:
@@ -176,64 +171,52 @@ class Run:
         return [stage for stage, task in self.tasks.items() if task.state == RUNNING]
 
     def _start(self, step: Step) -> None:
-        inputs = self._inputs(step)
-        show = functools.partial(self._display.show, step.stage)
-        call = call_of(step, inputs, self._history.folder / step.stage, show)
-        self.tasks[step.stage].state = RUNNING
-        log.info("%s: starts (%s)", step.stage, self._display.place(step.stage))
-        if step.stage == "train":
-            self._log_estimate(inputs)
-        self._display.begin(step.stage)
-        threading.Thread(target=self._attempt, args=(call,), name=step.stage).start()
+        stage, inputs = step.stage, self._inputs(step)
+        self.tasks[stage].state = RUNNING
+        log.info("%s: starts (%s)", stage, self._display.place(stage))
+        if stage == "train":
+            coming = [step for step in self._steps if self.tasks[step.stage].state in (WAITING, RUNNING)]
+            seconds = {step.stage: self._estimates.of(step.stage, self._values.inputs(step)) for step in coming}
+            words = [self._estimates.advice(inputs), estimates.total(seconds)]
+            log.info("train: %s", "; ".join(filter(None, words)))
+        self._display.begin(stage)
+        threading.Thread(target=self._attempt, args=(step, inputs), name=stage).start()
 
-    def _log_estimate(self, inputs: dict[str, Any]) -> None:
-        steps = [step for step in self._steps if self.tasks[step.stage].state in (WAITING, RUNNING)]
-        seconds = {step.stage: self._estimates.of(step.stage, self._values.inputs(step)) for step in steps}
-        words = [self._estimates.advice(inputs), estimates.total(seconds)]
-        log.info("train: %s", "; ".join(filter(None, words)))
-
-    def _attempt(self, call: Call) -> None:
+    def _attempt(self, step: Step, inputs: dict[str, Any]) -> None:
         """In a thread: run a stage, again where its policy says so, and report how it ended."""
-        step, started, attempt = call.step, time.monotonic(), 0
+        started, attempt = time.monotonic(), 0
         while True:
             attempt += 1
-            code, outputs = self._run_once(call)
+            code, outputs = self._run_once(step, inputs)
             final = code in (_CANNOT_START, *errors.FINAL) or self._executor.stopping.is_set()
-            if final or attempt > step.retries.count:
+            if final or attempt > step.retries:
                 break
-            wait = step.retries.wait_before(attempt)
+            wait = step.first_wait * 2 ** (attempt - 1)
             reason = processes.name_of_exit(code)
-            log.warning("%s: %s; retry %d of %d in %g s", step.stage, reason, attempt, step.retries.count, wait)
+            log.warning("%s: %s; retry %d of %d in %g s", step.stage, reason, attempt, step.retries, wait)
             if self._executor.stopping.wait(wait):
                 break
-        task = self.tasks[step.stage]
-        seconds = round(time.monotonic() - started, 3)
-        self._events.put(
-            (step, dataclasses.replace(task, seconds=seconds, attempts=attempt, exit_code=code, outputs=outputs))
-        )
+        task, seconds = self.tasks[step.stage], round(time.monotonic() - started, 3)
+        task = dataclasses.replace(task, seconds=seconds, attempts=attempt, exit_code=code, outputs=outputs)
+        self._events.put((step, task))
 
-    def _run_once(self, call: Call) -> tuple[int, dict[str, Any] | None]:
+    def _run_once(self, step: Step, inputs: dict[str, Any]) -> tuple[int, dict[str, Any] | None]:
         """Run a stage; return its exit code, and its outputs if it succeeded."""
+        stage = step.stage
+        show = functools.partial(self._display.show, stage)
         try:
-            shutil.rmtree(call.folder, ignore_errors=True)
-            (call.folder / "parameters").mkdir(parents=True)
-            code = self._executor.run(call)
+            return run_stage(self._executor, step, inputs, self._history.folder / stage, show)
         except OSError as error:
-            log.error("%s: cannot be started: %s", call.step.stage, errors.describe_os_error(error))
+            log.error("%s: cannot be started: %s", stage, errors.describe_os_error(error))
             return _CANNOT_START, None
         except StageError as error:
-            log.error("%s: %s", call.step.stage, error)
+            log.error("%s: %s", stage, error)
             return error.exit_code, None
+        except ValueError as error:
+            log.error("%s: succeeded, but %s", stage, error)
         except Exception:  # otherwise the run would wait forever for this thread's report
-            log.exception("%s: a defect of this program", call.step.stage)
-            return errors.DEFECT, None
-        if code:
-            return code, None
-        try:
-            return code, read_outputs(call.step, call.folder)
-        except (OSError, ValueError) as error:
-            log.error("%s: succeeded, but %s", call.step.stage, error)
-            return errors.DEFECT, None
+            log.exception("%s: a defect of this program", stage)
+        return errors.DEFECT, None
 
     def _wait(self) -> None:
         """Wait for the next event; kill stages that exceed their time to end."""
@@ -300,12 +283,19 @@ class Run:
         self._history.write_state({"exit_code": self.exit_code, "tasks": tasks})
 
 
-def call_of(step: Step, inputs: dict[str, Any], folder: Path, show: Callable[[str | logs.Record], None]) -> Call:
-    """Return how to start a step; its log is beside its folder."""
+def run_stage(
+    executor: Processes | Containers,
+    step: Step,
+    inputs: dict[str, Any],
+    folder: Path,
+    show: Callable[[str | logs.Record], None],
+) -> tuple[int, dict[str, Any] | None]:
+    """Run a stage once; return its exit code, and its outputs if it succeeded. Its log is beside its folder.
+
+    Raises what the executor raises, and `ValueError` for an output that is missing or mistyped.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    (folder / "parameters").mkdir(parents=True)
     words = step.command(executor_input(step, inputs, folder))
-    return Call(step, words, folder, folder.parent / f"{step.stage}.log", show)
-
-
-def unchanged(differing: str) -> str:
-    """Return why a stage is not run; name changed libraries and images."""
-    return "its inputs, settings and code are unchanged" + (f" (decides nothing: {differing})" if differing else "")
+    code = executor.run(Call(step, words, folder.parent / f"{step.stage}.log", show))
+    return code, None if code else read_outputs(step, folder)

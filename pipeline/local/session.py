@@ -29,16 +29,9 @@ class Session:
     folder: Path  # for temporary files
     reaper: "subprocess.Popen[bytes]"  # outlives the runner
 
-    def process(self, group: int) -> "contextlib.AbstractContextManager[None]":
-        """Within the block, a process group dies with this process. Its leader must be a zombie until then."""
-        return self._watched(reaper.PROCESS, str(group))
-
-    def container(self, name: str) -> "contextlib.AbstractContextManager[None]":
-        """Within the block, a container is removed if this process dies."""
-        return self._watched(reaper.CONTAINER, name)
-
     @contextlib.contextmanager
-    def _watched(self, kind: str, name: str) -> Iterator[None]:
+    def watched(self, kind: str, name: str) -> Iterator[None]:
+        """Within the block, a container, or a process group with its leader's zombie, dies with this process."""
         self._tell("+", kind, name)
         try:
             yield

@@ -12,6 +12,7 @@ import pytest
 from components.core import container_images, errors
 from components.core.errors import ConfigError
 from docker import build
+from docker import environment as image_environment
 from docker.build import Engine
 from tests import servers
 
@@ -86,6 +87,21 @@ def test_the_worker_is_of_beams_version() -> None:
     (version,) = re.findall(r"^apache-beam==(\S+)", lock, re.MULTILINE)
     assert f"ARG BEAM_SDK=apache/beam_python3.11_sdk:{version}\n" in (build.ROOT / "docker" / "Dockerfile").read_text()
     assert f"\nBEAM_VERSION := {version}\n" in (build.ROOT / "Makefile").read_text()
+
+
+def test_files_are_dropped_and_records_tell_what_is_left(tmp_path: Path) -> None:
+    for name in ("pack/a.py", "pack/b.pyi", "pack/tests/test_a.py", "sklearn/__init__.py", "sklearn/svm/x.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name)
+    (tmp_path / "pack-1.dist-info").mkdir()
+    record = tmp_path / "pack-1.dist-info" / "RECORD"
+    record.write_text("pack/a.py,sha256=x,9\npack/b.pyi,,\npack/tests/test_a.py,,\npack-1.dist-info/RECORD,,\n")
+    image_environment.drop(tmp_path, ("**/*.pyi", "**/tests/**/*", "sklearn/**/*"))
+    image_environment.shorten_records(tmp_path)
+    left = sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file())
+    assert left == ["pack-1.dist-info/RECORD", "pack/a.py", "sklearn/__init__.py"]
+    assert not (tmp_path / "pack" / "tests").exists()
+    assert record.read_text().splitlines() == ["pack/a.py,sha256=x,9", "pack-1.dist-info/RECORD,,"]
 
 
 @pytest.mark.parametrize("registry", ["https://host/path", "host/path/", "-x", "a b"])

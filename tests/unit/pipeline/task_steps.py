@@ -58,8 +58,12 @@ class TaskStep:
         return self.task.container["image"].removeprefix("wgan/").partition(":")[0]
 
     @property
-    def retries(self) -> graph.Retries:
-        return graph.Retries(self.task.retries, self.task.wait)
+    def retries(self) -> int:
+        return self.task.retries
+
+    @property
+    def first_wait(self) -> float:
+        return self.task.wait
 
     @property
     def outputs(self) -> dict[str, type]:

@@ -108,7 +108,7 @@ def test_a_package_gives_every_stage_what_the_local_runner_gives_it(
     for name, step in steps.items():
         task = tasks[name]
         assert (task.exit_handler, task.cached) == (step.always, step.cached)
-        assert (task.retries, task.wait) == (step.retries.count, step.retries.first_wait)
+        assert (task.retries, task.wait) == (step.retries, step.first_wait)
         assert task.container["image"] == DIGESTS[step.image]
         if all(need in outputs for need in step.needs if not step.always):
             holds = resolver.is_met(task)

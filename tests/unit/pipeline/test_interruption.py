@@ -26,14 +26,14 @@ STUBBORN = 'trap "" TERM; ' + STAGE.format(on_term="echo not yet")  # its childr
 def start_stage(desk: Desk, parts: Parts, script: str) -> tuple[Path, "subprocess.Popen[str]"]:
     """Start a run with a stage of that script in the middle; return its package, and the run when the stage works."""
 
-    def pipeline(location: str) -> None:
-        first = parts.shell(script='printf 1 > "$2"', text=location)
-        work = parts.shell(script=f'[ ! -e "$1/allowed" ] || {{ printf 2 > "$2"; exit 0; }}; {script}', text=location)
+    def pipeline(where: str) -> None:
+        first = parts.shell(script='printf 1 > "$2"', text=where)
+        work = parts.shell(script=f'[ ! -e "$1/allowed" ] || {{ printf 2 > "$2"; exit 0; }}; {script}', text=where)
         work.after(first).set_retry(3)
         parts.shell(script='printf 3 > "$2"', text=work.output)
 
     package = desk.compile(pipeline)
-    process = desk.start(package, "--location", str(desk.folder))
+    process = desk.start(package, "--where", str(desk.folder))
     wait_until((desk.folder / "pids").exists)
     return package, process
 
@@ -54,7 +54,7 @@ def test_interrupted_run_leaves_nothing_and_goes_on(desk: Desk, parts: Parts, si
     assert running(desk) == [False, False]
 
     (desk.folder / "allowed").touch()
-    result = desk.run(package, "--location", str(desk.folder))
+    result = desk.run(package, "--where", str(desk.folder))
     assert result.returncode == 0, result.stderr
     assert desk.states(2) == {"shell": "done", "shell-2": "done", "shell-3": "done"}
 
@@ -93,10 +93,10 @@ def test_second_signal_kills_a_stage_that_does_not_end(desk: Desk, parts: Parts)
 
 
 def test_interrupted_wait_before_a_retry_ends_at_once(desk: Desk, parts: Parts) -> None:
-    def waiting(location: str) -> None:
-        parts.shell(script='touch "$1/failed"; exit 75', text=location).set_retry(5, backoff_duration="3600s")
+    def waiting(where: str) -> None:
+        parts.shell(script='touch "$1/failed"; exit 75', text=where).set_retry(5, backoff_duration="3600s")
 
-    process = desk.start(desk.compile(waiting), "--location", str(desk.folder))
+    process = desk.start(desk.compile(waiting), "--where", str(desk.folder))
     desk.wait_for(process, "retry 1", task="")
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=60)
@@ -111,7 +111,7 @@ def test_killed_runner_is_followed_by_a_run_that_goes_on(desk: Desk, parts: Part
     process.communicate(timeout=60)
     wait_until(lambda: not any(running(desk)))
     (desk.folder / "allowed").touch()
-    assert desk.run(package, "--location", str(desk.folder)).returncode == 0
+    assert desk.run(package, "--where", str(desk.folder)).returncode == 0
 
 
 @contextlib.contextmanager

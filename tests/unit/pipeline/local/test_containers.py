@@ -81,7 +81,7 @@ def test_fifty_containers_that_fail_at_once_are_fifty_failures(engine: str, desk
     log = desk.folder / "log"
     with session(desk.root, Docker().program) as opened:
         location.begin(opened)
-        codes = [location.run(Call(step, ["sh", "-c", script], desk.folder, log, print)) for _ in range(50)]
+        codes = [location.run(Call(step, ["sh", "-c", script], log, print)) for _ in range(50)]
     assert codes == [3] * 50
     assert log.read_text() == "last word\n" * 50
 

@@ -48,15 +48,15 @@ def test_if(desk: Desk, parts: Parts, value: str, ran: str) -> None:
 
 @pytest.mark.parametrize(("code", "state"), [(0, "SUCCEEDED"), (65, "FAILED")])
 def test_exit_handler_runs_either_way(desk: Desk, parts: Parts, code: int, state: str) -> None:
-    def handled(code: int, location: str) -> None:
-        with dsl.ExitHandler(parts.final(script='printf %s "$2" > "$1"', text=location), name="handled"):
+    def handled(code: int, where: str) -> None:
+        with dsl.ExitHandler(parts.final(script='printf %s "$2" > "$1"', text=where), name="handled"):
             work = parts.shell(script=f'printf x > "$2"; exit {code}')
             parts.shell(script='printf y > "$2"').after(work)
 
-    location = desk.folder / "status.json"
-    result = desk.run(desk.compile(handled), "--code", str(code), "--location", str(location))
+    where = desk.folder / "status.json"
+    result = desk.run(desk.compile(handled), "--code", str(code), "--where", str(where))
     assert result.returncode == code, result.stderr
-    status = json.loads(location.read_text())
+    status = json.loads(where.read_text())
     assert status["state"] == state
     assert desk.states()["final"] == "done"
     assert desk.states()["shell-2"] == ("done" if code == 0 else "not run")
@@ -92,14 +92,14 @@ def test_death_by_signal_is_reported(desk: Desk, parts: Parts, signal_name: str,
     [("75 0", 2, 0), ("75 1 0", 3, 0), ("75 75 75 0", 3, 75), ("65 0", 1, 65), ("70 0", 1, 70)],
 )
 def test_retries(desk: Desk, parts: Parts, codes: str, attempts: int, code: int) -> None:
-    def retried(location: str) -> None:
+    def retried(where: str) -> None:
         parts.shell(
             script="echo . >> $1/count; n=$(wc -l < $1/count); printf x > $2; exit $(cut -d' ' -f$n $1/codes)",
-            text=location,
+            text=where,
         ).set_retry(2, backoff_duration="0s")
 
     (desk.folder / "codes").write_text(codes)
-    result = desk.run(desk.compile(retried), "--location", str(desk.folder))
+    result = desk.run(desk.compile(retried), "--where", str(desk.folder))
     assert result.returncode == code, result.stderr
     assert len((desk.folder / "count").read_text().split()) == attempts
     assert desk.tasks()["shell"]["attempts"] == attempts
@@ -149,31 +149,31 @@ def test_jobs_run_side_by_side(desk: Desk, parts: Parts) -> None:
     # Each waits for the file that the other makes: one after the other they would never end.
     meet = 'touch "$1/{own}"; until [ -e "$1/{other}" ]; do sleep 0.02; done; printf x > "$2"'
 
-    def meeting(location: str) -> None:
-        parts.shell(script=meet.format(own="a", other="b"), text=location)
-        parts.shell(script=meet.format(own="b", other="a"), text=location)
+    def meeting(where: str) -> None:
+        parts.shell(script=meet.format(own="a", other="b"), text=where)
+        parts.shell(script=meet.format(own="b", other="a"), text=where)
 
-    result = desk.run(desk.compile(meeting), "--location", str(desk.folder), "--jobs", "2")
+    result = desk.run(desk.compile(meeting), "--where", str(desk.folder), "--jobs", "2")
     assert result.returncode == 0, result.stderr
 
 
 def test_one_job_runs_one_after_the_other(desk: Desk, parts: Parts) -> None:
     alone = 'mkdir "$1" || exit 70; sleep 0.1; rmdir "$1"; printf x > "$2"'
 
-    def apart(location: str) -> None:
+    def apart(where: str) -> None:
         for _ in range(3):
-            parts.shell(script=alone, text=location)
+            parts.shell(script=alone, text=where)
 
-    assert desk.run(desk.compile(apart), "--location", str(desk.folder / "lock")).returncode == 0
+    assert desk.run(desk.compile(apart), "--where", str(desk.folder / "lock")).returncode == 0
 
 
 def test_two_runs_at_once_on_one_root_both_end_well(desk: Desk, parts: Parts) -> None:
-    def slow(location: str) -> None:
-        first = parts.shell(script='sleep 0.3; printf made > "$2"', text=location)
+    def slow(where: str) -> None:
+        first = parts.shell(script='sleep 0.3; printf made > "$2"', text=where)
         parts.shell(script='printf "%s again" "$1" > "$2"', text=first.output)
 
     package = desk.compile(slow)
-    started = [desk.start(package, "--location", "p") for _ in range(2)]
+    started = [desk.start(package, "--where", "p") for _ in range(2)]
     assert [process.wait(60) for process in started] == [0, 0]
     for process in started:
         assert process.stdout is not None
@@ -183,12 +183,12 @@ def test_two_runs_at_once_on_one_root_both_end_well(desk: Desk, parts: Parts) ->
 
 
 def test_nothing_that_a_stage_started_outlives_it(desk: Desk, parts: Parts) -> None:
-    def forgetful(location: str) -> None:
-        parts.shell(script='sleep 300 & echo $! > "$1"; printf x > "$2"', text=location)
+    def forgetful(where: str) -> None:
+        parts.shell(script='sleep 300 & echo $! > "$1"; printf x > "$2"', text=where)
 
-    location = desk.folder / "pid"
-    assert desk.run(desk.compile(forgetful), "--location", str(location)).returncode == 0
-    assert not is_running(int(location.read_text()))
+    where = desk.folder / "pid"
+    assert desk.run(desk.compile(forgetful), "--where", str(where)).returncode == 0
+    assert not is_running(int(where.read_text()))
 
 
 class Stubborn(Stages):

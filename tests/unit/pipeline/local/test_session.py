@@ -74,7 +74,7 @@ def test_what_is_no_longer_watched_is_left_alone(tmp_path: Path) -> None:
     watched, over = [subprocess.Popen(["sleep", "300"], start_new_session=True) for _ in range(2)]
     try:
         with session(tmp_path, "docker") as opened:
-            with opened.process(over.pid):
+            with opened.watched("process", str(over.pid)):
                 pass
             opened._tell("+", "process", str(watched.pid))
         assert watched.wait(60) == -signal.SIGKILL
@@ -93,16 +93,16 @@ from pathlib import Path
 from pipeline.local import session
 from pipeline.local.processes import Call, Processes
 
-def killed(self, group):
-    Path("group").write_text(str(group))
+def killed(self, kind, group):
+    Path("group").write_text(group)
     os.kill(os.getpid(), signal.SIGKILL)
 
-session.Session.process = killed
+session.Session.watched = killed
 with session.session(Path("sessions"), "docker") as opened:
     processes = Processes()
     processes.begin(opened)
     words = ["sh", "-c", "touch began; exec sleep 300"]
-    processes.run(Call(None, words, Path("."), Path("log"), print))
+    processes.run(Call(None, words, Path("log"), print))
 """
     runner = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=False)
     assert runner.returncode == -signal.SIGKILL
