@@ -125,7 +125,7 @@ prove: install ## Run what takes too long for the tests: NAME=replicas, a module
 prove-tpu: $(TF220)/installed .venv-tpu-compiler/installed install ## Compile training with the TPU compiler, without a TPU; ALL=1: every variant
 	$(BIN)/python -m tests.proofs.tpu --tensorflow $(TF220)/bin/python --compiler .venv-tpu-compiler/bin/python $(if $(ALL),--all)
 	$(if $(ALL),$(MAKE) .venv-train-tpu/installed)
-	$(if $(ALL),TPU_SKIP_MDS_QUERY=1 .venv-train-tpu/bin/python -m tests.proofs.tpu.kernels)
+	$(if $(ALL),TPU_SKIP_MDS_QUERY=1 .venv-train-tpu/bin/python -m tests.proofs.tpu.lower)
 
 prove-gpu: ## Run all that needs a GPU, about ten minutes of it: PARTS="step bits", FASHION_MNIST=FOLDER, DEVICE=cpu to test the program (docs/verification.md)
 	@$(or $(PYTHON),python3) -m tests.proofs.gpu --check $(if $(DEVICE),--device $(DEVICE))

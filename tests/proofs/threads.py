@@ -34,6 +34,7 @@ def train(
     settings = {
         "dataset": dataset, "checkpoints": location, "reproducibility": mode, "steps": steps, "accelerator": "cpu",
         "batch_size": 16, "critic_steps": 2, "latent_size": 16, "base_filters": 16, "learning_rate_decay": "none",
+        "virtual_shards": 2,  # under `exact`, which takes the longer the more there are
         # A row of the log ends at the first half's last step, so that the second half's means begin there.
         "log_every": STEPS // 2,
     }  # fmt: skip

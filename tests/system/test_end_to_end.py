@@ -32,6 +32,7 @@ SETTINGS = {
     "sample_count": 200,
     **NO_LIMITS,
 }
+MAKERS = ("preprocess", "embed", "train", "export")  # stages whose artifacts are found by key
 pytestmark = pytest.mark.slow
 DOCS = Path(__file__).parents[2] / "docs"
 UMASK = 0o002  # of the user, who would let others read
@@ -88,12 +89,7 @@ def test_a_folder_of_pictures_becomes_a_champion(location: Path) -> None:
     assert re.split(r"\s{2,}", listed[1])[3:5] == ["done", "PROMOTE, champion"]
     # The stages and the runner computed the same keys.
     tasks = json.loads((location / "runs" / "history" / "0001" / "state.json").read_text())["tasks"]
-    for stage, folder in (
-        ("preprocess", "datasets"),
-        ("train", "checkpoints"),
-        ("embed", "embeddings"),
-        ("export", "models"),
-    ):
+    for stage, folder in zip(MAKERS, ("datasets", "embeddings", "checkpoints", "models"), strict=True):
         keys = [path.name for path in (location / "runs" / folder).iterdir()]
         assert keys == [cache_key.key_of(tasks[stage]["parts"])]
 
@@ -162,8 +158,7 @@ def test_the_same_command_again_is_skipped_and_a_refresh_makes_nothing_again(loc
 
     refreshed = wgan("run", "--source=pictures", "--refresh=yes", *flags(), cwd=location)
     assert refreshed.returncode == 0, refreshed.stderr
-    kept = dict.fromkeys(("preprocess", "embed", "train", "export"), "unchanged")
-    assert states(refreshed) == done | kept | {"evaluate": "done", "publish": "skipped:"}
+    assert states(refreshed) == done | dict.fromkeys(MAKERS, "unchanged") | {"evaluate": "done", "publish": "skipped:"}
     record = record_of(location / "runs", 3)
     assert (record["state"], record["verdict"], record["training"]["made"]) == ("SUCCEEDED", "HOLD", False)
     assert "version 1" in record["reason"]
@@ -180,20 +175,17 @@ def test_a_run_that_fails_leaves_its_record(location: Path) -> None:
     assert record["stages"]["train"]["exit_code"] == errors.BAD_CONFIGURATION
 
 
-def test_a_plan_names_what_changed_and_runs_nothing(location: Path) -> None:
+def test_a_plan_names_what_changed_new_pictures_too_and_runs_nothing(location: Path) -> None:
+    picture = location / "pictures" / "new.png"
+    Image.new("RGB", (20, 20), (200, 30, 30)).save(picture)
     before = sorted(location.rglob("*"))
+    done = wgan("plan", "--source=pictures", *flags(), cwd=location)
+    assert "source_fingerprint" in done.stdout
+    assert sorted(location.rglob("*")) == before
+    picture.unlink()
     done = wgan("plan", "--source=pictures", *flags(steps=601), cwd=location)
     assert done.returncode == 0, done.stderr
     assert re.search(r"train +runs +\d+ s +steps: 600 -> 601", done.stdout)
-    assert sorted(location.rglob("*")) == before
-
-
-def test_new_pictures_are_noticed(location: Path) -> None:
-    picture = location / "pictures" / "new.png"
-    Image.new("RGB", (20, 20), (200, 30, 30)).save(picture)
-    done = wgan("plan", "--source=pictures", *flags(), cwd=location)
-    picture.unlink()
-    assert "source_fingerprint" in done.stdout
 
 
 def test_damaged_artifacts_are_made_again_by_the_same_command(location: Path) -> None:
@@ -207,8 +199,6 @@ def test_damaged_artifacts_are_made_again_by_the_same_command(location: Path) ->
         damage(file, how)
     done = wgan("run", "--source=pictures", "--refresh=yes", *flags(), cwd=location)
     assert done.returncode == 0, done.stderr
-    assert {stage: states(done)[stage] for stage in ("preprocess", "embed", "train", "export")} == dict.fromkeys(
-        ("preprocess", "embed", "train", "export"), "done"
-    )
+    assert {states(done)[stage] for stage in MAKERS} == {"done"}
     assert done.stderr.count("made again, as ") == 3
     assert {file for file in whole if file.read_bytes() != whole[file]} == set()

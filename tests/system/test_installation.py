@@ -19,18 +19,16 @@ from tests import programs
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("components", "pipeline", "wgan_gp_pipeline")
 BUILT = ("LICENSE", "README.md", *PACKAGES, "pyproject.toml")
-LOCAL = [["run", "--source", "digits"], ["plan", "--source", "digits"]]
-PIPELINE = [
-    ["compile", "--target", "kfp"],
-    ["profiles"],
-    ["submit"],
-    ["status"],
-    ["logs", "3f2a", "train"],
-    ["cancel", "3f2a"],
-    ["retry", "3f2a"],
-    ["schedule", "list"],
-]
-CPU = [["evaluate"], ["sample", "--count", "64"], ["report", "compare", "a", "b"], ["selfcheck"]]
+# Verbs by the extra that they need.
+VERBS = {
+    "local": ["run --source digits", "plan --source digits"],
+    "pipeline": [
+        *("compile --target kfp", "profiles", "submit", "status", "logs 3f2a train"),
+        *("cancel 3f2a", "retry 3f2a", "schedule list"),
+    ],
+    "cpu": ["evaluate", "sample --count 64", "report compare a b", "selfcheck"],
+}
+LEFT_BEHIND = "core.1 notes.txt shapes/0001.png runs/demo/x.json pipeline/.x.swp components/trace.log"
 
 
 def run(*command: object, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -59,14 +57,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in [*tracked(), "components/__pycache__/cli.cpython-311.pyc"]:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes((ROOT / name).read_bytes() if (ROOT / name).is_file() else b"")
-    for name in (
-        "core.1",
-        "notes.txt",
-        "shapes/0001.png",
-        "runs/demo/x.json",
-        "pipeline/.x.swp",
-        "components/trace.log",
-    ):
+    for name in LEFT_BEHIND.split():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(b"left behind")
     return folder
@@ -107,12 +98,8 @@ def wgan(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _needed_by(distribution: metadata.Distribution) -> list[str]:
-    requirements = [Requirement(text) for text in distribution.requires or ()]
-    return [
-        requirement.name
-        for requirement in requirements
-        if requirement.marker is None or requirement.marker.evaluate({"extra": ""})
-    ]
+    needed = map(Requirement, distribution.requires or ())
+    return [one.name for one in needed if one.marker is None or one.marker.evaluate({"extra": ""})]
 
 
 def _copy(distribution: metadata.Distribution, libraries: Path) -> None:
@@ -129,12 +116,11 @@ def test_the_wheel_prints_version_and_help_without_extras(wgan: Path, tmp_path: 
     assert (done.returncode, done.stderr) == (0, "")
     # Every verb of the list is tried below, or works without extras.
     listed = set(re.findall(r"^    ([a-z]+)\b", done.stdout, re.MULTILINE))
-    assert listed == {words[0] for words in (*LOCAL, *PIPELINE, *CPU)} | {"open", "registry", "runs"}
+    assert listed == {line.split()[0] for lines in VERBS.values() for line in lines} | {"open", "registry", "runs"}
 
 
 def test_a_verb_names_its_missing_extra(wgan: Path, tmp_path: Path) -> None:
-    extras = (("local", LOCAL), ("pipeline", PIPELINE), ("cpu", CPU))
-    verbs = [(extra, words) for extra, commands in extras for words in commands]
+    verbs = [(extra, line.split()) for extra, lines in VERBS.items() for line in lines]
     results = programs.in_forks([words for _, words in verbs], tmp_path, wgan.with_name("python"))
     for (extra, words), done in zip(verbs, results, strict=True):
         assert (done.code, done.out) == (64, "")

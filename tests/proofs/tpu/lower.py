@@ -3,9 +3,11 @@
 Runs on the TensorFlow that TPUs have, without a TPU: a strategy stands for TPUStrategy, as its replicas run one program
 too, know their number only at run time, and sum by one collective operation.
 
-    python -m tests.proofs.tpu.lower FOLDER NAME
+    python -m tests.proofs.tpu.lower FOLDER NAME    # a program of programs.py
+    python -m tests.proofs.tpu.lower                # instead, print the operations for which TPUs have no kernel
 """
 
+import contextlib
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +15,7 @@ from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.distribute import distribute_lib, one_device_strategy
+from tensorflow.python.framework import kernels
 
 from components.core.artifacts.datasets import ImageShape
 from components.core.distributed.partition import BatchShard
@@ -20,7 +23,9 @@ from components.embed.config import EmbedConfig
 from components.embed.training import ClassifierStep
 from components.train.config import TrainConfig
 from components.train.step import WganStep, network_of
-from tests.proofs.tpu.programs import PROGRAMS, Program
+from tests.proofs.tpu.programs import BLOCK, DEFAULT, PROGRAMS, VARIANTS, Program
+
+_KERNELS = "XLA_TPU_JIT"
 
 
 class OneOfMany(one_device_strategy.OneDeviceExtended):
@@ -125,14 +130,40 @@ def _plain_slice(shard: BatchShard, global_batch: tf.Tensor) -> tf.Tensor:
     return global_batch[shard.start : shard.start + shard.size]
 
 
-def main() -> None:
-    folder, name = sys.argv[1:]
+def operations(function: tf.types.experimental.ConcreteFunction) -> set[str]:
+    """Return the types of all operations of a traced function, and of the functions that it calls."""
+    graph = function.graph.as_graph_def()
+    inner = [node for called in graph.library.function for node in called.node_def]
+    return {node.op for node in [*graph.node, *inner]} - {"Placeholder"}  # an argument
+
+
+def missing_kernels() -> bool:
+    """Print the operations of the updates and of a block for which this TensorFlow has no kernel for TPUs."""
+    # TensorFlow registers XLA's kernels at the first function that XLA shall compile.
+    with contextlib.suppress(tf.errors.NotFoundError):  # it compiles for TPUs alone, and there is none
+        tf.function(lambda: tf.zeros([]), jit_compile=True)()
+    networks = (DEFAULT, BLOCK, *(program for program in VARIANTS if not program.name[0].isdigit()))  # not the sizes
+    traced = [function for program in networks for function in functions_of(program).values()]
+    types = set().union(*(operations(function.get_concrete_function()) for function in traced))
+    missing = {
+        name
+        for name in types
+        if not any(kernel.device_type == _KERNELS for kernel in kernels.get_registered_kernels_for_op(name).kernel)
+    }
+    print(f"{len(types)} types of operations; without a kernel on {_KERNELS}: {', '.join(sorted(missing)) or 'none'}")
+    return "Conv2D" not in types or bool(missing)
+
+
+def lower(folder: Path, name: str) -> None:
+    """Write the HLO of each update of a program to a folder."""
     if PROGRAMS[name].fault == "plain slice":
         BatchShard.of = _plain_slice  # type: ignore[method-assign,assignment]
     for update, function in functions_of(PROGRAMS[name]).items():
         hlo = function.experimental_get_compiler_ir(*function.input_signature)(stage="hlo_serialized")
-        (Path(folder) / f"{name}; {update}.hlo.pb").write_bytes(hlo)
+        (folder / f"{name}; {update}.hlo.pb").write_bytes(hlo)
 
 
 if __name__ == "__main__":
-    main()
+    if not sys.argv[1:]:
+        sys.exit(missing_kernels())
+    lower(Path(sys.argv[1]), sys.argv[2])

@@ -1,12 +1,16 @@
-"""Tests for data.py, with TensorFlow's own reader of TFRecord files as the oracle."""
+"""Tests for the library: data.py, with TensorFlow's own reader of TFRecord files as the oracle, and docs/library.md."""
 
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from wgan_gp_pipeline import data, metrics, training
 from wgan_gp_pipeline.data import DataError, load_dataset
+
+PAGE = Path(__file__).parents[3] / "docs" / "library.md"
 
 
 @pytest.mark.parametrize("split", ["train", "test"])
@@ -27,3 +31,9 @@ def test_an_unknown_split_and_a_missing_dataset_are_named(tiny_dataset: Path, tm
         load_dataset(tiny_dataset, "all")
     with pytest.raises(DataError, match="nowhere"):
         load_dataset(tmp_path / "nowhere")
+
+
+def test_the_page_lists_every_public_name_and_no_other() -> None:
+    rows = [line.split("|")[1] for line in PAGE.read_text().splitlines() if line.startswith("| `")]
+    named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    assert named == {*training.__all__, *metrics.__all__, *data.__all__}
