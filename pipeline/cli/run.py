@@ -90,7 +90,7 @@ def _run(parsed: argparse.Namespace) -> int:
     overview.write(overview.read(root))
     tables.print_run(run.tasks)
     tables.print_locations(run.tasks.values(), root)
-    if run.interrupted:
+    if run.interrupted_by:
         log.info("what is done is kept; to resume: %s", shlex.join(["wgan", *parsed.words]))
     return code
 
@@ -121,7 +121,7 @@ def _containers(steps: Iterable[Step], options: list[str], root: Path, values: d
     locations = [values[name] for name, field in graph.PARAMETERS.items() if field.setting.location]
     for location in locations:
         fetched = location in _FETCHED_BY_NAME or buckets.is_uri(location)
-        if fetched and not containers.has_network(options):
+        if fetched and not containers.has_flag(options, *containers.NETWORK):
             log.warning('%s is fetched over a network, which needs --docker-options="--network bridge"', location)
     inputs = [containers.where_it_is(location) for location in locations if location and Path(location).exists()]
     return containers.prepare(steps, options, root, inputs, dev)

@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 _CODE = "/app/components"
 _START_SECONDS = 120.0
 _STATE = "{{.State.Status}} {{.State.ExitCode}}"
+NETWORK = ("--network", "--net")  # flags of `docker create`
 _ROOT_LABEL, _RUN_LABEL = "wgan-gp-pipeline.root", "wgan-gp-pipeline.run"
 
 
@@ -169,22 +170,18 @@ class Containers:
         words += ["--read-only", "--tmpfs", "/tmp", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"]  # noqa: S108
         # Relative paths mean the same inside; images never import from the working folder.
         words += ["--user", f"{os.getuid()}:{os.getgid()}", "--workdir", str(Path.cwd())]
-        if not has_network(self._options):  # Docker accepts several networks only if they are named
+        if not has_flag(self._options, *NETWORK):  # Docker accepts several networks only if they are named
             words += ["--network", "none"]
         for mount in self._mounts():
             words += ["--mount", mount_words(mount)]
-        for variable, value in {**self._variables(), "WGAN_IMAGE": image.name}.items():
-            words += ["--env", f"{variable}={value}"]
+        umask = 0o777 & ~self.session.folder.stat().st_mode  # this process's; containers have their own
+        words += ["--env", f"{cli.UMASK}={umask:03o}", "--env", f"{logs.RECORDS}=1"]
+        words += ["--env", f"WGAN_IMAGE={image.name}"]
+        if not has_flag(self._options, "--user", "-u"):  # another user may not write there; /tmp is in memory
+            words += ["--env", f"TMPDIR={self.session.folder}"]
         # The rest is ours to decide: labels to find it again, and no removal before its exit status is read.
         words += [*self._options, "--name", name, "--rm=false", "--entrypoint", call.words[0]]
         return [*words, image.id, *call.words[1:]]
-
-    def _variables(self) -> dict[str, str]:
-        folder = self.session.folder
-        umask = 0o777 & ~folder.stat().st_mode  # this process's; containers have their own
-        # Another user may not be able to write to the folder; /tmp is in memory.
-        other_user = _has_flag(self._options, "--user", "-u")
-        return {cli.UMASK: f"{umask:03o}", logs.RECORDS: "1", **({} if other_user else {"TMPDIR": str(folder)})}
 
     def _mounts(self) -> list[Mount]:
         mounts = {mount.target: mount for mount in self._inputs}
@@ -197,12 +194,8 @@ class Containers:
         return list(mounts.values())
 
 
-def has_network(options: Sequence[str]) -> bool:
-    """Return whether options of `docker create` name a network."""
-    return _has_flag(options, "--network", "--net")
-
-
-def _has_flag(options: Sequence[str], *flags: str) -> bool:
+def has_flag(options: Sequence[str], *flags: str) -> bool:
+    """Return whether options of `docker create` have one of these flags."""
     return any(word.partition("=")[0] in flags for word in options)
 
 
@@ -231,22 +224,16 @@ def prepare(steps: Iterable[Step], options: Sequence[str], root: Path, inputs: l
             problems.append(f"image {container_images.image(name)} is not here: `make images` builds it")
             continue
         images[name] = image
-        problems += _image_problems(image, platform)
+        if image.platform != platform:
+            problems.append(
+                f"image {image.reference} is for {image.platform}, this engine is {platform}: "
+                "build it here with `make images`"
+            )
+        if image.version != container_images.VERSION:
+            problems.append(
+                f"image {image.reference} is of version {image.version or '(none given)'}, "
+                f"expected {container_images.VERSION}: build it again with `make images`"
+            )
     if problems:
         raise ConfigError(*problems)
     return Containers(docker, images, options, root, inputs, dev)
-
-
-def _image_problems(image: Image, platform: str) -> list[str]:
-    problems = []
-    if image.platform != platform:
-        problems.append(
-            f"image {image.reference} is for {image.platform}, this engine is {platform}: "
-            "build it here with `make images`"
-        )
-    if image.version != container_images.VERSION:
-        problems.append(
-            f"image {image.reference} is of version {image.version or '(none given)'}, "
-            f"expected {container_images.VERSION}: build it again with `make images`"
-        )
-    return problems

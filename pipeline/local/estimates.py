@@ -68,7 +68,7 @@ class Estimates:
     def _learned(self, inputs: dict[str, Any]) -> float | None:
         """Return by how much the newest training's steps took longer than estimated; None without a training."""
         trainings = history.results(self._runs, "train")
-        slowness = _read_number(_speed_file(inputs), "slowness")
+        slowness = _read_number(_speeds(inputs["accelerator"]), "slowness")
         return slowness or (_measured(trainings[-1].outputs or {}) if trainings else None)
 
     def _image(self, dataset: Any) -> ImageShape | None:
@@ -88,7 +88,7 @@ def learn(inputs: dict[str, Any], outputs: dict[str, Any]) -> None:
     """Keep the speed of a training on this machine for later estimates."""
     if slowness := _measured(outputs):
         with contextlib.suppress(OSError):  # it only estimates
-            atomic_files.write_json(_speed_file(inputs), {"slowness": slowness})
+            atomic_files.write_json(_speeds(inputs["accelerator"]), {"slowness": slowness})
 
 
 def total(seconds: Mapping[str, float | None]) -> str:
@@ -99,14 +99,9 @@ def total(seconds: Mapping[str, float | None]) -> str:
     return f"in all about {duration(sum(known_seconds))}{more}" if known_seconds else ""
 
 
-def _speed_file(inputs: dict[str, Any]) -> Path:
-    """Return the file of this machine's speed with an accelerator."""
-    return location.private("speed") / f"{inputs['accelerator']}.json"
-
-
 def _product_rate() -> float:
     """Return the multiplications a second of products in float32 on all cores, measured once a machine."""
-    file = location.private("speed") / "products.json"
+    file = _speeds("products")
     if rate := _read_number(file, "rate"):
         return rate
     program = processes.process_command(["python", "-m", "components.core.networks.products"])
@@ -117,6 +112,11 @@ def _product_rate() -> float:
     with contextlib.suppress(OSError):
         atomic_files.write_json(file, {"rate": float(process.stdout)})
     return float(process.stdout)
+
+
+def _speeds(name: str) -> Path:
+    """Return this machine's file of speeds with an accelerator, or of products."""
+    return location.private("speed") / f"{name}.json"
 
 
 def _read_number(file: Path, name: str) -> float | None:

@@ -13,7 +13,7 @@ import re
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from components.core import errors, stages
 from components.core.artifacts import evaluations
@@ -30,7 +30,6 @@ FAILED, SKIPPED, NOT_RUN, INTERRUPTED = "failed", "skipped", "not run", "interru
 FOLDER = "history"
 _PARAMETERS, _STATE = "parameters.json", "state.json"
 _MINUTE = "%Y-%m-%d %H:%M"  # format of times
-_T = TypeVar("_T")
 
 
 @dataclasses.dataclass
@@ -163,7 +162,8 @@ def read(root: LocationLike) -> list[PastRun]:
         file = folder / _PARAMETERS
         if not file.exists():
             continue
-        parameters, state = _read(file, dict[str, Any], {}), _read(folder / _STATE, _State, _State())
+        parameters: dict[str, Any] = _read(file, dict[str, Any], {})
+        state: _State = _read(folder / _STATE, _State, _State())
         changed = before and {name: value for name, value in parameters.items() if before.get(name, value) != value}
         # The file does not change after the run began, which a run that was killed early did not note.
         file_time = datetime.datetime.fromtimestamp(file.stat().st_mtime, datetime.UTC)
@@ -203,11 +203,10 @@ def _folders(root: Location) -> dict[int, Path]:
     return dict(sorted((int(path.name), path) for path in paths if re.fullmatch("[0-9]+", path.name)))
 
 
-def _read(path: Path, kind: type[_T], empty: _T) -> _T:
+def _read(path: Path, kind: Any, empty: Any) -> Any:
     """Return the content of a file of a run; nothing, with a warning, if the file is damaged."""
     try:
-        content: _T = typed(kind, atomic_files.read_json(path, "run"), path.name)
-        return content
+        return typed(kind, atomic_files.read_json(path, "run"), path.name)
     except (StageError, OSError, TypeError, ValueError) as error:
         if path.exists():  # it does not if the run was killed early
             log.warning("%s is left out: %s", path, errors.line_of(error))

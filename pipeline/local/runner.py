@@ -34,18 +34,7 @@ from pipeline.local import cache, estimates, history, processes
 from pipeline.local.containers import Containers
 from pipeline.local.display import Display
 from pipeline.local.estimates import Estimates
-from pipeline.local.history import (
-    DONE,
-    FAILED,
-    INTERRUPTED,
-    NOT_RUN,
-    RUNNING,
-    SKIPPED,
-    UNCHANGED,
-    WAITING,
-    History,
-    TaskState,
-)
+from pipeline.local.history import DONE, FAILED, INTERRUPTED, NOT_RUN, RUNNING, SKIPPED, UNCHANGED, WAITING, TaskState
 from pipeline.local.processes import Call, Processes
 from pipeline.local.values import Values, executor_input, facts_of_run, read_outputs
 
@@ -64,7 +53,7 @@ class Run:
         steps: Sequence[Step],
         parameters: dict[str, Any],
         root: Path,
-        run_history: History,
+        run_history: history.History,
         executor: Processes | Containers,
         jobs: int = 1,  # stages that may run at once
     ) -> None:
@@ -73,16 +62,11 @@ class Run:
         self._steps, self._history, self._executor, self._jobs = steps, run_history, executor, jobs
         self._events: queue.SimpleQueue[tuple[Step, TaskState] | int] = queue.SimpleQueue()
         self._past = history.read(root)
-        self._interrupted_by, self._deadline = 0, math.inf
+        self.interrupted_by, self._deadline = 0, math.inf  # the signal that ended the run, 0 for none
         self._name = f"{graph.NAME}-{run_history.number:04d}"
         self._estimates = Estimates(self._past, parameters)
         self._values = Values(parameters, facts_of_run(self._name))
         self._display = Display(step.stage for step in steps)
-
-    @property
-    def interrupted(self) -> bool:
-        """True if a signal ended the run."""
-        return self._interrupted_by > 0
 
     def execute(self) -> int:
         """Run what can run; return the exit code of the first failed stage, or 128 + N if signal N interrupted it."""
@@ -96,8 +80,8 @@ class Run:
             finally:
                 # Nothing runs by now, unless an error (a full disk) ended the loop.
                 self._executor.stop(signal.SIGTERM)
-        if self._interrupted_by:
-            self.exit_code = 128 + self._interrupted_by
+        if self.interrupted_by:
+            self.exit_code = 128 + self.interrupted_by
         self._write_state()
         return self.exit_code
 
@@ -109,7 +93,7 @@ class Run:
             states = {need: self.tasks[need].state for need in step.needs}
             if self.tasks[step.stage].state != WAITING:
                 continue
-            if self._interrupted_by or (self.exit_code and not step.always):
+            if self.interrupted_by or (self.exit_code and not step.always):
                 self._settle(step, NOT_RUN)
             elif WAITING in states.values() or RUNNING in states.values():
                 continue
@@ -246,7 +230,7 @@ class Run:
             self._settle(step, DONE)
             summary = task.outputs.get(stages.SUMMARY, "")
             log.info("%s: done in %.1f s%s", stage, task.seconds, f": {summary}" if summary else "")
-        elif self._interrupted_by:
+        elif self.interrupted_by:
             self._settle(step, INTERRUPTED)
             saved = f"; {work.unit} {work.kept:,} of {work.of:,} is kept" if work and work.kept else ""
             log.info("%s: interrupted%s", stage, saved)
@@ -261,10 +245,10 @@ class Run:
 
     def _interrupt(self, signum: int) -> None:
         """Ask the stages to end; at the second signal, kill them."""
-        if self._interrupted_by:
+        if self.interrupted_by:
             self._kill()
             return
-        self._interrupted_by = signum
+        self.interrupted_by = signum
         self._deadline = time.monotonic() + processes.GRACE_SECONDS
         names = ", ".join(self._running())
         log.info("%s: waiting for %s to end; interrupt again to kill", signal.Signals(signum).name, names)

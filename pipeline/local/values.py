@@ -59,7 +59,7 @@ class Values:
 def executor_input(step: Step, inputs: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """Return the `ExecutorInput` message of a step whose outputs go into the folder."""
     outputs = {
-        "parameters": {name: {"outputFile": str(_output_file(folder, name))} for name in step.outputs},
+        "parameters": {name: {"outputFile": str(folder / "parameters" / name)} for name in step.outputs},
         "artifacts": {
             name: {
                 "artifacts": [
@@ -83,7 +83,7 @@ def read_outputs(step: Step, folder: Path) -> dict[str, Any]:
     outputs = {}
     for name, kind in step.outputs.items():
         try:
-            text = _output_file(folder, name).read_text(encoding="utf-8")
+            text = (folder / "parameters" / name).read_text(encoding="utf-8")
         except FileNotFoundError:
             raise ValueError(f"output parameter {name} was not written") from None
         try:
@@ -91,7 +91,3 @@ def read_outputs(step: Step, folder: Path) -> dict[str, Any]:
         except ValueError:
             raise ValueError(f"output parameter {name} must be {kind.__name__}, got {text!r}") from None
     return outputs
-
-
-def _output_file(folder: Path, name: str) -> Path:
-    return folder / "parameters" / name
