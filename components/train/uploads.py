@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from components.core.artifacts import checkpoints
-from components.core.errors import DataError, Incompatible, StageError, Superseded, TransientError
+from components.core.errors import StageError, Superseded, TransientError
 from components.core.storage import buckets
 from components.core.storage.location import Location
 
@@ -38,14 +38,9 @@ def fetch(location: Location, at_most: float = math.inf) -> None:
         if not local_step < step <= at_most:
             continue
         folder = checkpoints.step_folder(location, step)
-        try:
-            with folder.removed_if_damaged():
-                checkpoints.Description.fetch(folder)
-                return
-        except Incompatible:
-            raise
-        except DataError as error:
-            log.warning("passed over: %s", error)
+        with folder.removed_if_damaged("passed over: %s"):
+            checkpoints.Description.fetch(folder)
+            return
 
 
 def send_all(location: Location, keep: int) -> None:

@@ -59,14 +59,9 @@ def save(checkpoints: Folder, description: Description, state: Mapping[str, np.n
         )
     location = step_folder(checkpoints, description.step)
     path = Path(location)
-    try:
-        with Location.of(path).removed_if_damaged():
-            if path.exists():
-                Description.of(location)
-    except Incompatible:
-        raise
-    except DataError as error:
-        log.warning("made again, as %s", error)
+    with Location.of(path).removed_if_damaged():
+        if path.exists():
+            Description.of(location)
     with atomic_files.new_folder(path, MANIFEST) as folder:
         array_files.write_arrays(folder / STATE, state)
         training_log.copy_to(folder, Path(checkpoints))

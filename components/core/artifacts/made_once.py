@@ -26,18 +26,13 @@ def made_once(
     """
     location, is_keyed = Location.of(cache_key.fill_key(where, parts)), cache_key.is_keyed(where)
     identity = {**parts["settings"], **parts["inputs"]}
-    try:
-        with location.removed_if_damaged():
-            described = _described(location, kind, is_keyed, whole)
-            if described is not None:
-                atomic_files.require_own_folder(location, kind.WHAT, described.identity, identity)
-                described = kind.of(location, whole=whole or not location.in_bucket)
-                log.info("%s: already complete at %s", kind.WHAT, location)
-                return location, described, True
-    except Incompatible:
-        raise
-    except DataError as error:
-        log.warning("made again, as %s", error)
+    with location.removed_if_damaged():
+        described = _described(location, kind, is_keyed, whole)
+        if described is not None:
+            atomic_files.require_own_folder(location, kind.WHAT, described.identity, identity)
+            described = kind.of(location, whole=whole or not location.in_bucket)
+            log.info("%s: already complete at %s", kind.WHAT, location)
+            return location, described, True
     if not (location.in_bucket or is_keyed):  # a mirror may outlive its artifact
         atomic_files.require_own_folder(location, kind.WHAT, None, identity)
     location.require_writable()

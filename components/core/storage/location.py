@@ -319,19 +319,20 @@ class Location(os.PathLike[str]):
         return _read_committed(self.uri, answer[0]) if answer else None
 
     @contextlib.contextmanager
-    def removed_if_damaged(self) -> Iterator[None]:
-        """Remove an artifact if the block raises a `DataError` about it; never what another process has made since.
+    def removed_if_damaged(self, warning: str = "made again, as %s") -> Iterator[None]:
+        """Remove an artifact if the block raises a `DataError` about it, and warn; go on after the block.
 
-        In a bucket, what `committed.json` names then counts as never committed.
+        What another process has made since stays, and `Incompatible` is raised. In a bucket, what `committed.json`
+        names then counts as never committed.
         """
         with self._removal() if self.in_bucket else atomic_files.removal(self.path) as remove:
             try:
                 yield
             except Incompatible:
                 raise
-            except DataError:
+            except DataError as error:
                 remove()
-                raise
+                log.warning(warning, error)
 
     @contextlib.contextmanager
     def _removal(self) -> Iterator[Callable[[], None]]:
