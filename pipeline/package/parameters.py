@@ -32,9 +32,13 @@ _MOST_USED = (
 class _HelpAll(argparse.Action):
     """Prints the help of all flags."""
 
+    def __init__(self, *arguments: Any, hidden: dict[argparse.Action, str | None], **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._hidden = hidden
+
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
-        for action in parser._actions:
-            action.help = getattr(action, "hidden_help", action.help)
+        for action, text in self._hidden.items():
+            action.help = text
         parser.print_help()
         parser.exit()
 
@@ -42,13 +46,15 @@ class _HelpAll(argparse.Action):
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add a flag for every parameter, by stage; values stay text. Help shows those that most users need, or all."""
     fields = {name: field for name, field in graph.PARAMETERS.items() if name != "root"}
+    hidden: dict[argparse.Action, str | None] = {}
     for stage, names in by_stage(fields).items():
         group = parser.add_argument_group(f"{_TITLES[stage]} ({stage})" if stage else "of this package")
         for field in [fields[name] for name in names]:
             flag = cli.add_flag(group, field)
             if not field.required and field.name not in _MOST_USED:
-                flag.hidden_help, flag.help = flag.help, argparse.SUPPRESS  # type: ignore[attr-defined]
-    parser.add_argument(HELP_ALL, action=_HelpAll, nargs=0, help=f"show all {len(graph.PARAMETERS)} parameters")
+                hidden[flag], flag.help = flag.help, argparse.SUPPRESS
+    all_help = f"show all {len(graph.PARAMETERS)} parameters"
+    parser.add_argument(HELP_ALL, action=_HelpAll, nargs=0, hidden=hidden, help=all_help)
 
 
 def by_stage(names: Iterable[str]) -> dict[str, list[str]]:
