@@ -70,9 +70,8 @@ class CustomNetwork:
         height, width = self._size
         refusal = f"cannot be given {len(images)} images of {height}x{width}x{images.shape[3]}"
         try:
-            if not self._shape.is_compatible_with(
-                self._pixels(tf.constant(images)).shape
-            ):  # TensorFlow may not check it
+            # TensorFlow may not check it.
+            if not self._shape.is_compatible_with(self._pixels(tf.constant(images)).shape):
                 return refusal
             features, single = (self.features(tf.constant(batch)).numpy() for batch in (images, images[:1]))
         except (KeyError, ValueError, TypeError, tf.errors.OpError) as error:

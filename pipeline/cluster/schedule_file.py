@@ -102,9 +102,9 @@ def _schedule(name: str, settings: ScheduleSettings, folder: Path, controller_ti
         problems += error.problems
     if problems:
         raise ConfigError(*problems)
-    of_run = settings.model_dump(include={"experiment", "pipeline_root", "service_account"})
+    run_settings = settings.model_dump(include={"experiment", "pipeline_root", "service_account"})
     own = settings.model_dump(include={"cron", "time_zone", "target", "enabled", "concurrency", "catch_up"})
-    submitted = Submission(package=package, parameters=values, run_name=name, **of_run)
+    submitted = Submission(package=package, parameters=values, run_name=name, **run_settings)
     return Schedule(name=name, submission=submitted, **own)
 
 

@@ -41,7 +41,8 @@ class Rows(Generic[Item]):
         return itertools.starmap(self._make, self._select(self._columns, "ORDER BY name"))
 
     def _select(self, columns: str, order: str) -> Iterator[tuple[Any, ...]]:
-        with _disk_errors():  # no names of files are in this text
+        with _disk_errors():
+            # The text is made of our own constants: names of files are no part of it.
             yield from self._database.execute(f"SELECT {columns} FROM files WHERE {self._where} {order}")  # noqa: S608
 
 

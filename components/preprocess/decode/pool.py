@@ -114,6 +114,7 @@ def _idle_process() -> "_Process":
 def _first_answered(processes: list["_Process"]) -> "_Process":
     by_connection = {process.connection: process for process in processes}
     while True:
+        # `wait` returns one of these connections; its stub says anything to wait for.
         process = by_connection[wait(by_connection)[0]]  # type: ignore[index]
         process.require_ready()
         if process.connection.poll():  # an answer or the end, not the message that it is ready

@@ -56,8 +56,8 @@ def examples(stack: Stack, with_images: bool = True) -> Iterator[Example]:
         if not (with_images or labels):
             yield from itertools.repeat((b"", None), opened.metadata.num_rows)
             return
-        of_struct = str(opened.schema_arrow.field(image).type).startswith("struct")
-        columns = [*([f"{image}.bytes" if of_struct else image] if with_images else []), *labels]
+        in_struct = str(opened.schema_arrow.field(image).type).startswith("struct")
+        columns = [*([f"{image}.bytes" if in_struct else image] if with_images else []), *labels]
         at_once = _IMAGES_AT_ONCE if with_images else _LABELS_AT_ONCE
         for batch in opened.iter_batches(at_once, columns=columns, use_threads=False):
             values = batch.column(labels[0]).to_pylist() if labels else [None] * len(batch)
@@ -65,7 +65,7 @@ def examples(stack: Stack, with_images: bool = True) -> Iterator[Example]:
                 yield from ((b"", _label(stack, value)) for value in values)
                 continue
             column = batch.column(image)
-            for scalar, value in zip(column.flatten()[0] if of_struct else column, values, strict=True):
+            for scalar, value in zip(column.flatten()[0] if in_struct else column, values, strict=True):
                 buffer = scalar.as_buffer()
                 content = buffer[: pixels.LARGEST_FILE + 1].to_pybytes() if buffer is not None else b""
                 yield content, _label(stack, value)
