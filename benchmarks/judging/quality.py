@@ -48,9 +48,8 @@ from components.core.reporting import grids
 from components.core.storage import atomic_files
 from components.evaluate.scoring import candidates, scores
 from components.train.batches import Batches
-from components.train.conditioning import label_features
 from components.train.config import TrainConfig, with_augmentation
-from components.train.labels import Labels, choose
+from components.train.labels import Labels, choose, label_features
 from components.train.step import WganStep, network_of
 
 _SAMPLES_AT_MOST = 10_000

@@ -1,4 +1,4 @@
-"""Labels of the images of a training: their classes, or the clusters that it finds."""
+"""What the networks of a training distinguish: classes of labels, clusters that it finds, or nothing."""
 
 import dataclasses
 import logging
@@ -8,10 +8,10 @@ import numpy as np
 
 from components.core.artifacts import checkpoints, datasets
 from components.core.data.dataset_reader import Images
+from components.core.errors import ConfigError
 from components.core.storage.location import LocationLike
 from components.train import clusters
-from components.train.conditioning import cluster_names, conditioning_of, label_features
-from components.train.config import TrainConfig
+from components.train.config import IMAGES_PER_CLUSTER, TrainConfig
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +52,45 @@ def choose(
         images = splits[0][0]
         log.info("train: grouping %d images into %d clusters", len(images), len(names))
         centers = clusters.find(images, len(names), config.seed)
-    names = cluster_names(len(centers))  # of more images there would be more than in the checkpoint
+    names = clusters.names(len(centers))  # of more images there would be more than in the checkpoint
     of_splits = [clusters.assign(images, centers) for images, _ in splits]
     counts = np.bincount(of_splits[0], minlength=len(names)).tolist()
     return Labels(kind, names, counts, of_splits, centers, clusters.features(centers, label_features(kind)))
+
+
+def conditioning_of(config: TrainConfig, manifest: datasets.Manifest) -> tuple[str, list[str]]:
+    """Return what the networks of a training distinguish: `class`, `cluster` or `none`, and the names of these.
+
+    Raises:
+        ConfigError: `conditioning` is `class`, and not every training image has a label; or it is `cluster`, and
+            there are too few images.
+    """
+    images, unlabeled = manifest.splits["train"].records, unlabeled_count(manifest)
+    cluster_count = clusters.number_for(images)
+    if config.conditioning == "class" and unlabeled:
+        raise ConfigError(
+            f"conditioning is class, but {unlabeled:,} of the {images:,} training images of {config.dataset} "
+            "have no label; set conditioning to none, or make the dataset of images with labels (a sub-folder per "
+            "class, or IDX files of labels beside those of images)"
+        )
+    if config.conditioning == "cluster" and cluster_count < 2:
+        raise ConfigError(
+            f"conditioning is cluster, which needs {2 * IMAGES_PER_CLUSTER} training images, and {config.dataset} has "
+            f"{images:,}; set conditioning to none, or make the dataset of more images"
+        )
+    if config.conditioning == "class" or (config.conditioning == "auto" and not unlabeled and manifest.class_count > 1):
+        return "class", manifest.classes
+    if config.conditioning == "none" or cluster_count < 2:
+        return "none", []
+    return "cluster", clusters.names(cluster_count)
+
+
+def label_features(kind: str) -> int:
+    """Return how many numbers stand for each in the networks; 0 if these learn them, as they do for classes."""
+    return clusters.FEATURES if kind == "cluster" else 0
+
+
+def unlabeled_count(manifest: datasets.Manifest) -> int:
+    """Return how many training images have no label."""
+    split = manifest.splits["train"]
+    return split.records - sum(split.class_counts)

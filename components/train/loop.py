@@ -23,9 +23,8 @@ from components.core.stage.signals import deferred
 from components.core.storage.location import Location
 from components.train import environment, rollback, uploads
 from components.train.batches import Batches, Place, ReadAhead
-from components.train.conditioning import label_features
 from components.train.config import TrainConfig, deciding_settings, sample_period, with_kept_steps
-from components.train.labels import choose
+from components.train.labels import choose, label_features
 from components.train.monitoring import limits
 from components.train.monitoring.monitor import Monitor
 from components.train.monitoring.progress import Progress

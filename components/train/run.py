@@ -14,8 +14,8 @@ from components.core.stage.executor import StageResult
 from components.core.storage import atomic_files
 from components.core.storage.location import Location
 from components.train import tf_job, uploads, warm_start
-from components.train.conditioning import conditioning_of, unlabeled_count
 from components.train.config import TrainConfig, deciding_settings, with_augmentation, with_kept_steps
+from components.train.labels import conditioning_of, unlabeled_count
 
 log = logging.getLogger(__name__)
 

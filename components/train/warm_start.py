@@ -3,8 +3,8 @@
 from components.core.artifacts import checkpoints, datasets
 from components.core.artifacts.checkpoints import Description
 from components.core.errors import ConfigError, DataError
-from components.train.conditioning import conditioning_of, label_features
 from components.train.config import TrainConfig
+from components.train.labels import conditioning_of, label_features
 
 
 def digest(config: TrainConfig) -> str:

@@ -6,8 +6,8 @@ import pytest
 
 from components.core.artifacts import datasets
 from components.core.errors import ConfigError
-from components.train.conditioning import conditioning_of, label_features
 from components.train.config import FEW_IMAGES, TrainConfig, sample_period, with_augmentation
+from components.train.labels import conditioning_of, label_features
 from tests.inputs import artifacts
 
 

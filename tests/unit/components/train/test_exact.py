@@ -18,15 +18,15 @@ from components.core.artifacts import datasets
 from components.core.artifacts.datasets import ImageShape
 from components.core.distributed.adam import Adam
 from components.core.distributed.coordination import Agreement
+from components.core.distributed.global_batch import LossOutput, apply_update
 from components.core.distributed.partition import BatchPartition, BatchShard
 from components.core.distributed.strategies import choose_strategy, set_threads
-from components.core.distributed.update import LossOutput, apply_update
 from components.core.errors import ConfigError
 from components.core.networks.normalization import ExactLayerNormalization
 from components.train import labels, loop, losses
 from components.train.batches import Batches
-from components.train.conditioning import label_features
 from components.train.config import TrainConfig, with_augmentation
+from components.train.labels import label_features
 from components.train.step import WganStep, network_of
 from tests import programs
 from tests.inputs import artifacts

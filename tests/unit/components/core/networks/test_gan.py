@@ -1,4 +1,4 @@
-"""Tests for gan.py, conditioning.py and cost.py."""
+"""Tests for gan.py, drawn_labels.py and cost.py."""
 
 import dataclasses
 
