@@ -1,6 +1,6 @@
 """The stages of the pipeline: each is a folder in `components`. Standard library only.
 
-A new stage needs its folder, a row here, and its step in `pipeline/graph.py`; tests name what was forgotten.
+A new stage needs its folder, a row here, and its step in `pipeline/step_table.py`; tests name what was forgotten.
 """
 
 import dataclasses

@@ -13,8 +13,8 @@ import tensorflow as tf
 from components.core.artifacts.datasets import ImageShape
 from components.core.distributed.adam import Adam
 from components.core.distributed.blocks import compiled, run_update
+from components.core.distributed.global_batch import LossOutput, apply_update
 from components.core.distributed.partition import BatchPartition, BatchShard
-from components.core.distributed.update import LossOutput, apply_update
 from components.core.networks import gan
 from components.core.networks.normalization import recorded_statistics
 from components.train import augmentation, losses, second_order

@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
+from components.core.distributed.global_batch import of_one_replica
 from components.core.distributed.strategies import kind_of
-from components.core.distributed.update import of_one_replica
 
 _Values = dict[str, tf.Tensor]
 

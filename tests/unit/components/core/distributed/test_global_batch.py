@@ -1,4 +1,4 @@
-"""Tests for update.py."""
+"""Tests for global_batch.py."""
 
 import functools
 from collections.abc import Callable
@@ -10,8 +10,8 @@ import pytest
 import tensorflow as tf
 
 from components.core.distributed.adam import Adam
+from components.core.distributed.global_batch import LossOutput, apply_update, of_one_replica
 from components.core.distributed.partition import BatchPartition, BatchShard
-from components.core.distributed.update import LossOutput, apply_update, of_one_replica
 from components.core.errors import ConfigError
 from tests.programs import on_replicas
 
