@@ -15,12 +15,12 @@ from kfp.dsl.graph_component import GraphComponent
 from components.core import container_images, stages
 from components.core.errors import ConfigError
 from components.core.stage import executor
-from pipeline import graph
-from pipeline.graph import Condition, Step
+from pipeline import step_table
 from pipeline.package.reader import Origin
 from pipeline.profiles.profile_file import Profile
 from pipeline.profiles.targets import VERTEX
 from pipeline.profiles.vertex import VertexStage
+from pipeline.step_table import Condition, Step
 
 _FACTS_OF_THE_RUN = {
     "id": dsl.PIPELINE_JOB_ID_PLACEHOLDER,
@@ -56,13 +56,13 @@ def _pipeline(image_of: Mapping[str, str], profile: Profile) -> GraphComponent:
         """Everything is kept under `root`; `{key}` becomes a digest of what decides the content of the folder."""
         # On Vertex a job's name is its id, by which `wgan` finds the run's notes; its UUID is a number of its own.
         run = _FACTS_OF_THE_RUN | ({"id": dsl.PIPELINE_JOB_NAME_PLACEHOLDER} if profile.target == VERTEX else {})
-        values = graph.values_of(dict(zip(parameters, placeholders, strict=True)), run)
-        *steps, last = graph.steps(profile.train_image)
+        values = step_table.values_of(dict(zip(parameters, placeholders, strict=True)), run)
+        *steps, last = step_table.steps(profile.train_image)
         with dsl.ExitHandler(_task(last, values, image_of, profile), name="the run"), contextlib.ExitStack() as stack:
             conditions: tuple[Condition, ...] = ()
             for step in steps:
                 for condition in step.conditions[len(conditions) :]:
-                    holds = graph.filled(condition.wire, values) == condition.value
+                    holds = step_table.filled(condition.wire, values) == condition.value
                     stack.enter_context(dsl.If(holds, name=condition.name))
                 conditions = step.conditions
                 task = _task(step, values, image_of, profile)
@@ -71,11 +71,11 @@ def _pipeline(image_of: Mapping[str, str], profile: Profile) -> GraphComponent:
     defaults = {**profile.parameters, **profile.hardware}
     parameters = {
         name: _parameter(name, field.type, defaults.get(name, field.default))
-        for name, field in sorted(graph.PARAMETERS.items(), key=lambda item: not item[1].required)
+        for name, field in sorted(step_table.PARAMETERS.items(), key=lambda item: not item[1].required)
     }
     origin = Origin(profile.target, profile.name, profile.service_account, profile.network, profile.encryption_key)
     description = f"Trains a WGAN-GP, judges it, and publishes it if it is good. {origin}"
-    return dsl.pipeline(name=graph.NAME, description=description)(_with_parameters(wgan_gp, parameters.values()))
+    return dsl.pipeline(name=step_table.NAME, description=description)(_with_parameters(wgan_gp, parameters.values()))
 
 
 def _task(step: Step, values: Mapping[str, Any], image_of: Mapping[str, str], profile: Profile) -> dsl.PipelineTask:
@@ -84,7 +84,7 @@ def _task(step: Step, values: Mapping[str, Any], image_of: Mapping[str, str], pr
     component = component_of(step, image)
     if isinstance(stage, VertexStage) and stage.machine_type:
         component = stage.custom_job(component, vars(profile))
-    task = component(**{name: graph.filled(wire, values) for name, wire in step.inputs.items()})
+    task = component(**{name: step_table.filled(wire, values) for name, wire in step.inputs.items()})
     if not step.cached:
         task.set_caching_options(False)
     stage.apply(task)

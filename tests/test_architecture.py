@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from components.core import container_images, stages
-from pipeline import graph
+from pipeline import step_table
 from tests.system import pythons
 
 ROOT = Path(__file__).parents[1]
@@ -67,7 +67,7 @@ def test_every_stage_has_the_same_files_and_is_in_the_list_and_the_pipeline() ->
         for name in ("__init__.py", "__main__.py", "config.py", "run.py"):
             assert (ROOT / "components" / program / name).is_file(), f"{program}/{name}"
     assert programs - set(stages.ALL) == {"report", "sample", "selfcheck"}
-    assert {step.stage for step in graph.STEPS} == set(stages.ALL)
+    assert {step.stage for step in step_table.STEPS} == set(stages.ALL)
 
 
 def test_the_tests_that_make_names_exist() -> None:

@@ -10,7 +10,7 @@ from components.core.errors import ConfigError
 from components.core.stage import cli
 from components.core.storage import atomic_files
 from components.train.config import TrainConfig
-from pipeline import graph, verbs
+from pipeline import step_table, verbs
 from pipeline.package import config_file, image_digests, parameters
 from pipeline.profiles.targets import KFP, TARGETS, VERTEX
 
@@ -89,7 +89,7 @@ def _add_flags(parser: cli.Parser) -> None:
 
 def _checked_defaults(profile: "Profile", parsed: argparse.Namespace) -> dict[str, Any]:
     """Return the new defaults of a package, typed and checked with all other parameters and the hardware."""
-    fields = graph.PARAMETERS
+    fields = step_table.PARAMETERS
     # On CPUs embed, whose image is for CPUs, takes the same settings, which users may change.
     hardware = {} if profile.hardware["accelerator"] == TrainConfig.accelerator else profile.hardware
     problems: list[str] = []
@@ -105,7 +105,7 @@ def _checked_defaults(profile: "Profile", parsed: argparse.Namespace) -> dict[st
     ]
     later = {name: _PLACEHOLDER for name, field in fields.items() if field.required}
     try:
-        steps = graph.steps(profile.train_image)
+        steps = step_table.steps(profile.train_image)
         values = parameters.parse(fields, steps, {**later, **profile.parameters, **raw_values, **hardware}, problems)
     except ConfigError as error:
         raise ConfigError(*(f"with profile {profile.name}: {problem}" for problem in error.problems)) from None

@@ -12,13 +12,13 @@ from components.core.container_images import TRAIN_IMAGES
 from components.core.stage import cli
 from components.core.storage import buckets
 from components.core.storage.location import Location, private
-from pipeline import graph, tables, verbs
-from pipeline.graph import Step
+from pipeline import step_table, tables, verbs
 from pipeline.local import containers, history, overview, plan, runner, session
 from pipeline.local.containers import Containers
 from pipeline.local.docker_client import Docker
 from pipeline.local.processes import Processes
 from pipeline.package import config_file, parameters
+from pipeline.step_table import Step
 
 log = logging.getLogger("pipeline")
 
@@ -62,16 +62,16 @@ def _run(parsed: argparse.Namespace) -> int:
     if parsed.runner == _PROCESS:
         verbs.require("local", parsed.verb)
     problems: list[str] = parsed.problems
-    raw_values = config_file.read(parsed.config, graph.PARAMETERS, problems) | parameters.flag_values(parsed)
+    raw_values = config_file.read(parsed.config, step_table.PARAMETERS, problems) | parameters.flag_values(parsed)
     # History and cached results of a run in a bucket are on this machine.
     root = Location.of(parsed.root or raw_values.get("root", _ROOT))
     root = root if root.in_bucket else Location.of(root.path.resolve())
     raw_values["root"] = root.uri
     in_image = parsed.runner == _DOCKER and raw_values.get("accelerator") in TRAIN_IMAGES
-    steps = graph.steps(raw_values["accelerator"] if in_image else "cpu")
+    steps = step_table.steps(raw_values["accelerator"] if in_image else "cpu")
     problems += _problems(parsed, root)
     options = _docker_options(parsed.docker_options, problems)
-    values = parameters.parse(graph.PARAMETERS, steps, raw_values, problems)
+    values = parameters.parse(step_table.PARAMETERS, steps, raw_values, problems)
     if getattr(parsed, "print_config", False):
         print(config_file.written(values), end="")
         return errors.OK
@@ -118,7 +118,7 @@ def _docker_options(text: str, problems: list[str]) -> list[str]:
 
 
 def _containers(steps: Iterable[Step], options: list[str], root: Path, values: dict[str, Any], dev: bool) -> Containers:
-    locations = [values[name] for name, field in graph.PARAMETERS.items() if field.setting.location]
+    locations = [values[name] for name, field in step_table.PARAMETERS.items() if field.setting.location]
     for location in locations:
         fetched = location in _FETCHED_BY_NAME or buckets.is_uri(location)
         if fetched and not containers.has_flag(options, *containers.NETWORK):

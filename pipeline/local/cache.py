@@ -14,10 +14,10 @@ from components.core.artifacts.manifest import Manifest
 from components.core.errors import DataError
 from components.core.stage import cache_key, cli
 from components.core.storage import buckets, location
-from pipeline.graph import Step
 from pipeline.local import history
 from pipeline.local.history import PastRun
 from pipeline.local.values import Unknown
+from pipeline.step_table import Step
 
 _PLACEHOLDER = "made-later"
 # The artifact in a stage's output `NAME_uri`, by name.

@@ -22,11 +22,11 @@ import components
 from components.core import container_images
 from components.core.errors import ConfigError, StageError, Terminated, TransientError
 from components.core.stage import cache_key, cli, logs
-from pipeline.graph import Step
 from pipeline.local.docker_client import Docker, Image, end
 from pipeline.local.processes import Call, copy_lines
 from pipeline.local.reaper import CONTAINER
 from pipeline.local.session import Session
+from pipeline.step_table import Step
 
 log = logging.getLogger(__name__)
 

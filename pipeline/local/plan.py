@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 from components.core import errors, stages
 from components.core.errors import StageError
 from components.core.stage.executor import OF_THE_RUN
-from pipeline import graph
-from pipeline.graph import Step
+from pipeline import step_table
 from pipeline.local import cache, history, processes
 from pipeline.local.containers import Containers
 from pipeline.local.display import Display
@@ -18,6 +17,7 @@ from pipeline.local.history import SKIPPED, UNCHANGED, PastRun
 from pipeline.local.processes import Processes
 from pipeline.local.runner import run_stage
 from pipeline.local.values import Unknown, Values, facts_of_run
+from pipeline.step_table import Step
 
 RUNS, MAYBE = "runs", "perhaps"
 # It only reads and takes a moment, and it decides the rest, so the plan runs it.
@@ -47,7 +47,7 @@ def plan(
 ) -> list[Planned]:
     """Decide every step as far as is known now, for this executor; raise `PlanFailed` if the source cannot be read."""
     # A value with the run's own name is never kept, so any name will do.
-    values = Values(parameters, facts_of_run(f"{graph.NAME}-next"))
+    values = Values(parameters, facts_of_run(f"{step_table.NAME}-next"))
     past = history.read(root)
     estimated = Estimates(past, parameters)
     planned = []

@@ -19,9 +19,9 @@ import components
 from components.core.artifacts import lineage
 from components.core.stage import cache_key, logs
 from components.core.storage import location
-from pipeline.graph import Step
 from pipeline.local.reaper import PROCESS
 from pipeline.local.session import Session
+from pipeline.step_table import Step
 
 log = logging.getLogger(__name__)
 

@@ -28,8 +28,7 @@ from components.core.errors import StageError
 from components.core.stage import logs, run_notes
 from components.core.stage.executor import OF_THE_RUN, RunOf
 from components.core.stage.run_notes import Note
-from pipeline import graph
-from pipeline.graph import Step
+from pipeline import step_table
 from pipeline.local import cache, estimates, history, processes
 from pipeline.local.containers import Containers
 from pipeline.local.display import Display
@@ -37,6 +36,7 @@ from pipeline.local.estimates import Estimates
 from pipeline.local.history import DONE, FAILED, INTERRUPTED, NOT_RUN, RUNNING, SKIPPED, UNCHANGED, WAITING, TaskState
 from pipeline.local.processes import Call, Processes
 from pipeline.local.values import Values, executor_input, facts_of_run, read_outputs
+from pipeline.step_table import Step
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class Run:
         self._events: queue.SimpleQueue[tuple[Step, TaskState] | int] = queue.SimpleQueue()
         self._past = history.read(root)
         self.interrupted_by, self._deadline = 0, math.inf  # the signal that ended the run, 0 for none
-        self._name = f"{graph.NAME}-{run_history.number:04d}"
+        self._name = f"{step_table.NAME}-{run_history.number:04d}"
         self._estimates = Estimates(self._past, parameters)
         self._values = Values(parameters, facts_of_run(self._name))
         self._display = Display(step.stage for step in steps)
@@ -144,7 +144,7 @@ class Run:
         return {
             "state": "FAILED" if message else "CANCELLED" if stopped else "SUCCEEDED",
             "pipelineJobResourceName": self._name,
-            "pipelineTaskName": graph.NAME,
+            "pipelineTaskName": step_table.NAME,
             # 9 is FAILED_PRECONDITION of google.rpc.Code, which Kubeflow reports for a failed task.
             "error": {"code": 9, "message": message} if message else {},
         }

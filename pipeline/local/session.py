@@ -13,13 +13,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from components.core.storage import atomic_files
-from pipeline import graph
+from pipeline import step_table
 from pipeline.local import reaper
 from pipeline.local.history import FOLDER
 
 # Folders of a root in which stages and runs leave temporary files when they are killed. A registry is not among them:
 # `wgan registry gc` lists unfinished publications.
-_SWEPT = (graph.FOLDERS | {FOLDER}) - {"registry"}
+_SWEPT = (step_table.FOLDERS | {FOLDER}) - {"registry"}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,8 +7,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from pipeline import graph
-from pipeline.graph import Step
+from pipeline import step_table
+from pipeline.step_table import Step
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Values:
     """Looks up inputs in the pipeline's parameters, facts of the run, and outputs of the steps that have ended."""
 
     def __init__(self, parameters: Mapping[str, Any], run: Mapping[str, str]) -> None:
-        self._values = graph.values_of(parameters, run)
+        self._values = step_table.values_of(parameters, run)
 
     def add(self, step: Step, outputs: Mapping[str, Any]) -> None:
         """Add the outputs of a step that has ended."""
@@ -37,11 +37,11 @@ class Values:
 
     def of(self, wire: Any) -> Any:
         """Return the value of a template or a number; `Unknown` if a step that it names has not ended."""
-        for name in graph.names_in(wire):
+        for name in step_table.names_in(wire):
             stage, _, output = name.partition(".")
             if stage not in self._values:
                 return Unknown(stage, output)
-        return graph.filled(wire, self._values)
+        return step_table.filled(wire, self._values)
 
     def inputs(self, step: Step) -> dict[str, Any]:
         """Return the value of each input of a step, by name."""

@@ -9,8 +9,8 @@ from components.core import settings, stages
 from components.core.errors import ConfigError
 from components.core.settings import Field
 from components.core.stage import cli
-from pipeline import graph
-from pipeline.graph import Step
+from pipeline import step_table
+from pipeline.step_table import Step
 
 _PLACEHOLDER = "made-later"
 HELP_ALL = "--help-all"
@@ -45,7 +45,7 @@ class _HelpAll(argparse.Action):
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add a flag for every parameter, by stage; values stay text. Help shows those that most users need, or all."""
-    fields = {name: field for name, field in graph.PARAMETERS.items() if name != "root"}
+    fields = {name: field for name, field in step_table.PARAMETERS.items() if name != "root"}
     hidden: dict[argparse.Action, str | None] = {}
     for stage, names in by_stage(fields).items():
         group = parser.add_argument_group(f"{_TITLES[stage]} ({stage})" if stage else "of this package")
@@ -53,7 +53,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
             flag = cli.add_flag(group, field)
             if not field.required and field.name not in _MOST_USED:
                 hidden[flag], flag.help = flag.help, argparse.SUPPRESS
-    all_help = f"show all {len(graph.PARAMETERS)} parameters"
+    all_help = f"show all {len(step_table.PARAMETERS)} parameters"
     parser.add_argument(HELP_ALL, action=_HelpAll, nargs=0, hidden=hidden, help=all_help)
 
 
@@ -69,7 +69,7 @@ def by_stage(names: Iterable[str]) -> dict[str, list[str]]:
 
 def flag_values(parsed: argparse.Namespace) -> dict[str, str]:
     """Return the parameters that a command line gave, by name, as text."""
-    values = {name: getattr(parsed, name) for name in graph.PARAMETERS}
+    values = {name: getattr(parsed, name) for name in step_table.PARAMETERS}
     return {name: value for name, value in values.items() if value is not None}
 
 
@@ -118,6 +118,6 @@ def _value_or_stand_in(field: Field, step: Step, values: dict[str, Any]) -> Any:
     with contextlib.suppress(ValueError):
         if wire in of_parameters:
             return settings.parse_value(field, of_parameters[wire])
-        if wire is not None and not graph.names_in(wire):
+        if wire is not None and not step_table.names_in(wire):
             return settings.parse_value(field, wire)
     return _PLACEHOLDER if field.required else field.default

@@ -19,11 +19,11 @@ from components.core.container_images import VERSION
 from components.core.errors import ConfigError
 from components.core.settings import Field, Setting
 from components.core.storage import buckets
-from pipeline import graph
-from pipeline.graph import Step
+from pipeline import step_table
 from pipeline.package import parameters
 from pipeline.profiles import yaml_files
 from pipeline.profiles.targets import KFP
+from pipeline.step_table import Step
 
 _TYPES: dict[str, type] = {"STRING": str, "NUMBER_INTEGER": int, "NUMBER_DOUBLE": float}
 _EXECUTOR = "exec-"  # kfp names a stage's executor after it
@@ -78,7 +78,7 @@ class Package:
     def steps(self) -> tuple[Step, ...]:
         """The steps for the hardware that the package was compiled for."""
         accelerator = self.parameters["accelerator"].default
-        return graph.steps(accelerator if accelerator in container_images.TRAIN_IMAGES else "cpu")
+        return step_table.steps(accelerator if accelerator in container_images.TRAIN_IMAGES else "cpu")
 
     def checked_parameters(self, raw_values: Mapping[str, Any], problems: list[str]) -> dict[str, Any]:
         """Return the parameters of a run, typed and checked with the defaults of the others.
@@ -147,7 +147,7 @@ def _parameter(name: str, definition: dict[str, Any]) -> Field:
     default = definition.get("defaultValue", dataclasses.MISSING)
     if kind is int and isinstance(default, float):  # kfp writes 3 as 3.0
         default = int(default)
-    ours = graph.PARAMETERS.get(name)
+    ours = step_table.PARAMETERS.get(name)
     setting = ours.setting if ours and ours.type is kind else Setting("Parameter of the pipeline.")
     return Field(name, kind, default, setting)
 

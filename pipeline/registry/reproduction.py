@@ -11,7 +11,7 @@ from components.core.reporting.markdown import plain
 from components.core.stage import cache_key
 from components.core.storage import digests
 from components.core.storage.location import Location
-from pipeline import graph
+from pipeline import step_table
 from pipeline.package import config_file
 
 # The stage of each link of a lineage.
@@ -68,7 +68,7 @@ def config(
     if used.get("accelerator") == _SEVERAL_WORKERS:
         used.pop("replicas", None)
         comments.append("It was trained by several workers: start train on each, with its TF_CONFIG.")
-    fields = graph.PARAMETERS
+    fields = step_table.PARAMETERS
     values = {name: value for name, value in used.items() if name not in fields or fields[name].default != value}
     values |= {"root": root, "source": source or _UNKNOWN_SOURCE}
     if not source:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from components.core.settings import Field, Setting
-from pipeline import __main__, graph
+from pipeline import __main__, step_table
 from tests.fakes.kubeflow import interpreter
 from tests.fakes.kubeflow.interpreter import Constant, FinalStatus, Output, Parameter, Source, Task, Text
 
@@ -18,7 +18,7 @@ _TYPES: dict[str, type] = {"STRING": str, "NUMBER_INTEGER": int, "NUMBER_DOUBLE"
 
 @dataclasses.dataclass(frozen=True)
 class Condition:
-    """What the runner asks of `graph.Condition`, for a parameter too."""
+    """What the runner asks of `step_table.Condition`, for a parameter too."""
 
     wire: str
     output: str
@@ -27,7 +27,7 @@ class Condition:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TaskStep:
-    """What the runner asks of `graph.Step`."""
+    """What the runner asks of `step_table.Step`."""
 
     task: Task
     cached = False
@@ -114,10 +114,10 @@ def main() -> int:
     package = interpreter.read(Path(sys.argv.pop(1)).read_text())
     setting = Setting("Parameter of a test.")
     steps = steps_of(package)
-    graph.steps = lambda hardware="cpu": steps
-    graph.PARAMETERS = {
+    step_table.steps = lambda hardware="cpu": steps
+    step_table.PARAMETERS = {
         name: Field(name, _TYPES[kind], package.defaults.get(name, dataclasses.MISSING), setting)
         for name, kind in package.types.items()
     }
-    graph._DECIDING = []
+    step_table._DECIDING = []
     return __main__.main()

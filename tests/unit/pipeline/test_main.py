@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from components.core import errors
-from pipeline import graph
+from pipeline import step_table
 from pipeline.__main__ import command
 from tests import programs
 from tests.unit.pipeline.conftest import messages, wgan
@@ -87,7 +87,7 @@ def test_help_shows_what_most_users_need_and_all_of_it_every_parameter() -> None
     flags, all_flags = (re.findall(r"^  --([a-z0-9_-]+)", shown.stdout, re.MULTILINE) for shown in (usual, everything))
     assert len(flags) < 25
     assert {"source", "steps", "batch-size", "accelerator"} <= {*flags} < {*all_flags}
-    assert {name.replace("_", "-") for name in graph.PARAMETERS} <= {*all_flags}
+    assert {name.replace("_", "-") for name in step_table.PARAMETERS} <= {*all_flags}
     assert "--accelerator {auto,tpu,gpu,cpu,multi-worker}" in usual.stdout
     assert wgan("--help").returncode == 0
     assert wgan("--version").stdout.startswith("wgan ")

@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 import yaml
 
-from pipeline import graph
+from pipeline import step_table
 from pipeline.package import config_file
 from pipeline.package.reader import Origin
 from pipeline.profiles import profile_file
 from tests.unit.pipeline.conftest import messages, wgan
 
 ROOT = Path(__file__).parents[4]
-DEFAULTS = {name: field.default for name, field in graph.PARAMETERS.items() if not field.required}
+DEFAULTS = {name: field.default for name, field in step_table.PARAMETERS.items() if not field.required}
 
 
 def own(folder: Path, content: Any) -> str:

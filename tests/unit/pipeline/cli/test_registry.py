@@ -14,7 +14,7 @@ from components.core.registry import registry
 from components.core.storage import atomic_files, digests
 from components.publish import run as publish
 from components.publish.config import PublishConfig
-from pipeline import graph
+from pipeline import step_table
 from pipeline.local import overview
 from pipeline.local.history import History
 from pipeline.package import config_file
@@ -185,7 +185,7 @@ def test_reproduce_prints_settings_that_are_no_defaults_and_the_digests_to_expec
     described = evaluations.Description.of(registry.evaluation_folder(registry.version_folder(location, 1)))
     (tmp_path / "again.yaml").write_text(text)
     problems: list[str] = []
-    assert config_file.read(tmp_path / "again.yaml", graph.PARAMETERS, problems) == {
+    assert config_file.read(tmp_path / "again.yaml", step_table.PARAMETERS, problems) == {
         "source": PICTURES,
         "root": "a folder",
         "height": "8",

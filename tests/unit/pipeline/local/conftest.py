@@ -19,16 +19,16 @@ from components.core.settings import Field
 from components.core.stage import cache_key, cli
 from components.core.stage.executor import ExecutorInput, StageResult
 from components.core.storage import digests
-from pipeline import graph
-from pipeline.graph import Step
+from pipeline import step_table
 from pipeline.local import plan
 from pipeline.local.history import DONE, SKIPPED, UNCHANGED, History
 from pipeline.local.processes import Call
 from pipeline.local.runner import Run
+from pipeline.step_table import Step
 from tests.inputs import artifacts
 
-STEPS = graph.steps()
-FIELDS = graph.PARAMETERS
+STEPS = step_table.steps()
+FIELDS = step_table.PARAMETERS
 DEFAULTS = {name: field.default for name, field in FIELDS.items()}
 # The result of each cached stage: the setting of its folder, and the outputs with its location and digest.
 MADE = {

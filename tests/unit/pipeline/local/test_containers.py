@@ -18,7 +18,7 @@ from kfp import dsl
 from components.core import container_images
 from components.core.errors import ConfigError, TransientError
 from components.core.stage import cache_key, cli
-from pipeline import graph
+from pipeline import step_table
 from pipeline.local import containers
 from pipeline.local.containers import Mount, mount_words, where_it_is
 from pipeline.local.docker_client import Docker, Image, explained
@@ -298,7 +298,7 @@ def test_the_second_signal_ends_a_run_whose_docker_does_not_answer(
 
 
 def test_the_code_that_keys_cover_is_the_images_or_this_working_trees(tmp_path: Path) -> None:
-    train = next(step for step in graph.steps() if step.stage == "train")
+    train = next(step for step in step_table.steps() if step.stage == "train")
     labeled = Image("wgan/train:1", "d", "sha256:1", "linux/amd64", "1", {"train": "c"})
 
     def code(image: Image, dev: bool = False) -> str:
@@ -320,7 +320,7 @@ def test_images_that_cannot_run_are_reported_all_at_once_before_anything_runs(
     monkeypatch.setattr(Docker, "platform", lambda self: "linux/amd64")
     monkeypatch.setattr(Docker, "image", lambda self, reference: by_reference.get(reference))
     names = ("preprocess", "train-gpu", "train", "good", "good")
-    steps = [dataclasses.replace(step, image=name) for step, name in zip(graph.STEPS, names, strict=False)]
+    steps = [dataclasses.replace(step, image=name) for step, name in zip(step_table.STEPS, names, strict=False)]
     with pytest.raises(ConfigError) as raised:
         containers.prepare(steps, [], tmp_path, [], False)
     named = ["preprocess:", "train-gpu: linux/arm64 linux/amd64", "train: version"]

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.graph import STEPS
 from pipeline.local.processes import Call, Processes, name_of_exit
 from pipeline.local.session import session
+from pipeline.step_table import STEPS
 
 Run = Callable[..., tuple[int, str]]
 

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from components.core import settings
 from components.core.settings import Field
-from pipeline import graph
+from pipeline import step_table
 from pipeline.package import config_file
 from tests.unit.pipeline.conftest import messages, wgan
 
-KNOWN = graph.PARAMETERS
+KNOWN = step_table.PARAMETERS
 EXAMPLES = sorted((Path(__file__).parents[4] / "examples").glob("*.yaml"))
 
 

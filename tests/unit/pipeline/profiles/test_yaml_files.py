@@ -12,7 +12,7 @@ import yaml
 from hypothesis import strategies as st
 
 from components.core.errors import ConfigError
-from pipeline import graph
+from pipeline import step_table
 from pipeline.cluster import schedule_file
 from pipeline.cluster.schedule_file import ScheduleSettings
 from pipeline.package import config_file, reader
@@ -26,7 +26,7 @@ Read = Callable[[Path], object]
 
 def read_config(path: Path) -> None:
     problems: list[str] = []
-    config_file.read(path, graph.PARAMETERS, problems)
+    config_file.read(path, step_table.PARAMETERS, problems)
     if problems:
         raise ConfigError(*problems)
 

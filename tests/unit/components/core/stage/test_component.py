@@ -9,7 +9,7 @@ import pytest
 
 from components.core import settings, stages
 from components.core.stage import cli, executor
-from pipeline import graph, kfp_graph
+from pipeline import kfp_graph, step_table
 
 TYPES = {"String": str, "Integer": int, "Float": float, "PipelineTaskFinalStatus": str}
 
@@ -21,7 +21,7 @@ def stage(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def spec(stage: str) -> Any:
-    (step,) = (step for step in graph.STEPS if step.stage == stage)
+    (step,) = (step for step in step_table.STEPS if step.stage == stage)
     return kfp_graph.component_of(step, "image:1").component_spec
 
 

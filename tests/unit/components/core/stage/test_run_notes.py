@@ -22,7 +22,7 @@ from components.core.stage.run_notes import Note
 from components.core.storage import atomic_files
 from components.core.storage.location import Location
 from components.record import run as record_stage
-from pipeline import graph
+from pipeline import step_table
 from tests.fakes.gcs.server import Server
 from tests.unit.components.core.reporting import rendered
 from tests.unit.components.core.stage import stand_in
@@ -218,7 +218,7 @@ def test_the_record_says_what_was_trained_and_on_what(run: RunOf) -> None:
 
 
 def test_the_page_of_a_run_that_did_something_has_every_parameter_by_stage(run: RunOf) -> None:
-    deciding = graph.values_of(dict.fromkeys(graph.PARAMETERS, ""), {})["deciding"]
+    deciding = step_table.values_of(dict.fromkeys(step_table.PARAMETERS, ""), {})["deciding"]
     names = [line.partition("=")[0] for line in deciding.splitlines()]
     recipe = json.dumps({"settings": dict.fromkeys(names, "7")})
     note_all(run, decide={"decision": "SKIP", "recipe": recipe})

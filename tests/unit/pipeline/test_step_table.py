@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from components.core import container_images
-from pipeline import graph
-from pipeline.graph import Step
+from pipeline import step_table
 from pipeline.local import values
 from pipeline.local.values import Unknown, Values
 from pipeline.profiles.targets import KFP, VERTEX
+from pipeline.step_table import Step
 from tests.fakes.kubeflow import interpreter
 from tests.fakes.kubeflow.interpreter import FinalStatus, Resolver
 from tests.unit.pipeline.packages import DIGESTS, PROFILES, package_of
 
-STEPS = {step.stage: step for step in graph.STEPS}
+STEPS = {step.stage: step for step in step_table.STEPS}
 RUN = {"id": "run-7", "name": "a run", "created": "then", "scheduled": "now"}
 _PLACEHOLDERS = {
     "id": "$.pipeline_job_uuid",
@@ -58,20 +58,20 @@ def test_what_depends_on_the_world_is_not_cached() -> None:
 def test_settings_keep_their_names_and_only_source_and_root_are_required() -> None:
     for step in STEPS.values():
         for name, wire in step.inputs.items():
-            if (parameter := str(wire).strip("{}")) in graph.PARAMETERS:
+            if (parameter := str(wire).strip("{}")) in step_table.PARAMETERS:
                 assert parameter == {"results": "root"}.get(name, name)
-    assert {name for name, field in graph.PARAMETERS.items() if field.required} == {"source", "root"}
+    assert {name for name, field in step_table.PARAMETERS.items() if field.required} == {"source", "root"}
 
 
 def test_settings_reach_the_stages_with_their_defaults() -> None:
     for name in ("preprocess", "train", "embed", "evaluate"):
         for field in STEPS[name].fields():
-            if (parameter := graph.PARAMETERS.get(field.name)) and not field.required:
+            if (parameter := step_table.PARAMETERS.get(field.name)) and not field.required:
                 assert (parameter.type, parameter.default) == (field.type, field.default), f"{name}.{field.name}"
 
 
 def test_a_template_of_one_name_keeps_the_type_and_others_are_texts() -> None:
-    resolved = Values(dict.fromkeys(graph.PARAMETERS, 7), RUN)
+    resolved = Values(dict.fromkeys(step_table.PARAMETERS, 7), RUN)
     assert resolved.of("{steps}") == 7
     assert resolved.of("{root}/datasets/{{key}}") == "7/datasets/{key}"
     assert resolved.of(0) == 0
@@ -102,7 +102,7 @@ def test_a_package_gives_every_stage_what_the_local_runner_gives_it(
     outputs: dict[str, dict[str, Any]] = {}
     resolver = Resolver(parameters, outputs, {_PLACEHOLDERS[name]: value for name, value in RUN.items()})
     resolved = Values(parameters, RUN)
-    steps = {step.stage: step for step in graph.steps(PROFILES[profile, KFP].train_image)}
+    steps = {step.stage: step for step in step_table.steps(PROFILES[profile, KFP].train_image)}
     tasks = {task.name: task for task in package.tasks}
     assert tasks.keys() == steps.keys()
     for name, step in steps.items():
