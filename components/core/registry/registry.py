@@ -18,7 +18,7 @@ from components.core.artifacts import evaluations, models, recipes
 from components.core.artifacts.manifest import Manifest
 from components.core.errors import DataError, Incompatible
 from components.core.registry import stores
-from components.core.storage import atomic_files
+from components.core.storage import atomic_files, buckets
 from components.core.storage.location import DESCRIPTION_ALONE, Location, LocationLike
 
 CHAMPION = "champion.json"
@@ -164,7 +164,11 @@ def read_champion(registry: LocationLike) -> Champion | None:
 
 def move_champion(registry: LocationLike, pointer: Pointer, champion: Champion) -> None:
     """Replace `champion.json` as it was read under the lock; `buckets.Conflict` if another process replaced it."""
-    (Location.of(registry) / CHAMPION).replace_file(atomic_files.sealed_json(champion.to_json()), pointer.generation)
+    file, content = Location.of(registry) / CHAMPION, atomic_files.sealed_json(champion.to_json())
+    if file.in_bucket:
+        buckets.replace(file.uri, content, pointer.generation)
+    else:
+        atomic_files.write_file(file.path, content)
 
 
 def add(registry: LocationLike, fill: Callable[[Path], None], model_digest: str, champion: Champion | None) -> int:

@@ -85,7 +85,7 @@ class SourceIndex:
             digest.update(line)
         try:
             first_line = f"{digest.hexdigest()}\n".encode()
-            atomic_files.write_parts(self._file.path, itertools.chain([first_line], self._lines(checksums)))
+            atomic_files.write_file(self._file.path, itertools.chain([first_line], self._lines(checksums)))
             self._file.put_file()
         except (StageError, OSError) as error:
             self._warn(error)
