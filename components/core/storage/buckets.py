@@ -63,7 +63,6 @@ class Stored:
 
 
 def is_uri(location: str) -> bool:
-    """Return whether a location is in a bucket."""
     return location.startswith(SCHEME)
 
 
@@ -140,14 +139,14 @@ def stat(uri: str) -> Stored | None:
 def read(uri: str) -> tuple[bytes, Stored] | None:
     """Return content of an object, and the object; None if absent."""
 
-    def ask(blob: "Blob") -> bytes:
+    def ask(stored: Stored, blob: "Blob") -> bytes:
         content: bytes = blob.bucket.blob(blob.name, generation=stored.generation).download_as_bytes(**_reading())
         _require_checksum(checksum(content), stored.crc32c)
         return content
 
     while stored := stat(uri):
         with contextlib.suppress(_Missing):  # replaced or deleted since
-            return _request(uri, "read", ask), stored
+            return _request(uri, "read", functools.partial(ask, stored)), stored
     return None
 
 
