@@ -1,7 +1,5 @@
 """The container images of the stages, each a target of docker/Dockerfile."""
 
-import os
-
 VERSION = "0.2.0"
 PREPROCESS = "preprocess"
 TRAIN = "train"
@@ -14,8 +12,3 @@ NO_IMAGE = "none: run as a process"
 def image(name: str) -> str:
     """The local name of an image, such as `wgan/train:0.2.0`."""
     return f"wgan/{name}:{VERSION}"
-
-
-def running_image() -> str:
-    """Return the image of this process, from `WGAN_IMAGE`, which its starter sets."""
-    return os.environ.get("WGAN_IMAGE") or NO_IMAGE

@@ -17,8 +17,6 @@ _MOST_LISTED = 20
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """Help and bounds of one field."""
-
     help: str  # one sentence, with the unit
     _: dataclasses.KW_ONLY
     at_least: float | None = None
@@ -34,8 +32,6 @@ class Setting:
 
 @dataclasses.dataclass(frozen=True)
 class Field:
-    """One field of a configuration."""
-
     name: str
     type: Any  # `str`, `int`, `float`, or `tuple[str, ...]` for the words of a positional one
     default: Any  # `MISSING` when required
@@ -67,9 +63,9 @@ def parse_value(field: Field, value: Any) -> Any:
             raise ValueError(f"{field.name} must be text, got {value!r}")
         return value
     kind = "a whole number" if field.type is int else "a number"
-    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        raise ValueError(f"{field.name} must be {kind}, got {value!r}")
     try:
+        if isinstance(value, bool):
+            raise ValueError(value)
         number = float(value)
         if field.type is float:
             return number
@@ -79,7 +75,7 @@ def parse_value(field: Field, value: Any) -> Any:
         if not number.is_integer():
             raise ValueError(number)
         return int(number)
-    except (ValueError, OverflowError):
+    except (TypeError, ValueError, OverflowError):
         raise ValueError(f"{field.name} must be {kind}, got {value!r}") from None
 
 
@@ -156,8 +152,3 @@ def values_in_key(config: Any) -> dict[str, Any]:
     """Return the settings that decide the result of a stage."""
     fields = [field.name for field in fields_of(config) if field.setting.in_key and not field.setting.digest]
     return {name: getattr(config, name) for name in fields}
-
-
-def digests_of_inputs(config: Any) -> dict[str, str]:
-    """Return the digests of inputs that a configuration names."""
-    return {field.name: getattr(config, field.name) for field in fields_of(config) if field.setting.digest}

@@ -67,11 +67,9 @@ MAKERS = ("preprocess", "train", "embed", "evaluate", "export")
 
 
 def config_of(stage: str) -> type:
-    """Return the class of the settings of a stage."""
     config_class: type = getattr(importlib.import_module(f"components.{stage}.config"), f"{stage.title()}Config")
     return config_class
 
 
 def command(stage: str) -> list[str]:
-    """Return the command of a stage in its image."""
     return ["python", "-m", f"components.{stage}"]

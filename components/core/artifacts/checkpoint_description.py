@@ -11,8 +11,6 @@ STATE = "state.npz"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Description(Manifest):
-    """The content of `checkpoint.json`."""
-
     FILE = MANIFEST
     WHAT = "checkpoint"
     VERSION = 1
@@ -36,5 +34,4 @@ class Description(Manifest):
 
     @property
     def listed(self) -> dict[str, str]:
-        """The sha256 of the state."""
         return {STATE: self.state_sha256}

@@ -31,7 +31,6 @@ _STEP_FOLDER = re.compile(r"step-(\d{10})")
 
 
 def step_folder(checkpoints: Folder, step: int) -> Folder:
-    """Return the folder of the checkpoint of a step."""
     return checkpoints / f"step-{step:010d}"
 
 

@@ -26,7 +26,6 @@ class ImageShape:
 
     @property
     def size(self) -> int:
-        """Number of values in an image."""
         return self.height * self.width * self.channels
 
     def __str__(self) -> str:
@@ -54,8 +53,6 @@ class Split:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Manifest(manifest.Manifest):
-    """The content of `dataset.json`."""
-
     FILE = MANIFEST
     WHAT = "dataset"
     VERSION = 3  # since all records of a shard have one size
@@ -75,7 +72,6 @@ class Manifest(manifest.Manifest):
 
     @property
     def identity(self) -> dict[str, Any]:
-        """The settings and the fingerprint of the source."""
         return {**self.preprocessing, "source_fingerprint": self.source["fingerprint"]}
 
     @property

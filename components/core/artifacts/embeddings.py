@@ -21,8 +21,6 @@ CERTIFIABLE = 2000  # fewest test images, and training images, for a certificate
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Space:
-    """One feature space."""
-
     name: str  # `classifier` (trained), `untrained` (random weights), or the name of a custom embedding
     feature_size: int
     components: int  # whitened directions that are compared
@@ -30,8 +28,6 @@ class Space:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Description(Manifest):
-    """The content of `embedding.json`."""
-
     FILE = MANIFEST
     WHAT = "embedding"
     VERSION = 3
@@ -60,14 +56,12 @@ class Description(Manifest):
 
     @property
     def identity(self) -> dict[str, Any]:
-        """The settings, the dataset and the custom embedding."""
         custom = self.custom_embedding_digest
         digests = {"dataset_digest": self.dataset_digest, **({"custom_embedding_digest": custom} if custom else {})}
         return {**self.settings, **digests}
 
     @property
     def listed(self) -> dict[str, str]:
-        """The sha256 of every other file."""
         return self.files
 
 

@@ -24,8 +24,6 @@ _INPUTS = ("checkpoint", "dataset", "embedding", "champion")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Description(Manifest):
-    """The content of `verdict.json`."""
-
     FILE = MANIFEST
     WHAT = "evaluation"
     VERSION = 2
@@ -52,12 +50,10 @@ class Description(Manifest):
 
     @property
     def listed(self) -> dict[str, str]:
-        """The sha256 of every other file."""
         return self.files
 
     @property
     def identity(self) -> dict[str, Any]:
-        """The settings, and the digests of the inputs."""
         digests = {f"{name}_digest": getattr(self, f"{name}_digest") for name in _INPUTS}
         return {**self.settings, **digests}
 

@@ -1,14 +1,12 @@
-"""Lineage: the inputs of an evaluation, and the code, container image and libraries of each stage.
+"""Lineage: the inputs of an evaluation, and how each stage made its artifact. Standard library only.
 
-Every stage writes the latter into its artifact, outside its digest. `lineage.json` of an evaluation holds the
-descriptions of dataset, checkpoint and embedding, from which their digests can be computed again.
-
-Standard library only.
+`lineage.json` holds the descriptions of dataset, checkpoint and embedding, from which their digests can be computed.
 """
 
 import contextlib
 import dataclasses
 import importlib.metadata
+import os
 import platform
 from typing import Any
 
@@ -32,7 +30,7 @@ def made_with(stage: str, **more: Any) -> dict[str, Any]:
     """Return how a stage makes an artifact: its code's digest, the container image, libraries, and more."""
     return {
         "code": cache_key.source_digest(stage),
-        "image": container_images.running_image(),
+        "image": os.environ.get("WGAN_IMAGE") or container_images.NO_IMAGE,  # set by the starter of this process
         "libraries": library_versions(),
         **more,
     }
@@ -98,7 +96,6 @@ class Lineage(Manifest):
         return {name: digests.digest_of_record(getattr(self, name)) for name in PARENTS}
 
     def rows(self) -> list[Row]:
-        """All rows, from the source to the evaluation."""
         source, by_name = self.dataset["source"], self.digests
         dataset, *others = (
             row(name, by_name[name], getattr(self, name).get(digests.MADE_WITH, {})) for name in PARENTS

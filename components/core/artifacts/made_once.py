@@ -27,7 +27,17 @@ def made_once(
     location, is_keyed = Location.of(cache_key.fill_key(where, parts)), cache_key.is_keyed(where)
     identity = {**parts["settings"], **parts["inputs"]}
     with location.removed_if_damaged():
-        described = _described(location, kind, is_keyed, whole)
+        described = None
+        try:
+            if location.fetch(kind.FILE, None if whole else DESCRIPTION_ALONE):
+                described = kind.read(location)
+            elif is_keyed and not location.in_bucket and location.path.exists():
+                raise DataError(f"no {kind.WHAT} at {location}: {kind.FILE} is missing")
+        except DataError as error:
+            if is_keyed or isinstance(error, Incompatible):
+                raise
+            # It is not surely ours.
+            raise Incompatible(f"{error}; delete {location}, if it holds nothing else, and run this again") from None
         if described is not None:
             atomic_files.require_own_folder(location, kind.WHAT, described.identity, identity)
             described = kind.of(location, whole=whole or not location.in_bucket)
@@ -38,17 +48,3 @@ def made_once(
     location.require_writable()
     make(location)
     return location, kind.fetch(location, whole=whole), False
-
-
-def _described(location: Location, kind: type[Kind], is_keyed: bool, whole: bool) -> Kind | None:
-    """Read a description; None without an artifact. `DataError` if it is damaged, `Incompatible` if not surely ours."""
-    try:
-        if location.fetch(kind.FILE, None if whole else DESCRIPTION_ALONE):
-            return kind.read(location)
-        if is_keyed and not location.in_bucket and location.path.exists():
-            raise DataError(f"no {kind.WHAT} at {location}: {kind.FILE} is missing")
-    except DataError as error:
-        if is_keyed or isinstance(error, Incompatible):
-            raise
-        raise Incompatible(f"{error}; delete {location}, if it holds nothing else, and run this again") from None
-    return None

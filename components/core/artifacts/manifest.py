@@ -51,7 +51,6 @@ class Manifest:
         return {}
 
     def write(self, folder: Path) -> None:
-        """Write the file, sealed."""
         atomic_files.write_file(folder / self.FILE, atomic_files.sealed_json(self.to_json()))
 
     @classmethod

@@ -16,8 +16,6 @@ _CLASSES_SHOWN = 32
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Description(Manifest):
-    """The content of `MANIFEST.json`."""
-
     FILE = MANIFEST
     WHAT = "model"
     VERSION = 1
@@ -44,7 +42,6 @@ class Description(Manifest):
 
     @property
     def listed(self) -> dict[str, str]:
-        """The sha256 of every file, and of card and recipe if they have one."""
         files = {name: entry["sha256"] for name, entry in self.files.items()}
         beside = {CARD: self.card_sha256, Recipe.FILE: self.recipe_sha256}
         return {**files, **{name: sha256 for name, sha256 in beside.items() if sha256}}

@@ -1,35 +1,44 @@
 """The registry: `versions/N/`, each a model as it was published, and `champion.json`, which names the one to serve.
 
 Versions are counted from 1 and never change; no number is used twice. `versions/` has the layout that TensorFlow
-Serving reads. A version's `evaluation/` is the evaluation by which it was promoted.
+Serving reads. A version's `evaluation/` is the evaluation by which it was promoted. `champion.json` is written before
+the first version, when it names none: versions without it have lost it.
 
-`champion.json` is written before the first version, when it names none: versions without it have lost it.
+A folder is locked while it changes; a version appears by one rename.
 
-`stores` is what differs between folders and buckets.
+In a bucket a version is claimed, uploaded in a safe order, verified, and committed by its manifest. `claims/NNNNNNNN`
+reserves a number: a publication creates it only if it does not exist, with the digest of the version's content. Another
+attempt at the same content finds the claim of one that died, or is still at work, and continues it. Both upload the
+same bytes, each object only if it does not exist. A claim is never deleted, so no number is used twice.
+`saved_model.pb`, by which TensorFlow Serving finds a model, is uploaded after all other files of the model. Then every
+object is compared with what was sent. `MANIFEST.json`, which makes it a version, comes last. Removal begins with it.
 """
 
 import dataclasses
-from collections.abc import Callable, Set
+import itertools
+import shutil
+import tempfile
+from collections.abc import Callable, Collection, Set
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 
 from components.core.artifacts import evaluations, models, recipes
 from components.core.artifacts.manifest import Manifest
-from components.core.errors import DataError, Incompatible
-from components.core.registry import stores
-from components.core.storage import atomic_files
-from components.core.storage.location import DESCRIPTION_ALONE, Location, LocationLike
+from components.core.errors import DataError, Incompatible, TransientError
+from components.core.storage import atomic_files, buckets, digests
+from components.core.storage.buckets import Conflict, Stored
+from components.core.storage.location import DESCRIPTION_ALONE, Location, LocationLike, at_once, files_below
 
 CHAMPION = "champion.json"
-_EVALUATION = "evaluation"
+_VERSIONS, _EVALUATION, _CLAIMS = "versions", "evaluation", "claims"
+_SERVABLE = "saved_model.pb"
+_CLAIM_VERSION = 1
 _AT_ONCE = 8  # versions that are read at once
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Champion(Manifest):
-    """The content of `champion.json`."""
-
     FILE = CHAMPION
     WHAT = "champion"
     VERSION = 2
@@ -92,14 +101,8 @@ def crowned(before: Champion, version: Version) -> Champion:
 def require_there(registry: LocationLike) -> None:
     """Raise `DataError` for a registry whose folder is missing; in a bucket there are no folders."""
     location = Location.of(registry)
-    if not location.in_bucket and not location.path.exists():
+    if not location.in_bucket and not location.path.is_dir():
         raise DataError(f"no registry at {registry}: there is no such folder; give --registry, or run the pipeline")
-    _require_folder(location)
-
-
-def _require_folder(location: Location) -> None:
-    if not location.in_bucket and location.path.exists() and not location.path.is_dir():
-        raise DataError(f"registry {location} is a file, not a folder")
 
 
 def held(registry: LocationLike) -> AbstractContextManager[None]:
@@ -109,23 +112,34 @@ def held(registry: LocationLike) -> AbstractContextManager[None]:
 
 
 def version_location(registry: LocationLike, version: int) -> Location:
-    """Return the location of a version; fetch nothing."""
-    return Location.of(registry) / stores.VERSIONS / str(version)
+    return Location.of(registry) / _VERSIONS / str(version)
 
 
 def version_folder(registry: LocationLike, version: int) -> Path:
-    """Return the folder of a version on this machine; fetch nothing."""
     return version_location(registry, version).path
 
 
 def evaluation_folder(version: Path) -> Path:
-    """Return the folder of a version's evaluation, by the version's folder."""
     return version / _EVALUATION
+
+
+def begun(registry: LocationLike) -> dict[int, bool]:
+    """Return the numbers of the versions with any files, and whether each is committed: in a bucket by its manifest."""
+    folder = Location.of(registry) / _VERSIONS
+    if not folder.in_bucket:
+        committed = {number: True for path in folder.path.glob("*") if (number := _number_of(path.name))}
+        return dict.fromkeys(_unfinished(registry).values(), False) | committed
+    numbers: dict[int, bool] = {}
+    for path in files_below(folder.uri):
+        version, _, name = path.partition("/")
+        if name and (number := _number_of(version)):
+            numbers[number] = numbers.get(number, False) or name == models.MANIFEST
+    return dict(sorted(numbers.items()))
 
 
 def versions(registry: LocationLike, champion: Champion | None = None) -> list[int]:
     """Return the numbers of the versions, ascending, without those that `champion`, if given, lists as removed."""
-    committed = {number for number, is_committed in stores.of(registry).begun().items() if is_committed}
+    committed = {number for number, is_committed in begun(registry).items() if is_committed}
     return sorted(committed.difference(_removed(champion)))
 
 
@@ -136,7 +150,8 @@ def read_pointer(registry: LocationLike, rebuild: bool = False) -> Pointer:
     versions for publications, because their order is lost with it.
     """
     location = Location.of(registry)
-    _require_folder(location)
+    if not location.in_bucket and location.path.is_file():
+        raise DataError(f"registry {location} is a file, not a folder")
     problem, generation = f"no champion at {location}: {CHAMPION} is missing", 0
     try:
         content, generation = (location / CHAMPION).read_file()
@@ -164,14 +179,35 @@ def read_champion(registry: LocationLike) -> Champion | None:
 
 def move_champion(registry: LocationLike, pointer: Pointer, champion: Champion) -> None:
     """Replace `champion.json` as it was read under the lock; `buckets.Conflict` if another process replaced it."""
-    (Location.of(registry) / CHAMPION).replace_file(atomic_files.sealed_json(champion.to_json()), pointer.generation)
+    file, content = Location.of(registry) / CHAMPION, atomic_files.sealed_json(champion.to_json())
+    if file.in_bucket:
+        buckets.replace(file.uri, content, pointer.generation)
+    else:
+        atomic_files.write_file(file.path, content)
 
 
 def add(registry: LocationLike, fill: Callable[[Path], None], model_digest: str, champion: Champion | None) -> int:
     """Add a version under the lock, or finish an attempt at it; `fill` writes all its files. Return its number."""
-    removed = _removed(champion)
-    taken = max([0, *versions(registry), *(champion.been if champion else ()), *removed])
-    return stores.of(registry).add(fill, model_digest, taken, removed)
+    location, removed = Location.of(registry), _removed(champion)
+    number: int = max([0, *versions(registry), *(champion.been if champion else ()), *removed])
+    if location.in_bucket:
+        with tempfile.TemporaryDirectory() as name:
+            prepared = Path(name)
+            fill(prepared)
+            content = digests.digest_of(atomic_files.files_in(prepared))
+            claim = {"schema_version": _CLAIM_VERSION, "content_digest": content, "model_digest": model_digest}
+            # This lists the claims after the versions were listed, so that no number is missed.
+            number = _claimed(location, digests.canonical_json(claim), number, removed)
+            _upload(prepared, f"{location}/{_VERSIONS}/{number}")
+        return number
+    while True:
+        number += 1
+        path = version_folder(registry, number)
+        with atomic_files.new_folder(path, models.MANIFEST) as folder:
+            fill(folder)
+        # On shared volumes without working locks another publication may have taken the number.
+        if models.Description.of(path).digest == model_digest:
+            return number
 
 
 def read_version(registry: LocationLike, number: int, champion: Champion | None) -> Version:
@@ -206,11 +242,15 @@ def read_recipe(registry: LocationLike, number: int) -> recipes.Recipe | None:
 
 def find(registry: LocationLike, model_digest: str, champion: Champion | None) -> int | None:
     """Return the last version of this model, by the manifests of the versions alone; None if absent."""
+
+    def is_same(number: int) -> bool:
+        version = version_location(registry, number)
+        is_there = version.fetch(models.MANIFEST, DESCRIPTION_ALONE)
+        return is_there and models.Description.read(version).digest == model_digest
+
     numbers = versions(registry, champion)
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        digests = pool.map(lambda number: _recorded_digest(version_location(registry, number)), numbers)
-        same = (number for number, digest in zip(numbers, digests, strict=True) if digest == model_digest)
-        return max(same, default=None)
+        return max(itertools.compress(numbers, pool.map(is_same, numbers)), default=None)
 
 
 def damage(registry: LocationLike, number: int, champion: Champion | None) -> list[str]:
@@ -236,24 +276,51 @@ def damage(registry: LocationLike, number: int, champion: Champion | None) -> li
 
 def strays(registry: LocationLike) -> list[str]:
     """Return the names of the folders among the versions that are none, such as copies named 0 or 01."""
-    folders = (Location.of(registry) / stores.VERSIONS).children()
-    return [folder.name for folder in folders if not stores.number_of(folder.name)]
+    folders = (Location.of(registry) / _VERSIONS).children()
+    return [folder.name for folder in folders if not _number_of(folder.name)]
 
 
 def uncommitted(registry: LocationLike, champion: Champion | None) -> list[str]:
     """Return the names of unfinished publications: interrupted ones, or ones at work now."""
     removed = _removed(champion)
-    return [name for name, number in stores.of(registry).unfinished().items() if number not in removed]
+    return [name for name, number in _unfinished(registry).items() if number not in removed]
+
+
+def _unfinished(registry: LocationLike) -> dict[str, int]:
+    """Return the interrupted or current publications by name, with their numbers, 0 for none."""
+    location = Location.of(registry)
+    if location.in_bucket:  # claimed or with objects, and no versions
+        numbers = begun(registry)
+        return {str(number): number for number in sorted({*numbers, *_claims(location)}) if not numbers.get(number)}
+    names = sorted(path.name for path in (location.path / _VERSIONS).glob(".tmp-*"))
+    return {name: _number_of(name.removeprefix(".tmp-").partition("-")[0]) for name in names}
 
 
 def left_over(registry: LocationLike, champion: Champion | None) -> list[int]:
     """Return the removed versions with leftover files."""
-    return sorted(set(stores.of(registry).begun()).intersection(_removed(champion)))
+    return sorted(set(begun(registry)).intersection(_removed(champion)))
 
 
 def remove(registry: LocationLike, name: str) -> None:
     """Delete a version by number, or an item of `uncommitted`; `champion.json` must list it as removed already."""
-    stores.of(registry).remove(name)
+    location = Location.of(registry) / _VERSIONS / name
+    if location.in_bucket:  # the manifest, then `saved_model.pb`, then the rest: so nobody finds an incomplete one
+        objects = files_below(location.uri)
+        for first in (models.MANIFEST, _SERVABLE):
+            if first in objects:
+                buckets.delete(objects.pop(first))
+        at_once(buckets.delete, [(stored,) for stored in objects.values()])
+    elif name.isdecimal():
+        atomic_files.remove_folder(location.path)  # gone at once for readers and servers
+        atomic_files.sweep(location.path.parent)
+    else:
+        with suppress(FileNotFoundError):  # the publication has ended
+            shutil.rmtree(location.path)
+
+
+def _number_of(folder: str) -> int:
+    """Return the number of a version by the name of its folder; 0 for another name, such as 01."""
+    return int(folder) if folder.isdecimal() and str(int(folder)) == folder else 0
 
 
 def _removed(champion: Champion | None) -> tuple[int, ...]:
@@ -276,6 +343,62 @@ def _added(folder: Path, expected: Set[str]) -> list[str]:
     return sorted(added)
 
 
-def _recorded_digest(version: Location) -> str:
-    """Return the digest of a version's model from its manifest alone; empty if the manifest is gone."""
-    return models.Description.read(version).digest if version.fetch(models.MANIFEST, DESCRIPTION_ALONE) else ""
+def _claims(registry: Location) -> dict[int, Stored]:
+    claims = files_below(f"{registry}/{_CLAIMS}")
+    return {int(name): stored for name, stored in claims.items() if name.isdecimal()}
+
+
+def _claimed(registry: Location, claim: bytes, taken: int, removed: Collection[int]) -> int:
+    """Return the number that another attempt claimed for a version, or claim one."""
+    claims = _claims(registry)
+    for number, stored in sorted(claims.items()):
+        if number not in removed and (stored.bytes, stored.crc32c) == (len(claim), buckets.checksum(claim)):
+            answer = buckets.read(stored.uri)
+            if answer is not None and answer[0] == claim:
+                return number
+    # From here on no number is skipped, so that another attempt at this version claims the same one, or finds ours.
+    number = max([taken, *claims])
+    while True:
+        number += 1
+        with suppress(Conflict):
+            buckets.create(f"{registry}/{_CLAIMS}/{number:08d}", claim)
+            return number
+
+
+def _upload(prepared: Path, location: str) -> None:
+    paths = {path.relative_to(prepared).as_posix(): path for path in sorted(prepared.rglob("*")) if path.is_file()}
+    expected = {name: (path.stat().st_size, buckets.checksum_of_file(path)) for name, path in paths.items()}
+    uploaded = _compared(location, expected)
+
+    def send(names: Collection[str]) -> None:
+        at_once(_create, [(f"{location}/{name}", paths[name]) for name in names if name not in uploaded])
+
+    send(sorted(paths.keys() - {_SERVABLE, models.MANIFEST}))
+    send([_SERVABLE])
+    lost = sorted(paths.keys() - _compared(location, expected) - {models.MANIFEST})
+    if lost:
+        raise TransientError(f"{location}/{lost[0]} was uploaded and is missing; try again")
+    send([models.MANIFEST])
+
+
+def _compared(location: str, expected: dict[str, tuple[int, str]]) -> set[str]:
+    """Return the names of the objects of a version; raise `DataError` if one has other content."""
+    objects = files_below(location)
+    for name, stored in objects.items():
+        if expected.get(name) != (stored.bytes, stored.crc32c):
+            raise _in_the_way(stored.uri)
+    return set(objects)
+
+
+def _create(uri: str, path: Path) -> None:
+    try:
+        buckets.create(uri, path)
+    except Conflict:
+        raise _in_the_way(uri) from None
+
+
+def _in_the_way(uri: str) -> DataError:
+    return DataError(
+        f"{uri} exists with other content and is not overwritten; remove it "
+        "(wgan registry gc --uncommitted), and publish again"
+    )

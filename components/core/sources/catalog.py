@@ -74,7 +74,6 @@ class Catalog:
             self._database.execute("DROP TABLE listed")
 
     def files(self, *kinds: int) -> Rows[SourceFile]:
-        """Return the files of some kinds."""
         return Rows(self._database, _SOURCE_FILE, _among(kinds), _source_file)
 
     def unread(self, *kinds: int) -> Rows[SourceFile]:
@@ -86,7 +85,6 @@ class Catalog:
         return Rows(self._database, "name, stamp, checksum", f"{_among(kinds)} AND checksum != ''", Checksum)
 
     def names(self, *kinds: int) -> Rows[str]:
-        """Return the names of the files of some kinds."""
         return Rows(self._database, "name", _among(kinds), str)
 
     def note(self, checksums: Iterable[Checksum]) -> int:

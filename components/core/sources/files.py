@@ -44,10 +44,22 @@ def open_file(location: str, checksum: str = "", buffering: int = -1) -> BinaryI
     In a bucket it must still have `checksum`, that of the listing; empty if unknown.
     """
     if buckets.is_uri(location):
-        return _open_object(location, checksum)
+        handle, path = tempfile.mkstemp()  # a copy, which is removed when it is closed
+        os.close(handle)
+        try:
+            buckets.download(location, Path(path))
+            if checksum and buckets.checksum_of_file(Path(path)) != checksum:
+                raise _changed(location)
+            return open(path, "rb")
+        finally:
+            Path(path).unlink()
     gone = DataError(f"{printable(location)} is gone; the source changed while it was read")
+
+    def at_once(path: str, flags: int) -> int:
+        return os.open(path, flags | os.O_NONBLOCK)  # never waits for a pipe that may have replaced the file
+
     try:
-        file = open(location, "rb", buffering, opener=_open_at_once)  # noqa: SIM115 - the caller closes it
+        file = open(location, "rb", buffering, opener=at_once)  # noqa: SIM115 - the caller closes it
     except (FileNotFoundError, IsADirectoryError):
         raise gone from None
     except PermissionError:
@@ -56,11 +68,6 @@ def open_file(location: str, checksum: str = "", buffering: int = -1) -> BinaryI
         file.close()
         raise gone
     return file
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    """Open a file, without waiting for a pipe that may have replaced it."""
-    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def content_of(file: SourceFile, at_most: int) -> bytes:
@@ -102,19 +109,6 @@ def printable(name: str) -> str:
         return name
     text = os.fsencode(name).decode("utf-8", "backslashreplace")
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
-
-
-def _open_object(uri: str, checksum: str) -> BinaryIO:
-    """Open a copy of an object, which is removed when it is closed."""
-    handle, path = tempfile.mkstemp()
-    os.close(handle)
-    try:
-        buckets.download(uri, Path(path))
-        if checksum and buckets.checksum_of_file(Path(path)) != checksum:
-            raise _changed(uri)
-        return open(path, "rb")
-    finally:
-        Path(path).unlink()
 
 
 def _changed(location: str) -> DataError:

@@ -1,10 +1,9 @@
 """Index of a source: the sha256 of its files, kept between runs so that only changed files are read again.
 
-Like git's index, a file counts as unchanged if size, times and inode are what they were before it was read. That is not
-enough for a file that was written about when it was read: written once more within the same tick of the file system's
-clock, it would look the same and hold something else (git calls such an entry racily clean). So a file is read again if
-it was modified later than two seconds, the coarsest tick of file systems in use, before the run that read it began, by
-the clock of the file system. Nothing else is decided by a clock. Standard library only.
+Like git's index, a file counts as unchanged if size, times and inode are what they were before it was read. A file that
+was written once more within the same tick of the file system's clock would look the same (git: racily clean). So a file
+is read again if it was modified later than two seconds, the coarsest tick of file systems in use, before the run that
+read it began, by the clock of the file system. Standard library only.
 """
 
 import hashlib
@@ -46,7 +45,13 @@ class SourceIndex:
         self._source = str(Path(source).resolve())
         name = hashlib.sha256(os.fsencode(self._source)).hexdigest()[:16]
         self._file = Location.of(folder) / f"{name}.index"
-        self._began = self._clock()
+        self._began = 0  # by the clock of the file system, in nanoseconds; 0 if it is not writable
+        try:
+            self._file.path.parent.mkdir(parents=True, exist_ok=True)
+            with atomic_files.aside(self._file.path.with_name("clock"), is_folder=False) as location:
+                self._began = location.stat().st_mtime_ns
+        except OSError as error:
+            self._warn(error)
         self._count = -1  # entries of the file; -1 until all are read
 
     def entries(self) -> Iterator[Checksum]:
@@ -85,7 +90,7 @@ class SourceIndex:
             digest.update(line)
         try:
             first_line = f"{digest.hexdigest()}\n".encode()
-            atomic_files.write_parts(self._file.path, itertools.chain([first_line], self._lines(checksums)))
+            atomic_files.write_file(self._file.path, itertools.chain([first_line], self._lines(checksums)))
             self._file.put_file()
         except (StageError, OSError) as error:
             self._warn(error)
@@ -93,16 +98,6 @@ class SourceIndex:
     def _lines(self, checksums: Iterable[Checksum]) -> Iterator[bytes]:
         for values in itertools.chain([(_SCHEMA_VERSION, self._source, self._began)], checksums):
             yield json.dumps(values).encode() + b"\n"
-
-    def _clock(self) -> int:
-        """Return the time by the clock of the file system, in nanoseconds; 0 if it is not writable."""
-        try:
-            self._file.path.parent.mkdir(parents=True, exist_ok=True)
-            with atomic_files.aside(self._file.path.with_name("clock"), is_folder=False) as location:
-                return location.stat().st_mtime_ns
-        except OSError as error:
-            self._warn(error)
-            return 0
 
     def _warn(self, error: Exception) -> None:
         log.warning("the index %s cannot be written: %s", self._file, errors.line_of(error))

@@ -57,8 +57,6 @@ _SECONDS_BETWEEN_LINES = 5
 
 
 class _Kind(NamedTuple):
-    """A kind of source."""
-
     name: str
     plural: str  # name of its files in messages
     pattern: str  # of the names of its files
@@ -125,7 +123,6 @@ class Contents:
 
 
 def is_image_name(name: str) -> bool:
-    """Return whether a file is an image by its name."""
     return bool(re.search(_IMAGE_NAME, name, re.IGNORECASE))
 
 
@@ -170,10 +167,8 @@ def list_source(source: str, root: str = "") -> Listing:
 
 def _number_of(name: str) -> int:
     """Return the number of the first kind that a file's name fits."""
-    for number, kind in enumerate(_KINDS):
-        if re.search(kind.pattern, name, re.IGNORECASE):
-            return number
-    return _LABELS if name in LABEL_NAMES or name.rpartition("/")[2] in METADATA else _OTHERS
+    other = _LABELS if name in LABEL_NAMES or name.rpartition("/")[2] in METADATA else _OTHERS
+    return next((number for number, kind in enumerate(_KINDS) if re.search(kind.pattern, name, re.IGNORECASE)), other)
 
 
 def _split_glob(source: str) -> tuple[str, list[str]]:
@@ -233,15 +228,13 @@ def digits_file() -> Path:
 
 
 def _list_path(source: str, left_out: _Root) -> Iterator[SourceFile]:
+    """List a folder, or one file."""
     root = Path(source)
-    if root.is_dir():
-        yield from _list_folder(root, left_out)
-    elif root.is_file():
+    if root.is_file():
         status = root.stat()
         yield SourceFile(printable(root.name), source, status.st_size, stamp_of(status))
-
-
-def _list_folder(root: Path, left_out: _Root) -> Iterator[SourceFile]:
+    if not root.is_dir():
+        return
     within, top = root.resolve(), f"{root}/".replace("//", "/")
     no_files: list[str] = []
     for folder, folders, names in os.walk(root, onerror=_raise_unreadable):
@@ -306,12 +299,10 @@ def _hash(source: str, listing: Listing, folder: str) -> None:
         index.write(checksums, len(checksums), files_read)
         count = len(catalog.files(*numbers))
         log.info("read %s of %s files; the others did not change since", f"{files_read:,}", f"{count:,}")
-    catalog.note(Checksum(file.name, file.stamp, _digest_of_stamp(file.stamp)) for file in catalog.unread(*numbers))
-
-
-def _digest_of_stamp(stamp: str) -> str:
-    size, modified = stamp.split()[:2]
-    return hashlib.sha256(f"not read: {size} bytes, modified at {modified}".encode()).hexdigest()
+    for file in catalog.unread(*numbers):
+        size, modified = file.stamp.split()[:2]
+        digest = hashlib.sha256(f"not read: {size} bytes, modified at {modified}".encode()).hexdigest()
+        catalog.note([Checksum(file.name, file.stamp, digest)])
 
 
 def _logged(items: Iterable[Item], done: str) -> Iterator[Item]:

@@ -34,18 +34,18 @@ def source_files(stage: str) -> dict[str, bytes]:
     while pending:
         path = pending.pop()
         files[path] = path.read_bytes()
-        names = _named_templates(files[path]) | (_imported(files[path]) if path.suffix == ".py" else set())
+        names = _named(files[path], path.suffix == ".py")
         pending |= {_COMPONENTS / name for name in names if (_COMPONENTS / name).is_file()} - files.keys()
     return {path.relative_to(_COMPONENTS).as_posix(): content for path, content in files.items()}
 
 
 @functools.cache
-def _imported(source: bytes) -> frozenset[str]:
-    """Return the paths in `components` where the modules that a module imports may be; not all exist."""
+def _named(source: bytes, is_module: bool) -> frozenset[str]:
+    """Return the paths in `components` where the templates and modules that a file names may be; not all exist."""
+    paths = {f"{_TEMPLATES}/{name.decode()}" for name in _TEMPLATE_NAME.findall(source)}
     modules: set[str] = set()
-    for package, names, module in _IMPORT.findall(source.decode()):
+    for package, names, module in _IMPORT.findall(source.decode()) if is_module else ():
         modules |= {package or module, *(f"{package}.{name}" for name in re.findall(r"\w+", names))}
-    paths: set[str] = set()
     for module in modules:
         rest = module.split(".")[1:]
         # Python runs every package on the path.
@@ -54,23 +54,18 @@ def _imported(source: bytes) -> frozenset[str]:
     return frozenset(paths)
 
 
-@functools.cache
-def _named_templates(source: bytes) -> frozenset[str]:
-    return frozenset(f"{_TEMPLATES}/{name.decode()}" for name in _TEMPLATE_NAME.findall(source))
-
-
 def key_parts(stage: str, config: Any, code: str = "", **inputs: str) -> dict[str, Any]:
     """Return everything that decides the result of a stage, for `key_of` and `differences`.
 
     `code` is the digest of its code where it runs, this program's when empty; `inputs` are digests that the
     configuration leaves empty or does not name.
     """
-    digests = {**settings.digests_of_inputs(config), **inputs}
+    named = {field.name: getattr(config, field.name) for field in settings.fields_of(config) if field.setting.digest}
     return {
         "stage": stage,
         "code": code or source_digest(stage),
         "settings": settings.values_in_key(config),
-        "inputs": {name: digest for name, digest in digests.items() if digest},
+        "inputs": {name: digest for name, digest in {**named, **inputs}.items() if digest},
     }
 
 

@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 from components.core import errors, settings, stages
 from components.core.errors import ConfigError, StageError, Terminated
 from components.core.stage import hardware, logs, run_notes
-from components.core.stage.executor import ExecutorInput, RunOf, StageResult
+from components.core.stage.executor import ExecutorInput, StageResult
 
 log = logging.getLogger("components.core.stage.cli")
 
@@ -103,7 +103,10 @@ def main(stage: str, arguments: list[str] | None = None) -> int:
             result = run_notes.noted(stage, run, work)
         finally:
             if run is not None:
-                _update_record(stage, run)
+                try:
+                    importlib.import_module("components.record.run").update(run)
+                except (OSError, StageError) as error:  # no stage may fail for its record
+                    log.warning("%s: the run's record cannot be updated: %s", stage, errors.line_of(error))
         if executor is None:
             for name, value in result.parameters.items():
                 print(f"{name}: {value}")
@@ -121,13 +124,6 @@ def _leave_message(text: str) -> None:
         with contextlib.suppress(OSError), open(_LAST_WORDS, "r+", encoding="utf-8") as file:  # never made here
             file.write(text[:_LONGEST_WORDS])
             file.truncate()
-
-
-def _update_record(stage: str, run: RunOf) -> None:
-    try:
-        importlib.import_module("components.record.run").update(run)
-    except (OSError, StageError) as error:  # no stage may fail for its record
-        log.warning("%s: the run's record cannot be updated: %s", stage, errors.line_of(error))
 
 
 def _report(stage: str, error: BaseException) -> None:

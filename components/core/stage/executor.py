@@ -22,8 +22,6 @@ _MOUNTS = (("gs://", "/gcs/"), ("minio://", "/minio/"), ("s3://", "/s3/"))
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StageResult:
-    """The outputs of a stage."""
-
     parameters: dict[str, str | int | float]  # with `summary`, one short line for people
     reused: bool = False  # whether an earlier run made all of it
     metrics: dict[str, float | int | str] = dataclasses.field(default_factory=dict)  # rows of the `metrics` artifact

@@ -53,7 +53,6 @@ class Note:
 
 
 def folder_of(run: RunOf) -> Location:
-    """Return the folder of the notes and the record of a run."""
     return Location.of(run.records) / run.run
 
 

@@ -1,9 +1,8 @@
 """Files and folders that appear whole or not at all.
 
 Content is written to a temporary file, synced to disk, then renamed: a reader, or the same command after a crash, finds
-the old state or the new one and nothing between. Temporary files and folders are called `.tmp-NAME-...` and are beside
-their target. Their maker holds a lock, which the system releases when the process dies; the next writer in the same
-folder removes unlocked ones.
+the old state or the new one. Temporary files and folders, `.tmp-NAME-...`, are beside their target. Their maker holds a
+lock, which the system releases when the process dies; the next writer in the same folder removes unlocked ones.
 
 Files get the mode 0666 and folders 0777, both without the bits of the umask.
 """
@@ -17,7 +16,7 @@ import reprlib
 import secrets
 import shutil
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,18 +28,13 @@ log = logging.getLogger(__name__)
 _DEAD = "-dead"
 
 
-def write_file(path: Path, content: bytes) -> None:
-    """Write a file, whole or not at all."""
-    write_parts(path, [content])
-
-
-def write_parts(path: Path, parts: Iterable[bytes]) -> None:
-    """Write a file as `write_file` does, one part after another."""
+def write_file(path: Path, content: bytes | Iterable[bytes]) -> None:
+    """Write a file of some bytes, or of parts that are made one after another, whole or not at all."""
     with naming(path, _prefix(path)):
         make_folder(path.parent)
         with aside(path, is_folder=False) as written:
             with open(written, "wb") as file:
-                for part in parts:
+                for part in [content] if isinstance(content, bytes) else content:
                     file.write(part)
                 file.flush()
                 os.fsync(file.fileno())
@@ -90,25 +84,12 @@ def remove_folder(location: Path) -> None:
             shutil.rmtree(aside, ignore_errors=True)
 
 
-@contextlib.contextmanager
-def removal(location: Path) -> Iterator[Callable[[], None]]:
-    """Yield a function that removes a folder that exists now, but not what another process has put there since."""
-    try:
-        handle = os.open(location, os.O_RDONLY)
-    except FileNotFoundError:
-        yield lambda: None
-        return
-
-    def remove() -> None:
-        with contextlib.suppress(OSError):  # a file system without locks
-            fcntl.flock(handle, fcntl.LOCK_EX)  # so that of several processes one removes it
-        if location.exists() and os.path.samestat(os.fstat(handle), location.stat()):
-            remove_folder(location)
-
-    try:
-        yield remove
-    finally:
-        os.close(handle)
+def remove_opened(location: Path, handle: int) -> None:
+    """Remove a folder that a handle was opened for, but not what another process has put there since."""
+    with contextlib.suppress(OSError):  # a file system without locks
+        fcntl.flock(handle, fcntl.LOCK_EX)  # so that of several processes one removes it
+    if location.exists() and os.path.samestat(os.fstat(handle), location.stat()):
+        remove_folder(location)
 
 
 def sweep(folder: Path) -> None:

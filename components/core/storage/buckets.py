@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from components.core.errors import ConfigError, DataError, StageError, TransientError
+from components.core.errors import ConfigError, DataError, TransientError
 
 if TYPE_CHECKING:
     from google.cloud.storage import Blob, Client
@@ -48,6 +48,10 @@ class _DamagedOnItsWay(Exception):
     """Content arrived with another checksum than it was sent with."""
 
 
+class _Missing(DataError):
+    """There is no such object."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Stored:
     """An object in a bucket."""
@@ -59,7 +63,6 @@ class Stored:
 
 
 def is_uri(location: str) -> bool:
-    """Return whether a location is in a bucket."""
     return location.startswith(SCHEME)
 
 
@@ -83,12 +86,31 @@ def create(uri: str, source: Path | bytes) -> bool:
 
 def replace(uri: str, source: Path | bytes, generation: int) -> bool:
     """Upload over the object of a generation, 0 for none; `Conflict` if it has changed, False as of `create`."""
-    if _upload(uri, source, generation):
+    size, crc32c = _size_and_checksum(source)
+    # Given the checksum beforehand, the service refuses damaged content even in a resumed upload.
+    options: dict[str, Any] = {
+        "if_generation_match": generation,
+        "timeout": REQUEST_SECONDS,
+        "retry": _retry(),
+        "checksum": "crc32c",
+        "crc32c_checksum_value": crc32c,
+    }
+
+    def ask(blob: "Blob") -> None:
+        blob.chunk_size = _CHUNK_BYTES
+        if isinstance(source, bytes):
+            blob.upload_from_string(source, **options)
+        else:
+            blob.upload_from_filename(str(source), **options)
+
+    try:
+        _request(uri, "written", ask)
         return True
-    stored = stat(uri)
-    if stored is None or (stored.bytes, stored.crc32c) != _size_and_checksum(source):
-        raise Conflict(uri)
-    return False
+    except Conflict:
+        stored = stat(uri)
+        if stored is None or (stored.bytes, stored.crc32c) != (size, crc32c):
+            raise
+        return False
 
 
 def put(uri: str, content: bytes) -> None:
@@ -104,26 +126,28 @@ def put(uri: str, content: bytes) -> None:
 
 def stat(uri: str) -> Stored | None:
     """Return the object; None if absent."""
-    return _request(uri, "read", _reload)
+
+    def ask(blob: "Blob") -> Stored:
+        blob.reload(timeout=REQUEST_SECONDS, retry=_retry())
+        return _stored(blob)
+
+    with contextlib.suppress(_Missing):
+        return _request(uri, "read", ask)
+    return None
 
 
 def read(uri: str) -> tuple[bytes, Stored] | None:
     """Return content of an object, and the object; None if absent."""
 
-    def ask(blob: "Blob") -> tuple[bytes, Stored] | None:
-        from google.api_core.exceptions import NotFound
-
-        stored = _reload(blob)
-        if stored is None:
-            return None
-        try:
-            content = blob.bucket.blob(blob.name, generation=stored.generation).download_as_bytes(**_reading())
-        except NotFound:  # replaced or deleted since
-            return read(uri)
+    def ask(stored: Stored, blob: "Blob") -> bytes:
+        content: bytes = blob.bucket.blob(blob.name, generation=stored.generation).download_as_bytes(**_reading())
         _require_checksum(checksum(content), stored.crc32c)
-        return content, stored
+        return content
 
-    return _request(uri, "read", ask)
+    while stored := stat(uri):
+        with contextlib.suppress(_Missing):  # replaced or deleted since
+            return _request(uri, "read", functools.partial(ask, stored)), stored
+    return None
 
 
 def content_of(listed: Stored) -> bytes | None:
@@ -131,15 +155,11 @@ def content_of(listed: Stored) -> bytes | None:
 
     One request, without the layers of the client, where `read` sends two. `DataError` if it is gone.
     """
-    from google.api_core.exceptions import NotFound
 
     def ask(blob: "Blob") -> bytes | None:
         name = "/".join(urllib.parse.quote(part, safe="") for part in (blob.bucket.name, "o", blob.name))
-        try:
-            content: bytes
-            content, crc32c = _retry()(_get)(f"{_client().api_endpoint}/download/storage/v1/b/{name}?alt=media", listed)
-        except NotFound:
-            raise DataError(f"{listed.uri} is missing") from None
+        content: bytes
+        content, crc32c = _retry()(_get)(f"{_client().api_endpoint}/download/storage/v1/b/{name}?alt=media", listed)
         if (len(content), crc32c) != (listed.bytes, listed.crc32c):
             return None
         _require_checksum(checksum(content), crc32c)
@@ -173,15 +193,7 @@ def read_range(uri: str, start: int, size: int, crc32c: int) -> bytes:
     import google_crc32c
 
     def ask(blob: "Blob") -> bytes:
-        from google.api_core.exceptions import NotFound, RequestRangeNotSatisfiable
-
-        try:
-            options = {**_reading(), "checksum": None}
-            content: bytes = blob.download_as_bytes(start=start, end=start + size - 1, **options)
-        except NotFound:
-            raise DataError(f"{uri} is missing") from None
-        except RequestRangeNotSatisfiable:
-            raise DataError(f"{uri} is cut short") from None
+        content: bytes = blob.download_as_bytes(start=start, end=start + size - 1, **{**_reading(), "checksum": None})
         actual = google_crc32c.value(content)
         if len(content) != size or actual != crc32c:
             raise _DamagedOnItsWay(f"{len(content):,} bytes with crc32c {actual}, expected {size:,} with {crc32c}")
@@ -194,13 +206,8 @@ def download(uri: str, path: Path) -> None:
     """Write an object to a file; `DataError` if it is absent."""
 
     def ask(blob: "Blob") -> None:
-        from google.api_core.exceptions import NotFound
-
-        try:
-            with open(path, "wb") as file:  # given a name, the library would replace the file, with any lock on it
-                blob.download_to_file(file, **_reading())
-        except NotFound:
-            raise DataError(f"{uri} is missing") from None
+        with open(path, "wb") as file:  # given a name, the library would replace the file, with any lock on it
+            blob.download_to_file(file, **_reading())
         _require_checksum(checksum_of_file(path), blob.crc32c)
 
     _request(uri, "read", ask)
@@ -225,12 +232,10 @@ def delete(stored: Stored) -> None:
     """Delete an object, unless it is gone or has been replaced."""
 
     def ask(blob: "Blob") -> None:
-        from google.api_core.exceptions import NotFound, PreconditionFailed
+        blob.delete(if_generation_match=stored.generation, timeout=REQUEST_SECONDS, retry=_retry())
 
-        with contextlib.suppress(NotFound, PreconditionFailed):
-            blob.delete(if_generation_match=stored.generation, timeout=REQUEST_SECONDS, retry=_retry())
-
-    _request(stored.uri, "deleted", ask)
+    with contextlib.suppress(_Missing, Conflict):
+        _request(stored.uri, "deleted", ask)
 
 
 def require_writable(uri: str) -> None:
@@ -270,33 +275,6 @@ def _size_and_checksum(source: Path | bytes) -> tuple[int, str]:
     return source.stat().st_size, checksum_of_file(source)
 
 
-def _upload(uri: str, source: Path | bytes, generation: int) -> bool:
-    """Upload under a precondition; return whether it held."""
-    # Given the checksum beforehand, the service refuses damaged content even in a resumed upload.
-    options: dict[str, Any] = {
-        "if_generation_match": generation,
-        "timeout": REQUEST_SECONDS,
-        "retry": _retry(),
-        "checksum": "crc32c",
-        "crc32c_checksum_value": _size_and_checksum(source)[1],
-    }
-
-    def ask(blob: "Blob") -> bool:
-        from google.api_core.exceptions import PreconditionFailed
-
-        blob.chunk_size = _CHUNK_BYTES
-        try:
-            if isinstance(source, bytes):
-                blob.upload_from_string(source, **options)
-            else:
-                blob.upload_from_filename(str(source), **options)
-        except PreconditionFailed:
-            return False
-        return True
-
-    return _request(uri, "written", ask)
-
-
 def _reading() -> dict[str, Any]:
     """Return the options of a download of content as stored, not decompressed on the way."""
     return {"raw_download": True, "timeout": REQUEST_SECONDS, "retry": _retry(), "checksum": "crc32c"}
@@ -308,23 +286,9 @@ def _require_checksum(actual: str, expected: str | None) -> None:
         raise _DamagedOnItsWay(f"its crc32c is {actual}, expected {expected}")
 
 
-def _reload(blob: "Blob") -> Stored | None:
-    from google.api_core.exceptions import NotFound
-
-    try:
-        blob.reload(timeout=REQUEST_SECONDS, retry=_retry())
-    except NotFound:
-        return None
-    return _stored(blob)
-
-
 def _stored(blob: "Blob") -> Stored:
-    return Stored(
-        uri=f"{SCHEME}{blob.bucket.name}/{blob.name}",
-        bytes=int(blob.size),
-        crc32c=blob.crc32c or "",
-        generation=int(blob.generation),
-    )
+    uri = f"{SCHEME}{blob.bucket.name}/{blob.name}"
+    return Stored(uri, int(blob.size), blob.crc32c or "", int(blob.generation))
 
 
 def _request(uri: str, done: str, ask: Callable[["Blob"], _Answer]) -> _Answer:
@@ -346,12 +310,10 @@ def _our_errors(uri: str, done: str) -> Iterator[None]:
     import requests
     from google.api_core import exceptions
     from google.auth.exceptions import GoogleAuthError, TransportError
-    from google.cloud.storage.exceptions import DataCorruption, InvalidResponse
+    from google.cloud.storage.exceptions import InvalidResponse
 
     try:
         yield
-    except (StageError, Conflict, DataCorruption, exceptions.PreconditionFailed):
-        raise
     except (TransportError, requests.RequestException, exceptions.RetryError, ConnectionError, TimeoutError) as error:
         raise _refusal(uri, done, _NO_ANSWER, error) from None
     except (exceptions.GoogleAPICallError, InvalidResponse) as error:
@@ -366,6 +328,12 @@ def _refusal(uri: str, done: str, status: int, error: Exception) -> Exception:
     reason = _one_line(error)
     if status == 400 and "crc32c" in reason.lower():
         return _DamagedOnItsWay(reason)
+    if status == 412:
+        return Conflict(uri)
+    if status == 416:
+        return DataError(f"{uri} is cut short")
+    if status == 404 and done in ("read", "deleted"):
+        return _Missing(f"{uri} is missing")
     if status in (408, 429) or status >= _NO_ANSWER:
         return TransientError(f"{uri} cannot be {done}; check the network, and try again: {reason}")
     no_permission = f"permission is missing ({reason}); grant it, or log in again"
@@ -408,7 +376,18 @@ def _client() -> "Client":
     """Return this thread's client."""
     key = (os.getpid(), os.environ.get("STORAGE_EMULATOR_HOST", ""))
     if getattr(_THREAD, "key", None) != key:
-        _THREAD.client, _THREAD.key = _new_client(), key
+        try:
+            from google.auth.exceptions import DefaultCredentialsError
+            from google.cloud.storage import Client
+        except ImportError:
+            raise ConfigError("buckets need google-cloud-storage: pip install google-cloud-storage") from None
+        # Otherwise a thread requests the bucket's metadata, for unused traces; not everybody may do that.
+        os.environ.setdefault("DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA", "true")
+        try:
+            _THREAD.client = Client()
+        except (DefaultCredentialsError, OSError):  # an OSError if there are credentials but no project
+            _THREAD.client = Client.create_anonymous_client()  # enough to read public data
+        _THREAD.key = key
         _warn_of_emulator(key[1])
     client: Client = _THREAD.client
     return client
@@ -428,17 +407,3 @@ def _http() -> Any:
 def _warn_of_emulator(url: str) -> None:
     if url:
         log.warning("buckets are those of the emulator at %s (STORAGE_EMULATOR_HOST)", url)
-
-
-def _new_client() -> "Client":
-    try:
-        from google.auth.exceptions import DefaultCredentialsError
-        from google.cloud.storage import Client
-    except ImportError:
-        raise ConfigError("buckets need google-cloud-storage: pip install google-cloud-storage") from None
-    # Otherwise a thread requests the bucket's metadata, for unused traces; not everybody may do that.
-    os.environ.setdefault("DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA", "true")
-    try:
-        return Client()
-    except (DefaultCredentialsError, OSError):  # an OSError if there are credentials but no project
-        return Client.create_anonymous_client()  # enough to read public data

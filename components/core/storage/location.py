@@ -1,12 +1,11 @@
 """Locations of artifacts: local folders, or folders of a bucket with a local mirror.
 
-The mirror of `gs://b/x` is TMPDIR/wgan-UID/buckets/b/x. A stage reads and writes there as in any folder; it fetches
-files from the bucket, and commits its artifact whole or not at all.
+The mirror of `gs://b/x` is TMPDIR/wgan-UID/buckets/b/x: a stage reads and writes there as in any folder.
 
 An artifact's folder in a bucket, `gs://b/x`, holds `committed.json`, which is created last and only if absent. It names
 a folder beside it with all files and their sha256: `gs://b/x/DIGEST/...`. Attempts with different bytes write to
-different folders; the first to commit is the artifact. A folder without `committed.json`, with the files themselves in
-it, is read too: a user copied it there, or it is a version in a registry.
+different folders; the first to commit is the artifact. A folder with the files themselves in it is read too: a user
+copied it there, or it is a version in a registry.
 """
 
 import contextlib
@@ -112,9 +111,17 @@ class Location(os.PathLike[str]):
         """
         if not self.in_bucket:
             return (self.path / manifest).exists()
-        files = self._files(manifest)
-        if files is None:
-            return False
+        if committed := self.committed():
+            folder, listed = committed
+            objects = files_below(folder)
+            for name, file in sorted(listed.items()):
+                if not _is_whole(objects.get(name), file):
+                    raise DataError(f"{self} is damaged: {name} in {folder} is not the file that {COMMITTED} describes")
+            files = {name: (objects[name], file.sha256) for name, file in listed.items()}
+        else:
+            files = {name: (stored, "") for name, stored in files_below(self.uri).items()}
+            if manifest not in files:
+                return False
         chosen = [
             (stored, self.path / name, sha256)
             for name, (stored, sha256) in files.items()
@@ -122,32 +129,29 @@ class Location(os.PathLike[str]):
         ]
         are_here = at_once(_is_here, chosen)
         missing = [file for file, is_here in zip(chosen, are_here, strict=True) if not is_here]
-        self._require_space(sum(stored.bytes for stored, _, _ in missing))
-        # The description last, so that no other process takes the mirror for complete too early.
-        self._download([file for file in missing if file[1] != self.path / manifest])
-        at_once(_download, [file for file in missing if file[1] == self.path / manifest])
-        if wanted is None and not any(sha256 for _, sha256 in files.values()):  # copied by a user, who may remove files
+        self._download(missing, self.path / manifest)
+        if wanted is None and not committed:  # copied by a user, who may remove files
             for path in self.path.rglob("*"):
                 name = path.relative_to(self.path).as_posix()
                 if path.is_file() and name not in files and not path.name.startswith(".tmp-"):  # a current download
                     path.unlink(missing_ok=True)
         return True
 
-    def _require_space(self, size: int) -> None:
+    def _download(self, missing: list[tuple[Stored, Path, str]], description: Path) -> None:
+        """Download files if they fit on the disk, the description last; log progress every few seconds."""
+        needed = sum(stored.bytes for stored, _, _ in missing)
         folder = next(parent for parent in self.path.parents if parent.exists())
         free = shutil.disk_usage(folder).free
-        if size > free:
+        if needed > free:
             raise TransientError(
-                f"{self}: {size / 1e6:,.1f} MB must be downloaded, and {folder} has {free / 1e6:,.1f} MB free; free "
+                f"{self}: {needed / 1e6:,.1f} MB must be downloaded, and {folder} has {free / 1e6:,.1f} MB free; free "
                 f"some, or set {MIRRORS} to a folder on a larger disk"
             )
-
-    def _download(self, files: list[tuple[Stored, Path, str]]) -> None:
-        """Download files, and log progress every few seconds."""
-        if not files:
-            return
+        # Otherwise another process would take the mirror for complete too early.
+        files = [file for file in missing if file[1] != description]
         size = sum(stored.bytes for stored, _, _ in files)
-        log.info("downloading %s: %d files, %.1f MB", self, len(files), size / 1e6)
+        if files:
+            log.info("downloading %s: %d files, %.1f MB", self, len(files), size / 1e6)
         began = logged = time.monotonic()
         done = 0
 
@@ -156,13 +160,12 @@ class Location(os.PathLike[str]):
             done += stored.bytes
             now = time.monotonic()
             if now - logged > _SECONDS_BETWEEN_LINES and done < size:
-                rate = done / (now - began)
-                left = (size - done) / rate
+                rate, logged = done / (now - began), now
                 message = "downloaded %.1f of %.1f MB of %s, %.1f MB/s, %.0f s left"
-                log.info(message, done / 1e6, size / 1e6, self, rate / 1e6, left)
-                logged = now
+                log.info(message, done / 1e6, size / 1e6, self, rate / 1e6, (size - done) / rate)
 
         at_once(_download, files, log_progress)
+        at_once(_download, [file for file in missing if file[1] == description])
 
     def require(self, manifest: str, kind: str, wanted: Wanted = None) -> "Location":
         """Fetch files of an artifact as `fetch` does; `DataError` if the bucket has none."""
@@ -200,10 +203,7 @@ class Location(os.PathLike[str]):
         at_once(_download, [copy for copy in copies if not _is_same(*copy)])
 
     def read_file(self) -> tuple[bytes, int]:
-        """Read one file without its mirror; `FileNotFoundError` if it is absent.
-
-        Return its content and, for `replace_file`, its generation: of a file of this machine 1.
-        """
+        """Return one file's content, without its mirror, and its generation: 1 here; `FileNotFoundError` if absent."""
         if not self.in_bucket:
             with naming(self.path):
                 return self.path.read_bytes(), 1
@@ -211,16 +211,6 @@ class Location(os.PathLike[str]):
         if answer is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.uri)
         return answer[0], answer[1].generation
-
-    def replace_file(self, content: bytes, generation: int) -> None:
-        """Write one file as it was read, or 0 if it was absent; `Conflict` if the one in the bucket has changed.
-
-        On this machine the caller has locked its folder since.
-        """
-        if self.in_bucket:
-            buckets.replace(self.uri, content, generation)
-        else:
-            atomic_files.write_file(self.path, content)
 
     def put_file(self) -> None:
         """Upload one file of a mirror, which has no other writers, over the one in the bucket."""
@@ -325,19 +315,23 @@ class Location(os.PathLike[str]):
         What another process has made since stays, and `Incompatible` is raised. In a bucket, what `committed.json`
         names then counts as never committed.
         """
-        with self._removal() if self.in_bucket else atomic_files.removal(self.path) as remove:
-            try:
-                yield
-            except Incompatible:
-                raise
-            except DataError as error:
-                remove()
-                log.warning(warning, error)
-
-    @contextlib.contextmanager
-    def _removal(self) -> Iterator[Callable[[], None]]:
-        stored = buckets.stat(f"{self}/{COMMITTED}")
-        yield lambda: buckets.delete(stored) if stored else None
+        stored = buckets.stat(f"{self}/{COMMITTED}") if self.in_bucket else None
+        handle = None
+        with contextlib.suppress(FileNotFoundError):
+            handle = None if self.in_bucket else os.open(self.path, os.O_RDONLY)
+        try:
+            yield
+        except Incompatible:
+            raise
+        except DataError as error:
+            if stored:
+                buckets.delete(stored)
+            if handle is not None:
+                atomic_files.remove_opened(self.path, handle)
+            log.warning(warning, error)
+        finally:
+            if handle is not None:
+                os.close(handle)
 
     def remove(self) -> None:
         """Remove an artifact from the bucket: first `committed.json`, then its files."""
@@ -352,19 +346,6 @@ class Location(os.PathLike[str]):
         atomic_files.make_folder(self.path.parent)
         with tempfile.TemporaryFile(dir=self.path.parent):
             pass
-
-    def _files(self, manifest: str) -> dict[str, tuple[Stored, str]] | None:
-        """Return the artifact's files in the bucket with their sha256, empty if unknown; None if it is incomplete."""
-        committed = self.committed()
-        if committed is None:
-            plain = {name: (stored, "") for name, stored in files_below(self.uri).items()}
-            return plain if manifest in plain else None
-        folder, listed = committed
-        objects = files_below(folder)
-        for name, file in sorted(listed.items()):
-            if not _is_whole(objects.get(name), file):
-                raise DataError(f"{self} is damaged: {name} in {folder} is not the file that {COMMITTED} describes")
-        return {name: (objects[name], file.sha256) for name, file in listed.items()}
 
 
 def private(name: str) -> Path:

@@ -51,7 +51,6 @@ class Record(NamedTuple):
 
 
 def frame(records: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield each record with its frame."""
     for record in records:
         yield b"".join((_head(len(record)), record, _CRC.pack(_masked_crc(record))))
 

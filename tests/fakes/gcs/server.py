@@ -109,7 +109,7 @@ class Server(http.Server):
         if self._out:
             self.fired.append(("outage", request.number))
             return _failed(503)
-        if kind.startswith("status-") or kind in ("reset", "stall"):
+        if kind and not kind.startswith("flip-"):
             self.fired.append((kind, request.number))
         if kind.startswith("status-"):
             return _failed(int(kind.removeprefix("status-")))
@@ -121,8 +121,6 @@ class Server(http.Server):
         if kind == "flip-download" and isinstance(answer, Content) and answer.body:
             self.fired.append((kind, request.number))
             return dataclasses.replace(answer, body=_flipped(answer.body))
-        if kind in ("lost-ack", "503-after-commit", "truncated-body"):
-            self.fired.append((kind, request.number))
         if kind == "lost-ack":
             raise HangUp
         return _failed(503) if kind == "503-after-commit" else dataclasses.replace(answer, cut=kind == "truncated-body")
@@ -136,9 +134,8 @@ class Server(http.Server):
         if not body[location]:
             return request
         self.fired.append(("flip-upload", request.number))
-        return dataclasses.replace(
-            request, body=body[: location.start] + _flipped(body[location]) + body[location.stop :]
-        )
+        flipped = body[: location.start] + _flipped(body[location]) + body[location.stop :]
+        return dataclasses.replace(request, body=flipped)
 
 
 def _flipped(content: bytes) -> bytes:
@@ -164,9 +161,7 @@ def serving(page_size: int = 10) -> Iterator[Server]:
                 yield server
         finally:
             server.close()
-            if (
-                server.fired
-            ):  # connections of failed downloads, which google-cloud-storage leaves to the garbage collector
+            if server.fired:  # google-cloud-storage leaves connections of failed downloads to the garbage collector
                 with warnings.catch_warnings():
                     warnings.filterwarnings("ignore", LEAK, ResourceWarning)
                     gc.collect(1)

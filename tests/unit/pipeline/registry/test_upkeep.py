@@ -12,7 +12,7 @@ import pytest
 
 from components.core.artifacts import evaluations, models
 from components.core.errors import DataError, Superseded, TransientError
-from components.core.registry import registry, stores
+from components.core.registry import registry
 from components.core.storage import buckets
 from components.decide import run as decide
 from components.decide.config import DecideConfig
@@ -315,7 +315,7 @@ def interrupt(one: Candidate, location: str, gcs: Server) -> str:
     with pytest.raises(TransientError):
         one.publish(location)
     gcs.before = None
-    return str(max(stores.of(location).begun()))
+    return str(max(registry.begun(location)))
 
 
 def test_of_two_changes_at_once_one_fails(candidates: list[Candidate], bucket: Server, wgan_models: Ask) -> None:
@@ -378,12 +378,12 @@ def test_what_is_removed_while_it_is_published_never_becomes_champion(
     bucket.before = remove
     with pytest.raises(Superseded, match="version 2"):
         candidates[1].publish(location)
-    assert [*stores.of(location).begun()] == [1, 2]  # it was committed without its files, and is no version
+    assert [*registry.begun(location)] == [1, 2]  # it was committed without its files, and is no version
     assert registry.versions(location, champion(location)) == [1]
     assert exit_code("verify") == 0
     assert candidates[1].publish(location).parameters["version"] == 3
     assert exit_code("gc", "--yes") == 0
-    assert [*stores.of(location).begun()] == [1, 3]
+    assert [*registry.begun(location)] == [1, 3]
 
 
 def test_a_removal_that_was_interrupted_is_finished(location: str, ask: Ask, gcs: Server) -> None:
@@ -404,4 +404,4 @@ def test_a_removal_that_was_interrupted_is_finished(location: str, ask: Ask, gcs
     assert deleted[0] == ["1", "MANIFEST.json"]
     assert deleted[1] == ["1", "saved_model.pb"]
     assert ask("gc", "--yes")[0] == 0
-    assert [*stores.of(location).begun()] == [3, 4, 5]
+    assert [*registry.begun(location)] == [3, 4, 5]
