@@ -1,8 +1,13 @@
 """The exact update for your own networks, under any `tf.distribute` strategy, and the losses of WGAN-GP."""
 
 from components.core.distributed.adam import Adam
-from components.core.distributed.global_batch import LossOutput, apply_update, of_one_replica
-from components.core.distributed.partition import BatchPartition, BatchShard
+from components.core.distributed.global_batch import (
+    BatchPartition,
+    BatchShard,
+    LossOutput,
+    apply_update,
+    of_one_replica,
+)
 from components.core.networks.normalization import BatchNormalization, ExactLayerNormalization, recorded_statistics
 from components.train.losses import critic_loss, generator_loss, gradient_norms, interpolate
 from components.train.losses import penalty as gradient_penalty

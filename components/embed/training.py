@@ -13,8 +13,7 @@ from components.core.data.data_order import EndlessOrder
 from components.core.distributed.adam import Adam
 from components.core.distributed.blocks import compiled, run_update
 from components.core.distributed.coordination import Agreement
-from components.core.distributed.global_batch import LossOutput, apply_update
-from components.core.distributed.partition import BatchPartition, BatchShard
+from components.core.distributed.global_batch import BatchPartition, BatchShard, LossOutput, apply_update
 from components.core.errors import TrainingDiverged
 from components.core.networks import gan
 from components.core.networks.normalization import recorded_statistics

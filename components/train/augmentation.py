@@ -1,7 +1,7 @@
 """Augmentation against a critic that memorizes few images: it sees real and generated images altered alike.
 
-Shifts and cut-outs after DiffAugment (Zhao et al. 2020). Each has a probability below 1, so that the generator does not
-learn to draw them (Karras et al. 2020, "Training Generative Adversarial Networks with Limited Data", section 2.2).
+Shifts and cut-outs after DiffAugment (Zhao et al. 2020), each with a probability below 1, so that the generator does
+not learn to draw them (Karras et al. 2020, "Training Generative Adversarial Networks with Limited Data").
 """
 
 import tensorflow as tf

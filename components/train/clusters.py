@@ -2,10 +2,7 @@
 
 K-means (Lloyd 1982) with k-means++ (Arthur & Vassilvitskii 2007) on the directions of edges, a histogram for each cell
 of pixels (Dalal & Triggs 2005), so that shapes count and brightness does not. Points and centers are rounded to
-integers of norm 1000, so products, sums and distances are exact, below 2^24 also in float32: every machine finds the
-same clusters, and each worker its own.
-
-Networks do not see the number of a cluster but its features, in which clusters of similar images are close.
+integers of norm 1000, so all distances are exact, below 2^24 also in float32: every machine finds the same clusters.
 """
 
 import logging
@@ -18,14 +15,11 @@ import scipy.sparse
 
 from components.core.data.dataset_reader import Images
 from components.core.stage import logs
-from components.train.config import IMAGES_PER_CLUSTER
 
 log = logging.getLogger(__name__)
 
 CENTERS = "clusters/centers"  # in the state of a checkpoint
 FEATURES = 32  # that stand for a cluster in the networks
-# From so many images on there is a fixed number of clusters: benchmarks/judging/quality.md, "Without labels".
-_MANY_IMAGES, _CLUSTERS_OF_MANY = 50_000, 5000
 _SIDE_AT_MOST = 32
 _CELLS, _DIRECTIONS = 7, 8  # of the longer side; of half a turn
 _OPENING = 0.8  # cosine of the angle up to which an edge counts for a direction
@@ -34,11 +28,6 @@ _ROUNDS = 20
 _IMAGES_AT_ONCE, _BYTES_AT_ONCE = 2048, 2**26
 _NORM = 1000
 _STEPS_OF_ONE = 1024  # of features: machines differ in the last bits of eigenvectors
-
-
-def number_for(images: int) -> int:
-    """Return how many clusters a training on so many images without labels has; below 2 it has none."""
-    return _CLUSTERS_OF_MANY if images >= _MANY_IMAGES else images // IMAGES_PER_CLUSTER
 
 
 def names(count: int) -> list[str]:
@@ -72,8 +61,9 @@ def assign(images: Images | np.ndarray, centers: np.ndarray) -> np.ndarray:
 def features(centers: np.ndarray, count: int) -> np.ndarray:
     """Return features of clusters, float32 [clusters, count], of mean 0 and of norms with a mean square of 1.
 
-    They are the principal components of the centers, each divided by the root of its standard deviation: components of
-    their own spread would count too little, and of equal spread too much. Missing ones are 0.
+    Networks see them, in which clusters of similar images are close. They are the principal components of the centers,
+    each divided by the root of its standard deviation: components of their own spread would count too little, and of
+    equal spread too much. Missing ones are 0.
     """
     spread = centers - centers.mean(axis=0)
     variances, directions = np.linalg.eigh(spread.T @ spread)
@@ -89,7 +79,7 @@ def features(centers: np.ndarray, count: int) -> np.ndarray:
 
 
 def _nearest(blocks: Iterable[np.ndarray], centers: np.ndarray) -> np.ndarray:
-    """Return the nearest center's number, int32 [n], for points in blocks: `vq` computes all distances of a block."""
+    """Return the nearest center's number, int32 [n], of points in blocks: `vq` computes all distances of a block."""
     numbers = [scipy.cluster.vq.vq(block, centers)[0] for block in blocks]
     return np.concatenate([np.empty(0, np.int32), *numbers])
 
@@ -103,24 +93,19 @@ def _edges(images: Images | np.ndarray, count: int) -> Iterator[np.ndarray]:
     at_once = min(_IMAGES_AT_ONCE, max(1, _BYTES_AT_ONCE // math.prod(images.shape[1:])))
     for at in range(0, count, at_once):
         end = min(count, at + at_once)
-        edges = _histograms(_reduced(images[at:end]))
+        edges = _histograms(images[at:end])
         log.debug("images seen", extra=logs.work("grouping image", end, count))
         yield np.rint(_NORM * np.sqrt(edges / np.maximum(1, edges.sum(axis=1, keepdims=True)))).astype(np.float32)
 
 
-def _reduced(images: np.ndarray) -> np.ndarray:
-    """Sum the channels and small squares of images: int64 [n, rows, columns], each at most 32."""
+def _histograms(images: np.ndarray) -> np.ndarray:
+    """Sum the edges of each direction in each cell of images: integers in float64 [n, edges]."""
+    # The sums of channels and small squares, so that no side is above 32.
     count, height, width, channels = images.shape
     factor = -(-max(height, width) // _SIDE_AT_MOST)
     rows, columns = max(1, height // factor), max(1, width // factor)
     shape = (count, rows, min(factor, height), columns, min(factor, width), channels)
-    sums: np.ndarray = images[:, : rows * factor, : columns * factor].reshape(shape).sum(axis=(2, 4, 5), dtype=np.int64)
-    return sums
-
-
-def _histograms(gray: np.ndarray) -> np.ndarray:
-    """Sum the edges of each direction in each cell: int64 [n, rows, columns] to integers in float64 [n, edges]."""
-    count, rows, columns = gray.shape
+    gray = images[:, : rows * factor, : columns * factor].reshape(shape).sum(axis=(2, 4, 5), dtype=np.int64)
     cell = max(1, round(max(rows, columns) / _CELLS))
     down, right = np.zeros((2, count, rows + -rows % cell, columns + -columns % cell))  # of whole cells
     down[:, 1 : rows - 1, :columns] = gray[:, 2:] - gray[:, :-2]

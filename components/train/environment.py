@@ -19,17 +19,20 @@ _LIBRARIES = ("tensorflow", "tensorflow-cpu", "tensorflow-tpu", "keras", "numpy"
 
 def of(strategy: tf.distribute.Strategy, precision: str) -> dict[str, Any]:
     """Return the fields of `made_with` about the hardware and TensorFlow's use of it."""
-    kind = kind_of(strategy)
-    # On a GPU or TPU the CPU's threads sum nothing.
-    on_processor = kind != "tpu" and not tf.config.get_visible_devices("GPU")
+    kind, gpus = kind_of(strategy), tf.config.get_visible_devices("GPU")
+    details = [tf.config.experimental.get_device_details(gpu) for gpu in gpus]
+    # A CPU's flags decide which kernels run; its name and number of cores do not.
+    flags = hashlib.sha256(" ".join(sorted(cpu_flags())).encode()).hexdigest()[:12]
+    names = ", ".join(sorted({str(detail.get("device_name", "GPU")) for detail in details}))
     return {
         "accelerator": kind,
         "replicas": strategy.num_replicas_in_sync,
         "precision": precision,
-        "device": _device(),
+        "device": names if gpus else f"{platform.machine()}, {flags}",  # two of a kind compute the same bits
         # on by default in builds that have it: for Linux on x86-64
         "onednn": os.environ.get("TF_ENABLE_ONEDNN_OPTS", "default"),
-        **({"threads": threads()} if on_processor else {}),
+        # On a GPU or TPU the CPU's threads sum nothing.
+        **({} if gpus or kind == "tpu" else {"threads": threads()}),
     }
 
 
@@ -43,13 +46,3 @@ def differences(previous: Mapping[str, Any], current: Mapping[str, Any], exact: 
         for name, (old, new) in pairs.items()
         if old != new
     ]
-
-
-def _device() -> str:
-    """Name the kind of CPU or of GPUs; two of the same kind compute the same bits."""
-    gpus = [tf.config.experimental.get_device_details(gpu) for gpu in tf.config.get_visible_devices("GPU")]
-    if gpus:
-        return ", ".join(sorted({str(details.get("device_name", "GPU")) for details in gpus}))
-    # A CPU's flags decide which kernels run; its name and number of cores do not.
-    flags = " ".join(sorted(cpu_flags()))
-    return f"{platform.machine()}, {hashlib.sha256(flags.encode()).hexdigest()[:12]}"

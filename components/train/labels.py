@@ -15,6 +15,9 @@ from components.train.config import IMAGES_PER_CLUSTER, TrainConfig
 
 log = logging.getLogger(__name__)
 
+# From so many images on there is a fixed number of clusters: benchmarks/judging/quality.md, "Without labels".
+_MANY_IMAGES, _CLUSTERS_OF_MANY = 50_000, 5000
+
 
 @dataclasses.dataclass(frozen=True)
 class Labels:
@@ -26,10 +29,6 @@ class Labels:
     of_splits: list[np.ndarray]  # int32 [n] of each split, those of training first
     centers: np.ndarray | None = None  # of clusters
     features: np.ndarray | None = None  # that stand for a cluster in the networks: float32 [clusters, features]
-
-    def state(self) -> dict[str, np.ndarray]:
-        """Return the arrays for a checkpoint."""
-        return {} if self.centers is None else {clusters.CENTERS: self.centers}
 
 
 def choose(
@@ -66,7 +65,7 @@ def conditioning_of(config: TrainConfig, manifest: datasets.Manifest) -> tuple[s
             there are too few images.
     """
     images, unlabeled = manifest.splits["train"].records, unlabeled_count(manifest)
-    cluster_count = clusters.number_for(images)
+    cluster_count = _CLUSTERS_OF_MANY if images >= _MANY_IMAGES else images // IMAGES_PER_CLUSTER
     if config.conditioning == "class" and unlabeled:
         raise ConfigError(
             f"conditioning is class, but {unlabeled:,} of the {images:,} training images of {config.dataset} "

@@ -1,13 +1,12 @@
 """The training loop: a block of steps, then a row of the log, a grid of samples or a checkpoint if due."""
 
-import contextlib
 import dataclasses
 import functools
 import logging
 import statistics
 import time
-from collections.abc import Callable, Iterator
-from typing import Any, NoReturn
+from collections.abc import Callable
+from typing import NoReturn
 
 import numpy as np
 import tensorflow as tf
@@ -21,14 +20,13 @@ from components.core.errors import ConfigError, DataError, TrainingDiverged
 from components.core.networks.precision import Precision, choose_precision, report
 from components.core.stage.signals import deferred
 from components.core.storage.location import Location
-from components.train import environment, rollback, uploads
+from components.train import clusters, environment, rollback, uploads
 from components.train.batches import Batches, Place, ReadAhead
 from components.train.config import TrainConfig, deciding_settings, sample_period, with_kept_steps
 from components.train.labels import choose, label_features
 from components.train.monitoring import limits
 from components.train.monitoring.monitor import Monitor
-from components.train.monitoring.progress import Progress
-from components.train.monitoring.sample_grid import SampleGrid
+from components.train.monitoring.progress import Progress, SampleGrid
 from components.train.monitoring.watchdog import Watchdog
 from components.train.rollback import Rollbacks
 from components.train.step import NETWORKS, WganStep, network_of
@@ -43,6 +41,8 @@ _BLOCK_STEPS = 10
 _LEAST_BLOCKS, _LEAST_SECONDS = 5, 5.0
 # Settings that change no weight, but which steps are kept, when means restart, and whether training continues.
 _ON_RECORD = ("log_every", "sample_every", "checkpoint_every", "keep_checkpoints", "when_unhealthy", "rollbacks")
+# Locations and hardware, in which workers may differ.
+_PER_WORKER = {"dataset", "dataset_digest", "checkpoints", "initial_checkpoint", "accelerator", "tpu", "replicas"}
 
 
 def train(
@@ -54,9 +54,8 @@ def train(
 ) -> TrainConfig:
     """Train from the checkpoint found (None: from the start) to `config.steps`, keeping checkpoints in the folder.
 
-    The start is the initial checkpoint, if there is one: `config` then has its digest. With a cluster every worker
-    trains and the chief alone writes; each returns when all have finished. Return the settings, with the steps of a
-    time budget.
+    `config` has the digest of the initial checkpoint, if there is one. With a cluster every worker trains and the chief
+    alone writes; each returns when all have finished. Return the settings, with the steps of a time budget.
     """
     set_threads(exact=config.reproducibility == "exact")
     strategy = choose_strategy(
@@ -67,9 +66,15 @@ def train(
         # Again: from here on nobody but the chief writes there.
         checkpoint = checkpoints.newest(folder)
         config = config if checkpoint is None else with_kept_steps(config, checkpoint[1].settings)
-    with workers.or_try_again(), name_what_to_lower(config):
-        session = Session(config, manifest, folder, checkpoint, strategy, workers)
-        session.run()
+    try:
+        with workers.or_try_again():
+            session = Session(config, manifest, folder, checkpoint, strategy, workers)
+            session.run()
+    except (MemoryError, tf.errors.ResourceExhaustedError):
+        raise ConfigError(
+            f"not enough memory for a batch of {config.batch_size} and base_filters {config.base_filters}; "
+            "lower either, or use more replicas, each with its own memory"
+        ) from None
     return session.config
 
 
@@ -80,15 +85,12 @@ def common_precision(
     strategy: tf.distribute.Strategy,
     workers: Agreement,
 ) -> Precision:
-    """Return the precision in which all workers train, and log it; a resumed training keeps that of its checkpoint.
-
-    `exact` trains alike on all hardware, so nothing is measured for it.
-    """
+    """Return the precision in which all workers train, and log it; a resumed training keeps that of its checkpoint."""
     made_with = {} if checkpoint is None else checkpoint[1].made_with
     if config.precision == "auto" and "precision" in made_with:
         chosen = Precision(made_with["precision"], made_with.get("precision_reason", "as in its checkpoint"))
     elif config.precision == "auto" and config.reproducibility == "exact":
-        chosen = Precision("float32", "reproducibility is exact")
+        chosen = Precision("float32", "reproducibility is exact")  # alike on all hardware, so nothing is measured
     else:
         chosen = choose_precision(config.precision, strategy, network_of(config, manifest.image), config.batch_size)
     if workers.largest(chosen.name == "float32") and chosen.name != "float32":
@@ -129,7 +131,9 @@ class Session:
         workers: Agreement,
     ) -> None:
         """Make the parts of a training, and take their state from a checkpoint; None to start."""
-        workers.require_same(common_settings(config, manifest), 0 if checkpoint is None else checkpoint[1].step)
+        common = {name: value for name, value in dataclasses.asdict(config).items() if name not in _PER_WORKER}
+        step = 0 if checkpoint is None else checkpoint[1].step
+        workers.require_same({**common, "dataset": manifest.digest}, step)
         precision = common_precision(config, manifest, checkpoint, strategy, workers)
 
         # Images and labels.
@@ -182,7 +186,6 @@ class Session:
         config, stopped = self.config, False
         with deferred() as stop:
             with self._uploads.running(), self._progress, self._batches, Watchdog() as watchdog:
-                self._go_back_in_logs()
                 while self.step < config.steps and not stopped:
                     # Compute a block of steps.
                     place = self._place_of_block(self.step)
@@ -201,7 +204,7 @@ class Session:
 
                     # Check it, on all workers alike.
                     self._progress.add(block, seconds)
-                    self._monitor.add(block)
+                    self._monitor.window.add(block)
                     if self.step % self._window_steps == 0:
                         notes = self._rollbacks.notes(self.step - self._window_steps)
                         findings = self._monitor.end_window(self.step, notes)
@@ -263,34 +266,40 @@ class Session:
         self._workers.wait()  # until nobody reads the files to remove
         if self._workers.is_chief:
             checkpoints.remove_after(self._folder, returned)
-        self._go_back_in_logs()
         self._uploads.went_back(returned)
 
     def _take_state(self, checkpoint: FoundCheckpoint | None) -> dict[str, np.ndarray]:
-        """Take the state of a checkpoint, or of the start, but for rollbacks: these still count; return its arrays."""
-        arrays = self._at_start if checkpoint is None else checkpoints.load_state(checkpoint[0])
-        wanted = self._at_start | ({rollback.STATE: arrays[rollback.STATE]} if rollback.STATE in arrays else {})
-        wrong = checkpoints.differences(wanted, arrays)
-        if wrong and checkpoint is not None:
-            raise DataError(f"checkpoint {checkpoint[0]} does not fit: {'; '.join(wrong)}")
+        """Take the state and the logs of a checkpoint, or of the start, with the networks of the initial checkpoint.
+
+        Return the arrays; rollbacks are not taken from them, as they still count after one more.
+        """
+        kind, source, self.step = "initial_checkpoint", self.config.initial_checkpoint, 0
+        if checkpoint is not None:
+            kind, source, self.step = "checkpoint", str(checkpoint[0]), checkpoint[1].step
+        self._kept = self.step  # the step of the newest checkpoint
+        arrays = self._at_start
+        if source:
+            prefix = NETWORKS if checkpoint is None else ""
+            loaded = checkpoints.load_state(source, prefix)
+            wanted = {name: array for name, array in arrays.items() if name.startswith(prefix)}
+            wanted |= {name: array for name, array in loaded.items() if name == rollback.STATE}
+            if wrong := checkpoints.differences(wanted, loaded):
+                raise DataError(f"{kind} {source} does not fit: {'; '.join(wrong)}")
+            arrays = arrays | loaded
         for part in (self._wgan, self._progress.window, self._monitor):
             part.restore(arrays)
-        self.step = 0 if checkpoint is None else checkpoint[1].step
-        self._kept = self.step  # the step of the newest checkpoint
-        if checkpoint is None and self.config.initial_checkpoint:
-            take_networks(self._wgan, self.config.initial_checkpoint)
-            log.info("train: starting from the networks of %s", self.config.initial_checkpoint)
+        if checkpoint is None and source:
+            log.info("train: starting from the networks of %s", source)
+        if self._workers.is_chief:
+            folder = self._folder.path
+            training_log.go_back(folder, self.step, checkpoints.step_folder(folder, self.step))
+            self._progress.go_back(self.step)
         return arrays
 
     def _state(self) -> dict[str, np.ndarray]:
         """Return the arrays of every checkpoint; those of rollbacks exist only after one."""
-        return self._wgan.state_arrays() | self._labels.state() | self._progress.window.state() | self._monitor.state()
-
-    def _go_back_in_logs(self) -> None:
-        if self._workers.is_chief:
-            checkpoint = checkpoints.step_folder(self._folder.path, self.step)
-            training_log.go_back(self._folder.path, self.step, checkpoint)
-            self._progress.go_back(self.step)
+        centers = {} if self._labels.centers is None else {clusters.CENTERS: self._labels.centers}
+        return self._wgan.state_arrays() | centers | self._progress.window.state() | self._monitor.state()
 
     def _save(self) -> None:
         """Write a checkpoint of this step, remove superseded ones, and have it uploaded."""
@@ -313,28 +322,15 @@ class Session:
 
     def _needed(self) -> Callable[[list[int]], list[int]]:
         """Return the choice of the checkpoints to keep, from the steps of all."""
-        return functools.partial(
-            checkpoints.kept,
-            count=self.config.keep_checkpoints,
-            good=self._last_undoubted(),
-            back=[*self._rollbacks.targets(self.step)],
-        )
-
-    def _last_undoubted(self) -> int | None:
-        """Return the last step before failing windows, if the latest window is failing; else None.
-
-        No later checkpoint then replaces an earlier one, because the training may soon be ended.
-        """
-        if not self._monitor.in_doubt or self.config.when_unhealthy == "warn":
-            return None
-        return self._monitor.last_good + self._window_steps - 1
+        good, back = self._monitor.last_undoubted, [*self._rollbacks.targets(self.step)]
+        return functools.partial(checkpoints.kept, count=self.config.keep_checkpoints, good=good, back=back)
 
     def _give_up(self, findings: list[limits.Finding]) -> NoReturn:
         """End a training that will not recover."""
         last_good = self._monitor.last_good
         good = max((step for step in checkpoints.steps(self._folder) if step <= last_good), default=None)
         self._workers.wait()
-        doubtful_after = self._last_undoubted()
+        doubtful_after = self._monitor.last_undoubted
         if self._workers.is_chief and doubtful_after is not None:
             # needed only to resume after an interruption
             checkpoints.remove_after(self._folder, doubtful_after)
@@ -347,33 +343,3 @@ class Session:
             f"since step {last_good}; training does not recover from this, and {kept}"
             + "".join(f". To train anew, {finding.remedy}" for finding in findings[:1])
         )
-
-
-def take_networks(wgan: WganStep, initial_checkpoint: str) -> None:
-    """Take the networks and the average of another training; step, optimizers and means start anew."""
-    start = wgan.state_arrays()
-    networks = {name: array for name, array in start.items() if name.startswith(NETWORKS)}
-    arrays = checkpoints.load_state(initial_checkpoint, NETWORKS)
-    wrong = checkpoints.differences(networks, arrays)
-    if wrong:
-        raise DataError(f"initial_checkpoint {initial_checkpoint} does not fit: {'; '.join(wrong)}")
-    wgan.restore({**start, **arrays})
-
-
-def common_settings(config: TrainConfig, manifest: datasets.Manifest) -> dict[str, Any]:
-    """Return the settings that must be the same on all workers: all but locations and hardware."""
-    per_worker = ("dataset", "dataset_digest", "checkpoints", "initial_checkpoint", "accelerator", "tpu", "replicas")
-    common = {name: value for name, value in dataclasses.asdict(config).items() if name not in per_worker}
-    return {**common, "dataset": manifest.digest}
-
-
-@contextlib.contextmanager
-def name_what_to_lower(config: TrainConfig) -> Iterator[None]:
-    """Turn a lack of memory into a `ConfigError` that names the settings to lower."""
-    try:
-        yield
-    except (MemoryError, tf.errors.ResourceExhaustedError):
-        raise ConfigError(
-            f"not enough memory for a batch of {config.batch_size} and base_filters {config.base_filters}; "
-            "lower either, or use more replicas, each with its own memory"
-        ) from None

@@ -1,8 +1,7 @@
-"""Rollback policy after NaN or infinity: which step to restore, and how to change the noise.
+"""Rollback after NaN or infinity: to the start of that window of steps, with each further rollback a window earlier.
 
-Both follow from the step of the bad number. Training returns to the start of that window of steps, with each further
-rollback one window earlier; from there noise and order of images have another seed. Checkpoints and interruptions
-decide nothing: a rollback can be repeated from any checkpoint up to its step, with the same bits.
+From there noise and order of images have another seed. All follows from the step of the bad number: a rollback can be
+repeated from any checkpoint up to its step, with the same bits.
 """
 
 from collections.abc import Mapping

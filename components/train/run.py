@@ -13,9 +13,9 @@ from components.core.stage import cache_key
 from components.core.stage.executor import StageResult
 from components.core.storage import atomic_files
 from components.core.storage.location import Location
-from components.train import tf_job, uploads, warm_start
+from components.train import tf_job, uploads
 from components.train.config import TrainConfig, deciding_settings, with_augmentation, with_kept_steps
-from components.train.labels import conditioning_of, unlabeled_count
+from components.train.labels import conditioning_of, label_features, unlabeled_count
 
 log = logging.getLogger(__name__)
 
@@ -28,11 +28,24 @@ def resolve(config: TrainConfig) -> tuple[TrainConfig, datasets.Manifest, Locati
     A `{key}` in the folder is replaced, from the digests of both. Errors are those of `run`.
     """
     manifest = datasets.Manifest.fetch(config.dataset, config.dataset_digest, whole=False)
-    _say_which_classes(config, manifest)
-    config = dataclasses.replace(config, initial_checkpoint_digest=warm_start.digest(config))
+    images, unlabeled = manifest.splits["train"].records, unlabeled_count(manifest)
+    kind, names = conditioning_of(config, manifest)
+    chosen = {
+        "class": f"the generator draws each of {len(names)} classes",
+        "cluster": "the generator draws clusters of similar images, at half of both learning rates",
+        "none": "the generator takes no class",
+    }[kind]
+    why = ""
+    if config.conditioning == "auto" and kind != "class":
+        few = f"{unlabeled:,} of {images:,} training images have no label"
+        why = f", as {few}" if unlabeled else ", as there is only one"
+    log.info("train: %s%s", chosen, why)
+    if config.initial_checkpoint and not config.initial_checkpoint_digest:
+        # In the settings, so that a training with its own checkpoints resumes when the initial one is gone.
+        remedy = "; if it is gone, a training that it started resumes with initial_checkpoint_digest"
+        config = dataclasses.replace(config, initial_checkpoint_digest=_describe_initial(config, remedy).digest)
     parts = cache_key.key_parts("train", config, dataset_digest=manifest.digest)
     location = Location.of(cache_key.fill_key(config.checkpoints, parts))
-    images = manifest.splits["train"].records
     why = f", as there are {images:,}" if config.augmentation == "auto" else ""
     config = with_augmentation(config, images)
     if config.augmentation != "none":
@@ -60,7 +73,7 @@ def run(config: TrainConfig) -> StageResult:
     requested, (config, manifest, location) = config, resolve(config)
     uploads.fetch(location)
     if config.initial_checkpoint and not checkpoints.steps(location):
-        warm_start.require_fitting(config, manifest)
+        require_fitting(config, manifest)
     identity = {**deciding_settings(config), "dataset_digest": manifest.digest}
     if config.learning_rate_decay == "none" or config.minutes:
         del identity["steps"]  # a constant rate allows lengthening; a time budget finds the steps itself
@@ -113,20 +126,32 @@ def run(config: TrainConfig) -> StageResult:
     )
 
 
-def _say_which_classes(config: TrainConfig, manifest: datasets.Manifest) -> None:
-    """Log which classes the networks take, and why; refuse `class` without labels."""
+def require_fitting(config: TrainConfig, manifest: datasets.Manifest) -> None:
+    """Raise a `ConfigError` that names every difference if the initial checkpoint is of other networks or classes."""
+    # here, so that other errors are reported without TensorFlow
+    from components.core.networks.gan import NetworkConfig
+    from components.train.step import network_of
+
+    description = _describe_initial(config)
     kind, names = conditioning_of(config, manifest)
-    unlabeled = unlabeled_count(manifest)
-    chosen = {
-        "class": f"the generator draws each of {len(names)} classes",
-        "cluster": "the generator draws clusters of similar images, at half of both learning rates",
-        "none": "the generator takes no class",
-    }[kind]
-    why = ""
-    if config.conditioning == "auto" and kind != "class":
-        images = f"{unlabeled:,} of {manifest.splits['train'].records:,} training images"
-        why = f", as {images} have no label" if unlabeled else ", as there is only one"
-    log.info("train: %s%s", chosen, why)
+    initial = {**vars(NetworkConfig.from_json(description.network)), "conditioning": description.conditioning}
+    new = {**vars(network_of(config, manifest.image, len(names), label_features(kind))), "conditioning": kind}
+    # Without labels any classes will do; clusters are those of the initial checkpoint.
+    is_by_class = description.conditioning == kind == "class"
+    initial["classes"], new["classes"] = (description.classes, names) if is_by_class else ([], [])
+    differing = [f"{name} is {initial[name]} there and {new[name]} here" for name in new if new[name] != initial[name]]
+    if differing:
+        raise ConfigError(
+            f"initial_checkpoint {config.initial_checkpoint} cannot begin this training: {'; '.join(differing)}; give "
+            "the settings and the kind of images that it was trained with, or no initial_checkpoint"
+        )
+
+
+def _describe_initial(config: TrainConfig, remedy: str = "") -> checkpoints.Description:
+    try:
+        return checkpoints.Description.fetch(config.initial_checkpoint, config.initial_checkpoint_digest)
+    except DataError as error:
+        raise DataError(f"initial_checkpoint must be a whole step-NNNNNNNNNN folder: {error}{remedy}") from None
 
 
 def _is_claimed(location: Location, claim: dict[str, Any], is_keyed: bool, writes: bool) -> bool:

@@ -13,8 +13,7 @@ import tensorflow as tf
 from components.core.artifacts.datasets import ImageShape
 from components.core.distributed.adam import Adam
 from components.core.distributed.blocks import compiled, run_update
-from components.core.distributed.global_batch import LossOutput, apply_update
-from components.core.distributed.partition import BatchPartition, BatchShard
+from components.core.distributed.global_batch import BatchPartition, BatchShard, LossOutput, apply_update
 from components.core.networks import gan
 from components.core.networks.normalization import recorded_statistics
 from components.train import augmentation, losses, second_order
@@ -40,14 +39,9 @@ _OF_CRITIC = ("penalty", "gradient_norm", "wasserstein_estimate", "real_score")
 
 def network_of(config: TrainConfig, image: ImageShape, classes: int = 0, label_features: int = 0) -> gan.NetworkConfig:
     """Return the description of both networks, for images of a shape, labeled with so many classes."""
-    return gan.NetworkConfig(
-        image,
-        config.latent_size,
-        config.base_filters,
-        config.generator_normalization,
-        0 if config.conditioning == "none" else classes,
-        label_features,
-    )
+    classes = 0 if config.conditioning == "none" else classes
+    sizes = config.latent_size, config.base_filters
+    return gan.NetworkConfig(image, *sizes, config.generator_normalization, classes, label_features)
 
 
 def seed_after(seed: int, rollbacks: Any) -> Any:
@@ -176,13 +170,7 @@ class WganStep:
             penalty = losses.penalty(norms)
             if config.constraint == "gradient_penalty":
                 loss += config.penalty_weight * penalty
-            reported = {
-                "penalty": penalty,
-                "gradient_norm": norms,
-                "wasserstein_estimate": gap,
-                "real_score": real_scores,
-            }
-            return LossOutput(loss, reported)
+            return LossOutput(loss, dict(zip(_OF_CRITIC, (penalty, norms, gap, real_scores), strict=True)))
 
         means = apply_update(terms, self._critic_variables, self._critic_adam, self._sharing, self._rate_factor())
         if config.constraint == "weight_clipping":
@@ -284,11 +272,8 @@ class WganStep:
         named: dict[str, tf.Variable] = {"step": self.step}
         for prefix, model in zip(NETWORKS, (self.generator, self.critic, self.average), strict=True):
             named |= {f"{prefix}{variable.path}": variable.value for variable in model.variables}
-        for prefix, adam, model in (
-            ("generator_adam", self._generator_adam, self.generator),
-            ("critic_adam", self._critic_adam, self.critic),
-        ):
-            named |= adam.state(prefix, [variable.path for variable in model.trainable_variables])
+        for adam, model in ((self._generator_adam, self.generator), (self._critic_adam, self.critic)):
+            named |= adam.state(adam.name, [variable.path for variable in model.trainable_variables])
         return named
 
     def state_arrays(self) -> dict[str, np.ndarray]:

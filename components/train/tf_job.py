@@ -1,19 +1,16 @@
-"""Training by several pods: the stage starts a TFJob of Kubeflow's Training Operator and waits until it has trained.
+"""Training by several pods: the stage starts a TFJob of Kubeflow's Training Operator 1.9 and waits for its end.
 
-The package gives the job in a variable. Its workers run this stage, each with the `TF_CONFIG` that the operator sets.
-The pod of the stage itself trains nothing: it shows the chief's log, and deletes the job if it is canceled. The job
-belongs to this pod, so Kubernetes removes both together.
-
-The job is a `kubeflow.org/v1` `TFJob` of Training Operator 1.9 (tensorflow_types.go and common_types.go there).
+Its workers run this stage, each with the `TF_CONFIG` that the operator sets. The pod of the stage trains nothing: it
+shows the chief's log, and deletes the job if it is canceled. It owns the job, so Kubernetes removes both together.
 """
 
+import contextlib
 import hashlib
 import json
 import logging
 import os
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -122,9 +119,7 @@ def _follow(api: "_Kubernetes", name: str) -> None:
         pods = api.request("GET", _PODS, params={"labelSelector": f"{_JOB_LABEL}={name}"}).json()["items"]
         pods.sort(key=lambda pod: int(pod["metadata"]["labels"][_INDEX_LABEL]))
         if pods and pods[0]["status"].get("phase") not in (None, "Pending"):
-            for timestamp, line in api.log(pods[0]["metadata"]["name"], shown):
-                print(line, file=sys.stderr, flush=True)
-                shown = timestamp
+            shown = api.show_log(pods[0]["metadata"]["name"], shown)
         state = _state(current)
         if state == "Failed":
             raise _failure(name, pods)
@@ -191,21 +186,21 @@ class _Kubernetes:
         outages.raise_on_status = False
         self._requests.mount("https://", HTTPAdapter(max_retries=outages))
 
-    def log(self, pod: str, after: str) -> Iterator[tuple[str, str]]:
-        """Yield time and text of a pod's lines after a time, as they come, until it ends or is silent for long."""
+    def show_log(self, pod: str, after: str) -> str:
+        """Print a pod's lines after a time, as they come, until it ends or is silent for long; return the last time."""
         import requests
 
         parameters = {"container": CONTAINER, "follow": "true", "timestamps": "true"}
-        if after:
-            parameters["sinceTime"] = after
-        try:
+        parameters |= {"sinceTime": after} if after else {}
+        shown = after
+        with contextlib.suppress(TransientError, requests.RequestException):  # the caller asks again
             answer = self.request("GET", f"{_PODS}/{pod}/log", params=parameters, stream=True)
             for line in answer.iter_lines():
                 timestamp, _, text = line.decode(errors="replace").partition(" ")
                 if timestamp > after:
-                    yield timestamp, text
-        except (TransientError, requests.RequestException):
-            return  # the caller asks again
+                    print(text, file=sys.stderr, flush=True)
+                    shown = timestamp
+        return shown
 
     def job(self, name: str) -> dict[str, Any] | None:
         """Return a job; None if it does not exist."""

@@ -1,8 +1,4 @@
-"""Upload of checkpoints to a bucket during training.
-
-A training whose folder is in a bucket writes to its local mirror. One thread uploads complete files: samples, then
-checkpoints with the logs up to their step. An outage only delays uploads.
-"""
+"""Upload of checkpoints to a bucket during training, from its local mirror: an outage only delays uploads."""
 
 import contextlib
 import functools
@@ -34,9 +30,7 @@ def fetch(location: Location, at_most: float = math.inf) -> None:
         return
     local_checkpoint = checkpoints.newest(location, at_most)
     local_step = -1 if local_checkpoint is None else local_checkpoint[1].step
-    for step in reversed(_steps_in_bucket(location)):
-        if not local_step < step <= at_most:
-            continue
+    for step in reversed([step for step in _steps_in_bucket(location) if local_step < step <= at_most]):
         folder = checkpoints.step_folder(location, step)
         with folder.removed_if_damaged("passed over: %s"):
             checkpoints.Description.fetch(folder)

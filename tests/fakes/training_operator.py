@@ -30,16 +30,10 @@ OWN_POD: dict[str, Any] = {
     "spec": {
         "serviceAccountName": "pipeline-runner",
         "securityContext": {"fsGroup": 0},
-        "containers": [
-            {"name": "wait"},
-            {"name": "main", "securityContext": {"allowPrivilegeEscalation": False}},
-        ],
+        "containers": [{"name": "wait"}, {"name": "main", "securityContext": {"allowPrivilegeEscalation": False}}],
     },
 }
-_JOBS, _PODS = (
-    f"/apis/kubeflow.org/v1/namespaces/{NAMESPACE}/tfjobs",
-    f"/api/v1/namespaces/{NAMESPACE}/pods",
-)
+_JOBS, _PODS = (f"/apis/kubeflow.org/v1/namespaces/{NAMESPACE}/tfjobs", f"/api/v1/namespaces/{NAMESPACE}/pods")
 _NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 _DELETED, _FIRST_LINE = "2026-01-01T00:00:00Z", datetime.datetime(2026, 1, 1)
 

@@ -19,17 +19,13 @@ class EndlessOrder:
         while length > 0:
             epoch, offset = divmod(start, self._count)
             if epoch != self._epoch:
-                self._epoch, self._order = epoch, permutation(self._count, self._seed, epoch)
+                # A hash of seed, epoch and index: NumPy's generators may change, this cannot.
+                hashed = _splitmix64(_splitmix64(np.array([self._seed], np.uint64)) + np.array([epoch], np.uint64))
+                hashed = _splitmix64(hashed + np.arange(self._count, dtype=np.uint64))
+                self._epoch, self._order = epoch, np.argsort(hashed, kind="stable")
             parts.append(self._order[offset : offset + length])
             start, length = start + len(parts[-1]), length - len(parts[-1])
         return np.concatenate(parts)
-
-
-def permutation(count: int, seed: int, epoch: int) -> np.ndarray:
-    """Return 0 .. count - 1, int64, by a hash of seed, epoch and index: NumPy's generators may change, this cannot."""
-    seed_hash = _splitmix64(np.array([seed], np.uint64))
-    epoch_hash = _splitmix64(seed_hash + np.array([epoch], np.uint64))
-    return np.argsort(_splitmix64(epoch_hash + np.arange(count, dtype=np.uint64)), kind="stable")
 
 
 def _splitmix64(value: np.ndarray) -> np.ndarray:

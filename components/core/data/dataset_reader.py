@@ -13,11 +13,13 @@ from components.core.storage.location import Location, LocationLike
 class Images:
     """Images of shards by their number, like an array of uint8 [n, height, width, channels]; labels int32 [n].
 
-    The shards must be those of the manifest, which the caller checks. Without classes labels are -1.
+    Raises a `DataError` if a shard is not the one of the manifest. Without classes labels are -1.
     """
 
-    def __init__(self, folder: Path, shards: list[datasets.Shard], image: datasets.ImageShape) -> None:
-        kind = tfrecord.record_type(image.size)
+    def __init__(self, dataset: LocationLike, shards: list[datasets.Shard], image: datasets.ImageShape) -> None:
+        folder, kind = Location.of(dataset), tfrecord.record_type(image.size)
+        for shard in shards:
+            require_shard(folder / shard.file, shard)
         shards = [shard for shard in shards if shard.records]  # an empty file cannot be mapped
         self._shards: list[np.ndarray] = []  # the records of each
         for shard in shards:
@@ -26,7 +28,7 @@ class Images:
                     f"shard {folder / shard.file} does not have {shard.records:,} images of {image.size:,} bytes, as "
                     f"{datasets.MANIFEST} says; make the dataset again"
                 )
-            self._shards.append(np.memmap(folder / shard.file, kind, "r").view(np.ndarray))
+            self._shards.append(np.memmap(Path(folder / shard.file), kind, "r").view(np.ndarray))
         labels = [tfrecord.labels(records) for records in self._shards]
         self.labels = np.concatenate([np.empty(0, np.int32), *labels]).astype(np.int32)
         self._ends = np.cumsum([shard.records for shard in shards])
@@ -54,7 +56,8 @@ def fetch(dataset: LocationLike, manifest: datasets.Manifest, *splits: str) -> N
         DataError: A shard is missing or damaged in the bucket.
         TransientError: They do not fit on the disk, or the network fails.
     """
-    _fetch(dataset, [shard for split in splits for shard in manifest.splits[split].shards])
+    files = {shard.file for split in splits for shard in manifest.splits[split].shards}
+    Location.of(dataset).fetch(datasets.MANIFEST, files.__contains__)
 
 
 def open_split(dataset: LocationLike, manifest: datasets.Manifest, split: str) -> Images:
@@ -65,7 +68,7 @@ def open_split(dataset: LocationLike, manifest: datasets.Manifest, split: str) -
         raise DataError(
             f"{datasets.MANIFEST} of {dataset} says {described.records} records of {split}, and {records} of its shards"
         )
-    return _open(dataset, described.shards, manifest.image)
+    return Images(dataset, described.shards, manifest.image)
 
 
 def load_split(dataset: LocationLike, manifest: datasets.Manifest, split: str) -> tuple[np.ndarray, np.ndarray]:
@@ -85,8 +88,8 @@ def load_first(
     for shard in manifest.splits[split].shards:
         if sum(earlier.records for earlier in shards) < most:
             shards.append(shard)
-    _fetch(dataset, shards)
-    images = _open(dataset, shards, manifest.image)
+    Location.of(dataset).fetch(datasets.MANIFEST, {shard.file for shard in shards}.__contains__)
+    images = Images(dataset, shards, manifest.image)
     return images[:most], images.labels[:most]
 
 
@@ -101,14 +104,3 @@ def require_shard(file: Path | Location, shard: datasets.Shard) -> None:
         raise DataError(
             f"shard {file} is not the one that {datasets.MANIFEST} describes ({difference}); make the dataset again"
         )
-
-
-def _fetch(dataset: LocationLike, shards: list[datasets.Shard]) -> None:
-    Location.of(dataset).fetch(datasets.MANIFEST, {shard.file for shard in shards}.__contains__)
-
-
-def _open(dataset: LocationLike, shards: list[datasets.Shard], image: datasets.ImageShape) -> Images:
-    folder = Location.of(dataset)
-    for shard in shards:
-        require_shard(folder / shard.file, shard)
-    return Images(folder.path, shards, image)

@@ -1,8 +1,6 @@
-"""Where a block of steps loops: on a TPU inside the replicas, elsewhere around their updates.
+"""Where a block of steps loops: on a TPU inside the replicas, so that a block is one program that the host starts.
 
-On a TPU each `strategy.run` is a program that the host starts, and whose arguments it sends to every replica. With the
-loop inside, a block is one program. Elsewhere `strategy.run` costs nothing after tracing, and MirroredStrategy cannot
-sum over replicas in a loop inside them.
+Elsewhere around their updates, as MirroredStrategy cannot sum over replicas in a loop inside them.
 """
 
 from collections.abc import Callable
@@ -13,11 +11,6 @@ from components.core.distributed.global_batch import of_one_replica
 from components.core.distributed.strategies import kind_of
 
 _Values = dict[str, tf.Tensor]
-
-
-def is_one_program(strategy: tf.distribute.Strategy) -> bool:
-    """Return whether a block loops inside the replicas."""
-    return kind_of(strategy) == "tpu"
 
 
 def compiled(
@@ -32,7 +25,7 @@ def compiled(
         signature: The tensors. A TPU needs the number of steps when the graph is made, so there each length of a block
             has a graph of its own.
     """
-    if not is_one_program(strategy):
+    if kind_of(strategy) != "tpu":
         return tf.function(loop, signature)
 
     def program(*tensors: tf.Tensor) -> _Values:
@@ -43,7 +36,7 @@ def compiled(
 
 def run_update(strategy: tf.distribute.Strategy, update: Callable[..., _Values], *arguments: tf.Tensor) -> _Values:
     """Make an update on every replica from the loop of a block, and return the values of one."""
-    if is_one_program(strategy):  # the loop is inside the replicas already
+    if kind_of(strategy) == "tpu":  # the loop is inside the replicas already
         return update(*arguments)
     return of_one_replica(strategy, strategy.run(update, args=arguments))
 

@@ -1,7 +1,4 @@
-"""The workers that train together, from `TF_CONFIG`, and a rendezvous before training.
-
-Standard library only, so that a mistake is reported before TensorFlow is imported.
-"""
+"""The workers that train together, from `TF_CONFIG`, and a rendezvous before training; without TensorFlow."""
 
 import contextlib
 import dataclasses
@@ -19,7 +16,6 @@ log = logging.getLogger(__name__)
 VARIABLE = "TF_CONFIG"
 _EXAMPLE = '{"cluster": {"worker": ["host0:2222", "host1:2222"]}, "task": {"type": "worker", "index": 0}}'
 _ADDRESS = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[^\s:/\[\]]+):([0-9]{1,5})")
-_LARGEST_PORT = 65535
 # Pods of one job may start minutes apart: images are pulled, nodes are created.
 _PATIENCE_SECONDS = 600.0
 _ASK_SECONDS, _ASK_AGAIN_SECONDS, _LOG_SECONDS = 2.0, 0.5, 15.0
@@ -78,7 +74,7 @@ def parse(text: str) -> Cluster:
         well_formed = (
             jobs.keys() <= {"chief", "worker"}
             and len(chiefs) <= 1
-            and all(0 < port <= _LARGEST_PORT for port in ports)
+            and all(0 < port <= 65535 for port in ports)
             and len({*cluster.addresses}) == cluster.size
             and 0 <= index < len(jobs[job])
         )
@@ -93,7 +89,7 @@ def parse(text: str) -> Cluster:
 
 
 def meet(cluster: Cluster, patience: float = _PATIENCE_SECONDS) -> None:
-    """Wait until every worker is about to begin; call it right before TensorFlow opens this process's port.
+    """Wait until every worker is about to begin, right before TensorFlow opens this process's port.
 
     TensorFlow itself would wait silently, without limit, and ignore signals.
     """

@@ -1,8 +1,4 @@
-"""Why a TensorFlow for GPUs uses none, and what to do about it.
-
-TensorFlow logs the cause in C++, below the level that users see, and goes on with the CPU. Standard library only:
-NVIDIA's driver is asked itself.
-"""
+"""Why a TensorFlow for GPUs uses none: it logs the cause in C++, below the level that users see, and takes the CPU."""
 
 import ctypes
 from pathlib import Path

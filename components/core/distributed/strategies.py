@@ -108,8 +108,18 @@ def detect() -> str:
 
 
 def _tpu(replicas: int, address: str) -> tf.distribute.Strategy:
-    reason = _silence(address) if "://" in address else ""
-    if not reason:
+    reason = ""
+    for url in address.split(",") if "://" in address else []:
+        # TensorFlow would try for many minutes where nothing answers at grpc://HOST:PORT,...
+        scheme, _, location = url.partition("://")
+        host, _, port = location.partition(":")
+        if scheme != "grpc" or not host or not (port or "0").isdecimal():
+            reason = f"{url!r} is not grpc://HOST:PORT"
+        elif absence := workers.absence(f"{host}:{port or _GRPC_PORT}"):
+            reason = f"nothing answers there: {absence}"
+        if reason:
+            break
+    else:
         try:
             with _bounded(f"connecting to the TPU at {address!r}"):
                 resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=address)
@@ -128,19 +138,6 @@ def _tpu(replicas: int, address: str) -> tf.distribute.Strategy:
     if replicas not in (0, strategy.num_replicas_in_sync):
         raise ConfigError(f"replicas must be 0 or {strategy.num_replicas_in_sync} on this TPU, got {replicas}")
     return strategy
-
-
-def _silence(address: str) -> str:
-    """Return why nothing answers at grpc://HOST:PORT,...; empty if all do. TensorFlow would try for many minutes."""
-    for url in address.split(","):
-        scheme, _, location = url.partition("://")
-        host, _, port = location.partition(":")
-        if scheme != "grpc" or not host or not (port or "0").isdecimal():
-            return f"{url!r} is not grpc://HOST:PORT"
-        reason = workers.absence(f"{host}:{port or _GRPC_PORT}")
-        if reason:
-            return f"nothing answers there: {reason}"
-    return ""
 
 
 def _gpus(replicas: int) -> tf.distribute.Strategy:

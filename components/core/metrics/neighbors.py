@@ -1,7 +1,4 @@
-"""Nearest neighbors of features: how two sets overlap, and whether samples are copies.
-
-NumPy in float64, a few rows at a time, so that memory does not grow with the product of two sets.
-"""
+"""Nearest neighbors of features, in float64: how two sets overlap, and whether samples are copies."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -12,7 +9,7 @@ import scipy.stats
 from components.core.metrics.whitening import checked
 
 _NEIGHBOR = 5  # its distance is a ball's radius: Naeem et al. (2020) take the fifth of 10,000
-_ELEMENTS = 2**22  # of a matrix of distances at a time
+_ELEMENTS = 2**22  # of a matrix of distances at a time: memory must not grow with the product of two sets
 _ROUNDING = 1e-12  # of the squared norms; smaller squared distances are those of duplicates
 TAIL = 0.01  # share of held-out images that count as close to the training images
 

@@ -1,7 +1,6 @@
-"""Distances between two sets of features. NumPy in float64.
+"""Distances between two sets of features, in float64, foremost those of a classifier trained on the dataset itself.
 
-Distances are taken in the whitened spaces of an embedding, foremost that of a classifier trained on the dataset itself,
-hence "classifier distance" (FCD, KCD): their values cannot be compared with FID or KID, which use another network.
+Hence "classifier distance" (FCD, KCD): values cannot be compared with FID or KID, which use another network.
 """
 
 import numpy as np
@@ -62,25 +61,20 @@ def kernel_distances(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     size_x, size_y = (min(len(rows) // KERNEL_BLOCKS, KERNEL_BLOCK_AT_MOST) for rows in (x, y))
     if min(size_x, size_y) < 2:
         raise ValueError(f"the kernel distance needs {2 * KERNEL_BLOCKS} rows, got {len(x)} and {len(y)}")
-    return np.array(
-        [
-            _squared_discrepancy(x[block * size_x :][:size_x], y[block * size_y :][:size_y])
-            for block in range(KERNEL_BLOCKS)
+    estimates = []
+    for block in range(KERNEL_BLOCKS):
+        some_x, some_y = x[block * size_x :][:size_x], y[block * size_y :][:size_y]
+        within = [
+            (kernel.sum() - np.trace(kernel)) / (len(kernel) * (len(kernel) - 1))
+            for kernel in (_kernel(some_x, some_x), _kernel(some_y, some_y))
         ]
-    )
+        estimates.append(float(within[0] + within[1] - 2 * _kernel(some_x, some_y).mean()))
+    return np.array(estimates)
 
 
 def mean_and_error(blocks: np.ndarray) -> tuple[float, float]:
     """Return the mean of independent estimates [n], and its standard error."""
     return float(np.mean(blocks)), float(np.std(blocks, ddof=1) / np.sqrt(len(blocks)))
-
-
-def _squared_discrepancy(x: np.ndarray, y: np.ndarray) -> float:
-    n, m = len(x), len(y)
-    within_x, within_y, between = _kernel(x, x), _kernel(y, y), _kernel(x, y)
-    same_x = (within_x.sum() - np.trace(within_x)) / (n * (n - 1))
-    same_y = (within_y.sum() - np.trace(within_y)) / (m * (m - 1))
-    return float(same_x + same_y - 2 * between.mean())
 
 
 def _kernel(x: np.ndarray, y: np.ndarray) -> np.ndarray:

@@ -1,7 +1,4 @@
-"""A frozen linear map that makes directions of real features comparable, so that no few directions dominate a distance.
-
-NumPy in float64.
-"""
+"""A frozen linear map, in float64, that makes directions of real features comparable, so that none dominates."""
 
 import dataclasses
 

@@ -1,15 +1,13 @@
 """Generator and critic for images of any shape, and the conversions between pixels and numbers.
 
-The generator is one dense and a few transposed convolutions with batch normalization, after DCGAN (Radford et al.
-2016). A residual block (He et al. 2016, "Identity mappings") at half the image's sides and a convolution at full size
-come on top: without them every pixel is a linear mix of features of half the resolution, which shows as blotches. The
-critic is strided convolutions, without batch normalization, as the gradient penalty is per example (Gulrajani et al.
-2017, section 4). In TensorFlow, Keras' normalizations by moments and resizing have wrong second
-derivatives; components/train/second_order.py refuses and measures them.
+The generator is that of DCGAN (Radford et al. 2016) with a residual block (He et al. 2016, "Identity mappings") at half
+the image's sides and a convolution at full size: without them every pixel is a linear mix of features of half the
+resolution, which shows as blotches. The critic has no normalization, as the gradient penalty is per example (Gulrajani
+et al. 2017, section 4), and no layer with a wrong second derivative (components/train/second_order.py).
 
 Both can be conditional on a class: the generator takes it beside the latents, the critic scores by projection (Miyato &
-Koyama 2018, equation 3). Classes that are many and alike have fixed features, which both take in place of the class, so
-that each learns from its neighbors' images.
+Koyama 2018, equation 3). Classes that are many and alike have fixed features in place of the class, so that each learns
+from its neighbors' images.
 """
 
 import dataclasses
@@ -175,17 +173,13 @@ class LeakyReLU(keras.layers.Layer):
     """
 
     def call(self, inputs: tf.Tensor) -> tf.Tensor:
-        return _leaky_relu(inputs)
+        @tf.custom_gradient
+        def activate(features: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
+            outputs = tf.nn.leaky_relu(features, _LEAK)
+            signs = tf.stop_gradient(outputs)
+            return outputs, lambda upstream: tf.raw_ops.LeakyReluGrad(gradients=upstream, features=signs, alpha=_LEAK)
 
-
-@tf.custom_gradient
-def _leaky_relu(features: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
-    outputs = tf.nn.leaky_relu(features, _LEAK)
-
-    def gradient(upstream: tf.Tensor) -> tf.Tensor:
-        return tf.raw_ops.LeakyReluGrad(gradients=upstream, features=tf.stop_gradient(outputs), alpha=_LEAK)
-
-    return outputs, gradient
+        return activate(inputs)
 
 
 def to_unit_range(pixels: tf.Tensor) -> tf.Tensor:

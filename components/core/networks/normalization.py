@@ -38,19 +38,16 @@ class BatchNormalization(keras.layers.Layer):
     def call(self, inputs: tf.Tensor, training: bool = False) -> tf.Tensor:
         if not training:
             mean, variance = tf.convert_to_tensor(self.moving_mean), tf.convert_to_tensor(self.moving_variance)
-        elif self._whole_batch_is_here() and inputs.dtype == tf.float32 and len(inputs.shape) == 4:
-            return self._fused(inputs)
         else:
-            mean, variance = self._moments(inputs)
+            replica = tf.distribute.get_replica_context()
+            others = replica is not None and replica.num_replicas_in_sync > 1
+            if self._synchronized and not others and inputs.dtype == tf.float32 and len(inputs.shape) == 4:
+                return self._fused(inputs)
+            mean, variance = self._moments(inputs, replica if self._synchronized and others else None)
             _record(BatchStatistics(self, mean, variance))
         scale = tf.convert_to_tensor(self.gamma) * tf.math.rsqrt(variance + _EPSILON)
         # Center before scaling: far from zero, the difference of two large products would lose all digits.
         return (inputs - mean) * scale + tf.convert_to_tensor(self.beta)
-
-    def _whole_batch_is_here(self) -> bool:
-        """True if normalization needs nothing from other replicas."""
-        replica = tf.distribute.get_replica_context()
-        return self._synchronized and (replica is None or replica.num_replicas_in_sync == 1)
 
     def _fused(self, inputs: tf.Tensor) -> tf.Tensor:
         """Do the same with TensorFlow's kernel, which reads the inputs less often; for one replica, [n, h, w, c].
@@ -70,8 +67,8 @@ class BatchNormalization(keras.layers.Layer):
         _record(BatchStatistics(self, mean, unbiased * (count - 1.0) / count))
         return outputs
 
-    def _moments(self, inputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return mean and variance of each channel, [channels] each.
+    def _moments(self, inputs: tf.Tensor, replica: tf.distribute.ReplicaContext | None) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return mean and variance of each channel, [channels] each, with those of other replicas if one is given.
 
         E[x^2] - E[x]^2 would lose all digits in float32 where the mean is much larger than the deviation. So each
         replica takes the variance about its own mean, and they are combined as in Chan et al. 1979, "Updating formulae
@@ -80,8 +77,7 @@ class BatchNormalization(keras.layers.Layer):
         axes = list(range(len(inputs.shape) - 1))
         mean = tf.reduce_mean(inputs, axes)
         variance = tf.reduce_mean(tf.square(inputs - mean), axes)
-        replica = tf.distribute.get_replica_context()
-        if not self._synchronized or replica is None or replica.num_replicas_in_sync == 1:
+        if replica is None:
             return mean, variance
         count = tf.cast(tf.size(inputs) // inputs.shape[-1], inputs.dtype)
         # Each replica fills its own row, and one sum gathers all: every strategy can differentiate a sum.

@@ -1,8 +1,4 @@
-"""Precision in which networks multiply: float32, or bfloat16 where it is faster.
-
-On a CPU the speed of networks is measured once per machine and shape, then read from a file. The choice that follows
-from it is recorded in checkpoints, and a resumed training keeps it.
-"""
+"""Precision in which networks multiply: float32, or bfloat16 where it is faster, as measured on a CPU."""
 
 import contextlib
 import dataclasses
@@ -97,8 +93,13 @@ def cpu_flags() -> list[str]:
 
 
 def measured(network: gan.NetworkConfig, images: int) -> dict[str, float]:
-    """Return the processor seconds, by precision, of a pass with as many images as a replica has, or fewer if large."""
-    count = few_enough(network, images)
+    """Return the processor seconds, by precision, of a pass with as many images as a replica has, or fewer if large.
+
+    They are measured once per machine and shape, then read from a file.
+    """
+    multiplications = cost.of_generator(network.image, network.base_filters, network.latent_size, network.classes)
+    multiplications += cost.of_critic(network.image, network.base_filters, network.classes)
+    count = max(1, min(images, int(_MULTIPLICATIONS / multiplications)))  # that a pass takes in a fraction of a second
     threads = tf.config.threading.get_intra_op_parallelism_threads()
     key = digests.digest_of([network.to_json(), count, threads, tf.__version__, cpu_flags()])
     file = private("precision") / f"{key}.json"
@@ -108,13 +109,6 @@ def measured(network: gan.NetworkConfig, images: int) -> dict[str, float]:
     seconds = least_seconds({name: passes(network, count, name) for name in PRECISIONS})
     atomic_files.write_json(file, seconds)
     return seconds
-
-
-def few_enough(network: gan.NetworkConfig, images: int) -> int:
-    """Return the number of images, or as many as a pass may take in a fraction of a second."""
-    multiplications = cost.of_generator(network.image, network.base_filters, network.latent_size, network.classes)
-    multiplications += cost.of_critic(network.image, network.base_filters, network.classes)
-    return max(1, min(images, int(_MULTIPLICATIONS / multiplications)))
 
 
 def passes(network: gan.NetworkConfig, images: int, precision: str) -> Callable[[], Any]:

@@ -1,8 +1,7 @@
 """SavedModels whose bytes follow from weights and code, not from the history of the process.
 
 TensorFlow numbers functions and custom gradients by counters of the process, stores functions and map entries in no
-fixed order, and adds a `fingerprint.pb` with a random part. Here both are numbered from 0, everything is sorted, and
-the fingerprint, which nothing needs, is left out.
+fixed order, and adds a `fingerprint.pb` with a random part, which nothing needs.
 """
 
 import contextlib
@@ -58,25 +57,19 @@ def canonical(saved_model: bytes) -> bytes:
     for meta_graph in model.meta_graphs:
         functions = meta_graph.graph_def.library.function
         _rename(meta_graph, _renaming([function.signature.name for function in functions]))
-        _renumber_gradients(meta_graph.graph_def.library)
+        gradients = meta_graph.graph_def.library.registered_gradients
+        types = {gradient.registered_op_type: f"CustomGradient-{rank}" for rank, gradient in enumerate(gradients)}
+        for gradient in gradients:
+            gradient.registered_op_type = types[gradient.registered_op_type]
+        for node in (node for function in functions for node in function.node_def if _GRADIENT in node.attr):
+            name = node.attr[_GRADIENT].s.decode()
+            node.attr[_GRADIENT].s = types.get(name, name).encode()
         ordered = sorted(functions, key=lambda function: function.signature.name)
         parts = [function.SerializeToString(deterministic=True) for function in ordered]
         del functions[:]
         for part in parts:
             functions.add().ParseFromString(part)
     return bytes(model.SerializeToString(deterministic=True))
-
-
-def _renumber_gradients(library: Any) -> None:
-    types = [gradient.registered_op_type for gradient in library.registered_gradients]
-    names = {name: f"CustomGradient-{rank}" for rank, name in enumerate(types)}
-    for gradient in library.registered_gradients:
-        gradient.registered_op_type = names[gradient.registered_op_type]
-    for function in library.function:
-        for node in function.node_def:
-            name = node.attr[_GRADIENT].s.decode() if _GRADIENT in node.attr else ""
-            if name in names:
-                node.attr[_GRADIENT].s = names[name].encode()
 
 
 def _renaming(names: list[str]) -> Callable[[str], str]:

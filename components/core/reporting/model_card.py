@@ -1,7 +1,4 @@
-"""The model card as Markdown: origin of a model, its scores, and its limits of use.
-
-The card of an exported model says that nobody has judged it; publishing completes the card.
-"""
+"""The model card as Markdown: origin of a model, its scores once it is judged, and its limits of use."""
 
 import dataclasses
 import functools
@@ -75,9 +72,6 @@ def _template() -> jinja2.Template:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {"digest": _digest, "number": number}
+    environment.filters["digest"] = lambda text: _Markdown(f"`{text}`") if re.fullmatch("[0-9a-f]{64}", text) else text
+    environment.filters["number"] = number
     return environment.get_template(_TEMPLATE.name)
-
-
-def _digest(text: str) -> str:
-    return _Markdown(f"`{text}`") if re.fullmatch("[0-9a-f]{64}", text) else text

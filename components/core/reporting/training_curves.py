@@ -1,6 +1,6 @@
 """Charts of the log of a training over its steps: of one, or of several in the same axes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from components.core.reporting import charts
@@ -22,25 +22,21 @@ _PANELS = {
 
 def draw(trainings: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return `png` and `caption` of each chart with numbers; trainings, by the name of their curves, have a `log`."""
-    panels = [(caption, _curves(trainings, columns)) for columns, caption in _PANELS.items()]
-    return [{"caption": caption, "png": charts.lines(curves)} for caption, curves in panels if curves]
-
-
-def _curves(trainings: Mapping[str, Mapping[str, Any]], columns: Sequence[str]) -> list[charts.Curve]:
-    """Return a curve for each column that has numbers: a color each, or with several trainings one of each."""
-    series = []
-    for name, training in trainings.items():
-        for column in columns:
-            if points := [(row["step"], row[column]) for row in training["log"] if column in row]:
-                series.append((name, column.replace("_", " "), points))
-    several = len(trainings) > 1
-    names, labels = ([*dict.fromkeys(curve[index] for curve in series)] for index in (0, 1))
-    return [
-        charts.Curve(
-            label=f"{name}: {label}" if several else label,
-            points=points,
-            color=names.index(name) if several else labels.index(label),
-            style=labels.index(label) if several else 0,
-        )
-        for name, label, points in series
-    ]
+    charts_with_numbers = []
+    for columns, caption in _PANELS.items():
+        series = []
+        for name, training in trainings.items():
+            for column in columns:
+                if points := [(row["step"], row[column]) for row in training["log"] if column in row]:
+                    series.append((name, column.replace("_", " "), points))
+        # A color for each column; with several trainings one for each of these, and a style for each column.
+        names, labels = ([*dict.fromkeys(curve[index] for curve in series)] for index in (0, 1))
+        curves = [
+            charts.Curve(f"{name}: {label}", points, names.index(name), labels.index(label))
+            if len(trainings) > 1
+            else charts.Curve(label, points, labels.index(label))
+            for name, label, points in series
+        ]
+        if curves:
+            charts_with_numbers.append({"caption": caption, "png": charts.lines(curves)})
+    return charts_with_numbers

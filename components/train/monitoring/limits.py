@@ -75,7 +75,9 @@ def findings(signals: Diagnostics, constraint: str) -> list[Finding]:
         for failing, (low, high) in ((True, limit.fail), (False, limit.warn)):
             within = (low is None or value >= low) and (high is None or value <= high)
             if not (math.isfinite(value) and within):
-                problems.append(Finding(limit.signal, value, _described(low, high), failing, limit.remedy))
+                bounds = (("at least", low), ("at most", high))
+                expected = " and ".join(f"{words} {bound:g}" for words, bound in bounds if bound is not None)
+                problems.append(Finding(limit.signal, value, expected or "a number", failing, limit.remedy))
                 break
     return problems
 
@@ -88,9 +90,3 @@ def window_steps(config: TrainConfig) -> int:
 def is_warm(step: int, config: TrainConfig) -> bool:
     """Return whether a window that ends at a step is past the start, where every training has wild numbers."""
     return step - window_steps(config) >= max(_WARM_UP_STEPS, _WARM_UP_SHARE * config.steps)
-
-
-def _described(low: float | None, high: float | None) -> str:
-    bounds = [] if low is None else [f"at least {low:g}"]
-    bounds += [] if high is None else [f"at most {high:g}"]
-    return " and ".join(bounds) or "a number"

@@ -14,7 +14,7 @@ from components.core.data.dataset_reader import Images
 from components.core.networks import drawn_labels, gan
 from components.train.config import TrainConfig
 from components.train.monitoring import limits
-from components.train.monitoring.window import Window
+from components.train.monitoring.progress import Window
 from components.train.step import WganStep
 
 log = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ class Monitor:
         self._failing = 0  # consecutive windows
         self.last_good = 0  # the last step of the latest window that was not failing
         self._warned = set[str]()
-        self._window = Window(_NAMES, "watch")
+        self.window = Window(_NAMES, "watch")
         self._train, self._validation = (_chosen(split, config.seed) for split in (train, validation))
         self._real_distance = _mean_distance(self._train[0] / 127.5)
         latents = tf.random.stateless_normal([_IMAGES, config.latent_size], [config.seed, 1], alg="philox")
@@ -56,22 +56,23 @@ class Monitor:
         self._score = tf.function(lambda inputs: wgan.critic(inputs, training=False)[:, 0])
 
     @property
-    def in_doubt(self) -> bool:
-        """True if the latest window was failing, so that no checkpoint should replace a good one."""
-        return self._failing > 0
+    def last_undoubted(self) -> int | None:
+        """The last step before failing windows, if the latest window failed and training may be ended for it.
+
+        No later checkpoint should then replace an earlier one.
+        """
+        if not self._failing or self._config.when_unhealthy == "warn":
+            return None
+        return self.last_good + limits.window_steps(self._config) - 1
 
     def state(self) -> dict[str, np.ndarray]:
         """Return the arrays for a checkpoint."""
-        return {**self._window.state(), _DOUBTS: np.array([self._failing, self.last_good], np.int64)}
+        return {**self.window.state(), _DOUBTS: np.array([self._failing, self.last_good], np.int64)}
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Resume from a checkpoint."""
-        self._window.restore(arrays)
+        self.window.restore(arrays)
         self._failing, self.last_good = arrays[_DOUBTS].tolist()
-
-    def add(self, block: Mapping[str, np.ndarray]) -> None:
-        """Add the values of a block, [steps] each."""
-        self._window.add(block)
 
     def end_window(self, step: int, rollbacks: Sequence[str] = ()) -> list[limits.Finding]:
         """Check the window that ends at a step, warn of each signal beyond a limit, and note rollbacks in this window.
@@ -99,7 +100,7 @@ class Monitor:
         return failing if self._failing >= limits.FAILING_WINDOWS else []
 
     def _signals(self) -> limits.Diagnostics:
-        means = self._window.means()
+        means = self.window.means()
         norm, gap, penalty = means["gradient_norm"], means["wasserstein_estimate"], means["penalty"]
         weight = self._config.penalty_weight
         samples = gan.to_pixels(self._draw(self._inputs)).numpy()

@@ -1,32 +1,85 @@
-"""Progress of a training: every `log_every` steps a log line, a row of the log file, a point in TensorBoard.
-
-TensorBoard's file repeats the log and the sheets of samples, and is made anew from them when a training resumes or
-rolls back, so that it shows each step once.
-"""
+"""Progress of a training: a log line, a row of the log file, a point in TensorBoard, and sheets of samples."""
 
 import contextlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 
 from components.core.artifacts import training_log
+from components.core.networks import drawn_labels, gan
+from components.core.reporting import grids
 from components.core.reporting.durations import duration
 from components.core.stage import logs
 from components.core.storage import atomic_files
 from components.train.config import TrainConfig
-from components.train.monitoring import sample_grid
-from components.train.monitoring.window import Window
 from components.train.step import MEANS
 
 log = logging.getLogger(__name__)
 
+_SAMPLES = "samples"  # the folder
+_IMAGES = 64
+
+
+class Window:
+    """Sums of some of the values that each step reports; `prefix` names them in a checkpoint."""
+
+    def __init__(self, names: Sequence[str], prefix: str) -> None:
+        self._names, self._prefix = tuple(names), prefix
+        self._sums, self._count = np.zeros(len(self._names), np.float64), np.zeros((), np.int64)
+
+    def add(self, block: Mapping[str, np.ndarray]) -> None:
+        """Add the values of a block, [steps] each."""
+        self._sums += [block[name].sum(dtype=np.float64) for name in self._names]
+        self._count += len(block[self._names[0]])
+
+    def means(self) -> dict[str, float]:
+        """Return the means of the window, and begin the next one."""
+        means = dict(zip(self._names, (self._sums / self._count).tolist(), strict=True))
+        self._sums[:], self._count = 0.0, np.zeros((), np.int64)
+        return means
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Return the sums, for a checkpoint."""
+        return {f"{self._prefix}/sums": self._sums.copy(), f"{self._prefix}/count": self._count.copy()}
+
+    def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Restore the sums from a checkpoint."""
+        self._sums = arrays[f"{self._prefix}/sums"].copy()
+        self._count = arrays[f"{self._prefix}/count"].copy()
+
+
+class SampleGrid:
+    """Draws from the same latents throughout a training; a conditional generator draws one class per row."""
+
+    def __init__(self, config: TrainConfig, network: gan.NetworkConfig) -> None:
+        count = drawn_labels.GRID_COLUMNS if network.classes else _IMAGES
+        latents = tf.random.stateless_normal([count, config.latent_size], [config.seed, 0], alg="philox")
+        self._inputs, self._columns = latents, 0  # 0: nearly square
+        self.newest = ""  # path of the last one written
+        if network.classes:
+            labeled = drawn_labels.rows_by_class(latents, network.classes)
+            self._inputs, self._columns = gan.with_labels(*labeled, network.classes), count
+
+    def write(self, generator: keras.Model, folder: Path, step: int) -> Path:
+        """Write the samples of a step below the training's folder, as PNG; return the file."""
+        pixels = gan.to_pixels(generator(self._inputs, training=False)).numpy()
+        path = folder / _SAMPLES / f"step-{step:010d}.png"
+        atomic_files.write_file(path, grids.png_grid(pixels, self._columns))
+        self.newest = str(path)
+        return path
+
 
 class Progress:
-    """Means over the steps since the last row; `folder` is None on a worker that writes nothing."""
+    """Means over the steps since the last row; `folder` is None on a worker that writes nothing.
+
+    TensorBoard's file is made anew from the log and the sheets of samples when a training resumes or rolls back, so
+    that it shows each step once.
+    """
 
     def __init__(self, folder: Path | None, config: TrainConfig) -> None:
         self._config, self._folder, self._writer = config, folder, tf.summary.create_noop_writer()
@@ -54,14 +107,14 @@ class Progress:
         self._writer = tf.summary.create_file_writer(str(events))
         for row in training_log.read(self._folder / training_log.METRICS, step):
             self._show(row)
-        for sheet in sorted((self._folder / sample_grid.FOLDER).glob("step-*.png")):
+        for sheet in sorted((self._folder / _SAMPLES).glob("step-*.png")):
             with contextlib.suppress(ValueError, tf.errors.InvalidArgumentError):  # a damaged file, or another's
-                if sample_grid.step_of(sheet) <= step:
+                if _step_of(sheet) <= step:
                     self.show_sheet(sheet)
 
     def show_sheet(self, path: Path) -> None:
         """Show a sheet of samples in TensorBoard."""
-        with self._writer.as_default(step=sample_grid.step_of(path)):
+        with self._writer.as_default(step=_step_of(path)):
             tf.summary.image("samples", tf.io.decode_png(path.read_bytes())[tf.newaxis])
 
     def _show(self, row: Mapping[str, Any]) -> None:
@@ -103,3 +156,7 @@ class Progress:
         message = "train: step %d of %d  critic %.3f  generator %.3f  penalty %.4f  gradient norm %.3f%s"
         values = (means[name] for name in ("critic_loss", "generator_loss", "penalty", "gradient_norm"))
         log.info(message, step, self._config.steps, *values, speed, extra=self._work)
+
+
+def _step_of(sheet: Path) -> int:
+    return int(sheet.stem.removeprefix("step-"))

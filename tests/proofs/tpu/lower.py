@@ -18,7 +18,7 @@ from tensorflow.python.distribute import distribute_lib, one_device_strategy
 from tensorflow.python.framework import kernels
 
 from components.core.artifacts.datasets import ImageShape
-from components.core.distributed.partition import BatchShard
+from components.core.distributed.global_batch import BatchShard
 from components.embed.config import EmbedConfig
 from components.embed.training import ClassifierStep
 from components.train.config import TrainConfig

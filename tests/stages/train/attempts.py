@@ -26,7 +26,7 @@ PHASES = {
     "block": ("components.train.batches", "ReadAhead", "block"),
     "window": ("components.train.monitoring.monitor", "Monitor", "end_window"),
     "row": ("components.train.monitoring.progress", "Progress", "write_row"),
-    "samples": ("components.train.monitoring.sample_grid", "SampleGrid", "write"),
+    "samples": ("components.train.monitoring.progress", "SampleGrid", "write"),
     "save": ("components.core.storage.array_files", "", "write_arrays"),
     "saved": ("components.core.artifacts.checkpoints", "", "keep"),
     "going back": ("components.core.artifacts.checkpoints", "", "remove_after"),

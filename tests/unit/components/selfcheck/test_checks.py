@@ -10,8 +10,7 @@ import tensorflow as tf
 
 from components.core import errors
 from components.core.artifacts.datasets import ImageShape
-from components.core.distributed.global_batch import apply_update
-from components.core.distributed.partition import BatchPartition, BatchShard
+from components.core.distributed.global_batch import BatchPartition, BatchShard, apply_update
 from components.core.networks import gan
 from components.core.stage import cli
 from components.selfcheck import checks

@@ -62,13 +62,16 @@ def test_few_images_are_augmented(augmentation: str, images: int, expected: str)
     assert with_augmentation(config, images) == dataclasses.replace(config, augmentation=expected)
 
 
-def test_classes_that_some_images_lack_are_refused_with_their_number() -> None:
-    config = TrainConfig(dataset="pictures", checkpoints="-", conditioning="class")
-    with pytest.raises(ConfigError, match=r"^conditioning .* 1 of the 31 .* of pictures"):
-        conditioning_of(config, dataset_of(3, 1))
-
-
-def test_clusters_of_too_few_images_are_refused_with_their_number() -> None:
-    config = TrainConfig(dataset="pictures", checkpoints="-", conditioning="cluster")
-    with pytest.raises(ConfigError, match=r"^conditioning .* 400 .* pictures .* 399"):
-        conditioning_of(config, dataset_of(0, 399))
+@pytest.mark.parametrize(
+    ("conditioning", "manifest", "numbers"),
+    [
+        ("class", dataset_of(3, 1), "1 of the 31 .* of pictures"),
+        ("cluster", dataset_of(0, 399), "400 .* pictures .* 399"),
+    ],
+)
+def test_too_few_labels_or_images_are_refused_with_their_number(
+    conditioning: str, manifest: datasets.Manifest, numbers: str
+) -> None:
+    config = TrainConfig(dataset="pictures", checkpoints="-", conditioning=conditioning)
+    with pytest.raises(ConfigError, match=f"^conditioning .* {numbers}"):
+        conditioning_of(config, manifest)

@@ -18,8 +18,7 @@ from components.core.artifacts import datasets
 from components.core.artifacts.datasets import ImageShape
 from components.core.distributed.adam import Adam
 from components.core.distributed.coordination import Agreement
-from components.core.distributed.global_batch import LossOutput, apply_update
-from components.core.distributed.partition import BatchPartition, BatchShard
+from components.core.distributed.global_batch import BatchPartition, BatchShard, LossOutput, apply_update
 from components.core.distributed.strategies import choose_strategy, set_threads
 from components.core.errors import ConfigError
 from components.core.networks.normalization import ExactLayerNormalization

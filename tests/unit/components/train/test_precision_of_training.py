@@ -42,11 +42,20 @@ def chosen(
     return loop.common_precision(config, manifest, checkpoint, HERE, workers or Agreement(HERE, None))
 
 
-@pytest.mark.parametrize("kept", ["float32", "bfloat16"])
-def test_auto_keeps_what_the_checkpoint_was_made_with(kept: str, tiny_dataset: Path, tmp_path: Path) -> None:
-    """Without a look at this machine's speed, which may have changed."""
-    made_with = {"precision": kept, "precision_reason": "it was faster"}
-    assert chosen(tiny_dataset, made_with, precision="auto") == precision.Precision(kept, "it was faster")
+@pytest.mark.parametrize(
+    ("made_with", "settings", "expected"),
+    [
+        ({"precision": "float32"}, {"precision": "auto"}, "float32"),
+        ({"precision": "bfloat16"}, {"precision": "auto"}, "bfloat16"),
+        ({"precision": "float32"}, {"precision": "bfloat16"}, "bfloat16"),  # which is set
+        (None, {"precision": "auto", "reproducibility": "exact"}, "float32"),
+    ],
+)
+def test_a_resumed_training_one_with_a_precision_and_an_exact_one_measure_nothing(
+    tiny_dataset: Path, tmp_path: Path, made_with: dict[str, Any] | None, settings: dict[str, Any], expected: str
+) -> None:
+    """A machine's speed may have changed."""
+    assert chosen(tiny_dataset, made_with, **settings).name == expected
     assert not list(tmp_path.rglob("*.json"))
 
 
@@ -56,16 +65,6 @@ def test_a_new_training_and_one_from_before_precision_was_recorded_measure(tiny_
     assert chosen(tiny_dataset, {}, precision="auto") == new
 
 
-def test_a_precision_that_is_set_counts(tiny_dataset: Path) -> None:
-    assert chosen(tiny_dataset, {"precision": "float32"}, precision="bfloat16").name == "bfloat16"
-
-
-def test_exact_training_measures_nothing(tiny_dataset: Path, tmp_path: Path) -> None:
-    assert chosen(tiny_dataset, None, precision="auto", reproducibility="exact").name == "float32"
-    assert not list(tmp_path.rglob("*.json"))
-
-
 def test_one_worker_with_float32_is_enough(tiny_dataset: Path) -> None:
     kept = {"precision": "bfloat16"}
     assert chosen(tiny_dataset, kept, BesideFloat32(HERE, None), precision="auto").name == "float32"
-    assert chosen(tiny_dataset, kept, precision="auto").name == "bfloat16"

@@ -12,7 +12,7 @@ import tensorflow as tf
 from components.core import errors
 from components.core.artifacts import checkpoints
 from components.core.artifacts.datasets import ImageShape
-from components.train.config import TrainConfig, deciding_settings
+from components.train.config import TrainConfig
 from components.train.rollback import STATE, Rollbacks
 from components.train.step import WganStep, network_of, seed_after
 from tests.programs import on_replicas
@@ -38,10 +38,6 @@ def test_a_fault_leads_back_to_where_its_window_began_and_each_further_one_a_win
     assert again.state()[STATE].tolist() == done.state()[STATE].tolist() == [[400, 451], [200, 600], [200, 601]]
     again.restore({})
     assert len(again) == 0
-
-
-def test_how_many_are_allowed_decides_no_result_and_so_no_key() -> None:
-    assert deciding_settings(TrainConfig(dataset="-", checkpoints="-", rollbacks=7)) == deciding_settings(CONFIG)
 
 
 def test_no_seed_is_that_of_another_training_after_a_rollback() -> None:
@@ -132,7 +128,7 @@ def test_a_training_is_rolled_back_in_one_way_after_any_kill(tiny_dataset: Path,
         [
             {"flags": attempts.flags(tiny_dataset, location, **{**SMALL, **more}), "plan": plan, "poison": bad}
             for location, more, plan, bad in plans
-        ],
+        ]
     )
     codes = [code for code, _ in done]
     assert codes == [0, 0, 0, *[-signal.SIGKILL] * len(kills), 0], "\n".join(log for _, log in done)

@@ -73,6 +73,7 @@ def test_a_critic_of_large_images_is_right() -> None:
 def test_right_layers_are_right_and_accepted(kind: str) -> None:
     errors = penalty_errors(lambda: critic_with(RIGHT[kind]), IMAGE)
     assert max(errors.values()) < 1e-6, errors
+    assert (keras.config.floatx(), keras.layers.Dense(1).compute_dtype) == ("float32", "float32")  # again
     refuse_wrong_layers(critic_with(RIGHT[kind]))
 
 
@@ -95,12 +96,6 @@ def test_all_of_them_are_named_at_once_also_within_other_models() -> None:
     with pytest.raises(ConfigError) as refused:
         refuse_wrong_layers(critic_with(lambda: inner))
     assert [problem.split()[3] for problem in refused.value.problems] == ["a", "b"]
-
-
-def test_keras_makes_float32_again_afterwards() -> None:
-    penalty_errors(lambda: critic_with(RIGHT["none"]), IMAGE)
-    assert keras.config.floatx() == "float32"
-    assert keras.layers.Dense(1).compute_dtype == "float32"
 
 
 def test_the_exact_normalization_normalizes() -> None:

@@ -165,19 +165,6 @@ def test_a_training_that_goes_back_takes_back_what_it_had_sent(bucket: Server) -
     assert in_bucket() == [2, 3]
 
 
-def test_another_training_of_the_same_step_stands(bucket: Server) -> None:
-    """A retry beside the zombie that it replaces, on hardware that rounds differently."""
-    train_to(1)
-    uploads.send_all(Location.of(URI), KEEP)
-    forget()
-    train_to(1, weight=0.25)
-    before = bucket.contents()
-    with pytest.raises(Superseded, match=r"gs://b/training .* step 1;") as raised:
-        uploads.send_all(Location.of(URI), KEEP)
-    assert raised.value.exit_code == 73
-    assert bucket.contents() == before
-
-
 def test_the_same_checkpoint_with_a_log_of_another_speed_is_sent_already(bucket: Server) -> None:
     """A retry beside the zombie that it replaces, on the same hardware: the log of the first stays."""
     location = train_to(1)
@@ -193,10 +180,12 @@ def test_the_same_checkpoint_with_a_log_of_another_speed_is_sent_already(bucket:
     assert bucket.contents() == before
 
 
-def test_a_superseded_training_stops_at_its_next_checkpoint(bucket: Server) -> None:
+def test_a_superseded_training_stops_at_its_next_checkpoint_and_the_first_of_a_step_stands(bucket: Server) -> None:
+    """A retry beside the zombie that it replaces, on hardware that rounds differently."""
     train_to(1)
     uploads.send_all(Location.of(URI), KEEP)
     forget()
+    before = bucket.contents()
     sending = Uploads(Location.of(URI))
 
     def trained() -> None:
@@ -206,8 +195,11 @@ def test_a_superseded_training_stops_at_its_next_checkpoint(bucket: Server) -> N
                 sending.saved(step, NEWEST)
                 time.sleep(0.01)
 
-    with pytest.raises(Superseded):
+    with pytest.raises(Superseded, match=r"gs://b/training .* step 1;") as raised:
         trained()
+    assert raised.value.exit_code == 73
+    kept = {name: content for name, content in bucket.contents().items() if not name.endswith(".png")}
+    assert kept == {name: content for name, content in before.items() if not name.endswith(".png")}
 
 
 def test_another_machine_goes_back_to_what_the_bucket_has(bucket: Server) -> None:

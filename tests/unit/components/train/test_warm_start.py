@@ -1,6 +1,5 @@
 """Warm starts: what a training inherits, what it logs, and when it does without."""
 
-import dataclasses
 import json
 import shutil
 import subprocess
@@ -15,14 +14,16 @@ import tensorflow as tf
 from components.core import errors
 from components.core.artifacts import checkpoints, datasets
 from components.core.data import dataset_reader
+from components.core.distributed.coordination import Agreement
 from components.core.errors import ConfigError, DataError
 from components.core.storage.location import Location
-from components.train import clusters, labels, loop, run, warm_start
+from components.train import clusters, labels, loop, run
 from components.train.config import TrainConfig, deciding_settings
 from components.train.step import WganStep, network_of
 from tests import programs
 from tests.inputs import artifacts
 
+HERE = tf.distribute.OneDeviceStrategy("/cpu:0")
 SMALL: dict[str, Any] = {"batch_size": 16, "latent_size": 8, "base_filters": 4}
 LEARNING_RATE = TrainConfig.generator_learning_rate
 
@@ -32,7 +33,7 @@ def write_champion(folder: Path, dataset: Path, **changes: Any) -> Path:
     config = TrainConfig(dataset=str(dataset), checkpoints="unused", **{**SMALL, "seed": 7, **changes})
     manifest = datasets.Manifest.of(str(dataset))
     network = network_of(config, manifest.image, manifest.class_count)
-    wgan = WganStep(config, network, tf.distribute.OneDeviceStrategy("/cpu:0"))
+    wgan = WganStep(config, network, HERE)
     random = np.random.default_rng(7)
     state = {
         name: (array + random.uniform(0.01, 0.02, array.shape)).astype(array.dtype) if array.ndim else array + 500
@@ -94,10 +95,8 @@ def test_a_training_begins_with_both_networks_and_their_average_and_with_nothing
     for name in averages:
         expected = 0.99 * before[name] + 0.01 * after[name.replace("average", "generator")]
         np.testing.assert_allclose(after[name], expected, rtol=1e-5, atol=1e-7)
-    settings, claim = (
-        checkpoints.Description.of(whole / "step-0000000010").settings,
-        json.loads((whole / "training.json").read_text()),
-    )
+    settings = checkpoints.Description.of(whole / "step-0000000010").settings
+    claim = json.loads((whole / "training.json").read_text())
     digest = checkpoints.Description.of(champion).digest
     assert settings["initial_checkpoint_digest"] == claim["initial_checkpoint_digest"] == digest
     assert "initial_checkpoint" not in claim  # its location may change
@@ -121,22 +120,31 @@ def test_begun_on_two_replicas_it_goes_on_without_the_initial_one_and_ends_in_th
         assert (whole / "samples" / name).read_bytes() == (tmp_path / "t" / "samples" / name).read_bytes()
     with pytest.raises(DataError, match="initial_checkpoint_digest"):
         run.run(config_of(tiny_dataset, gone, checkpoints=str(tmp_path / "t")))
+    other = config_of(tiny_dataset, gone, checkpoints=str(tmp_path / "t"), initial_checkpoint_digest="0" * 64)
     with pytest.raises(ConfigError, match=r"initial_checkpoint_digest was .* '000"):
-        run.run(
-            dataclasses.replace(
-                config_of(tiny_dataset, gone, checkpoints=str(tmp_path / "t")), initial_checkpoint_digest="0" * 64
-            )
-        )
+        run.run(other)
 
 
-def test_one_worker_may_not_begin_with_another_checkpoint_than_the_others(tiny_dataset: Path) -> None:
+def test_one_worker_may_not_begin_with_another_checkpoint_than_the_others(
+    tiny_dataset: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Workers compare its content; the location may differ."""
-    manifest = datasets.Manifest.of(str(tiny_dataset))
-    common = [
-        loop.common_settings(config_of(tiny_dataset, location, initial_checkpoint_digest=digest), manifest)
-        for location, digest in (("here", "a" * 64), ("there", "a" * 64), ("there", "b" * 64))
-    ]
-    assert common[0] == common[1] != common[2]
+    compared: list[Any] = []
+
+    def compare(_: Agreement, settings: dict[str, Any], step: int) -> None:
+        compared.append(settings)
+        raise ConfigError("compared")
+
+    monkeypatch.setattr(Agreement, "require_same", compare)
+    for location, digest in (("here", "a" * 64), ("there", "a" * 64), ("there", "b" * 64)):
+        with pytest.raises(ConfigError, match="compared"):
+            begin(config_of(tiny_dataset, location, initial_checkpoint_digest=digest))
+    assert compared[0] == compared[1] != compared[2]
+
+
+def begin(config: TrainConfig) -> loop.Session:
+    manifest = datasets.Manifest.of(config.dataset)
+    return loop.Session(config, manifest, Location.of("unused"), None, HERE, Agreement(HERE, None))
 
 
 def test_the_folder_is_named_by_what_the_initial_checkpoint_holds_not_by_where_it_lies(
@@ -151,11 +159,8 @@ def test_the_folder_is_named_by_what_the_initial_checkpoint_holds_not_by_where_i
         return run.resolve(config_of(tiny_dataset, folder, checkpoints="c/{key}", **changes))[2]
 
     named = location(champion)
-    assert (
-        location(elsewhere)
-        == location(tmp_path, initial_checkpoint_digest=checkpoints.Description.of(champion).digest)
-        == named
-    )
+    assert named == location(elsewhere)
+    assert named == location(tmp_path, initial_checkpoint_digest=checkpoints.Description.of(champion).digest)
     assert location(other) != named
     assert location("") != named
 
@@ -188,7 +193,7 @@ def test_a_conditional_training_begins_with_one_of_the_same_classes_alone(tiny_d
     reason = refusal(tiny_dataset, tmp_path / "new", conditional)
     assert r"classes is ['0', '1', 'ankle\nboot'] there and ['0', '1', '2'] here" in reason
     (conditional / checkpoints.MANIFEST).write_text(json.dumps(description))
-    warm_start.require_fitting(config_of(tiny_dataset, conditional), datasets.Manifest.of(str(tiny_dataset)))
+    run.require_fitting(config_of(tiny_dataset, conditional), datasets.Manifest.of(str(tiny_dataset)))
 
 
 def test_a_training_on_more_images_keeps_the_clusters_that_it_begins_with(
@@ -202,7 +207,7 @@ def test_a_training_on_more_images_keeps_the_clusters_that_it_begins_with(
     names = [f"cluster {number}" for number in range(3)]
     described = artifacts.checkpoint(500, network=network, classes=names, class_counts=[200, 100, 100])
     checkpoints.save(tmp_path, described, {clusters.CENTERS: centers})
-    warm_start.require_fitting(config, manifest)
+    run.require_fitting(config, manifest)
     chosen = labels.choose(config, manifest, [images], config.initial_checkpoint)
     assert (chosen.names, len(chosen.counts)) == (names, 3)
     np.testing.assert_array_equal(chosen.centers, centers)
@@ -229,10 +234,5 @@ def test_variables_that_the_networks_do_not_have_are_named(tiny_dataset: Path, c
     lost = next(name for name in state if name.startswith("critic/"))
     changed = {"critic/old": state.pop(lost), **state, "step": np.zeros(3)}  # of its step nothing is taken
     checkpoints.save(tmp_path, checkpoints.Description.of(champion), changed)
-    config = config_of(tiny_dataset, tmp_path / champion.name)
-    manifest = datasets.Manifest.of(str(tiny_dataset))
-    wgan = WganStep(config, network_of(config, manifest.image, 3), tf.distribute.OneDeviceStrategy("/cpu:0"))
-    before = wgan.state_arrays()
     with pytest.raises(DataError, match=f"{lost} is missing; critic/old is not known$"):
-        loop.take_networks(wgan, config.initial_checkpoint)
-    assert all(np.array_equal(array, before[name]) for name, array in wgan.state_arrays().items())
+        begin(config_of(tiny_dataset, tmp_path / champion.name))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from components.core.artifacts import datasets
 from components.core.artifacts.datasets import ImageShape
 from components.core.data import dataset_reader
-from components.core.data.data_order import EndlessOrder, permutation
+from components.core.data.data_order import EndlessOrder
 from components.core.errors import DataError
 from components.core.storage import buckets
 from components.core.storage.location import Location
@@ -58,13 +58,8 @@ def test_only_the_splits_that_are_wanted_are_downloaded(sharded: Path, bucket: S
     assert len(dataset_reader.load_first(dataset, manifest, "train", 16)[0]) == 16
     assert {path.name for path in folder.iterdir()} == {datasets.MANIFEST, "train-0", "train-1"}
     dataset_reader.fetch(dataset, manifest, "validation", "test")
-    assert {path.name for path in folder.iterdir()} == {
-        datasets.MANIFEST,
-        "train-0",
-        "train-1",
-        "validation-0",
-        "test-0",
-    }
+    shards = {"train-0", "train-1", "validation-0", "test-0"}
+    assert {path.name for path in folder.iterdir()} == {datasets.MANIFEST, *shards}
     assert len(dataset_reader.load_split(dataset, manifest, "test")[0]) == 5
 
 
@@ -109,6 +104,10 @@ def test_shards_of_other_images_than_the_manifest_says_are_refused(tmp_path: Pat
     for shape, declared in ((ImageShape(4, 5, 1), shard), (ImageShape(4, 4, 1), dataclasses.replace(shard, records=4))):
         with pytest.raises(DataError, match=rf"{tmp_path}/x .* {declared.records} images of {shape.size} bytes"):
             dataset_reader.Images(tmp_path, [declared], shape)
+
+
+def permutation(count: int, seed: int, epoch: int) -> np.ndarray:
+    return EndlessOrder(count, seed).at(epoch * count, count)
 
 
 @given(st.integers(1, 500), st.integers(0, 2**31 - 1), st.integers(0, 1000))

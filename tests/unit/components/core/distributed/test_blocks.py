@@ -11,7 +11,7 @@ from tensorflow.python.tpu.tpu_system_metadata import TPUSystemMetadata
 
 from components.core.artifacts.datasets import ImageShape
 from components.core.distributed import blocks
-from components.core.distributed.partition import BatchPartition
+from components.core.distributed.global_batch import BatchPartition
 from components.embed.config import EmbedConfig
 from components.embed.training import ClassifierStep
 from components.train.config import TrainConfig
@@ -150,10 +150,6 @@ def test_replicas_that_loop_on_their_shards_train_as_one_does() -> None:
 def test_on_a_tpu_a_block_is_one_program_that_is_sent_shards() -> None:
     """Besides, a replica is sent its number alone: noise and loop are inside."""
     assert on_replicas(__file__, "programs", 2) == {
-        name: {
-            "programs": 1,
-            "in loops": 0,
-            "sent": [[[], []], [[*shard, *SIDES]] * 2, [shard] * 2],
-        }
+        name: {"programs": 1, "in loops": 0, "sent": [[[], []], [[*shard, *SIDES]] * 2, [shard] * 2]}
         for name, shard in {"train": [STEPS, CRITIC_STEPS, BATCH // 2], "embed": [STEPS, BATCH // 2]}.items()
     }

@@ -23,11 +23,7 @@ def text(cluster_of: Any, task: Any) -> str:
     return json.dumps({"cluster": cluster_of, "task": task})
 
 
-@given(
-    workers=st.lists(ADDRESS, min_size=1, max_size=5, unique=True),
-    with_chief=st.booleans(),
-    pick=st.integers(0, 4),
-)
+@given(workers=st.lists(ADDRESS, min_size=1, max_size=5, unique=True), with_chief=st.booleans(), pick=st.integers(0, 4))
 def test_a_right_one_is_understood(workers: list[str], with_chief: bool, pick: int) -> None:
     """Workers are numbered in TensorFlow's order, and there is exactly one chief."""
     jobs = {"worker": workers, "chief": ["chief:1"]} if with_chief else {"worker": workers}

@@ -10,8 +10,13 @@ import pytest
 import tensorflow as tf
 
 from components.core.distributed.adam import Adam
-from components.core.distributed.global_batch import LossOutput, apply_update, of_one_replica
-from components.core.distributed.partition import BatchPartition, BatchShard
+from components.core.distributed.global_batch import (
+    BatchPartition,
+    BatchShard,
+    LossOutput,
+    apply_update,
+    of_one_replica,
+)
 from components.core.errors import ConfigError
 from tests.programs import on_replicas
 

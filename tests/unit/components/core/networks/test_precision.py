@@ -104,10 +104,13 @@ def test_a_pass_multiplies_in_its_precision(classes: int) -> None:
         assert types.count(name) == len(types)
 
 
-def test_large_images_are_measured_by_fewer() -> None:
-    large = gan.NetworkConfig(ImageShape(256, 256, 3), 128, 64)
-    assert precision.few_enough(large, 64) == 1
-    assert precision.few_enough(SMALL, 64) == 64
+def test_large_images_are_measured_by_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts: list[int] = []
+    monkeypatch.setattr(precision, "passes", lambda network, count, name: counts.append(count))
+    monkeypatch.setattr(precision, "least_seconds", dict)
+    for network in (gan.NetworkConfig(ImageShape(256, 256, 3), 128, 64), SMALL):
+        precision.measured(network, 64)
+    assert counts == [1, 1, 64, 64]
 
 
 def test_bfloat16_is_warned_of_where_it_is_slow(
