@@ -5,6 +5,7 @@ import hashlib
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,6 @@ from components.core.storage import tfrecord
 from components.core.storage.location import Written
 from components.preprocess import leaks, reuse, rows
 from components.preprocess.attempt_files import AttemptFiles, FilePart
-from components.preprocess.beam import attempt
 from components.preprocess.leaks import Leak
 from components.preprocess.placement import Plan
 from components.preprocess.rows import Outcome
@@ -91,9 +91,8 @@ def write_shard(
     written = {name: Written(shard.bytes, shard.sha256, checksum)}
     all_labels, all_contents = np.concatenate(labels), np.concatenate(contents)
     if plan.decoding:
-        content = reuse.members_of(plan.decoding, all_contents, hashes)
-        members = reuse.members_name(name)
-        written[members] = attempt.written_as(content, files.write(members, [content]))
+        members = Path(name).with_suffix(reuse.MEMBERS).name
+        written[members] = files.put(members, reuse.members_of(plan.decoding, all_contents, hashes))
     # Records of one image are neighbors.
     same = (all_contents[1:] == all_contents[:-1]).all(axis=1)
     contradicting = {content.tobytes().hex() for content in all_contents[1:][same & (np.diff(all_labels) != 0)]}

@@ -24,7 +24,6 @@ from apache_beam.runners.portability.portable_runner import PortableRunner
 from apache_beam.runners.runner import PipelineRunner, create_runner
 
 from components.core.errors import ConfigError, StageError, Terminated, TransientError
-from components.preprocess.decode import pool
 
 _LOCAL_RUNNERS = (None, "DirectRunner", "FnApiRunner")
 _SECONDS_TO_ANSWER = 5.0
@@ -147,11 +146,6 @@ def chosen(beam_options: str) -> tuple[PipelineOptions, PipelineRunner]:
         return options, create_runner(named)
     except (ValueError, ImportError, AttributeError) as error:
         raise ConfigError(f"beam_options: {error}") from None
-
-
-def decoders(options: PipelineOptions) -> int:
-    """Return how many processes decode image files for each worker: one if the runner can start more workers."""
-    return pool.wanted() if is_in_process(options) else 1
 
 
 def is_in_process(options: PipelineOptions) -> bool:
