@@ -144,12 +144,6 @@ class AttemptFiles:
         finally:
             temporary.unlink(missing_ok=True)  # on a full disk the error message needs the space
 
-    def fail(self, failure: Failure) -> None:
-        """Leave the failure that ends the attempt. One after the end is ignored: a file may vanish while it is read."""
-        self.leave(FAILED, failure)
-        if not self.delete(MARK):
-            self.take_back()
-
     def take_back(self) -> None:
         """Delete the uncommitted objects that this object created, because the attempt is over."""
         committed = self._folder.parent.committed() if self._created else None
@@ -195,7 +189,9 @@ def results(location: str, work: Callable[[AttemptFiles], Iterable[Result]]) -> 
             error.filename = error.filename or location.rpartition("/")[0]
         failure = Failure(errors.exit_code_of(error), "\n".join(errors.lines_of(error)))
     with contextlib.suppress(OSError, StageError):  # the driver notices missing files
-        files.fail(failure)
+        files.leave(FAILED, failure)
+        if not files.delete(MARK):  # a failure after the end is ignored: a file may vanish while it is read
+            files.take_back()
     return []
 
 

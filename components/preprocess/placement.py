@@ -55,13 +55,10 @@ def divide(
 
 
 def places(hashes: Sequence[bytes], source_splits: Sequence[str], plan: Plan) -> tuple[np.ndarray, np.ndarray]:
-    """Return the places of images from their sha256: the numbers of their shards, and their sort keys in these.
+    """Return the places of images from their sha256; the split is the source's, but made splits take from `train`.
 
-    The split is the source's, but made splits take their shares of `train`.
-
-    Returns:
-        int64 [n]: numbers in `Plan.shard_names`.
-        uint64 [n, 4]: hashes of the sha256, read as big-endian.
+    The numbers of their shards in `Plan.shard_names`, int64 [n]; and their sort keys in these, uint64 [n, 4]: hashes
+    of the sha256, read as big-endian.
     """
     words = np.frombuffer(b"".join(hashes), ">u8").reshape(-1, _WORDS)
     numbers = {split: number for number, split in enumerate(datasets.SPLITS)}

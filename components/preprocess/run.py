@@ -33,6 +33,7 @@ log = logging.getLogger(__name__)
 _ENTRIES_KEPT = 100
 _REASONS_SHOWN = 5
 QUARANTINE = "quarantine.jsonl"
+Facts = dict[str, Any]  # for the dataset's description
 _LARGEST_SHARD = 256 << 20  # bytes of pixels
 _SHAPE_OF_FILES = ImageShape(64, 64, 3)  # of images made of files, unless another is requested
 
@@ -55,7 +56,14 @@ def run(config: PreprocessConfig) -> StageResult:
     location, manifest, reused = made_once(config.dataset, parts, Manifest, make, whole=False)
     if reused and location.in_bucket:
         attempt_files.sweep(location)
-    return _result(location, manifest, reused)
+    summary = f"{_listed({name: manifest.splits[name].records for name in datasets.SPLITS})} images of {manifest.image}"
+    summary += f" in {manifest.class_count} classes" if manifest.classes else ""
+    quarantined = manifest.quarantine["count"]
+    summary += f", {quarantined:,} quarantined" if quarantined else ""
+    images = manifest.made_with.get("reused", {}).get("images", 0)
+    summary += f", {images:,} reused from earlier datasets" if images else ""
+    digest = {"dataset_uri": location.uri, "dataset_digest": manifest.digest}
+    return StageResult(parameters={**digest, "summary": summary}, reused=reused)
 
 
 def _make(config: PreprocessConfig, contents: Contents, location: Location) -> None:
@@ -87,7 +95,9 @@ def _make(config: PreprocessConfig, contents: Contents, location: Location) -> N
                 cache = reuse.cache_of(config.previous_datasets, plan.decoding, hashes, rows_at.path)
                 plan = dataclasses.replace(plan, cache=cache)
         built = pipeline.make_shards(surveyed.parts, plan, images, rows_at, files, config.beam_options)
-        manifest, written = _describe(config, contents.fingerprint, surveyed, plan, built, files, location)
+        written = {name: file for shard in built.shards for name, file in shard.files.items()}
+        quarantine = _quarantine(built.outcome, images, config.bad_images_limit, files, location, written)
+        manifest = _describe(config, contents.fingerprint, surveyed, plan, built, quarantine)
         attempt_files.finish(location, files, manifest, written)
 
 
@@ -111,47 +121,37 @@ def _plan(config: PreprocessConfig, surveyed: Survey) -> Plan:
 
 
 def _describe(
-    config: PreprocessConfig,
-    fingerprint: str,
-    surveyed: Survey,
-    plan: Plan,
-    built: BuildResult,
-    files: AttemptFiles,
-    location: Location,
-) -> tuple[Manifest, dict[str, Written]]:
-    """Describe the dataset and its files, write the list of quarantined images, and log what users should know."""
-    images, outcome = sum(surveyed.counts.values()), built.outcome
-    written = {name: file for shard in built.shards for name, file in shard.files.items()}
-    members = {name: file.sha256 for name, file in written.items() if name.endswith(reuse.MEMBERS)}
-    quarantine = _quarantine(outcome, images, config.bad_images_limit, files, location, written)
-    splits = {}
+    config: PreprocessConfig, fingerprint: str, surveyed: Survey, plan: Plan, built: BuildResult, quarantined: Facts
+) -> Manifest:
+    """Describe the dataset, and log what users should know of it."""
+    images, splits = sum(surveyed.counts.values()), {}
     for name in datasets.SPLITS:
         shards = [facts for facts in built.shards if facts.split == name]
         counts = [sum(facts.class_counts[label] for facts in shards) for label in range(len(surveyed.classes))]
         records = sum(facts.shard.records for facts in shards)
         splits[name] = Split(records, counts, [facts.shard for facts in shards])
-    if sum(split.records for split in splits.values()) + quarantine["count"] != images:
-        raise AssertionError(f"{splits} and {quarantine['count']} quarantined came of {surveyed.counts}")
+    if sum(split.records for split in splits.values()) + quarantined["count"] != images:
+        raise AssertionError(f"{splits} and {quarantined['count']} quarantined came of {surveyed.counts}")
     _require_images(splits, surveyed.classes)
-    decoding = _reused_and_cropped(outcome, images, bool(plan.decoding and config.previous_datasets))
-    if members:
+    decoding = _reused_and_cropped(built.outcome, images, bool(plan.decoding and config.previous_datasets))
+    files = {name: file.sha256 for shard in built.shards for name, file in shard.files.items()}
+    if members := {name: sha256 for name, sha256 in files.items() if name.endswith(reuse.MEMBERS)}:
         decoding[datasets.MEMBERS] = members
     source = {"kind": surveyed.kind, "fingerprint": fingerprint, "images": images}
-    manifest = Manifest(
+    return Manifest(
         image=plan.image,
         classes=surveyed.classes,
         splits=splits,
         source={**source, **_repeated(built, splits["test"].records)},
         preprocessing=settings.values_in_key(config),
-        quarantine=quarantine,
+        quarantine=quarantined,
         made_with=lineage.made_with("preprocess", source=printable(config.source), **decoding),
     )
-    return manifest, written
 
 
-def _reused_and_cropped(outcome: Outcome, images: int, has_earlier: bool) -> dict[str, Any]:
+def _reused_and_cropped(outcome: Outcome, images: int, has_earlier: bool) -> Facts:
     """Log and return how many images were reused from earlier datasets, and how many others lose much to cropping."""
-    facts: dict[str, Any] = {}
+    facts: Facts = {}
     taken = sum(outcome.reused.values())
     if has_earlier:
         for shard, count in outcome.damaged.items():
@@ -171,7 +171,7 @@ def _reused_and_cropped(outcome: Outcome, images: int, has_earlier: bool) -> dic
 
 def _quarantine(
     outcome: Outcome, images: int, limit: float, files: AttemptFiles, location: Location, written: dict[str, Written]
-) -> dict[str, Any]:
+) -> Facts:
     """Write the list of quarantined images, if any, and describe it. `DataError` if there are too many."""
     quarantined, count = outcome.quarantined, outcome.quarantined_count
     reasons = [f"{entry.name} {entry.reason}" for entry in quarantined[:_REASONS_SHOWN]]
@@ -190,7 +190,7 @@ def _quarantine(
     return described
 
 
-def _repeated(built: BuildResult, test_images: int) -> dict[str, Any]:
+def _repeated(built: BuildResult, test_images: int) -> Facts:
     """Count and log repeated images, of a split and in `test` and `train`. They stay: people decide which go."""
     duplicates = sum(facts.duplicates for facts in built.shards)
     contradictions = sum(facts.contradictions for facts in built.shards)
@@ -223,15 +223,3 @@ def _require_images(splits: dict[str, Split], classes: list[str]) -> None:
 
 def _listed(counts: dict[str, int]) -> str:
     return ", ".join(f"{count:,} {split}" for split, count in counts.items())
-
-
-def _result(location: Location, manifest: Manifest, reused: bool) -> StageResult:
-    records = {name: manifest.splits[name].records for name in datasets.SPLITS}
-    summary = f"{_listed(records)} images of {manifest.image}"
-    summary += f" in {manifest.class_count} classes" if manifest.classes else ""
-    quarantined = manifest.quarantine["count"]
-    summary += f", {quarantined:,} quarantined" if quarantined else ""
-    images = manifest.made_with.get("reused", {}).get("images", 0)
-    summary += f", {images:,} reused from earlier datasets" if images else ""
-    digest = {"dataset_uri": location.uri, "dataset_digest": manifest.digest}
-    return StageResult(parameters={**digest, "summary": summary}, reused=reused)

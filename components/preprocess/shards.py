@@ -66,15 +66,13 @@ def write_shard(
     shard_sha256 = hashlib.sha256()
 
     def encoded(block: np.ndarray) -> tuple[bytes, np.ndarray]:
-        """Return a block as records, and its images."""
         images = [image.tobytes() for image in block["image"]]
         labels.append(block["label"].copy())
         contents.append(block["content"].copy())
         hashes.extend(hashlib.sha256(image).digest() for image in images)
         return b"".join(tfrecord.frame(map(tfrecord.encode_example, images, block["label"].tolist()))), block["image"]
 
-    def measured(part: bytes, images: np.ndarray) -> bytes:
-        """Measure a block; this releases the GIL throughout."""
+    def measured(part: bytes, images: np.ndarray) -> bytes:  # without the GIL throughout
         shard_sha256.update(part)
         if split in leaks.COMPARED:
             thumbnails.append(leaks.thumbnails(images.reshape(-1, *dataclasses.astuple(plan.image))))

@@ -5,7 +5,8 @@ shards. Each step is given both folders: folders that all workers see, or folder
 """
 
 import functools
-from collections.abc import Iterable, Iterator
+import itertools
+from collections.abc import Iterable
 from pathlib import Path
 
 import apache_beam as beam
@@ -107,20 +108,13 @@ def _reference_set(location: str) -> ReferenceSet:
 
 def _write_chunks(parts: Iterable[Part], files: AttemptFiles) -> list[str]:
     """Write each chunk to a file that every worker reads, because the pipeline itself must be small; return names."""
-    chunks = []
-    for number, lines in enumerate(_in_chunks(parts)):
-        chunks.append(f"parts-{number:06d}.jsonl")
-        files.write(chunks[-1], [b"\n".join(lines)])
-    return chunks
-
-
-def _in_chunks(parts: Iterable[Part]) -> Iterator[list[bytes]]:
-    lines, images = list[bytes](), 0
-    for part in parts:
-        lines.append(attempt_files.to_json({type(part).__name__: part}))
-        images += _CHUNK_IMAGES if isinstance(part, Stack) else len(part.images)
-        if images >= _CHUNK_IMAGES:
-            yield lines
+    names, lines, images = list[str](), list[bytes](), 0
+    for part in itertools.chain(parts, [None]):  # None at the end
+        if part is not None:
+            lines.append(attempt_files.to_json({type(part).__name__: part}))
+            images += _CHUNK_IMAGES if isinstance(part, Stack) else len(part.images)
+        if images >= _CHUNK_IMAGES or (images and part is None):
+            names.append(f"parts-{len(names):06d}.jsonl")
+            files.write(names[-1], [b"\n".join(lines)])
             lines, images = [], 0
-    if images:
-        yield lines
+    return names

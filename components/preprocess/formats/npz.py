@@ -21,7 +21,7 @@ from components.core.sources import source_listing
 from components.core.sources.files import SourceFile, printable
 from components.preprocess.decode import pixels
 from components.preprocess.formats import stacks
-from components.preprocess.formats.labels import split_of
+from components.preprocess.formats.labels import Label, split_of
 from components.preprocess.formats.stacks import Example, Stack
 
 log = logging.getLogger(__name__)
@@ -75,24 +75,23 @@ def examples(stack: Stack, with_images: bool = True) -> Iterator[Example]:
     (file,), (array, *labels) = stack.files, stack.arrays
     with stacks.open_unpacked(file) as stored, zipfile.ZipFile(stored) as packed, packed.open(f"{array}.npy") as opened:
         (count, *sides), dtype = _read_header(stack.name, opened)
-        values = _read_labels(file, packed, labels[0], count) if labels else itertools.repeat(None, count)
         contents: Iterator[bytes] = itertools.repeat(b"", count)
+        values: Iterable[Label] = itertools.repeat(None, count)
+        if labels:
+            name = f"{file.name}[{labels[0]}]"
+            with packed.open(f"{labels[0]}.npy") as opened_labels:
+                dimensions, kind = _read_header(name, opened_labels)
+                if kind.kind not in "iu" or dimensions not in ((count,), (count, 1)):
+                    expected = f"expected {count:,} whole numbers, one for each image"
+                    raise DataError(f"{name} has {kind} {[*dimensions]}, {expected}")
+                content = b"".join(stacks.read_items(name, opened_labels, count, kind.itemsize, "labels"))
+            values = np.frombuffer(content, kind).tolist()
         if with_images:
             size = stacks.shape_of(stack.name, (count, *sides)).size
             contents = stacks.read_items(stack.name, opened, count, size * dtype.itemsize)
             if dtype != np.uint8:
                 contents = (pixels.of_16_bit(np.frombuffer(image, dtype)).tobytes() for image in contents)
         yield from zip(contents, values, strict=True)
-
-
-def _read_labels(file: SourceFile, packed: zipfile.ZipFile, array: str, count: int) -> list[int]:
-    name = f"{file.name}[{array}]"
-    with packed.open(f"{array}.npy") as opened:
-        dimensions, dtype = _read_header(name, opened)
-        if dtype.kind not in "iu" or dimensions not in ((count,), (count, 1)):
-            raise DataError(f"{name} has {dtype} {[*dimensions]}, expected {count:,} whole numbers, one for each image")
-        content = b"".join(stacks.read_items(name, opened, count, dtype.itemsize, "labels"))
-    return np.frombuffer(content, dtype).tolist()
 
 
 def _read_header(name: str, opened: IO[bytes]) -> tuple[tuple[int, ...], np.dtype]:
