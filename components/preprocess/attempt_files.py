@@ -1,4 +1,7 @@
-"""The files of an attempt to make a dataset: in a folder that all workers see, or in a folder of a bucket.
+"""The files of an attempt to make a dataset: its beginning and end, and the work between.
+
+In a folder the attempt is a temporary one that all workers see, which is renamed to the dataset at the end. In a bucket
+it is a folder within the dataset's, which `committed.json` names at the end.
 
 A file appears whole or not at all, and never changes. In a bucket it is created only if absent; an object with the same
 bytes counts as ours. So repeated work, also by a worker that was wrongly taken for dead, does no harm.
@@ -13,6 +16,7 @@ runner.
 
 import contextlib
 import errno
+import hashlib
 import json
 import logging
 import os
@@ -25,12 +29,13 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from components.core import errors
+from components.core.artifacts import datasets
 from components.core.errors import ConfigError, DataError, StageError, TransientError
 from components.core.sources.files import read_ahead
 from components.core.storage import atomic_files, buckets
 from components.core.storage.buckets import Conflict
 from components.core.storage.json_values import typed
-from components.core.storage.location import Location, files_below
+from components.core.storage.location import Location, Written, files_below, private
 
 log = logging.getLogger(__name__)
 
@@ -65,10 +70,6 @@ class AttemptFiles:
     def __str__(self) -> str:
         return self._folder.uri
 
-    def is_open(self) -> bool:
-        """Return whether the attempt is open: its driver has neither ended it nor died, and no work failed."""
-        return self.exists(MARK)
-
     def exists(self, name: str) -> bool:
         """Return whether there is such a file."""
         return buckets.stat(f"{self}/{name}") is not None if self.in_bucket else (self.path / name).exists()
@@ -87,11 +88,9 @@ class AttemptFiles:
             return np.frombuffer(self.read(name), kind)
 
     def parts(self, locations: Iterable[FilePart]) -> Iterator[bytes]:
-        """Yield parts of files.
+        """Yield parts of files: `OSError` if one of a folder is cut short, `DataError` if one of a bucket is damaged.
 
-        Raises:
-            OSError: A file of a folder is cut short. Damage by the disk is not detected here.
-            DataError: The checksum of a part in a bucket differs.
+        Damage by the disk is not detected here.
         """
         locations = list(locations)
         if self.in_bucket and all(size <= _LARGE_PART for _, _, size, _ in locations):
@@ -122,6 +121,10 @@ class AttemptFiles:
                 f"two workers made different bytes of {name}; give all Beam workers the same image"
             ) from None
 
+    def put(self, name: str, content: bytes) -> Written:
+        """Write a file as `write` does, and describe it."""
+        return Written(len(content), hashlib.sha256(content).hexdigest(), self.write(name, [content]))
+
     def leave(self, name: str, value: Any) -> None:
         """Write a value as a note; in a bucket the first of several stays."""
         with contextlib.suppress(Conflict):
@@ -141,25 +144,15 @@ class AttemptFiles:
         finally:
             temporary.unlink(missing_ok=True)  # on a full disk the error message needs the space
 
-    def fail(self, failure: Failure) -> None:
-        """Leave the failure that ends the attempt. One after the end is ignored: a file may vanish while it is read."""
-        self.leave(FAILED, failure)
-        if not self.close():
-            self.take_back()
-
-    def close(self) -> bool:
-        """End the attempt for all workers; return whether it was open."""
-        return self._delete(MARK)
-
     def take_back(self) -> None:
         """Delete the uncommitted objects that this object created, because the attempt is over."""
         committed = self._folder.parent.committed() if self._created else None
         kept = committed[1] if committed and committed[0] == str(self) else {}
         for name in self._created:
             if name not in kept:
-                self._delete(name)
+                self.delete(name)
 
-    def _delete(self, name: str) -> bool:
+    def delete(self, name: str) -> bool:
         """Delete a file; return whether it existed."""
         if not self.in_bucket:
             existed = (self.path / name).exists()
@@ -182,22 +175,23 @@ def results(location: str, work: Callable[[AttemptFiles], Iterable[Result]]) -> 
     """Return the results of some work; none if the attempt is over. A failure ends the attempt."""
     files = AttemptFiles(location)
     try:
-        if not files.is_open():
+        if not files.exists(MARK):
             return []
         values = [*work(files)]
-        if files.is_open():
+        if files.exists(MARK):
             return values
         files.take_back()
         return []
     except MemoryError:
-        message = "out of memory; give fewer images_per_shard, or use a larger machine"
-        failure = Failure(errors.TRANSIENT, message)
+        failure = Failure(errors.TRANSIENT, "out of memory; give fewer images_per_shard, or use a larger machine")
     except (StageError, OSError) as error:
         if isinstance(error, OSError):
             error.filename = error.filename or location.rpartition("/")[0]
         failure = Failure(errors.exit_code_of(error), "\n".join(errors.lines_of(error)))
     with contextlib.suppress(OSError, StageError):  # the driver notices missing files
-        files.fail(failure)
+        files.leave(FAILED, failure)
+        if not files.delete(MARK):  # a failure after the end is ignored: a file may vanish while it is read
+            files.take_back()
     return []
 
 
@@ -234,6 +228,49 @@ def begin(folder: str) -> AttemptFiles:
     return files
 
 
+@contextlib.contextmanager
+def new_attempt(location: Location, in_process: bool) -> Iterator[tuple[AttemptFiles, AttemptFiles]]:
+    """Yield the files of a new attempt, and of its rows: on this machine if one process does all the work.
+
+    Uncommitted files are removed after the block. A failure is ignored if another process has made the dataset
+    meanwhile.
+    """
+    if not location.in_bucket:
+        with atomic_files.new_folder(location.path, datasets.MANIFEST) as folder:
+            files = begin(str(folder))
+            yield files, files
+        return
+    with atomic_files.temporary_folder(private("aside")) as scratch:
+        files = new_in_bucket(location)
+        try:
+            yield files, AttemptFiles(str(scratch)) if in_process else files
+        except (StageError, OSError) as error:
+            with contextlib.suppress(StageError):
+                if location.committed() is not None:
+                    log.info("another process made %s first; its result is used; here: %s", location, error)
+                    return
+            raise
+        finally:
+            sweep(location, files)
+
+
+def finish(location: Location, files: AttemptFiles, manifest: datasets.Manifest, written: dict[str, Written]) -> None:
+    """Write the description of the dataset, last; make these files of the attempt the dataset, and no others.
+
+    `TransientError` if a file in the bucket is not what a worker has written.
+    """
+    if location.in_bucket:
+        content = atomic_files.sealed_json(manifest.to_json())
+        written = {**written, datasets.MANIFEST: files.put(datasets.MANIFEST, content)}
+        if not location.publish(files.path.name, written, datasets.MANIFEST):
+            log.info("another process made %s first; its result is used", location)
+        return
+    for path in files.path.iterdir():  # files for workers and driver alone, or of a dead worker
+        if path.name not in written:
+            path.unlink()
+    manifest.write(files.path)
+
+
 def new_in_bucket(location: Location) -> AttemptFiles:
     """Begin an attempt in a bucket."""
     return begin(f"{location}/{_PREFIX}{secrets.token_hex(8)}")
@@ -246,7 +283,7 @@ def sweep(location: Location, attempt: AttemptFiles | None = None) -> None:
     """
     try:
         if attempt:
-            attempt.close()
+            attempt.delete(MARK)
         committed = location.committed()
         if not (committed or attempt):
             return

@@ -32,35 +32,30 @@ def fashion_mnist(downloads: LocationLike, url: str = FASHION_MNIST_URL) -> Path
                 continue
             log.warning("%s is not the published file; downloading it again", path)
         address = f"{url}/{name}"
-        content = _get(address)
+        log.info("downloading %s", address)
+        try:
+            with urllib.request.urlopen(address, timeout=_SECONDS_TO_ANSWER) as answer:  # noqa: S310 - a constant http URL
+                content, logged = bytearray(), time.monotonic()
+                while block := answer.read(_BLOCK_BYTES):
+                    content += block
+                    if time.monotonic() - logged > _SECONDS_BETWEEN_LINES:
+                        log.info("downloaded %.1f MB", len(content) / 1e6)
+                        logged = time.monotonic()
+        except (OSError, HTTPException) as error:
+            reason = getattr(error, "reason", error)
+            if isinstance(error, urllib.error.HTTPError):
+                reason = str(error)
+                error.close()
+            alternatives = "`digits`, a folder of IDX files and a folder of images need no network"
+            raise TransientError(f"{address} cannot be downloaded: {reason}; {alternatives}") from None
         if _md5(content) != md5:
             raise DataError(
                 f"{address} has MD5 {_md5(content)}, published is {md5}; the download was discarded, try again"
             )
-        atomic_files.write_file(path, content)
+        atomic_files.write_file(path, bytes(content))
         (location / name).put_file()
     return location.path
 
 
-def _get(address: str) -> bytes:
-    log.info("downloading %s", address)
-    try:
-        with urllib.request.urlopen(address, timeout=_SECONDS_TO_ANSWER) as answer:  # noqa: S310 - a constant http URL
-            content, logged = bytearray(), time.monotonic()
-            while block := answer.read(_BLOCK_BYTES):
-                content += block
-                if time.monotonic() - logged > _SECONDS_BETWEEN_LINES:
-                    log.info("downloaded %.1f MB", len(content) / 1e6)
-                    logged = time.monotonic()
-            return bytes(content)
-    except (OSError, HTTPException) as error:
-        reason = getattr(error, "reason", error)
-        if isinstance(error, urllib.error.HTTPError):
-            reason = str(error)
-            error.close()
-        alternatives = "`digits`, a folder of IDX files and a folder of images need no network"
-        raise TransientError(f"{address} cannot be downloaded: {reason}; {alternatives}") from None
-
-
-def _md5(content: bytes) -> str:
+def _md5(content: bytes | bytearray) -> str:
     return hashlib.md5(content, usedforsecurity=False).hexdigest()

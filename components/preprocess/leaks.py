@@ -1,17 +1,14 @@
 """Images of the held-out splits that are in `train` as well, or nearly: they make every score on these splits too good.
 
 Exact means the same pixels. Near means that thumbnails, the gray means of 16x16 fields, differ by at most 5 levels of
-255 (root mean square, without the mean) and by less than a tenth of the standard deviation of either. So a copy that
-is lighter throughout is near, and one saved again as JPEG; one moved by a pixel or mirrored is not, nor a blank image
-unless it is exact. Images that differ only in color, or within fields, are near.
+255 (root mean square, without the mean) and by less than a tenth of the standard deviation of either: so is a copy that
+is lighter throughout, differs in color, or was saved again as JPEG, but none that was moved by a pixel or mirrored.
 
-Few thumbnails are compared. Means of 4x4 fields differ by no more than thumbnails do, so they dismiss most pairs, and
-none falsely (Faloutsos, Ranganathan and Manolopoulos, Fast Subsequence Matching in Time-Series Databases, 1994). All
-sums are of whole numbers, and so the same on every machine.
-
-The work grows with the number of images and no faster. Near copies are looked for of 5,000 held-out images, those
-with the smallest digests, which is a random choice; exact ones of all. A training image is compared with the 32 of
-these whose 4x4 fields are nearest: of more near copies of one training image some are missed.
+Means of 4x4 fields differ by no more than thumbnails do, so they dismiss most pairs, and none falsely (Faloutsos,
+Ranganathan and Manolopoulos, Fast Subsequence Matching in Time-Series Databases, 1994). All sums are of whole numbers,
+and so the same on every machine. Near copies are looked for of 5,000 held-out images, those with the smallest digests,
+and a training image is compared with the 32 of these whose 4x4 fields are nearest, so the work grows with the number of
+images and no faster.
 """
 
 import functools
@@ -76,13 +73,9 @@ def signatures(hashes: Sequence[bytes], thumbnails: Sequence[np.ndarray]) -> np.
 
 
 def thumbnails(images: np.ndarray) -> np.ndarray:
-    """Return the gray means of 16x16 fields of images; if a side is no multiple of 16, fields share pixels.
+    """Return the gray means of 16x16 fields of images, uint8 [n, height, width, channels]; fields may share pixels.
 
-    Args:
-        images: uint8 [n, height, width, channels].
-
-    Returns:
-        int16 [n, 256]: in 16ths of a level, rounded down.
+    int16 [n, 256]: in 16ths of a level, rounded down.
     """
     count, height, width, channels = images.shape
     down, across = _shares(height), _shares(width)
@@ -112,10 +105,7 @@ def hold(shards: Mapping[str, np.ndarray]) -> ReferenceSet:
 
 
 def find(reference: ReferenceSet, shard: str, images: np.ndarray) -> list[Leak]:
-    """Return the held-out images that are in a training shard, each with the leak that `first_of_each` chooses.
-
-    `images` are the signatures of the shard's.
-    """
+    """Return the leaks that `first_of_each` chooses of the held-out images in a training shard of these signatures."""
     digests, rows = np.unique(images["digest"], return_index=True)
     numbers = np.flatnonzero(np.isin(reference.digests, digests))
     exact = (numbers, rows[np.searchsorted(digests, reference.digests[numbers])])
@@ -132,10 +122,7 @@ def find(reference: ReferenceSet, shard: str, images: np.ndarray) -> list[Leak]:
 
 
 def first_of_each(leaks: Iterable[Leak]) -> list[Leak]:
-    """Return one leak for each held-out image, sorted: an exact one before a near one, then the first in `train`.
-
-    The results of parts, in any order, can be combined by calling it again.
-    """
+    """Return one leak for each held-out image, sorted: an exact one before a near one, then the first in `train`."""
     best: dict[tuple[str, int], Leak] = {}
     for leak in sorted(leaks):
         best.setdefault((leak.shard, leak.record), leak)

@@ -39,28 +39,26 @@ class Plan:
         return [f"{split}-{number:05d}-of-{count:05d}.tfrecord" for split, count in counts for number in range(count)]
 
 
-def made_splits(counts: dict[str, int], test_fraction: float, validation_fraction: float) -> dict[str, float]:
-    """Return the splits that a source lacks, with their shares."""
+def divide(
+    counts: dict[str, int], test_fraction: float, validation_fraction: float, images_per_shard: int
+) -> tuple[dict[str, float], dict[str, int]]:
+    """Return the splits that a source lacks with their shares, and each split's number of shards.
+
+    `counts` has the number of images in each split of the source.
+    """
     # The hash's range is divided among the splits in this order (`places`).
-    shares = {"test": test_fraction, "validation": validation_fraction}
-    return {split: share for split, share in shares.items() if not counts.get(split)}
-
-
-def shard_counts(counts: dict[str, int], shares: dict[str, float], images_per_shard: int) -> dict[str, int]:
-    """Return the number of shards of each split, from the number of images in each split of the source."""
+    fractions = {"test": test_fraction, "validation": validation_fraction}
+    shares = {split: share for split, share in fractions.items() if not counts.get(split)}
     expected = {**counts, **{split: counts["train"] * share for split, share in shares.items()}}
     expected["train"] -= sum(counts["train"] * share for share in shares.values())
-    return {split: max(1, math.ceil(expected[split] / images_per_shard)) for split in datasets.SPLITS}
+    return shares, {split: max(1, math.ceil(expected[split] / images_per_shard)) for split in datasets.SPLITS}
 
 
 def places(hashes: Sequence[bytes], source_splits: Sequence[str], plan: Plan) -> tuple[np.ndarray, np.ndarray]:
-    """Return the places of images from their sha256: the numbers of their shards, and their sort keys in these.
+    """Return the places of images from their sha256; the split is the source's, but made splits take from `train`.
 
-    The split is the source's, but made splits take their shares of `train`.
-
-    Returns:
-        int64 [n]: numbers in `Plan.shard_names`.
-        uint64 [n, 4]: hashes of the sha256, read as big-endian.
+    The numbers of their shards in `Plan.shard_names`, int64 [n]; and their sort keys in these, uint64 [n, 4]: hashes
+    of the sha256, read as big-endian.
     """
     words = np.frombuffer(b"".join(hashes), ">u8").reshape(-1, _WORDS)
     numbers = {split: number for number, split in enumerate(datasets.SPLITS)}

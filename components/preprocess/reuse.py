@@ -78,18 +78,8 @@ def decoding(image: ImageShape, resize: str) -> bytes:
     return bytes.fromhex(digests.digest_of(decided_by))
 
 
-def members_name(shard: str) -> str:
-    """Return the name of a shard's members file."""
-    return Path(shard).with_suffix(MEMBERS).name
-
-
 def members_of(made_by: bytes, contents: np.ndarray, hashes: list[bytes]) -> bytes:
-    """Return the members file of a shard.
-
-    Args:
-        contents: The sha256 of the image file of each record: uint8 [n, 32].
-        hashes: The sha256 of the pixels of each, 32 bytes.
-    """
+    """Return a members file, from the sha256 of each record's image file (uint8 [n, 32]) and of its pixels."""
     members = np.empty(len(hashes), _MEMBER)
     members["content"] = np.ascontiguousarray(contents).view("V32")[:, 0]
     members["pixels"] = np.frombuffer(b"".join(hashes), "V32")
@@ -99,12 +89,9 @@ def members_of(made_by: bytes, contents: np.ndarray, hashes: list[bytes]) -> byt
 def cache_of(earlier: str, made_by: bytes, wanted: Iterable[bytes] | None, folder: Path) -> DatasetCache | None:
     """Write a table of the images that a folder of earlier datasets has; None if it has none to reuse.
 
-    A dataset, or a shard of it, that cannot be used is passed over with a warning.
-
-    Args:
-        made_by: The `decoding` of the examples.
-        wanted: sha256 (32 bytes) of the image files of the source; None if they are not known yet.
-        folder: Where the table is written. Every worker must see it.
+    A dataset, or a shard of it, that cannot be used is passed over with a warning. `made_by` is the `decoding` of the
+    examples, `wanted` has the sha256 (32 bytes) of the image files of the source, or is None if they are not known yet.
+    The table is written to `folder`, which every worker must see.
     """
     kept = Location.of(earlier)
     for dataset in kept.artifacts(datasets.MANIFEST):
@@ -112,10 +99,22 @@ def cache_of(earlier: str, made_by: bytes, wanted: Iterable[bytes] | None, folde
     path = atomic_files.make_unique(folder, "reuse-", ".sqlite")
     # Newest first, because those have most of the wanted images. Which of two copies is read does not matter.
     manifests = sorted(kept.path.glob(f"[!.]*/{datasets.MANIFEST}"), key=_age)
+    shards: list[str] = []  # by the numbers that rows of the table have
+    condition = "" if wanted is None else "WHERE content IN wanted"
     try:
         with contextlib.closing(sqlite3.connect(path)) as table:
             table.executescript(_TABLES)
-            shards = _fill(table, [kept / manifest.parent.name for manifest in manifests], made_by, wanted)
+            table.executemany("INSERT OR IGNORE INTO wanted VALUES (?)", ((content,) for content in wanted or ()))
+            for manifest in manifests:
+                if wanted is not None and not table.execute("SELECT 1 FROM wanted LIMIT 1").fetchone():
+                    break
+                members = _members_in(kept / manifest.parent.name, made_by, shards)
+                table.executemany("INSERT INTO added VALUES (?, ?, ?, ?)", members)
+                # Nothing of a user is in this text: the condition is one of two above.
+                query = f"INSERT OR IGNORE INTO known SELECT * FROM added {condition} ORDER BY content"  # noqa: S608
+                table.execute(query)
+                table.execute("DELETE FROM wanted WHERE content IN (SELECT content FROM added)")
+                table.execute("DELETE FROM added")
             table.commit()
             used = [shards[number] for (number,) in table.execute("SELECT DISTINCT shard FROM known")]
     except sqlite3.OperationalError as error:  # the disk is full
@@ -149,26 +148,8 @@ def _age(manifest: Path) -> tuple[int, str]:
     return 0, ""
 
 
-def _fill(
-    table: sqlite3.Connection, earlier: list[Location], made_by: bytes, wanted: Iterable[bytes] | None
-) -> list[str]:
-    """Fill the table `known` from datasets; return the shards whose numbers its rows have."""
-    shards: list[str] = []
-    table.executemany("INSERT OR IGNORE INTO wanted VALUES (?)", ((content,) for content in wanted or ()))
-    condition = "" if wanted is None else "WHERE content IN wanted"
-    for dataset in earlier:
-        if wanted is not None and not table.execute("SELECT 1 FROM wanted LIMIT 1").fetchone():
-            break
-        table.executemany("INSERT INTO added VALUES (?, ?, ?, ?)", _rows_of(dataset, made_by, shards))
-        # Nothing of a user is in this text: the condition is one of two above.
-        table.execute(f"INSERT OR IGNORE INTO known SELECT * FROM added {condition} ORDER BY content")  # noqa: S608
-        table.execute("DELETE FROM wanted WHERE content IN (SELECT content FROM added)")
-        table.execute("DELETE FROM added")
-    return shards
-
-
-def _rows_of(dataset: Location, made_by: bytes, shards: list[str]) -> Iterator[tuple[bytes, bytes, int, int]]:
-    """Yield the rows of a dataset, and append its shards to the numbered ones."""
+def _members_in(dataset: Location, made_by: bytes, shards: list[str]) -> Iterator[tuple[bytes, bytes, int, int]]:
+    """Yield rows of the table for the images of a dataset, and append its shards to the numbered ones."""
     try:
         manifest = Manifest.read(dataset)
     except (DataError, OSError) as error:
@@ -177,7 +158,7 @@ def _rows_of(dataset: Location, made_by: bytes, shards: list[str]) -> Iterator[t
     if manifest.source.get("kind") != source_listing.IMAGES:
         return
     for shard in [shard for split in manifest.splits.values() for shard in split.shards]:
-        name = members_name(shard.file)
+        name = Path(shard.file).with_suffix(MEMBERS).name
         try:
             content = (dataset.path / name).read_bytes()
             if hashlib.sha256(content).hexdigest() != manifest.listed.get(name):

@@ -34,6 +34,7 @@ MOST_QUARANTINED = 10_000  # for a source of any size: so many have one cause, w
 ROWS, INDEX = ".rows", ".index"  # endings of a file of rows, and of the index of a chunk
 _RUN_BYTES = 16 << 20  # of rows, sorted in memory
 _BATCH_BYTES = 4 << 20  # of pixels, made together
+_FILES_AT_ONCE, _PIXELS_AT_ONCE = (pool.IMAGES_AT_ONCE, 1 << 20), (1000, 16 << 20)  # images and bytes in a batch
 _HASH_BYTES = 32
 
 Key = tuple[str, int, bytes]  # of an image: split of the source, label, sha256 of the content
@@ -116,27 +117,29 @@ def _batches(part: Part, writer: "_Writer") -> Iterator[tuple[Batch, list[bytes]
         keys = [(split, label, bytes.fromhex(file.sha256)) for file, split, label in part.images]
         part = ImagesPart(tuple(part.images[number] for number in writer.take_over(keys)))
         has_cache = False
-    at_once = max(1, _BATCH_BYTES // writer.plan.image.size)
-    for originals in survey.read(part):
-        new = []
-        for original in originals:
-            if original.is_unread:
-                writer.quarantine(Quarantined(original.name, "", pixels.TOO_LARGE))
-            else:
-                new.append((original, _key_of(original)))
-        if has_cache:
-            new = [new[number] for number in writer.take_over([key for _, key in new])]
-        for start in range(0, len(new), at_once):
-            batch = new[start : start + at_once]
-            yield batch, [original.content for original, _ in batch]
+    most, most_bytes = _FILES_AT_ONCE if writer.plan.stored is None else _PIXELS_AT_ONCE
+    most = min(most, max(1, _BATCH_BYTES // writer.plan.image.size))
+    batch, size = Batch(), 0
 
+    def whole() -> Iterator[tuple[Batch, list[bytes]]]:
+        missing = [batch[number] for number in writer.take_over([key for _, key in batch])] if has_cache else batch
+        if missing:
+            yield missing, [original.content for original, _ in missing]
 
-def _key_of(original: Original) -> Key:
-    content_hash = hashlib.sha256(original.content).digest()
-    file = original.file
-    if file is not None and file.sha256 not in ("", content_hash.hex()):
-        raise DataError(f"{file.name} changed since it was fingerprinted; fingerprint the source again")
-    return original.split, original.label, content_hash
+    for original in survey.read(part):
+        file = original.file
+        if file is not None and file.bytes > pixels.LARGEST_FILE:
+            writer.quarantine(Quarantined(original.name, "", pixels.TOO_LARGE))
+            continue
+        content_hash = hashlib.sha256(original.content).digest()
+        if file is not None and file.sha256 not in ("", content_hash.hex()):
+            raise DataError(f"{file.name} changed since it was fingerprinted; fingerprint the source again")
+        if len(batch) == most or (batch and size + len(original.content) > most_bytes):
+            yield from whole()
+            batch, size = [], 0
+        batch.append((original, (original.split, original.label, content_hash)))
+        size += len(original.content)
+    yield from whole()
 
 
 class _Writer:

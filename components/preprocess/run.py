@@ -1,11 +1,9 @@
 """The preprocess stage: read the source, find an existing dataset, make shards, write the description."""
 
-import contextlib
 import dataclasses
 import functools
 import gc
 import logging
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,23 +19,21 @@ from components.core.stage import cache_key
 from components.core.stage.executor import StageResult
 from components.core.storage import buckets, digests
 from components.core.storage.location import Location, Written
-from components.preprocess import attempt_files, download, leaks, reuse
+from components.preprocess import attempt_files, download, leaks, placement, reuse
 from components.preprocess.attempt_files import AttemptFiles
-from components.preprocess.beam import attempt
 from components.preprocess.config import PreprocessConfig
 from components.preprocess.decode import pixels, pool
 from components.preprocess.formats.survey import Survey, survey
-from components.preprocess.leaks import Leak
-from components.preprocess.placement import Plan, made_splits, shard_counts
-from components.preprocess.reuse import DatasetCache
+from components.preprocess.placement import Plan
 from components.preprocess.rows import MOST_QUARANTINED, Outcome
-from components.preprocess.shards import ShardFacts
+from components.preprocess.shards import BuildResult
 
 log = logging.getLogger(__name__)
 
 _ENTRIES_KEPT = 100
 _REASONS_SHOWN = 5
 QUARANTINE = "quarantine.jsonl"
+Facts = dict[str, Any]  # for the dataset's description
 _LARGEST_SHARD = 256 << 20  # bytes of pixels
 _SHAPE_OF_FILES = ImageShape(64, 64, 3)  # of images made of files, unless another is requested
 
@@ -45,10 +41,8 @@ _SHAPE_OF_FILES = ImageShape(64, 64, 3)  # of images made of files, unless anoth
 def run(config: PreprocessConfig) -> StageResult:
     """Turn a source of images into a dataset.
 
-    Raises:
-        ConfigError: The folder belongs to another dataset, or Beam does not know an option.
-        DataError: The source is missing, damaged, changed, too small, or has too many images that cannot be decoded.
-        TransientError: A download failed.
+    `ConfigError` if the folder belongs to another dataset, or Beam does not know an option; `DataError` if the source
+    is missing, damaged, changed, too small, or has too many images that cannot be decoded.
     """
     is_listed = config.source_fingerprint != ""  # by the decide stage, which logged what is left out
     contents = source_listing.contents(config.source, config.source_index, config.results, verbose=not is_listed)
@@ -62,123 +56,122 @@ def run(config: PreprocessConfig) -> StageResult:
     location, manifest, reused = made_once(config.dataset, parts, Manifest, make, whole=False)
     if reused and location.in_bucket:
         attempt_files.sweep(location)
-    return _result(location, manifest, reused)
+    summary = f"{_listed({name: manifest.splits[name].records for name in datasets.SPLITS})} images of {manifest.image}"
+    summary += f" in {manifest.class_count} classes" if manifest.classes else ""
+    quarantined = manifest.quarantine["count"]
+    summary += f", {quarantined:,} quarantined" if quarantined else ""
+    images = manifest.made_with.get("reused", {}).get("images", 0)
+    summary += f", {images:,} reused from earlier datasets" if images else ""
+    digest = {"dataset_uri": location.uri, "dataset_digest": manifest.digest}
+    return StageResult(parameters={**digest, "summary": summary}, reused=reused)
 
 
 def _make(config: PreprocessConfig, contents: Contents, location: Location) -> None:
     is_downloaded = config.source == source_listing.FASHION_MNIST
     source = str(download.fashion_mnist(config.downloads)) if is_downloaded else config.source
-    surveyed = survey(source, contents.listing)
+    surveyed, listing = survey(source, contents.listing), contents.listing
     plan, images = _plan(config, surveyed), sum(surveyed.counts.values())
     log.info("preprocess: %s images of %s to %s", f"{images:,}", config.source, location)
     if surveyed.stored is None and not config.previous_datasets and not config.beam_options:
         pool.start(images)
-    with _importing_beam():  # imported here, so that mistakes are reported without waiting for it
-        from components.preprocess.beam import pipeline, runners
-    with attempt.begun(location, runners.is_in_process(runners.chosen(config.beam_options)[0])) as (files, rows_at):
-        plan = dataclasses.replace(plan, cache=_cache(config, plan, contents, rows_at))
-        built = pipeline.make_shards(surveyed.parts, plan, images, rows_at, files, config.beam_options)
-        written = {name: file for shard in built.shards for name, file in shard.files.items()}
-        quarantine, listed = _quarantine(built.outcome, images, config.bad_images_limit, files, location)
-        splits = _splits(built.shards, len(surveyed.classes))
-        if sum(split.records for split in splits.values()) + quarantine["count"] != images:
-            raise AssertionError(f"{splits} and {quarantine['count']} quarantined came of {surveyed.counts}")
-        _require_images(splits, surveyed.classes)
-        reused = _reused(built.outcome, images) if plan.decoding and config.previous_datasets else {}
-        members = {name: file.sha256 for name, file in written.items() if name.endswith(reuse.MEMBERS)}
-        manifest = Manifest(
-            image=plan.image,
-            classes=surveyed.classes,
-            splits=splits,
-            source={
-                "kind": surveyed.kind,
-                "fingerprint": contents.fingerprint,
-                "images": images,
-                **_repeated(built.shards),
-                "leaks": _leaks(built.leaks, splits["test"]),
-            },
-            preprocessing=settings.values_in_key(config),
-            quarantine=quarantine,
-            made_with=lineage.made_with(
-                "preprocess",
-                source=printable(config.source),
-                **reused,
-                **_cropped(built.outcome, images),
-                **({datasets.MEMBERS: members} if members else {}),
-            ),
-        )
-        attempt.finish(location, files, manifest, written | listed)
-
-
-@contextlib.contextmanager
-def _importing_beam() -> Iterator[None]:
-    """Keep the import of Beam quiet and quick."""
     logging.disable(logging.WARNING)  # Beam would warn of every optional library that is missing
     gc.disable()  # it would scan everything imported, again and again, and free nothing
-    try:
-        yield
+    try:  # imported here, so that mistakes are reported without waiting for it
+        from components.preprocess.beam import pipeline, runners
     finally:
         gc.freeze()  # and need not scan it later
         gc.enable()
         logging.disable(logging.NOTSET)
+    is_in_process = runners.is_in_process(runners.chosen(config.beam_options)[0])
+    with attempt_files.new_attempt(location, is_in_process) as (files, rows_at):
+        if config.previous_datasets and listing is not None and listing.kind == source_listing.IMAGES:
+            if rows_at.in_bucket:
+                log.warning(
+                    "all images are decoded again: Beam's workers cannot read the cache of earlier datasets in a bucket"
+                )
+            else:
+                is_hashed = not buckets.is_uri(config.source)
+                hashes = (bytes.fromhex(file.sha256) for file in listing.files) if is_hashed else None
+                cache = reuse.cache_of(config.previous_datasets, plan.decoding, hashes, rows_at.path)
+                plan = dataclasses.replace(plan, cache=cache)
+        built = pipeline.make_shards(surveyed.parts, plan, images, rows_at, files, config.beam_options)
+        written = {name: file for shard in built.shards for name, file in shard.files.items()}
+        quarantine = _quarantine(built.outcome, images, config.bad_images_limit, files, location, written)
+        manifest = _describe(config, contents.fingerprint, surveyed, plan, built, quarantine)
+        attempt_files.finish(location, files, manifest, written)
 
 
 def _plan(config: PreprocessConfig, surveyed: Survey) -> Plan:
     natural = surveyed.stored or _SHAPE_OF_FILES
     channels = {"source": natural.channels, "gray": 1, "rgb": 3}[config.color]
     image = ImageShape(config.height or natural.height, config.width or natural.width, channels)
-    shares = made_splits(surveyed.counts, config.test_fraction, config.validation_fraction)
     images_per_shard = min(config.images_per_shard, max(1, _LARGEST_SHARD // image.size))
+    fractions = config.test_fraction, config.validation_fraction
+    shares, shard_counts = placement.divide(surveyed.counts, *fractions, images_per_shard)
     return Plan(
         stored=surveyed.stored,
         image=image,
         resize=config.resize,
         made_splits=shares,
         class_count=len(surveyed.classes),
-        shard_counts=shard_counts(surveyed.counts, shares, images_per_shard),
+        shard_counts=shard_counts,
         seed=config.seed,
         decoding=reuse.decoding(image, config.resize) if surveyed.stored is None else b"",
     )
 
 
-def _cache(config: PreprocessConfig, plan: Plan, contents: Contents, rows_at: AttemptFiles) -> DatasetCache | None:
-    """Find the source's images in earlier datasets; None for kinds of source that reuse nothing."""
-    if not config.previous_datasets or contents.listing is None or contents.listing.kind != source_listing.IMAGES:
-        return None
-    if rows_at.in_bucket:
-        log.warning(
-            "all images are decoded again: Beam's workers cannot read the cache of earlier datasets in a bucket"
-        )
-        return None
-    hashes = None if buckets.is_uri(config.source) else (bytes.fromhex(file.sha256) for file in contents.listing.files)
-    return reuse.cache_of(config.previous_datasets, plan.decoding, hashes, rows_at.path)
+def _describe(
+    config: PreprocessConfig, fingerprint: str, surveyed: Survey, plan: Plan, built: BuildResult, quarantined: Facts
+) -> Manifest:
+    """Describe the dataset, and log what users should know of it."""
+    images, splits = sum(surveyed.counts.values()), {}
+    for name in datasets.SPLITS:
+        shards = [facts for facts in built.shards if facts.split == name]
+        counts = [sum(facts.class_counts[label] for facts in shards) for label in range(len(surveyed.classes))]
+        records = sum(facts.shard.records for facts in shards)
+        splits[name] = Split(records, counts, [facts.shard for facts in shards])
+    if sum(split.records for split in splits.values()) + quarantined["count"] != images:
+        raise AssertionError(f"{splits} and {quarantined['count']} quarantined came of {surveyed.counts}")
+    _require_images(splits, surveyed.classes)
+    decoding = _reused_and_cropped(built.outcome, images, bool(plan.decoding and config.previous_datasets))
+    files = {name: file.sha256 for shard in built.shards for name, file in shard.files.items()}
+    if members := {name: sha256 for name, sha256 in files.items() if name.endswith(reuse.MEMBERS)}:
+        decoding[datasets.MEMBERS] = members
+    source = {"kind": surveyed.kind, "fingerprint": fingerprint, "images": images}
+    return Manifest(
+        image=plan.image,
+        classes=surveyed.classes,
+        splits=splits,
+        source={**source, **_repeated(built, splits["test"].records)},
+        preprocessing=settings.values_in_key(config),
+        quarantine=quarantined,
+        made_with=lineage.made_with("preprocess", source=printable(config.source), **decoding),
+    )
 
 
-def _reused(outcome: Outcome, images: int) -> dict[str, Any]:
-    """Log how many images were reused from earlier datasets; return it for the dataset's description."""
-    for shard, count in outcome.damaged.items():
-        if count:
-            log.warning("%s is damaged or gone; %s images were decoded again", shard, f"{count:,}")
+def _reused_and_cropped(outcome: Outcome, images: int, has_earlier: bool) -> Facts:
+    """Log and return how many images were reused from earlier datasets, and how many others lose much to cropping."""
+    facts: Facts = {}
     taken = sum(outcome.reused.values())
-    names = sorted({Path(shard).parent.name for shard, count in outcome.reused.items() if count})
-    source = f" from {', '.join(names)}" if names else ""
-    log.info("%s images: %s new, %s reused%s", f"{images:,}", f"{images - taken:,}", f"{taken:,}", source)
-    return {"reused": {"images": taken, "datasets": names}} if taken else {}
-
-
-def _cropped(outcome: Outcome, images: int) -> dict[str, Any]:
-    """Log how many of the images decoded now lose much to cropping; return it for the dataset's description."""
-    count, decoded = outcome.cropped_count, images - sum(outcome.reused.values())
-    if not count:
-        return {}
-    message = "%s of %s images lose more than %.0f%% of their area to cropping; resize fit keeps all of them"
-    log.warning(message, f"{count:,}", f"{decoded:,}", 100 * pixels.MOST_CROPPED)
-    return {"cropped": {"images": count, "of": decoded}}
+    if has_earlier:
+        for shard, count in outcome.damaged.items():
+            if count:
+                log.warning("%s is damaged or gone; %s images were decoded again", shard, f"{count:,}")
+        names = sorted({Path(shard).parent.name for shard, count in outcome.reused.items() if count})
+        source = f" from {', '.join(names)}" if names else ""
+        log.info("%s images: %s new, %s reused%s", f"{images:,}", f"{images - taken:,}", f"{taken:,}", source)
+        if taken:
+            facts["reused"] = {"images": taken, "datasets": names}
+    if outcome.cropped_count:
+        facts["cropped"] = {"images": outcome.cropped_count, "of": images - taken}
+        message = "%s of %s images lose more than %.0f%% of their area to cropping; resize fit keeps all of them"
+        log.warning(message, f"{outcome.cropped_count:,}", f"{images - taken:,}", 100 * pixels.MOST_CROPPED)
+    return facts
 
 
 def _quarantine(
-    outcome: Outcome, images: int, limit: float, files: AttemptFiles, location: Location
-) -> tuple[dict[str, Any], dict[str, Written]]:
+    outcome: Outcome, images: int, limit: float, files: AttemptFiles, location: Location, written: dict[str, Written]
+) -> Facts:
     """Write the list of quarantined images, if any, and describe it. `DataError` if there are too many."""
     quarantined, count = outcome.quarantined, outcome.quarantined_count
     reasons = [f"{entry.name} {entry.reason}" for entry in quarantined[:_REASONS_SHOWN]]
@@ -188,45 +181,29 @@ def _quarantine(
         problem = f"{count:,} of {images:,} images cannot be used, more than {allowed}; "
         raise DataError("\n".join([f"{problem}repair or remove them, or raise the limit. The first:", *reasons]))
     described = {"count": count, "limit": limit, "entries": [entry._asdict() for entry in quarantined[:_ENTRIES_KEPT]]}
-    written: dict[str, Written] = {}
     if quarantined:
         listed = f"{files if location.in_bucket else location}/{QUARANTINE}"
         log.warning("%s images cannot be used; all are listed in %s; first: %s", f"{count:,}", listed, reasons[0])
         content = b"".join(digests.canonical_json(entry._asdict()) + b"\n" for entry in quarantined)
-        written[QUARANTINE] = file = attempt.written_as(content, files.write(QUARANTINE, [content]))
+        written[QUARANTINE] = file = files.put(QUARANTINE, content)
         described["list"] = {"file": QUARANTINE, "bytes": file.bytes, "sha256": file.sha256}
-    return described, written
-
-
-def _repeated(shards: list[ShardFacts]) -> dict[str, int]:
-    """Count and log repeated images of a split. They stay: people decide which label is right."""
-    duplicates = sum(facts.duplicates for facts in shards)
-    contradictions = sum(facts.contradictions for facts in shards)
-    if duplicates:
-        first = next((facts.contradicting for facts in shards if facts.contradicting), "")
-        labels = f"; {contradictions:,} have different labels, such as that of sha256 {first}" if first else ""
-        log.warning("%s images are in the source more than once, and stay%s", f"{duplicates:,}", labels)
-    return {"duplicates": duplicates, "contradictions": contradictions}
-
-
-def _leaks(pairs: list[Leak], test: Split) -> dict[str, Any]:
-    """Describe and log images of `test` that are in `train` too. They stay: people decide which of the two goes."""
-    described = leaks.describe(pairs, test.records)
-    if pairs:
-        counts = (f"{number:,}" for number in (described["exact"], test.records, described["near"]))
-        first = "%s of %s test images are in train as well, and %s more nearly, such as record %d of %s"
-        log.warning(first, *counts, described["first"][0]["record"], described["first"][0]["shard"])
     return described
 
 
-def _splits(shards: list[ShardFacts], class_count: int) -> dict[str, Split]:
-    splits = {}
-    for name in datasets.SPLITS:
-        split_facts = [facts for facts in shards if facts.split == name]
-        counts = [sum(facts.class_counts[label] for facts in split_facts) for label in range(class_count)]
-        records = sum(facts.shard.records for facts in split_facts)
-        splits[name] = Split(records, counts, [facts.shard for facts in split_facts])
-    return splits
+def _repeated(built: BuildResult, test_images: int) -> Facts:
+    """Count and log repeated images, of a split and in `test` and `train`. They stay: people decide which go."""
+    duplicates = sum(facts.duplicates for facts in built.shards)
+    contradictions = sum(facts.contradictions for facts in built.shards)
+    if duplicates:
+        first = next((facts.contradicting for facts in built.shards if facts.contradicting), "")
+        labels = f"; {contradictions:,} have different labels, such as that of sha256 {first}" if first else ""
+        log.warning("%s images are in the source more than once, and stay%s", f"{duplicates:,}", labels)
+    leaked = leaks.describe(built.leaks, test_images)
+    if built.leaks:
+        counts = (f"{number:,}" for number in (leaked["exact"], test_images, leaked["near"]))
+        message = "%s of %s test images are in train as well, and %s more nearly, such as record %d of %s"
+        log.warning(message, *counts, leaked["first"][0]["record"], leaked["first"][0]["shard"])
+    return {"duplicates": duplicates, "contradictions": contradictions, "leaks": leaked}
 
 
 def _require_images(splits: dict[str, Split], classes: list[str]) -> None:
@@ -246,15 +223,3 @@ def _require_images(splits: dict[str, Split], classes: list[str]) -> None:
 
 def _listed(counts: dict[str, int]) -> str:
     return ", ".join(f"{count:,} {split}" for split, count in counts.items())
-
-
-def _result(location: Location, manifest: Manifest, reused: bool) -> StageResult:
-    records = {name: manifest.splits[name].records for name in datasets.SPLITS}
-    summary = f"{_listed(records)} images of {manifest.image}"
-    summary += f" in {manifest.class_count} classes" if manifest.classes else ""
-    quarantined = manifest.quarantine["count"]
-    summary += f", {quarantined:,} quarantined" if quarantined else ""
-    images = manifest.made_with.get("reused", {}).get("images", 0)
-    summary += f", {images:,} reused from earlier datasets" if images else ""
-    digest = {"dataset_uri": location.uri, "dataset_digest": manifest.digest}
-    return StageResult(parameters={**digest, "summary": summary}, reused=reused)

@@ -5,6 +5,7 @@ import hashlib
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,6 @@ from components.core.storage import tfrecord
 from components.core.storage.location import Written
 from components.preprocess import leaks, reuse, rows
 from components.preprocess.attempt_files import AttemptFiles, FilePart
-from components.preprocess.beam import attempt
 from components.preprocess.leaks import Leak
 from components.preprocess.placement import Plan
 from components.preprocess.rows import Outcome
@@ -66,15 +66,13 @@ def write_shard(
     shard_sha256 = hashlib.sha256()
 
     def encoded(block: np.ndarray) -> tuple[bytes, np.ndarray]:
-        """Return a block as records, and its images."""
         images = [image.tobytes() for image in block["image"]]
         labels.append(block["label"].copy())
         contents.append(block["content"].copy())
         hashes.extend(hashlib.sha256(image).digest() for image in images)
         return b"".join(tfrecord.frame(map(tfrecord.encode_example, images, block["label"].tolist()))), block["image"]
 
-    def measured(part: bytes, images: np.ndarray) -> bytes:
-        """Measure a block; this releases the GIL throughout."""
+    def measured(part: bytes, images: np.ndarray) -> bytes:  # without the GIL throughout
         shard_sha256.update(part)
         if split in leaks.COMPARED:
             thumbnails.append(leaks.thumbnails(images.reshape(-1, *dataclasses.astuple(plan.image))))
@@ -91,9 +89,8 @@ def write_shard(
     written = {name: Written(shard.bytes, shard.sha256, checksum)}
     all_labels, all_contents = np.concatenate(labels), np.concatenate(contents)
     if plan.decoding:
-        content = reuse.members_of(plan.decoding, all_contents, hashes)
-        members = reuse.members_name(name)
-        written[members] = attempt.written_as(content, files.write(members, [content]))
+        members = Path(name).with_suffix(reuse.MEMBERS).name
+        written[members] = files.put(members, reuse.members_of(plan.decoding, all_contents, hashes))
     # Records of one image are neighbors.
     same = (all_contents[1:] == all_contents[:-1]).all(axis=1)
     contradicting = {content.tobytes().hex() for content in all_contents[1:][same & (np.diff(all_labels) != 0)]}

@@ -77,7 +77,7 @@ def _sizes(contents: list[bytes]) -> list[int]:
 def _read_stacks(kind: str, files: list[SourceFile]) -> list[Original]:
     """Return as many images as were counted, of the header's shape, with the labels that the survey lists."""
     surveyed = survey._survey_stacks("x", kind, files)
-    originals = [original for part in surveyed.parts for some in survey.read(part) for original in some]
+    originals = [original for part in surveyed.parts for original in survey.read(part)]
     assert len(originals) == sum(surveyed.counts.values())
     labels = {*range(len(surveyed.classes))} or {datasets.NO_LABEL}
     assert {original.label for original in originals} == labels

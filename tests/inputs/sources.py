@@ -42,12 +42,7 @@ def held(source: Path | str, content: bytes | None = None) -> tuple[Survey, list
         attempt_files.from_json(Part, attempt_files.to_json({type(part).__name__: part}), "")
         for part in source_survey.parts
     ]
-    return source_survey, [image[:4] for part in parts for some in read(part) for image in some]
-
-
-def sizes(source_survey: Survey) -> list[list[int]]:
-    """Return how many images of each part are read at a time."""
-    return [[len(some) for some in read(part)] for part in source_survey.parts]
+    return source_survey, [image[:4] for part in parts for image in read(part)]
 
 
 def plan(**changes: object) -> Plan:

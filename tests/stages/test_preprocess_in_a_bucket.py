@@ -7,8 +7,8 @@ import pytest
 
 from components.core.errors import DataError, TransientError
 from components.core.storage import buckets
+from components.preprocess import attempt_files
 from components.preprocess import run as preprocess
-from components.preprocess.beam import attempt
 from components.preprocess.config import PreprocessConfig
 from tests.fakes.gcs.server import Server
 from tests.inputs.sources import write_images
@@ -85,17 +85,17 @@ def test_another_attempt_that_is_first_is_kept(
     gcs: Server, settings: Settings, expected: dict[str, bytes], monkeypatch: pytest.MonkeyPatch, fails: bool
 ) -> None:
     """It begins and ends when this one's shards are written, and sweeps them; then this one commits, or fails."""
-    finish, late_calls = attempt.finish, []
+    finish, late_calls = attempt_files.finish, []
 
     def late(*arguments: Any) -> None:
-        monkeypatch.setattr(attempt, "finish", finish)
+        monkeypatch.setattr(attempt_files, "finish", finish)
         late_calls.append(arguments)
         assert not run(settings)
         if fails:
             raise DataError("of this attempt")
         finish(*arguments)
 
-    monkeypatch.setattr(attempt, "finish", late)
+    monkeypatch.setattr(attempt_files, "finish", late)
     assert not run(settings)
     assert late_calls
     assert in_bucket(gcs) == expected
@@ -104,15 +104,15 @@ def test_another_attempt_that_is_first_is_kept(
 def test_what_an_attempt_leaves_that_lost_its_connection_goes_with_the_next(
     gcs: Server, settings: Settings, expected: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    finish = attempt.finish
+    finish = attempt_files.finish
 
     def late(*arguments: Any) -> None:
-        monkeypatch.setattr(attempt, "finish", finish)
+        monkeypatch.setattr(attempt_files, "finish", finish)
         monkeypatch.setattr(buckets, "RETRY_SECONDS", 0.01)
         gcs.outage(on=True)
         finish(*arguments)
 
-    monkeypatch.setattr(attempt, "finish", late)
+    monkeypatch.setattr(attempt_files, "finish", late)
     with pytest.raises(TransientError):
         run(settings)
     gcs.outage(on=False)

@@ -1,7 +1,6 @@
 """Sources that the libraries which define their formats wrote: the images, splits and classes that these read back."""
 
 import hashlib
-import itertools
 import json
 import subprocess
 from pathlib import Path
@@ -24,7 +23,7 @@ def test_sources_are_read_as_by_the_libraries_that_wrote_them(tmp_path: Path) ->
         source = survey(str(tmp_path / name))
         images = []
         for part in source.parts:
-            for original in itertools.chain.from_iterable(read(part)):
+            for original in read(part):
                 label = source.classes[original.label] if source.classes else ""
                 images.append([original.split, hashlib.sha256(original.content).hexdigest(), label])
         assert sorted(images) == expected, name

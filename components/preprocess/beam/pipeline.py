@@ -5,7 +5,8 @@ shards. Each step is given both folders: folders that all workers see, or folder
 """
 
 import functools
-from collections.abc import Iterable, Iterator
+import itertools
+from collections.abc import Iterable
 from pathlib import Path
 
 import apache_beam as beam
@@ -13,6 +14,7 @@ import apache_beam as beam
 from components.preprocess import attempt_files, leaks, rows, shards
 from components.preprocess.attempt_files import AttemptFiles, FilePart
 from components.preprocess.beam import progress, runners
+from components.preprocess.decode import pool
 from components.preprocess.formats.stacks import Stack
 from components.preprocess.formats.survey import Part
 from components.preprocess.leaks import ReferenceSet
@@ -21,8 +23,6 @@ from components.preprocess.rows import Outcome
 from components.preprocess.shards import BuildResult
 
 _CHUNK_IMAGES = 5_000  # seconds of work, so that a runner's cost per element does not matter
-
-Chunk = str  # the name of a file with some parts of the source
 
 
 def make_shards(
@@ -33,30 +33,25 @@ def make_shards(
     shard_count = sum(plan.shard_counts.values())
     with progress.shown(rows_at, files, row_bytes, images, shard_count), runners.pipeline(beam_options) as pipeline:
         chunks = _write_chunks(parts, rows_at)
-        wire(pipeline, chunks, plan, str(rows_at), str(files), runners.decoders(pipeline.options))
+        # A runner that can start more workers gives each of them one process that decodes image files.
+        decoders = pool.wanted() if runners.is_in_process(pipeline.options) else 1
+        training_shards = [name for name in plan.shard_names if name.startswith("train-")]
+        (
+            pipeline
+            | "List chunks" >> beam.Create(chunks, reshuffle=True)
+            | "Make rows" >> beam.FlatMap(make_rows, plan, str(rows_at), str(files), decoders)
+            | "Group by shard" >> beam.GroupByKey()
+            | "Write shards" >> beam.FlatMap(write_shard, plan, str(rows_at), str(files))
+            | "When all are written" >> beam.CombineGlobally(beam.combiners.CountCombineFn()).without_defaults()
+            | "List training shards" >> beam.FlatMap(_training_shards, training_shards)
+            | "Spread" >> beam.Reshuffle()
+            | "Find leaks" >> beam.FlatMap(find_leaks, str(files))
+        )
     attempt_files.raise_failure(files)
     return shards.gather(rows_at, files, len(chunks), plan)
 
 
-def wire(
-    pipeline: beam.Pipeline, chunks: list[Chunk], plan: Plan, rows_at: str, location: str, decoders: int
-) -> beam.PCollection:
-    """Add all steps to a pipeline, whose workers reach the folders of rows and of shards."""
-    training_shards = [name for name in plan.shard_names if name.startswith("train-")]
-    return (
-        pipeline
-        | "List chunks" >> beam.Create(chunks, reshuffle=True)
-        | "Make rows" >> beam.FlatMap(make_rows, plan, rows_at, location, decoders)
-        | "Group by shard" >> beam.GroupByKey()
-        | "Write shards" >> beam.FlatMap(write_shard, plan, rows_at, location)
-        | "When all are written" >> beam.CombineGlobally(beam.combiners.CountCombineFn()).without_defaults()
-        | "List training shards" >> beam.FlatMap(_training_shards, training_shards)
-        | "Spread" >> beam.Reshuffle()
-        | "Find leaks" >> beam.FlatMap(find_leaks, location)
-    )
-
-
-def make_rows(chunk: Chunk, plan: Plan, rows_at: str, location: str, decoders: int) -> list[tuple[str, FilePart]]:
+def make_rows(chunk: str, plan: Plan, rows_at: str, location: str, decoders: int) -> list[tuple[str, FilePart]]:
     """Make the rows of a chunk, once: a retry finds their locations in the chunk's index."""
     index = f"{Path(chunk).stem}{rows.INDEX}"
 
@@ -67,7 +62,9 @@ def make_rows(chunk: Chunk, plan: Plan, rows_at: str, location: str, decoders: i
         if row_files.exists(index):
             outcome = row_files.read_note(index, Outcome)
         else:
-            outcome = rows.make(_read_parts(chunk, row_files), plan, row_files, decoders)
+            lines = row_files.read(chunk).splitlines()
+            parts = (attempt_files.from_json(Part, line, f"{row_files}/{chunk}") for line in lines)
+            outcome = rows.make(parts, plan, row_files, decoders)
             row_files.leave(index, outcome)
         return outcome.locations
 
@@ -109,27 +106,15 @@ def _reference_set(location: str) -> ReferenceSet:
     return leaks.hold({name.removesuffix(shards.SIGNED): files.read_array(name, leaks.SIGNATURE) for name in names})
 
 
-def _write_chunks(parts: Iterable[Part], files: AttemptFiles) -> list[Chunk]:
-    """Write each chunk to a file that every worker reads, because the pipeline itself must be small."""
-    chunks = []
-    for number, lines in enumerate(_in_chunks(parts)):
-        chunks.append(f"parts-{number:06d}.jsonl")
-        files.write(chunks[-1], [b"\n".join(lines)])
-    return chunks
-
-
-def _in_chunks(parts: Iterable[Part]) -> Iterator[list[bytes]]:
-    lines, images = list[bytes](), 0
-    for part in parts:
-        lines.append(attempt_files.to_json({type(part).__name__: part}))
-        images += _CHUNK_IMAGES if isinstance(part, Stack) else len(part.images)
-        if images >= _CHUNK_IMAGES:
-            yield lines
+def _write_chunks(parts: Iterable[Part], files: AttemptFiles) -> list[str]:
+    """Write each chunk to a file that every worker reads, because the pipeline itself must be small; return names."""
+    names, lines, images = list[str](), list[bytes](), 0
+    for part in itertools.chain(parts, [None]):  # None at the end
+        if part is not None:
+            lines.append(attempt_files.to_json({type(part).__name__: part}))
+            images += _CHUNK_IMAGES if isinstance(part, Stack) else len(part.images)
+        if images >= _CHUNK_IMAGES or (images and part is None):
+            names.append(f"parts-{len(names):06d}.jsonl")
+            files.write(names[-1], [b"\n".join(lines)])
             lines, images = [], 0
-    if images:
-        yield lines
-
-
-def _read_parts(chunk: Chunk, files: AttemptFiles) -> Iterator[Part]:
-    for line in files.read(chunk).splitlines():
-        yield attempt_files.from_json(Part, line, f"{files}/{chunk}")
+    return names

@@ -7,24 +7,17 @@ import shlex
 import signal
 import socket
 from collections.abc import Iterator
-from typing import Any
 from urllib.parse import urlsplit
 
 import apache_beam as beam
 import grpc
-from apache_beam.options.pipeline_options import (
-    DirectOptions,
-    FlinkRunnerOptions,
-    PipelineOptions,
-    PortableOptions,
-    StandardOptions,
-)
+from apache_beam.options import pipeline_options
+from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions, StandardOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.runners.portability.portable_runner import PortableRunner
 from apache_beam.runners.runner import PipelineRunner, create_runner
 
 from components.core.errors import ConfigError, StageError, Terminated, TransientError
-from components.preprocess.decode import pool
 
 _LOCAL_RUNNERS = (None, "DirectRunner", "FnApiRunner")
 _SECONDS_TO_ANSWER = 5.0
@@ -43,7 +36,7 @@ _REMEDIES = {
 
 @contextlib.contextmanager
 def pipeline(beam_options: str) -> Iterator[beam.Pipeline]:
-    """Yield a pipeline to be wired in the block, and run it after that.
+    """Yield a pipeline to be wired in the block, and run it after that; cancel its job if this program is stopped.
 
     Errors of Beam in this process are raised unchanged, because they may be defects of the steps.
     """
@@ -58,9 +51,17 @@ def pipeline(beam_options: str) -> Iterator[beam.Pipeline]:
     if isinstance(runner, FnApiRunner):
         beam_pipeline.run().wait_until_finish()
         return
-    name = type(runner).__name__
+    name, is_ignored = type(runner).__name__, signal.getsignal(signal.SIGINT) == signal.SIG_IGN
     try:
-        _run(beam_pipeline)
+        result = beam_pipeline.run()
+        if is_ignored:  # as under nohup; Beam's job servers, which end with this program, would install a handler
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            result.wait_until_finish()
+        except (KeyboardInterrupt, Terminated):
+            with contextlib.suppress(Exception):
+                result.cancel()
+            raise
     except StageError:
         raise
     except (ValueError, NotImplementedError, ImportError, FileNotFoundError) as error:  # no Java, or no jar
@@ -75,9 +76,10 @@ def pipeline(beam_options: str) -> Iterator[beam.Pipeline]:
 
 def _require_service(options: PipelineOptions) -> None:
     """Connect to the job server, or to Flink if none is named, because Beam would try for minutes."""
-    option, default_port, value = "job_endpoint", 0, options.view_as(PortableOptions).job_endpoint
+    option, default_port, value = "job_endpoint", 0, options.view_as(pipeline_options.PortableOptions).job_endpoint
     if not value:
-        option, default_port, value = "flink_master", 8081, options.view_as(FlinkRunnerOptions).flink_master
+        flink_master = options.view_as(pipeline_options.FlinkRunnerOptions).flink_master
+        option, default_port, value = "flink_master", 8081, flink_master
     if value in ("embed", "[auto]", "[local]"):
         return
     try:
@@ -95,20 +97,6 @@ def _require_service(options: PipelineOptions) -> None:
         ) from None
 
 
-def _run(beam_pipeline: beam.Pipeline) -> None:
-    """Run a pipeline to its end; cancel the job if this program is stopped. Beam's job servers end with it."""
-    ignored = signal.getsignal(signal.SIGINT) == signal.SIG_IGN
-    result = beam_pipeline.run()
-    if ignored:  # as under nohup; Beam's job servers would install a handler that stops them
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        result.wait_until_finish()
-    except (KeyboardInterrupt, Terminated):
-        with contextlib.suppress(Exception):
-            result.cancel()
-        raise
-
-
 def chosen(beam_options: str) -> tuple[PipelineOptions, PipelineRunner]:
     """Return options and runner: the named one, else Beam in this process.
 
@@ -118,17 +106,15 @@ def chosen(beam_options: str) -> tuple[PipelineOptions, PipelineRunner]:
         words = shlex.split(beam_options)
     except ValueError as error:
         raise ConfigError(f"beam_options: {error} in {beam_options!r}") from None
-    unknown: list[str] = []
-
-    def note(parser: Any) -> None:
-        unknown[:] = parser.parse_known_args(words)[1]
-
-    complaint = io.StringIO()
+    unknown, complaint = list[str](), io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint):
             options = PipelineOptions(words)
             if words:  # asking for all options takes as long as a thousand images
-                options.get_all_options(add_extra_args_fn=note, retain_unknown_options=True)
+                options.get_all_options(
+                    add_extra_args_fn=lambda parser: unknown.extend(parser.parse_known_args(words)[1]),
+                    retain_unknown_options=True,
+                )
     except SystemExit:
         reason = complaint.getvalue().strip().splitlines()[-1].partition("error: ")[2]
         raise ConfigError(f"beam_options: {reason}") from None
@@ -147,11 +133,6 @@ def chosen(beam_options: str) -> tuple[PipelineOptions, PipelineRunner]:
         return options, create_runner(named)
     except (ValueError, ImportError, AttributeError) as error:
         raise ConfigError(f"beam_options: {error}") from None
-
-
-def decoders(options: PipelineOptions) -> int:
-    """Return how many processes decode image files for each worker: one if the runner can start more workers."""
-    return pool.wanted() if is_in_process(options) else 1
 
 
 def is_in_process(options: PipelineOptions) -> bool:

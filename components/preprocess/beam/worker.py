@@ -16,17 +16,8 @@ BOOT = Path("/opt/apache/beam/boot")
 # The base image's pip, with which boot looks for apache-beam. The stage's environment has none.
 PIP = Path("/opt/apache/beam/pip")
 POOL_PORT = 50_000  # of boot's worker pool
-_WORKER_FLAGS = (
-    "id",
-    "worker_pool",
-    "setup_only",
-    "artifacts",
-    "logging_endpoint",
-    "artifact_endpoint",
-    "provision_endpoint",
-    "control_endpoint",
-    "semi_persist_dir",
-)
+_ENDPOINTS = ("logging_endpoint", "artifact_endpoint", "provision_endpoint", "control_endpoint")
+_WORKER_FLAGS = ("id", "worker_pool", "setup_only", "artifacts", "semi_persist_dir", *_ENDPOINTS)
 
 
 def is_worker(arguments: list[str]) -> bool:

@@ -9,10 +9,8 @@ import os
 import resource
 import signal
 import warnings
-from collections.abc import Sequence
 from multiprocessing.connection import Connection
 
-from components.core.artifacts.datasets import ImageShape
 from components.preprocess.decode import pixels
 
 READY = b"ready"
@@ -22,9 +20,7 @@ OUT_OF_MEMORY = 77  # exit status
 def main(handle: int, memory: int, seconds: int) -> None:
     """Decode until the connection with this file descriptor is closed.
 
-    Args:
-        memory: Bytes that this process may take.
-        seconds: Processor time that an image may take; SIGPROF then ends the process.
+    The process may take so many bytes of memory, and an image so many seconds of processor time; SIGPROF then ends it.
     """
     for meant_for_parent in (signal.SIGINT, signal.SIGTERM):  # the parent's end ends this process
         signal.signal(meant_for_parent, signal.SIG_IGN)
@@ -39,20 +35,15 @@ def main(handle: int, memory: int, seconds: int) -> None:
             contents, shape, resize = connection.recv()
         except (EOFError, ConnectionResetError):
             return
-        connection.send_bytes(_answer(contents, shape, resize, seconds))
-
-
-def _answer(contents: Sequence[bytes], shape: ImageShape, resize: str, seconds: int) -> bytes:
-    notes: list[str | bool] = []
-    images = []
-    for content in contents:
-        signal.setitimer(signal.ITIMER_PROF, seconds)
-        try:
-            image, is_cropped = pixels.from_file(content, shape, resize)
-            images.append(image)
-            notes.append(is_cropped)
-        except pixels.UndecodableImage as error:
-            notes.append(str(error))
-        except MemoryError:
-            os._exit(OUT_OF_MEMORY)
-    return b"".join([json.dumps(notes).encode(), b"\n", *images])
+        notes, images = list[str | bool](), list[bytes]()
+        for content in contents:
+            signal.setitimer(signal.ITIMER_PROF, seconds)
+            try:
+                image, is_cropped = pixels.from_file(content, shape, resize)
+                images.append(image)
+                notes.append(is_cropped)
+            except pixels.UndecodableImage as error:
+                notes.append(str(error))
+            except MemoryError:
+                os._exit(OUT_OF_MEMORY)
+        connection.send_bytes(b"".join([json.dumps(notes).encode(), b"\n", *images]))

@@ -55,14 +55,8 @@ def from_file(content: bytes, shape: ImageShape, resize: str) -> Decoded:
     scaled, not clipped; colors are as stored, without color management. A JPEG file is decoded at a half, a quarter
     or an eighth of its size (libjpeg's DCT scaling) where that has `JPEG_OVERSAMPLING` times the size asked for.
 
-    Args:
-        content: The file's bytes.
-        shape: The shape asked for.
-        resize: As in `fitted`.
-
-    Raises:
-        UndecodableImage: The file is of another kind, damaged, animated, of more than `LARGEST_IMAGE` pixels or of more
-            than `LARGEST_FILE` bytes.
+    `UndecodableImage` if the file is of another kind, damaged, animated, of more than `LARGEST_IMAGE` pixels or of more
+    than `LARGEST_FILE` bytes. `resize` is that of `fitted`.
     """
     try:
         with _open(content) as image:
@@ -75,7 +69,10 @@ def from_file(content: bytes, shape: ImageShape, resize: str) -> Decoded:
     except (UndecodableImage, MemoryError):
         raise
     except Exception as error:  # Pillow raises nearly anything on a damaged file
-        raise UndecodableImage(f"cannot be decoded: {_said(error)}") from None
+        # One printable line without addresses, the same in every process.
+        text = re.sub(r" at 0x[0-9a-f]+", "", " ".join(str(error).split()))[:_LONGEST_REASON]
+        reason = (text if text.isprintable() else ascii(text)) or type(error).__name__
+        raise UndecodableImage(f"cannot be decoded: {reason}") from None
 
 
 def is_image_file(content: bytes) -> bool:
@@ -99,12 +96,9 @@ def of_16_bit(values: "np.ndarray") -> "np.ndarray":
 def fitted(image: Image.Image, shape: ImageShape, resize: str, picture: Box | None = None) -> Image.Image:
     """Brings an 8-bit image to a shape: gray as ITU-R 601 luma, other sizes by an antialiased Lanczos filter.
 
-    Args:
-        image: Mode L or RGB.
-        shape: The shape asked for.
-        resize: `fill` covers it and crops the center, `fit` goes inside it and pads with black, `pad` does so without
-            enlarging, so that smaller images keep their pixels, `stretch` ignores the aspect.
-        picture: What to take of the image; all of it if None.
+    `fill` covers the shape and crops the center, `fit` goes inside it and pads with black, `pad` does so without
+    enlarging, so that smaller images keep their pixels, `stretch` ignores the aspect. The image is of mode L or RGB;
+    `picture` is the part of it to take, all if None.
     """
     image = _of_mode(image, _MODES[shape.channels])
     size = (shape.width, shape.height)
@@ -149,12 +143,6 @@ def _reduced(image: Image.Image, shape: ImageShape) -> Box | None:
     return left, top, left + picture[0], top + picture[1]
 
 
-def _said(error: Exception) -> str:
-    """Return an error of Pillow as one printable line without addresses, the same in every process."""
-    text = re.sub(r" at 0x[0-9a-f]+", "", " ".join(str(error).split()))[:_LONGEST_REASON]
-    return (text if text.isprintable() else ascii(text)) or type(error).__name__
-
-
 def _open(content: bytes) -> Image.Image:
     """Read an image's header. Formats are named, because Pillow would otherwise try dozens."""
     if not content:
@@ -167,7 +155,8 @@ def _open(content: bytes) -> Image.Image:
     elif content.startswith(_JPEG):
         image = JpegImagePlugin.JpegImageFile(io.BytesIO(content))
     elif _is_webp(content):
-        _require_whole_webp(content)
+        if 8 + int.from_bytes(content[4:8], "little") > len(content):  # libwebp decodes some cut files in part
+            raise UndecodableImage("is cut short")
         image = WebPImagePlugin.WebPImageFile(io.BytesIO(content))
     else:
         raise UndecodableImage(f"is no PNG, JPEG or WebP file: it starts with {content[:8]!r}")
@@ -182,13 +171,6 @@ def _open(content: bytes) -> Image.Image:
 
 def _is_webp(content: bytes) -> bool:
     return content.startswith(b"RIFF") and content[8:_RIFF_HEAD] == b"WEBP"
-
-
-def _require_whole_webp(content: bytes) -> None:
-    """Compare the declared size of a WebP file with the actual one; libwebp decodes some cut files in part."""
-    (size,) = struct.unpack_from("<I", content, 4)
-    if 8 + size > len(content):
-        raise UndecodableImage("is cut short")
 
 
 def _require_checksums(content: bytes) -> None:

@@ -61,9 +61,13 @@ def decode_all(
 
     def done(left: int) -> Iterator[tuple[Tag, list[Decoded | UndecodableImage]]]:
         while len(running) > left:
-            process = _first_answered([*running])
-            tag, contents = running.pop(process)
-            yield tag, _results(process, contents, shape, resize, is_retry=False)
+            by_connection = {process.connection: process for process in running}
+            # `wait` returns one of these connections; its stub says anything to wait for.
+            process = by_connection[wait(by_connection)[0]]  # type: ignore[index]
+            process.require_ready()
+            if process.connection.poll():  # an answer or the end, not the message that it is ready
+                tag, contents = running.pop(process)
+                yield tag, _results(process, contents, shape, resize, is_retry=False)
 
     try:
         for tag, contents in batches:
@@ -85,40 +89,16 @@ def start(images: int) -> None:
     _idle.extend([_Process() for _ in range(min(wanted(), -(-images // IMAGES_AT_ONCE)))])
 
 
-def end_processes() -> None:
-    """End all processes that wait for a batch."""
-    while _idle:
-        _idle.pop().end()
-
-
 def _started(contents: Sequence[bytes], shape: ImageShape, resize: str) -> "_Process":
-    """Have a process decode a batch. If it is dead, `_results` notices."""
-    process = _idle_process()
-    with contextlib.suppress(ConnectionError):
+    """Have an idle process, or a new one, decode a batch. Each thread gets another."""
+    try:
+        while (process := _idle.pop()).process.poll() is not None:
+            process.end()
+    except IndexError:
+        process = _Process()
+    with contextlib.suppress(ConnectionError):  # if it is dead, `_results` notices
         process.connection.send((contents, shape, resize))
     return process
-
-
-def _idle_process() -> "_Process":
-    """Take an idle process, or start one. Each thread gets another."""
-    while True:
-        try:
-            process = _idle.pop()
-        except IndexError:
-            return _Process()
-        if process.process.poll() is None:
-            return process
-        process.end()
-
-
-def _first_answered(processes: list["_Process"]) -> "_Process":
-    by_connection = {process.connection: process for process in processes}
-    while True:
-        # `wait` returns one of these connections; its stub says anything to wait for.
-        process = by_connection[wait(by_connection)[0]]  # type: ignore[index]
-        process.require_ready()
-        if process.connection.poll():  # an answer or the end, not the message that it is ready
-            return process
 
 
 def _results(

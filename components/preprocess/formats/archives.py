@@ -19,7 +19,6 @@ from typing import BinaryIO
 from components.core.errors import DataError
 from components.core.sources.files import SourceFile, printable
 from components.core.sources.source_listing import is_image_name
-from components.core.storage import buckets
 from components.preprocess.decode.pixels import LARGEST_FILE
 from components.preprocess.formats.stacks import open_unpacked
 
@@ -67,18 +66,20 @@ def list_members(file: SourceFile) -> tuple[list[Member], list[Member]]:
     return images, [member for member in members if not is_image_name(member.name)]
 
 
-def has_ranges(file: SourceFile, members: list[Member]) -> bool:
-    """True if some members can be read without the ones before them."""
-    return not buckets.is_uri(file.location) and all(member.method is not None for member in members)
-
-
 def read_members(file: SourceFile, members: list[Member]) -> Iterator[bytes]:
     """Yield the content of some members in order; of one too large to decode, enough to tell."""
     with open_unpacked(file) as opened:
         for member in members:
             opened.seek(member.offset)
             length = min(member.bytes, LARGEST_FILE + 1)
-            content = (opened if member.method is None else _zip_content(opened, member)).read(length)
+            if member.method is None:
+                content = opened.read(length)
+            else:  # as `ZipFile` opens it, which would read the names of all members first
+                opened.seek(sum(_LOCAL_HEADER.unpack(opened.read(_LOCAL_HEADER.size))), 1)
+                info = zipfile.ZipInfo(member.name)
+                info.compress_type, info.compress_size = member.method, member.packed
+                info.file_size, info.CRC = member.bytes, member.crc32
+                content = zipfile.ZipExtFile(opened, "r", info).read(length)
             if len(content) < length:
                 raise EOFError(f"it ends within {member.name}")
             yield content
@@ -101,15 +102,6 @@ def _zip_members(file: SourceFile, opened: BinaryIO, no_files: list[str]) -> Ite
         if info.flag_bits & _ENCRYPTED and is_image_name(name):
             raise DataError(f"{file.name} is encrypted ({name}); pack it again without a password")
         yield Member(name, info.header_offset, info.file_size, info.compress_type, info.compress_size, info.CRC)
-
-
-def _zip_content(opened: BinaryIO, member: Member) -> zipfile.ZipExtFile:
-    """Open a member as `ZipFile` does, which would read the names of all members first."""
-    opened.seek(sum(_LOCAL_HEADER.unpack(opened.read(_LOCAL_HEADER.size))), 1)
-    info = zipfile.ZipInfo(member.name)
-    info.compress_type, info.compress_size = member.method or zipfile.ZIP_STORED, member.packed
-    info.file_size, info.CRC = member.bytes, member.crc32
-    return zipfile.ZipExtFile(opened, "r", info)
 
 
 def _tar_members(file: SourceFile, opened: BinaryIO, no_files: list[str]) -> Iterator[Member]:

@@ -40,15 +40,10 @@ def list_stacks(files: Iterable[SourceFile]) -> list[Stack]:
             dimensions = _read_header(pair[0], opened, "images", (3, 4))
         values = _read_labels(pair[1], dimensions[0]) if len(pair) > 1 else b""
         is_fashion_mnist = split == "train" and hashlib.sha256(values).hexdigest() == _FASHION_MNIST_LABELS
-        stack = Stack(
-            kind=source_listing.IDX,
-            name=names[0],
-            split=split if len(pairs) > 1 else "train",
-            files=tuple(pair),
-            shape=stacks.shape_of(names[0], dimensions),
-            classes=FASHION_MNIST_CLASSES if is_fashion_mnist else (),
-        )
-        listed.append(stack)
+        classes = FASHION_MNIST_CLASSES if is_fashion_mnist else ()
+        kind, shape = source_listing.IDX, stacks.shape_of(names[0], dimensions)
+        split = split if len(pairs) > 1 else "train"
+        listed.append(Stack(kind=kind, name=names[0], split=split, files=tuple(pair), shape=shape, classes=classes))
     return listed
 
 

@@ -1,4 +1,4 @@
-"""The file of labels of a source: which of several counts, and how to read it.
+"""The files of labels of a source: which of several counts, and how to read it.
 
 - `labels.csv` has a header `file,label` or `file,label,split` and a row for each image: its path within the source,
   with `/`, the name of its class (empty in all rows where there are none), and its split (empty for `train`). Without
@@ -9,6 +9,8 @@
 - `metadata.jsonl` or `metadata.csv`, as Hugging Face's `datasets` reads them in a folder of images, have rows with
   `file_name`, the path of an image within the folder of the file, and `label`: text or a whole number
   (huggingface.co/docs/datasets/main/en/image_dataset). Other columns are ignored.
+- In WebDataset's archives the files of a sample have one name, up to the first dot. Beside an image, `.cls` has its
+  label, a whole number as text; else `.json` has it in the field `label` (github.com/webdataset/webdataset).
 """
 
 import csv
@@ -21,10 +23,11 @@ from typing import Any
 from components.core.errors import DataError
 from components.core.sources import source_listing
 from components.core.sources.files import SourceFile, open_file, printable
-from components.preprocess.formats import labels
+from components.preprocess.formats import archives, labels
+from components.preprocess.formats.archives import Member
 from components.preprocess.formats.labels import SPLIT_FOLDERS, Row, Table
 
-LARGEST_FILE = 64 << 20  # bytes; it is read at once
+LARGEST_FILE, _LARGEST_OF_SAMPLE = 64 << 20, 1 << 20  # bytes; they are read at once
 _COLUMNS = (["file", "label"], ["file", "label", "split"])
 # Where it is, for messages; path of an image; label and split, None for none. Only the first is checked.
 _Line = tuple[str, Any, Any, str | None]
@@ -33,19 +36,25 @@ _Line = tuple[str, Any, Any, str | None]
 def read(paths: Iterable[str], content_of: Callable[[str], bytes], owner: str = "") -> Table | None:
     """Read the files of the first format that any has, by their paths in a source or in an archive, their `owner`.
 
-    `content_of` may return one byte more than `LARGEST_FILE`. Return None if no file has labels.
-
-    Raises:
-        DataError: A file is damaged, contradicts itself, or has more than 64 MiB.
+    `content_of` may return one byte more than `LARGEST_FILE`. Return None if no file has labels; `DataError` if a file
+    is damaged, contradicts itself, or has more than 64 MiB.
     """
     paths = list(paths)
     for names, parse in _FORMATS:
         table: Table | None = None
         for path in paths:
             folder, slash, name = path.rpartition("/")
-            lines = parse(owner + path, _text(owner + path, content_of(path))) if name in names else None
+            if name not in names:
+                continue
+            where, content = owner + path, content_of(path)
+            if len(content) > LARGEST_FILE:
+                raise DataError(f"{where} has more than {LARGEST_FILE:,} bytes")
+            try:
+                lines = parse(where, content.decode("utf-8-sig"))
+            except UnicodeDecodeError as error:
+                raise DataError(f"{where} is not UTF-8: {error.reason} at byte {error.start:,}") from None
             if lines is not None:
-                table = table or Table(owner + path, {})
+                table = table or Table(where, {})
                 _add(table, lines, folder + slash if names is source_listing.METADATA else "")
         if table:
             return table
@@ -63,13 +72,42 @@ def beside(files: Iterable[SourceFile]) -> Table | None:
     return read(by_path, content_of)
 
 
-def _text(name: str, content: bytes) -> str:
-    if len(content) > LARGEST_FILE:
-        raise DataError(f"{name} has more than {LARGEST_FILE:,} bytes")
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise DataError(f"{name} is not UTF-8: {error.reason} at byte {error.start:,}") from None
+def of_samples(file: SourceFile, images: list[Member], others: list[Member]) -> dict[str, str]:
+    """Return the labels that WebDataset's files give images of an archive, by their names; samples may have none."""
+    samples = {_sample(image.name)[0] for image in images}
+    members = [member for member in others if is_of_sample(member.name) and member.bytes]
+    members = [member for member in members if _sample(member.name)[0] in samples]
+    for member in members:
+        if member.bytes > _LARGEST_OF_SAMPLE:
+            limit = f"expected {_LARGEST_OF_SAMPLE:,} at most"
+            raise DataError(f"{file.name} has {member.name} of {member.bytes:,} bytes, {limit}")
+    label_of_sample: dict[str, str] = {}
+    members.sort(key=lambda member: member.offset)
+    for member, content in zip(members, archives.read_members(file, members), strict=True):
+        key, ending = _sample(member.name)
+        where = f"{file.name}/{member.name}"
+        if ending == "json":
+            value = _parse_json(where, content)
+            label = labels.text_of(where, value.get("label")) if isinstance(value, dict) else None
+            if label is not None:
+                label_of_sample.setdefault(key, label)
+        elif content.strip().isdigit():
+            label_of_sample[key] = str(int(content))
+        else:
+            raise DataError(f"{where} holds {reprlib.repr(content)}, expected a whole number")
+    return {image.name: label_of_sample[key] for image in images if (key := _sample(image.name)[0]) in label_of_sample}
+
+
+def is_of_sample(name: str) -> bool:
+    """Return whether a member of an archive may hold the label of a sample of WebDataset, by its name."""
+    return _sample(name)[1] in ("cls", "json")
+
+
+def _sample(name: str) -> tuple[str, str]:
+    """Return the name of the sample and the ending of a member."""
+    folder, slash, base = name.rpartition("/")
+    key, _, ending = base.partition(".")
+    return f"{folder}{slash}{key}", ending.lower()
 
 
 def _add(table: Table, lines: Iterable[_Line], folder: str) -> None:
@@ -96,7 +134,7 @@ def _lines_of_labels(name: str, text: str) -> list[_Line]:
 
 
 def _lines_of_stylegan(name: str, text: str) -> list[_Line] | None:
-    value = parse_json(name, text)
+    value = _parse_json(name, text)
     if not isinstance(value, dict) or "labels" not in value:
         return None  # another program's
     entries = value["labels"] or []
@@ -122,7 +160,7 @@ def _json_objects(name: str, text: str) -> Iterator[tuple[str, dict[str, Any]]]:
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
             where = f"{name}, line {number}"
-            row = parse_json(where, line)
+            row = _parse_json(where, line)
             if not isinstance(row, dict):
                 raise DataError(f"{where} is {reprlib.repr(row)}, expected an object")
             yield where, row
@@ -145,7 +183,7 @@ def _csv(name: str, text: str) -> tuple[list[str], list[tuple[str, dict[str, str
     return columns, rows
 
 
-def parse_json(where: str, content: str | bytes) -> Any:
+def _parse_json(where: str, content: str | bytes) -> Any:
     """Parse JSON; `DataError` for anything else."""
     try:
         return json.loads(content)
@@ -153,8 +191,7 @@ def parse_json(where: str, content: str | bytes) -> Any:
         raise DataError(f"{where} is no JSON: {error}") from None
 
 
-# Names of the files of a format, and its parser, which takes a name for messages and the text; it returns None for
-# a file without labels.
+# Names of the files of a format, and its parser of a name for messages and the text: None for a file without labels.
 _FORMATS: tuple[tuple[tuple[str, ...], Callable[[str, str], list[_Line] | None]], ...] = (
     ((source_listing.LABELS,), _lines_of_labels),
     ((source_listing.STYLEGAN,), _lines_of_stylegan),

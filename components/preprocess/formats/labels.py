@@ -42,10 +42,9 @@ class Tally:
         self._first.setdefault(label, name)
 
     def labels(self, location: str) -> list[Any]:
-        """Return the labels in ascending order; empty without labels.
+        """Return the labels in ascending order, if any.
 
-        Raises:
-            DataError: Only some images have a label, labels are of two kinds, or no image is to train on.
+        `DataError` if only some images have a label, labels are of two kinds, or no image is to train on.
         """
         labels = [label for label in self._first if label is not None]
         if labels and None in self._first:

@@ -21,7 +21,7 @@ from components.core.sources import source_listing
 from components.core.sources.files import SourceFile, printable
 from components.preprocess.decode import pixels
 from components.preprocess.formats import stacks
-from components.preprocess.formats.labels import split_of
+from components.preprocess.formats.labels import Label, split_of
 from components.preprocess.formats.stacks import Example, Stack
 
 log = logging.getLogger(__name__)
@@ -33,7 +33,38 @@ _NAMES_SHOWN = 3
 
 def list_stacks(files: Iterable[SourceFile]) -> list[Stack]:
     """List the arrays of images of some files, with those of their labels."""
-    return [stack for file in files for stack in _list_file(file)]
+    listed = []
+    for file in files:
+        images, labels, others = list[tuple[str, str]](), list[tuple[str, str]](), list[str]()  # first the split
+        with stacks.open_unpacked(file) as stored, zipfile.ZipFile(stored) as packed:
+            for member in sorted(packed.namelist()):
+                array = member.removesuffix(".npy")
+                words = set(re.findall("[a-z]+", array.lower())) if member != array else set()
+                if words & (_IMAGE_WORDS | _LABEL_WORDS):
+                    split = split_of(array, file.name.rpartition("/")[2])
+                    (labels if words & _LABEL_WORDS else images).append((split, array))
+                else:
+                    others.append(printable(member))
+            if others:
+                shown = ", ".join(others[:_NAMES_SHOWN])
+                log.info("skipped %d arrays of %s by name: %s", len(others), file.name, shown)
+            if not images:
+                raise DataError(
+                    f"{file.name} has no array of images by name ({', '.join(others) or 'nothing'}); "
+                    "expected one called images, x or data, and labels or y for their labels, as in x_train and y_train"
+                )
+            for split, arrays in stacks.paired(file.name, images, labels).items():
+                name = f"{file.name}[{arrays[0]}]"
+                with packed.open(f"{arrays[0]}.npy") as opened:
+                    dimensions, dtype = _read_header(name, opened)
+                if dtype not in (np.uint8, np.dtype("<u2"), np.dtype(">u2")):
+                    raise DataError(
+                        f"{name} has {dtype}, expected uint8 from 0 to 255, or uint16; scale it before it is saved"
+                    )
+                shape, kind = stacks.shape_of(name, dimensions), source_listing.ARRAYS
+                stack = Stack(kind=kind, name=name, split=split, files=(file,), arrays=tuple(arrays), shape=shape)
+                listed.append(stack)
+    return listed
 
 
 def examples(stack: Stack, with_images: bool = True) -> Iterator[Example]:
@@ -42,72 +73,25 @@ def examples(stack: Stack, with_images: bool = True) -> Iterator[Example]:
     Values of 16 bit become 8 as in `pixels.of_16_bit`.
     """
     (file,), (array, *labels) = stack.files, stack.arrays
-    with stacks.open_unpacked(file) as stored, zipfile.ZipFile(stored) as packed, _open(packed, array) as opened:
+    with stacks.open_unpacked(file) as stored, zipfile.ZipFile(stored) as packed, packed.open(f"{array}.npy") as opened:
         (count, *sides), dtype = _read_header(stack.name, opened)
-        values = _read_labels(file, packed, labels[0], count) if labels else itertools.repeat(None, count)
         contents: Iterator[bytes] = itertools.repeat(b"", count)
+        values: Iterable[Label] = itertools.repeat(None, count)
+        if labels:
+            name = f"{file.name}[{labels[0]}]"
+            with packed.open(f"{labels[0]}.npy") as opened_labels:
+                dimensions, kind = _read_header(name, opened_labels)
+                if kind.kind not in "iu" or dimensions not in ((count,), (count, 1)):
+                    expected = f"expected {count:,} whole numbers, one for each image"
+                    raise DataError(f"{name} has {kind} {[*dimensions]}, {expected}")
+                content = b"".join(stacks.read_items(name, opened_labels, count, kind.itemsize, "labels"))
+            values = np.frombuffer(content, kind).tolist()
         if with_images:
             size = stacks.shape_of(stack.name, (count, *sides)).size
             contents = stacks.read_items(stack.name, opened, count, size * dtype.itemsize)
             if dtype != np.uint8:
                 contents = (pixels.of_16_bit(np.frombuffer(image, dtype)).tobytes() for image in contents)
         yield from zip(contents, values, strict=True)
-
-
-def _list_file(file: SourceFile) -> list[Stack]:
-    images, labels, others = list[str](), list[str](), list[str]()
-    with stacks.open_unpacked(file) as stored, zipfile.ZipFile(stored) as packed:
-        for name in sorted(packed.namelist()):
-            words = set(re.findall("[a-z]+", name.removesuffix(".npy").lower())) if name.endswith(".npy") else set()
-            if words & (_IMAGE_WORDS | _LABEL_WORDS):
-                (labels if words & _LABEL_WORDS else images).append(name.removesuffix(".npy"))
-            else:
-                others.append(printable(name))
-        if others:
-            log.info("skipped %d arrays of %s by name: %s", len(others), file.name, ", ".join(others[:_NAMES_SHOWN]))
-        if not images:
-            raise DataError(
-                f"{file.name} has no array of images by name ({', '.join(others) or 'nothing'}); "
-                "expected one called images, x or data, and labels or y for their labels, as in x_train and y_train"
-            )
-        listed = []
-        pairs = stacks.paired(file.name, _with_splits(file, images), _with_splits(file, labels))
-        for split, arrays in pairs.items():
-            name = f"{file.name}[{arrays[0]}]"
-            with _open(packed, arrays[0]) as opened:
-                dimensions, dtype = _read_header(name, opened)
-            if dtype not in (np.uint8, np.dtype("<u2"), np.dtype(">u2")):
-                raise DataError(
-                    f"{name} has {dtype}, expected uint8 from 0 to 255, or uint16; scale it before it is saved"
-                )
-            stack = Stack(
-                kind=source_listing.ARRAYS,
-                name=name,
-                split=split,
-                files=(file,),
-                arrays=tuple(arrays),
-                shape=stacks.shape_of(name, dimensions),
-            )
-            listed.append(stack)
-    return listed
-
-
-def _with_splits(file: SourceFile, arrays: list[str]) -> list[tuple[str, str]]:
-    return [(split_of(array, file.name.rpartition("/")[2]), array) for array in arrays]
-
-
-def _read_labels(file: SourceFile, packed: zipfile.ZipFile, array: str, count: int) -> list[int]:
-    name = f"{file.name}[{array}]"
-    with _open(packed, array) as opened:
-        dimensions, dtype = _read_header(name, opened)
-        if dtype.kind not in "iu" or dimensions not in ((count,), (count, 1)):
-            raise DataError(f"{name} has {dtype} {[*dimensions]}, expected {count:,} whole numbers, one for each image")
-        content = b"".join(stacks.read_items(name, opened, count, dtype.itemsize, "labels"))
-    return np.frombuffer(content, dtype).tolist()
-
-
-def _open(packed: zipfile.ZipFile, array: str) -> IO[bytes]:
-    return packed.open(f"{array}.npy")
 
 
 def _read_header(name: str, opened: IO[bytes]) -> tuple[tuple[int, ...], np.dtype]:

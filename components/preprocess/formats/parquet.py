@@ -27,6 +27,7 @@ from components.preprocess.formats.labels import Label
 from components.preprocess.formats.stacks import Example, Stack
 
 if TYPE_CHECKING:
+    from pyarrow import Schema
     from pyarrow.parquet import ParquetFile
 
 log = logging.getLogger(__name__)
@@ -45,7 +46,7 @@ def list_stacks(files: Collection[SourceFile]) -> list[Stack]:
     listed = []
     for stack in stacks.of_files(source_listing.PARQUET, files):
         with _open_parquet(stack.files[0]) as opened:
-            listed.append(_with_columns(stack, opened))
+            listed.append(_with_columns(stack, opened.schema_arrow))
     return listed
 
 
@@ -93,10 +94,13 @@ def _open_parquet(file: SourceFile) -> Iterator["ParquetFile"]:
         yield pyarrow.parquet.ParquetFile(opened, page_checksum_verification=True, pre_buffer=False)
 
 
-def _with_columns(stack: Stack, opened: "ParquetFile") -> Stack:
+def _with_columns(stack: Stack, schema: "Schema") -> Stack:
     """Choose the columns of images and labels."""
-    fields = {field.name: field.type for field in opened.schema_arrow}
-    features = _features_of(opened)
+    fields = {field.name: field.type for field in schema}
+    features: dict[str, Any] = {}  # that `datasets` recorded, by column
+    with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        recorded = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))["info"]["features"]
+        features = {name: feature for name, feature in recorded.items() if isinstance(feature, dict)}
 
     def described(kind: str) -> list[str]:
         return [name for name in fields if features.get(name, {}).get("_type") == kind]
@@ -117,13 +121,3 @@ def _with_columns(stack: Stack, opened: "ParquetFile") -> Stack:
         log.info("skipped %d columns of %s: %s", len(left_out), stack.name, ", ".join(left_out[:_NAMES_SHOWN]))
     classes = (features.get(labels[0], {}).get("names") if labels else None) or ()
     return dataclasses.replace(stack, arrays=(image, *labels), classes=tuple(printable(str(name)) for name in classes))
-
-
-def _features_of(opened: "ParquetFile") -> dict[str, Any]:
-    """Return the features that `datasets` recorded, by column."""
-    content = (opened.schema_arrow.metadata or {}).get(b"huggingface", b"{}")
-    try:
-        features = json.loads(content)["info"]["features"]
-        return {name: feature for name, feature in features.items() if isinstance(feature, dict)}
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return {}

@@ -35,12 +35,7 @@ class Original(NamedTuple):
     split: str  # of the source
     label: int
     content: bytes
-    file: SourceFile | None = None  # set if the image is a file
-
-    @property
-    def is_unread(self) -> bool:
-        """True if the file is too large to be decoded; its content is empty."""
-        return self.file is not None and self.file.bytes > pixels.LARGEST_FILE
+    file: SourceFile | None = None  # set if the image is a file; if that is too large to be decoded, it is not read
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -61,26 +56,23 @@ class Stack:
 
 def of_files(kind: str, files: Collection[SourceFile]) -> list[Stack]:
     """Make a stack of each file, with the split that its name says; a single file is for `train` under any name."""
-    several = len(files) > 1
-    return [
-        Stack(kind=kind, name=file.name, split=split_of(file.name) if several else "train", files=(file,))
-        for file in files
-    ]
+    splits = [split_of(file.name) for file in files] if len(files) > 1 else ["train"]
+    pairs = zip(files, splits, strict=True)
+    return [Stack(kind=kind, name=file.name, split=split, files=(file,)) for file, split in pairs]
 
 
 def paired(owner: str, images: Iterable[tuple[str, str]], labels: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     """Pair splits and names of images with those of labels; return the name of images, and of any labels, by split."""
-    by_kind: list[dict[str, str]] = [{}, {}]
-    for names, named in zip(by_kind, (images, labels), strict=True):
+    images_of, labels_of = dict[str, str](), dict[str, str]()
+    for names, named in ((images_of, images), (labels_of, labels)):
         for split, name in named:
             if names.setdefault(split, name) != name:
                 raise DataError(f"{owner} has {names[split]} and {name} for {split}; keep one of them")
-    images_of, labels_of = by_kind
-    if labels_of and set(labels_of) != set(images_of):
-        split = min(set(images_of) ^ set(labels_of))
+    if labels_of and labels_of.keys() != images_of.keys():
+        split = min(images_of.keys() ^ labels_of.keys())
         has, lacks = ("images", "labels") if split in images_of else ("labels", "images")
         raise DataError(f"{owner} has {has} for {split} but no {lacks}; add them, or take all labels away")
-    return {split: [names[split] for names in by_kind if names] for split in images_of}
+    return {split: [name, *([labels_of[split]] if labels_of else [])] for split, name in images_of.items()}
 
 
 def shape_of(name: str, dimensions: tuple[int, ...]) -> ImageShape:

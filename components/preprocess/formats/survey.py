@@ -13,21 +13,18 @@ from components.core.artifacts import datasets
 from components.core.artifacts.datasets import ImageShape
 from components.core.errors import DataError
 from components.core.sources import source_listing
-from components.core.sources.catalog import Rows
 from components.core.sources.files import SourceFile, contents_of, printable
 from components.core.sources.source_listing import Listing
 from components.core.storage import buckets
 from components.preprocess.decode import pixels
 from components.preprocess.decode.pool import IMAGES_AT_ONCE
-from components.preprocess.formats import archives, idx, label_files, labels, npz, parquet, tfrecords, webdataset
+from components.preprocess.formats import archives, idx, label_files, labels, npz, parquet, tfrecords
 from components.preprocess.formats.archives import Member
 from components.preprocess.formats.labels import Table, Tally
 from components.preprocess.formats.stacks import Example, Original, Stack, of_files
 
 log = logging.getLogger(__name__)
 
-_FILES_AT_ONCE = IMAGES_AT_ONCE, 1 << 20  # images, bytes
-_PIXELS_AT_ONCE = 1000, 16 << 20
 _NAMES_SHOWN = 5
 
 
@@ -47,14 +44,7 @@ class ArchivePart:
 
 
 Part = Stack | ImagesPart | ArchivePart  # some images of a source, which one worker reads, on any machine
-DIGITS = Stack(
-    kind=source_listing.DIGITS,
-    name=source_listing.DIGITS,
-    split="train",
-    shape=ImageShape(8, 8, 1),
-    count=1797,
-    numbers={str(digit): digit for digit in range(10)},
-)
+_DIGITS = Stack(kind=source_listing.DIGITS, name=source_listing.DIGITS, split="train", shape=ImageShape(8, 8, 1))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -69,11 +59,7 @@ class Survey:
 
 
 def survey(location: str, listing: Listing | None = None) -> Survey:
-    """Survey `digits`, or files, which may have been listed already.
-
-    Raises:
-        DataError: The source holds no images, or contradicts itself.
-    """
+    """Survey `digits`, or files, which may be listed already; `DataError` without images, or for contradictions."""
     if location == source_listing.DIGITS:
         return _survey_stacks(location, location, [])
     listing = listing or source_listing.list_source(location)
@@ -84,53 +70,36 @@ def survey(location: str, listing: Listing | None = None) -> Survey:
     return _survey_stacks(location, listing.kind, [*listing.files])
 
 
-def read(part: Part) -> Iterator[list[Original]]:
-    """Yield the images of one part, some at a time; `DataError` if a file is damaged or missing."""
-    most, most_bytes = _PIXELS_AT_ONCE if isinstance(part, Stack) and part.shape else _FILES_AT_ONCE
-    originals: list[Original] = []
-    size = 0
-    for original in _originals(part):
-        if originals and (size + len(original.content) > most_bytes or len(originals) == most):
-            yield originals
-            originals, size = [], 0
-        originals.append(original)
-        size += len(original.content)
-    if originals:
-        yield originals
-
-
-def _originals(part: Part) -> Iterator[Original]:
-    if isinstance(part, Stack):
-        yield from _originals_of_stack(part)
-    elif isinstance(part, ArchivePart):
+def read(part: Part) -> Iterator[Original]:
+    """Yield the images of one part; `DataError` if a file is damaged or missing."""
+    if isinstance(part, ArchivePart):
         members = archives.read_members(part.file, [member for member, _, _ in part.images])
         for (member, split, label), content in zip(part.images, members, strict=True):
             yield Original(f"{part.file.name}/{member.name}", split, label, content)
-    else:
+        return
+    if isinstance(part, ImagesPart):
         most = pixels.LARGEST_FILE
         # One that has grown since the listing is read just far enough to notice.
         contents = contents_of([file for file, _, _ in part.images if file.bytes <= most], most + 1)
         for file, split, label in part.images:
             yield Original(file.name, split, label, next(contents) if file.bytes <= most else b"", file)
-
-
-def _originals_of_stack(stack: Stack) -> Iterator[Original]:
+        return
     number = 0
-    for number, (content, label) in enumerate(_FORMATS[stack.kind][1](stack, True), 1):
-        if (label is not None or stack.numbers) and str(label) not in stack.numbers:
-            raise DataError(f"{stack.name} has a new label {label}; the source changed while it was read")
+    for number, (content, stored_label) in enumerate(_FORMATS[part.kind][1](part, True), 1):
+        if (stored_label is not None or part.numbers) and str(stored_label) not in part.numbers:
+            raise DataError(f"{part.name} has a new label {stored_label}; the source changed while it was read")
         # Raw pixels have no shape. The first image decides; others are quarantined.
-        if number == 1 and stack.shape is None and not pixels.is_image_file(content):
+        if number == 1 and part.shape is None and not pixels.is_image_file(content):
             raise DataError(
-                f"{stack.name} begins with an image of {len(content):,} bytes that is no PNG, JPEG or WebP file; "
+                f"{part.name} begins with an image of {len(content):,} bytes that is no PNG, JPEG or WebP file; "
                 "pixels as they are go into NPZ or IDX files; of a dataset of this pipeline give the source that it "
                 "was made of"
             )
-        label_number = stack.numbers.get(str(label), datasets.NO_LABEL)
-        yield Original(f"{stack.name}[{number - 1}]", stack.split, label_number, content)
-    if number != stack.count:
+        label = part.numbers.get(str(stored_label), datasets.NO_LABEL)
+        yield Original(f"{part.name}[{number - 1}]", part.split, label, content)
+    if number != part.count:
         raise DataError(
-            f"{stack.name} had {stack.count:,} images and has {number:,} now; the source changed while it was read"
+            f"{part.name} had {part.count:,} images and has {number:,} now; the source changed while it was read"
         )
 
 
@@ -154,17 +123,12 @@ def _survey_stacks(location: str, kind: str, files: list[SourceFile]) -> Survey:
     names = {stack.classes for stack in listed if stack.classes}
     if len(names) > 1:
         raise DataError(f"files of {location} name their classes in different ways; write the same names to all")
-    names_by_label = dict(enumerate(names.pop() if names else ()))
-    if not all(label in names_by_label for label in labels_in_order):
-        names_by_label = {label: printable(str(label)) for label in labels_in_order}
+    class_names = names.pop() if names else ()
+    is_named = all(label in range(len(class_names)) for label in labels_in_order)
+    classes = [class_names[label] if is_named else printable(str(label)) for label in labels_in_order]
     numbers = {str(label): number for number, label in enumerate(labels_in_order)}
-    return Survey(
-        kind=kind,
-        parts=[dataclasses.replace(stack, numbers=numbers) for stack in counted],
-        counts=tally.counts,
-        classes=[names_by_label[label] for label in labels_in_order],
-        stored=counted[0].shape,
-    )
+    parts = [dataclasses.replace(stack, numbers=numbers) for stack in counted]
+    return Survey(kind=kind, parts=parts, counts=tally.counts, classes=classes, stored=counted[0].shape)
 
 
 def _digits(_: Stack, with_images: bool) -> Iterator[Example]:
@@ -187,10 +151,15 @@ def _survey_images(location: str, listing: Listing) -> Survey:
     for name in names:
         tally.add(name, *split_and_class(name))
     classes = tally.classes(location)
-    empty = _folders_without_images(location, names) if classes and table is None else []
-    if empty:
-        shown = ", ".join(empty[:_NAMES_SHOWN])
-        log.warning("%d folders of %s hold no images and are no classes: %s", len(empty), location, shown)
+    if classes and table is None and not buckets.is_uri(location):
+        depth = 2 if split_folders else 1
+        with_images = {tuple(name.split("/")[:depth]) for name in names if name.count("/") >= depth}
+        folders = (path.relative_to(location) for path in Path(location).glob("/".join("*" * depth)) if path.is_dir())
+        paths = [tuple(printable(part) for part in path.parts) for path in folders]
+        empty = sorted("/".join(path) for path in paths if path not in with_images and not path[-1].startswith("."))
+        if empty:
+            shown = ", ".join(empty[:_NAMES_SHOWN])
+            log.warning("%d folders of %s hold no images and are no classes: %s", len(empty), location, shown)
     numbers = labels.numbers_of(classes)
 
     def parts() -> Iterator[ImagesPart]:
@@ -201,17 +170,6 @@ def _survey_images(location: str, listing: Listing) -> Survey:
             yield ImagesPart(tuple((file, split, numbers[class_name]) for file, split, class_name in located))
 
     return Survey(kind=listing.kind, parts=parts(), counts=tally.counts, classes=classes)
-
-
-def _folders_without_images(location: str, names: Rows[str]) -> list[str]:
-    """Return the class folders of a local source that hold no image."""
-    if buckets.is_uri(location):
-        return []
-    depth = 2 if labels.has_split_folders(names) else 1
-    with_images = {tuple(name.split("/")[:depth]) for name in names if name.count("/") >= depth}
-    folders = (path.relative_to(location) for path in Path(location).glob("/".join("*" * depth)) if path.is_dir())
-    parts = [tuple(printable(part) for part in path.parts) for path in folders]
-    return sorted("/".join(path) for path in parts if path not in with_images and not path[-1].startswith("."))
 
 
 def _survey_archives(location: str, listing: Listing) -> Survey:
@@ -241,7 +199,9 @@ def _survey_archives(location: str, listing: Listing) -> Survey:
     numbers, parts = labels.numbers_of(classes), list[Part]()
     for file, images_of_file in located.items():
         images = [(member, split, numbers[class_name]) for member, split, class_name in images_of_file]
-        at_once = IMAGES_AT_ONCE if archives.has_ranges(file, members_of[file]) else max(1, len(images))
+        # Of a zip file of this machine some members can be read without the ones before them.
+        has_ranges = not buckets.is_uri(file.location) and all(member.method is not None for member, _, _ in images)
+        at_once = IMAGES_AT_ONCE if has_ranges else max(1, len(images))
         starts = range(0, len(images), at_once)
         parts += [ArchivePart(file, tuple(images[start : start + at_once])) for start in starts]
     return Survey(kind=listing.kind, parts=parts, counts=tally.counts, classes=classes)
@@ -252,7 +212,7 @@ def _list_archive(file: SourceFile, several: bool) -> tuple[list[Member], Table 
     images, others = archives.list_members(file)
     label_members = {m.name: m for m in others if m.name.rpartition("/")[2] in source_listing.LABEL_NAMES}
     others = [member for member in others if member.name not in label_members]
-    left_out = [member.name for member in others if not webdataset.is_label(member.name)]
+    left_out = [member.name for member in others if not label_files.is_of_sample(member.name)]
     if left_out:
         shown = ", ".join(left_out[:_NAMES_SHOWN])
         log.info("skipped %d members of %s that are no images by name: %s", len(left_out), file.name, shown)
@@ -261,7 +221,7 @@ def _list_archive(file: SourceFile, several: bool) -> tuple[list[Member], Table 
         return next(archives.read_members(file, [label_members[name]]))
 
     table = label_files.read(label_members, content_of, f"{file.name}/")
-    if table is None and (label_of := webdataset.labels_of(file, images, others)):
+    if table is None and (label_of := label_files.of_samples(file, images, others)):
         split = labels.split_of(file.name) if several else None
         table = Table(file.name, {image.name: labels.Row(label_of.get(image.name), split) for image in images})
     return images, table
@@ -288,7 +248,7 @@ def _paths_in_source(members_of: dict[SourceFile, list[Member]]) -> Callable[[So
 
 # How the stacks of a source are listed and read, by the kinds of `source_listing.list_source`.
 _FORMATS: dict[str, tuple[Callable[[list[SourceFile]], list[Stack]], Callable[[Stack, bool], Iterator[Example]]]] = {
-    source_listing.DIGITS: (lambda _: [DIGITS], _digits),
+    source_listing.DIGITS: (lambda _: [_DIGITS], _digits),
     source_listing.IDX: (idx.list_stacks, idx.examples),
     source_listing.ARRAYS: (npz.list_stacks, npz.examples),
     source_listing.TFRECORDS: (functools.partial(of_files, source_listing.TFRECORDS), tfrecords.examples),

@@ -72,7 +72,7 @@ REASONS = {
 @contextlib.contextmanager
 def broken_decoder(folder: Path) -> Iterator[None]:
     """Break decoders for images that request it; the file `folder/once` records that one did, and ends waiting."""
-    pool.end_processes()
+    _end_idle()
     (folder / "faulty").mkdir()
     (folder / "faulty" / "sitecustomize.py").write_text(FAULTS)
     environment = {"PYTHONPATH": str(folder / "faulty"), "ONCE": str(folder / "once")}
@@ -80,7 +80,12 @@ def broken_decoder(folder: Path) -> Iterator[None]:
         try:
             yield
         finally:
-            pool.end_processes()
+            _end_idle()
+
+
+def _end_idle() -> None:
+    while pool._idle:
+        pool._idle.pop().end()
 
 
 def decode(

@@ -18,7 +18,7 @@ from components.preprocess.attempt_files import AttemptFiles
 from components.preprocess.decode import pixels
 from components.preprocess.formats import survey
 from components.preprocess.formats.survey import ImagesPart
-from components.preprocess.placement import Plan, made_splits, shard_counts
+from components.preprocess.placement import Plan, divide
 from components.preprocess.rows import FilePart, Quarantined
 from tests.inputs.sources import picture, plan
 
@@ -112,9 +112,9 @@ def test_every_image_comes_to_its_place_or_is_quarantined(
 
 def test_plain_pixels_become_rows_of_any_shape(tmp_path: Path) -> None:
     decided = files_plan(stored=ImageShape(8, 8, 1), image=ImageShape(4, 6, 3))
-    outcome = rows.make([survey.DIGITS], decided, AttemptFiles(str(tmp_path)), decoders=1)
+    outcome = rows.make(survey.survey("digits").parts, decided, AttemptFiles(str(tmp_path)), decoders=1)
     ordered = in_order(outcome.locations, tmp_path, rows.row_type(decided.image))
-    expected = [original for some in survey.read(survey.DIGITS) for original in some]
+    expected = [original for part in survey.survey("digits").parts for original in survey.read(part)]
     images = {
         (original.label, pixels.from_pixels(original.content, ImageShape(8, 8, 1), decided.image, "fill"))
         for original in expected
@@ -154,5 +154,4 @@ def test_a_file_of_rows_that_is_cut_short(tmp_path: Path) -> None:
     ],
 )
 def test_number_of_shards(split_counts: dict[str, int], fractions: dict[str, float], counts: dict[str, int]) -> None:
-    assert made_splits(split_counts, 0.1, 0.1) == fractions
-    assert shard_counts(split_counts, fractions, 100) == counts
+    assert divide(split_counts, 0.1, 0.1, 100) == (fractions, counts)

@@ -29,12 +29,12 @@ def content(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.glob("*.tfrecord")}
 
 
-def chunks_of_digits(folder: Path) -> tuple[list[pipeline.Chunk], str, str]:
+def chunks_of_digits(folder: Path) -> tuple[list[str], str, str]:
     """The chunk of the digits, the folder of rows, that of shards."""
     (folder / "rows").mkdir(parents=True)
     attempt_files.begin(str(folder))
     rows_at = AttemptFiles(str(folder / "rows"))
-    return pipeline._write_chunks([survey.DIGITS], rows_at), str(rows_at), str(folder)
+    return pipeline._write_chunks(survey.survey("digits").parts, rows_at), str(rows_at), str(folder)
 
 
 def write_all(parts: list[tuple[str, FilePart]], rows_at: str, location: str) -> list[str]:
@@ -53,9 +53,10 @@ def forget_facts(folder: Path) -> None:
 def test_small_parts_share_a_chunk_and_a_whole_file_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pipeline, "_CHUNK_IMAGES", 6)
     image = (SourceFile("x", "/x", 1), "train", 0)
-    parts: list[Part] = [*[ImagesPart((image,) * 4)] * 5, survey.DIGITS, ImagesPart((image,))]
+    parts: list[Part] = [*[ImagesPart((image,) * 4)] * 5, *survey.survey("digits").parts, ImagesPart((image,))]
     chunks = pipeline._write_chunks(parts, AttemptFiles(str(tmp_path)))
-    chunk_parts = [[*pipeline._read_parts(chunk, AttemptFiles(str(tmp_path)))] for chunk in chunks]
+    lines = [(tmp_path / chunk).read_bytes().splitlines() for chunk in chunks]
+    chunk_parts = [[attempt_files.from_json(Part, line, "") for line in some] for some in lines]
     assert [len(some) for some in chunk_parts] == [2, 2, 2, 1]
     assert [part for some in chunk_parts for part in some] == parts
 

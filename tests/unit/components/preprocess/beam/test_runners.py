@@ -5,6 +5,7 @@ import shlex
 import socket
 from pathlib import Path
 
+import apache_beam as beam
 import pytest
 
 from components.core.errors import ConfigError, TransientError
@@ -126,7 +127,7 @@ def test_a_failure_of_a_runner_is_its_cause_and_a_remedy(
     def fail(_: object) -> None:
         raise RuntimeError(text)
 
-    monkeypatch.setattr(runners, "_run", fail)
+    monkeypatch.setattr(beam.Pipeline, "run", fail)
     expected = f"^PortableRunner failed: {re.escape(cause)}.*{re.escape(remedy)}"
     with (
         pytest.raises(TransientError, match=expected),

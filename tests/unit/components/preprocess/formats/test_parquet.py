@@ -18,7 +18,7 @@ from components.core.errors import DataError
 from components.core.sources import source_listing
 from components.preprocess.decode import pixels
 from components.preprocess.formats.survey import survey
-from tests.inputs.sources import held, sizes
+from tests.inputs.sources import held
 from tests.unit.components.preprocess.formats.images import png
 
 IMAGES = [png(number) for number in range(9)]
@@ -88,7 +88,6 @@ def test_splits_are_recognized_by_names_and_classes_are_of_all_files(tmp_path: P
     assert [(split, label) for _, split, label, _ in read] == [
         ("test", 2), ("train", 1), ("train", 0), ("validation", 0)
     ]  # fmt: skip
-    assert sizes(surveyed) == [[1], [2], [1]]
 
 
 def test_what_is_no_image_file_is_left_to_the_quarantine(tmp_path: Path) -> None:
