@@ -79,17 +79,15 @@ class Judge:
         self._data, self._shapes = data, shapes
         self._spaces = feature_spaces.load(embedding)
         self._reference = scores.make_reference(self._spaces, data.train[0], data.test[0], data.sample_count, seed=0)
-        self._first = self._reference.real.spaces[0]
+        self._first = self._reference.spaces[0]
         self._validation = self._features(data.validation[0])
         self._held_out = _held_out_distances(data, work) if work else None
 
     def search_copies_of(self, images: np.ndarray) -> None:
         """Search for copies of these training images from now on."""
         trained_on = self._features(images)
-        test_distances = neighbors.nearest(self._reference.real.balls[self._first].features, trained_on)[0]
-        self._reference = dataclasses.replace(
-            self._reference, searched=np.arange(len(images)), train=trained_on, held_out=test_distances
-        )
+        self._reference.searched, self._reference.train = np.arange(len(images)), trained_on
+        self._reference.held_out = neighbors.nearest(self._reference.balls[self._first].features, trained_on)[0]
 
     def __call__(self, generator: keras.Model, labels: Labels) -> dict[str, Any]:
         """Score a generator, of a training with these labels."""
@@ -124,13 +122,13 @@ class Judge:
         return row
 
     def _counted(self, generator: candidates.Generator) -> list[float | None]:
-        groups, members = self._reference.real.groups, []
+        groups, members = self._reference.groups, []
         for images, _ in candidates.draw(generator, self._data.manifest.image, _COUNTED, seed=1):
             members.append(groups.of(scores.see(self._spaces, [images], "samples")))
         return self._range_of(groups.shares(np.concatenate(members)))
 
     def _range_of(self, shares: np.ndarray) -> list[float | None]:
-        ratios = shares / self._reference.real.shares
+        ratios = shares / self._reference.shares
         return [_rounded(ratios.min()), _rounded(ratios.max())]
 
     def _features(self, images: np.ndarray) -> np.ndarray:

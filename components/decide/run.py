@@ -36,9 +36,9 @@ def run(config: DecideConfig) -> StageResult:
     decision, reason = _decide(config, champion, published, now)
     if decision == RUN:
         Location.of(config.registry).require_writable()  # the folder around it, which holds all results
-    initial = ""
+    initial, initial_digest = "", ""
     if decision == RUN and config.start_from == "champion" and champion is not None:
-        initial = _checkpoint_of(champion, published)
+        initial, initial_digest = _checkpoint_of(champion, published), champion.checkpoint_digest
         reason += f"; training starts from version {champion.version}"
     return StageResult(
         parameters={
@@ -47,7 +47,7 @@ def run(config: DecideConfig) -> StageResult:
             "custom_embedding_digest": custom_digest,
             "recipe": json.dumps(now.to_json(), sort_keys=True),
             "initial_checkpoint": initial,
-            "initial_checkpoint_digest": champion.checkpoint_digest if initial and champion else "",
+            "initial_checkpoint_digest": initial_digest,
             "summary": f"{reason}; the source holds {contents.summary}",
         }
     )

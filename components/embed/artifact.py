@@ -51,15 +51,17 @@ def make_embedding(
         networks = {embeddings.UNTRAINED: classifier.build_classifier(image, 1, config.seed + 1)}
         if classes > 1:
             log.info("embed: training a classifier of %d classes on %d images of %s", classes, len(images), image)
-            trained = training.train_classifier(config, image, classes, images, labels, strategy, workers).model
-            networks = {embeddings.CLASSIFIER: trained, **networks}
+            steps = config.classifier_epochs * max(1, len(images) // config.classifier_batch_size)
+            step = training.ClassifierStep(config, image, classes, steps, strategy)
+            step.train(images, labels, workers)
+            networks = {embeddings.CLASSIFIER: step.model, **networks}
         if not workers.is_chief:
             workers.wait()
             return
         module = _Embedding(networks, custom, image)
         test_images, test_labels = dataset_reader.load_split(config.dataset, manifest, "test")
-        test_accuracy = module.accuracy(test_images, test_labels) if classes > 1 else None
-        if test_accuracy is not None and not _better_than_chance(test_accuracy, test_labels):
+        test_accuracy, is_significant = module.accuracy(test_images, test_labels) if classes > 1 else (None, True)
+        if not is_significant:
             message = "embed: the classifier is dropped: a test accuracy of %.4g is no better than chance"
             log.warning(message, test_accuracy)
             del networks[embeddings.CLASSIFIER]
@@ -68,15 +70,20 @@ def make_embedding(
         log.info("embed: checking that distances detect known faults of real images")
         embed = functools.partial(module.features_of, whitenings=whitenings)
         certified = certificate.certify(embed, images, labels, test_images, classes, config.seed)
-        _log_certificate(certified)
+        outcome, checks = certified.outcome, certified.checks
+        log.info("embed: certificate: %s, %d checks on %d images each", outcome, len(checks), certified.images)
+        for check in certified.failures:
+            space = f" ({check.space})" if check.space else ""
+            value = "not a number" if check.value is None else f"{check.value:.4g}"
+            log.error("embed: certificate: %s%s is %s, expected %s", check.check, space, value, check.limit)
         with location.new_folder(embeddings.MANIFEST) as folder:
             saved_models.save(module, folder / embeddings.MODEL_FOLDER)
             feature_spaces.save_whitenings(folder, whitenings)
             embeddings.Description(
                 image=image,
                 spaces=[
-                    embeddings.Space(name=name, feature_size=len(whitening.mean), components=whitening.size)
-                    for name, whitening in whitenings.items()
+                    embeddings.Space(name=name, feature_size=len(space.mean), components=space.size)
+                    for name, space in whitenings.items()
                 ],
                 class_count=classes if classes > 1 else 0,
                 test_accuracy=test_accuracy,
@@ -92,21 +99,6 @@ def make_embedding(
         workers.wait()
 
 
-def _better_than_chance(accuracy: float, labels: np.ndarray) -> bool:
-    """Return whether a classifier significantly beats naming the most frequent class (exact binomial test)."""
-    right, most_frequent = round(accuracy * len(labels)), int(np.unique(labels, return_counts=True)[1].max())
-    test = scipy.stats.binomtest(right, len(labels), most_frequent / len(labels), alternative="greater")
-    return bool(test.pvalue <= _CHANCE_LEVEL)
-
-
-def _log_certificate(result: certificate.Certificate) -> None:
-    log.info("embed: certificate: %s, %d checks on %d images each", result.outcome, len(result.checks), result.images)
-    for check in result.failures:
-        space = f" ({check.space})" if check.space else ""
-        value = "not a number" if check.value is None else f"{check.value:.4g}"
-        log.error("embed: certificate: %s%s is %s, expected %s", check.check, space, value, check.limit)
-
-
 def _fit_whitenings(
     module: "_Embedding", images: np.ndarray, test_count: int, seed: int
 ) -> dict[str, whitening.Whitening]:
@@ -116,8 +108,8 @@ def _fit_whitenings(
     # As many directions as the test images can distinguish.
     components = max(1, min(whitening.COMPONENTS_AT_MOST, min(len(images), test_count) // _ROWS_PER_COMPONENT))
     try:
-        features_of_spaces = module.features_of(images)
-        return {name: whitening.fit_whitening(features, components) for name, features in features_of_spaces.items()}
+        by_space = module.features_of(images)
+        return {space: whitening.fit_whitening(features, components) for space, features in by_space.items()}
     except ValueError as error:
         raise DataError(f"the training images cannot be told apart: {error}") from None
 
@@ -173,10 +165,15 @@ class _Embedding(tf.Module):
                 batches.append(features if whitenings is None else whitenings[name](features))
         return {name: np.concatenate(batches) for name, batches in parts.items()}
 
-    def accuracy(self, images: np.ndarray, labels: np.ndarray) -> float:
-        """Return the share of images whose largest logit is that of their label."""
+    def accuracy(self, images: np.ndarray, labels: np.ndarray) -> tuple[float, bool]:
+        """Return the share of images whose largest logit is that of their label.
+
+        Also whether that significantly beats naming the most frequent class, by an exact binomial test.
+        """
         logits = np.concatenate([outputs["logits"] for outputs in self._outputs(images)])
-        return float(np.mean(logits.argmax(axis=1) == labels))
+        right, most_frequent = logits.argmax(axis=1) == labels, np.unique_counts(labels).counts.max() / len(labels)
+        test = scipy.stats.binomtest(int(right.sum()), len(labels), most_frequent, alternative="greater")
+        return float(np.mean(right)), bool(test.pvalue <= _CHANCE_LEVEL)
 
     def _outputs(self, images: np.ndarray) -> Iterator[dict[str, tf.Tensor]]:
         for at in range(0, len(images), _BATCH):

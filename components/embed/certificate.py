@@ -27,7 +27,6 @@ _FIRST_STEP_MAY_BE_LOST = ("noise", "blur", "shift")  # among real images
 _MUST_BE_SEEN = (("noise", 0.05), ("blur", 0.5), ("dropped classes", 1), ("repeats", 5), ("garbage", 0.05))
 _COVERAGE = 1 - 2**-5  # expected of real images with balls around five neighbors
 
-
 # The limits of each check; why, and where it comes from.
 _BOUNDS: dict[str, tuple[float, float]] = {
     "real against real over the closed form": (0.8, 1.6),  # 1 for Gaussian features, which ours resemble
@@ -84,14 +83,16 @@ class Certificate:
         return [check for check in self.checks if not check.passed]
 
 
-@dataclasses.dataclass(frozen=True)
-class _Real:
-    """Features of real images in one space."""
+class _RealFeatures:
+    """Features of real images in one space: of the reference, of other test images, and draws of training images."""
 
-    reference: np.ndarray
-    base: np.ndarray  # of other test images
-    draws: list[np.ndarray]  # of training images
-    floors: dict[str, np.ndarray]  # distances of the draws from the reference, by the name of the distance
+    def __init__(self, reference: np.ndarray, base: np.ndarray, train: np.ndarray, random: np.random.Generator) -> None:
+        self.reference, self.base, self.train = reference, base, train
+        self.draws = [train[random.permutation(len(train))[: len(reference)]] for _ in range(_DRAWS)]
+        # Distances of the draws from the reference, by the name of the distance.
+        self.floors = {
+            name: np.array([distance(draw, reference) for draw in self.draws]) for name, distance in _DISTANCES.items()
+        }
 
 
 def certify(
@@ -110,7 +111,9 @@ def certify(
     chosen = random.permutation(len(train))[:_TRAIN_AT_MOST]
     train, train_labels = train[chosen], train_labels[chosen]
     in_train, in_reference, in_base = embed(train), embed(reference), embed(base)
-    real = {space: _real(in_reference[space], in_base[space], in_train[space], random) for space in in_reference}
+    real = {
+        space: _RealFeatures(in_reference[space], in_base[space], in_train[space], random) for space in in_reference
+    }
     measured: Measured = {}
     repeated: Mapping[str, np.ndarray] = {}
     for kind, strength, images in disturbances(base, train, train_labels, classes, random):
@@ -125,20 +128,19 @@ def certify(
     checks = []
     for space, real_features in real.items():
         checks += _of_real_images(space, real_features)
-        checks += _monotone(space, measured)
-        checks += _of_neighbors(space, real_features, repeated[space], in_train[space])
+        for kind in dict.fromkeys(kind for kind, _ in measured):  # distances grow with the disturbance
+            distances = [by_name["Fréchet"][space] for (name, _), by_name in measured.items() if name == kind]
+            steps = np.diff(distances[1:] if kind in _FIRST_STEP_MAY_BE_LOST else distances)
+            if len(steps):
+                smallest = _ratio(steps.min(), distances[-1])
+                checks.append(_check("smallest step, of the largest distance", space, smallest, f"{kind}: "))
+        checks += _of_neighbors(space, real_features, repeated[space])
     checks += _across_spaces(real, measured)
     outcome = PASSED if all(check.passed for check in checks) else FAILED
     return Certificate(outcome=outcome, images=count, checks=checks)
 
 
-def _real(reference: np.ndarray, base: np.ndarray, train: np.ndarray, random: np.random.Generator) -> _Real:
-    draws = [train[random.permutation(len(train))[: len(reference)]] for _ in range(_DRAWS)]
-    floors = {name: np.array([distance(draw, reference) for draw in draws]) for name, distance in _DISTANCES.items()}
-    return _Real(reference, base, draws, floors)
-
-
-def _of_real_images(space: str, real: _Real) -> list[Check]:
+def _of_real_images(space: str, real: _RealFeatures) -> list[Check]:
     """Check that real images are near each other, about as near as Gaussian ones, in any split."""
     count, size = real.reference.shape
     floor, spread = real.floors["Fréchet"].mean(), real.floors["Fréchet"].std(ddof=1)
@@ -148,37 +150,24 @@ def _of_real_images(space: str, real: _Real) -> list[Check]:
     swapped = set_distances.frechet_distance(real.reference, real.base[::-1])
     mean, error = set_distances.mean_and_error(set_distances.kernel_distances(real.base, real.reference))
     gaussian = set_distances.frechet_floor(count, count, size)
-    widest = 2 * math.sqrt(2 / squares)
     return [
         _check("real against real over the closed form", space, _ratio(floor, gaussian)),
-        _check("its coefficient of variation", space, _ratio(spread, floor), widest=widest),
+        _check("its coefficient of variation", space, _ratio(spread, floor), widest=2 * math.sqrt(2 / squares)),
         _check("training against test images, in spreads", space, _ratio(floor - held_out, spread)),
         _check("kernel distance of real images, in errors", space, _ratio(mean, error)),
         _check("both ways round, relative difference", space, _ratio(abs(held_out - swapped), held_out)),
     ]
 
 
-def _monotone(space: str, measured: Measured) -> list[Check]:
-    """Check that distances grow with the disturbance; the first step of a kind may be lost among real images."""
-    checks = []
-    for kind in dict.fromkeys(kind for kind, _ in measured):
-        distances = [by_name["Fréchet"][space] for (name, _), by_name in measured.items() if name == kind]
-        steps = np.diff(distances[1:] if kind in _FIRST_STEP_MAY_BE_LOST else distances)
-        if len(steps):
-            smallest = _ratio(steps.min(), distances[-1])
-            checks.append(_check("smallest step, of the largest distance", space, smallest, f"{kind}: "))
-    return checks
-
-
-def _of_neighbors(space: str, real: _Real, repeated: np.ndarray, train: np.ndarray) -> list[Check]:
+def _of_neighbors(space: str, real: _RealFeatures, repeated: np.ndarray) -> list[Check]:
     """Check that coverage sees repeats, and that nearness tells copies of training images from real ones."""
     reference = neighbors.make_balls(real.reference)
     fresh, collapsed = (neighbors.overlap(neighbors.make_balls(rows), reference) for rows in (real.base, repeated))
-    held_out = neighbors.nearest(real.reference, train)[0]
+    held_out = neighbors.nearest(real.reference, real.train)[0]
     copies = real.draws[0] + np.random.default_rng(0).normal(0.0, 0.01, real.draws[0].shape)
     tenth = len(copies) // 10
     partly = np.concatenate([copies[:tenth], real.base[tenth:]])
-    of_fresh, of_partly, of_copies = (neighbors.nearest(rows, train)[0] for rows in (real.base, partly, copies))
+    of_fresh, of_partly, of_copies = (neighbors.nearest(rows, real.train)[0] for rows in (real.base, partly, copies))
     return [
         _check("coverage of real images", space, fresh.covered.mean()),
         _check("density of real images", space, fresh.density),
@@ -190,7 +179,7 @@ def _of_neighbors(space: str, real: _Real, repeated: np.ndarray, train: np.ndarr
     ]
 
 
-def _across_spaces(real: Mapping[str, _Real], measured: Measured) -> list[Check]:
+def _across_spaces(real: Mapping[str, _RealFeatures], measured: Measured) -> list[Check]:
     """Check that at least one space sees each fault, and that spaces agree on which disturbances are worse."""
     checks, count = [], len(next(iter(real.values())).reference)
     least = _SENSITIVE * count / _AT_MOST

@@ -12,16 +12,13 @@ _GARBAGE = (0.05, 0.2, 0.5)  # share of images that are uniform noise
 _DROPPED = (1, 2, 5, 9)  # of ten classes
 _REPEATED = (5, 25, 100, 500)  # copies of each image
 
-# Kind of disturbance; strength, which grows within a kind; and images, uint8 [n, height, width, channels].
-Disturbed = tuple[str, float, np.ndarray]
-
 
 def disturbances(
     base: np.ndarray, pool: np.ndarray, pool_labels: np.ndarray, classes: int, random: np.random.Generator
-) -> Iterator[Disturbed]:
-    """Yield every disturbed set, each of as many images as `base`, uint8 [n, height, width, channels].
+) -> Iterator[tuple[str, float, np.ndarray]]:
+    """Yield every disturbed set: kind, strength, which grows within a kind, and as many images as `base` has.
 
-    Sets without some classes are drawn from the pool of images uint8 [m, height, width, channels], whose labels are
+    Images are uint8 [n, height, width, channels]. Sets without some classes are drawn from the pool, whose labels are
     int32 [m]; with fewer than two classes none is dropped.
     """
     for strength in _NOISE:
@@ -43,18 +40,12 @@ def disturbances(
             repeated = np.tile(base[: -(-len(base) // times)], (times, 1, 1, 1))[: len(base)]
             # In random order, because a block of the kernel distance would otherwise have no repeats.
             yield "repeats", times, repeated[random.permutation(len(repeated))]
-    if classes > 1:
-        yield from _without_classes(len(base), pool, pool_labels, classes, random)
-
-
-def _without_classes(
-    count: int, pool: np.ndarray, labels: np.ndarray, classes: int, random: np.random.Generator
-) -> Iterator[Disturbed]:
+    if classes < 2:
+        return
     order = random.permutation(classes)
     for dropped in sorted({max(1, round(share * classes / 10)) for share in _DROPPED}):
         if dropped < classes:
-            kept = np.flatnonzero(~np.isin(labels, order[:dropped]))
-            yield "dropped classes", dropped, pool[random.choice(kept, count, replace=len(kept) < count)]
-    weights = np.where(labels == order[0], 0.1, 1.0)
-    drawn = random.choice(len(pool), count, replace=True, p=weights / weights.sum())
-    yield "rare class", 0.1, pool[drawn]
+            kept = np.flatnonzero(~np.isin(pool_labels, order[:dropped]))
+            yield "dropped classes", dropped, pool[random.choice(kept, len(base), replace=len(kept) < len(base))]
+    weights = np.where(pool_labels == order[0], 0.1, 1.0)
+    yield "rare class", 0.1, pool[random.choice(len(pool), len(base), replace=True, p=weights / weights.sum())]

@@ -43,21 +43,13 @@ def run(config: EmbedConfig) -> StageResult:
 
     # The other workers read the chief's files.
     location, description, reused = made_once(config.embedding, parts, embeddings.Description, make)
-    return StageResult(
-        parameters={
-            "embedding_uri": location.uri,
-            "embedding_digest": description.digest,
-            "summary": f"{_what_it_is(description)}; certificate: {description.certificate['outcome']}",
-        },
-        reused=reused,
-    )
-
-
-def _what_it_is(description: embeddings.Description) -> str:
+    summary = f"{description.spaces[0].name}, custom; " if custom_digest else ""
     if description.test_accuracy is None:
-        networks = "untrained network, as the dataset has no classes"
+        summary += "untrained network, as the dataset has no classes"
     elif not description.class_count:
-        networks = f"untrained network; {description.remarks[0]}"
+        summary += f"untrained network; {description.remarks[0]}"
     else:
-        networks = f"classifier of {description.class_count} classes, test accuracy {description.test_accuracy:.4f}"
-    return f"{description.spaces[0].name}, custom; {networks}" if description.custom_embedding_digest else networks
+        summary += f"classifier of {description.class_count} classes, test accuracy {description.test_accuracy:.4f}"
+    summary += f"; certificate: {description.certificate['outcome']}"
+    outputs = {"embedding_uri": location.uri, "embedding_digest": description.digest}
+    return StageResult(parameters={**outputs, "summary": summary}, reused=reused)

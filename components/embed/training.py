@@ -32,13 +32,14 @@ _LOG_SECONDS = 5.0
 class ClassifierStep:
     """The classifier, its optimizer, and the update that trains it on any number of replicas.
 
-    The learning rate falls to 0 over `total_steps` updates by a half cosine.
+    There are `total_steps` updates, over which the learning rate falls to 0 by a half cosine.
     """
 
     def __init__(
         self, config: EmbedConfig, image: ImageShape, classes: int, total_steps: int, strategy: tf.distribute.Strategy
     ) -> None:
-        self._strategy, self._batch_size, self._total_steps = strategy, config.classifier_batch_size, total_steps
+        self._config, self._strategy, self._total_steps = config, strategy, total_steps
+        self._batch_size = config.classifier_batch_size
         self._float = tf.as_dtype(keras.config.floatx())
         with strategy.scope():
             self.model = build_classifier(image, classes, config.seed)
@@ -76,42 +77,28 @@ class ClassifierStep:
         rate_factor = 0.5 * (1.0 + tf.cos(math.pi * done))
         return apply_update(terms, self._variables, self._adam, BatchPartition(self._batch_size), rate_factor)
 
-
-def train_classifier(
-    config: EmbedConfig,
-    image: ImageShape,
-    classes: int,
-    images: np.ndarray,
-    labels: np.ndarray,
-    strategy: tf.distribute.Strategy,
-    workers: Agreement,
-) -> ClassifierStep:
-    """Train a classifier on images uint8 [count, height, width, channels] and labels int32 [count]."""
-    batch = config.classifier_batch_size
-    per_epoch = max(1, len(images) // batch)
-    total = per_epoch * config.classifier_epochs
-    classifier = ClassifierStep(config, image, classes, total, strategy)
-    order = EndlessOrder(len(images), config.seed)
-    step, logged = 0, time.monotonic()
-    with deferred() as stop:
-        while step < total:
-            steps = min(_BLOCK_STEPS, total - step)
-            chosen = order.at(step * batch, steps * batch)
-            means = classifier.run_block(
-                images[chosen].reshape(steps, batch, *images.shape[1:]), labels[chosen].reshape(steps, batch)
-            )
-            step += steps
-            if means["finite"] < 1:
-                raise TrainingDiverged(
-                    f"the classifier's loss is not finite at step {step}; lower classifier_learning_rate, "
-                    f"which is {config.classifier_learning_rate}"
+    def train(self, images: np.ndarray, labels: np.ndarray, workers: Agreement) -> None:
+        """Make every update, on images uint8 [n, height, width, channels] and their labels int32 [n]."""
+        batch, total, epochs = self._batch_size, self._total_steps, self._config.classifier_epochs
+        order, step, logged = EndlessOrder(len(images), self._config.seed), 0, time.monotonic()
+        with deferred() as stop:
+            while step < total:
+                steps = min(_BLOCK_STEPS, total - step)
+                chosen = order.at(step * batch, steps * batch)
+                means = self.run_block(
+                    images[chosen].reshape(steps, batch, *images.shape[1:]), labels[chosen].reshape(steps, batch)
                 )
-            if workers.is_chief and (time.monotonic() - logged > _LOG_SECONDS or step == total):
-                logged = time.monotonic()
-                epoch, of, loss, right = step / per_epoch, config.classifier_epochs, means["loss"], means["accuracy"]
-                work = logs.work("step", step, total, images=batch)
-                log.info("embed: epoch %.1f of %d  loss %.4f  accuracy %.4f", epoch, of, loss, right, extra=work)
-            stop.signal = workers.largest(stop.signal or 0) or None
-            if stop:
-                stop.leave()
-    return classifier
+                step += steps
+                if means["finite"] < 1:
+                    raise TrainingDiverged(
+                        f"the classifier's loss is not finite at step {step}; lower classifier_learning_rate, "
+                        f"which is {self._config.classifier_learning_rate}"
+                    )
+                if workers.is_chief and (time.monotonic() - logged > _LOG_SECONDS or step == total):
+                    logged = time.monotonic()
+                    epoch, loss, accuracy = step / (total // epochs), means["loss"], means["accuracy"]
+                    text = "embed: epoch %.1f of %d  loss %.4f  accuracy %.4f"
+                    log.info(text, epoch, epochs, loss, accuracy, extra=logs.work("step", step, total, images=batch))
+                stop.signal = workers.largest(stop.signal or 0) or None
+                if stop:
+                    stop.leave()

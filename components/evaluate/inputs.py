@@ -16,6 +16,7 @@ log = logging.getLogger(__name__)
 class PublishedChampion:
     """The published champion, as far as it is readable."""
 
+    digest: str = "unreadable"  # of its model
     version: int = 0  # in the registry; 0 if unreadable
     checkpoint_digest: str = ""
     image: datasets.ImageShape | None = None
@@ -29,7 +30,6 @@ class Inputs:
     checkpoint: checkpoints.Description
     manifest: datasets.Manifest
     embedding: embeddings.Description
-    champion_digest: str
     champion: PublishedChampion | None  # None if absent
 
     @property
@@ -39,7 +39,7 @@ class Inputs:
             "checkpoint_digest": self.checkpoint.digest,
             "dataset_digest": self.manifest.digest,
             "embedding_digest": self.embedding.digest,
-            "champion_digest": self.champion_digest,
+            "champion_digest": self.champion.digest if self.champion else evaluations.NO_CHAMPION,
         }
 
 
@@ -59,32 +59,29 @@ def read_inputs(config: EvaluateConfig) -> Inputs:
     if strangers:
         raise ConfigError(*strangers)
     embeddings.require_certified(config.embedding, embedding)
-    champion_digest, champion = read_champion(config.registry)
-    return Inputs(
-        checkpoint=checkpoint,
-        manifest=manifest,
-        embedding=embedding,
-        champion_digest=champion_digest,
-        champion=champion,
-    )
+    champion = read_champion(config.registry) if config.registry else None
+    return Inputs(checkpoint=checkpoint, manifest=manifest, embedding=embedding, champion=champion)
 
 
-def read_champion(location: str) -> tuple[str, PublishedChampion | None]:
-    """Read the champion's digest and description; one that cannot be read is returned with its problem."""
+def read_champion(location: str) -> PublishedChampion | None:
+    """Describe the champion; one that cannot be read is returned with its problem."""
     try:
-        pointed = registry.read_champion(location) if location else None
+        pointed = registry.read_champion(location)
         if pointed is None:
-            return evaluations.NO_CHAMPION, None
+            return None
         model = models.Description.of(registry.version_location(location, pointed.version))
     except (DataError, OSError) as error:
-        return "unreadable", unreadable_champion(location, error)
-    champion = PublishedChampion(version=pointed.version, checkpoint_digest=model.checkpoint_digest, image=model.image)
-    return pointed.model_digest, champion
+        return unreadable_champion(location, error)
+    return PublishedChampion(
+        digest=pointed.model_digest,
+        version=pointed.version,
+        checkpoint_digest=model.checkpoint_digest,
+        image=model.image,
+    )
 
 
 def unreadable_champion(location: str, error: Exception) -> PublishedChampion:
     log.error("evaluate: the champion of %s cannot be read: %s", location, error)
     folder = Location.of(location)
-    return PublishedChampion(
-        problem=str(error).replace(folder.uri, "the registry").replace(str(folder.path), "the registry")
-    )
+    problem = str(error).replace(folder.uri, "the registry").replace(str(folder.path), "the registry")
+    return PublishedChampion(problem=problem)

@@ -45,12 +45,19 @@ def make(config: EvaluateConfig, inputs: Inputs, location: Location) -> dict[str
 
     generator = candidates.averaged(config.checkpoint, inputs.checkpoint)
     model = candidates.score(generator, reference, train[0], inputs.manifest, config.sample_count, "samples")
-    to_beat, champion = _score_champion(config, inputs, reference, train[0], model)
-    version = to_beat.version if to_beat else 0
+    rival, champion = _score_champion(config, inputs, reference, train[0], model)
+    version = rival.version if rival else 0
     uncertified = embeddings.why_uncertified(inputs.embedding, inputs.manifest)
-    verdict = judge(model.scores, reference.floor, to_beat, config, uncertified)
+    verdict = judge(model.scores, reference.floor, rival, config, uncertified)
     verdict = dataclasses.replace(verdict, reasons=verdict.reasons + inputs.embedding.remarks)
-    numbers, training = _numbers(config, inputs, reference, model, champion), _training(config, inputs)
+    numbers = _numbers(config, inputs, reference, model, champion)
+    logs, step = Location.of(config.checkpoint).path, inputs.checkpoint.step
+    training = {
+        "step": step,
+        "settings": inputs.checkpoint.settings,
+        "log": training_folder.read_log(logs, step),
+        "warnings": training_folder.read_warnings(logs, step),
+    }
     origin = lineage.of(inputs.manifest.to_json(), inputs.checkpoint.to_json(), inputs.embedding.to_json())
     page = pages.render(
         _REPORT,
@@ -62,9 +69,7 @@ def make(config: EvaluateConfig, inputs: Inputs, location: Location) -> dict[str
         group_chart=contents.group_chart(numbers["groups"]),
         splits=datasets.SPLITS,
         data=data,
-        timeline=training_folder.timeline(
-            Location.of(config.checkpoint).parent, inputs.checkpoint.step, _TIMELINE_BYTES
-        ),
+        timeline=training_folder.timeline(Location.of(config.checkpoint).parent, step, _TIMELINE_BYTES),
         curves=training_curves.draw({"training": training}),
         warnings=training["warnings"],
         **contents.provenance(config, inputs, origin),
@@ -101,7 +106,7 @@ def _score_champion(
     if incomparable is None:
         try:
             folder = registry.version_folder(config.registry, published.version)
-            generator = candidates.published(folder, models.Description.of(folder, inputs.champion_digest))
+            generator = candidates.published(folder, models.Description.of(folder, published.digest))
         except DataError as error:
             published = unreadable_champion(config.registry, error)
             incomparable = _incomparable(published, inputs)
@@ -109,7 +114,7 @@ def _score_champion(
         return Champion(version=published.version, incomparable=incomparable), None
     kind = "samples of the champion"
     candidate = candidates.score(generator, reference, train, inputs.manifest, config.sample_count, kind)
-    differences = scores.differences(model.scores, candidate.scores, reference.real)
+    differences = scores.differences(model.scores, candidate.scores, reference)
     champion = Champion(version=published.version, blocks=candidate.scores.blocks, differences=differences)
     return champion, candidate
 
@@ -134,28 +139,26 @@ def _numbers(
     def by_name(one: Scores) -> dict[str, float | None]:
         return dict(sorted((quantity.name, value) for quantity, value in one.numbers.items()))  # as in the file
 
-    def shares(values: np.ndarray | None) -> list[float] | None:
-        return None if values is None else values.tolist()
-
-    real, kind = reference.real, reference.real.groups.kind
-    requested: dict[str, Any] = {
-        "model": model.asked,
-        "champion": champion.asked if champion else None,
-        "real": inputs.manifest.splits["test"].class_counts,
+    kind = reference.groups.kind
+    # Shares of groups and numbers of images that were asked for, by the set of images.
+    shares_and_counts: dict[str, tuple[np.ndarray | None, Any]] = {
+        "model": (model.scores.shares, model.asked),
+        "champion": (champion.scores.shares, champion.asked) if champion else (None, None),
+        "real": (reference.shares, inputs.manifest.splits["test"].class_counts),
     }
-    bins = [f"bin {index + 1}" for index in range(real.groups.count)]
+    bins = [f"bin {index + 1}" for index in range(reference.groups.count)]
     return {
         "step": inputs.checkpoint.step,
         "samples": config.sample_count,
-        "compared": real.count,
+        "compared": reference.count,
         "copy_search": {"searched": len(reference.searched), "of": inputs.manifest.splits["train"].records},
-        "low_n": real.count < scores.ENOUGH,
+        "low_n": reference.count < scores.ENOUGH,
         "spaces": [
-            {"name": space.name, "components": real.components[space], "fcd_of_gaussians": floor}
-            for space, floor in real.formula_floors.items()
+            {"name": space.name, "components": reference.components[space], "fcd_of_gaussians": floor}
+            for space, floor in reference.formula_floors.items()
         ],
         "embedding_test_accuracy": inputs.embedding.test_accuracy,
-        "distance": Quantity("fcd", real.spaces[0]).name,
+        "distance": Quantity("fcd", reference.spaces[0]).name,
         "names": metric_labels.in_words(model.scores.numbers),
         "model": by_name(model.scores),
         "champion": by_name(champion.scores) if champion else None,
@@ -164,23 +167,10 @@ def _numbers(
         "groups": {
             "kind": kind,
             "names": inputs.manifest.classes if kind == "class" else bins,
-            "model": shares(model.scores.shares),
-            "champion": shares(champion.scores.shares) if champion else None,
-            "real": shares(real.shares),
+            **{name: None if shares is None else shares.tolist() for name, (shares, _) in shares_and_counts.items()},
             "known": {
                 name: (np.array(counts) / np.sum(counts)).tolist() if kind == "class" and np.any(counts) else None
-                for name, counts in requested.items()
+                for name, (_, counts) in shares_and_counts.items()
             },
         },
-    }
-
-
-def _training(config: EvaluateConfig, inputs: Inputs) -> dict[str, Any]:
-    """Return the JSON value of training.json: the course of the training up to the checkpoint."""
-    logs, step = Location.of(config.checkpoint).path, inputs.checkpoint.step
-    return {
-        "step": step,
-        "settings": inputs.checkpoint.settings,
-        "log": training_folder.read_log(logs, step),
-        "warnings": training_folder.read_warnings(logs, step),
     }

@@ -42,18 +42,16 @@ def run(config: EvaluateConfig) -> StageResult:
     location, description, reused = made_once(config.evaluation, parts, evaluations.Description, make)
     if reused:
         numbers = atomic_files.read_json(location / evaluations.METRICS, "evaluation")
-    name = numbers["distance"]  # of the Fréchet distance in the first space
+    name, scores = numbers["distance"], numbers["model"]  # of the Fréchet distance in the first space; of the model
     rows = {
-        **numbers["model"],
+        **scores,
         f"{name}_floor": numbers["real"][name],
         f"champion_{name}": numbers["champion"][name] if numbers["champion"] else None,
         "samples": numbers["samples"],
     }
-    value, ratio = numbers["model"][name], numbers["model"][f"{name}_ratio"]
-    shown = "FCD" if name == "fcd" else name
-    distance = (
-        f"no {shown}" if value is None or ratio is None else f"{shown} {value:.3g}, {ratio:.1f} x real against real"
-    )
+    distance, value, ratio = "FCD" if name == "fcd" else name, scores[name], scores[f"{name}_ratio"]
+    missing = value is None or ratio is None
+    distance = f"no {distance}" if missing else f"{distance} {value:.3g}, {ratio:.1f} x real against real"
     return StageResult(
         parameters={
             "evaluation_uri": location.uri,

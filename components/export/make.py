@@ -54,7 +54,13 @@ def make(config: ExportConfig, checkpoint: checkpoints.Description, location: Lo
 def _check(model: Path, generator: keras.Model, latent_size: int, class_counts: Sequence[int] = ()) -> None:
     """Raise `StageError` unless a new process without this package draws what the generator draws."""
     log.info("export: drawing from the saved model in a new process")
-    inputs = _inputs(latent_size, class_counts)
+    # Those of `sample` for the check's seed and count.
+    batches, shape = range(-(-_CHECK_COUNT // serving.BATCH)), [serving.BATCH, latent_size]
+    drawn_inputs = {"latents": [tf.random.stateless_normal(shape, [_CHECK_SEED, at], alg="philox") for at in batches]}
+    if class_counts:
+        labels = [drawn_labels.draw_labels(class_counts, serving.BATCH, _CHECK_SEED, at) for at in batches]
+        drawn_inputs["labels"] = labels
+    inputs = {name: np.concatenate(arrays)[:_CHECK_COUNT] for name, arrays in drawn_inputs.items()}
     with tempfile.TemporaryDirectory() as scratch:
         np.savez(Path(scratch, "inputs.npz"), allow_pickle=False, **inputs)
         arguments = (model.absolute(), "inputs.npz", _CHECK_SEED, _CHECK_COUNT, "images.npz")
@@ -75,15 +81,6 @@ def _check(model: Path, generator: keras.Model, latent_size: int, class_counts: 
         raise StageError("png draws other images than sample")
     if class_counts and not np.array_equal(drawn["asked"], drawn["sampled"]):
         raise StageError("sample_labels draws other images than sample of the same labels")
-
-
-def _inputs(latent_size: int, class_counts: Sequence[int]) -> dict[str, np.ndarray]:
-    """Return the latents of `sample` for the check's seed and count, and the labels of a conditional model."""
-    batches, shape = range(-(-_CHECK_COUNT // serving.BATCH)), [serving.BATCH, latent_size]
-    inputs = {"latents": [tf.random.stateless_normal(shape, [_CHECK_SEED, at], alg="philox") for at in batches]}
-    if class_counts:
-        inputs["labels"] = [drawn_labels.draw_labels(class_counts, serving.BATCH, _CHECK_SEED, at) for at in batches]
-    return {name: np.concatenate(arrays)[:_CHECK_COUNT] for name, arrays in inputs.items()}
 
 
 def _require_same_pixels(drawn: np.ndarray, expected: np.ndarray) -> None:

@@ -49,24 +49,22 @@ def _signatures(
     shape = [image.height, image.width, image.channels]
     classes = len(class_counts)
 
-    def batch_of(seed: tf.Tensor, index: tf.Tensor, labels: tf.Tensor | None) -> tf.Tensor:
-        latents = tf.random.stateless_normal([BATCH, latent_size], tf.stack([seed, index]), alg="philox")
-        return gan.to_pixels(draw(latents, labels))
+    def pixels(seed: tf.Tensor, count: tf.Tensor, asked: tf.Tensor | None = None) -> tf.Tensor:
+        """Draw images of the labels asked for, [batches * BATCH]; else of labels as frequent as in the data."""
 
-    def pixels(seed: tf.Tensor, count: tf.Tensor, labels_of: Callable[[tf.Tensor], tf.Tensor | None]) -> tf.Tensor:
-        batches = tf.map_fn(
-            lambda index: batch_of(seed, index, labels_of(index)),
-            tf.range((count + BATCH - 1) // BATCH),
-            fn_output_signature=tf.TensorSpec([BATCH, *shape], tf.uint8),
-            parallel_iterations=1,
-        )
+        def batch(index: tf.Tensor) -> tf.Tensor:
+            labels = None
+            if asked is not None:
+                labels = tf.reshape(asked, [-1, BATCH])[index]
+            elif classes:
+                labels = drawn_labels.draw_labels(class_counts, BATCH, seed, index)
+            latents = tf.random.stateless_normal([BATCH, latent_size], tf.stack([seed, index]), alg="philox")
+            return gan.to_pixels(draw(latents, labels))
+
+        spec = tf.TensorSpec([BATCH, *shape], tf.uint8)
+        indices = tf.range((count + BATCH - 1) // BATCH)
+        batches = tf.map_fn(batch, indices, fn_output_signature=spec, parallel_iterations=1)
         return tf.reshape(batches, [-1, *shape])[:count]
-
-    def any_pixels(seed: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
-        def labels_of(batch: tf.Tensor) -> tf.Tensor | None:
-            return drawn_labels.draw_labels(class_counts, BATCH, seed, batch) if classes else None
-
-        return pixels(seed, count, labels_of)
 
     def serving_default(latents: tf.Tensor) -> dict[str, tf.Tensor]:
         return {"images": _not_of_none(draw, latents)}
@@ -75,15 +73,15 @@ def _signatures(
         return {"images": _not_of_none(draw, latents, _checked(labels, classes))}
 
     def sample(seed: tf.Tensor, count: tf.Tensor) -> dict[str, tf.Tensor]:
-        return {"images": any_pixels(seed, count)}
+        return {"images": pixels(seed, count)}
 
     def sample_labels(seed: tf.Tensor, labels: tf.Tensor) -> dict[str, tf.Tensor]:
         count = tf.size(labels, tf.int64)
         padded = tf.pad(_checked(labels, classes), [[0, -count % BATCH]])
-        return {"images": pixels(seed, count, lambda batch: tf.reshape(padded, [-1, BATCH])[batch])}
+        return {"images": pixels(seed, count, padded)}
 
     def png(seed: tf.Tensor, count: tf.Tensor) -> dict[str, tf.Tensor]:
-        return {"files": tf.map_fn(tf.io.encode_png, any_pixels(seed, count), fn_output_signature=tf.string)}
+        return {"files": tf.map_fn(tf.io.encode_png, pixels(seed, count), fn_output_signature=tf.string)}
 
     latents_spec = tf.TensorSpec([None, latent_size], tf.float32, name="latents")
     draw_specs = [tf.TensorSpec([], tf.int64, name="seed"), tf.TensorSpec([], tf.int64, name="count")]

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import functools
 import logging
 import shutil
 from collections.abc import Callable
@@ -35,9 +34,7 @@ def run(config: PublishConfig) -> StageResult:
     """
     model = models.Description.fetch(config.model, config.model_digest)
     evaluation = evaluations.Description.fetch(config.evaluation, config.evaluation_digest)
-    _require_promoted(config, model, evaluation)
-    origin = lineage.read(config.evaluation, evaluation)
-    _require_same_origin(config, model, origin)
+    origin = _require_promoted(config, model, evaluation)
     numbers = atomic_files.read_json(Location.of(config.evaluation) / evaluations.METRICS, "evaluation")
     judgment = model_card.Judgment(evaluation=evaluation, numbers=numbers, lineage=origin)
     judged_card = model_card.render(model, origin.checkpoint["settings"], judgment)
@@ -46,7 +43,26 @@ def run(config: PublishConfig) -> StageResult:
     if result is not None:
         return result
     _require_compared_with(champion, evaluation, DataError)
-    fill = functools.partial(_fill, config=config, model=model, evaluation=evaluation, judged_card=judged_card)
+
+    def fill(folder: Path) -> None:
+        """Copy the model and the evaluation into the folder of a new version, and check the copies."""
+        for source, names, target in (
+            (config.evaluation, [*evaluation.files, evaluations.MANIFEST], registry.evaluation_folder(folder)),
+            (config.model, model.files, folder),
+        ):
+            for name in names:
+                (target / name).parent.mkdir(parents=True, exist_ok=True)
+                with naming(target / name):
+                    shutil.copyfile(Location.of(source) / name, target / name)
+        recipe_sha256 = ""
+        if config.recipe:
+            dataclasses.replace(recipes.from_text(config.recipe), checkpoint_uri=config.checkpoint).write(folder)
+            recipe_sha256 = digests.sha256_of_file(folder / recipes.Recipe.FILE)
+        described = models.with_card(folder, model, judged_card)
+        dataclasses.replace(described, recipe_sha256=recipe_sha256).write(folder)
+        models.Description.of(folder, model.digest)
+        evaluations.Description.of(registry.evaluation_folder(folder), evaluation.digest)
+
     with registry.held(config.registry):
         return _publish(config, fill, model, evaluation, champion)
 
@@ -108,7 +124,10 @@ def _result(version: int, model: models.Description, summary: str, reused: bool 
     return StageResult(parameters={"version": version, "model_digest": model.digest, "summary": summary}, reused=reused)
 
 
-def _require_promoted(config: PublishConfig, model: models.Description, evaluation: evaluations.Description) -> None:
+def _require_promoted(
+    config: PublishConfig, model: models.Description, evaluation: evaluations.Description
+) -> lineage.Lineage:
+    """Return the lineage of an evaluation that promotes this model; refuse any other."""
     if evaluation.checkpoint_digest != model.checkpoint_digest:
         raise ConfigError(
             f"evaluation {config.evaluation} judges checkpoint {evaluation.checkpoint_digest}, but model "
@@ -125,10 +144,7 @@ def _require_promoted(config: PublishConfig, model: models.Description, evaluati
             f"the verdict in {config.evaluation} is {evaluations.PROMOTE}, but its rules did not pass "
             f"({', '.join(failed)}): it was changed; evaluate the model again"
         )
-
-
-def _require_same_origin(config: PublishConfig, model: models.Description, origin: lineage.Lineage) -> None:
-    """Refuse a model whose description contradicts that of its checkpoint."""
+    origin = lineage.read(config.evaluation, evaluation)
     for name in ("step", "dataset_digest", "classes"):
         value, expected = getattr(model, name), origin.checkpoint.get(name)
         if value != expected:
@@ -136,6 +152,7 @@ def _require_same_origin(config: PublishConfig, model: models.Description, origi
                 f"model {config.model} says that its {name} is {value!r}, but that of the judged checkpoint is "
                 f"{expected!r}; export that checkpoint again"
             )
+    return origin
 
 
 def _require_compared_with(
@@ -158,29 +175,3 @@ def _require_next(version: int, champion: registry.Champion) -> None:
             f"version {max(champion.been)} has been champion since version {version} was begun; "
             f"`wgan registry promote {version}` makes it champion anyway"
         )
-
-
-def _fill(
-    folder: Path,
-    config: PublishConfig,
-    model: models.Description,
-    evaluation: evaluations.Description,
-    judged_card: str,
-) -> None:
-    """Copy the model and the evaluation into the folder of a new version, and check the copies."""
-    for source, names, target in (
-        (config.evaluation, [*evaluation.files, evaluations.MANIFEST], registry.evaluation_folder(folder)),
-        (config.model, model.files, folder),
-    ):
-        for name in names:
-            (target / name).parent.mkdir(parents=True, exist_ok=True)
-            with naming(target / name):
-                shutil.copyfile(Location.of(source) / name, target / name)
-    recipe_sha256 = ""
-    if config.recipe:
-        dataclasses.replace(recipes.from_text(config.recipe), checkpoint_uri=config.checkpoint).write(folder)
-        recipe_sha256 = digests.sha256_of_file(folder / recipes.Recipe.FILE)
-    described = models.with_card(folder, model, judged_card)
-    dataclasses.replace(described, recipe_sha256=recipe_sha256).write(folder)
-    models.Description.of(folder, model.digest)
-    evaluations.Description.of(registry.evaluation_folder(folder), evaluation.digest)

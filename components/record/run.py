@@ -68,21 +68,42 @@ def update(retried: RunOf) -> None:
 
 def describe(config: RecordConfig, stage_notes: list[Note], has_ended: bool = True) -> dict[str, Any]:
     """Return the record of a run with these notes."""
-    server, message = _status(config.status)
-    notes = {note.stage: _as_it_ended(note, server) if has_ended else note for note in stage_notes}
-    state, reason = _outcome(notes, server, message, has_ended)
+    server, message = "", ""
+    with contextlib.suppress(json.JSONDecodeError):
+        match json.loads(config.status):  # a `PipelineTaskFinalStatus`
+            case {"state": state, "error": {"message": text}}:
+                server, message = str(state).replace("CANCELLED", CANCELED), str(text)
+            case {"state": state}:
+                server = str(state).replace("CANCELLED", CANCELED)
+    notes = {note.stage: note for note in stage_notes}
+    for name, note in notes.items():
+        if has_ended and note.state == RUNNING:
+            problem, code = "it ended without a message: killed, out of memory, or its machine was removed", None
+            if server == CANCELED:
+                problem, code = "the run was canceled", errors.TERMINATED
+            notes[name] = dataclasses.replace(note, state=FAILED, problems=[problem], exit_code=code)
+    outcome, reason = _outcome(notes, server, message, has_ended)
     outputs = {name: note.outputs for name, note in notes.items()}
     decided, evaluated = outputs.get("decide", {}), outputs.get("evaluate", {})
     recipe: dict[str, Any] | None = None
     with contextlib.suppress(TypeError, ValueError):  # `decide` printed none
         recipe = typed(dict[str, Any], json.loads(decided.get("recipe", "")), "recipe")
+    links = {"registry": config.registry} if config.registry else {}
+    for name, (stage, output, file) in _LINKS.items():
+        if location := outputs.get(stage, {}).get(output):
+            links[name] = Location.of(location).file(file) if file else location
+    stages_of_run = {name: dataclasses.asdict(note) for name, note in notes.items()}
+    for value in stages_of_run.values():  # the record has these elsewhere
+        del value["stage"]
+        value["outputs"].pop("recipe", None)
     return {
         "schema_version": run_notes.SCHEMA_VERSION,
         "run": config.run,
         "run_name": config.run_name,
-        "created": _resolved(config.created),
-        "scheduled": _resolved(config.scheduled),
-        "state": state,
+        # Older servers leave the placeholders of times.
+        "created": None if config.created.startswith("{{") else config.created or None,
+        "scheduled": None if config.scheduled.startswith("{{") else config.scheduled or None,
+        "state": outcome,
         "reason": reason,
         "verdict": evaluated.get("verdict"),
         "version": outputs.get("publish", {}).get("version"),
@@ -96,9 +117,9 @@ def describe(config: RecordConfig, stage_notes: list[Note], has_ended: bool = Tr
             "started_from": decided.get("initial_checkpoint_digest") or None,
         },
         "recipe": recipe,
-        "stages": {name: _of_stage(note) for name, note in notes.items()},
+        "stages": stages_of_run,
         "seconds": round(sum(note.seconds for note in notes.values()), 3),
-        "links": _links(outputs, config.registry),
+        "links": links,
     }
 
 
@@ -131,18 +152,16 @@ def _parameters(parameters: dict[str, str]) -> list[str]:
     """Return the parameters of each stage as a list: first, in bold, those that are not the stage's defaults."""
     lines = []
     for stage in ("decide", *stages.MAKERS):
-        fields = [field for field in settings.fields_of(stages.config_of(stage)) if parameters.get(field.name)]
-        texts = {field.name: escaped(f"{field.name}={parameters[field.name]}") for field in fields}
-        changed = [field.name for field in fields if not _is_default(field, parameters[field.name])]
-        shown = [f"**{texts.pop(name)}**" for name in changed] + list(texts.values())
-        lines += [f"- {stage}: {', '.join(shown)}"] if shown else []
+        changed: list[str] = []
+        defaults: list[str] = []
+        for field in settings.fields_of(stages.config_of(stage)):
+            if text := parameters.get(field.name):
+                shown, is_default = escaped(f"{field.name}={text}"), False
+                with contextlib.suppress(ValueError):
+                    is_default = settings.parse_value(field, text) == field.default
+                (defaults if is_default else changed).append(shown if is_default else f"**{shown}**")
+        lines += [f"- {stage}: {', '.join(changed + defaults)}"] if changed or defaults else []
     return ["## Parameters (bold: changed)", "", *lines, ""] if lines else []
-
-
-def _is_default(field: settings.Field, text: str) -> bool:
-    with contextlib.suppress(ValueError):
-        return bool(settings.parse_value(field, text) == field.default)
-    return False
 
 
 def _samples(location: str, longest: int) -> str:
@@ -170,27 +189,6 @@ def _read(config: RecordConfig) -> dict[str, Any] | None:
         with contextlib.suppress(DataError):
             return atomic_files.read_json(file.path, "record")
     return None
-
-
-def _as_it_ended(note: Note, server: str) -> Note:
-    """Count a stage as failed if its note still says that it runs, and as stopped if its run was canceled."""
-    if note.state != RUNNING:
-        return note
-    if server == CANCELED:
-        return dataclasses.replace(note, state=FAILED, problems=["the run was canceled"], exit_code=errors.TERMINATED)
-    problem = "it ended without a message: killed, out of memory, or its machine was removed"
-    return dataclasses.replace(note, state=FAILED, problems=[problem])
-
-
-def _status(text: str) -> tuple[str, str]:
-    """Return state and message of a `PipelineTaskFinalStatus`; both empty for another text."""
-    with contextlib.suppress(json.JSONDecodeError):
-        match json.loads(text):
-            case {"state": state, "error": {"message": message}}:
-                return str(state).replace("CANCELLED", CANCELED), str(message)
-            case {"state": state}:
-                return str(state).replace("CANCELLED", CANCELED), ""
-    return "", ""
 
 
 def _outcome(notes: dict[str, Note], server: str, message: str, has_ended: bool) -> tuple[str, str]:
@@ -231,25 +229,3 @@ def _artifact_of(note: Note | None, digest: str) -> dict[str, Any]:
     outputs = note.outputs if note else {}
     is_made = note is not None and note.state == DONE
     return {"made": is_made, digest: outputs.get(digest), "summary": outputs.get("summary")}
-
-
-def _of_stage(note: Note) -> dict[str, Any]:
-    """Return a note without the stage's name and the recipe, which the record has elsewhere."""
-    value = dataclasses.asdict(note)
-    del value["stage"]
-    value["outputs"].pop("recipe", None)
-    return value
-
-
-def _links(outputs: dict[str, dict[str, Any]], registry: str) -> dict[str, str]:
-    links = {"registry": registry} if registry else {}
-    for name, (stage, output, file) in _LINKS.items():
-        location = outputs.get(stage, {}).get(output)
-        if location:
-            links[name] = Location.of(location).file(file) if file else location
-    return links
-
-
-def _resolved(text: str) -> str | None:
-    """Return a time of the run; None from older servers, which leave the placeholder."""
-    return text if text and not text.startswith("{{") else None

@@ -1,5 +1,3 @@
-"""python -m components.sample"""
-
 from components.core.stage import cli
 
 if __name__ == "__main__":

@@ -51,23 +51,17 @@ def _rows(config: SampleConfig, model: models.Description) -> list[list[int]]:
 
     No rows if the model takes no labels, or if there would be only one image of a class: `sample` then chooses classes.
     """
+    name, count = config.class_name, len(model.classes)
+    if not name:
+        columns = config.count // count if model.class_counts else 0
+        return [[label] * columns for label in range(count)] if columns > 1 else []
     if not model.class_counts:
-        if config.class_name:
-            raise ConfigError(
-                f"class_name is {config.class_name!r}, but the champion takes no class: it was trained with "
-                "conditioning none; leave class_name out, or publish a model trained with conditioning class"
-            )
-        return []
-    if config.class_name:
-        return [[_label(config.class_name, model)] * config.count]
-    columns = config.count // len(model.classes)
-    return [[label] * columns for label in range(len(model.classes))] if columns > 1 else []
-
-
-def _label(name: str, model: models.Description) -> int:
-    """Return the number of a class, by name or by the number itself."""
+        raise ConfigError(
+            f"class_name is {name!r}, but the champion takes no class: it was trained with conditioning none; leave "
+            "class_name out, or publish a model trained with conditioning class"
+        )
     if name in model.classes:
-        return model.classes.index(name)
-    if name.isdecimal() and int(name) < len(model.classes):
-        return int(name)
+        return [[model.classes.index(name)] * config.count]
+    if name.isdecimal() and int(name) < count:
+        return [[int(name)] * config.count]
     raise ConfigError(f"class_name must be a class of the champion ({model.classes_in_words()}), got {name!r}")

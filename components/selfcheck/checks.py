@@ -92,7 +92,18 @@ def check_step(subject: Subject) -> Iterator[Finding]:
         # After one update from zero, Adam's first moment is the gradient times a constant.
         error = _difference(left, right, prefix)
         yield _judged(f"gradients of {networks}, 1 against {count} replicas", error, subject.replica_tolerance)
-    yield _check_round_trip(subject, spread, second)
+    with tempfile.TemporaryDirectory() as folder:
+        description = checkpoints.Description(
+            step=1, network=subject.network.to_json(), settings={}, classes=[], dataset_digest="", state_sha256="",
+            made_with={},
+        )  # fmt: skip
+        checkpoints.save(Path(folder), description, spread.state_arrays())
+        alone = subject.make_with_noise_of(spread)
+        alone.restore(checkpoints.load_state(checkpoints.step_folder(Path(folder), 1)))
+    alone.run_block(*second)
+    spread.run_block(*second)
+    error = _difference(alone.state_arrays(), spread.state_arrays(), "")
+    yield _judged(f"a checkpoint of {count} replicas resumes on one", error, subject.replica_tolerance * 100)
 
 
 def check_losses(subject: Subject) -> Finding:
@@ -150,12 +161,16 @@ def check_input_order(subject: Subject) -> Finding:
 def check_xla(subject: Subject) -> Finding:
     """Check that XLA compiles both updates with static shapes, as a TPU needs, and computes the same."""
     check = "XLA compiles the whole step, static shapes"
-    missing = _why_no_xla(subject.one)
-    if missing:
+    double = tf.function(lambda number: number + number, jit_compile=True)
+    try:
+        subject.one.run(double, args=(tf.constant(1.0),))
+    except tf.errors.NotFoundError as error:  # `tensorflow-tpu` compiles for TPUs alone
+        missing = first_line(error)[:120]
         return Finding(check, NOT_CHECKED, f"this TensorFlow has no XLA for this device: {missing}")
+    except tf.errors.OpError:  # a GPU without NVIDIA's compiler, say: the step fails alike
+        pass
     plain, compiled = subject.make(subject.one), subject.make(subject.one)
     batches = [tf.constant(array[0]) for array in subject.batches(1)]
-
     # XLA draws other noise from the same seeds, so the noise is drawn outside.
     critic_noise = [compiled.critic_noise(inner) for inner in range(subject.config.critic_steps)]
     generator_noise = compiled.generator_noise()
@@ -173,40 +188,7 @@ def check_xla(subject: Subject) -> Finding:
         return Finding(check, FAILED, first_line(error)[:120])
     plain.run_block(*subject.batches(1))
     difference = _difference(plain.state_arrays(), compiled.state_arrays(), "generator_adam/first/")
-    # XLA sums in another order.
-    return _judged(check, difference, subject.tolerance * 100)
-
-
-def _why_no_xla(strategy: tf.distribute.Strategy) -> str:
-    """Return why this build of TensorFlow compiles nothing for a device; empty if it does.
-
-    `tensorflow-tpu` compiles for TPUs alone: it has no platform for a CPU.
-    """
-    double = tf.function(lambda number: number + number, jit_compile=True)
-    try:
-        strategy.run(double, args=(tf.constant(1.0),))
-    except tf.errors.NotFoundError as error:
-        return first_line(error)[:120]
-    except tf.errors.OpError:  # a GPU without NVIDIA's compiler, say: the step fails alike
-        return ""
-    return ""
-
-
-def _check_round_trip(subject: Subject, spread: WganStep, batches: tuple[np.ndarray, ...]) -> Finding:
-    """Check that one device continues a checkpoint of all replicas as they would."""
-    with tempfile.TemporaryDirectory() as folder:
-        description = checkpoints.Description(
-            step=1, network=subject.network.to_json(), settings={}, classes=[], dataset_digest="", state_sha256="",
-            made_with={},
-        )  # fmt: skip
-        checkpoints.save(Path(folder), description, spread.state_arrays())
-        alone = subject.make_with_noise_of(spread)
-        alone.restore(checkpoints.load_state(checkpoints.step_folder(Path(folder), 1)))
-    alone.run_block(*batches)
-    spread.run_block(*batches)
-    error = _difference(alone.state_arrays(), spread.state_arrays(), "")
-    count = subject.many.num_replicas_in_sync
-    return _judged(f"a checkpoint of {count} replicas resumes on one", error, subject.replica_tolerance * 100)
+    return _judged(check, difference, subject.tolerance * 100)  # XLA sums in another order
 
 
 def _difference(left: dict[str, np.ndarray], right: dict[str, np.ndarray], prefix: str) -> float:

@@ -38,8 +38,18 @@ def run(config: SelfcheckConfig) -> StageResult:
     many = choose_strategy(kind, replicas, config.batch_size, reproducibility=config.reproducibility)
     if kind == "cpu" and many.num_replicas_in_sync == 1:
         raise ConfigError("replicas must be at least 2 on a CPU, got 1: one replica has no other to compare with")
+    training_fields = {field.name for field in dataclasses.fields(TrainConfig)}
+    shared = {name: value for name, value in dataclasses.asdict(config).items() if name in training_fields}
+    training = TrainConfig(dataset="none", checkpoints="none", **shared)
+    subject = checks.Subject(
+        config=training,
+        network=network_of(training, ImageShape(config.height, config.width, config.channels), config.classes),
+        one=tf.distribute.OneDeviceStrategy("/gpu:0" if kind == "gpu" else "/cpu:0"),
+        many=many,
+        tolerance=_FLOAT32_TOLERANCE if kind == "tpu" else _FLOAT64_TOLERANCE,
+    )
     findings, started = [], time.monotonic()
-    for finding in _findings(_subject(config, kind, many), kind):
+    for finding in _findings(subject, kind):
         findings.append(finding)
         log.info("selfcheck: %s: %s (%.0f s so far)", finding.check, finding.outcome, time.monotonic() - started)
     width = max(len(finding.check) for finding in findings)
@@ -50,19 +60,6 @@ def run(config: SelfcheckConfig) -> StageResult:
     if failed:
         raise StageError(f"{failed} of {len(findings)} checks failed; do not trust a training with these settings here")
     return StageResult(parameters={"summary": f"{passed} checks passed, {len(findings) - passed} not made"})
-
-
-def _subject(config: SelfcheckConfig, kind: str, many: tf.distribute.Strategy) -> checks.Subject:
-    training_fields = {field.name for field in dataclasses.fields(TrainConfig)}
-    shared = {name: value for name, value in dataclasses.asdict(config).items() if name in training_fields}
-    training = TrainConfig(dataset="none", checkpoints="none", **shared)
-    return checks.Subject(
-        config=training,
-        network=network_of(training, ImageShape(config.height, config.width, config.channels), config.classes),
-        one=tf.distribute.OneDeviceStrategy("/gpu:0" if kind == "gpu" else "/cpu:0"),
-        many=many,
-        tolerance=_FLOAT32_TOLERANCE if kind == "tpu" else _FLOAT64_TOLERANCE,
-    )
 
 
 def _findings(subject: checks.Subject, kind: str) -> Iterator[checks.Finding]:

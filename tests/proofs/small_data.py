@@ -148,7 +148,7 @@ def verdicts(
     searched = np.arange(len(pools["train"]))
     drawn = random.permutation(len(searched))[:count]
     test_images, noise = pools["real"].rows(test), pools["noise"].rows(np.arange(count))
-    reference = scores.measure_reference(embedding, pools["train"], searched, drawn, test_images, noise, seed[-1])
+    reference = scores.Reference(embedding, pools["train"], searched, drawn, test_images, noise, seed[-1])
     config = EvaluateConfig(checkpoint="-", dataset="-", embedding="-", evaluation="-", uncertified=JUDGE)
     uncertified = f"{count:,} test images" if count < CERTIFIED else ""
     results = {}

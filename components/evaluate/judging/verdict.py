@@ -18,8 +18,7 @@ from components.evaluate.judging.comparison import compare
 
 # Largest loss of recall and coverage against the champion, and largest gain in total variation between classes: about
 # twice what 2,000 test images can resolve.
-_LESS_DIVERSE = 0.1
-_LESS_BALANCED = 0.1
+_WORSE = 0.1
 # Brightness and contrast of samples over those of real images: beyond, pixels have another range.
 _PIXEL_RANGE = (0.5, 2.0)
 _NAMED = 5  # of the scores that are missing
@@ -80,7 +79,15 @@ def judge(
         uncertified: Why the spaces have no certificate; empty if they have.
     """
     missing = [quantity for quantity, number in model.numbers.items() if number is None]
-    rules = _integrity(model, missing)
+    names = [quantity.name for quantity in missing]
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    value = f"{', '.join(names[:_NAMED])}{more} are missing or not finite" if names else "are finite"
+    rules = [
+        _between(Quantity("bad_samples"), model.values, high=0),
+        fact("scores", value, "all finite", FAILED if names else PASSED),
+        _between(Quantity("pixel_mean_ratio"), model.values, *_PIXEL_RANGE),
+        _between(Quantity("pixel_deviation_ratio"), model.values, *_PIXEL_RANGE),
+    ]
     if config.distance_limit:
         rules += _within(config, model.values, real)
     else:
@@ -112,19 +119,6 @@ def follows(outcomes: Iterable[str]) -> str:
 def fact(score: str, value: str, limit: str, outcome: str = FAILED) -> Rule:
     """Return a rule on something other than a number, in words."""
     return Rule(Quantity(score), value, None, None, limit, outcome)
-
-
-def _integrity(model: Scores, missing: Sequence[Quantity]) -> list[Rule]:
-    """Return rules that require every score to be a number, and the samples to be pictures."""
-    names = [quantity.name for quantity in missing]
-    shown = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
-    value = f"{shown} are missing or not finite" if names else "are finite"
-    return [
-        _between(Quantity("bad_samples"), model.values, high=0),
-        fact("scores", value, "all finite", FAILED if names else PASSED),
-        _between(Quantity("pixel_mean_ratio"), model.values, *_PIXEL_RANGE),
-        _between(Quantity("pixel_deviation_ratio"), model.values, *_PIXEL_RANGE),
-    ]
 
 
 def _within(config: EvaluateConfig, values: Values, real: Scores) -> list[Rule]:
@@ -160,14 +154,11 @@ def _against(champion: Champion, model: Scores, real: Scores) -> list[Rule]:
         best = min(best, comparison.excess, key=lambda one: one.high)
         rules.append(_rule(quantity, comparison.excess, f"at most {comparison.margin:.3g}", comparison.outcome))
     for score in ("recall", "coverage"):
-        rules.append(_between(Quantity(score, first, CHAMPION), champion.differences, low=-_LESS_DIVERSE))
+        rules.append(_between(Quantity(score, first, CHAMPION), champion.differences, low=-_WORSE))
     if _CLASS_DISTANCE in real.values:
-        quantity = dataclasses.replace(_CLASS_DISTANCE, against=CHAMPION)
-        rules.append(_between(quantity, champion.differences, high=_LESS_BALANCED))
-    outcome = PASSED if best.high < 0 else HELD
+        rules.append(_between(Quantity("class_distance", None, CHAMPION), champion.differences, high=_WORSE))
     limit = f"below 0, to be better than version {champion.version}"
-    rules.append(_rule(Quantity(f"smallest {EXCESS}"), best, limit, outcome))
-    return rules
+    return [*rules, _rule(Quantity(f"smallest {EXCESS}"), best, limit, PASSED if best.high < 0 else HELD)]
 
 
 def _between(quantity: Quantity, values: Values, low: float = -math.inf, high: float = math.inf) -> Rule:
@@ -175,21 +166,16 @@ def _between(quantity: Quantity, values: Values, low: float = -math.inf, high: f
     limit = f"from {low:g} to {high:g}"
     if math.inf in (high, -low):
         limit = f"at most {high:.4g}" if low == -math.inf else f"at least {low:.4g}"
-    interval, outcome = values.get(quantity, MISSING), HELD
+    interval = values.get(quantity, MISSING)
     if not interval.finite:
         return Rule(quantity, None, None, None, limit, FAILED)
-    if low <= interval.low and interval.high <= high:
-        outcome = PASSED
-    elif interval.high < low or interval.low > high:
-        outcome = FAILED
-    return _rule(quantity, interval, limit, outcome)
+    is_within, is_outside = low <= interval.low and interval.high <= high, interval.high < low or interval.low > high
+    return _rule(quantity, interval, limit, PASSED if is_within else FAILED if is_outside else HELD)
 
 
 def _rule(quantity: Quantity, measured: Measured, limit: str, outcome: str) -> Rule:
     """Return a rule with None for a number that is not finite, which JSON does not have."""
-    value, low, high = (
-        number if math.isfinite(number) else None for number in (measured.value, measured.low, measured.high)
-    )
+    value, low, high = (number if math.isfinite(number) else None for number in dataclasses.astuple(measured))
     return Rule(quantity, value, low, high, limit, outcome)
 
 

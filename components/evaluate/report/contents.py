@@ -42,23 +42,23 @@ def metric_tables(
     if champion:
         columns[f"champion, version {version}"] = champion.scores
     columns |= {"real images": reference.floor, "noise": reference.noise}
-    floors = reference.real.formula_floors
+    floors = reference.formula_floors
     notes = {
         space: f"{size} whitened directions. For white Gaussian features the Fréchet distance of real images would be "
         f"{floors[space]:.4g}."
-        for space, size in reference.real.components.items()
+        for space, size in reference.components.items()
     }
     return metric_labels.tables([metric_labels.Column(text, one.numbers) for text, one in columns.items()], notes)
 
 
 def group_chart(groups: dict[str, Any]) -> bytes:
     """Return a chart of the shares of classes or bins, from the `groups` of `metrics.json`."""
-
-    def by_set(shares: dict[str, Any]) -> dict[str, np.ndarray]:
-        names = {"real": "test images", "model": "samples", "champion": "champion's samples"}
-        return {text: np.array(shares[name]) for name, text in names.items() if shares[name] is not None}
-
-    return charts.bars(groups["names"], by_set(groups), by_set(groups["known"]))
+    names = {"real": "test images", "model": "samples", "champion": "champion's samples"}
+    bars, lines = (
+        {text: np.array(shares[name]) for name, text in names.items() if shares[name] is not None}
+        for shares in (groups, groups["known"])
+    )
+    return charts.bars(groups["names"], bars, lines)
 
 
 def provenance(config: EvaluateConfig, inputs: Inputs, origin: lineage.Lineage) -> dict[str, Any]:
@@ -69,6 +69,6 @@ def provenance(config: EvaluateConfig, inputs: Inputs, origin: lineage.Lineage) 
             {"name": name, "evaluation": evaluated.get(name, ""), "training": trained.get(name, "")}
             for name in sorted(evaluated.keys() | trained.keys())
         ],
-        "lineage_rows": [*origin.rows(), lineage.Row("champion", inputs.champion_digest)],
+        "lineage_rows": [*origin.rows(), lineage.Row("champion", inputs.digests["champion_digest"])],
         "libraries": lineage.libraries_of(origin.rows()),
     }

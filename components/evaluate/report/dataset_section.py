@@ -28,11 +28,13 @@ def of(dataset: str, manifest: Manifest, loaded: Loaded) -> dict[str, Any]:
     """
     image = manifest.image
     most = min(_LOOKED_THROUGH, max(1, _BYTES_LOOKED_THROUGH // (image.height * image.width * image.channels)))
-    sheets = []
+    rows, sheets = f"a row for each class, {', '.join(manifest.classes)}" if manifest.classes else "the first ones", []
+    if manifest.class_count > _CLASSES_SHOWN:
+        rows = f"a row for each of the first {_CLASSES_SHOWN} of {manifest.class_count:,} classes"
     for split in SPLITS:
         images, labels = loaded[split] if split in loaded else dataset_reader.load_first(dataset, manifest, split, most)
         if len(images):
-            caption = f"{manifest.splits[split].records:,} images of {split}: {_rows_in_words(manifest.classes)}"
+            caption = f"{manifest.splits[split].records:,} images of {split}: {rows}"
             sheets.append((caption, contact_sheet(images, labels, min(manifest.class_count, _CLASSES_SHOWN))))
     pairs = leaking_pairs(manifest, loaded)
     if len(pairs):
@@ -70,17 +72,12 @@ def leaking_pairs(manifest: Manifest, loaded: Loaded) -> np.ndarray:
     pairs = []
     for leak in manifest.source.get("leaks", {}).get("first", []):
         if leak["split"] in loaded and "train" in loaded:
-            pairs.append(_image(manifest, loaded, leak["split"], leak["shard"], leak["record"]))
-            pairs.append(_image(manifest, loaded, "train", leak["train_shard"], leak["train_record"]))
+            for split, part in ((leak["split"], ""), ("train", "train_")):
+                shards = manifest.splits[split].shards
+                before = shards[: [shard.file for shard in shards].index(leak[f"{part}shard"])]
+                pairs.append(loaded[split][0][sum(shard.records for shard in before) + int(leak[f"{part}record"])])
     shape = manifest.image
     return np.array(pairs, np.uint8).reshape(-1, shape.height, shape.width, shape.channels)
-
-
-def _image(manifest: Manifest, loaded: Loaded, split: str, file: str, record: int) -> np.ndarray:
-    shards = manifest.splits[split].shards
-    before = shards[: [shard.file for shard in shards].index(file)]
-    image: np.ndarray = loaded[split][0][sum(shard.records for shard in before) + int(record)]
-    return image
 
 
 def remarks(manifest: Manifest) -> list[dict[str, Any]]:
@@ -116,11 +113,3 @@ def remarks(manifest: Manifest) -> list[dict[str, Any]]:
     else:
         add(f"No image of {' or '.join(leaks['compared'])} is in train as well, or nearly.")
     return sentences
-
-
-def _rows_in_words(classes: list[str]) -> str:
-    if not classes:
-        return "the first ones"
-    if len(classes) > _CLASSES_SHOWN:
-        return f"a row for each of the first {_CLASSES_SHOWN} of {len(classes):,} classes"
-    return f"a row for each class, {', '.join(classes)}"

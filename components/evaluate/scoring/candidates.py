@@ -22,13 +22,16 @@ _BATCH_AT_MOST = 250
 _BATCH_PIXELS = 2**20  # so that large images are drawn a few at a time
 
 
+# From float32 latents [n, latent_size], and labels int32 [n] if the generator takes them, else None, to float32 images
+# [n, height, width, channels] in [-1, 1].
+Draw = Callable[[tf.Tensor, tf.Tensor | None], tf.Tensor]
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Generator:
     """A model to draw from."""
 
-    # From float32 latents [n, latent_size], and labels int32 [n] if it takes them, else None, to float32 images
-    # [n, height, width, channels] in [-1, 1].
-    images: Callable[[tf.Tensor, tf.Tensor | None], tf.Tensor]
+    images: Draw
     latent_size: int
     classes: Sequence[str]  # of its training; empty if it takes clusters, whose names may be those of classes
     class_counts: Sequence[int]  # training images of each, if it takes labels; else empty
@@ -50,8 +53,7 @@ def averaged(folder: LocationLike, checkpoint: checkpoints.Description) -> Gener
     model = checkpoint_networks.load_averaged(folder, checkpoint.digest)
 
     def images(latents: tf.Tensor, labels: tf.Tensor | None) -> tf.Tensor:
-        inputs = gan.with_labels(latents, labels, len(checkpoint.class_counts))
-        return model(inputs, training=False)
+        return model(gan.with_labels(latents, labels, len(checkpoint.class_counts)), training=False)
 
     return _generator(images, checkpoint.network["latent_size"], checkpoint)
 
@@ -67,11 +69,7 @@ def published(folder: Path, model: models.Description) -> Generator:
     return _generator(images, model.latent_size, model)
 
 
-def _generator(
-    images: Callable[[tf.Tensor, tf.Tensor | None], tf.Tensor],
-    latent_size: int,
-    description: checkpoints.Description | models.Description,
-) -> Generator:
+def _generator(images: Draw, latent_size: int, description: checkpoints.Description | models.Description) -> Generator:
     classes = [] if description.conditioning == "cluster" else description.classes
     return Generator(images=images, latent_size=latent_size, classes=classes, class_counts=description.class_counts)
 
@@ -89,7 +87,7 @@ def score(
     The seed of `reference` decides the samples; `train` are its images, uint8 [n, height, width, channels].
     """
     first: list[np.ndarray] = []
-    bad, seed = 0, reference.real.seed
+    bad, seed = 0, reference.seed
 
     def pixels() -> Iterator[np.ndarray]:
         nonlocal bad
@@ -105,13 +103,17 @@ def score(
     scored = scores.score(reference, scores.see(reference.embedding, pixels(), kind), asked)
     if bad:
         scored = reference.no_scores
-    copies = None
-    if len(scored.copies):
-        drawn = draw_chosen(generator, sample_count, seed, scored.copies)
+    copies, rows = None, None
+    if len(scored.copies):  # their samples again
+        latents = tf.gather(_latents(generator, sample_count, seed), scored.copies)
+        drawn, _ = _pixels(generator.images(latents, None if labels is None else tf.gather(labels, scored.copies)))
         copies = np.stack([drawn, train[scored.originals]], axis=1).reshape(-1, *train.shape[1:])
+    if generator.class_counts:
+        row = _latents(generator, drawn_labels.GRID_COLUMNS, seed)
+        rows, _ = _pixels(generator.images(*drawn_labels.rows_by_class(row, len(generator.class_counts))))
     return Candidate(
         first=np.stack(first),
-        rows=draw_rows(generator, seed),
+        rows=rows,
         asked=None if asked is None else np.bincount(asked, minlength=manifest.class_count),
         scores=dataclasses.replace(scored, values={**scored.values, Quantity("bad_samples"): around(bad, 0.0)}),
         copies=copies,
@@ -131,24 +133,9 @@ def draw(generator: Generator, image: datasets.ImageShape, count: int, seed: int
         yield _pixels(generator.images(latents[at : at + batch], batch_labels))
 
 
-def draw_chosen(generator: Generator, count: int, seed: int, chosen: np.ndarray) -> np.ndarray:
-    """Draw some of the samples of `draw` again, by their indices: uint8 [len(chosen), height, width, channels]."""
-    latents, labels = _latents(generator, count, seed), draw_labels(generator, count, seed)
-    chosen_labels = None if labels is None else tf.gather(labels, chosen)
-    return _pixels(generator.images(tf.gather(latents, chosen), chosen_labels))[0]
-
-
 def draw_labels(generator: Generator, count: int, seed: int) -> tf.Tensor | None:
     """Draw the labels of the samples of `draw`, int32 [count], as frequent as in the data; None if it takes none."""
     return drawn_labels.draw_labels(generator.class_counts, count, seed) if generator.class_counts else None
-
-
-def draw_rows(generator: Generator, seed: int) -> np.ndarray | None:
-    """Draw a row of images for each class, all rows from the same latents: uint8; None if it takes no labels."""
-    if not generator.class_counts:
-        return None
-    latents = _latents(generator, drawn_labels.GRID_COLUMNS, seed)
-    return _pixels(generator.images(*drawn_labels.rows_by_class(latents, len(generator.class_counts))))[0]
 
 
 def _latents(generator: Generator, count: int, seed: int) -> tf.Tensor:

@@ -12,7 +12,7 @@ import scipy.cluster.vq
 from components.core.errors import DataError
 from components.core.metrics import feature_spaces, intervals, neighbors, set_distances
 from components.core.metrics.intervals import MISSING, Measured
-from components.core.metrics.quantities import CHAMPION, REAL, Quantity, Scores, Space, spaces_of
+from components.core.metrics.quantities import CHAMPION, REAL, Quantity, Scores, spaces_of
 
 log = logging.getLogger(__name__)
 
@@ -81,54 +81,43 @@ class Groups:
         return np.bincount(members, minlength=self.count) / len(members)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class RealImages:
-    """Test images to compare others with."""
+class Reference:
+    """Real images and noise to compare samples with, as the embedding sees them.
 
-    seed: int  # decides the halves for standard errors
-    balls: Mapping[Space, neighbors.Balls]  # around their features, the first space first
-    groups: Groups  # classes, or bins without classes
-    members: np.ndarray  # the group of each, as the embedding sees it
-    pixels: tuple[Measured, Measured]  # mean and standard deviation, each at half the level
+    Args:
+        train: Training images, which are searched for copies.
+        searched: Their indices in the dataset, ascending, int64 [m].
+        drawn: Rows [n] of them that are compared with as many test images.
+        seed: Decides the bins, and the halves for standard errors.
+    """
 
-    @property
-    def spaces(self) -> list[Space]:
-        return list(self.balls)
-
-    @property
-    def count(self) -> int:
-        """Number of compared images of each kind; the bias of the distance depends on it."""
-        return len(self.members)
-
-    @property
-    def components(self) -> dict[Space, int]:
-        """Dimensions of each space."""
-        return {space: balls.features.shape[1] for space, balls in self.balls.items()}
-
-    @property
-    def formula_floors(self) -> dict[Space, float]:
-        """Floor of each space if its features were Gaussian."""
-        return {
+    def __init__(
+        self,
+        embedding: feature_spaces.FeatureSpaces,
+        train: Seen,
+        searched: np.ndarray,
+        drawn: np.ndarray,
+        test: Seen,
+        noise: Seen,
+        seed: int,
+    ) -> None:
+        self.embedding, self.searched, self.seed = embedding, searched, seed
+        self.spaces = spaces_of(list(test.features))  # the first space first
+        self.balls = {space: neighbors.make_balls(test.features[space.name]) for space in self.spaces}
+        self.count = len(test)  # compared images of each kind; the bias of the distance depends on it
+        self.components = {space: balls.features.shape[1] for space, balls in self.balls.items()}
+        self.formula_floors = {  # of spaces whose features are Gaussian
             space: set_distances.frechet_floor(self.count, self.count, size) for space, size in self.components.items()
         }
-
-    @property
-    def shares(self) -> np.ndarray:
-        """Share of each group, as the embedding sees them."""
-        return self.groups.shares(self.members)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Reference:
-    """Real images and noise to compare samples with."""
-
-    embedding: feature_spaces.FeatureSpaces
-    real: RealImages
-    searched: np.ndarray  # training images that are searched for copies, a seeded sample: ascending indices, int64 [m]
-    train: np.ndarray  # their features in the first space, [m, components]
-    held_out: np.ndarray  # squared distance of each test image to the nearest of them
-    floor: Scores  # of as many training images: real against real
-    noise: Scores  # of as many images of uniform noise
+        first, logits = self.spaces[0].name, test.images.get("logits")
+        self.train = train.features[first]  # features in the first space, [m, components]
+        self.held_out = neighbors.nearest(test.features[first], self.train)[0]  # squared distances of test images, [n]
+        self.groups = fit_bins(self.train, seed) if logits is None else Groups("class", logits.shape[1])
+        self.members = self.groups.of(test)  # the group of each test image, as the embedding sees it
+        self.shares = self.groups.shares(self.members)
+        self.pixels = test.pixels
+        self.floor = _measure(self, train.rows(drawn))  # scores of as many training images: real against real
+        self.noise = _measure(self, noise, self.floor)  # of as many images of uniform noise
 
     @property
     def no_scores(self) -> Scores:
@@ -154,52 +143,21 @@ def make_reference(
 
     There are `count` images of each kind, as of `image_count`; `seed` decides which, their order, and the noise.
     """
+
+    def chunks(rows: np.ndarray) -> Iterator[np.ndarray]:
+        return (rows[at : at + _CHUNK] for at in range(0, len(rows), _CHUNK))
+
     random = np.random.default_rng(seed)
     chosen, test = random.permutation(len(train)), test[random.permutation(len(test))[:count]]
     searched = np.sort(chosen[:_TRAIN_AT_MOST])
     noise = random.integers(0, 256, (count, *test.shape[1:]), np.uint8)
-    seen_train = see(embedding, (train[part] for part in _chunks(searched)), "training images")
+    seen_train = see(embedding, (train[part] for part in chunks(searched)), "training images")
     drawn = np.searchsorted(searched, chosen[: min(count, len(searched))])
-    seen_test = see(embedding, _chunks(test), "held-out images")
+    seen_test = see(embedding, chunks(test), "held-out images")
     if not (seen_train.finite and seen_test.finite):
         raise DataError("the embedding gives numbers that are not finite for real images; make another")
-    seen_noise = see(embedding, _chunks(noise), "images of noise")
-    return measure_reference(embedding, seen_train, searched, drawn, seen_test, seen_noise, seed)
-
-
-def measure_reference(
-    embedding: feature_spaces.FeatureSpaces,
-    train: Seen,
-    searched: np.ndarray,
-    drawn: np.ndarray,
-    test: Seen,
-    noise: Seen,
-    seed: int,
-) -> Reference:
-    """Measure real against real and noise against real.
-
-    All training images, whose indices are `searched` [m], are searched for copies; those `drawn`, rows [n] of these,
-    are compared with as many test images.
-    """
-    first, logits = next(iter(test.features)), test.images.get("logits")
-    groups = fit_bins(train.features[first], seed) if logits is None else Groups("class", logits.shape[1])
-    real = RealImages(
-        seed=seed,
-        balls={space: neighbors.make_balls(test.features[space.name]) for space in spaces_of(list(test.features))},
-        groups=groups,
-        members=groups.of(test),
-        pixels=test.pixels,
-    )
-    floor = _measure(real, train.rows(drawn))
-    return Reference(
-        embedding=embedding,
-        real=real,
-        searched=searched,
-        train=train.features[first],
-        held_out=neighbors.nearest(test.features[first], train.features[first])[0],
-        floor=floor,
-        noise=_measure(real, noise, floor),
-    )
+    seen_noise = see(embedding, chunks(noise), "images of noise")
+    return Reference(embedding, seen_train, searched, drawn, seen_test, seen_noise, seed)
 
 
 def fit_bins(features: np.ndarray, seed: int) -> Groups:
@@ -223,12 +181,11 @@ def score(reference: Reference, seen: Seen, labels: np.ndarray | None = None) ->
     if not seen.finite:
         log.error("evaluate: the embedding gives numbers that are not finite")
         return reference.no_scores
-    scores = _measure(reference.real, seen, reference.floor)
+    scores = _measure(reference, seen, reference.floor)
     values = dict(scores.values)
     if labels is not None and "logits" in seen.images:
         values[Quantity("class_accuracy")] = Measured(float(np.mean(seen.images["logits"].argmax(axis=1) == labels)))
-    first = reference.real.spaces[0]
-    among = seen.features[first.name][: max(reference.real.count, _COPIES_AMONG)]
+    among = seen.features[reference.spaces[0].name][: max(reference.count, _COPIES_AMONG)]
     distances, originals = neighbors.nearest(among, reference.train)
     values[_NEARNESS] = intervals.chance_of_less(distances, reference.held_out)
     values[_COPY_SHARE] = intervals.share_below(distances, reference.held_out, neighbors.TAIL)
@@ -236,7 +193,7 @@ def score(reference: Reference, seen: Seen, labels: np.ndarray | None = None) ->
     return dataclasses.replace(scores, values=values, copies=closest, originals=reference.searched[originals[closest]])
 
 
-def differences(model: Scores, champion: Scores, real: RealImages) -> dict[Quantity, Measured]:
+def differences(model: Scores, champion: Scores, real: Reference) -> dict[Quantity, Measured]:
     """Return the model's scores minus the champion's, both against the same test images; nothing without scores."""
     if model.overlap is None or champion.overlap is None or model.shares is None or champion.shares is None:
         return {}
@@ -251,7 +208,7 @@ def differences(model: Scores, champion: Scores, real: RealImages) -> dict[Quant
     }
 
 
-def _measure(real: RealImages, seen: Seen, floor: Scores | None = None) -> Scores:
+def _measure(real: Reference, seen: Seen, floor: Scores | None = None) -> Scores:
     """Compute every score but those of copies and of requested classes.
 
     Without `floor`, the scores of real images, they are taken to be these.
@@ -313,10 +270,6 @@ def _smallest_coverage(covered: np.ndarray, members: np.ndarray) -> Measured:
     if not overall:
         return Measured(0.0, 0.0, 1.0)
     return intervals.smallest_ratio(shares, counts[is_large] / CROWDING, overall, len(covered) / CROWDING)
-
-
-def _chunks(rows: np.ndarray) -> Iterator[np.ndarray]:
-    return (rows[at : at + _CHUNK] for at in range(0, len(rows), _CHUNK))
 
 
 def see(embedding: feature_spaces.FeatureSpaces, batches: Iterable[np.ndarray], kind: str) -> Seen:

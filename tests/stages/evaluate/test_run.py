@@ -281,7 +281,7 @@ def test_the_champion_of_a_registry_in_a_bucket(champions: Path, gcs: Server) ->
     """It is found as in a folder, also if damaged; an unreachable bucket is no reason to reject."""
     gcs.create_bucket("b")
     location = "gs://b/runs/registry"
-    assert inputs.read_champion(location) == (evaluations.NO_CHAMPION, None)
+    assert inputs.read_champion(location) is None
     for path in champions.rglob("*"):
         if path.is_file():
             buckets.create(f"{location}/{path.relative_to(champions).as_posix()}", path)
@@ -291,10 +291,10 @@ def test_the_champion_of_a_registry_in_a_bucket(champions: Path, gcs: Server) ->
         inputs.read_champion(location)
     gcs.outage(False)
     buckets.put(f"{location}/versions/1/saved_model.pb", b"another")
-    digest, champion = inputs.read_champion(location)
+    champion = inputs.read_champion(location)
     assert champion is not None
     assert "the registry/versions/1" in champion.problem
-    assert digest == "unreadable"
+    assert champion.digest == "unreadable"
 
 
 def test_a_generator_that_draws_nan_is_rejected(run: Run, two_checkpoints: list[Path], tmp_path: Path) -> None:

@@ -197,8 +197,9 @@ def test_a_lost_champion_is_refused_everywhere_until_one_is_promoted(
     for refused in (lambda: decide.run(decides(location)), lambda: candidates[0].publish(location)):
         with pytest.raises(DataError, match=remedy):
             refused()
-    digest, rival = inputs.read_champion(location)
-    assert (digest, rival and remedy in rival.problem) == ("unreadable", True)
+    rival = inputs.read_champion(location)
+    assert rival is not None
+    assert (rival.digest, remedy in rival.problem) == ("unreadable", True)
     assert registry.versions(location) == [*range(1, versions + 1)]
 
     assert ask("promote", 1).code == 0

@@ -65,7 +65,7 @@ def test_real_images_score_as_real(reference: scores.Reference, splits: Splits) 
     assert (values["copy_share"] or 0) < 0.04
     assert named(reference.floor)["fcd_ratio"] == 1
     assert named(reference.floor)["copy_nearness"] is None
-    for space, expected in reference.real.formula_floors.items():
+    for space, expected in reference.formula_floors.items():
         assert 0.7 < reference.floor.values[Quantity("fcd", space)].value / expected < 1.6
         assert reference.noise.values[Quantity("fcd_ratio", space)].value > 5
 
@@ -120,7 +120,7 @@ def test_a_class_left_out_shows_in_its_share_and_its_coverage(
     result = _score(reference, kept)
     assert result.shares is not None
     assert result.shares[1] == named(result)["class_ratio"] == 0
-    assert named(result)["class_distance"] == pytest.approx(reference.real.shares[1], abs=0.08)
+    assert named(result)["class_distance"] == pytest.approx(reference.shares[1], abs=0.08)
     whole = named(_score(reference, splits["validation"]))
     assert (named(result)["class_coverage"] or 0) < (whole["class_coverage"] or 0)
 
