@@ -16,29 +16,19 @@ from pipeline.profiles.targets import KFP, VERTEX
 
 
 class Backend(NamedTuple):
-    """A backend: the classes of its folder, and its differences."""
+    """A backend: the classes of its folder."""
 
     title: str  # of its flags in the help
     flags: dict[str, tuple[str, str]]  # for address and credentials: by name, metavar and help
     from_flags: Callable[[argparse.Namespace], Any]  # makes the connection from flags; sends nothing
     runs: Callable[[Any], Runs]  # of a connection
     schedules: Callable[[Any], Schedules]
-    needs_pipeline_root: bool = False  # has no default folder for metrics and reports
-    has_one_clock: bool = False  # reads every cron in one time zone
 
 
+_VERTEX_TITLE = "Vertex AI, with application default credentials (gcloud auth application-default login)"
 BACKENDS = {
-    KFP: Backend(
-        "the Kubeflow server", kubeflow.FLAGS, kubeflow.from_flags, KubeflowRuns, KubeflowSchedules, has_one_clock=True
-    ),
-    VERTEX: Backend(
-        "Vertex AI, with application default credentials (gcloud auth application-default login)",
-        vertex.FLAGS,
-        vertex.from_flags,
-        VertexRuns,
-        VertexSchedules,
-        needs_pipeline_root=True,
-    ),
+    KFP: Backend("the Kubeflow server", kubeflow.FLAGS, kubeflow.from_flags, KubeflowRuns, KubeflowSchedules),
+    VERTEX: Backend(_VERTEX_TITLE, vertex.FLAGS, vertex.from_flags, VertexRuns, VertexSchedules),
 }
 
 

@@ -40,23 +40,18 @@ def logs(connection: KubeflowConnection, run_id: str, stage: str, follow: bool) 
     with _api(connection, run_id, f"read the logs of {stage}") as api:
         pods = [pod for pod in _pods(api, connection, run_id) if _stage_of(pod) == stage]
         if not pods:
-            raise ConfigError(
-                f"{stage} of run {run_id} has no pod in namespace {connection.pod_namespace}: "
-                "it has not begun, was not needed, or its pod was removed"
-            )
+            where = f"{stage} of run {run_id} has no pod in namespace {connection.pod_namespace}"
+            raise ConfigError(f"{where}: it has not begun, was not needed, or its pod was removed")
         pod = pods[-1]
         if _is_pending(pod):
-            raise TransientError(
-                f"{stage} of run {run_id} has no logs yet: its pod {pod.metadata.name} is pending: "
-                f"{_reason(api, connection, pod)}"
-            )
+            waits = f"its pod {pod.metadata.name} is pending: {_reason(api, connection, pod)}"
+            raise TransientError(f"{stage} of run {run_id} has no logs yet: {waits}")
         answer = api.read_namespaced_pod_log(
             pod.metadata.name,
             connection.pod_namespace,
             container=_CONTAINER,
             follow=follow,
-            # A stage may be silent for long.
-            _request_timeout=(connection.seconds[0], None) if follow else connection.seconds,
+            _request_timeout=(connection.seconds[0], None) if follow else connection.seconds,  # it may be silent
             _preload_content=False,
         )
         with contextlib.closing(answer):
@@ -81,10 +76,8 @@ def _api(connection: KubeflowConnection, run_id: str, doing: str) -> Iterator[An
         try:
             config.load_incluster_config(client_configuration=configuration)
         except config.ConfigException:
-            raise ConfigError(
-                "logs are read from the pods of the run: give --kube-context NAME, or run "
-                f"`{kubectl_logs(connection, run_id)}`"
-            ) from None
+            other_way = f"give --kube-context NAME, or run `{kubectl_logs(connection, run_id)}`"
+            raise ConfigError(f"logs are read from the pods of the run: {other_way}") from None
     if urllib.parse.urlsplit(configuration.host).hostname in _LOOPBACK:
         configuration.proxy = None
     host = f"context {connection.kube_context}" if connection.kube_context else "the cluster"
@@ -138,7 +131,6 @@ def _last_words(pod: Any) -> str:
 def _stage_of(pod: Any) -> str:
     """Return the stage of a pod, `STAGE-driver` for that of its driver, and empty for other pods of a run."""
     node = _ATTEMPT.sub("", (pod.metadata.annotations or {}).get(_NODE_NAME, ""))
-    names = node.split(".")
-    if len(names) > 1 and names[-1] == "executor":
-        return names[-2]
-    return names[-1] if node.endswith(_DRIVER) else ""
+    if node.endswith(_DRIVER):
+        return node.rpartition(".")[2]
+    return node.removesuffix(".executor").rpartition(".")[2] if node.endswith(".executor") else ""

@@ -27,7 +27,7 @@ class KubeflowSchedules(Schedules):
 
     def __init__(self, connection: KubeflowConnection) -> None:
         self._connection = connection
-        self._has = functools.cache(_has)
+        self._has = functools.cache(_reaches)
 
     @property
     def _api(self) -> Any:
@@ -44,7 +44,27 @@ class KubeflowSchedules(Schedules):
             for run in ask(client.runs.run_service_list_runs, "runs") if marked else ():
                 if run.recurring_run_id and run.state not in backend.ENDED:
                     active.setdefault(run.recurring_run_id, []).append(run.run_id)
-            return [self._live(recurring_run, mark, active) for recurring_run, mark in marked]
+            live = []
+            for recurring_run, mark in marked:
+                trigger = recurring_run.trigger.cron_schedule if recurring_run.trigger else None
+                cron = ((trigger.cron or "") if trigger else "").removeprefix(_SECONDS)
+                # A schedule whose pipeline version or experiment is gone starts no run.
+                reference, experiment = recurring_run.pipeline_version_reference, recurring_run.experiment_id
+                version = (reference.pipeline_id, reference.pipeline_version_id) if reference else ("",)
+                is_whole = self._has(client.pipelines.pipeline_service_get_pipeline_version, *version) and self._has(
+                    client.experiments.experiment_service_get_experiment, experiment
+                )
+                live.append(
+                    LiveSchedule(
+                        schedule_id=recurring_run.recurring_run_id,
+                        name=recurring_run.display_name,
+                        enabled=(recurring_run.status or recurring_run.mode or "").startswith("ENABLE"),
+                        digest=mark[2] if is_whole else "",
+                        cron=f"{cron} {mark[1]}",
+                        active_runs=tuple(active.get(recurring_run.recurring_run_id, ())),
+                    )
+                )
+            return live
 
     def create(self, schedule: Schedule) -> str:
         """Create a paused schedule of this version of the pipeline, and upload it unless the server has it."""
@@ -76,42 +96,22 @@ class KubeflowSchedules(Schedules):
     def delete(self, schedule_id: str) -> None:
         """Delete a schedule. That would end its active runs: the caller has checked that there are none."""
         with self._connection.explained(f"delete schedule {schedule_id}"):
-            _unless_gone(self._api.recurring_run_service_delete_recurring_run, schedule_id)
-
-    def _live(self, recurring_run: Any, mark: re.Match[str], active_runs: dict[str, list[str]]) -> LiveSchedule:
-        trigger = recurring_run.trigger.cron_schedule if recurring_run.trigger else None
-        cron = ((trigger.cron or "") if trigger else "").removeprefix(_SECONDS)
-        # A schedule whose pipeline version or experiment is gone starts no run.
-        reference = recurring_run.pipeline_version_reference
-        version = ((reference.pipeline_id or ""), (reference.pipeline_version_id or "")) if reference else ("",)
-        client = self._connection.client
-        is_whole = self._has(client.pipelines.pipeline_service_get_pipeline_version, *version) and self._has(
-            client.experiments.experiment_service_get_experiment, recurring_run.experiment_id
-        )
-        return LiveSchedule(
-            schedule_id=recurring_run.recurring_run_id,
-            name=recurring_run.display_name,
-            enabled=(recurring_run.status or recurring_run.mode or "").startswith("ENABLE"),
-            digest=mark[2] if is_whole else "",
-            cron=f"{cron} {mark[1]}",
-            active_runs=tuple(active_runs.get(recurring_run.recurring_run_id, ())),
-        )
+            _reaches(self._api.recurring_run_service_delete_recurring_run, schedule_id)
 
 
-def _unless_gone(ask: Callable[..., Any], *ids: str) -> Any:
-    """Return an answer, or None if the server has no such object."""
+def _reaches(ask: Callable[..., Any], *ids: str | None) -> bool:
+    """Send a request about an object, and return whether the server has it."""
     import kfp_server_api
 
+    if not all(ids):
+        return False
     try:
-        return ask(*ids)
+        ask(*ids)
     except kfp_server_api.ApiException as error:
         if error.status != _GONE:
             raise
-        return None
-
-
-def _has(get: Callable[..., Any], *ids: str) -> bool:
-    return all(ids) and _unless_gone(get, *ids) is not None
+        return False
+    return True
 
 
 def _items(ask: Callable[..., Any], field: str, **scope: Any) -> Iterator[Any]:

@@ -81,7 +81,13 @@ class VertexRuns(Runs):
 
     def logs(self, run_id: str, stage: str, follow: bool = False) -> Iterator[str]:
         """Refuse, with the command for the lines: they are in Cloud Logging, another service."""
-        jobs = [job for task in _stages(self._job(run_id)) if task.task_name == stage for job in _custom_jobs(task)]
+        names: list[str] = []  # of custom jobs: Vertex' own, and the one that a launcher started
+        for task in (task for task in _stages(self._job(run_id)) if task.task_name == stage):
+            container, custom = task.executor_detail.container_detail, task.executor_detail.custom_job_detail
+            names += [*container.failed_main_jobs, container.main_job, *custom.failed_jobs, custom.job]
+            launched = (task.execution.metadata or {}).get("output:gcp_resources", "")
+            names += re.findall(r"[^\"]+/customJobs/[0-9]+", str(launched))
+        jobs = dict.fromkeys(name.rpartition("/")[2] for name in names if name)
         if not jobs:
             raise ConfigError(f"stage {stage} of run {run_id} has logged nothing: it has not begun to run")
         ids = " OR ".join(f'"{job}"' for job in jobs)
@@ -91,10 +97,9 @@ class VertexRuns(Runs):
         )
 
     def hint_for_waiting(self, run_id: str) -> str:
-        return (
-            "Vertex may call a stage running whose machine has not started: `gcloud ai custom-jobs list "
-            f"--project={self._connection.project} --region={self._connection.location}` shows the state of its job"
-        )
+        place = f"--project={self._connection.project} --region={self._connection.location}"
+        jobs = f"`gcloud ai custom-jobs list {place}` shows the state of its job"
+        return f"Vertex may call a stage running whose machine has not started: {jobs}"
 
     def cancel(self, run_id: str) -> None:
         job = self._job(run_id)
@@ -117,11 +122,8 @@ class VertexRuns(Runs):
         if "encryption_spec" in job:
             again.encryption_spec = job.encryption_spec
         started = self._start(again)
-        log.info(
-            "%s repeats run %s: Vertex cannot continue a run that has ended, but stages reuse their results",
-            started.run_id,
-            run_id,
-        )
+        why = "Vertex cannot continue a run that has ended, but stages reuse their results"
+        log.info("%s repeats run %s: %s", started.run_id, run_id, why)
         return started
 
     def _start(self, job: Any) -> RunStatus:
@@ -170,13 +172,12 @@ class VertexRuns(Runs):
 
 def job_content(submission: Submission) -> dict[str, Any]:
     """Return the request for a run as JSON, made without Vertex' libraries."""
+    labels = {PACKAGE_LABEL: submission.package.version.replace(".", "_"), EXPERIMENT_LABEL: submission.experiment}
     content: dict[str, Any] = {
         "displayName": submission.run_name,
         "pipelineSpec": copy.deepcopy(_spec(submission.package.text)),
-        "labels": {
-            PACKAGE_LABEL: _as_label(submission.package.version.replace(".", "_")),
-            EXPERIMENT_LABEL: _as_label(submission.experiment),
-        },
+        # In lower case, - for other characters, cut.
+        "labels": {name: re.sub(r"[^a-z0-9_-]", "-", text.lower())[:_LONGEST_LABEL] for name, text in labels.items()},
         "runtimeConfig": {
             "gcsOutputDirectory": submission.pipeline_root,
             "parameterValues": {name: value for name, value in submission.parameters.items() if value is not None},
@@ -194,16 +195,7 @@ def job_content(submission: Submission) -> dict[str, Any]:
     return content
 
 
-@functools.lru_cache(maxsize=8)
-def _spec(text: bytes) -> dict[str, Any]:
-    """Return a package's one document; parsing takes long, and several schedules need it."""
-    spec: dict[str, Any] = yaml.safe_load(text)
-    return spec
-
-
-def _as_label(text: str) -> str:
-    """Return text as a label: in lower case, - for other characters, cut."""
-    return re.sub(r"[^a-z0-9_-]", "-", text.lower())[:_LONGEST_LABEL]
+_spec = functools.lru_cache(maxsize=8)(yaml.safe_load)  # of a package; it takes long, and several schedules need it
 
 
 def state_of(theirs: Any) -> str:
@@ -237,12 +229,3 @@ def _stage(detail: Any, run: str) -> StageStatus:
         finished=utc(detail.end_time),
         message=message,
     )
-
-
-def _custom_jobs(detail: Any) -> list[str]:
-    """Return the ids of a task's custom jobs: Vertex' own, and the one that a launcher started."""
-    container, custom = detail.executor_detail.container_detail, detail.executor_detail.custom_job_detail
-    launched = (detail.execution.metadata or {}).get("output:gcp_resources", "")
-    names = [*container.failed_main_jobs, container.main_job, *custom.failed_jobs, custom.job]
-    names += re.findall(r"[^\"]+/customJobs/[0-9]+", str(launched))
-    return list(dict.fromkeys(name.rpartition("/")[2] for name in names if name))
