@@ -18,12 +18,8 @@ from pipeline.profiles.yaml_files import shown
 
 def add_flag(parser: argparse.ArgumentParser) -> None:
     """Add `--config`."""
-    parser.add_argument(
-        "--config",
-        type=Path,
-        metavar="FILE",
-        help="YAML file of parameters by stage, such as examples/digits.yaml; flags override it",
-    )
+    text = "YAML file of parameters by stage, such as examples/digits.yaml; flags override it"
+    parser.add_argument("--config", type=Path, metavar="FILE", help=text)
 
 
 def read(path: Path | None, known: Mapping[str, Field], problems: list[str]) -> dict[str, str]:
@@ -74,8 +70,7 @@ def _entries(root: yaml.MappingNode | None) -> Iterator[tuple[str, str, yaml.Nod
 
 def written(values: Mapping[str, Any]) -> str:
     """Return parameters as a file that `read` accepts."""
-    content: dict[str, Any] = {}
-    for stage, names in parameters.by_stage(values).items():
-        if names:
-            (content.setdefault(stage, {}) if stage else content).update({name: values[name] for name in names})
-    return yaml.safe_dump(content, sort_keys=False)
+    by_stage = {
+        stage: {name: values[name] for name in names} for stage, names in parameters.by_stage(values).items() if names
+    }
+    return yaml.safe_dump(by_stage.pop("", {}) | by_stage, sort_keys=False)

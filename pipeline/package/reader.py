@@ -86,24 +86,18 @@ class Package:
         Raises one `ConfigError` with the `problems` found already and every other mistake.
         """
         root = raw_values.get("root")
-        root_problems = self._root_problems(root) if isinstance(root, str) else []
-        values = parameters.parse(self.parameters, self.steps, raw_values, [*problems, *root_problems])
-        return {name: values[name] for name in raw_values}
-
-    def _root_problems(self, root: str) -> list[str]:
-        """Return what is wrong with `root`, as stages run on other machines."""
-        if not root.startswith("/"):
+        if isinstance(root, str) and not root.startswith("/"):  # stages run on other machines
             otherwise = ", or a folder that every stage sees by an absolute path, such as /data/runs on a volume"
-            return bucket_problems("root", root, otherwise)
-        # On Kubernetes a folder must be on a volume of every stage.
-        folder = PurePosixPath(posixpath.normpath(root))
-        without = [stage for stage, mounts in self.volumes.items() if not any(map(folder.is_relative_to, mounts))]
-        if self.origin.target != KFP or not without:
-            return []
-        return [
-            f"root is {root}, and the package mounts no volume there in {', '.join(without)}: compile it with a "
-            "profile that has volume_claims for every stage, or give a root in a bucket, gs://BUCKET/FOLDER"
-        ]
+            problems = [*problems, *bucket_problems("root", root, otherwise)]
+        elif isinstance(root, str) and self.origin.target == KFP:
+            # On Kubernetes a folder must be on a volume of every stage.
+            folder = PurePosixPath(posixpath.normpath(root))
+            without = [stage for stage, mounts in self.volumes.items() if not any(map(folder.is_relative_to, mounts))]
+            remedy = "compile it with a profile that has volume_claims for every stage, or give a root in a bucket"
+            missing = f"root is {root}, and the package mounts no volume there in {', '.join(without)}"
+            problems = [*problems, *([f"{missing}: {remedy}, gs://BUCKET/FOLDER"] if without else [])]
+        values = parameters.parse(self.parameters, self.steps, raw_values, problems)
+        return {name: values[name] for name in raw_values}
 
 
 def bucket_problems(name: str, uri: str, otherwise: str = "") -> list[str]:
@@ -135,10 +129,8 @@ def read(path: Path, target: str = "") -> Package:
     if origin is None:
         raise ConfigError(f"package {path} does not name its target: compile it with `wgan compile`")
     if target and origin.target != target:
-        raise ConfigError(
-            f"package {path} was compiled for {origin.target}, and this is {target}: "
-            f"compile it with `wgan compile --target {target}`"
-        )
+        remedy = f"compile it with `wgan compile --target {target}`"
+        raise ConfigError(f"package {path} was compiled for {origin.target}, and this is {target}: {remedy}")
     return Package(path=path, text=text, name=name, origin=origin, parameters=fields, volumes=volumes)
 
 

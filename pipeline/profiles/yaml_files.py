@@ -54,10 +54,8 @@ def nodes(text: bytes, label: str) -> list[yaml.Node]:
         while loader.check_node() and (node := loader.get_node()) is not None:
             roots.append(node)
     if loader.repeated:
-        lines = [
-            f"{label}, line {key.start_mark.line + 1}: {shown(key.value)} is given twice" for key in loader.repeated
-        ]
-        raise ConfigError(*lines)
+        twice = [f"line {key.start_mark.line + 1}: {shown(key.value)} is given twice" for key in loader.repeated]
+        raise ConfigError(*(f"{label}, {problem}" for problem in twice))
     return roots
 
 
