@@ -1,8 +1,6 @@
 """Turn refusals of Kubeflow, Kubernetes and Vertex AI, and network failures, into one line with a remedy.
 
-All use the codes of google.rpc: Vertex by name, the others as an HTTP status. Kubeflow's JSON has a chain of messages
-in `message` and the cause in `details`; uploads answer with other JSON, and proxies before a server with plain text or
-pages.
+All use the codes of google.rpc: Vertex by name, the others as an HTTP status.
 """
 
 import contextlib
@@ -100,6 +98,7 @@ def _kubeflow(error: Any, host: str, namespace: str) -> _Answer | None:
     with contextlib.suppress(ValueError):
         content = json.loads(body)
     content = content if isinstance(content, dict) else {"message": _TAG.sub(" ", body)}
+    # The cause is in `details`, a chain of messages in `message`; uploads answer with other JSON, proxies with pages.
     details = content.get("details")
     causes = [detail.get("message") for detail in details or () if isinstance(detail, dict)]
     causes += [content.get(name) for name in ("message", "error_message", "error")]

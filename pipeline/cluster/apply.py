@@ -1,9 +1,8 @@
 """Make a server's schedules those of a file, for every backend. It may be stopped at any request.
 
 No two schedules of one name ever start runs, no active run is ended, and applying again continues. So a replacement is
-created paused, after the old schedule was paused, and only then starts runs: it is younger than every run of the old
-one, and nothing is started twice for one time. The old schedule is deleted last, when none of its runs is active; until
-then it stays paused.
+created paused, after the old one was paused, and only then starts runs: nothing is started twice for one time. The old
+one is deleted last, when none of its runs is active; until then it stays paused.
 """
 
 import contextlib

@@ -58,7 +58,7 @@ def _run(parsed: argparse.Namespace) -> int:
     cli.set_umask()
     if verb in ("status", "retry") and (problems := _problems_of_waiting(parsed)):
         raise ConfigError(*problems)
-    server = backends.runs(parsed.target, parsed)
+    server = backends.server(parsed.target, parsed)
     if not parsed.run_id:
         _print_runs(server.recent(_SHOWN_RUNS), parsed.json)
         return errors.OK
@@ -107,8 +107,7 @@ def _problems_of_waiting(parsed: argparse.Namespace) -> list[str]:
 def _submit(parsed: argparse.Namespace) -> int:
     verbs.require("pipeline", parsed.verb)
     cli.set_umask()
-    package = reader.read(parsed.package)
-    request, server = _checked(parsed, package)
+    request, server = _checked(parsed, reader.read(parsed.package))
     try:
         run = server.submit(request)
     except KeyboardInterrupt:
@@ -152,7 +151,12 @@ def _checked(parsed: argparse.Namespace, package: Package) -> tuple[Submission, 
         raw_values["root"] = parsed.root
     missing = [name for name in raw_values if name not in package.parameters]
     problems += [f"the package has no parameter {name}: compile it again with this version" for name in missing]
-    problems += backends.flags_of_others(target, parsed)
+    problems += [
+        f"{name} is for {other}, and the package was compiled for {target}"
+        for other, others in backends.BACKENDS.items()
+        for name in others.flags
+        if name not in backends.BACKENDS[target].flags and getattr(parsed, name)
+    ]
     if target == VERTEX:
         problems += reader.bucket_problems("pipeline_root", parsed.pipeline_root)
     names = {
@@ -164,7 +168,7 @@ def _checked(parsed: argparse.Namespace, package: Package) -> tuple[Submission, 
             problems.append(f"{flag} must be a name of 1 to {_LONGEST_NAME} letters, got {name!r}")
     problems += _problems_of_waiting(parsed)
     try:
-        server = backends.runs(target, parsed)
+        server = backends.server(target, parsed)
     except ConfigError as error:
         problems += error.problems
     request = Submission(

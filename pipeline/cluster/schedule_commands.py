@@ -9,7 +9,7 @@ from components.core.errors import ConfigError
 from components.core.stage import cli
 from pipeline import tables, verbs
 from pipeline.cluster import apply, backends
-from pipeline.cluster.backend import LiveSchedule, Schedule, Schedules
+from pipeline.cluster.backend import LiveSchedule, Schedule, Server
 from pipeline.profiles.targets import TARGETS
 
 log = logging.getLogger("pipeline")
@@ -24,7 +24,7 @@ _VERBS = {
     _RESUME: "resume a paused schedule",
 }
 _DEFAULT_FILE = Path("schedules.yaml")
-_Server = tuple[str, Schedules, list[Schedule]]  # a target, its server's schedules, and those that the file wants there
+_Place = tuple[str, Server, list[Schedule]]  # a target, its server, and the schedules that the file wants there
 
 
 def add_to(command: "argparse._SubParsersAction[cli.Parser]") -> None:
@@ -66,7 +66,7 @@ def _run(parsed: argparse.Namespace) -> int:
         raise ConfigError(f"{why}: say which target is meant (--target {' or '.join(TARGETS)}, or --file)")
     for target in targets:
         schedules = [schedule for schedule in wanted or () if schedule.target == target]
-        servers.append((target, backends.schedules(target, parsed), schedules))
+        servers.append((target, backends.server(target, parsed), schedules))
     if parsed.action == _LIST:
         return _list(servers, has_file=wanted is not None)
     if parsed.action in (_PAUSE, _RESUME):
@@ -81,7 +81,7 @@ def _run(parsed: argparse.Namespace) -> int:
     return errors.OK
 
 
-def _diff(servers: list[_Server], exit_code: bool) -> int:
+def _diff(servers: list[_Place], exit_code: bool) -> int:
     needed = False
     for target, server, schedules in servers:
         for change in apply.plan(schedules, server.live()):
@@ -95,7 +95,7 @@ def _diff(servers: list[_Server], exit_code: bool) -> int:
     return DIFFERENT if needed and exit_code else errors.OK
 
 
-def _list(servers: list[_Server], has_file: bool) -> int:
+def _list(servers: list[_Place], has_file: bool) -> int:
     rows: list[tuple[str, ...]] = []
     for target, server, schedules in servers:
         live = server.live()
@@ -122,7 +122,7 @@ def _state(schedule: Schedule | LiveSchedule) -> str:
     return "enabled" if schedule.enabled else "paused"
 
 
-def _pause_or_resume(servers: list[_Server], name: str, enable: bool) -> int:
+def _pause_or_resume(servers: list[_Place], name: str, enable: bool) -> int:
     """Pause all schedules of a name, or resume the one that may start runs."""
     names: set[str] = set()
     for _, server, schedules in servers:  # noqa: B007 - the last one goes on

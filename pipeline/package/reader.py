@@ -1,8 +1,7 @@
 """A compiled package as submission needs it: parameters, volumes of its stages, and its origin.
 
-A package is the YAML of a `PipelineSpec` (pipeline_spec.proto of Kubeflow Pipelines), and of a second document with
-what is for Kubernetes alone. It is checked before it is sent: Kubeflow 2.16 and 2.17 never answer an upload that is not
-YAML, and accept packages whose runs then fail.
+A package is the YAML of a `PipelineSpec` (pipeline_spec.proto), and of a second document for Kubernetes alone. It is
+checked before it is sent: Kubeflow never answers an upload that is not YAML, and accepts packages whose runs then fail.
 """
 
 import dataclasses
@@ -122,7 +121,11 @@ def read(path: Path, target: str = "") -> Package:
         defined = spec["root"]["inputDefinitions"]["parameters"]
         name, description = info["name"], str(info.get("description", ""))
         fields = {name: _parameter(name, definition) for name, definition in defined.items()}
-        volumes = {stage: _volumes(stage, documents[1:]) for stage in stages.ALL if f"{_EXECUTOR}{stage}" in executors}
+        volumes: dict[str, list[str]] = {stage: [] for stage in stages.ALL if f"{_EXECUTOR}{stage}" in executors}
+        for document in filter(None, documents[1:]):
+            settings = document["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+            for stage, folders in volumes.items():
+                folders += [mount["mountPath"] for mount in settings.get(f"{_EXECUTOR}{stage}", {}).get("pvcMount", [])]
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise ConfigError(f"package {path} is not a compiled pipeline package: {error!r}") from None
     origin = Origin.of(description)
@@ -142,14 +145,3 @@ def _parameter(name: str, definition: dict[str, Any]) -> Field:
     ours = step_table.PARAMETERS.get(name)
     setting = ours.setting if ours and ours.type is kind else Setting("Parameter of the pipeline.")
     return Field(name, kind, default, setting)
-
-
-def _volumes(stage: str, platforms: list[Any]) -> list[str]:
-    """Return the folders of a stage's volume claims from the documents after the first."""
-    return [
-        mount["mountPath"]
-        for document in filter(None, platforms)
-        for mount in document["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
-        .get(f"{_EXECUTOR}{stage}", {})
-        .get("pvcMount", [])
-    ]

@@ -1,7 +1,6 @@
 """Settings of a stage on a Kubernetes cluster: checks of what cannot work, and how a package holds them.
 
-Processor, memory and accelerator are part of Kubeflow's own message. Everything else is for Kubernetes alone and needs
-a second document in the package, so each is written only if the profile sets it.
+All but processor, memory and accelerator needs a second document in the package, so it is written only if it is set.
 """
 
 import json
@@ -137,13 +136,13 @@ class KubernetesStage(Settings):
         self.retries.apply(task)
 
     def job(self, container: "dsl.ContainerSpec") -> dict[str, Any]:
-        """Return the job whose workers run a container's image and command, each with these settings.
+        """Return the TFJob (kubeflow.org/v1) whose workers run a container's image and command with these settings.
 
-        It is a TFJob of `kubeflow.org/v1`, which `components.train.tf_job` completes.
+        `components.train.tf_job` completes it.
         """
-        mounted: dict[str, dict[str, Any]] = {  # volumes by folder
-            folder: {"persistentVolumeClaim": {"claimName": claim}} for claim, folder in self.volume_claims.items()
-        }
+        mounted: dict[str, dict[str, Any]] = {}  # volumes by folder
+        for claim, folder in self.volume_claims.items():
+            mounted[folder] = {"persistentVolumeClaim": {"claimName": claim}}
         mounted[_TEMPORARY] = {"emptyDir": {}}  # all else of the containers is read-only
         if self.shared_memory:
             mounted[SHARED_MEMORY] = {"emptyDir": {"medium": "Memory", "sizeLimit": self.shared_memory}}
@@ -178,15 +177,11 @@ class KubernetesStage(Settings):
         return {"apiVersion": "kubeflow.org/v1", "kind": "TFJob", "spec": spec}
 
     def _node_labels(self) -> dict[str, str]:
-        """Return labels of nodes that may run the stage. GKE gives its Spot nodes one."""
-        return {**self.node_selectors, **({SPOT: "true"} if self.spot else {})}
+        return self.node_selectors | ({SPOT: "true"} if self.spot else {})  # GKE gives its Spot nodes this one
 
     def _tolerated_taints(self) -> list[values.Toleration]:
-        """Return taints that the stage tolerates. GKE gives its Spot nodes one on request."""
-        return [
-            *self.tolerations,
-            *([values.Toleration(key=SPOT, value="true", effect="NoSchedule")] if self.spot else []),
-        ]
+        spot = values.Toleration(key=SPOT, value="true", effect="NoSchedule")  # GKE's Spot nodes may have it
+        return [*self.tolerations, *([spot] if self.spot else [])]
 
 
 def chips_of(topology: str) -> int:

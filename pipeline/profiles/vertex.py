@@ -1,7 +1,6 @@
 """Settings of a stage on Vertex AI: checks of what cannot work, and how a package holds them.
 
-A stage is either a step of the pipeline, for which Vertex chooses a machine, or a custom job on a named machine. Vertex
-itself checks which GPUs a machine can have.
+A stage is a step of the pipeline, for which Vertex chooses a machine, or a custom job on a named one.
 """
 
 import json

@@ -1,7 +1,7 @@
 """Connection to a Kubeflow server: address, credentials, and a client that gives up in seconds.
 
-`kfp.Client` retries for twenty seconds with tracebacks when it is refused, waits forever for a server that does not
-answer, and prefers the cluster around it to the named host. So we use the generated API beneath it.
+`kfp.Client` retries for twenty seconds with tracebacks, waits forever for a silent server, and prefers the cluster
+around it to the named host. So we use the generated API beneath it.
 """
 
 import argparse

@@ -25,16 +25,14 @@ log = logging.getLogger("pipeline")
 
 _STATES = (backend.PENDING, backend.RUNNING, backend.PAUSED, backend.CANCELING, *backend.ENDED)
 _CONFLICT = 409
-# An active run has an end in 1970.
-_NEVER = datetime.datetime(1971, 1, 1, tzinfo=datetime.UTC)
+_NEVER = datetime.datetime(1971, 1, 1, tzinfo=datetime.UTC)  # an active run has an end in 1970
 
 
 class KubeflowRuns(Runs):
-    """Runs of one Kubeflow server; nothing is sent before a method is called."""
+    """Runs of one Kubeflow server."""
 
-    def __init__(self, connection: KubeflowConnection) -> None:
-        self.connection, self.flags = connection, connection.flags
-        self._warned = False  # of Kubernetes, which does not answer
+    connection: KubeflowConnection
+    _warned = False  # of Kubernetes, which does not answer
 
     def submit(self, submission: Submission) -> RunStatus:
         """Start a run; upload the package unless the server has it."""
@@ -87,15 +85,11 @@ class KubeflowRuns(Runs):
         }
 
     def upload(self, package: Package) -> tuple[str, str]:
-        """Return the ids of a package's pipeline and version; upload what the server lacks.
-
-        Versions are named by content, so that one package is uploaded once, also by concurrent processes.
-        """
+        """Return the ids of a package's pipeline and version, named by content; upload once what the server lacks."""
         client = self.connection.client
         api, uploads, namespace = client.pipelines, client.uploads, client.namespace or None
         with tempfile.TemporaryDirectory() as folder, self.connection.explained(f"upload {package.path}"):
-            # The checked bytes, under a name that servers accept.
-            path = Path(folder, "pipeline.yaml")
+            path = Path(folder, "pipeline.yaml")  # a name that servers accept
             path.write_bytes(package.text)
             listed = functools.partial(api.pipeline_service_list_pipelines, namespace=namespace)
             create = functools.partial(uploads.upload_pipeline, str(path), name=package.name, namespace=namespace)
@@ -236,10 +230,7 @@ def _state(run: Any) -> str:
 
 
 def _cancel_note(run_id: str) -> Path:
-    """Return the note that this machine canceled a run, which holds when the canceled attempt began.
-
-    A canceled run ends FAILED at a Kubeflow server, and a recorded server's `state_history` had no CANCELING.
-    """
+    """Return the note that this machine canceled a run, with the attempt's begin: a server may show it as FAILED."""
     return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state", "wgan", "canceled", run_id)
 
 

@@ -47,15 +47,9 @@ class VertexConnection:
         """Prefix of every resource name."""
         return f"projects/{self.project}/locations/{self.location}"
 
-    @functools.cached_property
-    def pipelines(self) -> Any:
-        """Client for runs, logged in."""
-        return self._client("PipelineServiceClient")
-
-    @functools.cached_property
-    def schedules(self) -> Any:
-        """Client for schedules, logged in."""
-        return self._client("ScheduleServiceClient")
+    # Clients for runs and for schedules, logged in.
+    pipelines = functools.cached_property(lambda self: self._client("PipelineServiceClient"))
+    schedules = functools.cached_property(lambda self: self._client("ScheduleServiceClient"))
 
     def _client(self, name: str) -> Any:
         client_class = getattr(library(), name)
