@@ -39,9 +39,8 @@ def compiled_package(image_of: Mapping[str, str], profile: Profile, defaults: Ma
     needed = dict.fromkeys((container_images.PREPROCESS, container_images.TRAIN, train_image))
     if missing := [name for name in needed if name not in image_of]:
         targets = " ".join(dict.fromkeys((container_images.PREPROCESS, "train-cpu", f"train-{profile.train_image}")))
-        raise ConfigError(
-            f'images has no {", ".join(missing)}: push all together with `make push REGISTRY=... IMAGES="{targets}"`'
-        )
+        push = f'make push REGISTRY=... IMAGES="{targets}"'
+        raise ConfigError(f"images has no {', '.join(missing)}: push all together with `{push}`")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "pipeline.yaml")
         pipeline = _pipeline(image_of, profile)

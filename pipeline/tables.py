@@ -16,8 +16,7 @@ from pipeline.local.estimates import total
 from pipeline.local.history import DONE, FAILED, INTERRUPTED, NOT_RUN, SKIPPED, UNCHANGED, TaskState
 from pipeline.local.plan import MAYBE, RUNS, Planned
 
-# A log has no width; wrapping here keeps tables readable.
-_PLAIN_WIDTH = 140
+_PLAIN_WIDTH = 140  # a log has no width; wrapping there keeps tables readable
 _STYLES = {DONE: "green", FAILED: "red", INTERRUPTED: "yellow", NOT_RUN: "yellow", SKIPPED: "dim", UNCHANGED: "cyan"}
 FILES = {"samples": "samples.png", "report": "report.html"}  # of an evaluation, by what people call them
 
@@ -29,8 +28,10 @@ def print_run(tasks: Mapping[str, TaskState]) -> None:
     for name, task in tasks.items():
         seconds = f"{task.seconds:.1f}" if task.attempts else ""
         summary = (task.outputs or {}).get("summary", "")
-        state = Text(plain(_state(task)), _STYLES.get(task.state, ""))
-        table.add_row(Text(plain(name)), state, seconds, Text(plain(summary)))
+        state = f"{task.state}: {task.reason}" if task.state == SKIPPED and task.reason else task.state
+        state = f"failed ({task.exit_code})" if task.state == FAILED else state
+        styled = Text(plain(state), _STYLES.get(task.state, ""))
+        table.add_row(Text(plain(name)), styled, seconds, Text(plain(summary)))
     _print(table)
 
 
@@ -87,12 +88,6 @@ def number(value: Any) -> str:
     if value is None:
         return "-"
     return f"{value:.4g}" if isinstance(value, float) else plain(value)
-
-
-def _state(task: TaskState) -> str:
-    if task.state == FAILED:
-        return f"failed ({task.exit_code})"
-    return f"{task.state}: {task.reason}" if task.state == SKIPPED and task.reason else task.state
 
 
 def _table(*columns: str) -> Table:

@@ -1,24 +1,21 @@
 """Turn refusals of Kubeflow, Kubernetes and Vertex AI, and network failures, into one line with a remedy.
 
-All use the codes of google.rpc: Vertex by name, the others as an HTTP status. Kubeflow's JSON has a chain of messages
-in `message` and the cause in `details`; uploads answer with other JSON, and proxies before a server with plain text or
-pages.
+All use the codes of google.rpc: Vertex by name, the others as an HTTP status.
 """
 
 import contextlib
-import dataclasses
 import json
 import re
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
-from components.core.errors import ConfigError, StageError, TransientError
+from components.core.errors import ConfigError, TransientError
 from pipeline.cluster import redaction
 
 # The server version that our requests were checked against.
 KNOWN_SERVER = "2.16.1"
 _LONGEST = 300
-_EMPTY_MESSAGES = ("Internal Server Error", "Not Found", "")
+_SAYS_NOTHING = ("Internal Server Error", "Not Found", "")
 _UNKNOWN_FIELD = re.compile(r"unknown field \"?([^\s\"]+)")
 _TAG = re.compile(r"<(script|style)\b.*?</\1>|<[^>]*>", re.DOTALL | re.IGNORECASE)
 _LOG_IN = "log in with `gcloud auth application-default login`, or name a key by GOOGLE_APPLICATION_CREDENTIALS"
@@ -29,7 +26,6 @@ _TRANSIENT_CODES = (
     *("ABORTED", "CANCELLED", "DATA_LOSS", "DEADLINE_EXCEEDED", "INTERNAL", "RESOURCE_EXHAUSTED", "UNAVAILABLE"),
     "UNKNOWN",
 )
-# Remedies for users.
 _KUBEFLOW_REMEDIES = {
     "NOT_FOUND": "check the id and --host",
     "PERMISSION_DENIED": "ask for permission in {namespace}, or give another --namespace",
@@ -51,19 +47,12 @@ _CODES = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
-class _Answer:
+class _Answer(NamedTuple):
     """What a server answers, or why it does not."""
 
     code: str  # of google.rpc
     message: str
     remedy: str = ""
-
-    def error(self, doing: str, perhaps_done: str) -> StageError:
-        """Return a `TransientError` if a retry may work, else a `ConfigError`."""
-        kind = TransientError if self.code in _TRANSIENT_CODES else ConfigError
-        remedy = perhaps_done if perhaps_done and kind is TransientError else self.remedy
-        return kind(": ".join(filter(None, (f"cannot {doing}", self.message, remedy))))
 
 
 def of_kubeflow(
@@ -90,7 +79,9 @@ def _explained(doing: str, perhaps_done: str, parse: Callable[[Any], _Answer | N
         answer = parse(error)
         if answer is None:
             raise
-        raise answer.error(doing, perhaps_done) from None
+        kind = TransientError if answer.code in _TRANSIENT_CODES else ConfigError
+        remedy = perhaps_done if perhaps_done and kind is TransientError else answer.remedy
+        raise kind(": ".join(filter(None, (f"cannot {doing}", answer.message, remedy)))) from None
 
 
 def _kubeflow(error: Any, host: str, namespace: str) -> _Answer | None:
@@ -106,22 +97,19 @@ def _kubeflow(error: Any, host: str, namespace: str) -> _Answer | None:
     content: Any = None
     with contextlib.suppress(ValueError):
         content = json.loads(body)
-    if not isinstance(content, dict):
-        content = {"message": _TAG.sub(" ", body)}
+    content = content if isinstance(content, dict) else {"message": _TAG.sub(" ", body)}
+    # The cause is in `details`, a chain of messages in `message`; uploads answer with other JSON, proxies with pages.
     details = content.get("details")
     causes = [detail.get("message") for detail in details or () if isinstance(detail, dict)]
     causes += [content.get(name) for name in ("message", "error_message", "error")]
-    cause = _shortened(next((text for text in causes if isinstance(text, str) and text not in _EMPTY_MESSAGES), ""))
+    cause = _shortened(next((text for text in causes if isinstance(text, str) and text not in _SAYS_NOTHING), ""))
     if unknown := _UNKNOWN_FIELD.search(cause):
         too_old = f"the server is too old, it does not know {unknown[1]}, which {KNOWN_SERVER} does ({status})"
         return _Answer("INVALID_ARGUMENT", too_old)
     if 300 <= status < 400:
         page = one_line((error.headers or {}).get("Location") or "another page")
-        return _Answer(
-            "UNAUTHENTICATED",
-            f"{host} redirects to {page} ({status})",
-            "log in (--cookie-file or --token-file), or give that address as --host if it is where the server is",
-        )
+        log_in = "log in (--cookie-file or --token-file), or give that address as --host if it is where the server is"
+        return _Answer("UNAUTHENTICATED", f"{host} redirects to {page} ({status})", log_in)
     code = _CODES.get(status, "INTERNAL" if status >= 500 else "INVALID_ARGUMENT")
     if code == "NOT_FOUND" and not details:
         code = "UNIMPLEMENTED"  # a missing object has a cause; a missing route has none

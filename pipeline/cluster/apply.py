@@ -1,14 +1,13 @@
 """Make a server's schedules those of a file, for every backend. It may be stopped at any request.
 
 No two schedules of one name ever start runs, no active run is ended, and applying again continues. So a replacement is
-created paused, after the old schedule was paused, and only then starts runs: it is younger than every run of the old
-one, and nothing is started twice for one time. The old schedule is deleted last, when none of its runs is active; until
-then it stays paused.
+created paused, after the old one was paused, and only then starts runs: nothing is started twice for one time. The old
+one is deleted last, when none of its runs is active; until then it stays paused.
 """
 
 import contextlib
 import dataclasses
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from components.core.errors import StageError
 from pipeline.cluster.backend import LiveSchedule, Schedule, Schedules
@@ -32,26 +31,25 @@ def plan(wanted: Sequence[Schedule], live: Sequence[LiveSchedule]) -> list[Chang
     by_name: dict[str, list[LiveSchedule]] = {schedule.name: [] for schedule in wanted}
     for existing in live:
         by_name.setdefault(existing.name, []).append(existing)
-    changes = [_change(schedule, by_name.pop(schedule.name)) for schedule in wanted]
+    changes = []
+    for schedule in wanted:
+        namesakes = by_name.pop(schedule.name)
+        alike = [existing for existing in namesakes if existing.digest == schedule.digest()]
+        kept = next((existing for existing in alike if existing.enabled), None)
+        if kept is None and alike and (len(namesakes) == 1 or not schedule.enabled):
+            # With others of its name, a paused one is created again: a target may start missed runs at once, and they
+            # have started that.
+            kept = alike[0]
+        action = REPLACE if namesakes else CREATE
+        if kept:
+            action = UNCHANGED if kept.enabled == schedule.enabled else RESUME if schedule.enabled else PAUSE
+        superseded = tuple(existing for existing in namesakes if existing is not kept)
+        changes.append(Change(name=schedule.name, action=action, wanted=schedule, kept=kept, superseded=superseded))
     return changes + [Change(name=name, action=DELETE, superseded=tuple(old)) for name, old in by_name.items()]
 
 
-def _change(schedule: Schedule, namesakes: list[LiveSchedule]) -> Change:
-    alike = [existing for existing in namesakes if existing.digest == schedule.digest()]
-    kept = next((existing for existing in alike if existing.enabled), None)
-    if kept is None and alike and (len(namesakes) == 1 or not schedule.enabled):
-        # With others of its name, a paused one is created again: a target may start missed runs at once, and they have
-        # started that.
-        kept = alike[0]
-    action = REPLACE if namesakes else CREATE
-    if kept:
-        action = UNCHANGED if kept.enabled == schedule.enabled else RESUME if schedule.enabled else PAUSE
-    superseded = tuple(existing for existing in namesakes if existing is not kept)
-    return Change(name=schedule.name, action=action, wanted=schedule, kept=kept, superseded=superseded)
-
-
-def apply(server: Schedules, wanted: Sequence[Schedule], prune: bool) -> Generator[str, None, bool]:
-    """Make a server's schedules those of a file; yield a line for each thing done, and return whether any stays.
+def apply(target: str, server: Schedules, wanted: Sequence[Schedule], prune: bool) -> Iterator[str]:
+    """Make a server's schedules those of a file; yield a line for each thing done.
 
     Those stay whose runs are active. With `prune`, what the file no longer has is deleted, too.
     """
@@ -74,7 +72,8 @@ def apply(server: Schedules, wanted: Sequence[Schedule], prune: bool) -> Generat
             yield f"{live.name}: {live.schedule_id} deleted"
             continue
         stays = True
-    return stays
+    if stays:
+        yield f"{target}: apply again later to delete what stays"
 
 
 def _carry_out(server: Schedules, change: Change) -> Iterator[str]:
@@ -90,9 +89,8 @@ def _carry_out(server: Schedules, change: Change) -> Iterator[str]:
         try:
             schedule_id, enabled = server.create(change.wanted), False
         except StageError:
-            # Nothing has replaced it: the old schedule continues.
             with contextlib.suppress(StageError):
-                for schedule in paused[:1]:
+                for schedule in paused[:1]:  # nothing has replaced it: it continues
                     server.resume(schedule.schedule_id)
             raise
     if change.wanted.enabled != enabled:

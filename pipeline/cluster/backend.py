@@ -1,7 +1,4 @@
-"""Runs and schedules as Kubeflow and Vertex AI have them, and the interface of a backend.
-
-A backend is a folder beside this file, named in `backends.py`.
-"""
+"""Runs and schedules as Kubeflow and Vertex AI have them, and the interface of a backend, a folder beside this file."""
 
 import dataclasses
 import datetime
@@ -16,8 +13,7 @@ from pipeline.package.reader import Package
 PENDING, RUNNING, PAUSED, CANCELING = "PENDING", "RUNNING", "PAUSED", "CANCELING"
 SUCCEEDED, FAILED, CANCELED, SKIPPED = "SUCCEEDED", "FAILED", "CANCELED", "SKIPPED"
 ENDED = (SUCCEEDED, FAILED, CANCELED, SKIPPED)
-# Of a new schedule whose answer was lost.
-PERHAPS_CREATED = "it may have been created, but starts nothing yet: apply the file again"
+PERHAPS_CREATED = "it may have been created, but starts nothing yet: apply the file again"  # if its answer was lost
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -113,32 +109,23 @@ class LiveSchedule:
 class Runs(Protocol):
     """Runs of one backend. Every method raises a `StageError` of one line for each refusal of the backend."""
 
-    flags: tuple[str, ...]  # of further commands for this server
+    connection: Any
 
-    def submit(self, submission: Submission) -> RunStatus:
-        """Start a run, never twice."""
+    def __init__(self, connection: Any) -> None:
+        """Send nothing before a method is called."""
+        self.connection = connection
 
-    def status(self, run_id: str) -> RunStatus:
-        """Return the state of a run and of its stages."""
-
-    def recent(self, count: int) -> list[RunStatus]:
-        """Return the newest runs, newest first, without their stages."""
-
-    def logs(self, run_id: str, stage: str, follow: bool = False) -> Iterator[str]:
-        """Yield the log lines of a stage; with `follow`, until the stage ends."""
-
-    def hint_for_waiting(self, run_id: str) -> str:
-        """Return what to check if no stage has changed for a minute; empty if the states tell enough."""
-
-    def cancel(self, run_id: str) -> None:
-        """End an active run."""
-
-    def retry(self, run_id: str) -> RunStatus:
-        """Restart a failed or canceled run from the failure; the run may have a new id."""
+    def submit(self, submission: Submission) -> RunStatus: ...  # starts a run, never twice
+    def status(self, run_id: str) -> RunStatus: ...  # with its stages
+    def recent(self, count: int) -> list[RunStatus]: ...  # the newest runs, newest first, without their stages
+    def logs(self, run_id: str, stage: str, follow: bool = False) -> Iterator[str]: ...  # lines; until the stage ends
+    def hint_for_waiting(self, run_id: str) -> str: ...  # what to check if no stage has changed for a minute, or empty
+    def cancel(self, run_id: str) -> None: ...  # ends an active run
+    def retry(self, run_id: str) -> RunStatus: ...  # of a failed or canceled run, which may get a new id
 
     def command(self, verb: str, *words: str) -> str:
         """Return the command that a user copies to run `wgan VERB WORDS` for this server."""
-        return shlex.join(["wgan", verb, *words, *self.flags])
+        return shlex.join(["wgan", verb, *words, *self.connection.flags])
 
     def perhaps_changed(self, run_id: str) -> str:
         """Return what may have happened if the answer to a request about a run was lost, and where to look."""
@@ -148,17 +135,12 @@ class Runs(Protocol):
 class Schedules(Protocol):
     """Schedules of one backend. Every method raises a `StageError` of one line for each refusal of the backend."""
 
-    def live(self) -> list[LiveSchedule]:
-        """Return all schedules that this program made."""
+    def live(self) -> list[LiveSchedule]: ...  # all that this program made
+    def create(self, schedule: Schedule) -> str: ...  # paused; returns its id
+    def pause(self, schedule_id: str) -> None: ...  # active runs go on
+    def resume(self, schedule_id: str) -> None: ...  # lets it start runs
+    def delete(self, schedule_id: str) -> None: ...  # the caller has checked that it has no active runs
 
-    def create(self, schedule: Schedule) -> str:
-        """Create a paused schedule, and return its id."""
 
-    def pause(self, schedule_id: str) -> None:
-        """Stop a schedule from starting runs; active runs go on."""
-
-    def resume(self, schedule_id: str) -> None:
-        """Let a schedule start runs."""
-
-    def delete(self, schedule_id: str) -> None:
-        """Delete a schedule. The caller has checked that it has no active runs."""
+class Server(Runs, Schedules, Protocol):
+    """Runs and schedules of one backend."""

@@ -5,40 +5,27 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from pipeline.cluster.backend import Runs, Schedules
+from pipeline.cluster.backend import Server
 from pipeline.cluster.kubeflow import connection as kubeflow
-from pipeline.cluster.kubeflow.runs import KubeflowRuns
 from pipeline.cluster.kubeflow.schedules import KubeflowSchedules
 from pipeline.cluster.vertex import connection as vertex
-from pipeline.cluster.vertex.runs import VertexRuns
 from pipeline.cluster.vertex.schedules import VertexSchedules
 from pipeline.profiles.targets import KFP, VERTEX
 
 
 class Backend(NamedTuple):
-    """A backend: the classes of its folder, and its differences."""
+    """A backend: what its folder holds."""
 
     title: str  # of its flags in the help
     flags: dict[str, tuple[str, str]]  # for address and credentials: by name, metavar and help
     from_flags: Callable[[argparse.Namespace], Any]  # makes the connection from flags; sends nothing
-    runs: Callable[[Any], Runs]  # of a connection
-    schedules: Callable[[Any], Schedules]
-    needs_pipeline_root: bool = False  # has no default folder for metrics and reports
-    has_one_clock: bool = False  # reads every cron in one time zone
+    server: Callable[[Any], Server]  # of a connection
 
 
+_VERTEX_TITLE = "Vertex AI, with application default credentials (gcloud auth application-default login)"
 BACKENDS = {
-    KFP: Backend(
-        "the Kubeflow server", kubeflow.FLAGS, kubeflow.from_flags, KubeflowRuns, KubeflowSchedules, has_one_clock=True
-    ),
-    VERTEX: Backend(
-        "Vertex AI, with application default credentials (gcloud auth application-default login)",
-        vertex.FLAGS,
-        vertex.from_flags,
-        VertexRuns,
-        VertexSchedules,
-        needs_pipeline_root=True,
-    ),
+    KFP: Backend("the Kubeflow server", kubeflow.FLAGS, kubeflow.from_flags, KubeflowSchedules),
+    VERTEX: Backend(_VERTEX_TITLE, vertex.FLAGS, vertex.from_flags, VertexSchedules),
 }
 
 
@@ -54,29 +41,9 @@ def _flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def flags_of_others(target: str, parsed: argparse.Namespace) -> list[str]:
-    """Return a problem for each flag that is for another target."""
-    return [
-        f"{name} is for {other}, and the package was compiled for {target}"
-        for other, backend in BACKENDS.items()
-        for name in backend.flags
-        if name not in BACKENDS[target].flags and getattr(parsed, name)
-    ]
-
-
-def runs(target: str, parsed: argparse.Namespace) -> Runs:
-    """Return the runs of the server that flags and environment name; nothing is sent yet."""
-    return BACKENDS[target].runs(_connection(target, parsed))
-
-
-def schedules(target: str, parsed: argparse.Namespace) -> Schedules:
-    """Return the schedules of that server; nothing is sent yet."""
-    return BACKENDS[target].schedules(_connection(target, parsed))
-
-
-def _connection(target: str, parsed: argparse.Namespace) -> Any:
-    """Return the connection, with the flags that were given, for further commands."""
+def server(target: str, parsed: argparse.Namespace) -> Server:
+    """Return the server that flags and environment name, which further commands repeat; nothing is sent yet."""
     backend = BACKENDS[target]
     connection = backend.from_flags(parsed)
     words = [word for name in backend.flags if (value := getattr(parsed, name)) for word in (_flag(name), value)]
-    return dataclasses.replace(connection, flags=(*connection.flags, *words))
+    return backend.server(dataclasses.replace(connection, flags=(*connection.flags, *words)))

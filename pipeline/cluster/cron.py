@@ -1,9 +1,8 @@
 """Cron in five fields, as people write it, and as Kubeflow and Vertex read it.
 
-Programs that read cron do not agree. Kubeflow's controller (robfig/cron 1) puts seconds first, has no 7 for Sunday, and
-reads five fields differently; where day of month and day of week are both given, some programs care whether either
-begins with a star. So ambiguous expressions are refused here, croniter reads the rest as numbers, and each target gets
-an unambiguous form.
+Programs that read cron do not agree. Kubeflow's controller (robfig/cron 1) puts seconds first and has no 7 for Sunday;
+where day of month and day of week are both given, some care whether either begins with a star. So ambiguous expressions
+are refused, croniter reads the rest as numbers, and each target gets an unambiguous form.
 """
 
 import calendar
@@ -22,15 +21,12 @@ _PART = rf"({_VALUE}|(\*|{_VALUE}-{_VALUE})(/[0-9]{{1,2}})?)"
 def parse(text: str) -> str:
     """Return the five fields in a form that every program reads alike.
 
-    Raise a `ValueError`, which continues a sentence that begins with "cron", for an expression that is invalid,
-    ambiguous, or never true.
+    Raise a `ValueError`, which continues a sentence that begins with "cron", for invalid, ambiguous or never true ones.
     """
     words = text.split()
     if len(words) != len(_FIELDS):
-        raise ValueError(
-            f"must be five fields ({', '.join(_FIELDS)}), got {len(words)} in {shown(text)}: no field holds seconds "
-            f"or years, @daily is '0 0 * * *', and TZ= belongs in time_zone"
-        )
+        hint = "no field holds seconds or years, @daily is '0 0 * * *', and TZ= belongs in time_zone"
+        raise ValueError(f"must be five fields ({', '.join(_FIELDS)}), got {len(words)} in {shown(text)}: {hint}")
     minutes, hours, days, months, weekdays = map(_numbers, range(len(_FIELDS)), words)
     if "*" not in (words[2], words[4]):
         if "*" in words[2] + words[4]:

@@ -11,11 +11,9 @@ from collections.abc import Iterator
 from typing import Any, TextIO, cast
 
 _MASK = "***"
-# Shorter texts are words of messages, not secrets.
-_SHORTEST = 8
+_SHORTEST = 8  # shorter texts are words of messages, not secrets
 _VARIABLE = re.compile("(TOKEN|COOKIE|PASSWORD|SECRET|ACCESS_KEY|API_KEY)$")
-# User and password in a URL.
-_LOGIN = re.compile(r"(?<=://)[^\s/:]*:[^\s/]+(?=@)")
+_LOGIN = re.compile(r"(?<=://)[^\s/:]*:[^\s/]+(?=@)")  # user and password in a URL
 _known: set[str] = set()
 
 
@@ -67,7 +65,11 @@ class _Redacted:
 @functools.lru_cache(maxsize=64)
 def _pattern(secret: str) -> re.Pattern[str]:
     """Return a pattern for a secret, as it is or as URLs, HTML, JSON and base64 write it."""
-    forms = [secret, *_base64_forms(secret.encode())]
+    forms, encoded = [secret], secret.encode()
+    for offset in range(3):  # where it begins within longer data, whose digits then differ
+        for alphabet in (b"+/", b"-_"):
+            digits = base64.b64encode(bytes(offset) + encoded, alphabet).decode()
+            forms.append(digits[-(-offset * 8 // 6) : (offset + len(encoded)) * 8 // 6])
     return re.compile("|".join("".join(map(_character, form)) for form in forms), re.IGNORECASE)
 
 
@@ -78,11 +80,3 @@ def _character(character: str) -> str:
     code, in_html = ord(character), html.escape(character)
     named = f"{in_html}|" if in_html != character else ""
     return rf"(?:%(?:25)*{code:02x}|&#0*{code};|&#x0*{code:x};|{named}\\u{code:04x}|\\?{re.escape(character)})"
-
-
-def _base64_forms(secret: bytes) -> Iterator[str]:
-    """Yield the digits that stand for a secret within longer data, which it may begin at three positions of."""
-    for offset in range(3):
-        for alphabet in (b"+/", b"-_"):
-            digits = base64.b64encode(bytes(offset) + secret, alphabet).decode()
-            yield digits[-(-offset * 8 // 6) : (offset + len(secret)) * 8 // 6]

@@ -18,15 +18,14 @@ from pipeline.cluster import backend, backends, run_records, waiting
 from pipeline.cluster.backend import Runs, RunStatus, Submission
 from pipeline.package import config_file, parameters, reader
 from pipeline.package.reader import Package
-from pipeline.profiles.targets import KFP, TARGETS
+from pipeline.profiles.targets import KFP, TARGETS, VERTEX
 
 log = logging.getLogger("pipeline")
 
 _RUN_ID = "the run: its id, as much of it as is unique among the newest runs, or its link"
 _SHOWN_RUNS = 20
 _SEARCHED_RUNS = 200
-# Servers store names of at most 128 letters; longer ones end in obscure errors.
-_LONGEST_NAME = 128
+_LONGEST_NAME = 128  # that servers store; longer ones end in obscure errors
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -34,36 +33,32 @@ def add_to(command: "argparse._SubParsersAction[cli.Parser]") -> None:
     """Add the verbs."""
     _add_submit(command)
     waits = waiting.EXIT_CODES_HELP
-    add = _add_verb
-    parser = add(command, "status", "show the state of a run on a cluster, or list the newest runs", more=waits)
+
+    def add(name: str, text: str, more: str = "") -> cli.Parser:
+        parser = verbs.add(command, name, text, _run, more=more)
+        parser.add_argument("run_id", metavar="RUN_ID", nargs="?" if name == "status" else None, help=_RUN_ID)
+        parser.add_argument("--target", default=KFP, choices=TARGETS, help=f"where the run is (default: {KFP})")
+        backends.add_flags(parser)
+        return parser
+
+    parser = add("status", "show the state of a run on a cluster, or list the newest runs", more=waits)
     parser.add_argument("--json", action="store_true", help="print JSON")
     _add_waiting(parser)
-    parser = add(command, "logs", "print what the stages of a run on a cluster have logged")
-    parser.add_argument(
-        "stage", metavar="STAGE", nargs="?", choices=stages.ALL, help="one stage (default: all that have begun)"
-    )
+    parser = add("logs", "print what the stages of a run on a cluster have logged")
+    which = "one stage (default: all that have begun)"
+    parser.add_argument("stage", metavar="STAGE", nargs="?", choices=stages.ALL, help=which)
     parser.add_argument("--follow", action="store_true", help="keep printing until the stage ends")
-    add(command, "cancel", "cancel a run on a cluster")
-    _add_waiting(add(command, "retry", "retry a failed run on a cluster from its failed stages", more=waits))
-
-
-def _add_verb(command: "argparse._SubParsersAction[cli.Parser]", name: str, text: str, more: str = "") -> cli.Parser:
-    """Add a verb for a run that was submitted."""
-    parser = verbs.add(command, name, text, _run, more=more)
-    parser.add_argument("run_id", metavar="RUN_ID", nargs="?" if name == "status" else None, help=_RUN_ID)
-    parser.add_argument("--target", default=KFP, choices=TARGETS, help=f"where the run is (default: {KFP})")
-    backends.add_flags(parser)
-    return parser
+    add("cancel", "cancel a run on a cluster")
+    _add_waiting(add("retry", "retry a failed run on a cluster from its failed stages", more=waits))
 
 
 def _run(parsed: argparse.Namespace) -> int:
     verb = parsed.verb
     verbs.require("pipeline", verb)
     cli.set_umask()
-    problems = _problems_of_waiting(parsed) if verb in ("status", "retry") else []
-    if problems:
+    if verb in ("status", "retry") and (problems := _problems_of_waiting(parsed)):
         raise ConfigError(*problems)
-    server = backends.runs(parsed.target, parsed)
+    server = backends.server(parsed.target, parsed)
     if not parsed.run_id:
         _print_runs(server.recent(_SHOWN_RUNS), parsed.json)
         return errors.OK
@@ -91,12 +86,8 @@ def _run(parsed: argparse.Namespace) -> int:
 
 def _add_waiting(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--wait", action="store_true", help="wait for its end, and show stages as they change")
-    parser.add_argument(
-        "--timeout",
-        type=_seconds,
-        metavar="SECONDS",
-        help="with --wait: wait this long at most; the run continues (default: no limit)",
-    )
+    limit = "with --wait: wait this long at most; the run continues (default: no limit)"
+    parser.add_argument("--timeout", type=_seconds, metavar="SECONDS", help=limit)
 
 
 def _seconds(text: str) -> float:
@@ -116,9 +107,7 @@ def _problems_of_waiting(parsed: argparse.Namespace) -> list[str]:
 def _submit(parsed: argparse.Namespace) -> int:
     verbs.require("pipeline", parsed.verb)
     cli.set_umask()
-    problems: list[str] = parsed.problems
-    package = reader.read(parsed.package)
-    request, server = _checked(parsed, package, problems)
+    request, server = _checked(parsed, reader.read(parsed.package))
     try:
         run = server.submit(request)
     except KeyboardInterrupt:
@@ -144,33 +133,31 @@ def _add_submit(command: "argparse._SubParsersAction[cli.Parser]") -> None:
     config_file.add_flag(parser)
     add("--experiment", help="experiment that the run belongs to (default: the pipeline's name)")
     add("--run-name", help="display name of the run (default: the pipeline's name and the time)")
-    add(
-        "--pipeline-root",
-        default="",
-        metavar="URI",
-        help="where the target keeps metrics and reports of stages (default: Kubeflow's own; Vertex has none)",
-    )
-    add(
-        "--service-account",
-        default="",
-        help="account to start the run as (default: that of the profile, else the target's)",
-    )
+    kept = "where the target keeps metrics and reports of stages (default: Kubeflow's own; Vertex has none)"
+    add("--pipeline-root", default="", metavar="URI", help=kept)
+    account = "account to start the run as (default: that of the profile, else the target's)"
+    add("--service-account", default="", help=account)
     _add_waiting(parser)
     add("--root", help="folder of all results: an absolute path that every stage can reach")
     backends.add_flags(parser)
     parameters.add_flags(parser)
 
 
-def _checked(parsed: argparse.Namespace, package: Package, problems: list[str]) -> tuple[Submission, Runs]:
-    """Return what to send and the server, or raise the `problems` found before with all others."""
-    target = package.origin.target
+def _checked(parsed: argparse.Namespace, package: Package) -> tuple[Submission, Runs]:
+    """Return what to send and the server, or raise every problem."""
+    target, problems = package.origin.target, list[str](parsed.problems)
     raw_values = config_file.read(parsed.config, package.parameters, problems) | parameters.flag_values(parsed)
     if parsed.root is not None:
         raw_values["root"] = parsed.root
     missing = [name for name in raw_values if name not in package.parameters]
     problems += [f"the package has no parameter {name}: compile it again with this version" for name in missing]
-    problems += backends.flags_of_others(target, parsed)
-    if backends.BACKENDS[target].needs_pipeline_root:
+    problems += [
+        f"{name} is for {other}, and the package was compiled for {target}"
+        for other, others in backends.BACKENDS.items()
+        for name in others.flags
+        if name not in backends.BACKENDS[target].flags and getattr(parsed, name)
+    ]
+    if target == VERTEX:
         problems += reader.bucket_problems("pipeline_root", parsed.pipeline_root)
     names = {
         "experiment": parsed.experiment or package.name,
@@ -181,7 +168,7 @@ def _checked(parsed: argparse.Namespace, package: Package, problems: list[str]) 
             problems.append(f"{flag} must be a name of 1 to {_LONGEST_NAME} letters, got {name!r}")
     problems += _problems_of_waiting(parsed)
     try:
-        server = backends.runs(target, parsed)
+        server = backends.server(target, parsed)
     except ConfigError as error:
         problems += error.problems
     request = Submission(
@@ -260,7 +247,7 @@ def _logs(server: Runs, run_id: str, stage: str | None, follow: bool) -> int:
 
 def _print_run(run: RunStatus, as_json: bool) -> None:
     if as_json:
-        _print_json(dataclasses.asdict(run))
+        print(json.dumps(dataclasses.asdict(run), indent=2, default=datetime.datetime.isoformat))
         return
     print(f"{run.name}  {run.state.lower()}  {waiting.elapsed(run)}".rstrip())
     print(run.link or run.run_id)
@@ -274,17 +261,12 @@ def _print_run(run: RunStatus, as_json: bool) -> None:
 
 def _print_runs(runs: list[RunStatus], as_json: bool) -> None:
     if as_json:
-        _print_json([dataclasses.asdict(run) for run in runs])
+        print(json.dumps([dataclasses.asdict(run) for run in runs], indent=2, default=datetime.datetime.isoformat))
     elif not runs:
         print("no runs yet")
     else:
-        began = [f"{run.created:%Y-%m-%d %H:%M}" if run.created else "" for run in runs]
-        rows = [
-            (run.run_id, run.state.lower(), created, waiting.elapsed(run), run.name)
-            for run, created in zip(runs, began, strict=True)
-        ]
+        rows = []
+        for run in runs:
+            began = f"{run.created:%Y-%m-%d %H:%M}" if run.created else ""
+            rows.append((run.run_id, run.state.lower(), began, waiting.elapsed(run), run.name))
         tables.print_rows(("run", "state", "began", "took", "name"), rows)
-
-
-def _print_json(value: object) -> None:
-    print(json.dumps(value, indent=2, default=datetime.datetime.isoformat))

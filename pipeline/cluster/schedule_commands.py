@@ -2,16 +2,14 @@
 
 import argparse
 import logging
-from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 from components.core import errors
 from components.core.errors import ConfigError
 from components.core.stage import cli
 from pipeline import tables, verbs
 from pipeline.cluster import apply, backends
-from pipeline.cluster.backend import LiveSchedule, Schedule, Schedules
+from pipeline.cluster.backend import LiveSchedule, Schedule, Server
 from pipeline.profiles.targets import TARGETS
 
 log = logging.getLogger("pipeline")
@@ -26,14 +24,7 @@ _VERBS = {
     _RESUME: "resume a paused schedule",
 }
 _DEFAULT_FILE = Path("schedules.yaml")
-
-
-class _Server(NamedTuple):
-    """A server with schedules, and those that the file wants there."""
-
-    target: str
-    schedules: Schedules
-    wanted: list[Schedule]
+_Place = tuple[str, Server, list[Schedule]]  # a target, its server, and the schedules that the file wants there
 
 
 def add_to(command: "argparse._SubParsersAction[cli.Parser]") -> None:
@@ -45,22 +36,15 @@ def add_to(command: "argparse._SubParsersAction[cli.Parser]") -> None:
     backends.add_flags(shared)
     text = "apply, list, pause and resume schedules on Kubeflow and Vertex"
     parser = command.add_parser("schedule", help=text, description="Schedules as a file.")
-    actions = parser.add_subparsers(
-        dest="action", required=True, metavar="VERB", title="verbs (wgan schedule VERB --help)"
-    )
+    title = "verbs (wgan schedule VERB --help)"
+    actions = parser.add_subparsers(dest="action", required=True, metavar="VERB", title=title)
     parsers = {name: verbs.add(actions, name, text, _run, parents=[shared]) for name, text in _VERBS.items()}
     for name in (_PAUSE, _RESUME):
         parsers[name].add_argument("name", metavar="NAME", help="the schedule's name")
-    parsers[_DIFF].add_argument(
-        "--exit-code",
-        action="store_true",
-        help=f"exit with {DIFFERENT} where apply would change anything, else with 0 (default: 0 either way)",
-    )
-    parsers[_APPLY].add_argument(
-        "--prune",
-        action="store_true",
-        help="also delete the schedules that were made by apply and that the file no longer has",
-    )
+    code = f"exit with {DIFFERENT} where apply would change anything, else with 0 (default: 0 either way)"
+    parsers[_DIFF].add_argument("--exit-code", action="store_true", help=code)
+    prune = "also delete the schedules that were made by apply and that the file no longer has"
+    parsers[_APPLY].add_argument("--prune", action="store_true", help=prune)
 
 
 def _run(parsed: argparse.Namespace) -> int:
@@ -72,80 +56,63 @@ def _run(parsed: argparse.Namespace) -> int:
 
         wanted = schedule_file.read(parsed.file or _DEFAULT_FILE)
     servers = []
-    for target in _targets(parsed, wanted):
+    if parsed.target:
+        targets = [parsed.target]
+    else:  # in the file's order
+        named_targets = [schedule.target for schedule in wanted or () if schedule.name == getattr(parsed, "name", None)]
+        targets = named_targets or list(dict.fromkeys(schedule.target for schedule in wanted or ()))
+    if not targets:
+        why = f"there is no file {_DEFAULT_FILE}" if wanted is None else "the file has no schedule"
+        raise ConfigError(f"{why}: say which target is meant (--target {' or '.join(TARGETS)}, or --file)")
+    for target in targets:
         schedules = [schedule for schedule in wanted or () if schedule.target == target]
-        servers.append(_Server(target, backends.schedules(target, parsed), schedules))
+        servers.append((target, backends.server(target, parsed), schedules))
     if parsed.action == _LIST:
         return _list(servers, has_file=wanted is not None)
     if parsed.action in (_PAUSE, _RESUME):
         return _pause_or_resume(servers, parsed.name, enable=parsed.action == _RESUME)
     if parsed.action == _DIFF:
         return _diff(servers, parsed.exit_code)
-    for server in servers:
-        lines = _apply(server, parsed.prune)
-        print(next(lines, f"{server.target}: nothing to change"), flush=True)
+    for target, server, schedules in servers:
+        lines = apply.apply(target, server, schedules, parsed.prune)
+        print(next(lines, f"{target}: nothing to change"), flush=True)
         for line in lines:
             print(line, flush=True)
     return errors.OK
 
 
-def _targets(parsed: argparse.Namespace, wanted: list[Schedule] | None) -> list[str]:
-    """Return the requested targets, in the file's order."""
-    if parsed.target:
-        return [parsed.target]
-    named_targets = [schedule.target for schedule in wanted or () if schedule.name == getattr(parsed, "name", None)]
-    targets = named_targets or list(dict.fromkeys(schedule.target for schedule in wanted or ()))
-    if not targets:
-        why = f"there is no file {_DEFAULT_FILE}" if wanted is None else "the file has no schedule"
-        raise ConfigError(f"{why}: say which target is meant (--target {' or '.join(TARGETS)}, or --file)")
-    return targets
-
-
-def _diff(servers: list[_Server], exit_code: bool) -> int:
+def _diff(servers: list[_Place], exit_code: bool) -> int:
     needed = False
-    for server in servers:
-        for change in apply.plan(server.wanted, server.schedules.live()):
+    for target, server, schedules in servers:
+        for change in apply.plan(schedules, server.live()):
             needed |= change.action != apply.UNCHANGED or bool(change.superseded)
             paused = ", paused" if change.wanted and not change.wanted.enabled else ""
             prune = "" if change.wanted else ": the file has none; only with --prune"
-            print(f"{change.action} {change.name} ({server.target}{paused}){prune}")
+            print(f"{change.action} {change.name} ({target}{paused}){prune}")
             for schedule in change.superseded:
                 waits = f"; it waits for {', '.join(schedule.active_runs)} to end" if schedule.active_runs else ""
                 print(f"  {schedule.schedule_id} will be deleted{waits}")
     return DIFFERENT if needed and exit_code else errors.OK
 
 
-def _apply(server: _Server, prune: bool) -> Iterator[str]:
-    if (yield from apply.apply(server.schedules, server.wanted, prune)):
-        yield f"{server.target}: apply again later to delete what stays"
-
-
-def _list(servers: list[_Server], has_file: bool) -> int:
+def _list(servers: list[_Place], has_file: bool) -> int:
     rows: list[tuple[str, ...]] = []
-    for server in servers:
-        live = server.schedules.live()
+    for target, server, schedules in servers:
+        live = server.live()
         file_says = {}
-        for change in apply.plan(server.wanted, live):
+        for change in apply.plan(schedules, live):
             for schedule in change.superseded:
                 file_says[schedule.schedule_id] = "nothing" if change.action == apply.DELETE else "to be deleted"
             if change.wanted and change.kept:
                 file_says[change.kept.schedule_id] = _state(change.wanted)
             elif change.wanted:
                 when = f"{change.wanted.cron} {change.wanted.time_zone}"
-                rows.append((change.name, server.target, "not there", _state(change.wanted), when, "", "", ""))
-        rows += [
-            (
-                schedule.name,
-                server.target,
-                _state(schedule),
-                file_says[schedule.schedule_id] if has_file else "",
-                schedule.cron,
-                f"{schedule.next_run:%Y-%m-%d %H:%M} UTC" if schedule.next_run else "",
-                str(len(schedule.active_runs) or ""),
-                schedule.schedule_id,
-            )
-            for schedule in live
-        ]
+                rows.append((change.name, target, "not there", _state(change.wanted), when, "", "", ""))
+        for existing in live:
+            says = file_says[existing.schedule_id] if has_file else ""
+            next_run = f"{existing.next_run:%Y-%m-%d %H:%M} UTC" if existing.next_run else ""
+            active, schedule_id = str(len(existing.active_runs) or ""), existing.schedule_id
+            rows.append((existing.name, target, _state(existing), says, existing.cron, next_run, active, schedule_id))
     rows.sort(key=lambda row: row[:2])
     tables.print_rows(("schedule", "target", "is", "file says", "cron", "next run", "runs at work", "id"), rows)
     return errors.OK
@@ -155,30 +122,28 @@ def _state(schedule: Schedule | LiveSchedule) -> str:
     return "enabled" if schedule.enabled else "paused"
 
 
-def _pause_or_resume(servers: list[_Server], name: str, enable: bool) -> int:
+def _pause_or_resume(servers: list[_Place], name: str, enable: bool) -> int:
     """Pause all schedules of a name, or resume the one that may start runs."""
     names: set[str] = set()
-    for server in servers:
-        live = server.schedules.live()
+    for _, server, schedules in servers:  # noqa: B007 - the last one goes on
+        live = server.live()
         if namesakes := [schedule for schedule in live if schedule.name == name]:
             break
         names |= {schedule.name for schedule in live}
     else:
         others = f"there are {', '.join(sorted(names))}" if names else "there is none"
         raise ConfigError(f"no schedule {name} that `wgan schedule apply` made; {others}")
-    wanted = next((schedule for schedule in server.wanted if schedule.name == name), None)
+    wanted = next((schedule for schedule in schedules if schedule.name == name), None)
     steered = [schedule for schedule in namesakes if schedule.enabled != enable]
     if enable and len(steered) < len(namesakes):
         steered = []  # another one of that name starts runs
     elif enable and len(namesakes) > 1:
         steered = [schedule for schedule in namesakes if wanted and schedule.digest == wanted.digest()]
         if len(steered) != 1:
-            raise ConfigError(
-                f"there are several schedules {name}, of which one at most may start runs: apply the file, which keeps "
-                "its own"
-            )
+            several = f"there are several schedules {name}, of which one at most may start runs"
+            raise ConfigError(f"{several}: apply the file, which keeps its own")
     for schedule in steered:
-        (server.schedules.resume if enable else server.schedules.pause)(schedule.schedule_id)
+        (server.resume if enable else server.pause)(schedule.schedule_id)
         print(f"{name}: {'resumed' if enable else 'paused'}")
     if not steered:
         print(f"{name}: is {'enabled' if enable else 'paused'} already")

@@ -12,26 +12,22 @@ from pydantic import AfterValidator, Field
 
 from components.core.errors import ConfigError
 from components.core.settings import unknown
-from pipeline.cluster import backends, cron
+from pipeline.cluster import cron
 from pipeline.cluster.backend import Schedule, Submission
 from pipeline.package import config_file, reader
-from pipeline.package.reader import Package
 from pipeline.profiles import validation, yaml_files
-from pipeline.profiles.targets import TARGETS
-from pipeline.profiles.validation import Settings, Text, matching, one_line
+from pipeline.profiles.targets import KFP, TARGETS, VERTEX
+from pipeline.profiles.validation import Settings, Text, expected, matching, one_line
 from pipeline.profiles.yaml_files import shown
 
 _UTC = "UTC"
-_MOST_RUNS = 10  # Kubeflow's limit
-_LONGEST_EXPERIMENT = 128  # Kubeflow's limit
+_MOST_RUNS, _LONGEST_EXPERIMENT = 10, 128  # Kubeflow's limits
 
 
 def _time_zone(value: str) -> str:
     with contextlib.suppress(KeyError, ValueError, OSError):
         return value if value == _UTC else zoneinfo.ZoneInfo(value).key
-    raise ValueError(
-        f"must be a time zone of this machine, as IANA names it, such as Europe/Berlin, got {shown(value)}"
-    )
+    raise expected("a time zone of this machine, as IANA names it, such as Europe/Berlin", value)
 
 
 _TimeZone = Annotated[str, AfterValidator(_time_zone)]
@@ -84,36 +80,29 @@ def read(path: Path) -> list[Schedule]:
 def _schedule(name: str, settings: ScheduleSettings, folder: Path, controller_time_zone: str) -> Schedule:
     """Return one schedule with its package, or raise every problem, each beginning with the setting's name."""
     problems = []
-    backend = backends.BACKENDS[settings.target]
-    if backend.has_one_clock and settings.time_zone != controller_time_zone:
+    if settings.target == KFP and settings.time_zone != controller_time_zone:
         problems.append(
             f"time_zone must be {controller_time_zone}, the one clock of Kubeflow's controller, "
             f"got {settings.time_zone!r}: write the cron in {controller_time_zone}, or set controller_time_zone at "
             "the top of the file if the controller has another (its CRON_SCHEDULE_TIMEZONE)"
         )
-    if backend.needs_pipeline_root:
+    if settings.target == VERTEX:
         problems += reader.bucket_problems("pipeline_root", settings.pipeline_root)
     try:
         package = reader.read(folder / settings.package, settings.target)
         config = folder / settings.config if settings.config else None
-        in_file = config_file.read(config, package.parameters, problems)
-        values = _parameters(package, in_file | settings.parameters)
+        fields = package.parameters
+        raw_values = config_file.read(config, fields, problems) | settings.parameters
     except ConfigError as error:
-        problems += error.problems
+        raise ConfigError(*problems, *error.problems) from None
+    strange = [name if name.isprintable() else shown(name) for name in raw_values if name not in fields]
+    try:
+        values = package.checked_parameters(raw_values, [unknown("parameter", name, fields) for name in strange])
+    except ConfigError as error:
+        problems += [f"parameters: {problem.partition(': give --')[0]}" for problem in error.problems]
     if problems:
         raise ConfigError(*problems)
     run_settings = settings.model_dump(include={"experiment", "pipeline_root", "service_account"})
     own = settings.model_dump(include={"cron", "time_zone", "target", "enabled", "concurrency", "catch_up"})
     submitted = Submission(package=package, parameters=values, run_name=name, **run_settings)
     return Schedule(name=name, submission=submitted, **own)
-
-
-def _parameters(package: Package, raw_values: dict[str, Any]) -> dict[str, Any]:
-    """Return the parameters that a schedule sets, typed and checked together with the package's defaults."""
-    fields = package.parameters
-    strange = [name for name in raw_values if name not in fields]
-    problems = [unknown("parameter", name if name.isprintable() else shown(name), fields) for name in strange]
-    try:
-        return package.checked_parameters(raw_values, problems)
-    except ConfigError as error:
-        raise ConfigError(*(f"parameters: {problem.partition(': give --')[0]}" for problem in error.problems)) from None

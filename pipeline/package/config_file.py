@@ -2,7 +2,7 @@
 
 import argparse
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +18,8 @@ from pipeline.profiles.yaml_files import shown
 
 def add_flag(parser: argparse.ArgumentParser) -> None:
     """Add `--config`."""
-    parser.add_argument(
-        "--config",
-        type=Path,
-        metavar="FILE",
-        help="YAML file of parameters by stage, such as examples/digits.yaml; flags override it",
-    )
+    text = "YAML file of parameters by stage, such as examples/digits.yaml; flags override it"
+    parser.add_argument("--config", type=Path, metavar="FILE", help=text)
 
 
 def read(path: Path | None, known: Mapping[str, Field], problems: list[str]) -> dict[str, str]:
@@ -40,8 +36,14 @@ def read(path: Path | None, known: Mapping[str, Field], problems: list[str]) -> 
         raise ConfigError(f"{label} must be a mapping of stages to their settings, as in examples/digits.yaml")
     stages = parameters.by_stage(known)
     place_of = {name: _place(stage, name) for stage, names in stages.items() for name in names}
+    entries: list[tuple[str, str, yaml.Node]] = []  # each value with its stage, "" for one at the top, and its name
+    for key, value in root.value if root else []:
+        if isinstance(value, yaml.MappingNode):
+            entries += [(str(key.value), str(name.value), node) for name, node in value.value]
+        else:
+            entries.append(("", str(key.value), value))
     values = {}
-    for stage, name, node in _entries(root):
+    for stage, name, node in entries:
         at, place = f"{label}, line {node.start_mark.line + 1}:", _place(stage, name)
         if not stage and name in stages:
             problems += [f"{at} {name} must be a mapping of settings, got {shown(node.value)}"] if node.value else []
@@ -63,19 +65,9 @@ def _place(stage: str, name: str) -> str:
     return f"{stage}.{name}" if stage else name
 
 
-def _entries(root: yaml.MappingNode | None) -> Iterator[tuple[str, str, yaml.Node]]:
-    """Yield each value of a file with its stage, "" for one at the top, and its name."""
-    for key, value in root.value if root else []:
-        if isinstance(value, yaml.MappingNode):
-            yield from ((str(key.value), str(name.value), inner) for name, inner in value.value)
-        else:
-            yield "", str(key.value), value
-
-
 def written(values: Mapping[str, Any]) -> str:
     """Return parameters as a file that `read` accepts."""
-    content: dict[str, Any] = {}
-    for stage, names in parameters.by_stage(values).items():
-        if names:
-            (content.setdefault(stage, {}) if stage else content).update({name: values[name] for name in names})
-    return yaml.safe_dump(content, sort_keys=False)
+    by_stage = {
+        stage: {name: values[name] for name in names} for stage, names in parameters.by_stage(values).items() if names
+    }
+    return yaml.safe_dump(by_stage.pop("", {}) | by_stage, sort_keys=False)

@@ -93,31 +93,22 @@ def parse(
             problems += wrong
         else:
             values[name] = settings.parse_value(field, raw_values[name])
-    problems += _stage_problems(steps, values)
-    if problems:
-        raise ConfigError(*problems)
-    return values
-
-
-def _stage_problems(steps: Iterable[Step], values: dict[str, Any]) -> list[str]:
-    """Return the problems that each stage's own configuration reports."""
-    problems: list[str] = []
+    of_stages: list[str] = []  # reported by their own configurations
     for step in steps:
-        config_values = {field.name: _value_or_stand_in(field, step, values) for field in step.fields()}
         try:
-            step.config(**config_values)
+            step.config(**{field.name: _value_or_stand_in(field, step, values) for field in step.fields()})
         except ConfigError as error:
-            problems += error.problems
-    return list(dict.fromkeys(problems))
+            of_stages += error.problems
+    if problems or of_stages:
+        raise ConfigError(*problems, *dict.fromkeys(of_stages))
+    return values
 
 
 def _value_or_stand_in(field: Field, step: Step, values: dict[str, Any]) -> Any:
     """Return the value for a stage, or a harmless one if it is made later, missing or wrong."""
     wire = step.inputs.get(field.name)
-    of_parameters = {f"{{{name}}}": value for name, value in values.items()}
+    names = step_table.names_in(wire)
     with contextlib.suppress(ValueError):
-        if wire in of_parameters:
-            return settings.parse_value(field, of_parameters[wire])
-        if wire is not None and not step_table.names_in(wire):
-            return settings.parse_value(field, wire)
+        if wire is not None and (not names or (wire == f"{{{names[0]}}}" and names[0] in values)):
+            return settings.parse_value(field, values[names[0]] if names else wire)
     return _PLACEHOLDER if field.required else field.default

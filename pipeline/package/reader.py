@@ -1,8 +1,7 @@
 """A compiled package as submission needs it: parameters, volumes of its stages, and its origin.
 
-A package is the YAML of a `PipelineSpec` (pipeline_spec.proto of Kubeflow Pipelines), and of a second document with
-what is for Kubernetes alone. It is checked before it is sent: Kubeflow 2.16 and 2.17 never answer an upload that is not
-YAML, and accept packages whose runs then fail.
+A package is the YAML of a `PipelineSpec` (pipeline_spec.proto), and of a second document for Kubernetes alone. It is
+checked before it is sent: Kubeflow never answers an upload that is not YAML, and accepts packages whose runs then fail.
 """
 
 import dataclasses
@@ -86,24 +85,18 @@ class Package:
         Raises one `ConfigError` with the `problems` found already and every other mistake.
         """
         root = raw_values.get("root")
-        root_problems = self._root_problems(root) if isinstance(root, str) else []
-        values = parameters.parse(self.parameters, self.steps, raw_values, [*problems, *root_problems])
-        return {name: values[name] for name in raw_values}
-
-    def _root_problems(self, root: str) -> list[str]:
-        """Return what is wrong with `root`, as stages run on other machines."""
-        if not root.startswith("/"):
+        if isinstance(root, str) and not root.startswith("/"):  # stages run on other machines
             otherwise = ", or a folder that every stage sees by an absolute path, such as /data/runs on a volume"
-            return bucket_problems("root", root, otherwise)
-        # On Kubernetes a folder must be on a volume of every stage.
-        folder = PurePosixPath(posixpath.normpath(root))
-        without = [stage for stage, mounts in self.volumes.items() if not any(map(folder.is_relative_to, mounts))]
-        if self.origin.target != KFP or not without:
-            return []
-        return [
-            f"root is {root}, and the package mounts no volume there in {', '.join(without)}: compile it with a "
-            "profile that has volume_claims for every stage, or give a root in a bucket, gs://BUCKET/FOLDER"
-        ]
+            problems = [*problems, *bucket_problems("root", root, otherwise)]
+        elif isinstance(root, str) and self.origin.target == KFP:
+            # On Kubernetes a folder must be on a volume of every stage.
+            folder = PurePosixPath(posixpath.normpath(root))
+            without = [stage for stage, mounts in self.volumes.items() if not any(map(folder.is_relative_to, mounts))]
+            remedy = "compile it with a profile that has volume_claims for every stage, or give a root in a bucket"
+            missing = f"root is {root}, and the package mounts no volume there in {', '.join(without)}"
+            problems = [*problems, *([f"{missing}: {remedy}, gs://BUCKET/FOLDER"] if without else [])]
+        values = parameters.parse(self.parameters, self.steps, raw_values, problems)
+        return {name: values[name] for name in raw_values}
 
 
 def bucket_problems(name: str, uri: str, otherwise: str = "") -> list[str]:
@@ -128,17 +121,19 @@ def read(path: Path, target: str = "") -> Package:
         defined = spec["root"]["inputDefinitions"]["parameters"]
         name, description = info["name"], str(info.get("description", ""))
         fields = {name: _parameter(name, definition) for name, definition in defined.items()}
-        volumes = {stage: _volumes(stage, documents[1:]) for stage in stages.ALL if f"{_EXECUTOR}{stage}" in executors}
+        volumes: dict[str, list[str]] = {stage: [] for stage in stages.ALL if f"{_EXECUTOR}{stage}" in executors}
+        for document in filter(None, documents[1:]):
+            settings = document["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+            for stage, folders in volumes.items():
+                folders += [mount["mountPath"] for mount in settings.get(f"{_EXECUTOR}{stage}", {}).get("pvcMount", [])]
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise ConfigError(f"package {path} is not a compiled pipeline package: {error!r}") from None
     origin = Origin.of(description)
     if origin is None:
         raise ConfigError(f"package {path} does not name its target: compile it with `wgan compile`")
     if target and origin.target != target:
-        raise ConfigError(
-            f"package {path} was compiled for {origin.target}, and this is {target}: "
-            f"compile it with `wgan compile --target {target}`"
-        )
+        remedy = f"compile it with `wgan compile --target {target}`"
+        raise ConfigError(f"package {path} was compiled for {origin.target}, and this is {target}: {remedy}")
     return Package(path=path, text=text, name=name, origin=origin, parameters=fields, volumes=volumes)
 
 
@@ -150,14 +145,3 @@ def _parameter(name: str, definition: dict[str, Any]) -> Field:
     ours = step_table.PARAMETERS.get(name)
     setting = ours.setting if ours and ours.type is kind else Setting("Parameter of the pipeline.")
     return Field(name, kind, default, setting)
-
-
-def _volumes(stage: str, platforms: list[Any]) -> list[str]:
-    """Return the folders of a stage's volume claims from the documents after the first."""
-    return [
-        mount["mountPath"]
-        for document in filter(None, platforms)
-        for mount in document["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
-        .get(f"{_EXECUTOR}{stage}", {})
-        .get("pvcMount", [])
-    ]

@@ -1,7 +1,6 @@
 """Settings of a stage on a Kubernetes cluster: checks of what cannot work, and how a package holds them.
 
-Processor, memory and accelerator are part of Kubeflow's own message. Everything else is for Kubernetes alone and needs
-a second document in the package, so each is written only if the profile sets it.
+All but processor, memory and accelerator needs a second document in the package, so it is written only if it is set.
 """
 
 import json
@@ -13,20 +12,7 @@ from pydantic import Field, model_validator
 from components.core.errors import ConfigError
 from components.core.stage import run_notes
 from components.train import tf_job
-from pipeline.profiles import profile_values
-from pipeline.profiles.profile_values import (
-    MOST_REPLICAS,
-    RETRIES,
-    Cpu,
-    Devices,
-    Labels,
-    Memory,
-    Retries,
-    Seconds,
-    Secret,
-    Toleration,
-    VolumeClaims,
-)
+from pipeline.profiles import profile_values as values
 from pipeline.profiles.validation import Settings
 
 if TYPE_CHECKING:
@@ -50,22 +36,22 @@ _ALSO_WAITING = ("volume_claims", "key_secret", "timeout", "retries")
 class KubernetesStage(Settings):
     """A stage's pod, or each of several. Omitted settings are left to the cluster."""
 
-    workers: Devices = 1  # pods that train together, each with what follows
+    workers: values.Devices = 1  # pods that train together, each with what follows
 
-    cpu_request: Cpu = ""
-    cpu_limit: Cpu = ""
-    memory_request: Memory = ""
-    memory_limit: Memory = ""
+    cpu_request: values.Cpu = ""
+    cpu_limit: values.Cpu = ""
+    memory_request: values.Memory = ""
+    memory_limit: values.Memory = ""
     accelerator: Literal["nvidia.com/gpu", "google.com/tpu"] | None = None
-    accelerator_count: Devices = 0
-    node_selectors: Labels = Field(default_factory=dict)
-    tolerations: list[Toleration] = Field(default_factory=list)
+    accelerator_count: values.Devices = 0
+    node_selectors: values.Labels = Field(default_factory=dict)
+    tolerations: list[values.Toleration] = Field(default_factory=list)
     spot: bool = False  # a Spot VM of GKE
-    shared_memory: Memory = ""  # size of /dev/shm, which counts against the pod's memory
-    volume_claims: VolumeClaims = Field(default_factory=dict)  # each with its folder, which holds `root`
-    key_secret: Secret = ""  # holds `key.json`, the key file of a Google account, for a root in a bucket
-    timeout: Seconds = 0  # of an attempt
-    retries: Retries = RETRIES
+    shared_memory: values.Memory = ""  # size of /dev/shm, which counts against the pod's memory
+    volume_claims: values.VolumeClaims = Field(default_factory=dict)  # each with its folder, which holds `root`
+    key_secret: values.Secret = ""  # holds `key.json`, the key file of a Google account, for a root in a bucket
+    timeout: values.Seconds = 0  # of an attempt
+    retries: values.Retries = values.RETRIES
 
     @property
     def hardware(self) -> str:
@@ -80,23 +66,21 @@ class KubernetesStage(Settings):
     @model_validator(mode="after")
     def _check(self) -> Self:
         problems = []
-        for kind, measure in (("cpu", profile_values.cores), ("memory", profile_values.size)):
+        for kind, measure in (("cpu", values.cores), ("memory", values.size)):
             request, limit = getattr(self, f"{kind}_request"), getattr(self, f"{kind}_limit")
             if request and limit and measure(request) > measure(limit):
                 problems.append(f"{kind}_request must be at most {kind}_limit, got {request} and {limit}")
         if self.shared_memory:
             if not self.memory_limit:
                 problems.append("shared_memory counts against memory_limit: give that as well")
-            elif profile_values.size(self.shared_memory) >= profile_values.size(self.memory_limit):
+            elif values.size(self.shared_memory) >= values.size(self.memory_limit):
                 problems.append(f"shared_memory must be less than memory_limit, got {self.shared_memory}")
         if SHARED_MEMORY in self.volume_claims.values():
             problems.append(f"volume_claims must not use {SHARED_MEMORY}: that is shared_memory")
         if bool(self.accelerator) != bool(self.accelerator_count):
             problems.append("accelerator and accelerator_count must be given together")
-        if self.replicas > MOST_REPLICAS:
-            problems.append(
-                f"workers and their accelerators must be at most {MOST_REPLICAS} together, got {self.replicas}"
-            )
+        if self.replicas > (most := values.MOST_REPLICAS):
+            problems.append(f"workers and their accelerators must be at most {most} together, got {self.replicas}")
         if self.workers > 1 and self.accelerator == TPU:
             problems.append(f"workers must be 1 with {TPU}, the chips of one host, got {self.workers}")
         problems += self._tpu_problems()
@@ -109,17 +93,15 @@ class KubernetesStage(Settings):
         generation, topology = self.node_selectors.get(TPU_ACCELERATOR), self.node_selectors.get(TPU_TOPOLOGY)
         if self.accelerator != TPU:
             return [f"{TPU_ACCELERATOR} and {TPU_TOPOLOGY} are for accelerator {TPU}"] if generation or topology else []
-        problems = []
+        problems, count = [], self.accelerator_count
         if generation not in _GENERATIONS:
             names = " or ".join(_GENERATIONS)
             problems.append(f"node_selectors must have {TPU_ACCELERATOR}: {names}, got {generation}")
         if topology not in _TOPOLOGIES_OF_ONE_HOST:
             names = " or ".join(_TOPOLOGIES_OF_ONE_HOST)
             problems.append(f"node_selectors must have {TPU_TOPOLOGY}: {names}, the chips of one host, got {topology}")
-        elif self.accelerator_count != (chips := chips_of(topology)):
-            problems.append(
-                f"accelerator_count must be {chips}, all chips of topology {topology}, got {self.accelerator_count}"
-            )
+        elif count != (chips := chips_of(topology)):
+            problems.append(f"accelerator_count must be {chips}, all chips of topology {topology}, got {count}")
         return problems
 
     def apply(self, task: "dsl.PipelineTask") -> None:
@@ -141,9 +123,8 @@ class KubernetesStage(Settings):
         for toleration in self._tolerated_taints():
             kubernetes.add_toleration(task, **dict(toleration))
         if self.shared_memory:
-            kubernetes.empty_dir_mount(
-                task, "shared-memory", SHARED_MEMORY, medium="Memory", size_limit=self.shared_memory
-            )
+            memory = {"medium": "Memory", "size_limit": self.shared_memory}
+            kubernetes.empty_dir_mount(task, "shared-memory", SHARED_MEMORY, **memory)
         for claim, folder in self.volume_claims.items():
             kubernetes.mount_pvc(task, pvc_name=claim, mount_path=folder)
         if self.key_secret:
@@ -155,13 +136,13 @@ class KubernetesStage(Settings):
         self.retries.apply(task)
 
     def job(self, container: "dsl.ContainerSpec") -> dict[str, Any]:
-        """Return the job whose workers run a container's image and command, each with these settings.
+        """Return the TFJob (kubeflow.org/v1) whose workers run a container's image and command with these settings.
 
-        It is a TFJob of `kubeflow.org/v1`, which `components.train.tf_job` completes.
+        `components.train.tf_job` completes it.
         """
-        mounted: dict[str, dict[str, Any]] = {  # volumes by folder
-            folder: {"persistentVolumeClaim": {"claimName": claim}} for claim, folder in self.volume_claims.items()
-        }
+        mounted: dict[str, dict[str, Any]] = {}  # volumes by folder
+        for claim, folder in self.volume_claims.items():
+            mounted[folder] = {"persistentVolumeClaim": {"claimName": claim}}
         mounted[_TEMPORARY] = {"emptyDir": {}}  # all else of the containers is read-only
         if self.shared_memory:
             mounted[SHARED_MEMORY] = {"emptyDir": {"medium": "Memory", "sizeLimit": self.shared_memory}}
@@ -196,12 +177,11 @@ class KubernetesStage(Settings):
         return {"apiVersion": "kubeflow.org/v1", "kind": "TFJob", "spec": spec}
 
     def _node_labels(self) -> dict[str, str]:
-        """Return labels of nodes that may run the stage. GKE gives its Spot nodes one."""
-        return {**self.node_selectors, **({SPOT: "true"} if self.spot else {})}
+        return self.node_selectors | ({SPOT: "true"} if self.spot else {})  # GKE gives its Spot nodes this one
 
-    def _tolerated_taints(self) -> list[Toleration]:
-        """Return taints that the stage tolerates. GKE gives its Spot nodes one on request."""
-        return [*self.tolerations, *([Toleration(key=SPOT, value="true", effect="NoSchedule")] if self.spot else [])]
+    def _tolerated_taints(self) -> list[values.Toleration]:
+        spot = values.Toleration(key=SPOT, value="true", effect="NoSchedule")  # GKE's Spot nodes may have it
+        return [*self.tolerations, *([spot] if self.spot else [])]
 
 
 def chips_of(topology: str) -> int:

@@ -36,16 +36,13 @@ def _stage_name(value: str) -> str:
 
 
 def _require_accelerators_for_train_only(stage_settings: dict[str, _Stage]) -> dict[str, _Stage]:
-    problems = [
-        f"{name} must have no accelerator and no machine_type: only train has images for accelerators"
-        for name, stage in stage_settings.items()
-        if name != _TRAIN and (stage.accelerator or (isinstance(stage, VertexStage) and stage.machine_type))
-    ]
-    problems += [
-        f"{name} must have no workers: only train can share its work among pods"
-        for name, stage in stage_settings.items()
-        if name != _TRAIN and isinstance(stage, KubernetesStage) and stage.workers > 1
-    ]
+    problems = []
+    for name, stage in ((name, stage) for name, stage in stage_settings.items() if name != _TRAIN):
+        if stage.accelerator or (isinstance(stage, VertexStage) and stage.machine_type):
+            why = "only train has images for accelerators"
+            problems.append(f"{name} must have no accelerator and no machine_type: {why}")
+        if isinstance(stage, KubernetesStage) and stage.workers > 1:
+            problems.append(f"{name} must have no workers: only train can share its work among pods")
     if problems:
         raise ConfigError(*problems)
     return stage_settings
@@ -85,11 +82,8 @@ def _typed_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
     return {name: settings.parse_value(_PARAMETERS[name], value) for name, value in parameters.items()}
 
 
-_Parameters = Annotated[dict[Text, Any], AfterValidator(_typed_parameters)]
-
-
 class Targets(Settings):
-    parameters: _Parameters = Field(default_factory=dict)
+    parameters: Annotated[dict[Text, Any], AfterValidator(_typed_parameters)] = Field(default_factory=dict)
     kfp: _TargetSettings[KubernetesStage] | None = None
     vertex: _VertexSettings | None = None
 
@@ -144,9 +138,9 @@ def read(path: Path | None = None) -> dict[tuple[str, str], Profile]:
 def as_yaml(path: Path | None = None) -> str:
     """Return the profiles as YAML that `read` accepts."""
     read(path)
-    content = yaml_files.load(_shipped(), _SHIPPED) | (
-        yaml_files.load(yaml_files.read_bytes(path, "profiles"), str(path)) if path else {}
-    )
+    content = yaml_files.load(_shipped(), _SHIPPED)
+    if path:
+        content |= yaml_files.load(yaml_files.read_bytes(path, "profiles"), str(path))
 
     class Dumper(yaml.SafeDumper):
         def ignore_aliases(self, data: object) -> bool:
@@ -157,27 +151,17 @@ def as_yaml(path: Path | None = None) -> str:
 
 def parse(text: bytes, where: str) -> dict[tuple[str, str], Profile]:
     """Return the profiles of one file, by name and target, or raise every mistake, one line each."""
-    targets_by_name = validation.read(dict[_Name, Targets], text, f"profiles {where}")
-    return {
-        (name, target): Profile(
-            name=name,
-            target=target,
-            stages=_all_stages(target, settings.stages),
-            parameters=targets.parameters,
-            **settings.model_dump(exclude={"stages"}),
-        )
-        for name, targets in targets_by_name.items()
-        for target in TARGETS
-        if (settings := getattr(targets, target))
-    }
-
-
-def _all_stages(target: str, named: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of every stage: its own, those of the others, or none."""
-    of_stage = {stage: named.get(stage) or named.get(_OTHERS) or STAGES[target]() for stage in stages.ALL}
-    if target == KFP and _EXIT_HANDLER not in named:
-        of_stage[_EXIT_HANDLER] = of_stage[_EXIT_HANDLER].model_copy(update=_EXIT_HANDLER_REQUESTS)
-    return of_stage
+    profiles = {}
+    for name, targets in validation.read(dict[_Name, Targets], text, f"profiles {where}").items():
+        for target in TARGETS:
+            if settings := getattr(targets, target):
+                named = settings.stages
+                of_stage = {stage: named.get(stage) or named.get(_OTHERS) or STAGES[target]() for stage in stages.ALL}
+                if target == KFP and _EXIT_HANDLER not in named:
+                    of_stage[_EXIT_HANDLER] = of_stage[_EXIT_HANDLER].model_copy(update=_EXIT_HANDLER_REQUESTS)
+                options = settings.model_dump(exclude={"stages"}) | {"parameters": targets.parameters}
+                profiles[name, target] = Profile(name=name, target=target, stages=of_stage, **options)
+    return profiles
 
 
 def _shipped() -> bytes:

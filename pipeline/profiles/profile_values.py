@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 _CPU = re.compile(r"(?:[0-9]{0,9}\.)?[0-9]{1,9}m?")
 _MEMORY = re.compile(r"([0-9]{1,18})([EPTGMK]?)(i?)")
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
-# kfp 2.16.1 silently cuts longer ones.
-_LONGEST_WAIT = 3600
+_LONGEST_WAIT = 3600  # kfp 2.16.1 silently cuts longer ones
 _REPLICAS = next(field.setting for field in settings.fields_of(TrainConfig) if field.name == "replicas")
 MOST_REPLICAS = int(_REPLICAS.at_most or 0)
 
@@ -55,14 +54,10 @@ def _quantity(measure: Callable[[str], float], *of_types: type) -> Callable[[Any
     return check
 
 
-def _sorted_by_name(value: dict[str, str]) -> dict[str, str]:
-    return dict(sorted(value.items()))
-
-
 def _distinct_folders(value: dict[str, str]) -> dict[str, str]:
     if len(set(value.values())) < len(value):
         raise expected("claims with a folder of its own for each", value)
-    return _sorted_by_name(value)
+    return value
 
 
 _OBJECT = r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?"
@@ -74,8 +69,10 @@ Memory = Annotated[str, BeforeValidator(_quantity(size, str))]
 Secret = Annotated[str, matching(rf"({_OBJECT})?", "the name of a secret: small letters, digits, - and .")]
 Seconds = Annotated[int, Field(ge=1, lt=2**31)]
 Devices = Annotated[int, Field(ge=1, le=MOST_REPLICAS)]
-Labels = Annotated[dict[Text, Text], AfterValidator(_sorted_by_name)]
-VolumeClaims = Annotated[dict[Annotated[str, _CLAIM], Annotated[str, _FOLDER]], AfterValidator(_distinct_folders)]
+_SORTED = AfterValidator(lambda value: dict(sorted(value.items())))
+Labels = Annotated[dict[Text, Text], _SORTED]
+_Folders = dict[Annotated[str, _CLAIM], Annotated[str, _FOLDER]]
+VolumeClaims = Annotated[_Folders, AfterValidator(_distinct_folders), _SORTED]
 
 
 class Toleration(Settings):

@@ -75,21 +75,15 @@ def _problems(kind: Any, error: ErrorDetails) -> list[str]:
     names = [part if part.isprintable() else shown(part) for part in map(str, path)]
     at = ".".join(names) or "the file"
     if error["type"] == "extra_forbidden":
-        return [f"{at} is unknown{suggestion(str(path[-1]), _names_at(kind, path[:-1]))}"]
+        for part in path[:-1]:
+            kind = kind.model_fields[part].annotation if hasattr(kind, "model_fields") else get_args(kind)[-1]
+            kind = get_args(kind)[0] if isinstance(kind, types.UnionType) else kind
+        return [f"{at} is unknown{suggestion(str(path[-1]), kind.model_fields)}"]
     if error["type"] == "missing":
         return [f"{at} is required"]
     if error["type"] == "value_error":
-        cause = error["ctx"]["error"]
-        return (
-            [f"{at}: {problem}" for problem in cause.problems] if isinstance(cause, ConfigError) else [f"{at} {cause}"]
-        )
+        if isinstance(cause := error["ctx"]["error"], ConfigError):
+            return [f"{at}: {problem}" for problem in cause.problems]
+        return [f"{at} {cause}"]
     message = error["msg"].partition(" should ")[2]
     return [f"{at} must {_EXPECTED.get(error['type'], message)}, got {shown(error['input'])}"]
-
-
-def _names_at(kind: Any, path: tuple[int | str, ...]) -> list[str]:
-    """Return the names that the model at a path knows."""
-    for part in path:
-        kind = kind.model_fields[part].annotation if hasattr(kind, "model_fields") else get_args(kind)[-1]
-        kind = get_args(kind)[0] if isinstance(kind, types.UnionType) else kind
-    return list(kind.model_fields)

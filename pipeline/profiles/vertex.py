@@ -1,7 +1,6 @@
 """Settings of a stage on Vertex AI: checks of what cannot work, and how a package holds them.
 
-A stage is either a step of the pipeline, for which Vertex chooses a machine, or a custom job on a named machine. Vertex
-itself checks which GPUs a machine can have.
+A stage is a step of the pipeline, for which Vertex chooses a machine, or a custom job on a named one.
 """
 
 import json
@@ -73,10 +72,8 @@ class VertexStage(Settings):
         machine, topology = self.machine_type, _TOPOLOGIES.get(self.machine_type, "")
         names = ", ".join(_TOPOLOGIES)
         if machine.startswith("ct6e"):
-            return [
-                f"machine_type {machine} has TPU v6e, on which Vertex does not support TensorFlow: take one of "
-                f"{names}, or compile for kfp"
-            ]
+            why = "TPU v6e, on which Vertex does not support TensorFlow"
+            return [f"machine_type {machine} has {why}: take one of {names}, or compile for kfp"]
         if not topology and (self.tpu_topology or machine.startswith(("ct", "cloud-tpu", "tpu"))):
             return [f"machine_type must be one of {names} for TPUs, got {machine}"]
         if topology and self.accelerator:
@@ -133,9 +130,9 @@ class VertexStage(Settings):
         if self.tpu_topology:
             machine["tpu_topology"] = self.tpu_topology
         executor_input = dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER
-        variables = {run_notes.RETRIES: self.retries.count, run_notes.TIMEOUT: self.timeout}
-        if not self.timeout:
-            del variables[run_notes.TIMEOUT]
+        variables = {run_notes.RETRIES: self.retries.count}
+        if self.timeout:
+            variables[run_notes.TIMEOUT] = self.timeout
         started = {
             "image_uri": container["image"],
             "command": container["command"],
@@ -143,11 +140,9 @@ class VertexStage(Settings):
             "env": [{"name": name, "value": str(value)} for name, value in variables.items()],
         }
         pool = {"machine_spec": machine, "replica_count": 1, "container_spec": started}
-        timeout = {"timeout": f"{self.timeout}s"} if self.timeout else {}
-        strategy = {"strategy": "SPOT"} if self.spot else {}
-        spec: dict[str, Any] = {"worker_pool_specs": [pool]}
-        if timeout or strategy:
-            spec["scheduling"] = timeout | strategy
+        scheduling = {"timeout": f"{self.timeout}s"} if self.timeout else {}
+        scheduling |= {"strategy": "SPOT"} if self.spot else {}
+        spec: dict[str, Any] = {"worker_pool_specs": [pool]} | ({"scheduling": scheduling} if scheduling else {})
         spec |= {name: options[name] for name in ("service_account", "network") if options[name]}
         job: dict[str, Any] = {"display_name": name, "job_spec": spec}
         if options["encryption_key"]:

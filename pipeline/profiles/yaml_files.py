@@ -10,7 +10,7 @@ import yaml
 from components.core import errors
 from components.core.errors import ConfigError
 
-# Errors of PyYAML besides its own, for invalid tags and numbers.
+# PyYAML raises others besides its own, for invalid tags and numbers.
 _YAML_ERRORS = (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError, OverflowError)
 _SHOWN = 60
 _T = TypeVar("_T")
@@ -44,9 +44,9 @@ def only(documents: list[_T], label: str) -> _T | None:
 
 
 def nodes(text: bytes, label: str) -> list[yaml.Node]:
-    """Return the root nodes, with lines, of a YAML file, or raise a `ConfigError`, which calls it `label`.
+    """Return the root nodes, with lines, of a YAML file, which errors call `label`.
 
-    Refused are invalid YAML, repeated names, and files that are nested too deeply.
+    Raise a `ConfigError` for invalid YAML, repeated names, and files that are nested too deeply.
     """
     roots: list[yaml.Node] = []
     with _refusing(label):
@@ -54,10 +54,8 @@ def nodes(text: bytes, label: str) -> list[yaml.Node]:
         while loader.check_node() and (node := loader.get_node()) is not None:
             roots.append(node)
     if loader.repeated:
-        lines = [
-            f"{label}, line {key.start_mark.line + 1}: {shown(key.value)} is given twice" for key in loader.repeated
-        ]
-        raise ConfigError(*lines)
+        twice = [f"line {key.start_mark.line + 1}: {shown(key.value)} is given twice" for key in loader.repeated]
+        raise ConfigError(*(f"{label}, {problem}" for problem in twice))
     return roots
 
 

@@ -1,7 +1,7 @@
 """Connection to a Kubeflow server: address, credentials, and a client that gives up in seconds.
 
-`kfp.Client` retries for twenty seconds with tracebacks when it is refused, waits forever for a server that does not
-answer, and prefers the cluster around it to the named host. So we use the generated API beneath it.
+`kfp.Client` retries for twenty seconds with tracebacks, waits forever for a silent server, and prefers the cluster
+around it to the named host. So we use the generated API beneath it.
 """
 
 import argparse
@@ -10,7 +10,6 @@ import dataclasses
 import functools
 import os
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,19 +20,16 @@ from pipeline.cluster import answers, redaction
 if TYPE_CHECKING:
     from pipeline.cluster.kubeflow.client import Client
 
-# Namespace of Kubeflow Pipelines, and of its pods unless it serves many users.
-INSTALLED_IN = "kubeflow"
+INSTALLED_IN = "kubeflow"  # namespace of Kubeflow Pipelines, and of its pods unless it serves many users
 _IN_CLUSTER = f"http://ml-pipeline.{INSTALLED_IN}.svc.cluster.local:8888"
 _SERVICE_PROXY = f"/api/v1/namespaces/{INSTALLED_IN}/services/ml-pipeline:http/proxy"
 _TOKEN_VOLUME = "/var/run/secrets/kubeflow/pipelines/token"  # noqa: S105
+_KUBE_CONTEXT = "context of the kubeconfig: logs are read there, and without a host its API server passes requests on"
 # Flag name: the `metavar` and `help` of argparse.
 FLAGS = {
     "host": ("URL", "the server (default: KF_PIPELINES_ENDPOINT; in a pod of its cluster, that one)"),
     "namespace": ("NAME", "namespace of the runs on a multi-user server"),
-    "kube_context": (
-        "NAME",
-        "context of the kubeconfig: logs are read there, and without a host its API server passes requests on",
-    ),
+    "kube_context": ("NAME", _KUBE_CONTEXT),
     "token_file": ("FILE", "bearer token, read again for each request (default: KFP_TOKEN holds the token)"),
     "cookie_file": ("FILE", "Cookie header, such as authservice_session=... (default: KFP_COOKIE holds it)"),
     "ca_cert": ("FILE", "CA bundle that verifies the server's certificate"),
@@ -46,8 +42,7 @@ def from_flags(parsed: argparse.Namespace) -> "KubeflowConnection":
     host, token_file = parsed.host or os.environ.get("KF_PIPELINES_ENDPOINT", ""), parsed.token_file
     if not host and not parsed.kube_context:
         volume = os.environ.get("KF_PIPELINES_SA_TOKEN_PATH", _TOKEN_VOLUME)
-        if Path(volume).exists():
-            # This is a pod of the cluster.
+        if Path(volume).exists():  # this is a pod of the cluster
             host, token_file = _IN_CLUSTER, token_file or volume
         else:
             problems.append("there is no server: give --host URL (or KF_PIPELINES_ENDPOINT), or --kube-context NAME")
@@ -57,13 +52,10 @@ def from_flags(parsed: argparse.Namespace) -> "KubeflowConnection":
         problems.append(f"host must begin with http:// or https:// and name a server, got {host}")
     if token_file and not host:
         problems.append("kube_context has credentials of its own: leave out --token-file")
-    secrets = []
-    for name, path, variable in (
-        ("token_file", token_file, "KFP_TOKEN" if host else ""),
-        ("cookie_file", parsed.cookie_file, "KFP_COOKIE"),
-    ):
+    secrets, token_variable = [], "KFP_TOKEN" if host else ""
+    for secret in (("token_file", token_file, token_variable), ("cookie_file", parsed.cookie_file, "KFP_COOKIE")):
         try:
-            secrets.append(_secret(name, path, variable))
+            secrets.append(_secret(*secret))
         except ConfigError as error:
             problems += error.problems
     if parsed.ca_cert and not Path(parsed.ca_cert).is_file():
@@ -116,10 +108,38 @@ class KubeflowConnection:
     @functools.cached_property
     def client(self) -> "Client":
         """The client, after the server has identified itself and its mode."""
+        import kfp_server_api
+
         from pipeline.cluster.kubeflow.client import Client
 
+        configuration = kfp_server_api.Configuration()
+        configuration.retries = False
+        if not self.host:
+            load_kube_config(configuration, self.kube_context)
+            host, hook = f"{configuration.host.rstrip('/')}{_SERVICE_PROXY}", configuration.refresh_api_key_hook
+            configuration.host = host
+            if hook is not None:
+
+                def renew_login(configuration: Any) -> None:
+                    hook(configuration)  # it restores the API server's own address, and itself
+                    configuration.host, configuration.refresh_api_key_hook = host, renew_login
+
+                configuration.refresh_api_key_hook = renew_login
+        else:
+            configuration.host = self.host
+            if self.token:
+                configuration.api_key["authorization"] = self.token
+                configuration.api_key_prefix["authorization"] = "Bearer"
+            if self.token_file:
+
+                def renew_token(configuration: Any) -> None:
+                    configuration.api_key["authorization"] = _secret("token_file", self.token_file)
+
+                configuration.refresh_api_key_hook = renew_token
+        if self.ca_cert:
+            configuration.ssl_ca_cert = self.ca_cert
         with self.explained("reach the server"):
-            return Client(self._configuration(), self.namespace, self.cookie, self.seconds)
+            return Client(configuration, self.namespace, self.cookie, self.seconds)
 
     def explained(self, doing: str, perhaps_done: str = "") -> contextlib.AbstractContextManager[None]:
         """Turn errors of this server within the block into one line (see `answers.of_kubeflow`)."""
@@ -134,51 +154,14 @@ class KubeflowConnection:
         """Return the page of a run; empty if the address of pages is unknown."""
         return f"{self.ui.rstrip('/')}/#/runs/details/{run_id}" if self.ui else ""
 
-    def _configuration(self) -> Any:
-        import kfp_server_api
-
-        configuration = kfp_server_api.Configuration()
-        configuration.retries = False
-        if not self.host:
-            load_kube_config(configuration, self.kube_context)
-            configuration.host = f"{configuration.host.rstrip('/')}{_SERVICE_PROXY}"
-            configuration.refresh_api_key_hook = _keep_host(configuration.refresh_api_key_hook, configuration.host)
-        else:
-            configuration.host = self.host
-            if self.token:
-                configuration.api_key["authorization"] = self.token
-                configuration.api_key_prefix["authorization"] = "Bearer"
-            if self.token_file:
-                configuration.refresh_api_key_hook = self._renew
-        if self.ca_cert:
-            configuration.ssl_ca_cert = self.ca_cert
-        return configuration
-
-    def _renew(self, configuration: Any) -> None:
-        configuration.api_key["authorization"] = _secret("token_file", self.token_file)
-
 
 def load_kube_config(configuration: Any, context: str) -> None:
     """Configure a generated client by a context of the kubeconfig."""
     from kubernetes import config
 
     try:
-        # The library reads the variable only on import.
-        file = os.environ.get("KUBECONFIG") or None
+        file = os.environ.get("KUBECONFIG") or None  # the library reads it only on import
         config.load_kube_config(config_file=file, client_configuration=configuration, context=context)
-    except Exception as error:
-        # A broken file, a missing context and a failing login program raise various errors.
+    except Exception as error:  # a broken file, a missing context and a failing login program raise various ones
         raise ConfigError(f"kube_context {context} cannot be used: {answers.one_line(str(error))}") from None
     redaction.know_headers(*configuration.api_key.values())
-
-
-def _keep_host(hook: Callable[[Any], None] | None, host: str) -> Callable[[Any], None] | None:
-    """Wrap kubernetes' hook, which for each request restores the API server's own address, and itself."""
-    if hook is None:
-        return None
-
-    def renew(configuration: Any) -> None:
-        hook(configuration)
-        configuration.host, configuration.refresh_api_key_hook = host, renew
-
-    return renew

@@ -23,8 +23,8 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 def with_reasons(connection: KubeflowConnection, run_id: str, stages: Iterable[StageStatus]) -> tuple[StageStatus, ...]:
     """Add why a stage is pending, which Kubeflow calls running, and what the pod of another said when it ended."""
-    with _api(connection, run_id, "read the pods of the run") as api:
-        newest = {_stage_of(pod).removesuffix(_DRIVER): pod for pod in _pods(api, connection, run_id)}
+    with _pods(connection, run_id, "read the pods of the run") as (api, pods):
+        newest = {_stage_of(pod).removesuffix(_DRIVER): pod for pod in pods}
         explained = []
         for stage in stages:
             if (pod := newest.get(stage.name)) and _is_pending(pod) and stage.state not in ENDED:
@@ -37,26 +37,21 @@ def with_reasons(connection: KubeflowConnection, run_id: str, stages: Iterable[S
 
 def logs(connection: KubeflowConnection, run_id: str, stage: str, follow: bool) -> Iterator[str]:
     """Yield the lines of a stage's newest pod; with `follow`, until the stage ends."""
-    with _api(connection, run_id, f"read the logs of {stage}") as api:
-        pods = [pod for pod in _pods(api, connection, run_id) if _stage_of(pod) == stage]
+    with _pods(connection, run_id, f"read the logs of {stage}") as (api, pods):
+        pods = [pod for pod in pods if _stage_of(pod) == stage]
         if not pods:
-            raise ConfigError(
-                f"{stage} of run {run_id} has no pod in namespace {connection.pod_namespace}: "
-                "it has not begun, was not needed, or its pod was removed"
-            )
+            where = f"{stage} of run {run_id} has no pod in namespace {connection.pod_namespace}"
+            raise ConfigError(f"{where}: it has not begun, was not needed, or its pod was removed")
         pod = pods[-1]
         if _is_pending(pod):
-            raise TransientError(
-                f"{stage} of run {run_id} has no logs yet: its pod {pod.metadata.name} is pending: "
-                f"{_reason(api, connection, pod)}"
-            )
+            waits = f"its pod {pod.metadata.name} is pending: {_reason(api, connection, pod)}"
+            raise TransientError(f"{stage} of run {run_id} has no logs yet: {waits}")
         answer = api.read_namespaced_pod_log(
             pod.metadata.name,
             connection.pod_namespace,
             container=_CONTAINER,
             follow=follow,
-            # A stage may be silent for long.
-            _request_timeout=(connection.seconds[0], None) if follow else connection.seconds,
+            _request_timeout=(connection.seconds[0], None) if follow else connection.seconds,  # it may be silent
             _preload_content=False,
         )
         with contextlib.closing(answer):
@@ -69,8 +64,8 @@ def kubectl_logs(connection: KubeflowConnection, run_id: str) -> str:
 
 
 @contextlib.contextmanager
-def _api(connection: KubeflowConnection, run_id: str, doing: str) -> Iterator[Any]:
-    """Yield the API of the core objects, and explain its errors within the block."""
+def _pods(connection: KubeflowConnection, run_id: str, doing: str) -> Iterator[tuple[Any, list[Any]]]:
+    """Yield Kubernetes' API and the pods of a run, oldest first; explain errors of the API within the block."""
     from kubernetes import client, config
 
     configuration = client.Configuration()
@@ -81,23 +76,16 @@ def _api(connection: KubeflowConnection, run_id: str, doing: str) -> Iterator[An
         try:
             config.load_incluster_config(client_configuration=configuration)
         except config.ConfigException:
-            raise ConfigError(
-                "logs are read from the pods of the run: give --kube-context NAME, or run "
-                f"`{kubectl_logs(connection, run_id)}`"
-            ) from None
+            other_way = f"give --kube-context NAME, or run `{kubectl_logs(connection, run_id)}`"
+            raise ConfigError(f"logs are read from the pods of the run: {other_way}") from None
     if urllib.parse.urlsplit(configuration.host).hostname in _LOOPBACK:
         configuration.proxy = None
     host = f"context {connection.kube_context}" if connection.kube_context else "the cluster"
     with answers.of_kubeflow(doing, host, connection.pod_namespace):
-        yield client.CoreV1Api(client.ApiClient(configuration))
-
-
-def _pods(api: Any, connection: KubeflowConnection, run_id: str) -> list[Any]:
-    """Return the pods of a run, oldest first."""
-    pod_list = api.list_namespaced_pod(
-        connection.pod_namespace, label_selector=f"{RUN_LABEL}={run_id}", _request_timeout=connection.seconds
-    )
-    return sorted(pod_list.items, key=lambda pod: pod.metadata.creation_timestamp)
+        api = client.CoreV1Api(client.ApiClient(configuration))
+        selected = {"label_selector": f"{RUN_LABEL}={run_id}", "_request_timeout": connection.seconds}
+        pods = api.list_namespaced_pod(connection.pod_namespace, **selected).items
+        yield api, sorted(pods, key=lambda pod: pod.metadata.creation_timestamp)
 
 
 def _is_pending(pod: Any) -> bool:
@@ -138,7 +126,6 @@ def _last_words(pod: Any) -> str:
 def _stage_of(pod: Any) -> str:
     """Return the stage of a pod, `STAGE-driver` for that of its driver, and empty for other pods of a run."""
     node = _ATTEMPT.sub("", (pod.metadata.annotations or {}).get(_NODE_NAME, ""))
-    names = node.split(".")
-    if len(names) > 1 and names[-1] == "executor":
-        return names[-2]
-    return names[-1] if node.endswith(_DRIVER) else ""
+    if node.endswith(_DRIVER):
+        return node.rpartition(".")[2]
+    return node.removesuffix(".executor").rpartition(".")[2] if node.endswith(".executor") else ""

@@ -25,16 +25,14 @@ log = logging.getLogger("pipeline")
 
 _STATES = (backend.PENDING, backend.RUNNING, backend.PAUSED, backend.CANCELING, *backend.ENDED)
 _CONFLICT = 409
-# An active run has an end in 1970.
-_NEVER = datetime.datetime(1971, 1, 1, tzinfo=datetime.UTC)
+_NEVER = datetime.datetime(1971, 1, 1, tzinfo=datetime.UTC)  # an active run has an end in 1970
 
 
 class KubeflowRuns(Runs):
-    """Runs of one Kubeflow server; nothing is sent before a method is called."""
+    """Runs of one Kubeflow server."""
 
-    def __init__(self, connection: KubeflowConnection) -> None:
-        self.connection, self.flags = connection, connection.flags
-        self._warned = False  # of Kubernetes, which does not answer
+    connection: KubeflowConnection
+    _warned = False  # of Kubernetes, which does not answer
 
     def submit(self, submission: Submission) -> RunStatus:
         """Start a run; upload the package unless the server has it."""
@@ -49,12 +47,11 @@ class KubeflowRuns(Runs):
                 run = self.connection.client.runs.run_service_create_run(run=body)
         except TransientError:
             # The server chose the id, and starts the workflow before it lists the run.
-            newest: list[Any] = []
             with contextlib.suppress(StageError):
                 newest = self._newest(50, experiment_id=start["experiment_id"])
-            run = next((run for run in newest if run.description == mark), None)
-            if run is None:
-                raise
+                if marked := [run for run in newest if run.description == mark]:
+                    return self._status(marked[0])
+            raise
         return self._status(run)
 
     def _newest(self, count: int, **scope: str) -> list[Any]:
@@ -70,8 +67,14 @@ class KubeflowRuns(Runs):
         import kfp_server_api
 
         pipeline_id, version_id = self.upload(submission.package)
+        api, namespace = self.connection.client.experiments, self.connection.client.namespace or None
+        body = kfp_server_api.V2beta1Experiment(display_name=submission.experiment, namespace=namespace)
+        listed = functools.partial(api.experiment_service_list_experiments, namespace=namespace)
+        create = functools.partial(api.experiment_service_create_experiment, experiment=body)
+        with self.connection.explained(f"make the experiment {submission.experiment}"):
+            experiment_id = _find_or_make("experiment", submission.experiment, listed, create)
         return {
-            "experiment_id": self._experiment_id(submission.experiment),
+            "experiment_id": experiment_id,
             "pipeline_version_reference": kfp_server_api.V2beta1PipelineVersionReference(
                 pipeline_id=pipeline_id, pipeline_version_id=version_id
             ),
@@ -81,26 +84,12 @@ class KubeflowRuns(Runs):
             "service_account": submission.account or None,
         }
 
-    def _experiment_id(self, name: str) -> str:
-        import kfp_server_api
-
-        api, namespace = self.connection.client.experiments, self.connection.client.namespace or None
-        body = kfp_server_api.V2beta1Experiment(display_name=name, namespace=namespace)
-        listed = functools.partial(api.experiment_service_list_experiments, namespace=namespace)
-        create = functools.partial(api.experiment_service_create_experiment, experiment=body)
-        with self.connection.explained(f"make the experiment {name}"):
-            return _find_or_make("experiment", name, listed, create)
-
     def upload(self, package: Package) -> tuple[str, str]:
-        """Return the ids of a package's pipeline and version; upload what the server lacks.
-
-        Versions are named by content, so that one package is uploaded once, also by concurrent processes.
-        """
+        """Return the ids of a package's pipeline and version, named by content; upload once what the server lacks."""
         client = self.connection.client
         api, uploads, namespace = client.pipelines, client.uploads, client.namespace or None
         with tempfile.TemporaryDirectory() as folder, self.connection.explained(f"upload {package.path}"):
-            # The checked bytes, under a name that servers accept.
-            path = Path(folder, "pipeline.yaml")
+            path = Path(folder, "pipeline.yaml")  # a name that servers accept
             path.write_bytes(package.text)
             listed = functools.partial(api.pipeline_service_list_pipelines, namespace=namespace)
             create = functools.partial(uploads.upload_pipeline, str(path), name=package.name, namespace=namespace)
@@ -125,11 +114,9 @@ class KubeflowRuns(Runs):
     def hint_for_waiting(self, run_id: str) -> str:
         if self.connection.kube_context:
             return ""
-        namespace = self.connection.pod_namespace
-        return (
-            "Kubeflow calls a stage running, too, whose pod has not started: give --kube-context NAME to see why, or "
-            f"run `kubectl get pods -n {namespace} -l {pods.RUN_LABEL}={run_id}`"
-        )
+        get_pods = f"kubectl get pods -n {self.connection.pod_namespace} -l {pods.RUN_LABEL}={run_id}"
+        other_ways = f"give --kube-context NAME to see why, or run `{get_pods}`"
+        return f"Kubeflow calls a stage running, too, whose pod has not started: {other_ways}"
 
     def recent(self, count: int) -> list[RunStatus]:
         return [self._status(run) for run in self._newest(count)]
@@ -181,11 +168,24 @@ class KubeflowRuns(Runs):
         tasks = (run.run_details.task_details if run.run_details else None) or []
         tasks = sorted(tasks, key=lambda task: task.start_time or task.create_time or _NEVER)
         latest = {(task.display_name or "").partition("(")[0]: task for task in tasks}
+        statuses = []
+        for name in (name for name in stages.ALL if name in latest):
+            task = latest[name]
+            stage_state = backend.settled(task.state if task.state in _STATES else backend.PENDING, state)
+            statuses.append(
+                StageStatus(
+                    name=name,
+                    state=stage_state,
+                    started=_time(task.start_time),
+                    finished=_time(task.end_time) if stage_state in backend.ENDED else None,
+                    message=_message(task) if stage_state == backend.FAILED else "",
+                )
+            )
         return RunStatus(
             run_id=run.run_id,
             name=run.display_name or "",
             state=state,
-            stages=tuple(_stage(name, latest[name], state) for name in stages.ALL if name in latest),
+            stages=tuple(statuses),
             link=self.connection.run_link(run.run_id),
             created=_time(run.created_at),
             scheduled=_time(run.scheduled_at),
@@ -219,22 +219,18 @@ def _find_or_make(kind: str, name: str, listed: Callable[..., Any], create: Call
 def _state(run: Any) -> str:
     """Return the state of a run; without a workflow it is pending, and a canceled one is FAILED at the server."""
     state: str = run.state if run.state in _STATES else backend.PENDING
-    if state != backend.FAILED:
-        return state
-    if backend.CANCELING in [entry.state for entry in run.state_history or []]:
-        return backend.CANCELED
-    with contextlib.suppress(OSError):
-        canceled, began = _cancel_note(run.run_id).read_text(), _began(run)
-        if not began or canceled in ("", began):
+    if state == backend.FAILED:
+        if backend.CANCELING in [entry.state for entry in run.state_history or []]:
             return backend.CANCELED
+        with contextlib.suppress(OSError):
+            canceled, began = _cancel_note(run.run_id).read_text(), _began(run)
+            if not began or canceled in ("", began):
+                return backend.CANCELED
     return state
 
 
 def _cancel_note(run_id: str) -> Path:
-    """Return the note that this machine canceled a run, which holds when the canceled attempt began.
-
-    A canceled run ends FAILED at a Kubeflow server, and a recorded server's `state_history` had no CANCELING.
-    """
+    """Return the note that this machine canceled a run, with the attempt's begin: a server may show it as FAILED."""
     return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state", "wgan", "canceled", run_id)
 
 
@@ -242,17 +238,6 @@ def _began(run: Any) -> str:
     """Return the start of the run's present attempt by the server's clock; a retry resets it."""
     history = run.state_history or []
     return history[0].update_time.isoformat() if history and history[0].update_time else ""
-
-
-def _stage(name: str, task: Any, run_state: str) -> StageStatus:
-    state = backend.settled(task.state if task.state in _STATES else backend.PENDING, run_state)
-    return StageStatus(
-        name=name,
-        state=state,
-        started=_time(task.start_time),
-        finished=_time(task.end_time) if state in backend.ENDED else None,
-        message=_message(task) if state == backend.FAILED else "",
-    )
 
 
 def _time(time: datetime.datetime | None) -> datetime.datetime | None:

@@ -1,7 +1,6 @@
-"""Schedules on a Kubeflow server: its recurring runs. They can be made, paused, resumed and deleted, not changed.
+"""Schedules on a Kubeflow server: its recurring runs, which cannot be changed, and which names do not identify.
 
-Names do not identify them, and anybody may make some: the description of ours has a mark, with the digest of their
-origin.
+Anybody may make some: the description of ours has a mark, with the digest of their origin.
 """
 
 import functools
@@ -12,31 +11,26 @@ from typing import Any
 from components.core.storage import digests
 from pipeline.cluster import backend
 from pipeline.cluster.backend import LiveSchedule, Schedule, Schedules
-from pipeline.cluster.kubeflow.connection import KubeflowConnection
 from pipeline.cluster.kubeflow.runs import KubeflowRuns
 
-# Servers on MySQL keep 255 characters of a description.
+# In a description, of which servers on MySQL keep 255 characters.
 _MARK = re.compile(r"Made by wgan schedule apply, time zone (\S+): content ([0-9a-f]{64}), name ([0-9a-f]{8})")
 _SECONDS = "0 "  # come first in Kubeflow's cron
 _PAGE = 200  # the server's longest
 _GONE = 404
 
 
-class KubeflowSchedules(Schedules):
-    """Schedules of one Kubeflow server; nothing is sent before a method is called."""
-
-    def __init__(self, connection: KubeflowConnection) -> None:
-        self._connection = connection
-        self._has = functools.cache(_has)
+class KubeflowSchedules(KubeflowRuns, Schedules):
+    """Runs and schedules of one Kubeflow server."""
 
     @property
     def _api(self) -> Any:
-        return self._connection.client.recurring_runs
+        return self.connection.client.recurring_runs
 
     def live(self) -> list[LiveSchedule]:
-        client = self._connection.client
+        client = self.connection.client
         active: dict[str, list[str]] = {}
-        with self._connection.explained("list schedules"):
+        with self.connection.explained("list schedules"):
             ask = functools.partial(_items, namespace=client.namespace or None)
             recurring_runs = [*ask(self._api.recurring_run_service_list_recurring_runs, "recurring_runs")]
             marked = [(recurring_run, mark) for recurring_run in recurring_runs if (mark := _mark_of(recurring_run))]
@@ -44,7 +38,26 @@ class KubeflowSchedules(Schedules):
             for run in ask(client.runs.run_service_list_runs, "runs") if marked else ():
                 if run.recurring_run_id and run.state not in backend.ENDED:
                     active.setdefault(run.recurring_run_id, []).append(run.run_id)
-            return [self._live(recurring_run, mark, active) for recurring_run, mark in marked]
+            live, has = [], functools.cache(_reaches)
+            for recurring_run, mark in marked:
+                trigger = recurring_run.trigger.cron_schedule if recurring_run.trigger else None
+                cron = ((trigger.cron or "") if trigger else "").removeprefix(_SECONDS)
+                # A schedule whose pipeline version or experiment is gone starts no run.
+                reference, experiment = recurring_run.pipeline_version_reference, recurring_run.experiment_id
+                version = (reference.pipeline_id, reference.pipeline_version_id) if reference else ("",)
+                is_whole = has(client.pipelines.pipeline_service_get_pipeline_version, *version)
+                is_whole = is_whole and has(client.experiments.experiment_service_get_experiment, experiment)
+                live.append(
+                    LiveSchedule(
+                        schedule_id=recurring_run.recurring_run_id,
+                        name=recurring_run.display_name,
+                        enabled=(recurring_run.status or recurring_run.mode or "").startswith("ENABLE"),
+                        digest=mark[2] if is_whole else "",
+                        cron=f"{cron} {mark[1]}",
+                        active_runs=tuple(active.get(recurring_run.recurring_run_id, ())),
+                    )
+                )
+            return live
 
     def create(self, schedule: Schedule) -> str:
         """Create a paused schedule of this version of the pipeline, and upload it unless the server has it."""
@@ -59,59 +72,39 @@ class KubeflowSchedules(Schedules):
             ),
             max_concurrency=schedule.concurrency,
             no_catchup=not schedule.catch_up,
-            **KubeflowRuns(self._connection).start_of(schedule.submission),
+            **self.start_of(schedule.submission),
         )
-        with self._connection.explained(f"create schedule {schedule.name}", backend.PERHAPS_CREATED):
+        with self.connection.explained(f"create schedule {schedule.name}", backend.PERHAPS_CREATED):
             return str(self._api.recurring_run_service_create_recurring_run(recurring_run=body).recurring_run_id)
 
     def pause(self, schedule_id: str) -> None:
-        with self._connection.explained(f"pause schedule {schedule_id}"):
+        with self.connection.explained(f"pause schedule {schedule_id}"):
             self._api.recurring_run_service_disable_recurring_run(schedule_id)
 
     def resume(self, schedule_id: str) -> None:
         """Let a schedule start runs: one at once if it missed any, and all missed ones if it is to catch up."""
-        with self._connection.explained(f"resume schedule {schedule_id}"):
+        with self.connection.explained(f"resume schedule {schedule_id}"):
             self._api.recurring_run_service_enable_recurring_run(schedule_id)
 
     def delete(self, schedule_id: str) -> None:
         """Delete a schedule. That would end its active runs: the caller has checked that there are none."""
-        with self._connection.explained(f"delete schedule {schedule_id}"):
-            _unless_gone(self._api.recurring_run_service_delete_recurring_run, schedule_id)
-
-    def _live(self, recurring_run: Any, mark: re.Match[str], active_runs: dict[str, list[str]]) -> LiveSchedule:
-        trigger = recurring_run.trigger.cron_schedule if recurring_run.trigger else None
-        cron = ((trigger.cron or "") if trigger else "").removeprefix(_SECONDS)
-        # A schedule whose pipeline version or experiment is gone starts no run.
-        reference = recurring_run.pipeline_version_reference
-        version = ((reference.pipeline_id or ""), (reference.pipeline_version_id or "")) if reference else ("",)
-        client = self._connection.client
-        is_whole = self._has(client.pipelines.pipeline_service_get_pipeline_version, *version) and self._has(
-            client.experiments.experiment_service_get_experiment, recurring_run.experiment_id
-        )
-        return LiveSchedule(
-            schedule_id=recurring_run.recurring_run_id,
-            name=recurring_run.display_name,
-            enabled=(recurring_run.status or recurring_run.mode or "").startswith("ENABLE"),
-            digest=mark[2] if is_whole else "",
-            cron=f"{cron} {mark[1]}",
-            active_runs=tuple(active_runs.get(recurring_run.recurring_run_id, ())),
-        )
+        with self.connection.explained(f"delete schedule {schedule_id}"):
+            _reaches(self._api.recurring_run_service_delete_recurring_run, schedule_id)
 
 
-def _unless_gone(ask: Callable[..., Any], *ids: str) -> Any:
-    """Return an answer, or None if the server has no such object."""
+def _reaches(ask: Callable[..., Any], *ids: str | None) -> bool:
+    """Send a request about an object, and return whether the server has it."""
     import kfp_server_api
 
+    if not all(ids):
+        return False
     try:
-        return ask(*ids)
+        ask(*ids)
     except kfp_server_api.ApiException as error:
         if error.status != _GONE:
             raise
-        return None
-
-
-def _has(get: Callable[..., Any], *ids: str) -> bool:
-    return all(ids) and _unless_gone(get, *ids) is not None
+        return False
+    return True
 
 
 def _items(ask: Callable[..., Any], field: str, **scope: Any) -> Iterator[Any]:

@@ -12,8 +12,7 @@ from components.core.errors import ConfigError
 from pipeline.cluster import answers, redaction
 from pipeline.profiles.targets import VERTEX
 
-# The variables of Google's own programs.
-_VARIABLES = {"project": ("GOOGLE_CLOUD_PROJECT",), "location": ("GOOGLE_CLOUD_REGION", "CLOUD_ML_REGION")}
+_VARIABLES = {"project": ("GOOGLE_CLOUD_PROJECT",), "location": ("GOOGLE_CLOUD_REGION", "CLOUD_ML_REGION")}  # Google's
 _SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 _TOKEN_SECONDS = 20
 _LOCATION = r"[a-z]+-[a-z]+[0-9]+"
@@ -48,15 +47,9 @@ class VertexConnection:
         """Prefix of every resource name."""
         return f"projects/{self.project}/locations/{self.location}"
 
-    @functools.cached_property
-    def pipelines(self) -> Any:
-        """Client for runs, logged in."""
-        return self._client("PipelineServiceClient")
-
-    @functools.cached_property
-    def schedules(self) -> Any:
-        """Client for schedules, logged in."""
-        return self._client("ScheduleServiceClient")
+    # Clients for runs and for schedules, logged in.
+    pipelines = functools.cached_property(lambda self: self._client("PipelineServiceClient"))
+    schedules = functools.cached_property(lambda self: self._client("ScheduleServiceClient"))
 
     def _client(self, name: str) -> Any:
         client_class = getattr(library(), name)
@@ -67,8 +60,23 @@ class VertexConnection:
             address = self.api_endpoint.removeprefix(_PLAIN)
             channel = grpc.insecure_channel(address, options=[("grpc.enable_http_proxy", 0)])
             return client_class(transport=client_class.get_transport_class("grpc")(channel=channel))
+        import google.auth
+        import google.auth.transport.requests
+        from google.oauth2 import service_account
+
+        # It would warn about a missing project, which we check.
+        logging.getLogger("google.auth._default").setLevel(logging.ERROR)
+        with answers.of_vertex("log in to Google Cloud"):
+            credentials, _ = google.auth.default(scopes=[_SCOPE])
+            if isinstance(credentials, service_account.Credentials):
+                # As the clients do: such a token needs no server. (google-auth types few functions.)
+                credentials = credentials.with_always_use_jwt_access(True)  # type: ignore[no-untyped-call]
+            # With an access token: gRPC would request one again and again.
+            request = functools.partial(google.auth.transport.requests.Request(), timeout=_TOKEN_SECONDS)
+            credentials.refresh(request)  # type: ignore[no-untyped-call]
+        redaction.know(credentials.token)
         endpoint = self.api_endpoint or f"{self.location}-aiplatform.googleapis.com"
-        return client_class(credentials=_credentials(), client_options={"api_endpoint": endpoint})
+        return client_class(credentials=credentials, client_options={"api_endpoint": endpoint})
 
 
 def library() -> Any:
@@ -78,9 +86,8 @@ def library() -> Any:
     try:
         from google.cloud import aiplatform_v1
     except ImportError:
-        raise ConfigError(
-            "google-cloud-aiplatform is needed for Vertex: pip install 'wgan-gp-pipeline[vertex]'"
-        ) from None
+        install = "pip install 'wgan-gp-pipeline[vertex]'"
+        raise ConfigError(f"google-cloud-aiplatform is needed for Vertex: {install}") from None
     return aiplatform_v1
 
 
@@ -94,33 +101,12 @@ def message(kind: str, content: dict[str, Any]) -> Any:
     return instance
 
 
-def _credentials() -> Any:
-    """Return the application default credentials with an access token: gRPC would request one again and again."""
-    import google.auth
-    import google.auth.transport.requests
-    from google.oauth2 import service_account
-
-    # It would warn about a missing project, which we check.
-    logging.getLogger("google.auth._default").setLevel(logging.ERROR)
-    with answers.of_vertex("log in to Google Cloud"):
-        credentials, _ = google.auth.default(scopes=[_SCOPE])
-        if isinstance(credentials, service_account.Credentials):
-            # As the clients do: such a token needs no server. (google-auth types few functions.)
-            credentials = credentials.with_always_use_jwt_access(True)  # type: ignore[no-untyped-call]
-        request = google.auth.transport.requests.Request()
-        credentials.refresh(functools.partial(request, timeout=_TOKEN_SECONDS))  # type: ignore[no-untyped-call]
-    redaction.know(credentials.token)
-    return credentials
-
-
+_API_ENDPOINT = "another address of the API, such as one of Private Service Connect (default: that of the region)"
 # Flag name: the `metavar` and `help` of argparse.
 FLAGS = {
     "project": ("ID", f"id of the Google Cloud project (default: {_VARIABLES['project'][0]})"),
     "location": ("REGION", f"its region, such as us-central1 (default: {_VARIABLES['location'][0]})"),
-    "api_endpoint": (
-        "HOST",
-        "another address of the API, such as one of Private Service Connect (default: that of the region)",
-    ),
+    "api_endpoint": ("HOST", _API_ENDPOINT),
 }
 
 

@@ -24,35 +24,26 @@ from pipeline.cluster.vertex.connection import REQUEST_SECONDS, VertexConnection
 
 log = logging.getLogger("pipeline")
 
-# Labels of our jobs: the package's version, and the experiment. They hold lower-case letters, digits, - and _; a
-# scheduled run has those of its schedule.
+# Labels of our jobs, of lower-case letters, digits, - and _: the package's version, and the experiment.
 PACKAGE_LABEL = "wgan_package"
 EXPERIMENT_LABEL = "wgan_experiment"
 _LONGEST_LABEL = 63
-# Seconds before each further attempt to start a run. It has an id already, so it is started once.
-_WAITS = (2.0, 8.0)
+_WAITS = (2.0, 8.0)  # seconds before each further attempt to start a run; it has an id already, so it is started once
 _CONSOLE = "https://console.cloud.google.com/vertex-ai/locations/{location}/pipelines/runs/{run_id}?project={project}"
-# States that Vertex names differently. A task is SKIPPED if a result was reused, and NOT_TRIGGERED if a condition is
-# false.
+# States that Vertex names differently. A task is SKIPPED if a result was reused, and NOT_TRIGGERED by a condition.
 _WORDS = {
-    "UNSPECIFIED": backend.PENDING,
-    "QUEUED": backend.PENDING,
-    "CANCEL_PENDING": backend.CANCELING,
-    "CANCELLING": backend.CANCELING,
-    "CANCELLED": backend.CANCELED,
-    "SKIPPED": backend.SUCCEEDED,
-    "NOT_TRIGGERED": backend.SKIPPED,
+    **dict.fromkeys(("UNSPECIFIED", "QUEUED"), backend.PENDING),
+    **dict.fromkeys(("CANCEL_PENDING", "CANCELLING"), backend.CANCELING),
+    **{"CANCELLED": backend.CANCELED, "SKIPPED": backend.SUCCEEDED, "NOT_TRIGGERED": backend.SKIPPED},
 }
 _FROM_CACHE = "result of an earlier run"
-# The fields of runs in a list: neither graphs nor tasks.
-_LIST_FIELDS = ("name", "display_name", "state", "create_time", "end_time", "labels")
+_LIST_FIELDS = ("name", "display_name", "state", "create_time", "end_time", "labels")  # neither graphs nor tasks
 
 
 class VertexRuns(Runs):
-    """Runs of a project's region; nothing is sent before a method is called."""
+    """Runs of a project's region."""
 
-    def __init__(self, connection: VertexConnection) -> None:
-        self._connection, self.flags = connection, connection.flags
+    connection: VertexConnection
 
     def submit(self, submission: Submission) -> RunStatus:
         return self._start(message("PipelineJob", job_content(submission)))
@@ -69,37 +60,42 @@ class VertexRuns(Runs):
         from google.protobuf.field_mask_pb2 import FieldMask
 
         request = {
-            "parent": self._connection.parent,
+            "parent": self.connection.parent,
             "filter": matching,
             "order_by": "create_time desc",
             "page_size": min(count, 100),
             "read_mask": FieldMask(paths=_LIST_FIELDS),
         }
         with answers.of_vertex("list runs"):
-            jobs = self._connection.pipelines.list_pipeline_jobs(request=request, timeout=REQUEST_SECONDS)
+            jobs = self.connection.pipelines.list_pipeline_jobs(request=request, timeout=REQUEST_SECONDS)
             return [self._status_of(job) for job in itertools.islice(jobs, count)]
 
     def logs(self, run_id: str, stage: str, follow: bool = False) -> Iterator[str]:
         """Refuse, with the command for the lines: they are in Cloud Logging, another service."""
-        jobs = [job for task in _stages(self._job(run_id)) if task.task_name == stage for job in _custom_jobs(task)]
+        names: list[str] = []  # of custom jobs: Vertex' own, and the one that a launcher started
+        for task in (task for task in _stages(self._job(run_id)) if task.task_name == stage):
+            container, custom = task.executor_detail.container_detail, task.executor_detail.custom_job_detail
+            names += [*container.failed_main_jobs, container.main_job, *custom.failed_jobs, custom.job]
+            launched = (task.execution.metadata or {}).get("output:gcp_resources", "")
+            names += re.findall(r"[^\"]+/customJobs/[0-9]+", str(launched))
+        jobs = dict.fromkeys(name.rpartition("/")[2] for name in names if name)
         if not jobs:
             raise ConfigError(f"stage {stage} of run {run_id} has logged nothing: it has not begun to run")
         ids = " OR ".join(f'"{job}"' for job in jobs)
         raise ConfigError(
             f"logs of Vertex are in Cloud Logging: gcloud logging read 'resource.labels.job_id=({ids})' --order=asc "
-            f"--project={self._connection.project} --format='value(textPayload, jsonPayload.message)'"
+            f"--project={self.connection.project} --format='value(textPayload, jsonPayload.message)'"
         )
 
     def hint_for_waiting(self, run_id: str) -> str:
-        return (
-            "Vertex may call a stage running whose machine has not started: `gcloud ai custom-jobs list "
-            f"--project={self._connection.project} --region={self._connection.location}` shows the state of its job"
-        )
+        place = f"--project={self.connection.project} --region={self.connection.location}"
+        jobs = f"`gcloud ai custom-jobs list {place}` shows the state of its job"
+        return f"Vertex may call a stage running whose machine has not started: {jobs}"
 
     def cancel(self, run_id: str) -> None:
         job = self._job(run_id)
         with answers.of_vertex(f"cancel run {run_id}", self.perhaps_changed(run_id)):
-            self._connection.pipelines.cancel_pipeline_job(name=job.name, timeout=REQUEST_SECONDS)
+            self.connection.pipelines.cancel_pipeline_job(name=job.name, timeout=REQUEST_SECONDS)
 
     def retry(self, run_id: str) -> RunStatus:
         """Start a run again as another run: Vertex cannot continue one that has ended."""
@@ -117,11 +113,8 @@ class VertexRuns(Runs):
         if "encryption_spec" in job:
             again.encryption_spec = job.encryption_spec
         started = self._start(again)
-        log.info(
-            "%s repeats run %s: Vertex cannot continue a run that has ended, but stages reuse their results",
-            started.run_id,
-            run_id,
-        )
+        why = "Vertex cannot continue a run that has ended, but stages reuse their results"
+        log.info("%s repeats run %s: %s", started.run_id, run_id, why)
         return started
 
     def _start(self, job: Any) -> RunStatus:
@@ -131,12 +124,12 @@ class VertexRuns(Runs):
         now = datetime.datetime.now(datetime.UTC)
         name = re.sub(r"[^a-z0-9]+", "-", str(job.pipeline_spec["pipelineInfo"]["name"]).lower()).strip("-")[:80]
         run_id = f"{name}-{now:%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"
-        request = {"parent": self._connection.parent, "pipeline_job": job, "pipeline_job_id": run_id}
+        request = {"parent": self.connection.parent, "pipeline_job": job, "pipeline_job_id": run_id}
         look = f"it may have started: `{self.command('status', run_id)}` shows it then"
         with answers.of_vertex(f"start run {run_id}", look):
             for seconds in (*_WAITS, None):
                 try:
-                    pipelines = self._connection.pipelines
+                    pipelines = self.connection.pipelines
                     return self._status_of(pipelines.create_pipeline_job(request=request, timeout=REQUEST_SECONDS))
                 except AlreadyExists:  # by an attempt whose answer was lost
                     return self._status_of(self._job(run_id, look))
@@ -148,13 +141,13 @@ class VertexRuns(Runs):
 
     def _job(self, run_id: str, perhaps_done: str = "") -> Any:
         with answers.of_vertex(f"find run {run_id}", perhaps_done):
-            name = f"{self._connection.parent}/pipelineJobs/{run_id}"
-            return self._connection.pipelines.get_pipeline_job(name=name, timeout=REQUEST_SECONDS)
+            name = f"{self.connection.parent}/pipelineJobs/{run_id}"
+            return self.connection.pipelines.get_pipeline_job(name=name, timeout=REQUEST_SECONDS)
 
     def _status_of(self, job: Any) -> RunStatus:
         """Return the state of a job in our terms."""
         run_id, state = job.name.rpartition("/")[2], state_of(job.state)
-        connection = self._connection
+        connection = self.connection
         return RunStatus(
             run_id=run_id,
             name=job.display_name,
@@ -170,13 +163,12 @@ class VertexRuns(Runs):
 
 def job_content(submission: Submission) -> dict[str, Any]:
     """Return the request for a run as JSON, made without Vertex' libraries."""
+    labels = {PACKAGE_LABEL: submission.package.version.replace(".", "_"), EXPERIMENT_LABEL: submission.experiment}
     content: dict[str, Any] = {
         "displayName": submission.run_name,
         "pipelineSpec": copy.deepcopy(_spec(submission.package.text)),
-        "labels": {
-            PACKAGE_LABEL: _as_label(submission.package.version.replace(".", "_")),
-            EXPERIMENT_LABEL: _as_label(submission.experiment),
-        },
+        # In lower case, - for other characters, cut.
+        "labels": {name: re.sub(r"[^a-z0-9_-]", "-", text.lower())[:_LONGEST_LABEL] for name, text in labels.items()},
         "runtimeConfig": {
             "gcsOutputDirectory": submission.pipeline_root,
             "parameterValues": {name: value for name, value in submission.parameters.items() if value is not None},
@@ -194,16 +186,7 @@ def job_content(submission: Submission) -> dict[str, Any]:
     return content
 
 
-@functools.lru_cache(maxsize=8)
-def _spec(text: bytes) -> dict[str, Any]:
-    """Return a package's one document; parsing takes long, and several schedules need it."""
-    spec: dict[str, Any] = yaml.safe_load(text)
-    return spec
-
-
-def _as_label(text: str) -> str:
-    """Return text as a label: in lower case, - for other characters, cut."""
-    return re.sub(r"[^a-z0-9_-]", "-", text.lower())[:_LONGEST_LABEL]
+_spec = functools.lru_cache(maxsize=8)(yaml.safe_load)  # of a package; it takes long, and several schedules need it
 
 
 def state_of(theirs: Any) -> str:
@@ -237,12 +220,3 @@ def _stage(detail: Any, run: str) -> StageStatus:
         finished=utc(detail.end_time),
         message=message,
     )
-
-
-def _custom_jobs(detail: Any) -> list[str]:
-    """Return the ids of a task's custom jobs: Vertex' own, and the one that a launcher started."""
-    container, custom = detail.executor_detail.container_detail, detail.executor_detail.custom_job_detail
-    launched = (detail.execution.metadata or {}).get("output:gcp_resources", "")
-    names = [*container.failed_main_jobs, container.main_job, *custom.failed_jobs, custom.job]
-    names += re.findall(r"[^\"]+/customJobs/[0-9]+", str(launched))
-    return list(dict.fromkeys(name.rpartition("/")[2] for name in names if name))

@@ -1,9 +1,7 @@
 """Schedules on Vertex AI, each of which holds the pipeline job to start.
 
 Vertex cannot create a paused schedule. Ours is created with a start a year ahead, then paused; resuming it first brings
-the start near. So it starts nothing before it is resumed, even if nothing follows the first request.
-
-A schedule has neither labels nor a description, so its origin is noted in the description of its pipeline.
+the start near. So it starts nothing before that. It has no description: its origin is noted in that of its pipeline.
 """
 
 import contextlib
@@ -13,41 +11,63 @@ from typing import Any
 
 from pipeline.cluster import answers, backend
 from pipeline.cluster.backend import LiveSchedule, Schedule, Schedules
-from pipeline.cluster.vertex.connection import REQUEST_SECONDS, VertexConnection, message
+from pipeline.cluster.vertex.connection import REQUEST_SECONDS, message
 from pipeline.cluster.vertex.runs import VertexRuns, job_content, utc
 
-# Ends the description of a pipeline that one of our schedules starts; JSON follows.
-_NOTE = "\nScheduled from "
-# Start of a schedule that must not start anything yet; and of a resumed one, which must not be in the past on arrival.
-# A start further ahead than clocks differ means: never resumed.
-_FAR_AHEAD = datetime.timedelta(days=365)
-_AT_ONCE = datetime.timedelta(minutes=1)
-_NOT_YET = datetime.timedelta(hours=1)
+_NOTE = "\nScheduled from "  # ends the description of a pipeline that one of our schedules starts; JSON follows
+_FAR_AHEAD = datetime.timedelta(days=365)  # start of a schedule that must not start anything yet
+_AT_ONCE = datetime.timedelta(minutes=1)  # of a resumed one, which must not be in the past on arrival
+_NOT_YET = datetime.timedelta(hours=1)  # further ahead than clocks differ means: never resumed
 _DELETION_SECONDS = 120.0
-# Enough runs to find the active ones among: they are the newest.
-_NEWEST_RUNS = 100
+_NEWEST_RUNS = 100  # enough to find the active ones among
 
 
-class VertexSchedules(Schedules):
-    """Schedules of a project's region; nothing is sent before a method is called."""
-
-    def __init__(self, connection: VertexConnection) -> None:
-        self._connection = connection
+class VertexSchedules(VertexRuns, Schedules):
+    """Runs and schedules of a project's region."""
 
     @property
     def _api(self) -> Any:
-        return self._connection.schedules
+        return self.connection.schedules
 
     def live(self) -> list[LiveSchedule]:
-        request = {"parent": self._connection.parent, "filter": "create_pipeline_job_request:*", "page_size": 100}
+        request = {"parent": self.connection.parent, "filter": "create_pipeline_job_request:*", "page_size": 100}
         with answers.of_vertex("list schedules"):
             schedules = list(self._api.list_schedules(request=request, timeout=REQUEST_SECONDS))
-        return [self._live(schedule) for schedule in schedules if _digest(schedule)]
+        live = []
+        for schedule in filter(_digest, schedules):
+            enabled = schedule.state.name == "ACTIVE" and not _never_resumed(schedule)
+            runs = self.listed(f"schedule_name={schedule.name}", _NEWEST_RUNS)
+            live.append(
+                LiveSchedule(
+                    schedule_id=schedule.name.rpartition("/")[2],
+                    name=schedule.display_name,
+                    enabled=enabled,
+                    digest=_digest(schedule),
+                    cron=schedule.cron,
+                    next_run=utc(schedule.next_run_time) if enabled else None,
+                    active_runs=tuple(run.run_id for run in runs if run.state not in backend.ENDED),
+                )
+            )
+        return live
 
     def create(self, schedule: Schedule) -> str:
-        body = message("Schedule", _content(schedule, self._connection.parent))
+        """Create a schedule that starts nothing within a year, and pause it."""
+        parent, job = self.connection.parent, job_content(schedule.submission)
+        note = json.dumps({"digest": schedule.digest()})
+        job["pipelineSpec"]["pipelineInfo"]["description"] += f"{_NOTE}{note}"
+        content = {
+            "displayName": schedule.name,
+            "cron": f"TZ={schedule.time_zone} {schedule.cron}",
+            "startTime": f"{datetime.datetime.now(datetime.UTC) + _FAR_AHEAD:%Y-%m-%dT%H:%M:%SZ}",
+            # The first limits runs being started, the second active ones, which `concurrency` means.
+            "maxConcurrentRunCount": str(schedule.concurrency),
+            "maxConcurrentActiveRunCount": str(schedule.concurrency),
+            "allowQueueing": schedule.catch_up,
+            "createPipelineJobRequest": {"parent": parent, "pipelineJob": job},
+        }
+        body = message("Schedule", content)
         with answers.of_vertex(f"create schedule {schedule.name}", backend.PERHAPS_CREATED):
-            created = self._api.create_schedule(parent=self._connection.parent, schedule=body, timeout=REQUEST_SECONDS)
+            created = self._api.create_schedule(parent=parent, schedule=body, timeout=REQUEST_SECONDS)
             self._api.pause_schedule(name=created.name, timeout=REQUEST_SECONDS)
         return str(created.name.rpartition("/")[2])
 
@@ -81,41 +101,11 @@ class VertexSchedules(Schedules):
             deletion.result(timeout=_DELETION_SECONDS)
 
     def _name(self, schedule_id: str) -> str:
-        return f"{self._connection.parent}/schedules/{schedule_id}"
+        return f"{self.connection.parent}/schedules/{schedule_id}"
 
     def _schedule(self, schedule_id: str) -> Any:
         with answers.of_vertex(f"find schedule {schedule_id}"):
             return self._api.get_schedule(name=self._name(schedule_id), timeout=REQUEST_SECONDS)
-
-    def _live(self, schedule: Any) -> LiveSchedule:
-        enabled = schedule.state.name == "ACTIVE" and not _never_resumed(schedule)
-        runs = VertexRuns(self._connection).listed(f"schedule_name={schedule.name}", _NEWEST_RUNS)
-        return LiveSchedule(
-            schedule_id=schedule.name.rpartition("/")[2],
-            name=schedule.display_name,
-            enabled=enabled,
-            digest=_digest(schedule),
-            cron=schedule.cron,
-            next_run=utc(schedule.next_run_time) if enabled else None,
-            active_runs=tuple(run.run_id for run in runs if run.state not in backend.ENDED),
-        )
-
-
-def _content(schedule: Schedule, parent: str) -> dict[str, Any]:
-    """Return the request for a schedule that starts nothing within a year, as JSON."""
-    job = job_content(schedule.submission)
-    note = json.dumps({"digest": schedule.digest()})
-    job["pipelineSpec"]["pipelineInfo"]["description"] += f"{_NOTE}{note}"
-    return {
-        "displayName": schedule.name,
-        "cron": f"TZ={schedule.time_zone} {schedule.cron}",
-        "startTime": f"{datetime.datetime.now(datetime.UTC) + _FAR_AHEAD:%Y-%m-%dT%H:%M:%SZ}",
-        # The first limits runs being started, the second active ones, which `concurrency` means.
-        "maxConcurrentRunCount": str(schedule.concurrency),
-        "maxConcurrentActiveRunCount": str(schedule.concurrency),
-        "allowQueueing": schedule.catch_up,
-        "createPipelineJobRequest": {"parent": parent, "pipelineJob": job},
-    }
 
 
 def _digest(schedule: Any) -> str:

@@ -31,7 +31,7 @@ def retraining(source: str) -> None:
 def applied(world: World, wanted: list[Schedule]) -> list[Any]:
     """Apply to the end; return the resulting schedules, without ids."""
     location = world.connected()
-    list(apply.apply(location, wanted, prune=True))
+    list(apply.apply(world.target, location, wanted, prune=True))
     return sorted((live.name, live.enabled, live.digest, len(live.active_runs)) for live in location.live())
 
 
