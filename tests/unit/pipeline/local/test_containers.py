@@ -20,10 +20,10 @@ from components.core.errors import ConfigError, TransientError
 from components.core.stage import cache_key, cli
 from pipeline import step_table
 from pipeline.local import containers
-from pipeline.local.containers import Mount, mount_words, where_it_is
+from pipeline.local.containers import mount_words
 from pipeline.local.docker_client import Docker, Image, explained
 from pipeline.local.processes import Call
-from pipeline.local.session import session
+from pipeline.local.session import Session, session
 from tests.fakes.kubeflow import interpreter
 from tests.unit.pipeline import task_steps
 from tests.unit.pipeline.conftest import Desk, is_running, messages, wait_until
@@ -31,6 +31,7 @@ from tests.unit.pipeline.conftest import Desk, is_running, messages, wait_until
 BASE = "python:3.11-slim-bookworm"
 VERSION_LABEL = "org.opencontainers.image.version"
 IMAGE = container_images.image("test-python")
+NO_VALUES = dict.fromkeys(step_table.PARAMETERS, "")
 
 
 @dsl.container_component
@@ -77,7 +78,7 @@ def running(desk: Desk) -> list[str]:
 def test_fifty_containers_that_fail_at_once_are_fifty_failures(engine: str, desk: Desk) -> None:
     script = "echo last word; exit 3"
     (step,) = steps = task_steps.steps_of(interpreter.read(desk.compile(one_task(script)).read_bytes()))
-    location = containers.prepare(steps, [], desk.folder, [], False)
+    location = containers.prepare(steps, [], desk.folder, NO_VALUES, False)
     log = desk.folder / "log"
     with session(desk.root, Docker().program) as opened:
         location.begin(opened)
@@ -141,7 +142,7 @@ def test_what_a_container_is_given(engine: str, desk: Desk) -> None:
     (source / "here").write_text("given\n")
     (desk.folder / "key.json").write_text("key\n")
     desk.environment["SECRET"] = "hidden"  # noqa: S105
-    mount = shlex.quote(mount_words(Mount(str(source), "/given")))
+    mount = shlex.quote(mount_words(str(source), "/given"))
     options = f"--mount {mount} -v {target}:/kept -v {desk.folder}/key.json:/key.json:ro -e PLAIN=a=b -e SECRET "
     options += "--user 12345:0 --shm-size 1m --network bridge -e GOOGLE_APPLICATION_CREDENTIALS=/key.json --rm"
     desk.root.mkdir()
@@ -322,7 +323,7 @@ def test_images_that_cannot_run_are_reported_all_at_once_before_anything_runs(
     names = ("preprocess", "train-gpu", "train", "good", "good")
     steps = [dataclasses.replace(step, image=name) for step, name in zip(step_table.STEPS, names, strict=False)]
     with pytest.raises(ConfigError) as raised:
-        containers.prepare(steps, [], tmp_path, [], False)
+        containers.prepare(steps, [], tmp_path, NO_VALUES, False)
     named = ["preprocess:", "train-gpu: linux/arm64 linux/amd64", "train: version"]
     for problem, words in zip(raised.value.problems, named, strict=True):
         assert all(word in problem for word in words.split()), problem
@@ -396,12 +397,16 @@ def test_what_lies_behind_a_link_is_seen_by_the_name_that_was_given(
     monkeypatch.chdir(tmp_path / "here")
     # The kernel follows the link before the dots; in a container, which has no link, the dots go back in the name.
     assert Path("link/../images").is_dir()
-    assert where_it_is("link/../images") == Mount(f"{tmp_path}/there/images", f"{tmp_path}/here/images")
+    image = Image("wgan/train:1", "d", "sha256:1", "linux/amd64", "1")
+    location = containers.Containers(Docker(), {"cpu": image}, [], tmp_path / "runs", ["link/../images"])
+    location.session = Session(tmp_path, reaper=None)  # type: ignore[arg-type]
+    call = Call(dataclasses.replace(step_table.STEPS[0], image="cpu"), ["stage"], tmp_path, print)
+    assert mount_words(f"{tmp_path}/there/images", f"{tmp_path}/here/images") in location._words(call, "name")
 
 
 def test_mounts_are_fields_of_csv() -> None:
-    assert mount_words(Mount("/a", "/b")) == "type=bind,source=/a,target=/b,readonly"
-    assert mount_words(Mount('/a,"b"', "/c", writable=True)) == 'type=bind,"source=/a,""b""",target=/c'
+    assert mount_words("/a", "/b") == "type=bind,source=/a,target=/b,readonly"
+    assert mount_words('/a,"b"', "/c", writable=True) == 'type=bind,"source=/a,""b""",target=/c'
 
 
 def test_an_engine_that_never_answers_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
