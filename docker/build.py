@@ -107,18 +107,15 @@ def revision() -> str:
         return "unknown"
 
 
-def labels() -> dict[str, str]:
-    """Return the labels of every image: the code of each stage, by which `wgan run` computes keys of stages there."""
-    return {CODE_LABEL: json.dumps({stage: cache_key.source_digest(stage) for stage in stages.MAKERS})}
-
-
 def build(engine: Engine, targets: tuple[str, ...], base: str, environment: Mapping[str, str] = os.environ) -> None:
     """Build images under their local names, and write the bill of materials of each to build/images/."""
     arguments = {"BASE": base, "VERSION": container_images.VERSION, "REVISION": revision()}
     arguments |= {name: environment[name] for name in ("BEAM_SDK", "BEAM_WORKER") if environment.get(name)}
+    # By the code of each stage `wgan run` computes keys of stages there.
+    labels = {CODE_LABEL: json.dumps({stage: cache_key.source_digest(stage) for stage in stages.MAKERS})}
     for target in targets:
         started = time.monotonic()
-        engine.build(target, tag_of(target), arguments, labels())
+        engine.build(target, tag_of(target), arguments, labels)
         print(f"{tag_of(target)}: built in {time.monotonic() - started:.0f} s", file=sys.stderr)
         name = f"wgan/{NAMES[target]}"
         text = sbom.bill_of_materials(name, container_images.VERSION, contents(engine, tag_of(target)))

@@ -62,17 +62,12 @@ def _debian_license(package: str) -> str:
     return " AND ".join(sorted({name.strip() for name in re.findall(r"^License: *(\S.*)$", text, re.MULTILINE)}))
 
 
-def debian_release() -> str:
-    """Return Debian's version number, such as `12`."""
-    return platform.freedesktop_os_release().get("VERSION_ID", "")
-
-
 if __name__ == "__main__":
     json.dump(
         {
             "python": platform.python_version(),
             "python_packages": python_packages(),
-            "debian": debian_release(),
+            "debian": platform.freedesktop_os_release().get("VERSION_ID", ""),  # such as 12
             "debian_packages": debian_packages(),
         },
         sys.stdout,

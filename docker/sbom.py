@@ -18,11 +18,15 @@ def bill_of_materials(image: str, version: str, contents: dict[str, Any]) -> str
         version: The image's version.
         contents: The output of docker/contents.py in the image.
     """
-    components = [_python(package) for package in contents["python_packages"]]
-    components += [_debian(package, contents["debian"]) for package in contents["debian_packages"]]
-    components.append(
-        _component("python", contents["python"], PackageURL("generic", None, "python", contents["python"]))
-    )
+    python = PackageURL("generic", None, "python", contents["python"])
+    components = [_component("python", contents["python"], python)]
+    for package in contents["python_packages"]:
+        purl = PackageURL("pypi", None, package["name"].lower().replace("_", "-"), package["version"])
+        components.append(_component(package["name"], package["version"], purl, package["license"]))
+    for package in contents["debian_packages"]:
+        qualifiers = {"arch": package["architecture"], "distro": f"debian-{contents['debian']}"}
+        purl = PackageURL("deb", "debian", package["name"], package["version"], qualifiers)
+        components.append(_component(package["name"], package["version"], purl, package["license"]))
     bom = Bom(components=components)
     bom.metadata.component = Component(
         name=image, version=version, type=ComponentType.CONTAINER, bom_ref=f"{image}:{version}"
@@ -33,17 +37,6 @@ def bill_of_materials(image: str, version: str, contents: dict[str, Any]) -> str
     purls = "\n".join(sorted(str(component.purl) for component in components))
     bom.serial_number = uuid.uuid5(uuid.NAMESPACE_URL, f"{image}:{version}\n{purls}")
     return JsonV1Dot6(bom).output_as_string(indent=2) + "\n"
-
-
-def _python(package: dict[str, Any]) -> Component:
-    purl = PackageURL("pypi", None, package["name"].lower().replace("_", "-"), package["version"])
-    return _component(package["name"], package["version"], purl, package["license"])
-
-
-def _debian(package: dict[str, Any], release: str) -> Component:
-    qualifiers = {"arch": package["architecture"], "distro": f"debian-{release}"}
-    purl = PackageURL("deb", "debian", package["name"], package["version"], qualifiers)
-    return _component(package["name"], package["version"], purl, package["license"])
 
 
 def _component(name: str, version: str, purl: PackageURL, license: str = "") -> Component:

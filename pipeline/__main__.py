@@ -1,22 +1,4 @@
-"""The `wgan` command.
-
-wgan run --source digits --root runs/demo --steps 2000
-wgan run --source digits --root runs/demo --steps 2000 --runner docker
-wgan plan --source digits --root runs/demo --steps 3000
-wgan runs show 2 --root runs/demo
-wgan open report --root runs/demo
-wgan compile --target vertex --profile gpu-l4 --images build/images.json --output pipeline.yaml
-wgan profiles
-wgan submit --package pipeline.yaml --host https://kubeflow.example.com --source digits --root /data/runs --wait
-wgan status
-wgan logs 3f2a train --follow --kube-context my-cluster
-wgan schedule apply --file schedules.yaml --host https://kubeflow.example.com
-wgan evaluate --help
-wgan sample --registry runs/demo/registry --count 64 --out grid.png
-wgan registry why 1 --registry runs/demo/registry
-wgan report compare 1 2 3 --root runs/demo
-wgan selfcheck
-"""
+"""The `wgan` command, such as `wgan run --source digits --root runs/demo --steps 2000`."""
 
 import argparse
 import importlib
@@ -44,30 +26,26 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command and return its exit code (see `components.core.errors`)."""
     logs.log_to_stderr()
     with redaction.of_output():
-        return _run(sys.argv[1:] if arguments is None else arguments)
-
-
-def _run(words: list[str]) -> int:
-    try:
         try:
-            return _dispatch(words)
-        finally:
-            sys.stdout.flush()  # Python would do it later, where no failure can be handled
-    except StageError as error:
-        for line in str(error).splitlines():
-            log.error("%s", line)
-        return error.exit_code
-    except KeyboardInterrupt:
-        return errors.INTERRUPTED
-    except BrokenPipeError:  # whoever reads the output, such as `head`, has enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return errors.CLOSED_PIPE
-    except OSError as error:
-        log.error("%s", errors.describe_os_error(error))
-        return errors.TRANSIENT
-    except Exception:
-        log.error("a defect of this program, please report it with these lines\n%s", traceback.format_exc())
-        return errors.DEFECT
+            try:
+                return _dispatch(sys.argv[1:] if arguments is None else arguments)
+            finally:
+                sys.stdout.flush()  # Python would do it later, where no failure can be handled
+        except StageError as error:
+            for line in str(error).splitlines():
+                log.error("%s", line)
+            return error.exit_code
+        except KeyboardInterrupt:
+            return errors.INTERRUPTED
+        except BrokenPipeError:  # whoever reads the output, such as `head`, has enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return errors.CLOSED_PIPE
+        except OSError as error:
+            log.error("%s", errors.describe_os_error(error))
+            return errors.TRANSIENT
+        except Exception:
+            log.error("a defect of this program, please report it with these lines\n%s", traceback.format_exc())
+            return errors.DEFECT
 
 
 def _dispatch(words: list[str]) -> int:

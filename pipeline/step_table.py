@@ -71,7 +71,6 @@ class Step:
 
     @property
     def outputs(self) -> dict[str, type]:
-        """The type of each output parameter."""
         return {**stages.TABLE[self.stage].outputs, stages.SUMMARY: str}
 
     @property
@@ -86,11 +85,9 @@ class Step:
 
     @property
     def config(self) -> type:
-        """The class of the stage's settings."""
         return stages.config_of(self.stage)
 
     def fields(self) -> list[Field]:
-        """Return the settings of the stage."""
         return settings.fields_of(self.config)
 
     def command(self, executor_input: Mapping[str, Any]) -> list[str]:
@@ -201,17 +198,14 @@ def _parameters() -> dict[str, Field]:
     chosen = [field for stage in _USER_STAGES for field in settings.fields_of(stages.config_of(stage))]
     wired = {name for step in STEPS for name in step.wires}
     first = {field.name: field for field in reversed(chosen) if not (field.name in wired or field.setting.digest)}
-    root = Field("root", str, dataclasses.MISSING, Setting("Folder of all results."))
-    parameters = {name: _with_every_help(field) for name, field in first.items()} | {"root": root}
+    parameters = {"root": Field("root", str, dataclasses.MISSING, Setting("Folder of all results."))}
+    for name, field in first.items():
+        namesakes = [other for other in _FIELDS if (other.name, other.type) == (name, field.type)]
+        help_text = " ".join(dict.fromkeys(other.setting.help for other in namesakes))
+        # The bounds of the first stage count here; the others check theirs.
+        setting = dataclasses.replace(namesakes[0].setting, help=help_text)
+        parameters[name] = dataclasses.replace(field, setting=setting)
     return dict(sorted(parameters.items()))
-
-
-def _with_every_help(field: Field) -> Field:
-    """Return a field with the help of every stage that has it."""
-    namesakes = [other for other in _FIELDS if (other.name, other.type) == (field.name, field.type)]
-    help_text = " ".join(dict.fromkeys(other.setting.help for other in namesakes))
-    # The bounds of the first stage count here; the others check theirs.
-    return dataclasses.replace(field, setting=dataclasses.replace(namesakes[0].setting, help=help_text))
 
 
 PARAMETERS = _parameters()

@@ -20,20 +20,26 @@ if TYPE_CHECKING:
 log = logging.getLogger("pipeline")
 
 _DEFAULT_PROFILE = "cpu"
-# Replaces parameters that only a run gives, while the others are checked.
-_PLACEHOLDER = "given-later"
 
 
 def add_to(command: "argparse._SubParsersAction[cli.Parser]") -> None:
-    """Add the verbs."""
-    _add_flags(verbs.add(command, "compile", "write the package for Kubeflow or for Vertex", _compile))
-    _add_profiles(verbs.add(command, "profiles", "print the hardware profiles as YAML", _print_profiles))
-
-
-def _add_profiles(parser: cli.Parser) -> None:
-    parser.add_argument(
-        "--profiles", type=Path, metavar="FILE", help="file of your own profiles, beside ours (docs/kubeflow.md)"
+    parser = verbs.add(command, "compile", "write the package for Kubeflow or for Vertex", _compile)
+    profiles = verbs.add(command, "profiles", "print the hardware profiles as YAML", _print_profiles)
+    own = "file of your own profiles, beside ours (docs/kubeflow.md)"
+    for verb in (parser, profiles):
+        verb.add_argument("--profiles", type=Path, metavar="FILE", help=own)
+    add = parser.add_argument
+    add("--target", default=KFP, choices=TARGETS, help=f"{KFP} for a Kubernetes cluster, {VERTEX} (default: {KFP})")
+    add(
+        "--profile",
+        default=_DEFAULT_PROFILE,
+        metavar="NAME",
+        help=f"hardware profile; `wgan profiles` lists them (default: {_DEFAULT_PROFILE})",
     )
+    add("--output", type=Path, default=Path("pipeline.yaml"), help="file to write (default: pipeline.yaml)")
+    add("--images", type=Path, help="file that `make push` wrote: the digest of each image (required, or --allow-tags)")
+    add("--allow-tags", action="store_true", help="name images by tag; the image with that tag at run time is used")
+    config_file.add_flag(parser)
 
 
 def _print_profiles(parsed: argparse.Namespace) -> int:
@@ -45,7 +51,6 @@ def _print_profiles(parsed: argparse.Namespace) -> int:
 
 
 def _compile(parsed: argparse.Namespace) -> int:
-    """Write a package and return the exit code; raise `ConfigError` if nothing was written."""
     verbs.require("pipeline", parsed.verb)
     from pipeline.profiles import profile_file
 
@@ -71,22 +76,6 @@ def _compile(parsed: argparse.Namespace) -> int:
     return errors.OK
 
 
-def _add_flags(parser: cli.Parser) -> None:
-    _add_profiles(parser)
-    add = parser.add_argument
-    add("--target", default=KFP, choices=TARGETS, help=f"{KFP} for a Kubernetes cluster, {VERTEX} (default: {KFP})")
-    add(
-        "--profile",
-        default=_DEFAULT_PROFILE,
-        metavar="NAME",
-        help=f"hardware profile; `wgan profiles` lists them (default: {_DEFAULT_PROFILE})",
-    )
-    add("--output", type=Path, default=Path("pipeline.yaml"), help="file to write (default: pipeline.yaml)")
-    add("--images", type=Path, help="file that `make push` wrote: the digest of each image (required, or --allow-tags)")
-    add("--allow-tags", action="store_true", help="name images by tag; the image with that tag at run time is used")
-    config_file.add_flag(parser)
-
-
 def _checked_defaults(profile: "Profile", parsed: argparse.Namespace) -> dict[str, Any]:
     """Return the new defaults of a package, typed and checked with all other parameters and the hardware."""
     fields = step_table.PARAMETERS
@@ -103,7 +92,7 @@ def _checked_defaults(profile: "Profile", parsed: argparse.Namespace) -> dict[st
         for name in hardware
         if raw_values.get(name, str(fields[name].default)) != str(fields[name].default)
     ]
-    later = {name: _PLACEHOLDER for name, field in fields.items() if field.required}
+    later = {name: "given-later" for name, field in fields.items() if field.required}  # by a run
     try:
         steps = step_table.steps(profile.train_image)
         values = parameters.parse(fields, steps, {**later, **profile.parameters, **raw_values, **hardware}, problems)

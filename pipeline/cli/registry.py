@@ -22,7 +22,7 @@ from pipeline import tables, verbs
 from pipeline.local import overview
 from pipeline.registry import hub, reproduction, upkeep
 
-_DIGEST_SHOWN = 12
+_LOCATION = "runs/registry"
 _EXAMPLES = """examples:
   wgan registry list --registry runs/demo/registry
   wgan registry why 2 --registry gs://bucket/runs/registry
@@ -34,7 +34,6 @@ _EXAMPLES = """examples:
 
 
 def add_to(command: "argparse._SubParsersAction[cli.Parser]") -> None:
-    """Add the verb."""
     parser = command.add_parser(
         "registry",
         help="list published versions, explain, verify, roll back, reproduce, export and remove them",
@@ -48,12 +47,8 @@ def add_to(command: "argparse._SubParsersAction[cli.Parser]") -> None:
 
     def add(name: str, text: str, run: Callable[..., None]) -> cli.Parser:
         verb = verbs.add(actions, name, text, functools.partial(_run, run))
-        verb.add_argument(
-            "--registry",
-            dest="location",
-            default="runs/registry",
-            help="folder of the registry, local or gs://BUCKET/FOLDER (default: runs/registry)",
-        )
+        help_text = f"folder of the registry, local or gs://BUCKET/FOLDER (default: {_LOCATION})"
+        verb.add_argument("--registry", dest="location", default=_LOCATION, help=help_text)
         if name in ("why", "reproduce", "export", "promote"):
             verb.add_argument("number", type=int, metavar="N", help="number of the version")
         return verb
@@ -76,29 +71,14 @@ def add_to(command: "argparse._SubParsersAction[cli.Parser]") -> None:
     add("promote", "make a published version the champion", upkeep.promote)
     add("rollback", "make the previous champion the champion again", upkeep.rollback)
     verb = add("gc", "list versions that are not needed; with --yes remove them", upkeep.gc)
-    verb.add_argument(
-        "--keep",
-        type=_positive_int,
-        default=3,
-        metavar="K",
-        help="keep the newest K versions, besides the champion and the one before it (default: 3)",
-    )
-    verb.add_argument(
-        "--uncommitted",
-        action="store_true",
-        help="also remove unfinished publications; one that is running has to start again",
-    )
+    help_text = "keep the newest K versions, besides the champion and the one before it (default: 3)"
+    verb.add_argument("--keep", type=_positive_int, default=3, metavar="K", help=help_text)
+    help_text = "also remove unfinished publications; one that is running has to start again"
+    verb.add_argument("--uncommitted", action="store_true", help=help_text)
     verb.add_argument("--yes", action="store_true", help="remove them instead of only listing them")
 
 
 def _run(run: Callable[..., None], parsed: argparse.Namespace) -> int:
-    """Run `wgan registry ...` and return its exit code.
-
-    Raises:
-        DataError: The registry or the version is missing, damaged, or from before there was lineage.
-        Superseded: Another process changed the champion meanwhile.
-        TransientError: The bucket does not answer.
-    """
     cli.set_umask()
     run(**{name: getattr(parsed, name) for name in inspect.signature(run).parameters})
     if parsed.action in ("promote", "rollback"):
@@ -116,7 +96,7 @@ def _read_champion(location: str) -> Champion | None:
     registry.require_there(location)
     champion = registry.read_champion(location)
     if champion is None and not registry.versions(location):
-        raise DataError(f"nothing has been published in {location} yet; run the pipeline with this registry")
+        raise upkeep.nothing_published(location)
     return champion
 
 
@@ -137,7 +117,16 @@ def _version_details(location: str, number: int) -> Iterator[tuple[Version, Line
 
 def _reproduce(location: str, number: int, root: str, source: str) -> None:
     with _version_details(location, number) as (version, origin, champion, _):
-        version_of, made_in = functools.partial(_version_of, location, champion), Location.of(location).parent
+
+        def version_of(checkpoint_digest: str) -> int:
+            """Return the version whose model comes from a checkpoint; 0 if there is no whole one."""
+            for other in registry.versions(location, champion):
+                with contextlib.suppress(DataError):
+                    if registry.read_version(location, other, None).model.checkpoint_digest == checkpoint_digest:
+                        return other
+            return 0
+
+        made_in = Location.of(location).parent
         print(reproduction.config(version, origin, root, made_in, source, version_of), end="")
 
 
@@ -167,17 +156,8 @@ def _row(location: str, number: int, champion: Champion | None) -> tuple[str, ..
     state = "champion" if champion is not None and champion.version == number else ""
     model = version.model
     space = f"uncertified: {version.evaluation.uncertified}" if version.evaluation.uncertified else "certified"
-    digest = model.digest[:_DIGEST_SHOWN]
+    digest = model.digest[:12]
     return (str(number), state, f"{model.step:,}", str(model.image), tables.number(ratio), digest, plain(space))
-
-
-def _version_of(location: str, champion: Champion | None, checkpoint_digest: str) -> int:
-    """Return the version whose model comes from a checkpoint; 0 if there is no whole one."""
-    for number in registry.versions(location, champion):
-        with contextlib.suppress(DataError):
-            if registry.read_version(location, number, None).model.checkpoint_digest == checkpoint_digest:
-                return number
-    return 0
 
 
 def _why(location: str, number: int) -> None:
@@ -191,7 +171,7 @@ def _why(location: str, number: int) -> None:
             "version": f"{version.number}, the champion" if is_champion else f"{version.number}, not the champion",
             "model": version.model.digest,
             "checkpoint": f"of {version.model.step:,} generator updates, of {origin.checkpoint['settings']['steps']:,}",
-            "data": _data(origin),
+            "data": _data(origin.dataset),
             "embedding": f"certificate: {origin.embedding['certificate']['outcome']}",
             "verdict": f"{version.evaluation.verdict}: {'; '.join(version.evaluation.reasons)}",
             "champion": comparison,
@@ -199,15 +179,27 @@ def _why(location: str, number: int) -> None:
         }
         tables.print_facts(facts)
         print()
-        rules = [_rule(rule) for rule in version.evaluation.rules]
+        rules = [
+            (
+                plain(rule["rule"]),
+                *(tables.number(rule[name]) for name in ("value", "low", "high")),
+                plain(rule["limit"]),
+                plain(rule["outcome"]),
+            )
+            for rule in version.evaluation.rules
+        ]
         tables.print_rows(("rule", "value", "low", "high", "expected", "outcome"), rules)
         print()
-        rows = [*origin.rows(), lineage.row("model", version.model.digest, version.model.made_with)]
-        tables.print_rows(("came from", "digest", "code", "container image"), [_link(row) for row in rows])
+        rows = []
+        for row in (*origin.rows(), lineage.row("model", version.model.digest, version.model.made_with)):
+            stage, code = reproduction.STAGES.get(row.what, ""), row.code
+            if stage and code != lineage.UNKNOWN:
+                code = "as here" if code == cache_key.source_digest(stage) else "another than here"
+            rows.append((plain(row.what), plain(row.digest), plain(code), plain(row.image)))
+        tables.print_rows(("came from", "digest", "code", "container image"), rows)
 
 
-def _data(origin: Lineage) -> str:
-    dataset = origin.dataset
+def _data(dataset: dict[str, Any]) -> str:
     image, classes = dataset["image"], len(dataset["classes"])
     splits = ", ".join(f"{dataset['splits'][name]['records']:,} {name}" for name in datasets.SPLITS)
     shape = f"{image['height']}x{image['width']}x{image['channels']}"
@@ -219,16 +211,3 @@ def _distance(numbers: dict[str, Any]) -> str:
     shown = "FCD" if name == "fcd" else name
     text = f"{shown} {tables.number(model[name])}, {tables.number(model[f'{name}_ratio'])} x real against real"
     return f"{text}; the champion's {tables.number(champion[name])}" if champion else text
-
-
-def _rule(rule: dict[str, Any]) -> tuple[str, ...]:
-    numbers = (tables.number(rule[name]) for name in ("value", "low", "high"))
-    return (plain(rule["rule"]), *numbers, plain(rule["limit"]), plain(rule["outcome"]))
-
-
-def _link(row: lineage.Row) -> tuple[str, ...]:
-    stage = reproduction.STAGES.get(row.what, "")
-    code = row.code
-    if stage and code != lineage.UNKNOWN:
-        code = "as here" if code == cache_key.source_digest(stage) else "another than here"
-    return (plain(row.what), plain(row.digest), plain(code), plain(row.image))

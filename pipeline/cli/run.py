@@ -3,33 +3,24 @@
 import argparse
 import logging
 import shlex
-from collections.abc import Iterable
-from pathlib import Path
-from typing import Any
 
 from components.core import errors
 from components.core.container_images import TRAIN_IMAGES
 from components.core.stage import cli
-from components.core.storage import buckets
 from components.core.storage.location import Location, private
 from pipeline import step_table, tables, verbs
 from pipeline.local import containers, history, overview, plan, runner, session
-from pipeline.local.containers import Containers
 from pipeline.local.docker_client import Docker
 from pipeline.local.processes import Processes
 from pipeline.package import config_file, parameters
-from pipeline.step_table import Step
 
 log = logging.getLogger("pipeline")
 
 _PROCESS, _DOCKER = "process", "docker"
 _ROOT = "runs"
-# The names in components/core/sources/source_listing.py, whose import would make this command slow.
-_FETCHED_BY_NAME = ("fashion-mnist",)
 
 
 def add_to(command: "argparse._SubParsersAction[cli.Parser]") -> None:
-    """Add the verbs."""
     parser = _add(command, "run", "run the pipeline on this machine; stages with unchanged inputs are reused")
     parser.add_argument("--jobs", type=int, default=1, help="number of stages that may run in parallel (default: 1)")
     parser.add_argument(
@@ -69,13 +60,14 @@ def _run(parsed: argparse.Namespace) -> int:
     raw_values["root"] = root.uri
     in_image = parsed.runner == _DOCKER and raw_values.get("accelerator") in TRAIN_IMAGES
     steps = step_table.steps(raw_values["accelerator"] if in_image else "cpu")
-    problems += _problems(parsed, root)
-    options = _docker_options(parsed.docker_options, problems)
+    options = _checked_options(parsed, root, problems)
     values = parameters.parse(step_table.PARAMETERS, steps, raw_values, problems)
     if getattr(parsed, "print_config", False):
         print(config_file.written(values), end="")
         return errors.OK
-    executor = Processes() if parsed.runner == _PROCESS else _containers(steps, options, root.path, values, parsed.dev)
+    executor = (
+        Processes() if parsed.runner == _PROCESS else containers.prepare(steps, options, root.path, values, parsed.dev)
+    )
     if parsed.verb == "plan":  # a plan leaves nothing at the root
         with session.session(private("plans"), Docker().program) as opened:
             executor.begin(opened)
@@ -95,9 +87,8 @@ def _run(parsed: argparse.Namespace) -> int:
     return code
 
 
-def _problems(parsed: argparse.Namespace, root: Location) -> list[str]:
-    """Return what is wrong with the flags of this command."""
-    problems = []
+def _checked_options(parsed: argparse.Namespace, root: Location, problems: list[str]) -> list[str]:
+    """Check the flags of this command, and return the options for Docker."""
     if root.in_bucket and parsed.runner == _DOCKER:
         problems.append(f"root must be a folder of this machine for --runner docker, got {root}")
     elif root.path.exists() and not root.path.is_dir():
@@ -106,22 +97,8 @@ def _problems(parsed: argparse.Namespace, root: Location) -> list[str]:
         problems.append(f"jobs must be at least 1, got {parsed.jobs}")
     if parsed.runner == _PROCESS:
         problems += [f"{name} needs --runner docker" for name in ("docker_options", "dev") if getattr(parsed, name)]
-    return problems
-
-
-def _docker_options(text: str, problems: list[str]) -> list[str]:
     try:
-        return shlex.split(text)
+        return shlex.split(parsed.docker_options)
     except ValueError as error:
-        problems.append(f"docker_options must be shell words, got {text!r}: {error}")
+        problems.append(f"docker_options must be shell words, got {parsed.docker_options!r}: {error}")
         return []
-
-
-def _containers(steps: Iterable[Step], options: list[str], root: Path, values: dict[str, Any], dev: bool) -> Containers:
-    locations = [values[name] for name, field in step_table.PARAMETERS.items() if field.setting.location]
-    for location in locations:
-        fetched = location in _FETCHED_BY_NAME or buckets.is_uri(location)
-        if fetched and not containers.has_flag(options, *containers.NETWORK):
-            log.warning('%s is fetched over a network, which needs --docker-options="--network bridge"', location)
-    inputs = [containers.where_it_is(location) for location in locations if location and Path(location).exists()]
-    return containers.prepare(steps, options, root, inputs, dev)

@@ -20,7 +20,6 @@ log = logging.getLogger("pipeline")
 
 
 def add_to(command: "argparse._SubParsersAction[cli.Parser]") -> None:
-    """Add the verbs."""
     parser = verbs.add(command, "runs", "list the runs of this machine, or show one (runs show N)", _runs)
     parser.add_argument("show", nargs="?", choices=("show",), help="show one run (default: list all)")
     _add_flags(parser, "")
@@ -52,16 +51,6 @@ def _runs(parsed: argparse.Namespace) -> int:
     if parsed.show:
         _show(root_overview, history.numbered(root_overview.runs, parsed.number))
         return errors.OK
-    _list(root_overview)
-    root = root_overview.runs[0].root
-    if not root.in_bucket:
-        overview.write(root_overview)
-        print()
-        tables.print_facts({"page": relative(root.path / overview.PAGE)})
-    return errors.OK
-
-
-def _list(root_overview: Overview) -> None:
     rows: list[tuple[str, ...]] = [
         (
             str(run.number),
@@ -75,6 +64,12 @@ def _list(root_overview: Overview) -> None:
         for run in root_overview.runs
     ]
     tables.print_rows(("run", "began (UTC)", "took", "state", "verdict", "distance / real", "what changed"), rows)
+    root = root_overview.runs[0].root
+    if not root.in_bucket:
+        overview.write(root_overview)
+        print()
+        tables.print_facts({"page": relative(root.path / overview.PAGE)})
+    return errors.OK
 
 
 def _show(root_overview: Overview, run: PastRun) -> None:
@@ -98,9 +93,7 @@ def _open(parsed: argparse.Namespace) -> int:
     run = history.numbered(runs, newest[-1] if parsed.number is None else parsed.number)
     evaluation = run.evaluation
     if evaluation is None or not evaluation.fetch(evaluations.MANIFEST, lambda name: name == file):
-        raise DataError(
-            f"run {run.number} has no {parsed.what}: {run.state}; `wgan runs` lists the runs with a verdict"
-        )
+        raise DataError(f"run {run.number} has no {parsed.what}: {run.state}; `wgan runs` lists runs with a verdict")
     path = evaluation.path / file
     print(relative(path))
     if not webbrowser.open(path.as_uri()):

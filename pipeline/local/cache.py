@@ -1,7 +1,6 @@
 """Results of earlier runs, under the stages' own keys, so that unchanged stages are not started.
 
-The state of each run in `history` keeps the parts of the keys beside the outputs, so that `wgan plan` can name the
-changed ones.
+`history` keeps the parts of the keys beside the outputs, so that `wgan plan` can name the changed ones.
 """
 
 from collections.abc import Callable, Sequence
@@ -63,7 +62,9 @@ def look_up(
         return None, ""
     outputs, made_by = alike[-1].outputs or {}, alike[-1].maker
     for name, uri in outputs.items():
-        if name.endswith("_uri") and not _exists(uri):
+        if name.endswith("_uri") and not (
+            buckets.stat(f"{uri}/{location.COMMITTED}") if buckets.is_uri(uri) else Path(uri).exists()
+        ):
             return None, f"its artifact is gone: {uri}"
     try:
         for name, kind in _KINDS.items():
@@ -75,9 +76,3 @@ def look_up(
     changed = cache_key.changes(before, {name: maker[name] for name in before})
     other = f" (decides nothing: {'; '.join(changed)})" if changed else ""
     return outputs, f"its inputs, settings and code are unchanged{other}"
-
-
-def _exists(uri: str) -> bool:
-    if not buckets.is_uri(uri):
-        return Path(uri).exists()
-    return buckets.stat(f"{uri}/{location.COMMITTED}") is not None

@@ -6,7 +6,6 @@ be gone before, and passes for a success: kubeflow/pipelines issue 13332.)
 """
 
 import csv
-import dataclasses
 import io
 import json
 import logging
@@ -17,11 +16,14 @@ import subprocess
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import components
 from components.core import container_images
 from components.core.errors import ConfigError, StageError, Terminated, TransientError
 from components.core.stage import cache_key, cli, logs
+from components.core.storage import buckets
+from pipeline import step_table
 from pipeline.local.docker_client import Docker, Image, end
 from pipeline.local.processes import Call, copy_lines
 from pipeline.local.reaper import CONTAINER
@@ -34,17 +36,10 @@ log = logging.getLogger(__name__)
 _CODE = "/app/components"
 _START_SECONDS = 120.0
 _STATE = "{{.State.Status}} {{.State.ExitCode}}"
-NETWORK = ("--network", "--net")  # flags of `docker create`
+_NETWORK = ("--network", "--net")  # flags of `docker create`
 _ROOT_LABEL, _RUN_LABEL = "wgan-gp-pipeline.root", "wgan-gp-pipeline.run"
-
-
-@dataclasses.dataclass(frozen=True)
-class Mount:
-    """A folder or file of this machine, and its path in a container."""
-
-    source: str
-    target: str
-    writable: bool = False
+# The names in components/core/sources/source_listing.py, whose import would make `wgan run` slow.
+_FETCHED_BY_NAME = ("fashion-mnist",)
 
 
 class Containers:
@@ -58,7 +53,7 @@ class Containers:
         images: Mapping[str, Image],  # by name
         options: Sequence[str],  # more words for `docker create`
         root: Path,  # keeps everything made; containers see it at the same path, and write there
-        inputs: list[Mount],  # local files and folders that the pipeline's parameters name
+        inputs: Sequence[str],  # local files and folders that the pipeline's parameters name
         dev: bool = False,  # whether this working tree's code replaces the image's
     ) -> None:
         self._docker, self._images, self._options = docker, images, options
@@ -79,10 +74,6 @@ class Containers:
                 log.warning("removing container %s of a run that was killed", container)
                 self._remove(container)
 
-    def image(self, step: Step) -> str:
-        """Return the image that a step runs in, with its digest."""
-        return self._images[step.image].name
-
     def code(self, step: Step) -> str:
         """Return the digest of the code of a step's stage: this working tree's, or the image's."""
         if self._dev:
@@ -91,8 +82,8 @@ class Containers:
         return image.code.get(step.stage, image.id)
 
     def maker(self, step: Step) -> dict[str, str]:
-        """Return the image that a step runs in, to show beside a cached result."""
-        return {"image": self.image(step)}
+        """Return the image that a step runs in, with its digest."""
+        return {"image": self._images[step.image].name}
 
     def run(self, call: Call) -> int:
         """Run a stage to its end and return its exit status, 128 + N if signal N ended it.
@@ -170,50 +161,53 @@ class Containers:
         words += ["--read-only", "--tmpfs", "/tmp", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"]  # noqa: S108
         # Relative paths mean the same inside; images never import from the working folder.
         words += ["--user", f"{os.getuid()}:{os.getgid()}", "--workdir", str(Path.cwd())]
-        if not has_flag(self._options, *NETWORK):  # Docker accepts several networks only if they are named
+        if not _has_flag(self._options, *_NETWORK):  # Docker accepts several networks only if they are named
             words += ["--network", "none"]
-        for mount in self._mounts():
-            words += ["--mount", mount_words(mount)]
+        # By target. Inputs are at the same path, read-only; a container has none of the links to them, which
+        # `resolve` would follow in the target as well.
+        mounts = {os.path.abspath(path): (os.path.realpath(path), False) for path in self._inputs}  # noqa: PTH100
+        # A plan has no root yet, and its outputs are in the session's folder.
+        for folder in (self._root, self.session.folder):
+            if folder.exists() and not (folder != self._root and folder.is_relative_to(self._root)):
+                mounts[str(folder)] = (str(folder), True)
+        if self._dev:
+            mounts[_CODE] = (str(Path(components.__file__).parent), False)
+        for target, (source, writable) in mounts.items():
+            words += ["--mount", mount_words(source, target, writable)]
         umask = 0o777 & ~self.session.folder.stat().st_mode  # this process's; containers have their own
         words += ["--env", f"{cli.UMASK}={umask:03o}", "--env", f"{logs.RECORDS}=1"]
         words += ["--env", f"WGAN_IMAGE={image.name}"]
-        if not has_flag(self._options, "--user", "-u"):  # another user may not write there; /tmp is in memory
+        if not _has_flag(self._options, "--user", "-u"):  # another user may not write there; /tmp is in memory
             words += ["--env", f"TMPDIR={self.session.folder}"]
         # The rest is ours to decide: labels to find it again, and no removal before its exit status is read.
         words += [*self._options, "--name", name, "--rm=false", "--entrypoint", call.words[0]]
         return [*words, image.id, *call.words[1:]]
 
-    def _mounts(self) -> list[Mount]:
-        mounts = {mount.target: mount for mount in self._inputs}
-        # A plan has no root yet, and its outputs are in the session's folder.
-        for location in (self._root, self.session.folder):
-            if location.exists() and not (location != self._root and location.is_relative_to(self._root)):
-                mounts[str(location)] = Mount(str(location), str(location), writable=True)
-        if self._dev:
-            mounts[_CODE] = Mount(str(Path(components.__file__).parent), _CODE)
-        return list(mounts.values())
 
-
-def has_flag(options: Sequence[str], *flags: str) -> bool:
-    """Return whether options of `docker create` have one of these flags."""
+def _has_flag(options: Sequence[str], *flags: str) -> bool:
     return any(word.partition("=")[0] in flags for word in options)
 
 
-def where_it_is(location: str) -> Mount:
-    """Mount a local folder or file read-only at the same path: a container has none of the links to it."""
-    return Mount(os.path.realpath(location), os.path.abspath(location))  # noqa: PTH100 (resolve() would follow links)
-
-
-def mount_words(mount: Mount) -> str:
+def mount_words(source: str, target: str, writable: bool = False) -> str:
     """Return a mount for `docker create --mount`: fields of CSV, because a path may hold commas and quotes."""
     line = io.StringIO()
-    fields = ["type=bind", f"source={mount.source}", f"target={mount.target}"]
-    csv.writer(line, lineterminator="").writerow(fields if mount.writable else [*fields, "readonly"])
+    fields = ["type=bind", f"source={source}", f"target={target}"]
+    csv.writer(line, lineterminator="").writerow(fields if writable else [*fields, "readonly"])
     return line.getvalue()
 
 
-def prepare(steps: Iterable[Step], options: Sequence[str], root: Path, inputs: list[Mount], dev: bool) -> Containers:
-    """Require an engine with every step's image; raise `ConfigError` naming each that is missing or unfit."""
+def prepare(
+    steps: Iterable[Step], options: Sequence[str], root: Path, values: Mapping[str, Any], dev: bool
+) -> Containers:
+    """Require an engine with every step's image; raise `ConfigError` naming each that is missing or unfit.
+
+    `values` are those of the pipeline's parameters.
+    """
+    locations = [values[name] for name, field in step_table.PARAMETERS.items() if field.setting.location]
+    for location in locations:
+        if (location in _FETCHED_BY_NAME or buckets.is_uri(location)) and not _has_flag(options, *_NETWORK):
+            log.warning('%s is fetched over a network, which needs --docker-options="--network bridge"', location)
+    inputs = [location for location in locations if location and Path(location).exists()]
     docker = Docker()
     platform = docker.platform()
     images: dict[str, Image] = {}

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterable
 from pathlib import Path
+from typing import cast
 
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TimeElapsedColumn
@@ -39,7 +40,7 @@ class Display:
             "{task.description}",
             BarColumn(_BAR),
             TimeElapsedColumn(),
-            _Line(console, len(self._label(self._names[-1])) + 1 + _BAR + 1 + len("0:00:00") + 1),
+            _Line(console, beside=len(f"{self.place(self._names[-1])}  ") + self._width + _BAR + len("  0:00:00 ")),
             console=console,
             refresh_per_second=4,
             speed_estimate_period=_SPEED_SECONDS,
@@ -66,18 +67,15 @@ class Display:
         """Return `stage 4 of 9`."""
         return f"stage {self._names.index(name) + 1} of {len(self._names)}"
 
-    def _label(self, name: str) -> str:
-        return f"{self.place(name)}  {name:<{self._width}}"
-
     def begin(self, name: str) -> None:
         """Show a stage from now on."""
-        self._rows[name] = self._bars.add_task(self._label(name), total=None, line="starting", work=None)
+        label = f"{self.place(name)}  {name:<{self._width}}"
+        self._rows[name] = self._bars.add_task(label, total=None, line="starting", work=None)
 
     def end(self, name: str) -> Work | None:
         """Show a stage no longer; return how far it came, if it said so."""
         self._bars.update(self._rows[name], visible=False)
-        work: Work | None = self._row(name).fields["work"]
-        return work
+        return cast("Work | None", self._row(name).fields["work"])
 
     def show(self, name: str, line: str | Record) -> None:
         """Show a record of a stage, or a line of another program."""
@@ -90,7 +88,10 @@ class Display:
         message = line.message.removeprefix(f"{name}: ")
         if line.work:
             self._bars.update(self._rows[name], completed=line.work.done, total=line.work.of, work=line.work)
-            message = _progress(self._row(name), line.work)
+            task, work = self._row(name), line.work
+            left = f", {duration(task.time_remaining)} left" if task.time_remaining else ""
+            speed = f", {task.speed * work.images:,.0f} images/s" if task.speed and work.images else ""
+            message = f"{work.unit} {work.done:,} of {work.of:,}{left}{speed}"
         self._bars.update(self._rows[name], line=message)
         if not self._live:
             self._show_lines()
@@ -134,12 +135,6 @@ class _Line(ProgressColumn):
         line = Text(task.fields["line"], no_wrap=True)
         line.truncate(max(0, self._console.width - self._beside), overflow="ellipsis")
         return line
-
-
-def _progress(task: Task, work: Work) -> str:
-    left = task.time_remaining
-    speed = f", {task.speed * work.images:,.0f} images/s" if task.speed and work.images else ""
-    return f"{work.unit} {work.done:,} of {work.of:,}" + (f", {duration(left)} left" if left else "") + speed
 
 
 def relative(location: str | Path) -> str:

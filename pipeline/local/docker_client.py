@@ -21,6 +21,8 @@ _ANSWER_SECONDS = 15.0
 NO_SPACE = "no space left on device"
 _UNTIL_IT_WORKS = ("/bin/sh", "-c", 'until "$@"; do sleep 0.2; done', "sh")
 
+CODE_LABEL = "wgan.code"
+
 _COMPLAINTS: tuple[tuple[str, type[StageError], str], ...] = (
     (
         "permission denied while trying to connect",
@@ -45,8 +47,6 @@ _COMPLAINTS: tuple[tuple[str, type[StageError], str], ...] = (
         "this Docker engine has no driver for GPUs: install the NVIDIA Container Toolkit, or leave out --gpus",
     ),
 )
-
-CODE_LABEL = "wgan.code"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -47,8 +47,7 @@ class Estimates:
             return seconds[-1] if seconds else None
         if inputs.get("minutes"):
             return _START_SECONDS + 60.0 * float(inputs["minutes"])
-        image = self._image(inputs["dataset"])
-        if image is None:
+        if (image := self._image(inputs["dataset"])) is None:
             return None
         # How many times as long as on the machine above a step takes here.
         slowness = self._learned(inputs) or _RATE / (_SHARE_OF_PRODUCTS * _product_rate())
@@ -115,7 +114,7 @@ def _product_rate() -> float:
 
 
 def _speeds(name: str) -> Path:
-    """Return this machine's file of speeds with an accelerator, or of products."""
+    """Return this machine's file of speeds, with an accelerator or of products."""
     return location.private("speed") / f"{name}.json"
 
 

@@ -51,7 +51,6 @@ class TaskState:
 
     @property
     def sealed(self) -> str:
-        """The digest of parts and outputs."""
         return digests.digest_of({"parts": self.parts, "outputs": self.outputs})
 
 
@@ -116,15 +115,12 @@ class PastRun:
         for state, text in ((RUNNING, "running or killed"), (FAILED, FAILED), (INTERRUPTED, INTERRUPTED)):
             if names := [name for name, task in self.tasks.items() if task.state == state]:
                 return f"{text} in {', '.join(names)}"
-        if self.exit_code:  # between two stages
-            return INTERRUPTED
-        if not self.tasks:
-            return NOT_RUN
+        if self.exit_code or not self.tasks:
+            return INTERRUPTED if self.exit_code else NOT_RUN  # interrupted between two stages
         return SKIPPED if self.output("decide", "decision") == SKIP else DONE
 
     @property
     def seconds(self) -> float:
-        """The seconds of all its stages together."""
         return sum(task.seconds for task in self.tasks.values())
 
     @property

@@ -20,7 +20,6 @@ log = logging.getLogger("pipeline")
 PAGE = "index.html"
 _TEMPLATE = Path(__file__).with_name("overview.html.j2")
 _NO_VERDICT = "NONE"
-_GROUPS = (evaluations.PROMOTE, evaluations.HOLD, evaluations.REJECT, _NO_VERDICT)  # of rows that the page can hide
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,10 +109,11 @@ def _page(overview: Overview) -> str:
         for index, (run, score) in enumerate(zip(overview.runs, scores, strict=True))
     ]
     groups = [row["group"] for row in rows]
+    names = (evaluations.PROMOTE, evaluations.HOLD, evaluations.REJECT, _NO_VERDICT)
     return pages.render(
         _TEMPLATE,
         rows=rows[::-1],
-        groups={name: groups.count(name) for name in _GROUPS},
+        groups={name: groups.count(name) for name in names},  # which the page can hide
         ends=[min(drawn), max(drawn)] if drawn else [],
         champion=version and {"version": version.name, "score": best, "y": height(best)},
     )

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from components.core import errors, stages
+from components.core import stages
 from components.core.errors import StageError
 from components.core.stage.executor import OF_THE_RUN
 from pipeline import step_table
@@ -20,12 +20,10 @@ from pipeline.local.values import Unknown, Values, facts_of_run
 from pipeline.step_table import Step
 
 RUNS, MAYBE = "runs", "perhaps"
-# It only reads and takes a moment, and it decides the rest, so the plan runs it.
-_READING_STAGE = "decide"
 
 
 class Planned(NamedTuple):
-    """Planned action for a task."""
+    """What a run would do with a step."""
 
     task: str
     outcome: str  # `runs`, `unchanged`, `skipped` or `perhaps`
@@ -34,18 +32,13 @@ class Planned(NamedTuple):
     advice: str = ""  # on how long it will take
 
 
-class PlanFailed(StageError):
-    """A stage that the plan had to run failed; message and exit code are that stage's."""
-
-    def __init__(self, message: str, exit_code: int) -> None:
-        super().__init__(message)
-        self.exit_code = exit_code
-
-
 def plan(
     steps: Sequence[Step], parameters: dict[str, Any], root: Path, executor: Processes | Containers
 ) -> list[Planned]:
-    """Decide every step as far as is known now, for this executor; raise `PlanFailed` if the source cannot be read."""
+    """Decide every step as far as is known now, for this executor.
+
+    Raises `StageError`, with the exit code of the stage, if the source cannot be read.
+    """
     # A value with the run's own name is never kept, so any name will do.
     values = Values(parameters, facts_of_run(f"{step_table.NAME}-next"))
     past = history.read(root)
@@ -53,10 +46,10 @@ def plan(
     planned = []
     for step in steps:
         outcome, why = _decide(step, values, past, executor)
-        runs = outcome in (RUNS, MAYBE)
-        inputs = values.inputs(step)
-        seconds = estimated.of(step.stage, inputs) if runs else None
-        advice = estimated.advice(inputs) if runs and step.stage == "train" else ""
+        inputs, seconds, advice = values.inputs(step), None, ""
+        if outcome in (RUNS, MAYBE):
+            seconds = estimated.of(step.stage, inputs)
+            advice = estimated.advice(inputs) if step.stage == "train" else ""
         planned.append(Planned(step.stage, outcome, seconds, why, advice))
     return planned
 
@@ -67,7 +60,7 @@ def _decide(step: Step, values: Values, past: Sequence[PastRun], executor: Proce
         if isinstance(unmet, Unknown):
             return MAYBE, f"decided by the {unmet.output} of {unmet.stage}"
         return SKIPPED, unmet
-    if step.stage == _READING_STAGE:
+    if step.stage == "decide":  # only reads and takes a moment, and decides the rest, so the plan runs it
         decision = _run_now(step, values, executor)
         values.add(step, decision)
         return "was run", decision[stages.SUMMARY]
@@ -94,7 +87,9 @@ def _run_now(step: Step, values: Values, executor: Processes | Containers) -> di
         try:
             code, outputs = run_stage(executor, step, inputs, executor.session.folder / step.stage, show)
         except ValueError as error:
-            raise PlanFailed(f"{step.stage}: succeeded, but {error}", errors.DEFECT) from None
+            raise StageError(f"{step.stage}: succeeded, but {error}") from None  # a defect
     if outputs is None:
-        raise PlanFailed(f"{step.stage}: failed ({processes.name_of_exit(code)})", code)
+        failure = StageError(f"{step.stage}: failed ({processes.name_of_exit(code)})")
+        failure.exit_code = code
+        raise failure
     return outputs

@@ -70,10 +70,6 @@ class Processes:
         """Set the run's session, before any stage."""
         self.session = session
 
-    def image(self, step: Step) -> str:
-        """Return the image that a step runs in: none."""
-        return ""
-
     def code(self, step: Step) -> str:
         """Return the digest of the code of a step's stage."""
         return cache_key.source_digest(step.stage)

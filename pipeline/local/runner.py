@@ -57,7 +57,7 @@ class Run:
         executor: Processes | Containers,
         jobs: int = 1,  # stages that may run at once
     ) -> None:
-        self.tasks = {step.stage: TaskState(image=executor.image(step)) for step in steps}
+        self.tasks = {step.stage: TaskState(image=executor.maker(step).get("image", "")) for step in steps}
         self.exit_code = errors.OK
         self._steps, self._history, self._executor, self._jobs = steps, run_history, executor, jobs
         self._events: queue.SimpleQueue[tuple[Step, TaskState] | int] = queue.SimpleQueue()
@@ -84,8 +84,6 @@ class Run:
             self.exit_code = 128 + self.interrupted_by
         self._write_state()
         return self.exit_code
-
-    # --- deciding ---------------------------------------------------------------------------------------------------
 
     def _decide(self) -> None:
         """Bring every step as far as possible without waiting."""
@@ -130,26 +128,24 @@ class Run:
         self.tasks[step.stage].state, self.tasks[step.stage].reason = state, reason
 
     def _inputs(self, step: Step) -> dict[str, Any]:
-        status = {step.status: self._status_of_others()} if step.status else {}
-        return {**self._values.inputs(step), **status}
-
-    def _status_of_others(self) -> dict[str, Any]:
-        """Return how the steps before the last one ended, as a `PipelineTaskFinalStatus` message."""
+        """Return its inputs, with how the other steps ended if it gets that, as a `PipelineTaskFinalStatus` message."""
+        inputs = self._values.inputs(step)
+        if not step.status:
+            return inputs
         others = {step.stage: self.tasks[step.stage] for step in self._steps if not step.always}
         states = [task.state for task in others.values()]
         message = "; ".join(
             f"{stage}: exit code {task.exit_code}" for stage, task in others.items() if task.state == FAILED
         )
         stopped = NOT_RUN in states or INTERRUPTED in states
-        return {
+        inputs[step.status] = {
             "state": "FAILED" if message else "CANCELLED" if stopped else "SUCCEEDED",
             "pipelineJobResourceName": self._name,
             "pipelineTaskName": step_table.NAME,
             # 9 is FAILED_PRECONDITION of google.rpc.Code, which Kubeflow reports for a failed task.
             "error": {"code": 9, "message": message} if message else {},
         }
-
-    # --- running ----------------------------------------------------------------------------------------------------
+        return inputs
 
     def _running(self) -> list[str]:
         return [stage for stage, task in self.tasks.items() if task.state == RUNNING]
@@ -168,42 +164,38 @@ class Run:
 
     def _attempt(self, step: Step, inputs: dict[str, Any]) -> None:
         """In a thread: run a stage, again where its policy says so, and report how it ended."""
-        started, attempt = time.monotonic(), 0
+        stage, started, attempt = step.stage, time.monotonic(), 0
+        outputs: dict[str, Any] | None
+        show = functools.partial(self._display.show, stage)
         while True:
             attempt += 1
-            code, outputs = self._run_once(step, inputs)
+            code, outputs = errors.DEFECT, None
+            try:
+                code, outputs = run_stage(self._executor, step, inputs, self._history.folder / stage, show)
+            except OSError as error:
+                log.error("%s: cannot be started: %s", stage, errors.describe_os_error(error))
+                code = _CANNOT_START
+            except StageError as error:
+                log.error("%s: %s", stage, error)
+                code = error.exit_code
+            except ValueError as error:
+                log.error("%s: succeeded, but %s", stage, error)
+            except Exception:  # otherwise the run would wait forever for this thread's report
+                log.exception("%s: a defect of this program", stage)
             final = code in (_CANNOT_START, *errors.FINAL) or self._executor.stopping.is_set()
             if final or attempt > step.retries:
                 break
             wait = step.first_wait * 2 ** (attempt - 1)
             reason = processes.name_of_exit(code)
-            log.warning("%s: %s; retry %d of %d in %g s", step.stage, reason, attempt, step.retries, wait)
+            log.warning("%s: %s; retry %d of %d in %g s", stage, reason, attempt, step.retries, wait)
             if self._executor.stopping.wait(wait):
                 break
-        task, seconds = self.tasks[step.stage], round(time.monotonic() - started, 3)
+        task, seconds = self.tasks[stage], round(time.monotonic() - started, 3)
         task = dataclasses.replace(task, seconds=seconds, attempts=attempt, exit_code=code, outputs=outputs)
         self._events.put((step, task))
 
-    def _run_once(self, step: Step, inputs: dict[str, Any]) -> tuple[int, dict[str, Any] | None]:
-        """Run a stage; return its exit code, and its outputs if it succeeded."""
-        stage = step.stage
-        show = functools.partial(self._display.show, stage)
-        try:
-            return run_stage(self._executor, step, inputs, self._history.folder / stage, show)
-        except OSError as error:
-            log.error("%s: cannot be started: %s", stage, errors.describe_os_error(error))
-            return _CANNOT_START, None
-        except StageError as error:
-            log.error("%s: %s", stage, error)
-            return error.exit_code, None
-        except ValueError as error:
-            log.error("%s: succeeded, but %s", stage, error)
-        except Exception:  # otherwise the run would wait forever for this thread's report
-            log.exception("%s: a defect of this program", stage)
-        return errors.DEFECT, None
-
     def _wait(self) -> None:
-        """Wait for the next event; kill stages that exceed their time to end."""
+        """Wait for the next event; kill stages that exceed their time to end, or at a second signal."""
         # A signal just before the wait, or one that another thread takes, does not end the wait: Python runs its
         # handler in this thread, and only between waits.
         event = None
@@ -213,10 +205,15 @@ class Run:
             if event is None and time.monotonic() > self._deadline:
                 log.error("stages did not end within %g s", processes.GRACE_SECONDS)
                 self._kill()
-        if isinstance(event, int):
-            self._interrupt(event)
-        else:
+        if not isinstance(event, int):
             self._end(*event)
+        elif self.interrupted_by:
+            self._kill()
+        else:
+            self.interrupted_by, self._deadline = event, time.monotonic() + processes.GRACE_SECONDS
+            names = ", ".join(self._running())
+            log.info("%s: waiting for %s to end; interrupt again to kill", signal.Signals(event).name, names)
+            self._executor.stop(signal.SIGTERM)
 
     def _end(self, step: Step, task: TaskState) -> None:
         stage = step.stage
@@ -240,19 +237,6 @@ class Run:
             self._settle(step, FAILED)
             file = self._history.folder / f"{stage}.log"
             log.error("%s: failed (%s); its log is %s", stage, processes.name_of_exit(code), file)
-
-    # --- interruption -----------------------------------------------------------------------------------------------
-
-    def _interrupt(self, signum: int) -> None:
-        """Ask the stages to end; at the second signal, kill them."""
-        if self.interrupted_by:
-            self._kill()
-            return
-        self.interrupted_by = signum
-        self._deadline = time.monotonic() + processes.GRACE_SECONDS
-        names = ", ".join(self._running())
-        log.info("%s: waiting for %s to end; interrupt again to kill", signal.Signals(signum).name, names)
-        self._executor.stop(signal.SIGTERM)
 
     def _kill(self) -> None:
         if self._deadline < math.inf:

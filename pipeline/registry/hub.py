@@ -2,7 +2,6 @@
 
 import shutil
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -33,7 +32,21 @@ def export(
         raise ConfigError(f"FOLDER is {folder}, which exists: name a new one")
     judged = registry.evaluation_folder(source)
     numbers = atomic_files.read_json(judged / evaluations.METRICS, "evaluation")
-    metadata = _metadata(numbers, folder.name, license_id, hub_datasets, origin.dataset["source"]["kind"])
+    distance, labels = numbers["distance"], dict(numbers["names"])
+    metrics = [
+        {"type": score, "name": labels[score], "value": numbers["model"][score]}
+        for score in (distance, f"{distance}_ratio")
+    ]
+    data = hub_datasets[0] if hub_datasets else origin.dataset["source"]["kind"]
+    result = {"task": {"type": _TASK}, "dataset": {"type": data, "name": data}, "metrics": metrics}
+    metadata = {
+        "license": license_id,
+        **({"datasets": hub_datasets} if hub_datasets else {}),
+        "library_name": "tensorflow",
+        "pipeline_tag": _TASK,
+        "tags": ["gan", "wgan-gp", "tensorflow"],
+        "model-index": [{"name": folder.name, "results": [result]}],
+    }
     front = yaml.safe_dump(metadata, sort_keys=False, allow_unicode=True)
     card = (source / models.CARD).read_text(encoding="utf-8")
     with atomic_files.new_folder(folder, CARD) as new_folder:
@@ -43,24 +56,3 @@ def export(
         shutil.copyfile(judged / evaluations.SAMPLES, new_folder / evaluations.SAMPLES)
         text = f"---\n{front}---\n\n![Samples]({evaluations.SAMPLES})\n\n{card}"
         atomic_files.write_file(new_folder / CARD, text.encode())
-
-
-def _metadata(
-    numbers: dict[str, Any], name: str, license_id: str, hub_datasets: list[str], kind: str
-) -> dict[str, Any]:
-    """Return the front matter of a card, as the Hub specifies it."""
-    distance, labels = numbers["distance"], dict(numbers["names"])
-    metrics = [
-        {"type": score, "name": labels[score], "value": numbers["model"][score]}
-        for score in (distance, f"{distance}_ratio")
-    ]
-    data = hub_datasets[0] if hub_datasets else kind
-    result = {"task": {"type": _TASK}, "dataset": {"type": data, "name": data}, "metrics": metrics}
-    return {
-        "license": license_id,
-        **({"datasets": hub_datasets} if hub_datasets else {}),
-        "library_name": "tensorflow",
-        "pipeline_tag": _TASK,
-        "tags": ["gan", "wgan-gp", "tensorflow"],
-        "model-index": [{"name": name, "results": [result]}],
-    }

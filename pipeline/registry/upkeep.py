@@ -30,7 +30,7 @@ def verify(location: str, number: int | None) -> None:
     problems += [f"version {number} of {location} is lost" for number in sorted(lost)]
     problems += [f"versions/{name} of {location} is no version: remove it" for name in registry.strays(location)]
     if not versions and not problems:
-        raise _nothing_published(location)
+        raise nothing_published(location)
     rows: list[tuple[str, ...]] = []
     originals: dict[tuple[str, str], int] = {}
     for version in versions if number is None else [number]:
@@ -70,7 +70,7 @@ def rollback(location: str) -> None:
     with _locked(location) as pointer:
         champion = pointer.champion
         if not champion.version:
-            raise _nothing_published(location)
+            raise nothing_published(location)
         if not champion.previous:
             raise DataError(
                 f"champion.json of {location} names no champion before version {champion.version}; promote a version"
@@ -116,13 +116,12 @@ def gc(location: str, keep: int, uncommitted: bool, yes: bool) -> None:
 
 @contextlib.contextmanager
 def _locked(location: str, rebuild: bool = False) -> Iterator[Pointer]:
-    """Lock a registry that exists, and yield its pointer."""
     registry.require_there(location)
     with registry.held(location):
         yield registry.read_pointer(location, rebuild)
 
 
-def _nothing_published(location: str) -> DataError:
+def nothing_published(location: str) -> DataError:
     return DataError(f"nothing has been published in {location} yet; run the pipeline with this registry")
 
 

@@ -1,14 +1,13 @@
-"""Real packages, compiled by kfp from small shell components, and the real `wgan` command to run them."""
-# mypy: disable-error-code="valid-type"
+"""The real `wgan` command: on pipelines of shell commands in processes of their own, and in this process."""
 
 import contextlib
-import dataclasses
 import functools
 import inspect
 import io
 import json
 import logging
 import os
+import pickle
 import subprocess
 import sys
 import time
@@ -19,101 +18,71 @@ from typing import Any, NamedTuple
 from unittest import mock
 
 import pytest
-from kfp import compiler, dsl
 from kfp.dsl import pipeline_task
 
 from pipeline import __main__ as program
 from tests import programs, properties
-from tests.unit.pipeline import task_steps
+from tests.unit.pipeline.shell_steps import Shell
 
 properties.register_profiles()  # make test-kfp216 loads no conftest above this one
 
-
-@dsl.container_component
-def shell(script: str, out: dsl.OutputPath(str), text: str = "") -> dsl.ContainerSpec:
-    """Run a script; `$1` is the text, `$2` the file for the output parameter `out`."""
-    return dsl.ContainerSpec(image="none", command=["sh", "-ec", script, "shell", text, out])
-
-
-@dsl.container_component
-def number(value: int, out: dsl.OutputPath(int)) -> dsl.ContainerSpec:
-    return dsl.ContainerSpec(image="none", command=["sh", "-ec", 'echo "$1" > "$2"', "number", value, out])
-
-
-@dsl.container_component
-def final(script: str, text: str, status: dsl.PipelineTaskFinalStatus) -> dsl.ContainerSpec:
-    """Run a script; `$1` is the text, `$2` the final status as JSON."""
-    return dsl.ContainerSpec(image="none", command=["sh", "-ec", script, "final", text, status])
-
-
-# The `wgan` command, but for its pipeline: that of the package named first.
+# The `wgan` command, but for its pipeline.
 _WGAN = f"""\
 import sys
-sys.path.insert(0, {str(task_steps.ROOT)!r})
-from tests.unit.pipeline import task_steps
-sys.exit(task_steps.main())
+sys.path.insert(0, {str(Path(__file__).parents[3])!r})
+from tests.unit.pipeline import shell_steps
+sys.exit(shell_steps.main())
 """
 
 
 class Desk:
-    """A folder with packages and a root, and the `wgan` command."""
+    """A folder with a pipeline and a root, and the `wgan` command."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.root = folder, folder / "runs"
         self.environment = {**os.environ, "NO_COLOR": "1"}
 
-    def compile(self, function: Callable[..., Any], name: str = "pipeline") -> Path:
-        """Compile a pipeline function to a package."""
-        path = self.folder / f"{name}.yaml"
-        compiler.Compiler().compile(dsl.pipeline(name=name)(function), str(path))
-        return path
+    def define(self, *steps: Shell, **parameters: Any) -> None:
+        """Set the pipeline; beside these parameters, with defaults, it has `root`, and `where`, at first the folder."""
+        defaults = {"root": "", "where": str(self.folder), **parameters}
+        (self.folder / "pipeline").write_bytes(pickle.dumps((steps, defaults)))
 
-    def command(self, verb: str, package: Path, *flags: str) -> list[str]:
-        return [sys.executable, "-c", _WGAN, str(package), verb, "--root", str(self.root), *flags]
+    def command(self, verb: str, *flags: str) -> list[str]:
+        return [sys.executable, "-c", _WGAN, str(self.folder / "pipeline"), verb, "--root", str(self.root), *flags]
 
-    def run(self, package: Path, *flags: str, verb: str = "run") -> subprocess.CompletedProcess[str]:
-        """Run a package to its end."""
-        command = self.command(verb, package, *flags)
-        return programs.run(command, self.environment)
+    def run(self, *flags: str, verb: str = "run") -> subprocess.CompletedProcess[str]:
+        """Run the pipeline to its end."""
+        return programs.run(self.command(verb, *flags), self.environment)
 
-    def start(self, package: Path, *flags: str) -> "subprocess.Popen[str]":
+    def start(self, *flags: str) -> "subprocess.Popen[str]":
         """Start a run and return at once; its stderr goes to `stderr.txt`."""
         with open(self.folder / "stderr.txt", "w") as file:
-            command = self.command("run", package, *flags)
+            command = self.command("run", *flags)
             return subprocess.Popen(command, env=self.environment, stdout=subprocess.PIPE, stderr=file, text=True)
 
-    def log(self, task: str = "shell", run: int = 1) -> str:
-        """What a task of a run has logged up to now."""
-        path = self.root / "history" / f"{run:04d}" / f"{task}.log"
+    def log(self, stage: str = "shell", run: int = 1) -> str:
+        """What a stage of a run has logged up to now."""
+        path = self.root / "history" / f"{run:04d}" / f"{stage}.log"
         return path.read_text() if path.exists() else ""
 
     def shown(self) -> str:
         """What the run that was started has written to stderr up to now."""
         return (self.folder / "stderr.txt").read_text()
 
-    def wait_for(self, process: "subprocess.Popen[str]", word: str, task: str = "shell") -> None:
-        """Wait until a task of the first run has logged a word; for no task, until the run has shown it."""
-        while word not in (self.log(task) if task else self.shown()):
+    def wait_for(self, process: "subprocess.Popen[str]", word: str, stage: str = "shell") -> None:
+        """Wait until a stage of the first run has logged a word; for no stage, until the run has shown it."""
+        while word not in (self.log(stage) if stage else self.shown()):
             assert process.poll() is None
             time.sleep(0.02)
 
     def tasks(self, run: int = 1) -> dict[str, Any]:
-        """What `state.json` of a run says of its tasks."""
+        """What `state.json` of a run says of its stages."""
         state = json.loads((self.root / "history" / f"{run:04d}" / "state.json").read_text())
         return state["tasks"]
 
     def states(self, run: int = 1) -> dict[str, str]:
-        """The state of every task of a run."""
+        """The state of every stage of a run."""
         return {name: task["state"] for name, task in self.tasks(run).items()}
-
-
-@dataclasses.dataclass(frozen=True)
-class Parts:
-    """The components of test pipelines; each call makes a task."""
-
-    shell: Callable[..., dsl.PipelineTask]
-    number: Callable[..., dsl.PipelineTask]
-    final: Callable[..., dsl.PipelineTask]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -130,11 +99,6 @@ def stacks_without_source() -> Iterator[None]:
 @pytest.fixture
 def desk(tmp_path: Path) -> Desk:
     return Desk(tmp_path)
-
-
-@pytest.fixture(scope="session")
-def parts() -> Parts:
-    return Parts(shell, number, final)
 
 
 def wgan(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:

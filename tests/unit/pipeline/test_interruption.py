@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.programs import ignoring
-from tests.unit.pipeline.conftest import Desk, Parts, is_running, process_state, read_terminal, wait_until
+from tests.unit.pipeline.conftest import Desk, is_running, process_state, read_terminal, wait_until
+from tests.unit.pipeline.shell_steps import Shell
 
 # Writes its process id and its child's, then works until SIGTERM, and ends with the given code.
 STAGE = (
@@ -23,19 +24,14 @@ OBEDIENT = STAGE.format(on_term="echo ending; exit 143")
 STUBBORN = 'trap "" TERM; ' + STAGE.format(on_term="echo not yet")  # its children inherit that
 
 
-def start_stage(desk: Desk, parts: Parts, script: str) -> tuple[Path, "subprocess.Popen[str]"]:
-    """Start a run with a stage of that script in the middle; return its package, and the run when the stage works."""
-
-    def pipeline(where: str) -> None:
-        first = parts.shell(script='printf 1 > "$2"', text=where)
-        work = parts.shell(script=f'[ ! -e "$1/allowed" ] || {{ printf 2 > "$2"; exit 0; }}; {script}', text=where)
-        work.after(first).set_retry(3)
-        parts.shell(script='printf 3 > "$2"', text=work.output)
-
-    package = desk.compile(pipeline)
-    process = desk.start(package, "--where", str(desk.folder))
+def start_stage(desk: Desk, script: str) -> "subprocess.Popen[str]":
+    """Start a run with a stage of that script in the middle; return it when the stage works."""
+    script = f'[ ! -e "$1/allowed" ] || {{ printf 2 > "$2"; exit 0; }}; {script}'
+    work = Shell(script=script, after=("before",), retries=3)
+    desk.define(Shell(stage="before"), work, Shell(stage="after", text="{shell.out}"))
+    process = desk.start()
     wait_until((desk.folder / "pids").exists)
-    return package, process
+    return process
 
 
 def running(desk: Desk) -> list[bool]:
@@ -44,37 +40,37 @@ def running(desk: Desk) -> list[bool]:
 
 
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
-def test_interrupted_run_leaves_nothing_and_goes_on(desk: Desk, parts: Parts, signum: int, code: int) -> None:
-    package, process = start_stage(desk, parts, OBEDIENT)
+def test_interrupted_run_leaves_nothing_and_goes_on(desk: Desk, signum: int, code: int) -> None:
+    process = start_stage(desk, OBEDIENT)
     process.send_signal(signum)
     output, _ = process.communicate(timeout=60)
     assert process.returncode == code, desk.shown()
-    assert desk.states() == {"shell": "done", "shell-2": "interrupted", "shell-3": "not run"}
+    assert desk.states() == {"before": "done", "shell": "interrupted", "after": "not run"}
     assert "interrupted" in output
     assert running(desk) == [False, False]
 
     (desk.folder / "allowed").touch()
-    result = desk.run(package, "--where", str(desk.folder))
+    result = desk.run()
     assert result.returncode == 0, result.stderr
-    assert desk.states(2) == {"shell": "done", "shell-2": "done", "shell-3": "done"}
+    assert {*desk.states(2).values()} == {"done"}
 
 
-def test_signals_ignored_at_the_start_do_not_interrupt_and_sigterm_does(desk: Desk, parts: Parts) -> None:
+def test_signals_ignored_at_the_start_do_not_interrupt_and_sigterm_does(desk: Desk) -> None:
     """As under nohup, in cron and behind a script's `&`."""
     with ignoring(signal.SIGINT, signal.SIGHUP):
-        _, process = start_stage(desk, parts, OBEDIENT)
+        process = start_stage(desk, OBEDIENT)
     for signum in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):  # handled in this order, even if all are pending
         process.send_signal(signum)
     process.communicate(timeout=60)
     logged = desk.shown()
     assert process.returncode == 143, logged
-    assert "SIGTERM: waiting for shell-2 to end" in logged
+    assert "SIGTERM: waiting for shell to end" in logged
     assert running(desk) == [False, False]
 
 
-def test_signal_that_another_thread_takes_interrupts(desk: Desk, parts: Parts) -> None:
+def test_signal_that_another_thread_takes_interrupts(desk: Desk) -> None:
     """The main thread keeps waiting then, as it does if a signal arrives just before the wait."""
-    _, process = start_stage(desk, parts, OBEDIENT)
+    process = start_stage(desk, OBEDIENT)
     other = max(int(thread.name) for thread in Path(f"/proc/{process.pid}/task").iterdir())
     assert other != process.pid
     assert ctypes.CDLL(None).tgkill(process.pid, other, int(signal.SIGINT)) == 0
@@ -82,36 +78,34 @@ def test_signal_that_another_thread_takes_interrupts(desk: Desk, parts: Parts) -
     assert process.returncode == 130, desk.shown()
 
 
-def test_second_signal_kills_a_stage_that_does_not_end(desk: Desk, parts: Parts) -> None:
-    _, process = start_stage(desk, parts, STUBBORN)
+def test_second_signal_kills_a_stage_that_does_not_end(desk: Desk) -> None:
+    process = start_stage(desk, STUBBORN)
     process.send_signal(signal.SIGINT)
-    desk.wait_for(process, "not yet", "shell-2")
+    desk.wait_for(process, "not yet")
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=60)
     assert process.returncode == 130
     assert running(desk) == [False, False]
 
 
-def test_interrupted_wait_before_a_retry_ends_at_once(desk: Desk, parts: Parts) -> None:
-    def waiting(where: str) -> None:
-        parts.shell(script='touch "$1/failed"; exit 75', text=where).set_retry(5, backoff_duration="3600s")
-
-    process = desk.start(desk.compile(waiting), "--where", str(desk.folder))
-    desk.wait_for(process, "retry 1", task="")
+def test_interrupted_wait_before_a_retry_ends_at_once(desk: Desk) -> None:
+    desk.define(Shell(script="exit 75", retries=5, first_wait=3600.0))
+    process = desk.start()
+    desk.wait_for(process, "retry 1", stage="")
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=60)
     assert process.returncode == 130
     assert desk.states() == {"shell": "interrupted"}
 
 
-def test_killed_runner_is_followed_by_a_run_that_goes_on(desk: Desk, parts: Parts) -> None:
-    package, process = start_stage(desk, parts, OBEDIENT)
+def test_killed_runner_is_followed_by_a_run_that_goes_on(desk: Desk) -> None:
+    process = start_stage(desk, OBEDIENT)
     assert running(desk) == [True, True]
     process.kill()
     process.communicate(timeout=60)
     wait_until(lambda: not any(running(desk)))
     (desk.folder / "allowed").touch()
-    assert desk.run(package, "--where", str(desk.folder)).returncode == 0
+    assert desk.run().returncode == 0
 
 
 @contextlib.contextmanager

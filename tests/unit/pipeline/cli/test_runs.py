@@ -1,5 +1,4 @@
 """The output at the end of a run; `wgan runs`, `wgan open`, and the links of a root, after real runs."""
-# mypy: disable-error-code="valid-type"
 
 import json
 import shutil
@@ -13,42 +12,30 @@ from components.core import errors
 from pipeline.local import overview
 from tests import programs
 from tests.unit.pipeline.conftest import Desk
+from tests.unit.pipeline.shell_steps import Shell
+
+# Its text is the folder of an evaluation, whose name is the number of steps.
+EVALUATE = """
+    [ "${1##*/}" != 9 ] || exit 65
+    mkdir -p "$1"; cd "$1"
+    echo '{"distance": "fcd", "model": {"fcd_ratio": 1.25}}' > metrics.json
+    echo {} > verdict.json; touch samples.png report.html
+    mkdir ../../registry; touch ../../registry/champion.json
+    printf "$1" > "$2"; printf HOLD > "$3"; printf "HOLD [FCD 3.1]" > "$4"
+"""
 
 
 @pytest.fixture(scope="module")
 def desk(tmp_path_factory: pytest.TempPathFactory) -> Desk:
     """A root with a run that was judged, one that failed, and one like it in the middle of its stage."""
-    from kfp import dsl
-
-    @dsl.container_component
-    def evaluate(
-        root: str,
-        steps: int,
-        evaluation_uri: dsl.OutputPath(str),
-        verdict: dsl.OutputPath(str),
-        summary: dsl.OutputPath(str),
-    ) -> dsl.ContainerSpec:
-        script = """
-            [ "$2" != 9 ] || exit 65
-            mkdir -p "$1/evaluations/$2"; cd "$1/evaluations/$2"
-            echo '{"distance": "fcd", "model": {"fcd_ratio": 1.25}}' > metrics.json
-            echo {} > verdict.json; touch samples.png report.html
-            mkdir "$1/registry"; touch "$1/registry/champion.json"
-            printf "$PWD" > "$3"; printf HOLD > "$4"; printf "HOLD [FCD 3.1]" > "$5"
-        """
-        words = ["sh", "-ec", script, "e"]
-        return dsl.ContainerSpec(image="none", command=[*words, root, steps, evaluation_uri, verdict, summary])
-
-    def pipeline(root: str, steps: int = 7) -> None:
-        evaluate(root=root, steps=steps)
-
     desk = Desk(tmp_path_factory.mktemp("desk"))
-    package = desk.compile(pipeline)
-    result = desk.run(package)
+    outputs = dict.fromkeys(("evaluation_uri", "verdict", "summary"), str)
+    desk.define(Shell(stage="evaluate", script=EVALUATE, text="{root}/evaluations/{steps}", outputs=outputs), steps=7)
+    result = desk.run()
     assert result.returncode == 0, result.stderr
     (desk.folder / "shown").write_text(result.stdout)
     shutil.rmtree(desk.root / "registry")  # it holds no champion
-    assert desk.run(package, "--steps", "9").returncode == errors.BAD_DATA
+    assert desk.run("--steps", "9").returncode == errors.BAD_DATA
     shutil.copytree(desk.root / "history" / "0002", desk.root / "history" / "0010")
     file = desk.root / "history" / "0010" / "state.json"
     state = json.loads(file.read_text())

@@ -61,9 +61,6 @@ class Stages:
         self.world, self.stopping, self.ran = world, threading.Event(), set[str]()
         self.session: Any = SimpleNamespace(folder=folder)
 
-    def image(self, step: Step) -> str:
-        return ""
-
     def code(self, step: Step) -> str:
         return self.world.code.get(step.stage, "0")
 

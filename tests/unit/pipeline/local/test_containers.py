@@ -1,5 +1,4 @@
 """Stages in containers of a real Docker engine: exit status, logs, mounts, signals, mistakes; requests that fail."""
-# mypy: disable-error-code="valid-type"
 
 import dataclasses
 import json
@@ -11,32 +10,27 @@ import socket
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from kfp import dsl
 
 from components.core import container_images
 from components.core.errors import ConfigError, TransientError
 from components.core.stage import cache_key, cli
 from pipeline import step_table
 from pipeline.local import containers
-from pipeline.local.containers import Mount, mount_words, where_it_is
+from pipeline.local.containers import mount_words
 from pipeline.local.docker_client import Docker, Image, explained
 from pipeline.local.processes import Call
-from pipeline.local.session import session
-from tests.fakes.kubeflow import interpreter
-from tests.unit.pipeline import task_steps
+from pipeline.local.session import Session, session
 from tests.unit.pipeline.conftest import Desk, is_running, messages, wait_until
+from tests.unit.pipeline.shell_steps import Shell
 
 BASE = "python:3.11-slim-bookworm"
 VERSION_LABEL = "org.opencontainers.image.version"
-IMAGE = container_images.image("test-python")
-
-
-@dsl.container_component
-def shell(script: str, out: dsl.OutputPath(str), text: str = "") -> dsl.ContainerSpec:
-    """Run a script; `$1` is the text, `$2` the file for the output parameter `out`."""
-    return dsl.ContainerSpec(image=IMAGE, command=["sh", "-ec", script, "shell", text, out])
+NAME = "test-python"
+IMAGE = container_images.image(NAME)
+NO_VALUES = dict.fromkeys(step_table.PARAMETERS, "")
 
 
 def docker(*words: str) -> str:
@@ -61,11 +55,10 @@ def engine() -> str:
     return IMAGE
 
 
-def one_task(script: str) -> Callable[[str], None]:
-    def pipeline(text: str = "") -> None:
-        shell(script=script, text=text)
-
-    return pipeline
+def run(desk: Desk, script: str, *flags: str) -> subprocess.CompletedProcess[str]:
+    """Run a pipeline of one script in a container."""
+    desk.define(Shell(script=script, image=NAME))
+    return desk.run("--runner", "docker", *flags)
 
 
 def running(desk: Desk) -> list[str]:
@@ -75,13 +68,13 @@ def running(desk: Desk) -> list[str]:
 
 @pytest.mark.docker
 def test_fifty_containers_that_fail_at_once_are_fifty_failures(engine: str, desk: Desk) -> None:
-    script = "echo last word; exit 3"
-    (step,) = steps = task_steps.steps_of(interpreter.read(desk.compile(one_task(script)).read_bytes()))
-    location = containers.prepare(steps, [], desk.folder, [], False)
+    step: Any = Shell(image=NAME)
+    location = containers.prepare([step], [], desk.folder, NO_VALUES, False)
     log = desk.folder / "log"
     with session(desk.root, Docker().program) as opened:
         location.begin(opened)
-        codes = [location.run(Call(step, ["sh", "-c", script], log, print)) for _ in range(50)]
+        call = Call(step, ["sh", "-c", "echo last word; exit 3"], log, print)
+        codes = [location.run(call) for _ in range(50)]
     assert codes == [3] * 50
     assert log.read_text() == "last word\n" * 50
 
@@ -93,7 +86,7 @@ def test_fifty_containers_that_fail_at_once_are_fifty_failures(engine: str, desk
 def test_failure_is_reported_with_its_status_and_nothing_stays(
     engine: str, desk: Desk, end: str, code: int, words: str
 ) -> None:
-    result = desk.run(desk.compile(one_task(f"echo no luck >&2; {end}")), "--runner", "docker")
+    result = run(desk, f"echo no luck >&2; {end}")
     assert result.returncode == code
     assert words in result.stderr
     assert "shell | no luck" in result.stderr
@@ -116,7 +109,7 @@ def test_what_a_container_may_do(engine: str, desk: Desk) -> None:
         id -u; pwd
         printf "$WGAN_IMAGE" > "$2"
     """
-    result = desk.run(desk.compile(one_task(script)), "--runner", "docker")
+    result = run(desk, script)
     assert result.returncode == 0, result.stderr
     log = desk.log().splitlines()
     assert log == ["lo", str(os.getuid()), str(Path.cwd())]
@@ -141,13 +134,12 @@ def test_what_a_container_is_given(engine: str, desk: Desk) -> None:
     (source / "here").write_text("given\n")
     (desk.folder / "key.json").write_text("key\n")
     desk.environment["SECRET"] = "hidden"  # noqa: S105
-    mount = shlex.quote(mount_words(Mount(str(source), "/given")))
+    mount = shlex.quote(mount_words(str(source), "/given"))
     options = f"--mount {mount} -v {target}:/kept -v {desk.folder}/key.json:/key.json:ro -e PLAIN=a=b -e SECRET "
     options += "--user 12345:0 --shm-size 1m --network bridge -e GOOGLE_APPLICATION_CREDENTIALS=/key.json --rm"
     desk.root.mkdir()
     desk.root.chmod(0o777)
-    path = desk.compile(one_task(script.replace('> "$2"', "> /dev/null")))
-    result = desk.run(path, "--runner", "docker", f"--docker-options={options}")
+    result = run(desk, script.replace('> "$2"', "> /dev/null"), f"--docker-options={options}")
     log = desk.log().splitlines()
     assert log == ["given", "a=b hidden", "12345", "1024", "eth0 lo key"], result.stderr
     assert (target / "made").stat().st_uid == 12345
@@ -157,7 +149,8 @@ def test_what_a_container_is_given(engine: str, desk: Desk) -> None:
 @pytest.mark.docker
 def test_second_signal_kills_a_container_that_does_not_end(engine: str, desk: Desk) -> None:
     script = "trap 'echo not yet' TERM; echo begun; while :; do sleep 0.1; done"
-    process = desk.start(desk.compile(one_task(script)), "--runner", "docker")
+    desk.define(Shell(script=script, image=NAME))
+    process = desk.start("--runner", "docker")
     for word in ("begun", "not yet"):
         desk.wait_for(process, word)
         process.send_signal(signal.SIGINT)
@@ -168,8 +161,8 @@ def test_second_signal_kills_a_container_that_does_not_end(engine: str, desk: De
 
 @pytest.mark.docker
 def test_the_container_of_a_killed_runner_is_removed(engine: str, desk: Desk) -> None:
-    path = desk.compile(one_task("trap '' TERM; echo begun; sleep 300"))
-    process = desk.start(path, "--runner", "docker")
+    desk.define(Shell(script="trap '' TERM; echo begun; sleep 300", image=NAME))
+    process = desk.start("--runner", "docker")
     desk.wait_for(process, "begun")
     assert len(running(desk)) == 1
     process.kill()
@@ -186,7 +179,7 @@ def test_a_run_removes_containers_of_dead_runs_and_of_no_other(engine: str, desk
     with session(desk.root, Docker().program) as other:
         alive, dead = left_by(other.folder), left_by(desk.root / ".tmp-run-dead")
         try:
-            result = desk.run(desk.compile(one_task('printf ok > "$2"')), "--runner", "docker")
+            result = run(desk, 'printf ok > "$2"')
             assert result.returncode == 0, result.stderr
             assert docker("ps", "--quiet", "--no-trunc", "--filter", f"id={alive}") == alive
             assert docker("ps", "--all", "--quiet", "--filter", f"id={dead}") == ""
@@ -202,9 +195,8 @@ def test_the_umask_and_the_temporary_folder_are_the_runs(
     engine: str, desk: Desk, inherited: int, chosen: str, expected: str
 ) -> None:
     desk.environment[cli.UMASK] = chosen
-    path = desk.compile(one_task('echo "$TMPDIR $WGAN_UMASK"; touch "$TMPDIR/file"; printf ok > "$2"'))
     os.umask(inherited)
-    result = desk.run(path, "--runner", "docker")
+    result = run(desk, 'echo "$TMPDIR $WGAN_UMASK"; touch "$TMPDIR/file"; printf ok > "$2"')
     assert result.returncode == 0, result.stderr
     (line,) = desk.log().splitlines()
     folder, umask = line.split()
@@ -247,7 +239,8 @@ def slow(desk: Desk) -> Iterator[Callable[[str], "subprocess.Popen[str]"]]:
         (desk.folder / "containers").mkdir()
         (desk.folder / f"slow-{command}").touch()
         desk.environment["DOCKER"] = str(client)
-        process = desk.start(desk.compile(one_task("")), "--runner", "docker")
+        desk.define(Shell(image=NAME))
+        process = desk.start("--runner", "docker")
         processes.append(process)
         wait_until(lambda: command in asked(desk))
         return process
@@ -271,7 +264,7 @@ def test_an_interrupted_run_goes_no_further_than_what_docker_does(
 ) -> None:
     process = slow(command)
     process.send_signal(signal.SIGINT)
-    desk.wait_for(process, "waiting for shell", task="")
+    desk.wait_for(process, "waiting for shell", stage="")
     (desk.folder / f"slow-{command}").unlink()
     process.communicate(timeout=60)
     assert process.returncode == 130
@@ -288,7 +281,7 @@ def test_the_second_signal_ends_a_run_whose_docker_does_not_answer(
     (desk.folder / f"slow-{command}").touch()
     for _ in range(3):
         process.send_signal(signal.SIGINT)
-        desk.wait_for(process, "waiting for shell", task="")
+        desk.wait_for(process, "waiting for shell", stage="")
     process.communicate(timeout=60)
     assert process.returncode == 130
     assert not any(is_running(pid) for pid in asked(desk).values())
@@ -322,7 +315,7 @@ def test_images_that_cannot_run_are_reported_all_at_once_before_anything_runs(
     names = ("preprocess", "train-gpu", "train", "good", "good")
     steps = [dataclasses.replace(step, image=name) for step, name in zip(step_table.STEPS, names, strict=False)]
     with pytest.raises(ConfigError) as raised:
-        containers.prepare(steps, [], tmp_path, [], False)
+        containers.prepare(steps, [], tmp_path, NO_VALUES, False)
     named = ["preprocess:", "train-gpu: linux/arm64 linux/amd64", "train: version"]
     for problem, words in zip(raised.value.problems, named, strict=True):
         assert all(word in problem for word in words.split()), problem
@@ -330,18 +323,12 @@ def test_images_that_cannot_run_are_reported_all_at_once_before_anything_runs(
 
 @pytest.mark.docker
 def test_a_program_that_the_image_lacks_and_gpus_that_the_machine_lacks(engine: str, desk: Desk) -> None:
-    @dsl.container_component
-    def absent(out: dsl.OutputPath(str)) -> dsl.ContainerSpec:
-        return dsl.ContainerSpec(image=IMAGE, command=["no-such-program", out])
-
-    def pipeline() -> None:
-        absent()
-
-    result = desk.run(desk.compile(pipeline), "--runner", "docker")
+    desk.define(Shell(words=("no-such-program",), image=NAME))
+    result = desk.run("--runner", "docker")
     assert result.returncode == 127
-    assert "no-such-program" in desk.log("absent")
+    assert "no-such-program" in desk.log()
     if "nvidia" not in docker("info", "--format", "{{json .Runtimes}}"):
-        result = desk.run(desk.compile(one_task("")), "--runner", "docker", "--docker-options=--gpus all")
+        result = run(desk, "", "--docker-options=--gpus all")
         assert result.returncode == 64
         assert "NVIDIA" in result.stderr
     assert running(desk) == []
@@ -358,16 +345,15 @@ def test_a_user_without_permission_sees_the_remedy(engine: str) -> None:
 
 
 def test_no_engine_and_no_client(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = desk.compile(one_task("exit 0"))
     desk.environment["DOCKER"] = "no-such-docker"
-    result = desk.run(path, "--runner", "docker")
+    result = run(desk, "exit 0")
     assert result.returncode == 64
     assert "no-such-docker" in result.stderr
     if not shutil.which(Docker().program):
         pytest.skip("no Docker client: install Docker")
     del desk.environment["DOCKER"]
     desk.environment["DOCKER_HOST"] = "tcp://127.0.0.1:1"
-    result = desk.run(path, "--runner", "docker")
+    result = run(desk, "exit 0")
     assert result.returncode == 75
     assert "tcp://127.0.0.1:1" in result.stderr
     assert not desk.root.exists()
@@ -381,7 +367,8 @@ def test_no_engine_and_no_client(desk: Desk, monkeypatch: pytest.MonkeyPatch) ->
     ],
 )
 def test_mistakes_in_the_options(desk: Desk, words: list[str], named: list[str]) -> None:
-    result = desk.run(desk.compile(one_task("exit 0")), *words)
+    desk.define(Shell())
+    result = desk.run(*words)
     assert result.returncode == 64
     assert [message.split()[0] for message in messages(result)] == named
 
@@ -396,12 +383,16 @@ def test_what_lies_behind_a_link_is_seen_by_the_name_that_was_given(
     monkeypatch.chdir(tmp_path / "here")
     # The kernel follows the link before the dots; in a container, which has no link, the dots go back in the name.
     assert Path("link/../images").is_dir()
-    assert where_it_is("link/../images") == Mount(f"{tmp_path}/there/images", f"{tmp_path}/here/images")
+    image = Image("wgan/train:1", "d", "sha256:1", "linux/amd64", "1")
+    location = containers.Containers(Docker(), {"cpu": image}, [], tmp_path / "runs", ["link/../images"])
+    location.session = Session(tmp_path, reaper=None)  # type: ignore[arg-type]
+    call = Call(dataclasses.replace(step_table.STEPS[0], image="cpu"), ["stage"], tmp_path, print)
+    assert mount_words(f"{tmp_path}/there/images", f"{tmp_path}/here/images") in location._words(call, "name")
 
 
 def test_mounts_are_fields_of_csv() -> None:
-    assert mount_words(Mount("/a", "/b")) == "type=bind,source=/a,target=/b,readonly"
-    assert mount_words(Mount('/a,"b"', "/c", writable=True)) == 'type=bind,"source=/a,""b""",target=/c'
+    assert mount_words("/a", "/b") == "type=bind,source=/a,target=/b,readonly"
+    assert mount_words('/a,"b"', "/c", writable=True) == 'type=bind,"source=/a,""b""",target=/c'
 
 
 def test_an_engine_that_never_answers_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

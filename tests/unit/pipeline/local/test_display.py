@@ -1,5 +1,4 @@
 """What a real `wgan run` shows of a stage that logs as ours do: on a terminal, and elsewhere."""
-# mypy: disable-error-code="valid-type"
 
 import codecs
 import os
@@ -9,12 +8,11 @@ import shlex
 import signal
 import subprocess
 import termios
-from pathlib import Path
 
 import pytest
-from kfp import dsl
 
 from tests.unit.pipeline.conftest import Desk, read_terminal
+from tests.unit.pipeline.shell_steps import Shell
 
 STEPS = 2000
 LONG = "/a/path/of/a/file" * 20
@@ -39,28 +37,18 @@ for name in ("seen", "go"):
 """
 
 
-@pytest.fixture
-def package(desk: Desk) -> Path:
-    @dsl.container_component
-    def work(folder: str) -> dsl.ContainerSpec:
-        return dsl.ContainerSpec(image="none", command=["python", "-c", STAGE, folder])
-
-    @dsl.container_component
-    def other() -> dsl.ContainerSpec:
-        return dsl.ContainerSpec(image="none", command=["true"])
-
-    def pipeline(folder: str) -> None:
-        other().after(work(folder=folder))
-
-    return desk.compile(pipeline)
+@pytest.fixture(autouse=True)
+def pipeline(desk: Desk) -> None:
+    work = Shell(stage="work", words=("python", "-c", STAGE), outputs={})
+    desk.define(work, Shell(stage="other", after=("work",)))
 
 
-def test_a_terminal_shows_a_bar_and_the_newest_samples_until_the_stage_ends(desk: Desk, package: Path) -> None:
+def test_a_terminal_shows_a_bar_and_the_newest_samples_until_the_stage_ends(desk: Desk) -> None:
     ours, theirs = pty.openpty()
     termios.tcsetwinsize(theirs, (40, 100))
     decided_elsewhere = ("NO_COLOR", "CI", "COLUMNS", "LINES")
     environment = {name: value for name, value in os.environ.items() if name not in decided_elsewhere}
-    command = desk.command("run", package, "--folder", str(desk.folder))
+    command = desk.command("run")
     shown, decoder = "", codecs.getincrementaldecoder("utf-8")()  # a read may end within a character
     with subprocess.Popen(command, env={**environment, "TERM": "xterm"}, stdin=theirs, stdout=theirs, stderr=theirs):
         os.close(theirs)
@@ -84,11 +72,11 @@ def test_a_terminal_shows_a_bar_and_the_newest_samples_until_the_stage_ends(desk
     ] * 2
 
 
-def test_elsewhere_lines_are_few_and_an_interruption_names_what_is_kept(desk: Desk, package: Path) -> None:
-    flags = ("--folder", str(desk.folder))
-    process = desk.start(package, *flags)
+def test_elsewhere_lines_are_few_and_an_interruption_names_what_is_kept(desk: Desk) -> None:
+    flags = ("--where", str(desk.folder))
+    process = desk.start(*flags)
     desk.wait_for(process, "a line of C", "work")
-    desk.wait_for(process, f" work: step {STEPS:,}", task="")  # though nothing follows it
+    desk.wait_for(process, f" work: step {STEPS:,}", stage="")  # though nothing follows it
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=60)
     shown = desk.shown()
@@ -98,7 +86,7 @@ def test_elsewhere_lines_are_few_and_an_interruption_names_what_is_kept(desk: De
     assert "critic" not in shown
     assert "\033" not in shown
     assert f"step {STEPS:,} of {STEPS:,}" in shown.splitlines()[-2]
-    assert shlex.join(["wgan", *desk.command("run", package, *flags)[4:]]) in shown.splitlines()[-1]
+    assert shlex.join(["wgan", *desk.command("run", *flags)[4:]]) in shown.splitlines()[-1]
     log = desk.log("work")
     assert re.findall(r"^\d\d:\d\d:\d\d train: step (\d+)  critic 0.5$", log, re.MULTILINE) == [
         str(step) for step in range(50, STEPS + 1, 50)

@@ -16,8 +16,10 @@ from components.core.errors import ConfigError
 from components.core.settings import fields_of
 from pipeline.local.history import DONE, SKIPPED, UNCHANGED
 from pipeline.package import parameters
-from tests.unit.pipeline.conftest import Desk, Parts
+from pipeline.step_table import Condition
+from tests.unit.pipeline.conftest import Desk
 from tests.unit.pipeline.local.conftest import CHANGES, DOWNSTREAM, FIELDS, MADE, STEPS, Home, World
+from tests.unit.pipeline.shell_steps import Shell
 
 
 def possible(changed: dict[str, Any]) -> bool:
@@ -97,21 +99,11 @@ def test_plan_says_why(home: Home) -> None:
     assert (state, reason.endswith(f" gone: {dataset}")) == ("runs", True)
 
 
-def test_plan_leaves_conditions_to_the_run(desk: Desk, parts: Parts) -> None:
-    from kfp import dsl
-
-    def gated(ask: str) -> None:
-        judged = parts.shell(script='printf "%s" "$1" > "$2"', text=ask)
-        with dsl.If(judged.output == "yes"):
-            parts.shell(script='printf x > "$2"')
-        with dsl.If(ask == "yes"):
-            parts.shell(script='printf y > "$2"')
-
-    result = desk.run(desk.compile(gated), "--ask", "no", verb="plan")
-    assert sorted(line.split(maxsplit=2) for line in result.stdout.splitlines()[1:]) == [
+def test_plan_leaves_conditions_to_the_run(desk: Desk) -> None:
+    desk.define(Shell(), Shell(stage="gated", conditions=(Condition("shell", "out", "yes", "asked"),)))
+    assert [line.split(maxsplit=2) for line in desk.run(verb="plan").stdout.splitlines()[1:]] == [
         ["shell", "runs", "always"],
-        ["shell-2", "perhaps", "decided by the out of shell"],
-        ["shell-3", "skipped", "ask no"],
+        ["gated", "perhaps", "decided by the out of shell"],
     ]
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from components.core.storage import atomic_files
 from pipeline.local.session import session
-from tests.unit.pipeline.conftest import Desk, Parts, is_running, wait_until
+from tests.unit.pipeline.conftest import Desk, is_running, wait_until
+from tests.unit.pipeline.shell_steps import Shell
 
 # Opens a session, puts a file into its folder, and lives until it is killed.
 _RUNNER = """
@@ -57,11 +58,9 @@ def test_a_run_removes_what_killed_stages_left_and_not_what_living_ones_write(tm
             assert [*(tmp_path / "datasets").iterdir()] == []
 
 
-def test_a_stage_has_its_temporary_files_in_the_run_s_folder(desk: Desk, parts: Parts) -> None:
-    def pipeline() -> None:
-        parts.shell(script='touch "$TMPDIR/file"; ls "$TMPDIR"; printf %s "$TMPDIR" > "$2"')
-
-    result = desk.run(desk.compile(pipeline))
+def test_a_stage_has_its_temporary_files_in_the_run_s_folder(desk: Desk) -> None:
+    desk.define(Shell(script='touch "$TMPDIR/file"; ls "$TMPDIR"; printf %s "$TMPDIR" > "$2"'))
+    result = desk.run()
     assert result.returncode == 0, result.stderr
     folder = Path(desk.tasks()["shell"]["outputs"]["out"])
     assert folder.parent == desk.root
