@@ -182,7 +182,7 @@ class Candidate:
         config = self.config
         network = network_of(config, image, len(labels.names), label_features(labels.kind))
         strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
-        precision = choose_precision(config.precision, strategy, network, config.batch_size)
+        precision = choose_precision(config.precision, strategy)
         return network, WganStep(config, network, strategy, precision.name, labels.features)
 
 

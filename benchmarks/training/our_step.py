@@ -53,7 +53,7 @@ def make(
     set_threads(exact=config.reproducibility == "exact")
     strategy = choose_strategy(config.accelerator, config.replicas, config.batch_size)
     network = network_of(config, ImageShape(28, 28, 1))
-    chosen = choose_precision(config.precision, strategy, network, batch_size)
+    chosen = choose_precision(config.precision, strategy)
     step = WganStep(config, network, strategy, chosen.name)
     if xla:
         compile_updates(step)

@@ -79,20 +79,16 @@ def train(
 
 
 def common_precision(
-    config: TrainConfig,
-    manifest: datasets.Manifest,
-    checkpoint: FoundCheckpoint | None,
-    strategy: tf.distribute.Strategy,
-    workers: Agreement,
+    config: TrainConfig, checkpoint: FoundCheckpoint | None, strategy: tf.distribute.Strategy, workers: Agreement
 ) -> Precision:
     """Return the precision in which all workers train, and log it; a resumed training keeps that of its checkpoint."""
     made_with = {} if checkpoint is None else checkpoint[1].made_with
     if config.precision == "auto" and "precision" in made_with:
         chosen = Precision(made_with["precision"], made_with.get("precision_reason", "as in its checkpoint"))
     elif config.precision == "auto" and config.reproducibility == "exact":
-        chosen = Precision("float32", "reproducibility is exact")  # alike on all hardware, so nothing is measured
+        chosen = Precision("float32", "reproducibility is exact")  # alike on all hardware
     else:
-        chosen = choose_precision(config.precision, strategy, network_of(config, manifest.image), config.batch_size)
+        chosen = choose_precision(config.precision, strategy)
     if workers.largest(chosen.name == "float32") and chosen.name != "float32":
         chosen = Precision("float32", "another worker chose it")
     report(chosen, strategy)
@@ -134,7 +130,7 @@ class Session:
         common = {name: value for name, value in dataclasses.asdict(config).items() if name not in _PER_WORKER}
         step = 0 if checkpoint is None else checkpoint[1].step
         workers.require_same({**common, "dataset": manifest.digest}, step)
-        precision = common_precision(config, manifest, checkpoint, strategy, workers)
+        precision = common_precision(config, checkpoint, strategy, workers)
 
         # Images and labels.
         splits = tuple(dataset_reader.open_split(config.dataset, manifest, name) for name in ("train", "validation"))

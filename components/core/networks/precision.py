@@ -1,34 +1,20 @@
-"""Precision in which networks multiply: float32, or bfloat16 where it is faster, as measured on a CPU."""
+"""Precision in which networks multiply: float32, or bfloat16 where hardware makes it faster."""
 
-import contextlib
 import dataclasses
 import logging
-import math
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
 
 import tensorflow as tf
-
-from components.core.errors import DataError
-from components.core.networks import cost, gan
-from components.core.storage import atomic_files, digests
-from components.core.storage.json_values import typed
-from components.core.storage.location import private
 
 log = logging.getLogger(__name__)
 
 PRECISIONS = ("float32", "bfloat16")
-# Of the default networks a pass over a batch of 64 multiplies 2.5e9 times forward, and takes 0.09 s of processor time.
-_MULTIPLICATIONS, _SECONDS = 4e9, 0.6
 # NVIDIA's first to multiply in bfloat16: Ampere (CUDA C++ Programming Guide, "Arithmetic Instructions").
 _BFLOAT16_CAPABILITY = (8, 0)
-# Either multiplies bfloat16 in hardware. How fast differs: with the second alone a training step took 0.72 of float32's
-# processor time on one CPU, and 1.6 times as long on another. Small networks gain nothing.
-_CPU_FLAGS = {"amx_bf16", "avx512_bf16"}
-# A smaller gain is not worth the coarser numbers, and would depend on chance.
-_CLEARLY_FASTER = 0.9
+# Multiplies bfloat16 in tiles. AVX512-BF16 alone multiplies it too, but a training step took 0.72 of float32's time on
+# one CPU, and 1.6 times as long on another.
+_FAST_CPU_FLAG = "amx_bf16"
+_CPU_FLAGS = {_FAST_CPU_FLAG, "avx512_bf16"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,10 +25,8 @@ class Precision:
     reason: str
 
 
-def choose_precision(
-    wanted: str, strategy: tf.distribute.Strategy, network: gan.NetworkConfig, batch_size: int
-) -> Precision:
-    """Return the precision for networks and a global batch size; `auto` asks for the faster one of this hardware."""
+def choose_precision(wanted: str, strategy: tf.distribute.Strategy) -> Precision:
+    """Return the precision for networks; `auto` asks for the one that is surely the faster on this hardware."""
     if wanted != "auto":
         return Precision(wanted, "as set")
     device = _device(strategy)
@@ -52,11 +36,9 @@ def choose_precision(
         return Precision("float32", "this hardware does not multiply bfloat16")
     if "GPU" in device:
         return Precision("bfloat16", "these GPUs multiply it")
-    images = batch_size // strategy.num_replicas_in_sync
-    seconds = measured(network, images)
-    faster = seconds["bfloat16"] < _CLEARLY_FASTER * seconds["float32"]
-    times = " and ".join(f"{1000 * seconds[name]:.3g} ms in {name}" for name in PRECISIONS)
-    return Precision("bfloat16" if faster else "float32", f"passes through both networks took {times}")
+    if _FAST_CPU_FLAG not in cpu_flags():
+        return Precision("float32", "without AMX, bfloat16 is not surely faster")
+    return Precision("bfloat16", "this CPU multiplies it with AMX")
 
 
 def report(precision: Precision, strategy: tf.distribute.Strategy) -> None:
@@ -90,56 +72,3 @@ def cpu_flags() -> list[str]:
     listed = Path("/proc/cpuinfo")
     lines = listed.read_text().splitlines() if listed.exists() else []
     return next((line.partition(":")[2].split() for line in lines if line.startswith(("flags", "Features"))), [])
-
-
-def measured(network: gan.NetworkConfig, images: int) -> dict[str, float]:
-    """Return the processor seconds, by precision, of a pass with as many images as a replica has, or fewer if large.
-
-    They are measured once per machine and shape, then read from a file.
-    """
-    multiplications = cost.of_generator(network.image, network.base_filters, network.latent_size, network.classes)
-    multiplications += cost.of_critic(network.image, network.base_filters, network.classes)
-    count = max(1, min(images, int(_MULTIPLICATIONS / multiplications)))  # that a pass takes in a fraction of a second
-    threads = tf.config.threading.get_intra_op_parallelism_threads()
-    key = digests.digest_of([network.to_json(), count, threads, tf.__version__, cpu_flags()])
-    file = private("precision") / f"{key}.json"
-    with contextlib.suppress(DataError, TypeError, ValueError, KeyError):
-        recorded = typed(dict[str, float], atomic_files.read_json(file, "speed of networks"), "speed")
-        return {name: recorded[name] for name in PRECISIONS}
-    seconds = least_seconds({name: passes(network, count, name) for name in PRECISIONS})
-    atomic_files.write_json(file, seconds)
-    return seconds
-
-
-def passes(network: gan.NetworkConfig, images: int, precision: str) -> Callable[[], Any]:
-    """Return a compiled pass through generator and critic and back to all weights, as a generator update makes it.
-
-    The ratio of its times predicts that of whole steps to a tenth (benchmarks/README.md).
-    """
-    generator = gan.build_generator(network, synchronized=False, precision=precision)
-    critic = gan.build_critic(network, precision=precision)
-    weights = [variable.value for model in (generator, critic) for variable in model.trainable_variables]
-    labels = tf.zeros([images], tf.int32) if network.classes else None
-
-    # AutoGraph would only take time.
-    @tf.function(autograph=False)
-    def update() -> tf.Tensor:
-        latents = tf.random.stateless_normal([images, network.latent_size], [0, 0])
-        with tf.GradientTape() as tape:
-            drawn = generator(gan.with_labels(latents, labels, network.classes), training=True)
-            scores = critic(gan.with_labels(drawn, labels, network.classes))
-        return tf.add_n([tf.reduce_sum(gradient) for gradient in tape.gradient(scores, weights)])
-
-    update().numpy()  # compiles
-    return cast(Callable[[], Any], update)
-
-
-def least_seconds(runs: dict[str, Callable[[], Any]]) -> dict[str, float]:
-    """Return the least processor seconds of each, run in turns: other programs and drift disturb them least."""
-    least, end = dict.fromkeys(runs, math.inf), time.process_time() + _SECONDS
-    while time.process_time() < end:
-        for name, run in runs.items():
-            started = time.process_time()
-            run().numpy()
-            least[name] = min(least[name], time.process_time() - started)
-    return least

@@ -113,7 +113,7 @@ def trained(row: Row, strategy: tf.distribute.Strategy) -> dict[str, np.ndarray]
     manifest = artifacts.dataset(image=image, splits=splits)
     chosen = labels.choose(config, manifest, [(images, classes)])
     network = network_of(config, image, len(chosen.names), label_features(chosen.kind))
-    precision = loop.common_precision(config, manifest, None, strategy, Agreement(strategy, None))
+    precision = loop.common_precision(config, None, strategy, Agreement(strategy, None))
     wgan = WganStep(config, network, strategy, precision.name, chosen.features)
     batches = Batches(images, chosen.of_splits[0] if chosen.names else None, config)
     reported = wgan.run_block(*batches.block(0, STEPS))

@@ -1,27 +1,13 @@
-"""The precision of networks, by setting and processor, and by speed where the processor multiplies bfloat16."""
+"""The precision of networks, by setting and processor."""
 
-import json
 import logging
-import time
-from pathlib import Path
 
 import pytest
 import tensorflow as tf
 
-from components.core.artifacts.datasets import ImageShape
-from components.core.networks import gan, precision
-from components.core.networks.precision import choose_precision
+from components.core.networks import precision
 
 HERE = tf.distribute.OneDeviceStrategy("/cpu:0")
-SMALL = gan.NetworkConfig(ImageShape(8, 8, 1), latent_size=4, base_filters=2)
-WITH_UNIT = ["fpu avx2 avx512_bf16", "fpu avx2 amx_bf16 amx_tile"]
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Keep the speeds in a folder of the test's own, and return it."""
-    monkeypatch.setenv("WGAN_MIRRORS", str(tmp_path))
-    return tmp_path
 
 
 def give_flags(monkeypatch: pytest.MonkeyPatch, flags: str) -> None:
@@ -29,94 +15,26 @@ def give_flags(monkeypatch: pytest.MonkeyPatch, flags: str) -> None:
     monkeypatch.setattr(precision, "cpu_flags", lambda: flags.split())
 
 
-def chosen(wanted: str, batch_size: int = 8) -> precision.Precision:
-    return choose_precision(wanted, HERE, SMALL, batch_size)
-
-
-def files_in(cache: Path) -> list[Path]:
-    return sorted(cache.rglob("*.json"))
-
-
-def test_without_a_unit_for_bfloat16_auto_is_float32_and_measures_nothing(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        ("fpu avx2 avx512f", "float32"),
+        ("fpu avx2 avx512_bf16", "float32"),
+        ("fpu avx2 amx_bf16 amx_tile", "bfloat16"),
+    ],
+)
+def test_auto_is_bfloat16_where_the_processor_has_amx(
+    flags: str, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    give_flags(monkeypatch, "fpu avx2 avx512f")
-    assert chosen("auto").name == "float32"
-    assert not files_in(cache)
-
-
-def test_with_one_auto_is_bfloat16_where_it_was_clearly_faster_when_measured_once(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The ratios are of real steps: on two processors without AMX, and of small networks on one of them."""
-    give_flags(monkeypatch, WITH_UNIT[0])
-    chosen("auto")
-    (file,) = files_in(cache)
-    assert set(json.loads(file.read_text())) == set(precision.PRECISIONS)
-    for ratio, expected in [(1.58, "float32"), (0.95, "float32"), (0.72, "bfloat16")]:
-        file.write_text(json.dumps({"float32": 0.05, "bfloat16": 0.05 * ratio}))
-        measured = chosen("auto")
-        assert measured.name == expected
-        assert "50 ms" in measured.reason
-        assert [chosen(name).name for name in precision.PRECISIONS] == list(precision.PRECISIONS)
-    assert files_in(cache) == [file]
-
-
-def test_another_processor_is_measured_anew_and_a_damaged_file_is_replaced(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(precision, "passes", lambda *of: tf.zeros)
-    monkeypatch.setattr(precision, "least_seconds", lambda runs: dict.fromkeys(runs, 0.05))
-    for flags in WITH_UNIT:
-        give_flags(monkeypatch, flags)
-        chosen("auto", batch_size=1)
-    assert len(files_in(cache)) == 2
-    for file in files_in(cache):
-        file.write_text("{")
-    chosen("auto", batch_size=1)  # of the second processor
-    assert sorted(file.read_text() == "{" for file in files_in(cache)) == [False, True]
-
-
-def test_the_least_time_of_several_counts_and_each_takes_turns() -> None:
-    order: list[str] = []
-
-    def run(name: str, seconds: list[float]) -> tf.Tensor:
-        order.append(name)
-        end = time.process_time() + (seconds.pop() if len(seconds) > 1 else seconds[0])
-        while time.process_time() < end:
-            pass
-        return tf.zeros([])
-
-    slow, fast = [0.04, 0.1, 0.1], [0.02, 0.2]
-    least = precision.least_seconds({"slow": lambda: run("slow", slow), "fast": lambda: run("fast", fast)})
-    assert least["fast"] < least["slow"] < 0.1
-    assert order == ["slow", "fast"] * (len(order) // 2)
-
-
-@pytest.mark.parametrize("classes", [0, 3])
-def test_a_pass_multiplies_in_its_precision(classes: int) -> None:
-    """The products and convolutions of the compiled pass, forward and backward, have its type; but for the scores."""
-    network = gan.NetworkConfig(ImageShape(8, 8, 3), latent_size=4, base_filters=2, classes=classes)
-    for name in precision.PRECISIONS:
-        graph = precision.passes(network, 2, name).get_concrete_function().graph  # type: ignore[attr-defined]
-        types = [op.outputs[0].dtype.name for op in graph.get_operations() if "Conv2D" in op.type]
-        assert len(types) > 10
-        assert types.count(name) == len(types)
-
-
-def test_large_images_are_measured_by_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
-    counts: list[int] = []
-    monkeypatch.setattr(precision, "passes", lambda network, count, name: counts.append(count))
-    monkeypatch.setattr(precision, "least_seconds", dict)
-    for network in (gan.NetworkConfig(ImageShape(256, 256, 3), 128, 64), SMALL):
-        precision.measured(network, 64)
-    assert counts == [1, 1, 64, 64]
+    give_flags(monkeypatch, flags)
+    assert precision.choose_precision("auto", HERE).name == expected
+    assert [precision.choose_precision(name, HERE).name for name in precision.PRECISIONS] == [*precision.PRECISIONS]
 
 
 def test_bfloat16_is_warned_of_where_it_is_slow(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    for flags, warned in [("fpu avx2 avx512f", True), *((flags, False) for flags in WITH_UNIT)]:
+    for flags, warned in [("fpu avx2 avx512f", True), ("fpu avx2 avx512_bf16", False), ("fpu amx_bf16", False)]:
         give_flags(monkeypatch, flags)
         for name in precision.PRECISIONS:
             caplog.clear()
