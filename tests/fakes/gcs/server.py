@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from unittest import mock
 
 from tests.fakes import http
-from tests.fakes.gcs import uploads
-from tests.fakes.gcs.api import Api, Content
+from tests.fakes.gcs.api import Api, Content, content_span
 from tests.fakes.gcs.store import Refusal, Store, Stored
 from tests.fakes.http import Answer, HangUp, Request
 
@@ -127,7 +126,7 @@ class Server(http.Server):
 
     def _with_flipped_content(self, request: Request) -> Request:
         try:
-            location = uploads.content_span(request.headers, request.query, request.body)
+            location = content_span(request.headers, request.query, request.body)
         except Refusal:
             return request
         body = request.body

@@ -38,14 +38,8 @@ def _embedding(folder: Path) -> Manifest:
     return description
 
 
-def _evaluation(folder: Path) -> Manifest:
-    origin = artifacts.origin(artifacts.dataset(), artifacts.checkpoint(7).to_json())
-    return artifacts.write_evaluation(folder, origin)
-
-
-def _model(folder: Path) -> Manifest:
-    origin = artifacts.origin(artifacts.dataset(), artifacts.checkpoint(7).to_json())
-    return artifacts.write_model(folder, origin, {"saved_model.pb": b"graph"})
+def _origin() -> lineage.Lineage:
+    return artifacts.origin(artifacts.dataset(), artifacts.checkpoint(7).to_json())
 
 
 @pytest.mark.parametrize(
@@ -67,23 +61,19 @@ def _model(folder: Path) -> Manifest:
             "c6af615f5c815c4e8f2f58581713b0048df8412631128619975b771436c6d406",
         ),
         (
-            _evaluation,
+            lambda folder: artifacts.write_evaluation(folder, _origin()),
             "cf1f5d12de2c617aca105f6717f309fa4212227daeedbed87fd8a75a4857a31c",
             "f217e6a57261fb469942c24ab92e12e3fbfa29b20dce489290bfd661a936e49f",
         ),
         (
-            _model,
+            lambda folder: artifacts.write_model(folder, _origin(), {"saved_model.pb": b"graph"}),
             "cea94c24f5dd080b3ebd0d5a52c25f41e3fa1bf4c240bd7dd32d990cbd5b25c8",
             "76529c887905b88ae3c7580192c3bc4a9401b1a6d8050b023228e0c91555bdd4",
         ),
     ],
 )
 def test_the_bytes_and_the_digest_of_an_artifact_stay(
-    make: Callable[[Path], Manifest],
-    digest: str,
-    content: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    make: Callable[[Path], Manifest], digest: str, content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lineage, "made_with", lambda stage: {})
     description = make(tmp_path)

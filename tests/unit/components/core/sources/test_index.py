@@ -6,9 +6,9 @@ import logging
 import os
 import shutil
 import tempfile
-import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -22,6 +22,7 @@ from components.core.sources.index import SourceIndex
 from tests.fakes.gcs.server import Server
 
 _LONG_AGO = 1_000_000_000
+FilesRead = Callable[[Path, Path], str]
 _TICK = 0.02  # seconds; longer than a tick of the file system's clock
 
 
@@ -48,7 +49,7 @@ def pets(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def files_read(caplog: pytest.LogCaptureFixture) -> Callable[[Path, Path], str]:
+def files_read(caplog: pytest.LogCaptureFixture) -> FilesRead:
     """Fingerprint with an index, compare with one without, and return how many files were read."""
 
     def count(source: Path, index: Path) -> str:
@@ -68,7 +69,7 @@ def sealed(lines: list[bytes]) -> bytes:
     return hashlib.sha256(content).hexdigest().encode() + b"\n" + content
 
 
-def test_only_what_changed_is_read(pets: Path, tmp_path: Path, files_read: Callable[[Path, Path], str]) -> None:
+def test_only_what_changed_is_read(pets: Path, tmp_path: Path, files_read: FilesRead) -> None:
     index = tmp_path / "index"
     assert files_read(pets, index) == "6 of 6"
     assert files_read(pets, index) == "0 of 6"
@@ -87,7 +88,7 @@ def test_only_what_changed_is_read(pets: Path, tmp_path: Path, files_read: Calla
 
 
 def test_what_was_written_about_when_it_was_read_is_read_again(
-    pets: Path, tmp_path: Path, files_read: Callable[[Path, Path], str]
+    pets: Path, tmp_path: Path, files_read: FilesRead
 ) -> None:
     index, fresh = tmp_path / "index", pets / "cats" / "1.png"
     fresh.write_bytes(b"a")
@@ -112,7 +113,7 @@ def test_the_index_is_what_is_believed(pets: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "damaged",
+    "damage",
     [
         lambda whole: b"",
         lambda whole: whole[:-1],
@@ -124,23 +125,21 @@ def test_the_index_is_what_is_believed(pets: Path, tmp_path: Path) -> None:
 def test_a_damaged_index_is_reported_and_made_again(
     pets: Path,
     tmp_path: Path,
-    files_read: Callable[[Path, Path], str],
+    files_read: FilesRead,
     caplog: pytest.LogCaptureFixture,
-    damaged: Callable[[bytes], bytes],
+    damage: Callable[[bytes], bytes],
 ) -> None:
     index = tmp_path / "index"
     files_read(pets, index)
     (path,) = index.iterdir()
-    path.write_bytes(damaged(path.read_bytes()))
+    path.write_bytes(damage(path.read_bytes()))
     assert files_read(pets, index) == "6 of 6"
     assert [record.levelno for record in caplog.records if str(path) in record.message] == [logging.WARNING]
     assert files_read(pets, index) == "0 of 6"
     assert str(path) not in caplog.text
 
 
-def test_an_index_of_another_source_is_not_believed(
-    pets: Path, tmp_path: Path, files_read: Callable[[Path, Path], str]
-) -> None:
+def test_an_index_of_another_source_is_not_believed(pets: Path, tmp_path: Path, files_read: FilesRead) -> None:
     index, other = tmp_path / "index", tmp_path / "other"
     shutil.copytree(pets, other)
     settle(other)
@@ -187,16 +186,10 @@ def test_an_index_in_a_bucket(pets: Path, bucket: Server, caplog: pytest.LogCapt
     assert "gs://b/fingerprints/" in caplog.text
 
 
-def test_several_at_once_do_no_harm(pets: Path, tmp_path: Path, files_read: Callable[[Path, Path], str]) -> None:
-    index, fingerprints, expected = tmp_path / "index", [], fingerprint(str(pets))
-    threads = [
-        threading.Thread(target=lambda: fingerprints.append(fingerprint(str(pets), str(index)))) for _ in range(8)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert fingerprints == [expected] * 8
+def test_several_at_once_do_no_harm(pets: Path, tmp_path: Path, files_read: FilesRead) -> None:
+    index = tmp_path / "index"
+    with ThreadPoolExecutor(8) as pool:
+        assert {*pool.map(fingerprint, [str(pets)] * 8, [str(index)] * 8)} == {fingerprint(str(pets))}
     assert len(list(index.iterdir())) == 1
     assert files_read(pets, index) == "0 of 6"
 

@@ -99,8 +99,7 @@ def test_flags_take_dashes_or_underscores_and_no_abbreviation() -> None:
 
 
 @pytest.mark.parametrize(
-    ("registry", "code", "words"),
-    [("registry", 0, "runs: nothing has"), ("http://host/x", 64, "http://host/x is")],
+    ("registry", "code", "words"), [("registry", 0, "runs: nothing has"), ("http://host/x", 64, "http://host/x is")]
 )
 def test_a_pod_leaves_its_last_words(
     registry: str, code: int, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
