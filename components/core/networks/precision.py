@@ -24,8 +24,8 @@ PRECISIONS = ("float32", "bfloat16")
 _MULTIPLICATIONS, _SECONDS = 4e9, 0.6
 # NVIDIA's first to multiply in bfloat16: Ampere (CUDA C++ Programming Guide, "Arithmetic Instructions").
 _BFLOAT16_CAPABILITY = (8, 0)
-# Either multiplies bfloat16 in hardware. How fast differs: with the second alone a training step took 0.72 of float32's
-# processor time on one CPU, and 1.6 times as long on another. Small networks gain nothing.
+# Either multiplies bfloat16 in hardware; with the second alone a training step took 0.72 of float32's processor time on
+# one CPU, and 1.6 times as long on another.
 _CPU_FLAGS = {"amx_bf16", "avx512_bf16"}
 # A smaller gain is not worth the coarser numbers, and would depend on chance.
 _CLEARLY_FASTER = 0.9
