@@ -12,9 +12,7 @@ _SHIFT, _CUT = 1 / 8, 1 / 2  # of the image's sides: the farthest shift, and the
 
 
 def augment(images: tf.Tensor, numbers: tf.Tensor) -> tf.Tensor:
-    """Shift each image by some pixels and cut a rectangle out of it, each with `PROBABILITY`.
-
-    What comes in from outside, and what is cut out, is 0, mid-gray: black would hide a shift before a black ground.
+    """Shift each image by some pixels and cut a rectangle out of it, each with `PROBABILITY`; what is missing is 0.
 
     Args:
         images: [n, height, width, channels], in [-1, 1]. The result has a gradient with respect to them.

@@ -87,8 +87,7 @@ def _nearest(blocks: Iterable[np.ndarray], centers: np.ndarray) -> np.ndarray:
 def _edges(images: Images | np.ndarray, count: int) -> Iterator[np.ndarray]:
     """Yield the directions of the edges of the first images as integers in float32 [n, edges], some at a time.
 
-    Each cell has the roots of the sums of edges in each direction; the norm of an image is 1000, or 0 without edges.
-    Every operation here rounds alike on all machines.
+    Each cell has the roots of the sums of edges in each direction; every operation rounds alike on all machines.
     """
     at_once = min(_IMAGES_AT_ONCE, max(1, _BYTES_AT_ONCE // math.prod(images.shape[1:])))
     for at in range(0, count, at_once):

@@ -60,9 +60,7 @@ def choose(
 def conditioning_of(config: TrainConfig, manifest: datasets.Manifest) -> tuple[str, list[str]]:
     """Return what the networks of a training distinguish: `class`, `cluster` or `none`, and the names of these.
 
-    Raises:
-        ConfigError: `conditioning` is `class`, and not every training image has a label; or it is `cluster`, and
-            there are too few images.
+    Raises a `ConfigError` if not every training image has a label for `class`, or there are too few for `cluster`.
     """
     images, unlabeled = manifest.splits["train"].records, unlabeled_count(manifest)
     cluster_count = _CLUSTERS_OF_MANY if images >= _MANY_IMAGES else images // IMAGES_PER_CLUSTER

@@ -98,7 +98,7 @@ def common_precision(
 def measured_steps(wgan: WganStep, batches: Batches, config: TrainConfig, workers: Agreement) -> int:
     """Return how many steps fit into `config.minutes`, by the median of some blocks of a new `wgan`, of no use after.
 
-    Every worker computes as many blocks, until none needs more, and gets the largest of the workers' results.
+    Every worker computes as many blocks, and gets the largest of the workers' results.
     """
     log.info("train: measuring the speed for a budget of %g minutes", config.minutes)
     seconds: list[float] = []

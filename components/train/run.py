@@ -56,8 +56,8 @@ def resolve(config: TrainConfig) -> tuple[TrainConfig, datasets.Manifest, Locati
 def run(config: TrainConfig) -> StageResult:
     """Train up to `config.steps`, from the newest checkpoint if there is one, else from the initial one if given.
 
-    Of several workers all run this; the chief alone writes, and all return what it wrote. If the package asks for
-    workers in pods of their own, this process starts them and waits.
+    Of several workers all run this, and all return what the chief wrote. If the package asks for workers in pods of
+    their own, this process starts them and waits.
 
     Raises:
         ConfigError: The folder belongs to another training, the dataset lacks the labels that conditional training

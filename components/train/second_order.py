@@ -1,7 +1,4 @@
-"""Second derivatives of a critic, which the gradient of its penalty needs, and which some layers get wrong silently.
-
-`refuse_wrong_layers` knows those layers by name; `penalty_errors` measures any critic against finite differences.
-"""
+"""Second derivatives of a critic, which the gradient of its penalty needs, and which some layers get wrong silently."""
 
 import contextlib
 import math
@@ -28,10 +25,9 @@ _WRONG = {
     "LayerNormalization": (_MOMENTS, _NO_NORMALIZATION),
     "Resizing": (_RESIZE, "use strided convolutions or average pooling"),
     "SpectralNormalization": ("it changes its weights whenever it is called", "use the gradient penalty alone"),
-    **dict.fromkeys(
-        ("AlphaDropout", "Dropout", "GaussianDropout", "GaussianNoise", "SpatialDropout2D"), (_RANDOM, "leave it out")
-    ),
 }
+_WRONG |= dict.fromkeys(("AlphaDropout", "Dropout", "GaussianDropout"), (_RANDOM, "leave it out"))
+_WRONG |= dict.fromkeys(("GaussianNoise", "SpatialDropout2D"), (_RANDOM, "leave it out"))
 _STEPS = (1e-6, 1e-7, 1e-8)  # of a difference along a direction of its own; larger ones round less
 _EXAMPLES = 4
 
@@ -60,10 +56,9 @@ def penalty_errors(
         classes: If not 0, the critic takes one-hot labels [n, classes] beside the images.
 
     Returns:
-        For each trainable variable the relative error along a random direction; the least of three directions, as a
-        finite difference across the kink of a LeakyReLU says nothing. Each takes a smaller step than the one before: of
-        the many features of a large image, one is often so close to its kink that no direction's large step avoids it.
-        Right layers stay below 1e-6.
+        For each trainable variable the relative error along a random direction; the least of three directions with
+        smaller and smaller steps, as a finite difference across the kink of a LeakyReLU says nothing. Right layers stay
+        below 1e-6.
     """
     random = np.random.default_rng(seed)
     with in_float64():

@@ -23,9 +23,8 @@ from components.train.config import TrainConfig
 _AUGMENTATION, _CRITIC_LATENTS, _GENERATOR_LATENTS, _INTERPOLATION = 0, 1, 2, 3
 _PURPOSES = 4
 
-# EMA warm-up offset when warm-starting: step 1 keeps 99% of the inherited average. Without it the average would follow
-# the first steps at full rates; without warm-up it would spoil a short training, as the mean of weights far apart draws
-# worse than either.
+# EMA warm-up offset when warm-starting: step 1 keeps 99% of the inherited average, not a tenth of it.
+# Without warm-up it would spoil a short training, as the mean of weights far apart draws worse than either.
 _DONE_BEFORE = 890.0
 # Of the learning rates, for clusters: each update of the weights of their features moves the scores of all clusters.
 _SHARE_OF_RATES = 0.5
@@ -52,8 +51,7 @@ def seed_after(seed: int, rollbacks: Any) -> Any:
 class WganStep:
     """Networks, optimizers and the generator's moving average, and the update that trains them.
 
-    With `precision` bfloat16 the networks multiply in it; everything else is float32. Networks of `label_features` need
-    these, float32 [classes, label_features].
+    `precision` is that of the networks' multiplications. `label_features` are float32 [classes, label_features].
     """
 
     def __init__(
@@ -102,12 +100,10 @@ class WganStep:
     def loop(self, real: tf.Tensor, labels: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
         """Train for as many generator updates as there are steps; compiled, this is `run_block`.
 
-        Generated images have the labels of the real ones beside them; in the generator update, those of the step's
-        last critic update.
-
         Args:
             real: Pixels, uint8 [steps, critic_steps, global batch, height, width, channels].
-            labels: Their classes, int32 [steps, critic_steps, global batch], for networks that take labels.
+            labels: Their classes, int32 [steps, critic_steps, global batch], for networks that take labels. Generated
+                images have those too; in the generator update, those of the step's last critic update.
 
         Returns:
             [steps] of each of `REPORTED`, of Keras' float type.
@@ -119,7 +115,7 @@ class WganStep:
             rows = {name: rows[name].write(index, row[name]) for name in REPORTED}
         return {name: rows[name].stack() for name in REPORTED}
 
-    # AutoGraph would rewrite every function below, which takes longer than tracing; only the loop above needs it.
+    # AutoGraph would rewrite every function below, which takes longer than tracing.
     @tf.autograph.experimental.do_not_convert
     def _one_step(self, real: tf.Tensor, labels: tf.Tensor | None) -> dict[str, tf.Tensor]:
         """Make every critic update of a step, then its generator update; return a scalar of each of `REPORTED`."""
@@ -147,12 +143,10 @@ class WganStep:
         numbers: tf.Tensor,
         labels: tf.Tensor | None = None,
     ) -> dict[str, tf.Tensor]:
-        """Make a critic update inside a replica, and return the global means of `apply_update`.
+        """Make a critic update inside a replica, with noise of `critic_noise`; return the means of `apply_update`.
 
-        Args:
-            pixels: Of the global batch, or of this replica's shard, uint8 [images, height, width, channels].
-            latents, weights, numbers: Of `critic_noise`.
-            labels: Of real, generated and interpolated images, int32 [images], for networks that take labels.
+        Pixels uint8 [images, height, width, channels], and labels int32 [images] of real, generated and interpolated
+        images, if any, are those of the global batch or of this replica's shard.
         """
         config = self._config
 
@@ -216,23 +210,17 @@ class WganStep:
 
     def _score(self, images: tf.Tensor, labels: tf.Tensor | None) -> tf.Tensor:
         """Return scores [n]; on one CPU for each half of the images separately, so that threads run side by side."""
-        count = images.shape[0]
-        if not self._halved or count < 2:
-            return self._score_at_once(images, labels)
-        sizes = [count // 2, count - count // 2]
-        halves_of_labels = [None, None] if labels is None else tf.split(labels, sizes)
-        halves = zip(tf.split(images, sizes), halves_of_labels, strict=True)
-        return tf.concat([self._score_at_once(*half) for half in halves], axis=0)
-
-    def _score_at_once(self, images: tf.Tensor, labels: tf.Tensor | None) -> tf.Tensor:
-        return self.critic(gan.with_labels(images, labels, self._classes), training=True)[:, 0]
+        count, parts = images.shape[0], [(images, labels)]
+        if self._halved and count > 1:
+            sizes = [count // 2, count - count // 2]
+            halves_of_labels = [None, None] if labels is None else tf.split(labels, sizes)
+            parts = list(zip(tf.split(images, sizes), halves_of_labels, strict=True))
+        scores = [self.critic(gan.with_labels(*part, self._classes), training=True)[:, 0] for part in parts]
+        return scores[0] if len(scores) == 1 else tf.concat(scores, axis=0)
 
     def critic_noise(self, inner: int) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Draw the noise of a critic update, for the global batch.
-
-        Returns:
-            Latents [batch_size, latent_size], interpolation weights [batch_size], and the numbers that decide how
-            real and generated images are augmented [batch_size, 2, augmentation.NUMBERS].
+        """Draw latents [batch_size, latent_size], interpolation weights [batch_size], and the numbers that decide how
+        real and generated images are augmented [batch_size, 2, augmentation.NUMBERS], for a critic update.
         """
         shape = [self._config.batch_size, self._config.latent_size]
         return (

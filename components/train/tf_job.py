@@ -46,11 +46,8 @@ def requested() -> dict[str, Any] | None:
 def train(job: dict[str, Any], config: TrainConfig, location: Location) -> None:
     """Train in a folder by a job, and return when it has succeeded; one that trains there already is waited for.
 
-    Raises:
-        ConfigError: The accelerator is not `multi-worker`, the cluster has no TFJob or the pod no right to it, or a
-            worker found a mistake in its configuration.
-        TransientError: The API does not answer, the job was deleted, or a worker was killed.
-        StageError: A worker failed; of the class of its exit code.
+    Raises a `ConfigError` if the cluster has no TFJob or the pod no right to it; a `TransientError` if the API does not
+    answer or the job was deleted; and the error of the exit code of a worker that failed.
     """
     if config.accelerator != "multi-worker":
         raise ConfigError(
@@ -89,8 +86,7 @@ def completed(job: dict[str, Any], location: Location, stage: dict[str, Any], co
 
 def _start(api: "_Kubernetes", job: dict[str, Any]) -> None:
     """Create the job; replace one of its name that has ended, and keep one that trains."""
-    name = job["metadata"]["name"]
-    is_waiting = False
+    name, is_waiting = job["metadata"]["name"], False
     while True:
         existing = api.job(name)
         if existing is None:
@@ -139,10 +135,7 @@ def _state(job: dict[str, Any]) -> str:
 
 
 def _failure(name: str, pods: list[dict[str, Any]]) -> StageError:
-    """Return the error of the worker that failed first: those that only lost another one exit with 75.
-
-    The operator deletes those that still ran.
-    """
+    """Return the error of the worker that failed first: one that only lost another exits with 75 or is deleted."""
     failures = []
     for pod in (pod for pod in pods if "deletionTimestamp" not in pod["metadata"]):
         for container in pod["status"].get("containerStatuses", []):

@@ -54,8 +54,7 @@ class Uploads:
         self._bucket = location if location is not None and location.in_bucket else None
         self._queue = queue.SimpleQueue[Callable[[], None] | None]()  # keeps saves and rollbacks in their order
         self._rollbacks = 0
-        self._sent: set[int] = set()
-        self._sent_samples: set[str] = set()
+        self._sent, self._sent_samples = set[int](), set[str]()
         self._ending = threading.Event()
         self._error: Exception | None = None  # that ended the thread
         self._thread = threading.Thread(target=self._run, name="uploads", daemon=True)
@@ -135,8 +134,7 @@ class Uploads:
         for later in _steps_in_bucket(location):
             if later > step:
                 checkpoints.step_folder(location, later).remove()
-        self._sent = {sent for sent in self._sent if sent <= step}
-        self._sent_samples = set()
+        self._sent, self._sent_samples = {sent for sent in self._sent if sent <= step}, set()
 
     def _send(self, location: Location, rollbacks: int, last: int, kept: _Kept) -> None:
         """Upload new samples and all checkpoints up to a step, and remove superseded ones; void after a rollback."""
@@ -147,9 +145,7 @@ class Uploads:
                 # the bucket's may be from before a rollback
                 buckets.put(f"{location}/{_SAMPLES}/{path.name}", path.read_bytes())
                 self._sent_samples.add(path.name)
-        for step in checkpoints.steps(location):
-            if step > last or step in self._sent:
-                continue
+        for step in [step for step in checkpoints.steps(location) if step <= last and step not in self._sent]:
             folder = checkpoints.step_folder(location, step)
             try:
                 is_ours = folder.commit(folder.path, checkpoints.MANIFEST)

@@ -1,9 +1,7 @@
 """A stand-in for Kubernetes with Kubeflow's Training Operator 1.9: the requests of `components.train.tf_job`, over TLS.
 
-It creates, shows and deletes TFJobs as the API does, and does with them what the operator does for its workers: a pod
-each with `TF_CONFIG`, the job's state from their exit codes, and an end to those that still run when the job ends. The
-test says how a worker starts. Names and states are those of the operator's sources at tag v1.9.3: tensorflow.go,
-tfjob_controller.go, common_types.go.
+It does with TFJobs what the API and the operator (v1.9.3: tensorflow.go, tfjob_controller.go, common_types.go) do. The
+test says how a worker starts.
 """
 
 import datetime
@@ -42,19 +40,12 @@ class Worker(Protocol):
     """The container of a pod."""
 
     @property
-    def exit_code(self) -> int | None:
-        """None while it runs."""
-
+    def exit_code(self) -> int | None: ...  # None while it runs
     @property
-    def log(self) -> Sequence[str]:
-        """The whole lines that it has written."""
-
+    def log(self) -> Sequence[str]: ...  # the whole lines that it has written
     @property
-    def message(self) -> str:
-        """Its last words, left in /dev/termination-log."""
-
-    def terminate(self) -> None:
-        """Send SIGTERM, as Kubernetes does when the pod is deleted."""
+    def message(self) -> str: ...  # its last words, left in /dev/termination-log
+    def terminate(self) -> None: ...  # by SIGTERM, as Kubernetes does when the pod is deleted
 
 
 # From the pod's name, its container as the job describes it, and the cluster's addresses with the worker's index.
@@ -154,8 +145,8 @@ class TrainingOperator(http.Server):
             "containerStatuses": [{"name": "tensorflow", "state": {"running": {}} if code is None else ended}],
         }
         if self.pending:
-            condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": self.pending}
-            status = {"phase": "Pending", "conditions": [condition]}
+            reason = {"reason": "Unschedulable", "message": self.pending}
+            status = {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False", **reason}]}
         labels = {"training.kubeflow.org/job-name": job, "training.kubeflow.org/replica-index": str(index)}
         metadata: dict[str, Any] = {"name": f"{job}-worker-{index}", "labels": labels}
         if worker in self._deleted:

@@ -52,9 +52,7 @@ class Images:
 def fetch(dataset: LocationLike, manifest: datasets.Manifest, *splits: str) -> None:
     """Download the missing shards of some splits of a dataset in a bucket.
 
-    Raises:
-        DataError: A shard is missing or damaged in the bucket.
-        TransientError: They do not fit on the disk, or the network fails.
+    Raises a `DataError` if one is missing or damaged there; a `TransientError` if disk or network fail.
     """
     files = {shard.file for split in splits for shard in manifest.splits[split].shards}
     Location.of(dataset).fetch(datasets.MANIFEST, files.__contains__)

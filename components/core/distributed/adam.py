@@ -13,8 +13,7 @@ class Adam(tf.Module):
     Epsilon, 1e-7, is added to the uncorrected root, as in Keras. That is algorithm 1 with epsilon / sqrt(1 - beta_2^t)
     for its epsilon, so early on, gradients of 1e-6 and less move a weight by less than the learning rate.
 
-    Keras' optimizers would sum these gradients over replicas once more, which multiplies them by the number of
-    replicas. This one never communicates.
+    It never communicates: Keras' optimizers would sum these gradients over replicas once more.
     """
 
     def __init__(

@@ -18,12 +18,8 @@ def compiled(
 ) -> tf.types.experimental.PolymorphicFunction:
     """Compile a loop over updates, each of which it makes by `run_update`, and which returns the same on every replica.
 
-    Args:
-        strategy: What the updates train under.
-        loop: Takes tensors for the global batch; in a replica that loops itself, its shard alone.
-        axis: Which of the tensors' axes is the global batch.
-        signature: The tensors. A TPU needs the number of steps when the graph is made, so there each length of a block
-            has a graph of its own.
+    The loop takes tensors of the signature, whose `axis` is the global batch; in a replica that loops itself, its shard
+    alone. A TPU needs the number of steps when the graph is made, so there each length of a block has its own graph.
     """
     if kind_of(strategy) != "tpu":
         return tf.function(loop, signature)

@@ -1,7 +1,6 @@
-"""One exact update on any number of replicas, for `train` and `embed`.
+"""One exact update on any number of replicas: loss functions return one value per example and never average.
 
-Loss functions return one value per example and never average. One line here divides by the global batch; one line sums
-over replicas. All noise is drawn for the global batch and sliced, so that it does not depend on the number of replicas.
+All noise is drawn for the global batch and sliced, so that it does not depend on the number of replicas.
 """
 
 import dataclasses
@@ -37,9 +36,8 @@ class BatchShard:
 class BatchPartition:
     """Partition of the global batch among replicas.
 
-    Without virtual shards each computes one shard; sums are in floating point, and replica counts agree up to rounding.
-    With them each computes some of so many equal shards (microbatches), and sums are those of integers, which have no
-    order: replica counts agree bit for bit.
+    Without virtual shards each computes one shard, and replica counts agree up to rounding. With them each computes
+    some of so many equal shards (microbatches), whose sums are those of integers: replica counts agree bit for bit.
     """
 
     batch: int

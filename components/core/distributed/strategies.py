@@ -34,9 +34,8 @@ def choose_strategy(
 ) -> tf.distribute.Strategy:
     """Make the strategy that the settings request, or that of the cluster, before TensorFlow touches a device.
 
-    Raises:
-        ConfigError: The hardware is missing, has fewer devices, cannot share the batch, or cannot be exact.
-        TransientError: Another worker did not come.
+    Raises a `ConfigError` if the hardware is missing, has fewer devices, cannot share the batch, or cannot be exact; a
+    `TransientError` if another worker did not come.
     """
     kind = "multi-worker" if cluster else detect() if accelerator == "auto" else accelerator
     problem = exact_problem(reproducibility, kind)
@@ -77,11 +76,8 @@ def set_threads(exact: bool = False) -> None:
     """Set how many threads one operation may use; has no effect once TensorFlow has started.
 
     Kernels split their sums by this number, so it decides the last bits of a result. Standard training takes half of
-    the cores, unless `TF_NUM_INTRAOP_THREADS` is set: its graph has two operations ready at any time, and by
-    TensorFlow's default each uses all cores and they wait for each other.
-
-    `exact` takes one thread instead, on any machine and despite the variable: the virtual shards, which do not depend
-    on each other, keep the cores busy.
+    the cores, unless `TF_NUM_INTRAOP_THREADS` is set: its graph has two operations ready at any time, which by
+    TensorFlow's default wait for each other. `exact` always takes one thread: its virtual shards keep the cores busy.
     """
     if exact or _INTRA_OP_THREADS not in os.environ:
         count = 1 if exact else max(1, concurrent.processors() // 2)

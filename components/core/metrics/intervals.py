@@ -1,9 +1,8 @@
-"""Confidence intervals of scores. NumPy and SciPy in float64.
+"""Confidence intervals of scores, in float64: each misses the true value with probability LEVEL at most at each end.
 
-An interval misses the true value with probability LEVEL at most at each end. A model is promoted only if every limit is
-significantly met, so a model beyond one limit is promoted at most once in 1 / LEVEL times, however many limits there
-are (intersection-union test; Berger, 1982). It is rejected if one limit is significantly exceeded, so there the chances
-add up: a model within some 15 limits is rejected at most 15 * LEVEL of the time (Bonferroni).
+A model is promoted only if every limit is significantly met, so one beyond a limit is promoted with probability LEVEL
+at most (intersection-union test; Berger, 1982). It is rejected if one limit is significantly exceeded, so there the
+chances add up: a model within some 15 limits is rejected at most 15 * LEVEL of the time (Bonferroni).
 """
 
 import dataclasses
@@ -108,13 +107,12 @@ def ratio(of: Measured, to: Measured) -> Measured:
 
 
 def smallest_ratio(p: np.ndarray, n: np.ndarray | float, q: np.ndarray | float, m: np.ndarray | float) -> Measured:
-    """The smallest ratio of a share p to a share q, over those q that are not 0.
+    """The smallest ratio of a share p [k] to a share q, over those q that are not 0; n and m observations, [k] or one.
 
     The shares' intervals are combined on a log scale as errors that are independent or positively correlated (method of
     variance estimates recovery; Zou and Donner, 2008). The low end needs no correction for the number of ratios: the
-    bound of the truly smallest ratio is valid, and no bound replaces it unless it is lower still. The high
-    end does: it is the lowest of all, so the ratios share its level.
-    The shares p are [k]; the shares q and the effective numbers of observations, n and m, are [k] or one number.
+    bound of the truly smallest ratio is valid, and only a lower one replaces it. The high end is the lowest of all, so
+    the ratios share its level.
     """
     p, n, q, m = np.broadcast_arrays(p, n, q, m)
     p, n, q, m = (array[q > 0] for array in (p, n, q, m))
@@ -149,10 +147,9 @@ def total_variation_difference(p: np.ndarray, n: int, other: np.ndarray, k: int,
     """Return how much further p is from q in total variation than `other` is.
 
     All three are shares of classes, [classes], in samples of n, m and k. Each sample has an error as if the classes in
-    which its share is the larger were known.
-    Both estimates are biased upwards where shares are nearly equal, as the mean of a folded normal distribution is. The
-    value is corrected by that bias; each end allows for a share's difference being up to two standard errors smaller
-    than it seems, so that its bias is larger.
+    which its share is the larger were known. Estimates are biased upwards where shares are nearly equal, as the mean of
+    a folded normal distribution is. The value is corrected by that bias; each end allows for a share's difference being
+    up to two standard errors smaller than it seems, so that its bias is larger.
     """
     of_p, of_other = (_folded_bias(*sample, q, m) for sample in ((p, n), (other, k)))
     value = float(np.abs(p - q).sum() - np.abs(other - q).sum()) / 2 - of_p[0] + of_other[0]

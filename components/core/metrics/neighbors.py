@@ -85,11 +85,10 @@ def nearest(features: np.ndarray, others: np.ndarray) -> tuple[np.ndarray, np.nd
 
 
 def copy_z(drawn: np.ndarray, held_out: np.ndarray) -> float:
-    """Test whether samples are, on the whole, closer to the training images than held-out images are.
+    """Test by their distances to the nearest training image whether samples [n] are closer than held-out images [m].
 
     The statistic of Mann and Whitney in standard deviations (Meehan et al., 2020, without cells): far below 0 for
-    copies, about 0 for real images. From the distances of samples [n] and held-out images [m] to the nearest training
-    image.
+    copies, about 0 for real images.
     """
     n, m = len(drawn), len(held_out)
     ranks = scipy.stats.rankdata(np.concatenate([drawn, held_out]))

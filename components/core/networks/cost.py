@@ -20,8 +20,7 @@ def of_step(
     """Return the multiplications of one step: critic updates, then a generator update.
 
     A backward pass costs two forward passes, or one where only inputs or only weights have a gradient. A critic update
-    draws images, scores two of them, and trains; its penalty takes a gradient and that gradient's gradient, six forward
-    passes of the critic. A generator update trains the generator through the critic.
+    draws images and trains on two; its penalty, a gradient's gradient, costs six forward passes of the critic.
     """
     drawn, scored = of_generator(image, base_filters, latent_size, classes), of_critic(image, base_filters, classes)
     return batch_size * (critic_steps * (drawn + 12 * scored) + 3 * drawn + 2 * scored)

@@ -166,10 +166,9 @@ def with_labels(first: tf.Tensor, labels: tf.Tensor | None, classes: int) -> tf.
 class LeakyReLU(keras.layers.Layer):
     """Leaky ReLU (Maas et al. 2013) whose second derivative, which is zero, costs nothing.
 
-    TensorFlow's returns zeros for the features (`_LeakyReluGradGrad` in nn_grad.py), and the gradient of the penalty
-    then goes once more through the whole critic to multiply them: an eighth of a step. The first derivative uses the
-    outputs, which have the signs of the features: where nothing else needs the features, TensorFlow fuses convolution,
-    bias and activation.
+    TensorFlow's returns zeros (`_LeakyReluGradGrad` in nn_grad.py), which the gradient of the penalty takes once more
+    through the whole critic: an eighth of a step. The first derivative uses the outputs, which have the signs of the
+    features, so that TensorFlow can fuse convolution, bias and activation.
     """
 
     def call(self, inputs: tf.Tensor) -> tf.Tensor:

@@ -17,9 +17,8 @@ _EPSILON = 1e-5
 class BatchNormalization(keras.layers.Layer):
     """Batch normalization over the examples of all replicas, or of this call alone if not synchronized.
 
-    Keras' own averages the means of the replicas, which is right only for even shares; this one weights them by their
-    counts. It does not move its statistics: `recorded_statistics` collects what it finds in a batch, and the training
-    step applies that once, if the update is finite.
+    Keras' own does not weight the means of the replicas by their counts. This one does not move its statistics:
+    `recorded_statistics` collects those of a batch, and the training step applies them, if the update is finite.
     """
 
     def __init__(self, *, momentum: float = 0.9, synchronized: bool = True, name: str | None = None) -> None:
@@ -50,10 +49,7 @@ class BatchNormalization(keras.layers.Layer):
         return (inputs - mean) * scale + tf.convert_to_tensor(self.beta)
 
     def _fused(self, inputs: tf.Tensor) -> tf.Tensor:
-        """Do the same with TensorFlow's kernel, which reads the inputs less often; for one replica, [n, h, w, c].
-
-        Not under `exact`, as the order of its sums may vary.
-        """
+        """Do the same with TensorFlow's kernel, which reads the inputs less often, and sums in an order that varies."""
         # The raw operation, as the public function raises epsilon to 1.001e-5.
         outputs, mean, unbiased, *_ = tf.raw_ops.FusedBatchNormV3(
             x=inputs,

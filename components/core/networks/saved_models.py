@@ -20,8 +20,6 @@ from tensorflow.core.protobuf import saved_model_pb2
 from components.core.errors import DataError, first_line
 from components.core.storage.location import Location
 
-_GRAPH = "saved_model.pb"
-_FINGERPRINT = "fingerprint.pb"
 _NUMBERED = re.compile(r"(.*_)(\d+)")
 _GRADIENT = "_gradient_op_type"  # the attribute that names an operation's custom gradient
 _CAPTURE_NAME = "_user_specified_name"  # of a captured variable: the number of a tensor in this process
@@ -31,8 +29,8 @@ def save(module: tf.Module, folder: Path, signatures: Mapping[str, Any] | None =
     """Write `module` as a SavedModel into `folder`, which may exist."""
     with _without_notices():
         tf.saved_model.save(module, str(folder), signatures=signatures)
-    (folder / _FINGERPRINT).unlink(missing_ok=True)
-    graph = folder / _GRAPH
+    (folder / "fingerprint.pb").unlink(missing_ok=True)
+    graph = folder / "saved_model.pb"
     graph.write_bytes(canonical(graph.read_bytes()))
 
 

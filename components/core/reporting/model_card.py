@@ -1,7 +1,6 @@
 """The model card as Markdown: origin of a model, its scores once it is judged, and its limits of use."""
 
 import dataclasses
-import functools
 import re
 from pathlib import Path
 from typing import Any
@@ -49,20 +48,6 @@ def render(model: models.Description, settings: dict[str, Any], judged: Judgment
             "embed": judged.lineage.embedding["settings"],
             "evaluate": judged.evaluation.settings,
         }
-    return _template().render(
-        model=model,
-        judged=judged,
-        classes=model.classes_in_words(),
-        counts=counts,
-        source=rows[0],
-        settings=stages,
-        rows=rows,
-        libraries=lineage.libraries_of(rows),
-    )
-
-
-@functools.cache
-def _template() -> jinja2.Template:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_TEMPLATE.parent),
         autoescape=False,  # noqa: S701, which is for HTML: `finalize` escapes every value as Markdown
@@ -74,4 +59,13 @@ def _template() -> jinja2.Template:
     )
     environment.filters["digest"] = lambda text: _Markdown(f"`{text}`") if re.fullmatch("[0-9a-f]{64}", text) else text
     environment.filters["number"] = number
-    return environment.get_template(_TEMPLATE.name)
+    return environment.get_template(_TEMPLATE.name).render(
+        model=model,
+        judged=judged,
+        classes=model.classes_in_words(),
+        counts=counts,
+        source=rows[0],
+        settings=stages,
+        rows=rows,
+        libraries=lineage.libraries_of(rows),
+    )

@@ -27,10 +27,9 @@ Labeled = tuple[np.ndarray, np.ndarray]  # images uint8 [n, height, width, chann
 
 
 class Monitor:
-    """Writes a row of `health.jsonl` for each window; every worker has a monitor, and all reach the same findings.
+    """Writes a row of `health.jsonl` for each window, if there is a folder; all workers reach the same findings.
 
-    Without a folder it writes nothing; without class counts the networks take no labels. There may be no validation
-    images.
+    Without class counts the networks take no labels. There may be no validation images.
     """
 
     def __init__(

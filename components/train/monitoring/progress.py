@@ -54,7 +54,7 @@ class Window:
 
 
 class SampleGrid:
-    """Draws from the same latents throughout a training; a conditional generator draws one class per row."""
+    """Samples from the same latents throughout a training; of a conditional generator one class per row."""
 
     def __init__(self, config: TrainConfig, network: gan.NetworkConfig) -> None:
         count = drawn_labels.GRID_COLUMNS if network.classes else _IMAGES

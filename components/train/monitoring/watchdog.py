@@ -1,7 +1,4 @@
-"""Watchdog: ends a training that hangs in a driver, a collective or a file system, which have no time limit.
-
-Only another attempt helps; the exit code asks for one.
-"""
+"""Watchdog: ends a training that hangs in a driver, a collective or a file system, so that another attempt starts."""
 
 import faulthandler
 import logging

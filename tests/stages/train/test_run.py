@@ -29,7 +29,7 @@ from components.train.config import TrainConfig
 from tests import programs
 from tests.conftest import classes_seen
 from tests.fakes.gcs.server import Server
-from tests.inputs import artifacts
+from tests.inputs import artifacts, sheets
 from tests.inputs.damages import damage
 from tests.stages.train.attempts import SICK, curves_of, flags, left_by
 
@@ -229,20 +229,14 @@ def test_a_training_that_will_not_recover_is_ended_and_its_last_good_checkpoint_
     assert [bool(row["warnings"]) for row in health] == [False, False, False, True, True, True]
 
 
-@pytest.fixture(scope="module")
-def conditional(tiny_dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A training that learns the position of each class' blob."""
-    folder = tmp_path_factory.mktemp("training") / "conditional"
+def test_a_conditional_generator_draws_the_class_that_it_is_asked_for(tiny_dataset: Path, tmp_path: Path) -> None:
+    """The position of each class' blob; and its grid has a class in each row."""
     changes = {"steps": 300, "base_filters": 8, "ema_decay": 0.98}
     changes |= {"critic_learning_rate": 2.4e-3, "generator_learning_rate": 1.2e-3}  # fast, for so few steps
     every = {"log_every": 100, "sample_every": 300, "checkpoint_every": 300}
-    done = train(tiny_dataset, folder, conditioning="class", **changes, **every)
+    done = train(tiny_dataset, tmp_path / "t", conditioning="class", **changes, **every)
     assert done.returncode == 0, done.stderr
-    return folder
-
-
-def test_a_conditional_generator_draws_the_class_that_it_is_asked_for(conditional: Path) -> None:
-    folder = checkpoints.step_folder(conditional, 300)
+    folder = checkpoints.step_folder(tmp_path / "t", 300)
     labels = np.arange(300) % 3
     latents = np.random.default_rng(0).normal(size=(300, 8)).astype(np.float32)
     inputs = gan.with_labels(tf.constant(latents), tf.constant(labels, tf.int32), 3)
@@ -252,19 +246,9 @@ def test_a_conditional_generator_draws_the_class_that_it_is_asked_for(conditiona
     description = checkpoints.Description.of(folder)
     assert description.network["classes"] == 3
     assert sum(description.class_counts) == 300
-
-
-def test_its_grid_has_a_class_in_each_row(conditional: Path) -> None:
-    with Image.open(conditional / "samples" / "step-0000000300.png") as sheet:
-        pixels = np.asarray(sheet)
-    height, width, factor = 12 * 5 + 2, 10 * 5 + 2, 5  # images enlarged five-fold, and a gap
-    assert pixels.shape == (3 * height - 2, GRID_COLUMNS * width - 2)
-    cells = [
-        pixels[row * height :, column * width :][: 12 * factor : factor, : 10 * factor : factor, None]
-        for row in range(3)
-        for column in range(GRID_COLUMNS)
-    ]
-    assert np.mean(classes_seen(np.stack(cells)) == np.repeat(np.arange(3), GRID_COLUMNS)) > 0.8
+    cells = sheets.images_of((tmp_path / "t" / "samples" / "step-0000000300.png").read_bytes(), 12, 10)
+    assert cells.shape == (3, GRID_COLUMNS, 12, 10, 1)
+    assert np.mean(classes_seen(cells.reshape(-1, 12, 10, 1)) == np.repeat(np.arange(3), GRID_COLUMNS)) > 0.8
 
 
 def centers_of(checkpoint: Path) -> np.ndarray:
@@ -362,19 +346,21 @@ def test_a_checkpoint_from_elsewhere_is_refused(tiny_dataset: Path, uninterrupte
 
 
 @pytest.mark.long
-def test_exact_keeps_the_same_bytes_from_one_replica_and_from_four(tiny_dataset: Path, tmp_path: Path) -> None:
-    """Also samples and log; and two thirds of it on four, the rest on one."""
-    whole, spread = tmp_path / "one", tmp_path / "four then one"
+def test_exact_keeps_the_same_bytes_over_1_2_4_8_and_1_replicas(tiny_dataset: Path, tmp_path: Path) -> None:
+    """Also samples and log; a checkpoint made on any number of replicas resumes on any other."""
+    whole, spread = tmp_path / "one", tmp_path / "spread"
     exact = {"reproducibility": "exact", "learning_rate_decay": "none"}
     assert train(tiny_dataset, whole, **exact).returncode == 0
-    # It ends at a row of the log: a last step always has one, and the next row is the mean since then.
-    interrupted = train(tiny_dataset, spread, **exact, steps=21, accelerator="cpu", replicas=4)
-    assert interrupted.returncode == 0, interrupted.stderr
-    assert train(tiny_dataset, spread, **exact).returncode == 0
-    # One began with fewer steps, and has a sheet of samples at their end too.
-    outputs = left_by(spread)
-    outputs["samples"].pop("step-0000000021.png")
-    outputs["curves"]["samples"] = [sample for sample in outputs["curves"]["samples"] if sample[0] != 21]
+    # Each leg ends at a row of the log: a last step always has one, and the next row is the mean since then.
+    legs = ((7, 1), (14, 2), (21, 4), (28, 8), (30, 1))
+    for steps, replicas in legs:
+        done = train(tiny_dataset, spread, **exact, steps=steps, accelerator="cpu", replicas=replicas)
+        assert done.returncode == 0, done.stderr
+    # Each leg has a sheet of samples at its end too.
+    outputs, ends = left_by(spread), [steps for steps, _ in legs[:-1]]
+    for step in ends:
+        outputs["samples"].pop(f"step-{step:010d}.png")
+    outputs["curves"]["samples"] = [sample for sample in outputs["curves"]["samples"] if sample[0] not in ends]
     assert left_by(whole) == outputs
     shorter = train(tiny_dataset, whole, **exact, steps=21)
     assert shorter.returncode == errors.BAD_CONFIGURATION

@@ -1,15 +1,9 @@
-"""Tests for losses.py."""
+"""Tests for losses.py; test_step.py computes them anew."""
 
 import numpy as np
 import tensorflow as tf
 
 from components.train import losses
-
-
-def test_the_losses_are_per_example() -> None:
-    real, fake = tf.constant([1.0, 2.0]), tf.constant([5.0, 7.0])
-    assert losses.critic_loss(real, fake).numpy().tolist() == [4.0, 5.0]
-    assert losses.generator_loss(fake).numpy().tolist() == [-5.0, -7.0]
 
 
 def test_interpolation_has_one_weight_per_example() -> None:
@@ -32,12 +26,3 @@ def test_a_constant_critic_has_a_finite_penalty_gradient() -> None:
         norms = losses.gradient_norms(lambda x: scale * tf.reduce_sum(x, axis=[1, 2, 3]), tf.ones([2, 2, 2, 1]))
         penalty = tf.reduce_sum(losses.penalty(norms))
     assert np.isfinite(tape.gradient(penalty, scale))
-
-
-def test_the_penalty_of_a_linear_critic_is_closed() -> None:
-    slope = tf.constant(np.full((2, 2, 1), 1.5))
-    norms = losses.gradient_norms(
-        lambda x: tf.reduce_sum(x * slope, axis=[1, 2, 3]), tf.zeros([3, 2, 2, 1], tf.float64)
-    )
-    np.testing.assert_allclose(norms, 3.0)
-    np.testing.assert_allclose(losses.penalty(norms), 4.0)

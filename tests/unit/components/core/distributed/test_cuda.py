@@ -49,7 +49,6 @@ def packages(tmp_path: Path) -> Path:
     ("changes", "expected"),
     [
         ({"status": 100}, ["100", "CUDA_VISIBLE_DEVICES", "nvidia-smi"]),
-        ({"version": 11040}, ["11.4", "needs 12"]),
         ({"version": 11040, "status": 999}, ["11.4", "needs 12"]),
         ({"devices": 0}, ["nvidia-smi"]),
         ({}, ["TF_CPP_MIN_LOG_LEVEL=0"]),

@@ -67,13 +67,6 @@ def mean_step(
 VALUES = [2.0, 3.0, 4.0, 5.0]
 
 
-@pytest.mark.parametrize("virtual_shards", [0, 1, 2, 4])
-def test_reported_losses_are_global_means_on_one_replica(virtual_shards: int) -> None:
-    reported, gradient = mean_step(tf.distribute.OneDeviceStrategy("/cpu:0"), VALUES, virtual_shards)
-    assert reported == {"loss": 3.5, "value": 3.5, "finite": 1.0}
-    assert gradient == 3.5
-
-
 def asked(strategy: tf.distribute.Strategy) -> dict[str, Any]:
     """Compute everything that the tests need on so many replicas."""
     return {
@@ -91,19 +84,16 @@ def on() -> Callable[[int], dict[str, Any]]:
     return functools.cache(lambda replicas: on_replicas(__file__, "asked", replicas))
 
 
-@pytest.mark.parametrize(
-    ("replicas", "case"), [*((count, "step") for count in (2, 3)), (2, "step of 4 virtual shards")]
-)
-def test_reported_losses_and_gradients_are_global_means_on_more(
-    on: Callable[[int], dict[str, Any]], replicas: int, case: str
-) -> None:
-    """Design, section 6: two replicas with losses [2, 3] and [4, 5] report 3.5, not 1.75, and go down by 3.5, not 7.
+def test_reported_losses_and_gradients_are_global_means(on: Callable[[int], dict[str, Any]]) -> None:
+    """Two replicas with losses [2, 3] and [4, 5] report 3.5, not 1.75, and go down by 3.5, not 7.
 
     On three replicas the shares are of 2, 1 and 1 examples.
     """
-    reported, gradient = on(replicas)[case]
-    assert reported == {"loss": 3.5, "value": 3.5, "finite": 1.0}
-    assert gradient == 3.5
+    one = tf.distribute.OneDeviceStrategy("/cpu:0")
+    steps = [mean_step(one, VALUES, shards) for shards in (0, 1, 2, 4)]
+    for reported, gradient in [*steps, on(2)["step"], on(3)["step"], on(2)["step of 4 virtual shards"]]:
+        assert reported == {"loss": 3.5, "value": 3.5, "finite": 1.0}
+        assert gradient == 3.5
 
 
 @pytest.mark.parametrize("wrong", [float("inf"), float("nan"), 2.0**21])
@@ -127,11 +117,10 @@ def shares(strategy: tf.distribute.Strategy, batch: int, virtual_shards: int) ->
     return [part.numpy().tolist() for parts in by_replica for part in parts]
 
 
-def test_uneven_shares_are_balanced_and_hold_every_example_once(on: Callable[[int], dict[str, Any]]) -> None:
+def test_shares_are_balanced_and_virtual_ones_the_same_on_any_number_of_replicas(
+    on: Callable[[int], dict[str, Any]],
+) -> None:
     assert on(3)["shares of 10"] == [part.tolist() for part in np.array_split(np.arange(10), 3)]
-
-
-def test_virtual_shards_are_the_same_on_any_number_of_replicas(on: Callable[[int], dict[str, Any]]) -> None:
     examples = on(2)["virtual shares of 12"]
     assert examples == np.arange(12).reshape(4, 3).tolist() == shares(tf.distribute.OneDeviceStrategy("/cpu:0"), 12, 4)
 

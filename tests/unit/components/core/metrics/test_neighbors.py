@@ -72,11 +72,6 @@ def test_one_distribution_has_the_expected_coverage_and_density() -> None:
     assert np.mean([one.density for one in overlaps]) == pytest.approx(1, abs=0.05)
 
 
-def test_too_few_rows_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"7 .* 6"):
-        neighbors.make_balls(np.zeros((6, 2)))
-
-
 def test_the_nearest_against_a_double_loop() -> None:
     random = np.random.default_rng(1)
     rows, others = random.normal(size=(20, 3)), random.normal(size=(30, 3))

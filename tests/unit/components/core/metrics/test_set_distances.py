@@ -60,11 +60,6 @@ def test_frechet_floor_is_what_two_samples_of_one_gaussian_measure() -> None:
     assert np.mean(measured) == pytest.approx(set_distances.frechet_floor(1000, 2000, 16), rel=0.05)
 
 
-def test_too_few_rows_are_refused() -> None:
-    with pytest.raises(ValueError, match="20 rows"):
-        set_distances.kernel_distances(np.ones((19, 3)), np.ones((50, 3)))
-
-
 def test_kernel_distance_against_a_double_loop() -> None:
     x, y = _gaussian(43, 4) / 3, _gaussian(65, 4, seed=9) / 3
 
@@ -125,3 +120,7 @@ def test_numbers_that_are_not_finite_and_single_rows_are_refused(measure: str, b
     for rows in (broken, broken[:1]):
         with pytest.raises(ValueError, match=r"finite|rows"):
             MEASURES[measure](rows)
+    with pytest.raises(ValueError, match=r"7 .* 6"):
+        neighbors.make_balls(np.zeros((6, 2)))
+    with pytest.raises(ValueError, match="20 rows"):
+        set_distances.kernel_distances(np.ones((19, 3)), np.ones((50, 3)))

@@ -92,12 +92,9 @@ def test_equal_seeds_give_equal_weights_and_others_do_not() -> None:
     assert not np.array_equal(first[0], other[0])
 
 
-def test_pixels_survive_the_way_there_and_back() -> None:
+def test_pixels_survive_the_way_there_and_back_and_are_clipped_and_rounded() -> None:
     pixels = tf.range(256)
     assert np.array_equal(gan.to_pixels(gan.to_unit_range(tf.cast(pixels, tf.uint8))), pixels)
-
-
-def test_pixels_are_clipped_and_rounded() -> None:
     images = tf.constant([-2.0, -1.0, 0.0, 1.0, 2.0, 1.0 - 1.2 / 127.5])
     assert gan.to_pixels(images).numpy().tolist() == [0, 0, 128, 255, 255, 254]
 

@@ -36,29 +36,6 @@ def test_xla_computes_the_same() -> None:
         np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("shape", [(8, 5, 3, 4), (1, 1, 1, 2), (3, 2, 1, 3)])
-def test_one_replica_in_float32_computes_what_float64_does(shape: tuple[int, ...]) -> None:
-    """TensorFlow's kernel against our own sums, which any number of replicas use; and those against NumPy."""
-    random = np.random.default_rng(0)
-    inputs, other = random.normal(2.0, 3.0, shape), random.normal(size=shape)
-    gamma, beta = random.normal(size=(2, shape[-1]))
-    layers = {}
-    for number in ("float32", "float64"):
-        layer = layers[number] = BatchNormalization()
-        layer.dtype_policy = number
-        layer.build((None, *shape[1:]))
-        layer.set_weights([gamma, beta, *layer.get_weights()[2:]])
-    exact = normalize(layers["float64"], inputs, other)
-    fused = normalize(layers["float32"], inputs.astype("float32"), other.astype("float32"))
-    for expected, actual in zip(exact, fused, strict=True):
-        np.testing.assert_allclose(actual, expected, rtol=2e-4, atol=2e-5)
-    axes = (0, 1, 2)
-    mean, variance = inputs.mean(axes), inputs.var(axes)
-    np.testing.assert_allclose(exact[0], (inputs - mean) / np.sqrt(variance + 1e-5) * gamma + beta, rtol=1e-9)
-    np.testing.assert_allclose(exact[1], mean)
-    np.testing.assert_allclose(exact[2], variance, atol=1e-12)
-
-
 # Mean and standard deviation of inputs for which E[x^2] - E[x]^2 in float32 is off by 4%, and by 100%.
 FAR_FROM_ZERO = ((10.0, 0.1), (30.0, 0.05))
 REPLICAS = (1, 2, 4, 8)

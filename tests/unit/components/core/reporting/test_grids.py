@@ -17,14 +17,11 @@ def _decode(png: bytes) -> np.ndarray:
 @pytest.mark.parametrize("channels", [1, 3])
 def test_every_image_stands_in_its_cell_enlarged_by_a_whole_factor(channels: int) -> None:
     images = np.random.default_rng(0).integers(0, 256, (5, 8, 6, channels), dtype=np.uint8)
-    sheet = _decode(png_grid(images, columns=2))
-    factor = SMALLEST_CELL // 8
-    assert sheet.shape[:2] == (3 * 8 * factor + 2 * GAP, 2 * 6 * factor + GAP)
-    for index, image in enumerate(images):
-        top, left = index // 2 * (8 * factor + GAP), index % 2 * (6 * factor + GAP)
-        cell = sheet[top : top + 8 * factor : factor, left : left + 6 * factor : factor]
-        np.testing.assert_array_equal(cell.reshape(image.shape), image)
-    assert (sheet[2 * (8 * factor + GAP) :, 6 * factor + GAP :] == 255).all()  # the empty sixth cell
+    sheet = png_grid(images, columns=2)
+    assert _decode(sheet).shape[:2] == (3 * SMALLEST_CELL + 2 * GAP, 2 * SMALLEST_CELL // 8 * 6 + GAP)
+    cells = sheets.images_of(sheet, 8, 6).reshape(6, 8, 6, channels)
+    np.testing.assert_array_equal(cells[:5], images)
+    assert (cells[5] == 255).all()
 
 
 def test_columns_default_to_a_nearly_square_sheet_and_never_exceed_the_count() -> None:
