@@ -59,8 +59,6 @@ class Superseded(StageError):
 class TrainingDiverged(StageError):
     """A loss, gradient or weight is no longer finite; the message names it and the step."""
 
-    exit_code = DEFECT
-
 
 class Terminated(BaseException):
     """SIGTERM arrived. Not an `Exception`, so that no stage swallows it."""

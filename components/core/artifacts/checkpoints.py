@@ -1,14 +1,14 @@
 """Checkpoint artifact: `step-NNNNNNNNNN/` with everything that training needs to resume; without TensorFlow.
 
 `state.npz` holds every variable as an array under its name: both networks, the generator's average, every optimizer
-slot and counter. `checkpoint.json`, written last, has its sha256. The logs of the training up to that step are beside
-it.
+slot and counter. `checkpoint.json`, written last, has its sha256. The training's logs up to that step are beside it.
 """
 
 import dataclasses
 import logging
 import math
 import re
+import shutil
 import zipfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -63,7 +63,9 @@ def save(checkpoints: Folder, description: Description, state: Mapping[str, np.n
             Description.of(location)
     with atomic_files.new_folder(path, MANIFEST) as folder:
         array_files.write_arrays(folder / STATE, state)
-        training_log.copy_to(folder, Path(checkpoints))
+        for log_file in (Path(checkpoints, name) for name in (training_log.METRICS, training_log.HEALTH)):
+            if log_file.exists():
+                shutil.copyfile(log_file, folder / log_file.name)
         description = dataclasses.replace(description, state_sha256=digests.sha256_of_file(folder / STATE))
         description.write(folder)
     return description
@@ -103,14 +105,10 @@ def load_state(checkpoint: LocationLike, prefix: str | tuple[str, ...] = "") -> 
 
 
 def kept(all_steps: list[int], count: int, good: int | None = None, back: Iterable[int] = ()) -> list[int]:
-    """Return the steps of the checkpoints that are still needed.
+    """Return those of ascending steps whose checkpoints are still needed: the newest `count`, 0 for all.
 
-    Args:
-        all_steps: Ascending.
-        count: How many of the newest to keep; 0 for all.
-        good: The last step before training was in doubt, if it is; of later checkpoints only the newest is kept, in
-            addition to the `count`.
-        back: Steps to which training may roll back; each needs the newest checkpoint up to it.
+    `good` is the last step before training was in doubt, if it is: of later checkpoints only the newest is kept beside
+    them. Training may roll back to the steps `back`: each needs the newest checkpoint up to it.
     """
     if count == 0:
         return all_steps

@@ -1,7 +1,4 @@
-"""The description of an artifact: a frozen dataclass, kept beside the artifact's files as sealed JSON, written last.
-
-Standard library only.
-"""
+"""The description of an artifact: a frozen dataclass, kept beside the artifact's files as sealed JSON, written last."""
 
 import dataclasses
 import reprlib

@@ -1,7 +1,4 @@
-"""The recipe of a published version, `recipe.json`: a run of the same recipe makes nothing new.
-
-Standard library only.
-"""
+"""The recipe of a published version, `recipe.json`: a run of the same recipe makes nothing new."""
 
 import dataclasses
 import json

@@ -1,11 +1,7 @@
-"""The logs of a training: files of JSON lines in its folder, each line an object with its `step`.
-
-Each checkpoint has a copy of the logs, with the rows up to its step.
-"""
+"""The logs of a training: JSON lines, objects with their `step`. A checkpoint has a copy of those up to its step."""
 
 import json
 import os
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -37,13 +33,6 @@ def read(path: Path, last_step: float = float("inf")) -> list[dict[str, Any]]:
         if isinstance(row, dict) and type(row.get("step")) is int and row["step"] <= last_step:
             rows.append(row)
     return rows
-
-
-def copy_to(checkpoint: Path, training: Path) -> None:
-    """Copy the logs of a training into a checkpoint that is being made."""
-    for name in (METRICS, HEALTH):
-        if (training / name).exists():
-            shutil.copyfile(training / name, checkpoint / name)
 
 
 def go_back(training: Path, step: int, checkpoint: Path) -> None:

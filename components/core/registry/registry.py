@@ -19,13 +19,13 @@ import itertools
 import shutil
 import tempfile
 from collections.abc import Callable, Collection, Set
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 
 from components.core.artifacts import evaluations, models, recipes
 from components.core.artifacts.manifest import Manifest
 from components.core.errors import DataError, Incompatible, TransientError
+from components.core.sources import concurrent
 from components.core.storage import atomic_files, buckets, digests
 from components.core.storage.buckets import Conflict, Stored
 from components.core.storage.location import DESCRIPTION_ALONE, Location, LocationLike, at_once, files_below
@@ -249,8 +249,7 @@ def find(registry: LocationLike, model_digest: str, champion: Champion | None) -
         return is_there and models.Description.read(version).digest == model_digest
 
     numbers = versions(registry, champion)
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return max(itertools.compress(numbers, pool.map(is_same, numbers)), default=None)
+    return max(itertools.compress(numbers, concurrent.in_threads(is_same, numbers, _AT_ONCE)), default=None)
 
 
 def damage(registry: LocationLike, number: int, champion: Champion | None) -> list[str]:

@@ -1,7 +1,4 @@
-"""The files of a source in a SQLite database: on disk, because memory may not hold them all, and sorted there.
-
-The database is a temporary file without a name, which vanishes with the process.
-"""
+"""The files of a source in a SQLite database: on disk, because memory may not hold them all, and sorted there."""
 
 import contextlib
 import errno
@@ -53,7 +50,8 @@ class Catalog:
     """
 
     def __init__(self, source: str, files: Iterable[tuple[int, SourceFile]]) -> None:
-        self._database = sqlite3.connect("", check_same_thread=False)  # SQLite has its own lock
+        # A temporary file without a name, which vanishes with the process; SQLite has its own lock.
+        self._database = sqlite3.connect("", check_same_thread=False)
         columns = "kind, location BLOB, bytes, stamp, checksum"
         with _disk_errors():
             # Sorting at the end is faster than keeping an index.

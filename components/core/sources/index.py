@@ -27,10 +27,8 @@ _COARSEST_TICK_NS = 2_000_000_000
 
 
 def stamp_of(status: os.stat_result) -> str:
-    """Return size in bytes, times of modification and change in nanoseconds, and inode of a file.
-
-    The time of change also moves when a file is replaced and its time of modification set back, as copying tools do.
-    """
+    """Return size in bytes, times of modification and change in nanoseconds, and inode of a file."""
+    # The time of change also moves when a file is replaced and its time of modification set back, as by copying tools.
     return f"{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns} {status.st_ino}"
 
 
@@ -79,10 +77,7 @@ class SourceIndex:
             log.warning("the index %s cannot be used; all files are read again: %s", self._file, errors.line_of(error))
 
     def write(self, checksums: Iterable[Checksum], count: int, files_read: int) -> None:
-        """Write the checksums of `count` files over the previous ones, unless they are the same; warn if that fails.
-
-        The checksums are iterated twice.
-        """
+        """Write the checksums of `count` files over the previous ones, unless they are the same; warn if that fails."""
         if not self._began or (not files_read and count == self._count):
             return
         digest = hashlib.sha256()

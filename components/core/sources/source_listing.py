@@ -131,11 +131,8 @@ def list_source(source: str, root: str = "") -> Listing:
 
     Hidden files and folders do not count, nor does anything below `root`, the folder of all results, if it is below the
     source. In a glob `*` and `?` stay within a name, `[...]` is one of some characters, `**` is any folders; names are
-    relative to the last folder before the first of them.
-
-    Raises:
-        ConfigError: It is a URI of another scheme than gs://, or the root is the source itself.
-        DataError: It does not exist, holds no kind, or a link leads out of it.
+    relative to the last folder before the first of them. `ConfigError` for URIs of other schemes than gs://, or if the
+    root is the source itself; `DataError` if it does not exist, holds no kind, or a link leads out of it.
     """
     if "://" in source and not buckets.is_uri(source):
         raise ConfigError(

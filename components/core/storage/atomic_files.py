@@ -269,10 +269,7 @@ def only_one(folder: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def aside(location: Path, is_folder: bool) -> Iterator[Path]:
-    """Yield an empty file or folder beside a location, locked for the block; remove it if it was not renamed.
-
-    Those of dead processes beside it are removed first.
-    """
+    """Yield an empty file or folder beside a location, swept before, locked for the block, and removed if left."""
     sweep(location.parent)
     while True:
         path = make_unique(location.parent, _prefix(location), is_folder=is_folder)

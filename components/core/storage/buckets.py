@@ -175,7 +175,7 @@ def _get(url: str, listed: Stored) -> tuple[bytes, str]:
 
     options = {"retries": False, "timeout": REQUEST_SECONDS, "preload_content": False, "decode_content": False}
     try:
-        response = _http().request("GET", url, headers={"Accept-Encoding": "gzip"}, **options)
+        response = _THREAD.http.request("GET", url, headers={"Accept-Encoding": "gzip"}, **options)
         if response.status == 200 and int(response.headers.get("Content-Length", listed.bytes)) != listed.bytes:
             response.close()
             return b"", ""
@@ -378,6 +378,7 @@ def _client() -> "Client":
     if getattr(_THREAD, "key", None) != key:
         try:
             from google.auth.exceptions import DefaultCredentialsError
+            from google.auth.transport.urllib3 import AuthorizedHttp
             from google.cloud.storage import Client
         except ImportError:
             raise ConfigError("buckets need google-cloud-storage: pip install google-cloud-storage") from None
@@ -387,20 +388,11 @@ def _client() -> "Client":
             _THREAD.client = Client()
         except (DefaultCredentialsError, OSError):  # an OSError if there are credentials but no project
             _THREAD.client = Client.create_anonymous_client()  # enough to read public data
+        _THREAD.http = AuthorizedHttp(_THREAD.client._http.credentials)  # faster than the client's own connections
         _THREAD.key = key
         _warn_of_emulator(key[1])
     client: Client = _THREAD.client
     return client
-
-
-def _http() -> Any:
-    """Return this thread's connections with the credentials of its client; faster than the client's."""
-    from google.auth.transport.urllib3 import AuthorizedHttp
-
-    client = _client()
-    if getattr(_THREAD, "http_of", None) is not client:
-        _THREAD.http, _THREAD.http_of = AuthorizedHttp(client._http.credentials), client
-    return _THREAD.http
 
 
 @functools.cache

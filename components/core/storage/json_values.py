@@ -13,10 +13,9 @@ def typed(kind: Any, value: Any, label: str, signed: bool = False) -> Any:
 
     A class is an object of its fields, one of several classes an object with its name, a named tuple a list.
 
-    Raises:
-        TypeError: The value, or one in it, is of another type, or a negative integer, unless `signed`.
-        ValueError: An object has a field that its type lacks, a list another length, or a number is not finite.
-        KeyError: An object has the name of none of several classes.
+    `TypeError` if the value, or one in it, is of another type, or a negative integer, unless `signed`; `ValueError` if
+    an object has a field that its type lacks, a list another length, or a number is not finite; `KeyError` if an object
+    has the name of none of several classes.
     """
     convert = functools.partial(typed, signed=signed)
     if kind is Any:

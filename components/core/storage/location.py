@@ -103,11 +103,8 @@ class Location(os.PathLike[str]):
     def fetch(self, manifest: str, wanted: Wanted = None) -> bool:
         """Update an artifact's description, and the wanted files, from the bucket.
 
-        Files of an earlier, interrupted fetch are kept. Return whether the artifact is complete.
-
-        Raises:
-            DataError: A file is missing or damaged in the bucket.
-            TransientError: The files do not fit on the disk, or the network fails.
+        Files of an earlier, interrupted fetch are kept. Return whether the artifact is complete. `DataError` if a file
+        is missing or damaged in the bucket, `TransientError` if the files do not fit on the disk or the network fails.
         """
         if not self.in_bucket:
             return (self.path / manifest).exists()

@@ -82,10 +82,8 @@ def starts_a_record(head: bytes) -> bool:
 
 
 def encode_example(image: bytes, label: int) -> bytes:
-    """Serialize one `tf.train.Example` with the features `image` and `label`, always in that order.
-
-    The label takes ten bytes, as some labels must, so that examples of images of one size have one size too.
-    """
+    """Serialize one `tf.train.Example` with the features `image` and `label`, always in that order."""
+    # The label takes ten bytes, as some labels must, so that examples of images of one size have one size too.
     before, after = _around_image(len(image))
     return b"".join((before, image, after, _varint(label)))
 
@@ -132,8 +130,7 @@ def _varint(label: int) -> bytes:
 
 
 def _example_class() -> Any:
-    """Make the class of `tf.train.Example`, in a separate descriptor pool: TensorFlow's is in the default one."""
-    pool = descriptor_pool.DescriptorPool()
+    pool = descriptor_pool.DescriptorPool()  # of our own: TensorFlow's `tf.train.Example` is in the default one
     pool.Add(text_format.Parse(_SCHEMA, descriptor_pb2.FileDescriptorProto()))
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("Example"))
 
