@@ -121,27 +121,6 @@ def test_what_is_found_is_what_a_comparison_of_all_pairs_finds(image: ImageShape
     assert leaks.first_of_each(leaks.first_of_each(detected[:5]) + leaks.first_of_each(detected[5:])) == expected
 
 
-@pytest.mark.parametrize(
-    ("change", "near"),
-    [
-        (np.copy, True),
-        (lighter, True),
-        (lambda image: lighter(image, 19), True),
-        (lambda image: saved_again(image, 75), True),
-        (noisy, True),
-        (moved, False),
-        (np.fliplr, False),
-        (lambda image: (image * 0.8).astype(np.uint8), False),
-    ],
-    ids=["copy", "two levels lighter", "19 levels lighter", "JPEG", "noise", "moved", "mirrored", "less contrast"],
-)
-def test_what_is_near(change: Callable[[np.ndarray], np.ndarray], near: bool) -> None:
-    images = pictures(np.random.default_rng(0), 20, GRAY)
-    images = images[images.std(axis=(1, 2, 3)) > 45]
-    detected = found(held(images), np.stack([change(image) for image in images]))
-    assert [(leak.record, leak.train_record) for leak in detected] == [(n, n) for n in range(len(images)) if near]
-
-
 def pattern(block: int) -> np.ndarray:
     """A chessboard of 1 and -1, or the left half and the right one: int [16, 16, 1]."""
     rows, columns = np.indices((16, 16)) // block

@@ -174,11 +174,8 @@ def encrypted() -> bytes:
         ("x.tar", tarred({"a.png": b"x"}, tarfile.GNU_FORMAT, entry("a.png")), "a.png"),
         ("x.zip", encrypted(), "encrypted (a.png)"),
         ("x.zip", zipped({"notes.txt": b"x"}), "without images"),
-        ("x.zip", zipped(FILES)[:-9], "damaged"),
         ("x.zip", zipped(FILES, zipfile.ZIP_STORED).replace(b"one", b"own"), "damaged"),
-        ("x.tar", tarred(FILES)[:4000], "damaged"),
         ("x.tar", tarred(FILES).replace(b"dogs/3", b"dogs/5"), "cut short, or"),
-        ("x.tar.gz", gzip.compress(tarred(FILES), mtime=0)[:-9], "damaged"),
         ("x.tar", entry("a.png", -1024).tobuf(tarfile.GNU_FORMAT) + bytes(1024), "damaged"),
     ],
 )

@@ -108,8 +108,6 @@ WRONG: list[tuple[bytes, str]] = [
     (saved(images=np.asfortranarray(IMAGES)), "[images] is in Fortran"),
     (saved(arr_0=IMAGES), "(arr_0.npy)"),
     (saved(y_train=np.arange(7)), "(nothing)"),
-    (saved(x_train=IMAGES, x_test=IMAGES, y_train=np.arange(7)), "images for test but no labels"),
-    (saved(x_train=IMAGES, y_train=np.arange(7), y_test=np.arange(7)), "labels for test but no images"),
     (saved(x_train=IMAGES, train_images=IMAGES), "train_images and x_train for train"),
     (saved(x=IMAGES, y=np.arange(6)), "[y] has int64 [6], expected 7"),
     (saved(x=IMAGES, y=np.arange(7.0)), "[y] has float64 [7]"),

@@ -13,8 +13,7 @@ from components.core.errors import DataError
 from components.core.sources import source_listing
 from components.core.storage import tfrecord
 from components.preprocess.formats import tfrecords
-from components.preprocess.formats.stacks import Stack
-from components.preprocess.formats.survey import read, survey
+from components.preprocess.formats.survey import read
 from tests.inputs.sources import held
 from tests.unit.components.preprocess.formats.images import png
 
@@ -84,21 +83,6 @@ def test_a_record_whose_length_begins_as_gzip_does(tmp_path: Path) -> None:
     example = serialized(image=image, pad=bytes(padding))
     assert len(example) == 0x088B1F
     assert held(tmp_path / "x.tfrecord", framed(example))[1] == [("x.tfrecord[0]", "train", -1, image)]
-
-
-def test_splits_are_recognized_by_the_names_of_files(tmp_path: Path) -> None:
-    for name, count in (
-        ("mnist-train.tfrecord-00000-of-00002", 3),
-        ("mnist-train.tfrecord-00001-of-00002", 2),
-        ("mnist-test.tfrecord-00000-of-00001", 1),
-        ("val/x.tfrecord", 1),
-    ):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_bytes(framed(*(serialized(image=png(n), label=n) for n in range(count))))
-    surveyed = survey(str(tmp_path))
-    assert (surveyed.counts, surveyed.classes) == ({"test": 1, "train": 5, "validation": 1}, ["0", "1", "2"])
-    splits = [part.split for part in surveyed.parts if isinstance(part, Stack)]
-    assert splits == ["test", "train", "train", "validation"]
 
 
 IMAGE = png(0)
