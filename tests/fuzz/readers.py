@@ -107,7 +107,6 @@ def _idx(*dimensions: int) -> bytes:
 
 
 def read_archive(folder: Path, content: bytes) -> Any:
-    """Return as many bytes of each image as its member has."""
     file = _file(folder, "x", content)
     members, _ = archives.list_members(file)
     images = list(archives.read_members(file, members))
@@ -129,14 +128,12 @@ def read_labels(name: str, folder: Path, content: bytes) -> Any:
 
 
 def read_image(folder: Path, content: bytes) -> Any:
-    """Return pixels of the requested shape."""
     decoded = pixels.from_file(content, _SHAPE, "fill").pixels
     assert len(decoded) == 8 * 8 * 3
     return decoded
 
 
 def read_manifest(folder: Path, content: bytes) -> Any:
-    """Read a manifest that has a digest and is found by it."""
     (folder / datasets.MANIFEST).write_bytes(content)
     manifest = datasets.Manifest.of(str(folder))
     assert datasets.Manifest.of(str(folder), manifest.digest) == manifest
@@ -144,12 +141,10 @@ def read_manifest(folder: Path, content: bytes) -> Any:
 
 
 def read_note(folder: Path, content: bytes) -> Any:
-    """Read what a worker of preprocess leaves for others."""
     return attempt_files.from_json(Part | Outcome | ShardFacts, content, "x")
 
 
 def read_executor_input(folder: Path, content: bytes) -> Any:
-    """Read parameters that can be written."""
     return json.dumps(ExecutorInput(content.decode("utf-8", "surrogateescape")).parameters)
 
 
@@ -246,7 +241,6 @@ def seeds_of_manifest() -> Iterator[bytes]:
 
 
 def seeds_of_note() -> Iterator[bytes]:
-    """Yield two parts of a source, and what is known of a chunk and of a shard."""
     file = SourceFile("a.png", "/a.png", 3, "", "f0")
     stack = Stack(
         kind="npz", name="a", split="test", files=(file,), arrays=("x",), shape=_SHAPE, classes=("a",), numbers={"0": 0}

@@ -94,7 +94,6 @@ def write(path: Path, seed: int) -> bytes:
 
 @pytest.fixture
 def pets(tmp_path: Path) -> Path:
-    """A folder of 40 good images."""
     for number in range(40):
         write(tmp_path / "pets" / f"{number}.png", number)
     return tmp_path / "pets"

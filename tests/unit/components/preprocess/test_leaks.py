@@ -23,12 +23,10 @@ def signed(images: np.ndarray) -> np.ndarray:
 
 
 def held(*shards: np.ndarray) -> ReferenceSet:
-    """Hold the images of shards of `test`."""
     return leaks.hold({f"test-{number:05d}": signed(images) for number, images in enumerate(shards)})
 
 
 def found(reference: ReferenceSet, images: np.ndarray, number: int = 0) -> list[Leak]:
-    """Return the leaks into a shard of `train`."""
     return leaks.find(reference, f"train-{number:05d}", signed(images))
 
 

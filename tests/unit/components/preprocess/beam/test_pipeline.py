@@ -45,7 +45,6 @@ def write_all(parts: list[tuple[str, FilePart]], rows_at: str, location: str) ->
 
 
 def build(folder: Path) -> tuple[str, str, str]:
-    """Do all steps; return the chunk, the folder of rows, that of shards."""
     (chunk,), rows_at, location = chunks_of_digits(folder)
     for shard in write_all(pipeline.make_rows(chunk, DIGITS, rows_at, location, 1), rows_at, location):
         if shard.startswith("train"):

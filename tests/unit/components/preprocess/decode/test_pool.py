@@ -19,7 +19,6 @@ from tests.faults.damage.broken_decoder import SHAPE, broken_decoder, decode, pn
 
 @pytest.fixture(autouse=True)
 def faulty(tmp_path: Path) -> Iterator[None]:
-    """Decoders that obey the images, and end with the test."""
     with broken_decoder(tmp_path):
         yield
 
@@ -33,7 +32,6 @@ def child_processes() -> list[int]:
 
 
 def process_id() -> int:
-    """Return the id of the idle process."""
     (worker,) = pool._idle
     return worker.process.pid
 

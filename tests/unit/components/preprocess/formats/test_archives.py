@@ -63,7 +63,6 @@ PACKERS = {
 
 
 def described(source: Path) -> tuple[list[str], dict[str, int], list[tuple[str, int, bytes]]]:
-    """Return classes, counts and images of a source, at any depth."""
     surveyed, images = held(source)
     return surveyed.classes, surveyed.counts, sorted(image[1:] for image in images)
 
@@ -161,7 +160,6 @@ def test_labels_lie_in_an_archive_or_beside_all(tmp_path: Path) -> None:
 
 
 def encrypted() -> bytes:
-    """Return a zip file marked as encrypted."""
     content = bytearray(zipped({"a.png": b"x"}))
     struct.pack_into("<H", content, content.rindex(b"PK\1\2") + 8, 1)
     return bytes(content)

@@ -70,8 +70,6 @@ def test_classes_have_the_names_of_fashion_mnist_if_all_labels_are_its(
         (b"", b"", f"{NAME} starts with nothing"),
         (idx(IMAGES) + b"x", b"", f"{NAME} goes on after"),
         (gzip.compress(idx(IMAGES)[:-13], mtime=0), b"", f"{NAME} ends after 5 of the 7 images"),
-        (idx(IMAGES[:0]), b"", "0 images, expected 1 to 100,000,000"),
-        (idx(IMAGES[..., None].repeat(2, 3)), b"", "[7, 4, 3, 2]"),
         (b"\0\0\x08\x03\0\0\0\1\0\0\xff\xff\0\0\xff\xff", b"", "65535x65535"),
         (idx(IMAGES), idx(IMAGES), f"{LABELS_NAME} starts with 0x00000803"),
         (idx(IMAGES), idx(LABELS[:6]), "6 labels for 7 images"),
@@ -86,7 +84,6 @@ def test_wrong_files_are_refused(tmp_path: Path, images: bytes, labels: bytes, w
 
 
 def write(folder: Path, names: list[str]) -> None:
-    """Write files of as many images or labels as the split has in `counts`."""
     for name in names:
         count = next((count for word, count in (("train", 4), ("val", 3), ("t", 2)) if word in name), 1)
         (folder / name).write_bytes(idx(np.zeros((count, 2, 2) if "images" in name else count)))

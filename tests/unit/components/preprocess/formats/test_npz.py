@@ -97,11 +97,9 @@ def lying(**arrays: Any) -> bytes:
 
 WRONG: list[tuple[bytes, str]] = [
     (saved(images=IMAGES.astype(np.float32)), "[images] has float32"),
-    (saved(images=IMAGES > 9), "[images] has bool"),
     (saved(images=np.array([Unpickled()] * 2, object)), "[images] has object"),
     (saved(images=IMAGES.reshape(7, 12)), "[images] has dimensions [7, 12]"),
     (saved(images=np.uint8(7)), "[images] has dimensions []"),
-    (saved(images=np.zeros((2, 3, 8, 8), np.uint8)), "[images] has dimensions [2, 3, 8, 8]"),
     (saved(images=np.zeros((2, 8, 8, 2), np.uint8)), "[images] has dimensions [2, 8, 8, 2]"),
     (saved(images=IMAGES[:0]), "0 images, expected 1 to 100,000,000"),
     (saved(images=IMAGES[:, :0]), "0x3x1, expected 1 to 25,000,000 pixels"),
@@ -113,7 +111,6 @@ WRONG: list[tuple[bytes, str]] = [
     (saved(x=IMAGES, y=np.arange(7.0)), "[y] has float64 [7]"),
     (saved(x=IMAGES, y=np.eye(7, dtype=int)), "[y] has int64 [7, 7]"),
     (saved(x_train=IMAGES, x_test=IMAGES[:, :3]), "x.npz[x_test] 3x3x1, x.npz[x_train] 4x3x1"),
-    (saved(x_test=IMAGES), "none to train"),
     (lying(x=IMAGES), "x.npz[x] ends after 7 of the 9 images"),
 ]
 

@@ -18,14 +18,12 @@ from components.core.errors import DataError
 from components.core.sources import source_listing
 from components.preprocess.decode import pixels
 from components.preprocess.formats.survey import survey
-from tests.inputs.sources import held
-from tests.unit.components.preprocess.formats.images import png
+from tests.inputs.sources import held, picture
 
-IMAGES = [png(number) for number in range(9)]
+IMAGES = [picture(number) for number in range(9)]
 
 
 def written(features: dict[str, Any] | None = None, **columns: Any) -> bytes:
-    """A file with some columns, described as `datasets` does."""
     table = pyarrow.table(columns)
     if features is not None:
         table = table.replace_schema_metadata({"huggingface": json.dumps({"info": {"features": features}})})
@@ -136,7 +134,6 @@ def test_what_cannot_be_used_is_refused(tmp_path: Path, content: bytes, words: s
             written({"label": {"_type": "ClassLabel", "names": ["b"]}}, image=IMAGES[:1], label=[0]),
             "in different ways",
         ),
-        (written(image=IMAGES[:1], label=[0]), written(image=IMAGES[:1]), "without one .test.parquet"),
     ],
 )
 def test_files_that_contradict_each_other_are_refused(tmp_path: Path, one: bytes, other: bytes, words: str) -> None:
