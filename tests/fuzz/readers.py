@@ -70,8 +70,8 @@ def _file(folder: Path, name: str, content: bytes) -> SourceFile:
     return SourceFile(name, str(folder / name), len(content))
 
 
-def _sizes(contents: list[bytes]) -> list[int]:
-    return [len(content) for content in contents]
+def _have_same_sizes(whole: list[bytes], damaged: list[bytes]) -> bool:
+    return [*map(len, damaged)] == [*map(len, whole)]
 
 
 def _read_stacks(kind: str, files: list[SourceFile]) -> list[Original]:
@@ -107,7 +107,6 @@ def _idx(*dimensions: int) -> bytes:
 
 
 def read_archive(folder: Path, content: bytes) -> Any:
-    """Return as many bytes of each image as its member has."""
     file = _file(folder, "x", content)
     members, _ = archives.list_members(file)
     images = list(archives.read_members(file, members))
@@ -129,14 +128,12 @@ def read_labels(name: str, folder: Path, content: bytes) -> Any:
 
 
 def read_image(folder: Path, content: bytes) -> Any:
-    """Return pixels of the requested shape."""
     decoded = pixels.from_file(content, _SHAPE, "fill").pixels
     assert len(decoded) == 8 * 8 * 3
     return decoded
 
 
 def read_manifest(folder: Path, content: bytes) -> Any:
-    """Read a manifest that has a digest and is found by it."""
     (folder / datasets.MANIFEST).write_bytes(content)
     manifest = datasets.Manifest.of(str(folder))
     assert datasets.Manifest.of(str(folder), manifest.digest) == manifest
@@ -144,23 +141,19 @@ def read_manifest(folder: Path, content: bytes) -> Any:
 
 
 def read_note(folder: Path, content: bytes) -> Any:
-    """Read what a worker of preprocess leaves for others."""
     return attempt_files.from_json(Part | Outcome | ShardFacts, content, "x")
 
 
 def read_executor_input(folder: Path, content: bytes) -> Any:
-    """Read parameters that can be written."""
     return json.dumps(ExecutorInput(content.decode("utf-8", "surrogateescape")).parameters)
 
 
 def seeds_of_idx() -> Iterator[bytes]:
-    """Yield images and labels, compressed and not."""
     images, labels = _idx(2, 2, 2), _idx(3)
     yield from (images, labels, gzip.compress(images, mtime=0), gzip.compress(labels, mtime=0))
 
 
 def seeds_of_npz() -> Iterator[bytes]:
-    """Yield images with labels, stored and compressed, of 8 and 16 bits."""
     for save, kind in ((np.savez, np.uint8), (np.savez_compressed, np.uint16)):
         file = io.BytesIO()
         save(file, x_train=np.zeros((2, 2, 2), kind), y_train=np.arange(2))
@@ -171,7 +164,6 @@ _MEMBERS = {"a/1.png": b"one", "b/2.png": b"two" * 9, "labels.csv": b"file,label
 
 
 def seeds_of_zip() -> Iterator[bytes]:
-    """Yield two images and a table, stored and deflated."""
     for method in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         file = io.BytesIO()
         with zipfile.ZipFile(file, "w", method) as archive:
@@ -181,7 +173,6 @@ def seeds_of_zip() -> Iterator[bytes]:
 
 
 def seeds_of_tar() -> Iterator[bytes]:
-    """Yield two images and a table, with pax headers."""
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for name, content in _MEMBERS.items():
@@ -192,7 +183,6 @@ def seeds_of_tar() -> Iterator[bytes]:
 
 
 def seeds_of_packed_tar() -> Iterator[bytes]:
-    """Yield the same, compressed by gzip and bzip2."""
     for content in seeds_of_tar():
         yield from (gzip.compress(content, mtime=0), bz2.compress(content))
 
@@ -210,13 +200,16 @@ def seeds_of_parquet() -> Iterator[bytes]:
 
 
 def seeds_of_tfrecord() -> Iterator[bytes]:
-    """Yield a file of two records, compressed and not."""
     content = b"".join(tfrecord.frame(tfrecord.encode_example(b"\xff\xd8\xff", label) for label in (0, 1)))
     yield from (content, gzip.compress(content, mtime=0))
 
 
+def seeds_of_example() -> Iterator[bytes]:
+    yield tfrecord.encode_example(b"\x89PNG\r\n\x1a\n", 3)
+    yield tfrecord.encode_example(b"\xff\xd8\xff", -1)
+
+
 def seeds_of_image() -> Iterator[bytes]:
-    """Yield PNG, JPEG and WebP files of every mode, with various metadata."""
     chance = random.Random(0)
     words = PngImagePlugin.PngInfo()
     words.add_text("key", "text", zip=True)
@@ -242,14 +235,12 @@ def seeds_of_png() -> Iterator[bytes]:
 
 
 def seeds_of_manifest() -> Iterator[bytes]:
-    """Yield the description of a small dataset, sealed and unsealed."""
     manifest = artifacts.dataset(preprocessing={"seed": 1})
     yield json.dumps(manifest.to_json()).encode()
     yield atomic_files.sealed_json(manifest.to_json())
 
 
 def seeds_of_note() -> Iterator[bytes]:
-    """Yield two parts of a source, and what is known of a chunk and of a shard."""
     file = SourceFile("a.png", "/a.png", 3, "", "f0")
     stack = Stack(
         kind="npz", name="a", split="test", files=(file,), arrays=("x",), shape=_SHAPE, classes=("a",), numbers={"0": 0}
@@ -266,7 +257,6 @@ def seeds_of_note() -> Iterator[bytes]:
 
 
 def seeds_of_executor_input() -> Iterator[bytes]:
-    """Yield a message of Kubeflow's launcher."""
     parameters = {"steps": 3.0, "source": "digits", "held": [1, {"a": None}], "pipelinechannel--x": "y"}
     outputs = {
         "parameters": {"summary": {"outputFile": "/tmp/summary"}},  # noqa: S108 - nothing is written
@@ -276,50 +266,30 @@ def seeds_of_executor_input() -> Iterator[bytes]:
     yield json.dumps({"inputs": {"parameterValues": parameters}, "outputs": outputs}).encode()
 
 
+def _labels(name: str, *seeds: bytes) -> Reader:
+    return Reader(functools.partial(read_labels, name), DataError, lambda: seeds)
+
+
 READERS = {
-    "idx": Reader(read_idx, DataError, seeds_of_idx, faithful=lambda whole, damaged: _sizes(damaged) == _sizes(whole)),
-    "npz": Reader(
-        functools.partial(read_stack, source_listing.ARRAYS, "x.npz"), DataError, seeds_of_npz, faithful=operator.eq
-    ),
+    "idx": Reader(read_idx, DataError, seeds_of_idx, _have_same_sizes),
+    "npz": Reader(functools.partial(read_stack, source_listing.ARRAYS, "x.npz"), DataError, seeds_of_npz, operator.eq),
     # A flip in a zip file's directory may hide a member. One in the content of a plain tar file is not noticed.
     "zip": Reader(read_archive, DataError, seeds_of_zip, faithful=lambda whole, damaged: set(damaged) <= set(whole)),
-    "tar": Reader(
-        read_archive, DataError, seeds_of_tar, faithful=lambda whole, damaged: _sizes(damaged) == _sizes(whole)
-    ),
+    "tar": Reader(read_archive, DataError, seeds_of_tar, _have_same_sizes),
     "packed_tar": Reader(read_archive, DataError, seeds_of_packed_tar, faithful=operator.eq),
     "tfrecord": Reader(
         functools.partial(read_stack, source_listing.TFRECORDS, "x.tfrecord"),
         DataError,
         seeds_of_tfrecord,
-        faithful=lambda whole, damaged: damaged == whole[: len(damaged)],  # a cut between two records is no damage
+        lambda whole, damaged: damaged == whole[: len(damaged)],  # a cut between two records is no damage
     ),
-    "example": Reader(
-        read_example,
-        DataError,
-        lambda: (tfrecord.encode_example(b"\x89PNG\r\n\x1a\n", 3), tfrecord.encode_example(b"\xff\xd8\xff", -1)),
-    ),
+    "example": Reader(read_example, DataError, seeds_of_example),
     # Values have no checksums, and a flip in a schema may rename a column.
     "parquet": Reader(functools.partial(read_stack, source_listing.PARQUET, "x.parquet"), DataError, seeds_of_parquet),
-    "labels": Reader(
-        functools.partial(read_labels, "labels.csv"),
-        DataError,
-        lambda: (b"file,label\na.png,cat\n", b'file,label,split\n"a, b.png",,test\n'),
-    ),
-    "stylegan": Reader(
-        functools.partial(read_labels, "dataset.json"),
-        DataError,
-        lambda: (b'{"labels": [["a/1.png", 3], ["b.png", 0]]}', b'{"labels": null}'),
-    ),
-    "metadata.jsonl": Reader(
-        functools.partial(read_labels, "train/metadata.jsonl"),
-        DataError,
-        lambda: [b'{"file_name": "a.png", "label": 1}\n{"file_name": "b.png", "label": "cat"}\n'],
-    ),
-    "metadata.csv": Reader(
-        functools.partial(read_labels, "metadata.csv"),
-        DataError,
-        lambda: [b'file_name,text,label\na.png,"a, b",1\n'],
-    ),
+    "labels": _labels("labels.csv", b"file,label\na.png,cat\n", b'file,label,split\n"a, b.png",,test\n'),
+    "stylegan": _labels("dataset.json", b'{"labels": [["a/1.png", 3], ["b.png", 0]]}', b'{"labels": null}'),
+    "metadata.jsonl": _labels("metadata.jsonl", b'{"file_name": "a", "label": 1}\n{"file_name": "b", "label": "c"}'),
+    "metadata.csv": _labels("metadata.csv", b'file_name,text,label\na.png,"a, b",1\n'),
     "image": Reader(read_image, pixels.UndecodableImage, seeds_of_image),
     "png": Reader(read_image, pixels.UndecodableImage, seeds_of_png, faithful=lambda whole, damaged: False),
     "manifest": Reader(read_manifest, DataError, seeds_of_manifest),

@@ -19,13 +19,11 @@ from components.preprocess.placement import Plan
 
 
 def idx(values: np.ndarray) -> bytes:
-    """The IDX file of an array of bytes."""
     header = bytes([0, 0, 8, values.ndim]) + struct.pack(f">{values.ndim}I", *values.shape)
     return header + values.astype(np.uint8).tobytes()
 
 
 def stored(path: Path, content: bytes) -> SourceFile:
-    """Write a file of a source."""
     path.write_bytes(content)
     return SourceFile(path.name, str(path), len(content))
 
@@ -83,14 +81,12 @@ def write_images(folder: Path, count: int, classes: tuple[str, ...] = ("cats", "
 
 @pytest.fixture(scope="session")
 def numbers() -> tuple[np.ndarray, np.ndarray]:
-    """Return 400 images of 6x5 and their labels, which are 2, 3 or 7."""
     generator = np.random.default_rng(0)
     return generator.integers(0, 256, (400, 6, 5), np.uint8), generator.choice([2, 3, 7], 400).astype(np.uint8)
 
 
 @pytest.fixture
 def idx_folder(tmp_path: Path, numbers: tuple[np.ndarray, np.ndarray]) -> Path:
-    """Write the 400 images: 300 to train on, gzipped, and 100 to test on."""
     images, labels = numbers
     folder = tmp_path / "idx"
     folder.mkdir()

@@ -33,14 +33,12 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def settings(images: Path, gcs: Server) -> Settings:
-    """Settings for images, one of which cannot be decoded; makes the bucket."""
     gcs.create_bucket("b")
     return {"source": str(images), **SMALL}
 
 
 @pytest.fixture(scope="module")
 def expected(images: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """The files of the dataset that the stage makes in a folder."""
     folder = tmp_path_factory.mktemp("local") / "d"
     preprocess.run(PreprocessConfig(source=str(images), dataset=str(folder), **SMALL))
     return {path.name: path.read_bytes() for path in folder.iterdir()}

@@ -91,7 +91,6 @@ def _end_idle() -> None:
 def decode(
     contents: Sequence[bytes], shape: ImageShape = SHAPE, resize: str = "fill"
 ) -> list[Decoded | UndecodableImage]:
-    """Decode image files in one process."""
     ((_, decoded),) = pool.decode_all([(None, contents)], shape, resize, processes=1)
     return decoded
 

@@ -67,10 +67,6 @@ def _make_embedding(folder: Path) -> None:
     artifacts.embedding(files=atomic_files.files_in(folder)).write(folder)
 
 
-def _read_embedding(folder: Path) -> Any:
-    return embeddings.Description.of(folder)
-
-
 def _read_evaluation(folder: Path) -> Any:
     described = evaluations.Description.of(folder / "1" / "evaluation")
     return described, lineage.read(folder / "1" / "evaluation", described)
@@ -94,8 +90,8 @@ ARTIFACTS = {
     "dataset.json": Artifact(_make_dataset, datasets.MANIFEST, _read_dataset),
     "checkpoint's state": Artifact(_make_checkpoint, "*/state.npz", _read_checkpoint),
     "checkpoint.json": Artifact(_make_checkpoint, f"*/{checkpoints.MANIFEST}", _read_checkpoint),
-    "embedding's files": Artifact(_make_embedding, "*[!j][!s][!o][!n]", _read_embedding),
-    "embedding.json": Artifact(_make_embedding, embeddings.MANIFEST, _read_embedding),
+    "embedding's files": Artifact(_make_embedding, "*[!j][!s][!o][!n]", embeddings.Description.of),
+    "embedding.json": Artifact(_make_embedding, embeddings.MANIFEST, embeddings.Description.of),
     "evaluation's files": Artifact(_publish, "1/evaluation/[!v]*", _read_evaluation),
     "verdict.json": Artifact(_publish, f"1/evaluation/{evaluations.MANIFEST}", _read_evaluation),
     "model's files": Artifact(_publish, "registry/versions/1/**/[!MCe]*", writers.read_registry),

@@ -58,7 +58,6 @@ def png(values: np.ndarray, color: int, *extra: bytes, interlace: int = 0) -> by
 
 
 def blank_png(side: int, color: int, bits: int, *extra: bytes) -> bytes:
-    """Return a large PNG file of zeros, made row by row."""
     channels = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}[color]
     packer, row = zlib.compressobj(1), bytes(1 + side * channels * bits // 8)
     data = b"".join(packer.compress(row) for _ in range(side)) + packer.flush()
@@ -66,7 +65,6 @@ def blank_png(side: int, color: int, bits: int, *extra: bytes) -> bytes:
 
 
 def sized(width: int, height: int) -> bytes:
-    """Return a PNG file that declares a size and has almost no pixels."""
     return png_of(width, height, 8, 2, zlib.compress(NOISE.tobytes()))
 
 
@@ -117,7 +115,6 @@ def flipped(content: bytes, at: int) -> bytes:
 
 
 def riff(chunks: bytes) -> bytes:
-    """Return a WebP file of these chunks."""
     return b"RIFF" + struct.pack("<I", 4 + len(chunks)) + b"WEBP" + chunks
 
 

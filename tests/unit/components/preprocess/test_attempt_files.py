@@ -1,7 +1,9 @@
 """Files of an attempt: the same in a folder and in a bucket; and in a bucket the effects of late workers and sweeps."""
 
+import copy
+import errno
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,19 +11,18 @@ import google_crc32c
 import pytest
 
 from components.core.artifacts import datasets
-from components.core.errors import ConfigError, DataError
+from components.core.errors import ConfigError, DataError, StageError, TransientError
 from components.core.storage import buckets
 from components.core.storage.location import COMMITTED, Location
 from components.preprocess import attempt_files
 from components.preprocess.attempt_files import AttemptFiles
-from tests.fakes.gcs.server import LEAK, Server
+from tests.fakes.gcs.server import Server
 
 DATASET = Location.of("gs://b/d")
 
 
 @pytest.fixture
 def objects(gcs: Server) -> dict[str, Any]:
-    """The objects of a bucket."""
     gcs.create_bucket("b")
     return gcs.objects["b"]
 
@@ -40,10 +41,7 @@ def test_what_is_written_is_read(files: AttemptFiles) -> None:
     files.leave("b.facts", "facts")
     assert (files.read("a.rows"), files.read_note("b.facts", str)) == (b"0123456789", "facts")
     assert (files.exists("a.rows"), files.exists("c")) == (True, False)
-    assert {name: size for name, size in files.sizes().items() if name.endswith(("rows", "facts"))} == {
-        "a.rows": 10,
-        "b.facts": 7,
-    }
+    assert {**files.sizes(), attempt_files.MARK: 2} == {"a.rows": 10, "b.facts": 7, attempt_files.MARK: 2}
     assert [*files.parts([("a.rows", 2, 7, google_crc32c.value(b"2345678"))])] == [b"2345678"]
     parts = [("a.rows", number % 10, 1, google_crc32c.value(b"%d" % (number % 10))) for number in range(99)]
     assert [*files.parts(parts)] == [b"%d" % (number % 10) for number in range(99)]  # some on their way at once
@@ -57,22 +55,6 @@ def test_a_part_that_is_cut_short(files: AttemptFiles) -> None:
         [*files.parts([("a.rows", 2, 3, google_crc32c.value(b"234"))])]
 
 
-@pytest.mark.filterwarnings(f"ignore:{LEAK}:ResourceWarning")
-def test_a_part_that_was_damaged_on_its_way_is_asked_for_again(gcs: Server, objects: dict[str, Any]) -> None:
-    files = attempt_files.new_in_bucket(DATASET)
-    files.write("a.rows", [b"0123456789"])
-    crc32c = google_crc32c.value(b"2345")
-    asked = len(gcs.requests)
-    assert [*files.parts([("a.rows", 2, 4, crc32c)])] == [b"2345"]
-    assert len(gcs.requests) == asked + 1
-    for fault in ("flip-download", "truncated-body"):
-        gcs.inject(fault)
-        assert [*files.parts([("a.rows", 2, 4, crc32c)])] == [b"2345"]
-    assert [kind for kind, _ in gcs.fired] == ["flip-download", "truncated-body"]
-    with pytest.raises(DataError):
-        [*files.parts([("a.rows", 2, 4, crc32c + 1)])]
-
-
 def test_the_same_bytes_count_as_ours_and_others_end_the_attempt(objects: dict[str, Any]) -> None:
     files = attempt_files.new_in_bucket(DATASET)
     files.write("a", [b"1"])
@@ -83,20 +65,44 @@ def test_the_same_bytes_count_as_ours_and_others_end_the_attempt(objects: dict[s
     assert files.read("a") == b"1"
 
 
-def test_a_failure_ends_the_attempt_for_all(files: AttemptFiles) -> None:
+@pytest.mark.parametrize(
+    ("error", "kind", "message"),
+    [
+        (DataError("x is damaged"), DataError, "^x is damaged$"),
+        (OSError(errno.EIO, "broken"), TransientError, "^Input/output error: {above}$"),
+        (TransientError("no decoder"), TransientError, "^no decoder$"),
+        (StageError("odd"), StageError, "^odd$"),
+        (MemoryError(), TransientError, "images_per_shard"),
+        (OSError(errno.ENOSPC, "full", "/data/run"), TransientError, "^No space left on device: /data/run$"),
+        (PermissionError(errno.EACCES, "no", "/data/run"), ConfigError, "^Permission denied: /data/run "),
+    ],
+)
+def test_the_first_failure_ends_the_attempt_and_is_raised(
+    files: AttemptFiles, error: Exception, kind: type[Exception], message: str
+) -> None:
+    def fail(_: AttemptFiles) -> Iterator[int]:
+        yield 1
+        raise copy.copy(error)  # because its path is added
+
     assert attempt_files.results(str(files), lambda opened: [str(opened)]) == [str(files)]
-
-    def fail(_: AttemptFiles) -> list[str]:
-        raise DataError("damaged")
-
     assert attempt_files.results(str(files), fail) == []
     assert attempt_files.results(str(files), lambda _: ["not done"]) == []
-    with pytest.raises(DataError, match="damaged"):
+    with pytest.raises(kind, match=message.format(above=str(files).rpartition("/")[0])):
         attempt_files.raise_failure(files)
 
 
+def test_a_defect_is_raised_where_it_is(tmp_path: Path) -> None:
+    def fail(_: AttemptFiles) -> list[int]:
+        raise ZeroDivisionError
+
+    attempt_files.begin(str(tmp_path))
+    with pytest.raises(ZeroDivisionError):
+        attempt_files.results(str(tmp_path), fail)
+    attempt_files.raise_failure(AttemptFiles(str(tmp_path)))
+    assert attempt_files.results(str(tmp_path / "gone"), fail) == []  # the attempt is over
+
+
 def work(files: AttemptFiles) -> list[int]:
-    """Do a worker's work, on each attempt at it."""
     files.write("run-0.rows", [b"rows"])
     files.write("train.tfrecord", [b"shard"])
     files.leave("train.facts", "facts")
@@ -104,7 +110,6 @@ def work(files: AttemptFiles) -> list[int]:
 
 
 def commit(files: AttemptFiles) -> None:
-    """Do the driver's work after the end of the job."""
     listed = {
         name: files.put(name, files.read(name))
         for name in {**files.sizes(), datasets.MANIFEST: 2}

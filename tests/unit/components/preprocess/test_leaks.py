@@ -23,12 +23,10 @@ def signed(images: np.ndarray) -> np.ndarray:
 
 
 def held(*shards: np.ndarray) -> ReferenceSet:
-    """Hold the images of shards of `test`."""
     return leaks.hold({f"test-{number:05d}": signed(images) for number, images in enumerate(shards)})
 
 
 def found(reference: ReferenceSet, images: np.ndarray, number: int = 0) -> list[Leak]:
-    """Return the leaks into a shard of `train`."""
     return leaks.find(reference, f"train-{number:05d}", signed(images))
 
 
@@ -119,27 +117,6 @@ def test_what_is_found_is_what_a_comparison_of_all_pairs_finds(image: ImageShape
     assert {leak.near for leak in expected} == {True, False}
     assert leaks.first_of_each(detected) == leaks.first_of_each(detected[::-1]) == expected
     assert leaks.first_of_each(leaks.first_of_each(detected[:5]) + leaks.first_of_each(detected[5:])) == expected
-
-
-@pytest.mark.parametrize(
-    ("change", "near"),
-    [
-        (np.copy, True),
-        (lighter, True),
-        (lambda image: lighter(image, 19), True),
-        (lambda image: saved_again(image, 75), True),
-        (noisy, True),
-        (moved, False),
-        (np.fliplr, False),
-        (lambda image: (image * 0.8).astype(np.uint8), False),
-    ],
-    ids=["copy", "two levels lighter", "19 levels lighter", "JPEG", "noise", "moved", "mirrored", "less contrast"],
-)
-def test_what_is_near(change: Callable[[np.ndarray], np.ndarray], near: bool) -> None:
-    images = pictures(np.random.default_rng(0), 20, GRAY)
-    images = images[images.std(axis=(1, 2, 3)) > 45]
-    detected = found(held(images), np.stack([change(image) for image in images]))
-    assert [(leak.record, leak.train_record) for leak in detected] == [(n, n) for n in range(len(images)) if near]
 
 
 def pattern(block: int) -> np.ndarray:

@@ -35,7 +35,6 @@ SIZE = {"height": 8, "width": 8}
 
 
 def write(folder: Path, numbers: range | list[int]) -> None:
-    """Put pictures into class folders, by their numbers."""
     for number in numbers:
         path = folder / "abc"[number % 3] / f"{number}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -52,7 +51,6 @@ def run(source: Path | str, dataset: Path | str, **settings: Any) -> dict[str, A
 
 
 def content(folder: Path) -> dict[str, str]:
-    """sha256 of every file of a dataset but its description, and the digest of that."""
     files = {path.name: digests.sha256_of_file(path) for path in folder.iterdir() if path.name != datasets.MANIFEST}
     return {**files, "digest": datasets.Manifest.of(str(folder)).digest}
 
@@ -75,7 +73,6 @@ def kept(first: Path, tmp_path: Path) -> Path:
 
 
 def change(source: Path, chance: random.Random) -> None:
-    """Add, remove, rename, relabel, double and damage some files."""
     files = sorted(source.rglob("*.png"))
     for path in chance.sample(files, min(12, len(files) // 2)):
         action = chance.choice(["remove", "rename", "label", "double", "replace", "damage"])

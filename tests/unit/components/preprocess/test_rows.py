@@ -136,15 +136,6 @@ def test_no_more_is_kept_of_what_is_quarantined_than_is_shown(tmp_path: Path) ->
     assert kept[: rows.MOST_QUARANTINED + 1] == sorted(names)[: rows.MOST_QUARANTINED + 1]
 
 
-def test_a_file_of_rows_that_is_cut_short(tmp_path: Path) -> None:
-    outcome = rows.make(parts_of(tmp_path, [(0, 0)], True), files_plan(), AttemptFiles(str(tmp_path)), 1)
-    ((_, location),) = outcome.locations
-    name = location[0]
-    (tmp_path / name).write_bytes((tmp_path / name).read_bytes()[:-1])
-    with pytest.raises(OSError, match="cut short"):
-        next(rows.blocks_in_order([location], AttemptFiles(str(tmp_path)), KIND, 1))
-
-
 @pytest.mark.parametrize(
     ("split_counts", "fractions", "counts"),
     [

@@ -44,9 +44,16 @@ def write_all(parts: list[tuple[str, FilePart]], rows_at: str, location: str) ->
     return [name for group in groups.items() for name in pipeline.write_shard(group, DIGITS, rows_at, location)]
 
 
-def forget_facts(folder: Path) -> None:
-    """As of workers that died before they wrote them."""
-    for path in folder.glob("*.facts"):
+def build(folder: Path) -> tuple[str, str, str]:
+    (chunk,), rows_at, location = chunks_of_digits(folder)
+    for shard in write_all(pipeline.make_rows(chunk, DIGITS, rows_at, location, 1), rows_at, location):
+        if shard.startswith("train"):
+            pipeline.find_leaks(shard, location)
+    return chunk, rows_at, location
+
+
+def remove(folder: Path, pattern: str) -> None:
+    for path in folder.glob(pattern):
         path.unlink()
 
 
@@ -70,13 +77,12 @@ def test_work_that_is_done_again_makes_the_same_and_is_done_once(
     names = write_all(parts, rows_at, location)
     before = content(tmp_path)
     assert sorted(before) == sorted(names)
-    next(tmp_path.glob("rows/parts-*")).unlink()  # so that reading it again fails
+    remove(tmp_path, f"rows/{chunk}")  # so that reading it again fails
     assert pipeline.make_rows(chunk, DIGITS, rows_at, location, 1) == parts
-    forget_facts(tmp_path)
+    remove(tmp_path, "*.facts")
     write_all(parts, rows_at, location)
     assert content(tmp_path) == before
-    for path in tmp_path.joinpath("rows").glob("*.rows"):
-        path.unlink()
+    remove(tmp_path, "rows/*.rows")
     assert write_all(parts, rows_at, location) == names
     attempt_files.raise_failure(AttemptFiles(str(tmp_path)))
 
@@ -85,43 +91,24 @@ def test_two_workers_that_make_one_chunk_disturb_nobody(tmp_path: Path) -> None:
     """As when a runner takes a live worker for dead: the rows of both stay readable."""
     (chunk,), rows_at, location = chunks_of_digits(tmp_path)
     first = pipeline.make_rows(chunk, DIGITS, rows_at, location, 1)
-    next(tmp_path.joinpath("rows").glob("*.index")).unlink()
+    remove(tmp_path, "rows/*.index")
     second = pipeline.make_rows(chunk, DIGITS, rows_at, location, 1)
     write_all(first, rows_at, location)
     before = content(tmp_path)
-    forget_facts(tmp_path)
+    remove(tmp_path, "*.facts")
     write_all(second, rows_at, location)
     assert content(tmp_path) == before
 
 
-def test_after_a_failure_nothing_more_is_done(tmp_path: Path) -> None:
-    (chunk,), rows_at, location = chunks_of_digits(tmp_path)
-    part = ImagesPart(((SourceFile("gone.png", str(tmp_path / "gone.png"), 1), "train", 0),))
-    (damaged,) = pipeline._write_chunks([part], AttemptFiles(rows_at))
-    assert pipeline.make_rows(damaged, plan(stored=None), rows_at, location, 1) == []
-    assert pipeline.make_rows(chunk, DIGITS, rows_at, location, 1) == []
-    assert not list(tmp_path.glob("rows/*.index"))
-    with pytest.raises(DataError, match=r"gone\.png"):
-        attempt_files.raise_failure(AttemptFiles(str(tmp_path)))
+NOTES = ["rows/parts-*", "rows/parts-*.index", "train-0*0-*.signed", "train-0*1-*.leaks", "train-0*2-*.facts", FAILED]
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "rows/parts-*",
-        "rows/parts-*.index",
-        "train-00000-*.signed",
-        "train-00001-*.leaks",
-        "train-00002-*.facts",
-        FAILED,
-    ],
-)
+@pytest.mark.parametrize("name", NOTES)
 def test_a_note_that_another_wrote_is_refused(tmp_path: Path, name: str) -> None:
-    (chunk,), rows_at, location = chunks_of_digits(tmp_path)
-    if name != "rows/parts-*":
-        for shard in write_all(pipeline.make_rows(chunk, DIGITS, rows_at, location, 1), rows_at, location):
-            if shard.startswith("train"):
-                pipeline.find_leaks(shard, location)
+    if name == "rows/parts-*":
+        (chunk,), rows_at, location = chunks_of_digits(tmp_path)
+    else:
+        chunk, rows_at, location = build(tmp_path)
     (replaced,) = [tmp_path / FAILED] if name == FAILED else tmp_path.glob(name)
     replaced.write_bytes(pickle.dumps(Unpickled()))
     with pytest.raises(DataError, match=rf"{replaced} is damaged"):  # noqa: PT012 - by whoever reads it
@@ -133,10 +120,7 @@ def test_a_note_that_another_wrote_is_refused(tmp_path: Path, name: str) -> None
 
 @pytest.mark.parametrize("missing", ["*.facts", "rows/*.index", "*.leaks"])
 def test_what_no_worker_could_leave_is_noticed(tmp_path: Path, missing: str) -> None:
-    (chunk,), rows_at, location = chunks_of_digits(tmp_path)
-    for name in write_all(pipeline.make_rows(chunk, DIGITS, rows_at, location, 1), rows_at, location):
-        if name.startswith("train"):
-            pipeline.find_leaks(name, location)
+    _, rows_at, _ = build(tmp_path)
     gathered = shards.gather(AttemptFiles(rows_at), AttemptFiles(str(tmp_path)), 1, DIGITS)
     assert sum(facts.shard.records for facts in gathered.shards) == 1797
     next(tmp_path.glob(missing)).unlink()

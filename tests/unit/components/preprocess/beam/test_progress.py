@@ -1,14 +1,11 @@
-"""The progress of a job, from its workers' files, and the failure that ends it."""
+"""The progress of a job, from its workers' files."""
 
-import errno
 import logging
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from components.core.errors import ConfigError, DataError, StageError, TransientError
 from components.preprocess import attempt_files, rows
 from components.preprocess.attempt_files import AttemptFiles
 from components.preprocess.beam import progress
@@ -29,9 +26,10 @@ def test_what_all_workers_have_done_is_added(tmp_path: Path) -> None:
     (tmp_path / ".tmp-run-2.rows-x").write_bytes(bytes(10))  # being written
     (tmp_path / "train-00000-of-00002.tfrecord").touch()
     (tmp_path / ".tmp-train-00001-of-00002.tfrecord-x").touch()
-    assert progress.done(AttemptFiles(str(tmp_path)), AttemptFiles(str(tmp_path)), 10, seen) == Done(6, 1, 1)
+    files = AttemptFiles(str(tmp_path))
+    assert progress.done(files, files, 10, seen) == Done(6, 1, 1)
     leave(tmp_path, "1", 5, 2)
-    assert progress.done(AttemptFiles(str(tmp_path)), AttemptFiles(str(tmp_path)), 10, seen) == Done(9, 3, 1)
+    assert progress.done(files, files, 10, seen) == Done(9, 3, 1)
 
 
 @pytest.mark.parametrize(
@@ -55,49 +53,9 @@ def test_it_is_reported_every_few_seconds(
     monkeypatch.setattr(progress, "_SECONDS_BETWEEN_LINES", 0.01)
     leave(tmp_path, "0", 30)
     rows_at = AttemptFiles(str(tmp_path))
-    with (
-        caplog.at_level(logging.INFO),
-        progress.shown(rows_at, rows_at, 10, 40, 1),
-    ):
+    with caplog.at_level(logging.INFO), progress.shown(rows_at, rows_at, 10, 40, 1):
         for _ in range(6000):
             if "30 of 40 images (75 %)" in caplog.text:
                 return
             time.sleep(0.01)
     pytest.fail("nothing was logged in a minute")
-
-
-@pytest.mark.parametrize(
-    ("error", "kind", "message"),
-    [
-        (DataError("x is damaged"), DataError, "^x is damaged$"),
-        (OSError(errno.EIO, "broken"), TransientError, "^Input/output error: {above}$"),
-        (TransientError("no decoder"), TransientError, "^no decoder$"),
-        (StageError("odd"), StageError, "^odd$"),
-        (MemoryError(), TransientError, "images_per_shard"),
-        (OSError(errno.ENOSPC, "full", "/data/run"), TransientError, "^No space left on device: /data/run$"),
-        (PermissionError(errno.EACCES, "no", "/data/run"), ConfigError, "^Permission denied: /data/run "),
-    ],
-)
-def test_the_first_failure_ends_the_attempt_and_is_raised(
-    tmp_path: Path, error: Exception, kind: type[Exception], message: str
-) -> None:
-    def fail(_: AttemptFiles) -> Iterator[int]:
-        yield 1
-        raise error
-
-    attempt_files.begin(str(tmp_path))
-    assert attempt_files.results(str(tmp_path), fail) == []
-    assert attempt_files.results(str(tmp_path), lambda _: [1]) == []  # nobody needs it
-    with pytest.raises(kind, match=message.format(above=tmp_path.parent)):
-        attempt_files.raise_failure(AttemptFiles(str(tmp_path)))
-
-
-def test_a_defect_is_raised_where_it_is(tmp_path: Path) -> None:
-    def fail(_: AttemptFiles) -> list[int]:
-        raise ZeroDivisionError
-
-    attempt_files.begin(str(tmp_path))
-    with pytest.raises(ZeroDivisionError):
-        attempt_files.results(str(tmp_path), fail)
-    attempt_files.raise_failure(AttemptFiles(str(tmp_path)))
-    assert attempt_files.results(str(tmp_path / "gone"), fail) == []  # the attempt is over

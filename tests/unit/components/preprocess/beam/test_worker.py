@@ -42,31 +42,27 @@ def test_no_setting_of_the_stage_is_taken_for_beams() -> None:
     assert not worker.is_worker([f"--{name}=x" for name in names] + ["--executor-input", '{"id": 1}', "id"])
 
 
+def become(changes: str, *words: str) -> subprocess.CompletedProcess[str]:
+    program = f"import pathlib, sys; from components.preprocess.beam import worker; {changes}; "
+    command = [sys.executable, "-c", program + f"worker.become_worker({[*words]!r})"]
+    return subprocess.run(command, capture_output=True, text=True, check=True)
+
+
 def test_boot_is_given_every_word_and_the_bases_pip(tmp_path: Path) -> None:
-    """A script replaces boot."""
     boot = tmp_path / "boot"
     boot.write_text('#!/bin/sh\necho "$@" "$PYTHONPATH"\n')
     boot.chmod(0o755)
-    program = (
-        "import sys, pathlib; from components.preprocess.beam import worker as e;"
-        f" e.BOOT = pathlib.Path({str(boot)!r}); e.become_worker(['--id=1', 'a b'])"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = become(f"worker.BOOT = pathlib.Path({str(boot)!r})", "--id=1", "a b")
     assert done.stdout == f"--id=1 a b {worker.PIP}\n"
 
 
-def test_a_second_worker_pool_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would share the port with the first one."""
+def test_a_second_worker_pool_is_refused() -> None:
     pool = "from apache_beam.runners.worker.worker_pool_main import BeamFnExternalWorkerPoolServicer as pool; "
     pool += "address, server = pool.start(use_process=True); print(address, flush=True); server.wait_for_termination()"
     with subprocess.Popen([sys.executable, "-c", pool], stdout=subprocess.PIPE, text=True) as first:
         assert first.stdout is not None
         port = int(first.stdout.readline().rpartition(":")[2])
-        program = (
-            "import sys, pathlib; from components.preprocess.beam import worker as e;"
-            f" e.BOOT = pathlib.Path(sys.executable); e.POOL_PORT = {port}; e.become_worker(['--worker_pool'])"
-        )
-        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+        done = become(f"worker.BOOT, worker.POOL_PORT = pathlib.Path(sys.executable), {port}", "--worker_pool")
         first.kill()
     assert f"port {port}" in done.stderr
 

@@ -63,7 +63,6 @@ def test_what_counts_is_the_upright_image(orientation: int) -> None:
 
 
 def luma(colors: np.ndarray) -> np.ndarray:
-    """ITU-R 601, as Pillow documents it for mode L."""
     return (colors.astype(np.float64) @ [299, 587, 114]) / 1000
 
 
@@ -75,7 +74,6 @@ def test_color_becomes_gray_by_luma_and_gray_becomes_color_by_repetition() -> No
 
 @functools.cache
 def photo(width: int, height: int, orientation: int) -> bytes:
-    """Return a JPEG file of that size with camera noise."""
     enlarged = Image.fromarray(sklearn.datasets.load_sample_image("china.jpg")).resize((width, height))
     noisy = np.asarray(enlarged) + np.random.default_rng(0).normal(0, 8, (height, width, 1))
     exif = Image.Exif()
@@ -113,7 +111,6 @@ def test_fitting_is_that_of_pillow(seed: int) -> None:
 
 
 def exif_after_pixels(image: Image.Image, exif: Image.Exif) -> bytes:
-    """Return a PNG file with its orientation at the end, as the format allows."""
     content = encoded(image, exif=exif)
     start = content.index(b"eXIf") - 4
     end = start + 12 + struct.unpack_from(">I", content, start)[0]

@@ -9,23 +9,16 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from components.core.artifacts import datasets
 from components.core.artifacts.datasets import ImageShape
-from components.core.data import dataset_reader
 from components.core.errors import TransientError
-from components.core.storage import digests
-from components.preprocess import run as preprocess
-from components.preprocess.config import PreprocessConfig
 from components.preprocess.decode import pixels, pool
 from tests.faults.damage.broken_decoder import SHAPE, broken_decoder, decode, png
 
 
 @pytest.fixture(autouse=True)
 def faulty(tmp_path: Path) -> Iterator[None]:
-    """Decoders that obey the images, and end with the test."""
     with broken_decoder(tmp_path):
         yield
 
@@ -39,7 +32,6 @@ def child_processes() -> list[int]:
 
 
 def process_id() -> int:
-    """Return the id of the idle process."""
     (worker,) = pool._idle
     return worker.process.pid
 
@@ -148,26 +140,3 @@ def test_nothing_is_left_when_the_parent_is_killed() -> None:
     parent.stdout.close()
     while child.exists():
         time.sleep(0.05)
-
-
-@pytest.mark.slow
-def test_the_stage_sets_aside_what_crashes_and_goes_on(tmp_path: Path) -> None:
-    source = tmp_path / "pets"
-    source.mkdir()
-    for number in range(40):
-        (source / f"{number}.png").write_bytes(png(number))
-    clean = run(source, tmp_path / "clean")
-    for fault in ("segfault", "loop"):
-        (source / f"{fault}.png").write_bytes(png(99, fault))
-    manifest = run(source, tmp_path / "dataset")
-    quarantined = [(entry["name"], entry["sha256"]) for entry in manifest.quarantine["entries"]]
-    assert quarantined == [(name, digests.sha256_of_file(source / name)) for name in ("loop.png", "segfault.png")]
-    assert manifest.splits == clean.splits
-    images = [dataset_reader.load_split(str(tmp_path / "dataset"), manifest, split)[0] for split in datasets.SPLITS]
-    assert {image.tobytes() for image in np.concatenate(images)} == {decoded_here(png(n)).pixels for n in range(40)}
-
-
-def run(source: Path, dataset: Path) -> datasets.Manifest:
-    config = PreprocessConfig(source=str(source), dataset=str(dataset), height=6, width=5, bad_images_limit=0.1)
-    preprocess.run(config)
-    return datasets.Manifest.of(str(dataset))

@@ -63,7 +63,6 @@ PACKERS = {
 
 
 def described(source: Path) -> tuple[list[str], dict[str, int], list[tuple[str, int, bytes]]]:
-    """Return classes, counts and images of a source, at any depth."""
     surveyed, images = held(source)
     return surveyed.classes, surveyed.counts, sorted(image[1:] for image in images)
 
@@ -161,7 +160,6 @@ def test_labels_lie_in_an_archive_or_beside_all(tmp_path: Path) -> None:
 
 
 def encrypted() -> bytes:
-    """Return a zip file marked as encrypted."""
     content = bytearray(zipped({"a.png": b"x"}))
     struct.pack_into("<H", content, content.rindex(b"PK\1\2") + 8, 1)
     return bytes(content)
@@ -174,11 +172,8 @@ def encrypted() -> bytes:
         ("x.tar", tarred({"a.png": b"x"}, tarfile.GNU_FORMAT, entry("a.png")), "a.png"),
         ("x.zip", encrypted(), "encrypted (a.png)"),
         ("x.zip", zipped({"notes.txt": b"x"}), "without images"),
-        ("x.zip", zipped(FILES)[:-9], "damaged"),
         ("x.zip", zipped(FILES, zipfile.ZIP_STORED).replace(b"one", b"own"), "damaged"),
-        ("x.tar", tarred(FILES)[:4000], "damaged"),
         ("x.tar", tarred(FILES).replace(b"dogs/3", b"dogs/5"), "cut short, or"),
-        ("x.tar.gz", gzip.compress(tarred(FILES), mtime=0)[:-9], "damaged"),
         ("x.tar", entry("a.png", -1024).tobuf(tarfile.GNU_FORMAT) + bytes(1024), "damaged"),
     ],
 )

@@ -97,25 +97,20 @@ def lying(**arrays: Any) -> bytes:
 
 WRONG: list[tuple[bytes, str]] = [
     (saved(images=IMAGES.astype(np.float32)), "[images] has float32"),
-    (saved(images=IMAGES > 9), "[images] has bool"),
     (saved(images=np.array([Unpickled()] * 2, object)), "[images] has object"),
     (saved(images=IMAGES.reshape(7, 12)), "[images] has dimensions [7, 12]"),
     (saved(images=np.uint8(7)), "[images] has dimensions []"),
-    (saved(images=np.zeros((2, 3, 8, 8), np.uint8)), "[images] has dimensions [2, 3, 8, 8]"),
     (saved(images=np.zeros((2, 8, 8, 2), np.uint8)), "[images] has dimensions [2, 8, 8, 2]"),
     (saved(images=IMAGES[:0]), "0 images, expected 1 to 100,000,000"),
     (saved(images=IMAGES[:, :0]), "0x3x1, expected 1 to 25,000,000 pixels"),
     (saved(images=np.asfortranarray(IMAGES)), "[images] is in Fortran"),
     (saved(arr_0=IMAGES), "(arr_0.npy)"),
     (saved(y_train=np.arange(7)), "(nothing)"),
-    (saved(x_train=IMAGES, x_test=IMAGES, y_train=np.arange(7)), "images for test but no labels"),
-    (saved(x_train=IMAGES, y_train=np.arange(7), y_test=np.arange(7)), "labels for test but no images"),
     (saved(x_train=IMAGES, train_images=IMAGES), "train_images and x_train for train"),
     (saved(x=IMAGES, y=np.arange(6)), "[y] has int64 [6], expected 7"),
     (saved(x=IMAGES, y=np.arange(7.0)), "[y] has float64 [7]"),
     (saved(x=IMAGES, y=np.eye(7, dtype=int)), "[y] has int64 [7, 7]"),
     (saved(x_train=IMAGES, x_test=IMAGES[:, :3]), "x.npz[x_test] 3x3x1, x.npz[x_train] 4x3x1"),
-    (saved(x_test=IMAGES), "none to train"),
     (lying(x=IMAGES), "x.npz[x] ends after 7 of the 9 images"),
 ]
 

@@ -18,14 +18,12 @@ from components.core.errors import DataError
 from components.core.sources import source_listing
 from components.preprocess.decode import pixels
 from components.preprocess.formats.survey import survey
-from tests.inputs.sources import held
-from tests.unit.components.preprocess.formats.images import png
+from tests.inputs.sources import held, picture
 
-IMAGES = [png(number) for number in range(9)]
+IMAGES = [picture(number) for number in range(9)]
 
 
 def written(features: dict[str, Any] | None = None, **columns: Any) -> bytes:
-    """A file with some columns, described as `datasets` does."""
     table = pyarrow.table(columns)
     if features is not None:
         table = table.replace_schema_metadata({"huggingface": json.dumps({"info": {"features": features}})})
@@ -78,7 +76,8 @@ def test_the_description_of_datasets_decides(tmp_path: Path) -> None:
 
 
 def test_splits_are_recognized_by_names_and_classes_are_of_all_files(tmp_path: Path) -> None:
-    for name, labels in (("train-00000-of-00001", ["b", "a"]), ("test-00000-of-00001", ["c"]), ("validation", ["a"])):
+    (tmp_path / "val").mkdir()
+    for name, labels in (("train-00000-of-00001", ["b", "a"]), ("test-00000-of-00001", ["c"]), ("val/x", ["a"])):
         (tmp_path / f"{name}.parquet").write_bytes(written(image=IMAGES[: len(labels)], label=labels))
     (tmp_path / "train-empty.parquet").write_bytes(
         written(image=pyarrow.array([], pyarrow.binary()), label=pyarrow.array([], pyarrow.string()))
@@ -109,9 +108,6 @@ WHOLE = written(image=IMAGES, label=[*range(9)])
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"", "x.parquet is damaged"),
-        (b"PAR1 no file PAR1", "x.parquet is damaged"),
-        (WHOLE[:-20], "x.parquet is damaged"),
         (b"PAR1" + bytes(200) + WHOLE[204:], "x.parquet is damaged"),
         (written(label=[1]), ": label (int64)"),
         (written(a=IMAGES[:1], b=IMAGES[:1]), "a (binary), b (binary); expected bytes"),
@@ -138,7 +134,6 @@ def test_what_cannot_be_used_is_refused(tmp_path: Path, content: bytes, words: s
             written({"label": {"_type": "ClassLabel", "names": ["b"]}}, image=IMAGES[:1], label=[0]),
             "in different ways",
         ),
-        (written(image=IMAGES[:1], label=[0]), written(image=IMAGES[:1]), "without one .test.parquet"),
     ],
 )
 def test_files_that_contradict_each_other_are_refused(tmp_path: Path, one: bytes, other: bytes, words: str) -> None:

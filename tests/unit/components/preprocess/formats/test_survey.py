@@ -17,7 +17,6 @@ from tests.inputs.sources import held
 
 
 def files(folder: Path) -> None:
-    """A source of each kind, in a folder of its name."""
     images = np.random.default_rng(0).integers(0, 256, (5, 4, 3), np.uint8)
     for kind in ("npz", "tfrecord", "zip", "labeled"):
         (folder / kind).mkdir(parents=True)

@@ -13,10 +13,8 @@ from components.core.errors import DataError
 from components.core.sources import source_listing
 from components.core.storage import tfrecord
 from components.preprocess.formats import tfrecords
-from components.preprocess.formats.stacks import Stack
-from components.preprocess.formats.survey import read, survey
-from tests.inputs.sources import held
-from tests.unit.components.preprocess.formats.images import png
+from components.preprocess.formats.survey import read
+from tests.inputs.sources import held, picture
 
 
 def serialized(**features: Any) -> bytes:
@@ -64,7 +62,7 @@ def test_examples_are_read_as_tensorflow_writes_them(
 def test_a_file_that_tensorflow_wrote(tmp_path: Path) -> None:
     import tensorflow as tf
 
-    images = [png(number) for number in range(250)]
+    images = [picture(number) for number in range(250)]
     for packing, name in (("", "x.tfrecord"), ("GZIP", "y.tfrecord")):
         with tf.io.TFRecordWriter(str(tmp_path / name), packing) as writer:
             for number, image in enumerate(images):
@@ -79,29 +77,14 @@ def test_a_file_that_tensorflow_wrote(tmp_path: Path) -> None:
 
 
 def test_a_record_whose_length_begins_as_gzip_does(tmp_path: Path) -> None:
-    image = png(0)
+    image = picture(0)
     padding = 0x088B1F - len(serialized(image=image, pad=bytes(500_000))) + 500_000
     example = serialized(image=image, pad=bytes(padding))
     assert len(example) == 0x088B1F
     assert held(tmp_path / "x.tfrecord", framed(example))[1] == [("x.tfrecord[0]", "train", -1, image)]
 
 
-def test_splits_are_recognized_by_the_names_of_files(tmp_path: Path) -> None:
-    for name, count in (
-        ("mnist-train.tfrecord-00000-of-00002", 3),
-        ("mnist-train.tfrecord-00001-of-00002", 2),
-        ("mnist-test.tfrecord-00000-of-00001", 1),
-        ("val/x.tfrecord", 1),
-    ):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_bytes(framed(*(serialized(image=png(n), label=n) for n in range(count))))
-    surveyed = survey(str(tmp_path))
-    assert (surveyed.counts, surveyed.classes) == ({"test": 1, "train": 5, "validation": 1}, ["0", "1", "2"])
-    splits = [part.split for part in surveyed.parts if isinstance(part, Stack)]
-    assert splits == ["test", "train", "train", "validation"]
-
-
-IMAGE = png(0)
+IMAGE = picture(0)
 RECORD = framed(serialized(image=IMAGE, label=1))
 
 
