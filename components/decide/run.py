@@ -64,24 +64,18 @@ def _decide(config: DecideConfig, champion: Champion | None, published: Recipe |
         return RUN, f"runs: since version {champion.version}, {'; '.join(changed[:_CHANGES_SHOWN])}{more}"
     if config.refresh == "yes":
         return RUN, f"runs: refresh is yes; nothing is new since version {champion.version}"
-    return SKIP, (
-        f"nothing is new since version {champion.version}: the same source, settings and code; "
-        "give refresh yes to run anyway"
-    )
+    same = "the same source, settings and code; give refresh yes to run anyway"
+    return SKIP, f"nothing is new since version {champion.version}: {same}"
 
 
 def _checkpoint_of(champion: Champion, published: Recipe | None) -> str:
-    checkpoint = published.checkpoint_uri if published else ""
-    if not checkpoint:
-        raise ConfigError(
-            f"start_from is champion, but version {champion.version} has no recorded checkpoint; "
-            "give start_from scratch"
-        )
     from components.core.artifacts import checkpoints  # here, because it imports numpy
 
-    if not Location.of(checkpoint).fetch(checkpoints.MANIFEST, DESCRIPTION_ALONE):
-        raise ConfigError(
-            f"start_from is champion, but the checkpoint of version {champion.version} is gone from {checkpoint}; "
-            "restore it, or give start_from scratch"
-        )
+    checkpoint, problem = published.checkpoint_uri if published else "", ""
+    if not checkpoint:
+        problem = f"version {champion.version} has no recorded checkpoint;"
+    elif not Location.of(checkpoint).fetch(checkpoints.MANIFEST, DESCRIPTION_ALONE):
+        problem = f"the checkpoint of version {champion.version} is gone from {checkpoint}; restore it, or"
+    if problem:
+        raise ConfigError(f"start_from is champion, but {problem} give start_from scratch")
     return checkpoint

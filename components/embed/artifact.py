@@ -21,7 +21,7 @@ from components.core.metrics import feature_spaces, whitening
 from components.core.networks import gan, saved_models
 from components.core.storage import atomic_files
 from components.core.storage.location import Location
-from components.embed import certificate, classifier, training
+from components.embed import certificate, classifier
 from components.embed.config import EmbedConfig
 from components.embed.custom import CustomNetwork
 
@@ -52,7 +52,7 @@ def make_embedding(
         if classes > 1:
             log.info("embed: training a classifier of %d classes on %d images of %s", classes, len(images), image)
             steps = config.classifier_epochs * max(1, len(images) // config.classifier_batch_size)
-            step = training.ClassifierStep(config, image, classes, steps, strategy)
+            step = classifier.ClassifierStep(config, image, classes, steps, strategy)
             step.train(images, labels, workers)
             networks = {embeddings.CLASSIFIER: step.model, **networks}
         if not workers.is_chief:

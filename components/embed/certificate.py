@@ -86,7 +86,7 @@ class Certificate:
 class _RealFeatures:
     """Features of real images in one space: of the reference, of other test images, and draws of training images."""
 
-    def __init__(self, reference: np.ndarray, base: np.ndarray, train: np.ndarray, random: np.random.Generator) -> None:
+    def __init__(self, random: np.random.Generator, reference: np.ndarray, base: np.ndarray, train: np.ndarray) -> None:
         self.reference, self.base, self.train = reference, base, train
         self.draws = [train[random.permutation(len(train))[: len(reference)]] for _ in range(_DRAWS)]
         # Distances of the draws from the reference, by the name of the distance.
@@ -110,10 +110,8 @@ def certify(
     reference, base = test[:count], test[count : 2 * count]
     chosen = random.permutation(len(train))[:_TRAIN_AT_MOST]
     train, train_labels = train[chosen], train_labels[chosen]
-    in_train, in_reference, in_base = embed(train), embed(reference), embed(base)
-    real = {
-        space: _RealFeatures(in_reference[space], in_base[space], in_train[space], random) for space in in_reference
-    }
+    parts = embed(reference), embed(base), embed(train)
+    real = {space: _RealFeatures(random, *(part[space] for part in parts)) for space in parts[0]}
     measured: Measured = {}
     repeated: Mapping[str, np.ndarray] = {}
     for kind, strength, images in disturbances(base, train, train_labels, classes, random):
@@ -136,8 +134,7 @@ def certify(
                 checks.append(_check("smallest step, of the largest distance", space, smallest, f"{kind}: "))
         checks += _of_neighbors(space, real_features, repeated[space])
     checks += _across_spaces(real, measured)
-    outcome = PASSED if all(check.passed for check in checks) else FAILED
-    return Certificate(outcome=outcome, images=count, checks=checks)
+    return Certificate(outcome=PASSED if all(check.passed for check in checks) else FAILED, images=count, checks=checks)
 
 
 def _of_real_images(space: str, real: _RealFeatures) -> list[Check]:
@@ -181,8 +178,7 @@ def _of_neighbors(space: str, real: _RealFeatures, repeated: np.ndarray) -> list
 
 def _across_spaces(real: Mapping[str, _RealFeatures], measured: Measured) -> list[Check]:
     """Check that at least one space sees each fault, and that spaces agree on which disturbances are worse."""
-    checks, count = [], len(next(iter(real.values())).reference)
-    least = _SENSITIVE * count / _AT_MOST
+    checks, least = [], _SENSITIVE * len(next(iter(real.values())).reference) / _AT_MOST
     for kind, strength in _MUST_BE_SEEN:
         for name, distances in measured.get((kind, strength), {}).items():
             floors = {space: real_features.floors[name] for space, real_features in real.items()}

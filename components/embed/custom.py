@@ -1,7 +1,5 @@
 """A custom embedding: a SavedModel, and the conversion of images to its input."""
 
-from collections.abc import Mapping
-
 import numpy as np
 import tensorflow as tf
 
@@ -37,8 +35,7 @@ class CustomNetwork:
         inputs, outputs = self._signature.structured_input_signature[1], self._signature.structured_outputs
         self._input: str = next(iter(inputs), "")
         self._shape = inputs[self._input].shape if inputs else tf.TensorShape(None)
-        only_output = next(iter(outputs)) if len(outputs) == 1 else ""
-        self._output = config.custom_embedding_output or only_output
+        self._output = config.custom_embedding_output or (next(iter(outputs)) if len(outputs) == 1 else "")
         _, height, width, channels = images.shape
         expected = self._shape if self._shape.rank == 4 else (None,) * 4
         size = config.custom_embedding_size
@@ -46,8 +43,12 @@ class CustomNetwork:
         self._channels = expected[3] or channels
         self._divisor, self._offset = _SCALES[config.custom_embedding_range]
         if problem := self._problem(images[:_TRIED]):
+            takes, gives = (
+                ", ".join(f"{name} {spec.dtype.name} {spec.shape}" for name, spec in sorted(specs.items())) or "nothing"
+                for specs in (inputs, outputs)
+            )
             raise DataError(
-                f"{title} {problem}; it takes {_listed(inputs)} and gives {_listed(outputs)}, expected one input of "
+                f"{title} {problem}; it takes {takes} and gives {gives}, expected one input of "
                 "float32 [any, height, width, 1 or 3] and an output of float32 [any, features]; see "
                 f"custom_embedding_size, custom_embedding_range and custom_embedding_output, which are {size}, "
                 f"{config.custom_embedding_range} and {config.custom_embedding_output!r}"
@@ -88,7 +89,3 @@ class CustomNetwork:
                 "mode"
             )
         return ""
-
-
-def _listed(specs: Mapping[str, tf.TensorSpec]) -> str:
-    return ", ".join(f"{name} {spec.dtype.name} {spec.shape}" for name, spec in sorted(specs.items())) or "nothing"

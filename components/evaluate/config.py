@@ -9,6 +9,7 @@ from components.core.settings import Config, Setting
 JUDGE = "judge"
 _folder = functools.partial(Setting, in_key=False)
 _digest = functools.partial(Setting, digest=True)
+_share = functools.partial(Setting, above=0.0, at_most=1.0)
 _fraction = functools.partial(Setting, at_least=0.0, at_most=1.0)
 
 
@@ -46,12 +47,7 @@ class EvaluateConfig(Config):
     ] = 0.4
     distinct_share_limit: Annotated[float, _fraction("Smallest share of distinct samples.")] = 0.999
     copy_share_limit: Annotated[
-        float,
-        Setting(
-            "Largest share of samples as near to a training image as the nearest 1% of test images.",
-            above=0.0,
-            at_most=1.0,
-        ),
+        float, _share("Largest share of samples as near to a training image as the nearest 1% of test images.")
     ] = 0.05
     copy_nearness_limit: Annotated[
         float, _fraction("Largest probability that a sample is nearer to training images than a test image is.")

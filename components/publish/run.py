@@ -39,8 +39,7 @@ def run(config: PublishConfig) -> StageResult:
     judgment = model_card.Judgment(evaluation=evaluation, numbers=numbers, lineage=origin)
     judged_card = model_card.render(model, origin.checkpoint["settings"], judgment)
     champion = registry.read_champion(config.registry) or registry.NOBODY
-    result = _published_before(config, model, champion)
-    if result is not None:
+    if result := _published_before(config, model, champion):
         return result
     _require_compared_with(champion, evaluation, DataError)
 
@@ -84,16 +83,13 @@ def _publish(
                 registry.move_champion(config.registry, pointer, champion)
             continue
         if champion != accepted:
-            result = _published_before(config, model, champion)
-            if result is not None:
+            if result := _published_before(config, model, champion):
                 return result
             _require_compared_with(champion, evaluation, Superseded)
             accepted = champion
-        if version is None:
-            # An interrupted publication may have added it with an earlier evaluation.
-            version = registry.find(config.registry, model.digest, champion)
-        if version is None:
-            version = registry.add(config.registry, fill, model.digest, champion)
+        # An interrupted publication may have added it with an earlier evaluation.
+        version = version or registry.find(config.registry, model.digest, champion)
+        version = version or registry.add(config.registry, fill, model.digest, champion)
         _require_next(version, champion)
         try:
             whole = registry.read_version(config.registry, version, None)
@@ -161,9 +157,8 @@ def _require_compared_with(
     if champion.model_digest != evaluation.champion_digest:
         numbers = evaluation.champion_version, champion.version
         then, now = (f"version {version}" if version else "no champion" for version in numbers)
-        raise refusal(
-            f"the model was compared with {then}, but the champion is {now} now; evaluate it again with this registry"
-        )
+        remedy = "evaluate it again with this registry"
+        raise refusal(f"the model was compared with {then}, but the champion is {now} now; {remedy}")
 
 
 def _require_next(version: int, champion: registry.Champion) -> None:

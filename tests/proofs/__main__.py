@@ -15,12 +15,10 @@ def main() -> int:
     """Run the proof; 1 if something is wrong, else 0."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("name", choices=NAMES)
-    parser.add_argument(
-        "--source", default="fashion-mnist", help="folder of Fashion-MNIST's files; downloads by default"
-    )
-    parser.add_argument(
-        "--root", type=Path, default=Path("build/proofs"), help="folder for artifacts, which are reused"
-    )
+    source = "folder of Fashion-MNIST's files; downloads by default"
+    parser.add_argument("--source", default="fashion-mnist", help=source)
+    reused = "folder for artifacts, which are reused"
+    parser.add_argument("--root", type=Path, default=Path("build/proofs"), help=reused)
     parser.add_argument("--base", default="HEAD~1", help="commit to compare with (previous_commit)")
     parser.add_argument("--announced", action="append", default=[], metavar="GLOB", help="differences that are meant")
     parser.add_argument("--turns", type=int, default=0, help="compare time and memory of each stage instead")

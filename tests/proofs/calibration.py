@@ -25,20 +25,9 @@ SABOTAGED: dict[str, dict[str, Any]] = {
     "gp0": {"penalty_weight": 0},
     "dead": {"generator_learning_rate": 1e-6 * TrainConfig.generator_learning_rate},
 }
-SCORES = (
-    "fcd_ratio",
-    "untrained_fcd_ratio",
-    "fcd_corrected",
-    "untrained_fcd_corrected",
-    "recall",
-    "coverage",
-    "class_distance",
-    "class_ratio",
-    "class_coverage",
-    "distinct_share",
-    "copy_share",
-    "copy_nearness",
-)
+SCORES = [f"{space}fcd_{score}" for score in ("ratio", "corrected") for space in ("", "untrained_")]
+SCORES += ["recall", "coverage", "class_distance", "class_ratio", "class_coverage"]
+SCORES += ["distinct_share", "copy_share", "copy_nearness"]
 
 
 def train(dataset: Path, location: Path, **settings: Any) -> int:
@@ -55,16 +44,11 @@ def judged(dataset: Path, embedding: Path, training: Path, steps: int, location:
     return verdict, json.loads((location / "metrics.json").read_text())
 
 
-def windows(training: Path, steps: int) -> list[dict[str, Any]]:
-    """Return the rows of health.jsonl after the warm-up."""
-    config = TrainConfig(dataset="-", checkpoints="-", steps=steps)
-    rows = training_log.read(training / training_log.HEALTH)
-    return [row for row in rows if limits.is_warm(row["step"], config)]
-
-
 def show_signals(trainings: dict[str, Path]) -> None:
-    """Print the lowest and the highest value of each signal in each training."""
-    logs = {name: windows(location, STEPS) for name, location in trainings.items()}
+    """Print the lowest and the highest value of each signal in each training, after the warm-up."""
+    config = TrainConfig(dataset="-", checkpoints="-", steps=STEPS)
+    every = {name: training_log.read(location / training_log.HEALTH) for name, location in trainings.items()}
+    logs = {name: [row for row in log if limits.is_warm(row["step"], config)] for name, log in every.items()}
     rows = []
     for field in dataclasses.fields(limits.Diagnostics):
         values = [[row[field.name] for row in log if row[field.name] is not None] for log in logs.values()]
@@ -84,10 +68,8 @@ def show_scores(results: dict[str, tuple[str, dict[str, Any]]]) -> None:
 
 
 def prove(options: argparse.Namespace) -> list[str]:
-    """Train, judge and print."""
     root = options.root
-    dataset = make_dataset(options, root)
-    embedding = make_embedding(root)
+    dataset, embedding = make_dataset(options, root), make_embedding(root)
     wrong, results = [], {}
     for name, settings in {**HEALTHY, **SABOTAGED}.items():
         healthy = name in HEALTHY

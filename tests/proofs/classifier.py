@@ -8,20 +8,17 @@ import time
 from benchmarks.lib import tables
 from tests.proofs.stages import make_dataset, stage
 
-EPOCHS = 10
-REPLICAS = (1, 4)
-LEAST = 0.91
+EPOCHS, REPLICAS, LEAST = 10, (1, 4), 0.91
 
 
 def prove(options: argparse.Namespace) -> list[str]:
-    """Train on each number of virtual CPU devices and print a table."""
     dataset = make_dataset(options, options.root)
     rows, wrong = [], []
     for replicas in REPLICAS:
         embedding, started = options.root / f"embedding-{replicas}", time.monotonic()
         shutil.rmtree(embedding, ignore_errors=True)
-        settings = {"classifier_epochs": EPOCHS, "accelerator": "cpu", "replicas": replicas}
-        stage("embed", dataset=dataset, embedding=embedding, **settings)
+        locations = {"dataset": dataset, "embedding": embedding}
+        stage("embed", classifier_epochs=EPOCHS, accelerator="cpu", replicas=replicas, **locations)
         accuracy = float(json.loads((embedding / "embedding.json").read_text())["test_accuracy"])
         rows.append([str(replicas), f"{accuracy:.4f}", f"{time.monotonic() - started:.0f}"])
         if accuracy < LEAST:

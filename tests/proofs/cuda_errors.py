@@ -74,7 +74,6 @@ def error_of(case: Case, packages: Path, folder: Path) -> str:
 
 
 def prove(options: argparse.Namespace) -> list[str]:
-    """Print each error, which must name its cause."""
     ask = "import sysconfig; print(sysconfig.get_path('purelib'))"
     packages = Path(subprocess.run([PYTHON, "-c", ask], capture_output=True, text=True, check=True).stdout.strip())
     wrong = []

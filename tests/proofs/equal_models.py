@@ -6,14 +6,13 @@ both compared with the 10,000 test images.
 
 import argparse
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import scipy.stats
 
 from components.core.artifacts.evaluations import HOLD, PROMOTE, REJECT
 from components.core.metrics import feature_spaces, set_distances
-from components.evaluate.judging.comparison import LEVEL, Difference, compare
+from components.evaluate.judging.comparison import LEVEL, compare
 from components.evaluate.judging.verdict import follows
 from tests.proofs.stages import draw, load_split, make_dataset, make_embedding, stage
 
@@ -22,27 +21,14 @@ POOL, DRAWN = 40_000, 10_000
 STEPS = 2000
 
 
-def features_of(root: Path) -> list[dict[str, np.ndarray]]:
-    """Return features of the pool, of test images and of training images in random order, by the name of the space."""
-    spaces, random = feature_spaces.load(make_embedding(root)), np.random.default_rng(0)
-    features = [spaces.embed(draw(root / "checkpoints", STEPS, POOL))[0]]
-    for split in ("test", "train"):
-        images, _ = load_split(root / "dataset", split)
-        features.append(spaces.embed(images[random.permutation(len(images))[:DRAWN]])[0])
-    return features
-
-
-def outcome(differences: list[Difference]) -> str:
-    """Return the outcome of the rules of the kernel distance."""
-    verdict = follows([difference.outcome for difference in differences])
-    return HOLD if verdict == PROMOTE and not any(difference.better for difference in differences) else verdict
-
-
 def prove(options: argparse.Namespace) -> list[str]:
     """Print how often each outcome came; an equal model must not be called better too often."""
     dataset = make_dataset(options, options.root)
     stage("train", dataset=dataset, checkpoints=options.root / "checkpoints", steps=STEPS)
-    drawn, real, train = features_of(options.root)
+    spaces, random = feature_spaces.load(make_embedding(options.root)), np.random.default_rng(0)
+    drawn, _ = spaces.embed(draw(options.root / "checkpoints", STEPS, POOL))
+    splits = (load_split(dataset, split)[0] for split in ("test", "train"))
+    real, train = (spaces.embed(images[random.permutation(len(images))[:DRAWN]])[0] for images in splits)
     floor_errors = {
         space: set_distances.mean_and_error(set_distances.kernel_distances(train[space], real[space]))[1]
         for space in real
@@ -57,8 +43,10 @@ def prove(options: argparse.Namespace) -> list[str]:
                 for at in (0, DRAWN)
             )
             differences.append(compare(one, other, floor_errors[space], len(drawn)))
-        outcomes[outcome(differences)] += 1
-        better += any(difference.better for difference in differences)
+        is_better = any(difference.better for difference in differences)
+        verdict = follows([difference.outcome for difference in differences])
+        outcomes[HOLD if verdict == PROMOTE and not is_better else verdict] += 1
+        better += is_better
     low, high = scipy.stats.binomtest(better, PAIRS).proportion_ci(0.95, method="exact")
     print(f"{better} of {PAIRS} equal models were called better in a space: {better / PAIRS:.4f}", end="")
     print(f" (95%: {low:.4f} to {high:.4f}), at most {LEVEL} by intention")

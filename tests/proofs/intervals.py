@@ -31,21 +31,17 @@ def _shares(random: np.random.Generator, shares: np.ndarray, count: int) -> np.n
     return random.multinomial(count, shares) / count
 
 
-def _of_two(
-    estimate: Callable[..., Measured], one: np.ndarray, count: int, other: np.ndarray, other_count: int
-) -> Draw:
+def _of_two(estimate: Callable[..., Measured], one: np.ndarray, n: int, other: np.ndarray, m: int) -> Draw:
     """Estimate something of the shares of groups in two sets of images."""
-    return lambda random: estimate(_shares(random, one, count), count, _shares(random, other, other_count), other_count)
+    return lambda random: estimate(_shares(random, one, n), n, _shares(random, other, m), m)
 
 
-def _variation_difference(one: np.ndarray, other: np.ndarray, count: int, real: np.ndarray, real_count: int) -> Draw:
-    """Compare the total variations of the shares of groups in two sets of `count` images from those in real ones."""
+def _variation_difference(one: np.ndarray, other: np.ndarray, n: int, real: np.ndarray, m: int) -> Draw:
+    """Compare the total variations of the shares of groups in two sets of n images from those in m real ones."""
 
     def draw(random: np.random.Generator) -> Measured:
-        first, second = (_shares(random, shares, count) for shares in (one, other))
-        return intervals.total_variation_difference(
-            first, count, second, count, _shares(random, real, real_count), real_count
-        )
+        first, second = (_shares(random, shares, n) for shares in (one, other))
+        return intervals.total_variation_difference(first, n, second, n, _shares(random, real, m), m)
 
     return draw
 
@@ -63,20 +59,16 @@ def _ratio(random: np.random.Generator) -> Measured:
     return intervals.ratio(one, other)
 
 
-def _smallest_part(random: np.random.Generator) -> Measured:
-    """Coverage of the worst of three groups, over that of all, which it is a part of."""
-    members = random.integers(0, 3, 150)
-    covered = random.random(150) < np.array([0.5, 0.8, 0.8])[members]
-    counts, covered_counts = np.bincount(members), np.bincount(members, covered)
-    return intervals.smallest_ratio(covered_counts / counts, counts, covered.mean(), 150)
+def _smallest_part(count: int, *coverages: float) -> Draw:
+    """Coverage of the worst of several groups of images, over that of all, which it is a part of."""
 
+    def draw(random: np.random.Generator) -> Measured:
+        members = random.integers(0, len(coverages), count)
+        covered = random.random(count) < np.array(coverages)[members]
+        counts, covered_counts = (np.bincount(members, weights, len(coverages)) for weights in (None, covered))
+        return intervals.smallest_ratio(covered_counts / counts, counts, covered.mean(), count)
 
-def _smallest_of_ten_parts(random: np.random.Generator) -> Measured:
-    """Where all ten groups are equally covered."""
-    members = random.integers(0, 10, 400)
-    covered = random.random(400) < 0.6
-    counts, covered_counts = np.bincount(members, minlength=10), np.bincount(members, covered, minlength=10)
-    return intervals.smallest_ratio(covered_counts / counts, counts, covered.mean(), 400)
+    return draw
 
 
 def _share_below(random: np.random.Generator) -> Measured:
@@ -85,11 +77,14 @@ def _share_below(random: np.random.Generator) -> Measured:
     return intervals.share_below(drawn, random.exponential(size=300), 0.01)
 
 
+def _distance_of(x: np.ndarray, y: np.ndarray, random: np.random.Generator) -> Measured:
+    halves = set_distances.frechet_halves(x, y, seed=int(random.integers(1000)))
+    return intervals.corrected(set_distances.frechet_distance(x, y), halves, x.shape[1])
+
+
 def _distance(random: np.random.Generator) -> Measured:
     """Of Gaussians whose means are 0.3 apart in each of 5 directions."""
-    x, y = random.normal(0.3, 1.0, (60, 5)), random.normal(0.0, 1.0, (60, 5))
-    halves = set_distances.frechet_halves(x, y, seed=int(random.integers(1000)))
-    return intervals.corrected(set_distances.frechet_distance(x, y), halves, 5)
+    return _distance_of(random.normal(0.3, 1.0, (60, 5)), random.normal(0.0, 1.0, (60, 5)), random)
 
 
 def _paired_shares(random: np.random.Generator) -> Measured:
@@ -101,8 +96,7 @@ def _paired_shares(random: np.random.Generator) -> Measured:
 def _skewed_distance(random: np.random.Generator) -> Measured:
     """Of 200 rows of log-normal features, whose means are 0.3 apart in each of 5 directions."""
     x, y = (random.lognormal(0.0, 1.0, (200, 5)) / LOG_NORMAL_DEVIATION for _ in range(2))
-    halves = set_distances.frechet_halves(x + 0.3, y, seed=int(random.integers(1000)))
-    return intervals.corrected(set_distances.frechet_distance(x + 0.3, y), halves, 5)
+    return _distance_of(x + 0.3, y, random)
 
 
 def _rarely_paired_shares(random: np.random.Generator) -> Measured:
@@ -126,8 +120,8 @@ CASES: dict[str, tuple[Draw, float]] = {
     "ratio": (_ratio, 0.5),
     "smallest ratio": (_of_two(intervals.smallest_ratio, P, 400, Q, 100), 0.5),
     "smallest ratio of equals": (_of_two(intervals.smallest_ratio, P, 400, P, 100), 1.0),  # by chance alone
-    "smallest part": (_smallest_part, 0.5 / 0.7),
-    "smallest part of ten equals": (_smallest_of_ten_parts, 1.0),
+    "smallest part": (_smallest_part(150, 0.5, 0.8, 0.8), 0.5 / 0.7),
+    "smallest part of ten equals": (_smallest_part(400, *[0.6] * 10), 1.0),
     "smallest ratio of many": (_of_two(intervals.smallest_ratio, MANY, 7000, MANY, 2000), 1.0),
     "variation": (_of_two(intervals.total_variation, P, 400, Q, 60), float(np.abs(P - Q).sum() / 2)),
     "no variation": (_of_two(intervals.total_variation, P, 400, P, 20), 0.0),

@@ -21,7 +21,6 @@ _BUSY = 2
 
 
 def prove(options: argparse.Namespace) -> list[str]:
-    """Count the exit codes."""
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder, "train.parquet")
         columns = {"image": [bytes(500)] * 40, "label": [-1, *range(39)]}  # refused for the image without a label

@@ -15,6 +15,7 @@ import argparse
 import contextlib
 import difflib
 import fnmatch
+import functools
 import json
 import shutil
 import statistics
@@ -73,21 +74,17 @@ def _codes(value: Any) -> list[str]:
     return [code for item in value for code in _codes(item)] if isinstance(value, list) else []
 
 
-def _renamed(text: str, names: Mapping[str, str]) -> str:
-    for name, stable in names.items():
-        text = text.replace(name, stable)
-    return text
-
-
 def _content(path: Path, names: Mapping[str, str]) -> Any:
     if path.suffix not in (".json", ".jsonl", ".md", ".html"):
         return digests.sha256_of_file(path)
     text = _renamed(path.read_text(), names)
     if path.suffix == ".json":
         return _without_run_fields(json.loads(text))
-    if path.suffix == ".jsonl":
-        return [_without_run_fields(json.loads(line)) for line in text.splitlines()]
-    return text.splitlines()
+    return [_without_run_fields(json.loads(line)) if path.suffix == ".jsonl" else line for line in text.splitlines()]
+
+
+def _renamed(text: str, names: Mapping[str, str]) -> str:
+    return functools.reduce(lambda text, name: text.replace(name, names[name]), names, text)
 
 
 def _without_run_fields(value: Any, top: bool = True) -> Any:
@@ -157,9 +154,7 @@ def prove(options: argparse.Namespace) -> list[str]:
                 run_pipeline(sys.executable, code, root, **settings)
                 runs.append(contents(root))
             changes = differences(runs[0], runs[1])
-            announced = [
-                change for change in changes if any(fnmatch.fnmatch(change, glob) for glob in options.announced)
-            ]
+            announced = [change for glob in options.announced for change in fnmatch.filter(changes, glob)]
             counts = f"{len(runs[0])} files before, {len(runs[1])} after"
             print(f"{counts}, {len(changes)} differences, {len(announced)} of them announced", *announced, sep="\n  ")
             wrong += [change for change in changes if change not in announced]

@@ -36,7 +36,11 @@ def disturbed(
     reference, base = test[:COUNT], test[COUNT : 2 * COUNT]
     references = [embedding.embed(reference)[0] for embedding in (first, second)]
     balls = neighbors.make_balls(references[0][embeddings.CLASSIFIER])
-    overlaps = {"real images": overlap(first.embed(base)[0], balls)}
+
+    def overlap(features: dict[str, np.ndarray]) -> neighbors.Overlap:
+        return neighbors.overlap(neighbors.make_balls(features[embeddings.CLASSIFIER]), balls)
+
+    overlaps = {"real images": overlap(first.embed(base)[0])}
     distances = []
     for kind, strength, images in disturbances(base, pool, labels, int(labels.max()) + 1, random):
         seen, other = first.embed(images)[0], second.embed(images)[0]
@@ -45,13 +49,8 @@ def disturbed(
         )
         distances.append({**fcd(seen, references[0]), "second": second_distance})
         if (kind, strength) in (("blur", 0.5), ("repeats", 5)):
-            overlaps[f"{kind} {strength:g}"] = overlap(seen, balls)
+            overlaps[f"{kind} {strength:g}"] = overlap(seen)
     return distances, overlaps
-
-
-def overlap(features: dict[str, np.ndarray], reference: neighbors.Balls) -> neighbors.Overlap:
-    """Return precision and the other overlaps in the classifier's space."""
-    return neighbors.overlap(neighbors.make_balls(features[embeddings.CLASSIFIER]), reference)
 
 
 def ranked(embedding: feature_spaces.FeatureSpaces, dataset: Path, training: Path) -> dict[str, dict[str, float]]:
@@ -69,7 +68,6 @@ def ranked(embedding: feature_spaces.FeatureSpaces, dataset: Path, training: Pat
 
 
 def prove(options: argparse.Namespace) -> list[str]:
-    """Print correlations, overlaps and the ranking."""
     root, wrong = options.root, calibration.prove(options)
     dataset = root / "dataset"
     stage("embed", dataset=dataset, embedding=root / "second-embedding", seed=1)

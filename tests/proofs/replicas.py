@@ -23,14 +23,6 @@ KINDS = {
 }
 
 
-def arrays_on(count: int, folder: Path) -> dict[str, np.ndarray]:
-    """Run every case on so many virtual CPU devices, in its own process."""
-    file = folder / f"{count}.npz"
-    programs.on_replicas(test_step.__file__, "trajectories", count, list(test_step.CASES), str(file))
-    with np.load(file) as arrays:
-        return dict(arrays)
-
-
 def difference(one: dict[str, np.ndarray], many: dict[str, np.ndarray], case: str, prefixes: tuple[str, ...]) -> float:
     """Return the largest difference of any variable of a kind, relative to that variable's largest value."""
     return max(
@@ -41,10 +33,13 @@ def difference(one: dict[str, np.ndarray], many: dict[str, np.ndarray], case: st
 
 
 def prove(options: argparse.Namespace) -> list[str]:
-    """Print the table; nothing may differ by more than its case allows."""
+    arrays, rows, wrong = {}, [], []
     with tempfile.TemporaryDirectory() as folder:
-        arrays = {count: arrays_on(count, Path(folder)) for count in (1, *COUNTS)}
-    rows, wrong = [], []
+        for count in (1, *COUNTS):  # each in its own process
+            file = str(Path(folder, f"{count}.npz"))
+            programs.on_replicas(test_step.__file__, "trajectories", count, list(test_step.CASES), file)
+            with np.load(file) as loaded:
+                arrays[count] = dict(loaded)
     for name, case in test_step.CASES.items():
         for count in COUNTS:
             differences = [difference(arrays[1], arrays[count], name, prefixes) for prefixes in KINDS.values()]

@@ -85,10 +85,6 @@ def free_of(pool: str, count: int = SAMPLES) -> Draw:
     return lambda pools, labels, free, random: pools[pool].rows(free[:count])
 
 
-def _one_repeated(pools: Pools, labels: np.ndarray, free: np.ndarray, random: np.random.Generator) -> Seen:
-    return pools["repeated"].rows(SAMPLES * random.integers(_REPEATED) + random.permutation(SAMPLES))
-
-
 def _one_class_missing(pools: Pools, labels: np.ndarray, free: np.ndarray, random: np.random.Generator) -> Seen:
     return pools["real"].rows(free[labels[free] != random.integers(labels.max() + 1)][:SAMPLES])
 
@@ -98,20 +94,25 @@ def _shirts_replaced(pools: Pools, labels: np.ndarray, free: np.ndarray, random:
     drawn, t_shirts = free[:SAMPLES], random.permutation(len(pools["noisy T-shirts"]))
     shirts = np.flatnonzero(labels[drawn] == _SHIRT)
     kept, replaced = pools["real"].rows(np.delete(drawn, shirts)), pools["noisy T-shirts"].rows(t_shirts[: len(shirts)])
-    both = scores.joined([kept, replaced])
-    return both.rows(random.permutation(len(both)))
+    return _mixed(kept, replaced, random)
 
 
 def _four_in_ten_real(pools: Pools, labels: np.ndarray, free: np.ndarray, random: np.random.Generator) -> Seen:
     drawn = random.permutation(len(pools["trained"]))[: SAMPLES * 6 // 10]
-    both = scores.joined([pools["trained"].rows(drawn), pools["real"].rows(free[: SAMPLES * 4 // 10])])
+    return _mixed(pools["trained"].rows(drawn), pools["real"].rows(free[: SAMPLES * 4 // 10]), random)
+
+
+def _mixed(one: Seen, other: Seen, random: np.random.Generator) -> Seen:
+    both = scores.joined([one, other])
     return both.rows(random.permutation(len(both)))
 
 
 GARBAGE: dict[str, Draw] = {
     "noise": all_of("noise"),
     "blurred means": all_of("blurred means"),
-    "one image repeated": _one_repeated,
+    "one image repeated": lambda pools, labels, free, random: pools["repeated"].rows(
+        SAMPLES * random.integers(_REPEATED) + random.permutation(SAMPLES)
+    ),
     "one class missing": _one_class_missing,
     "training images shifted by a pixel": all_of("shifted"),
     "shirts replaced by noisy T-shirts": _shirts_replaced,
@@ -126,11 +127,6 @@ WEAKER: dict[str, Draw] = {"trained generator, 5,000 steps": all_of("trained")}
 GENERATORS = {**GARBAGE, **HEALTHY, **WEAKER}
 
 
-def narrowed(seen: Seen, directions: int) -> Seen:
-    """Return the whitening of fewer directions: its directions are the first of a larger one's."""
-    return dataclasses.replace(seen, features={name: values[:, :directions] for name, values in seen.features.items()})
-
-
 def verdicts(
     embedding: feature_spaces.FeatureSpaces,
     pools: Pools,
@@ -143,8 +139,11 @@ def verdicts(
     random = np.random.default_rng(seed)
     order = random.permutation(len(labels))
     test, free = order[:count], order[count:]
-    directions = max(1, min(_DIRECTIONS, count // _IMAGES_PER_DIRECTION))
-    pools = {name: narrowed(seen, directions) for name, seen in pools.items()}
+    directions = max(1, min(_DIRECTIONS, count // _IMAGES_PER_DIRECTION))  # the first ones of a larger whitening
+    pools = {
+        name: Seen({space: values[:, :directions] for space, values in seen.features.items()}, seen.images)
+        for name, seen in pools.items()
+    }
     searched = np.arange(len(pools["train"]))
     drawn = random.permutation(len(searched))[:count]
     test_images, noise = pools["real"].rows(test), pools["noise"].rows(np.arange(count))
@@ -188,9 +187,8 @@ def run_trials(root: Path, embedding: feature_spaces.FeatureSpaces, pools: Pools
 
 
 def read_results(root: Path) -> list[dict[str, Any]]:
-    """Return the rows of `results.jsonl`."""
-    results_file = root / "results.jsonl"
-    return [json.loads(line) for line in results_file.read_text().splitlines()] if results_file.is_file() else []
+    file = root / "results.jsonl"
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.is_file() else []
 
 
 def violations(rows: list[dict[str, Any]]) -> list[str]:
@@ -217,7 +215,6 @@ def violations(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def prove(options: argparse.Namespace) -> list[str]:
-    """Make the trials and print the table."""
     root = options.root / "small-data"
     dataset = stages.make_dataset(options, root, validation_fraction=UNSEEN)
     embedding = feature_spaces.load(stages.make_embedding(root))

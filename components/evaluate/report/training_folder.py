@@ -23,15 +23,13 @@ _SHEETS = 8
 
 def read_log(folder: Path, last_step: int) -> list[dict[str, float]]:
     """Return rows of a training's log up to a step, at most 1,000 evenly spaced ones: the finite numbers by name."""
-    rows = [
-        {
-            name: value
-            for name, value in row.items()
-            if isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
-        }
-        for row in training_log.read(folder / training_log.METRICS, last_step)
-    ]
-    return rows[:: len(rows) // _POINTS_AT_MOST + 1]
+
+    def is_number(value: Any) -> bool:
+        return type(value) in (int, float) and abs(value) <= sys.float_info.max
+
+    rows = training_log.read(folder / training_log.METRICS, last_step)
+    rows = rows[:: len(rows) // _POINTS_AT_MOST + 1]
+    return [{name: value for name, value in row.items() if is_number(value)} for row in rows]
 
 
 def read_warnings(folder: Path, last_step: int) -> list[dict[str, Any]] | None:

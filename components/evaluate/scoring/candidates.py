@@ -103,7 +103,7 @@ def score(
     scored = scores.score(reference, scores.see(reference.embedding, pixels(), kind), asked)
     if bad:
         scored = reference.no_scores
-    copies, rows = None, None
+    copies = rows = None
     if len(scored.copies):  # their samples again
         latents = tf.gather(_latents(generator, sample_count, seed), scored.copies)
         drawn, _ = _pixels(generator.images(latents, None if labels is None else tf.gather(labels, scored.copies)))

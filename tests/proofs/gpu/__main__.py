@@ -103,9 +103,8 @@ def show(device: str, results: Mapping[str, Mapping[str, Any]]) -> list[str]:
         value = step["targets"].get(name) if isinstance(step, dict) else None
         met = value is not None and value >= least
         missed += [] if met else [target]
-        rows.append(
-            [target, f"at least {least:g}", "" if value is None else f"{value:.2f}", "met" if met else "MISSED"]
-        )
+        shown = "" if value is None else f"{value:.2f}"
+        rows.append([target, f"at least {least:g}", shown, "met" if met else "MISSED"])
     tables.show(f"make prove-gpu DEVICE={device}", ["part or target", "wanted", "found", "outcome"], rows)
     if isinstance(step, dict):
         steps = [
@@ -123,9 +122,8 @@ def main() -> int:
     """Run the parts; 1 if one failed or a target is missed, 64 without a GPU, else 0."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=("gpu", "cpu"), default="gpu")
-    parser.add_argument(
-        "--tensorflow", default=".venv-train-gpu/bin/python", help="Python of the train-gpu image's lock"
-    )
+    lock = "Python of the train-gpu image's lock"
+    parser.add_argument("--tensorflow", default=".venv-train-gpu/bin/python", help=lock)
     parser.add_argument("--torch", default=".venv-bench-gpu/bin/python", help="Python with PyTorch")
     parser.add_argument("--parts", nargs="*", help="Names of parts; all that have not passed by default.")
     parser.add_argument("--check", action="store_true", help="Only say whether there is a GPU; needs no library.")

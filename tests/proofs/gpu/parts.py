@@ -72,10 +72,8 @@ def replicas(device: str) -> bool:
     on_gpu = device == "gpu"
     limit = tf.config.LogicalDeviceConfiguration(memory_limit=_MEBIBYTES if on_gpu else None)
     tf.config.set_logical_device_configuration(tf.config.list_physical_devices(device.upper())[0], [limit] * 2)
-    one, many = (
-        tf.distribute.OneDeviceStrategy(f"/{device}:0"),
-        tf.distribute.MirroredStrategy([f"/{device}:0", f"/{device}:1"]),
-    )
+    one = tf.distribute.OneDeviceStrategy(f"/{device}:0")
+    many = tf.distribute.MirroredStrategy([f"/{device}:0", f"/{device}:1"])
     rows = []
     for mode in ("standard", "exact"):
         if mode == "exact" and on_gpu:

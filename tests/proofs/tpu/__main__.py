@@ -84,9 +84,8 @@ def main() -> int:
     options = parser.parse_args()
     programs, wrong = [DEFAULT, BLOCK, *CONTROLS, *((*VARIANTS, *TOO_LARGE) if options.all else ())], 0
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(2) as pool:
-        outcomes = pool.map(
-            lambda program: compile_program(program, options.tensorflow, options.compiler, Path(folder)), programs
-        )
+        pythons = options.tensorflow, options.compiler
+        outcomes = pool.map(lambda program: compile_program(program, *pythons, Path(folder)), programs)
         for program, outcome in zip(programs, outcomes, strict=True):
             reason = problem(program, outcome)
             wrong += bool(reason)

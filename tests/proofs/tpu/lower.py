@@ -19,8 +19,8 @@ from tensorflow.python.framework import kernels
 
 from components.core.artifacts.datasets import ImageShape
 from components.core.distributed.global_batch import BatchShard
+from components.embed.classifier import ClassifierStep
 from components.embed.config import EmbedConfig
-from components.embed.training import ClassifierStep
 from components.train.config import TrainConfig
 from components.train.step import WganStep, network_of
 from tests.proofs.tpu.programs import BLOCK, DEFAULT, PROGRAMS, VARIANTS, Program
@@ -54,15 +54,9 @@ class OneOfMany(one_device_strategy.OneDeviceExtended):
         if self._replicas == 1:
             return value
         self._sums += 1
-        return tf.raw_ops.CollectiveReduceV2(
-            input=value,
-            group_size=self._replicas,
-            group_key=1,
-            instance_key=self._sums,
-            ordering_token=[],
-            merge_op="Add",
-            final_op="Id",
-        )
+        keys = {"group_key": 1, "instance_key": self._sums, "ordering_token": []}
+        operations = {"merge_op": "Add", "final_op": "Id"}
+        return tf.raw_ops.CollectiveReduceV2(input=value, group_size=self._replicas, **keys, **operations)
 
 
 class Replicated(distribute_lib.Strategy):
@@ -106,16 +100,14 @@ def _updates(program: Program, strategy: tf.distribute.Strategy) -> dict[str, tu
     labels = [tf.TensorSpec([program.batch], tf.int32)] if program.classes else []
     if program.classifier:
         embed = EmbedConfig(dataset="-", embedding="-", classifier_batch_size=program.batch)
-        return {
-            "classifier": (ClassifierStep(embed, image, program.classes, 1000, strategy)._update, [pixels, *labels])
-        }
+        classifier = ClassifierStep(embed, image, program.classes, 1000, strategy)
+        return {"classifier": (classifier._update, [pixels, *labels])}
     config = TrainConfig(dataset="-", checkpoints="-", batch_size=program.batch, **program.settings)
     step = WganStep(config, network_of(config, image, program.classes), strategy, program.precision)
     if program.steps:  # a replica of a TPU gets its shard alone
         shard = [program.steps, config.critic_steps, program.batch // program.replicas]
-        return {
-            "block": (step.loop, [tf.TensorSpec([*shard, *program.image], tf.uint8), tf.TensorSpec(shard, tf.int32)])
-        }
+        arguments = [tf.TensorSpec([*shard, *program.image], tf.uint8), tf.TensorSpec(shard, tf.int32)]
+        return {"block": (step.loop, arguments)}
     critic_noise, generator_noise = (
         [tf.TensorSpec(noise.shape, noise.dtype) for noise in drawn]
         for drawn in (step.critic_noise(0), step.generator_noise())

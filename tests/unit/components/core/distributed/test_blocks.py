@@ -12,8 +12,8 @@ from tensorflow.python.tpu.tpu_system_metadata import TPUSystemMetadata
 from components.core.artifacts.datasets import ImageShape
 from components.core.distributed import blocks
 from components.core.distributed.global_batch import BatchPartition
+from components.embed.classifier import ClassifierStep
 from components.embed.config import EmbedConfig
-from components.embed.training import ClassifierStep
 from components.train.config import TrainConfig
 from components.train.second_order import in_float64
 from components.train.step import WganStep, network_of

@@ -1,4 +1,4 @@
-"""Tests for training.py: the classifier is trained as exactly as the GAN."""
+"""Tests for classifier.py: the classifier is trained as exactly as the GAN."""
 
 from pathlib import Path
 from typing import Any
@@ -9,28 +9,25 @@ import tensorflow as tf
 
 from components.core.artifacts import datasets
 from components.core.data import dataset_reader
-from components.embed import training
+from components.embed.classifier import ClassifierStep
 from components.embed.config import EmbedConfig
 from components.train.second_order import in_float64
 from tests.programs import on_replicas
 
 
-def make(strategy: tf.distribute.Strategy, dataset: str, batch: int = 16) -> training.ClassifierStep:
-    """A classifier for the dataset, to be trained for 50 steps."""
+def make(strategy: tf.distribute.Strategy, dataset: str, batch: int = 16) -> ClassifierStep:
     manifest = datasets.Manifest.of(dataset)
     config = EmbedConfig(dataset=dataset, embedding="unused", classifier_batch_size=batch)
-    return training.ClassifierStep(config, manifest.image, manifest.class_count, 50, strategy)
+    return ClassifierStep(config, manifest.image, manifest.class_count, 50, strategy)
 
 
 def batches(dataset: str, steps: int, batch: int = 16) -> tuple[np.ndarray, np.ndarray]:
-    """Pixels and labels for so many updates, the training images over and over."""
     images, labels = dataset_reader.load_split(dataset, datasets.Manifest.of(dataset), "train")
     chosen = np.arange(steps * batch) % len(images)
     return images[chosen].reshape(steps, batch, *images.shape[1:]), labels[chosen].reshape(steps, batch)
 
 
-def arrays_of(trained: training.ClassifierStep) -> dict[str, np.ndarray]:
-    """Every variable of classifier and optimizer."""
+def arrays_of(trained: ClassifierStep) -> dict[str, np.ndarray]:
     variables = {variable.path: variable.value for variable in trained.model.variables}
     adam = trained._adam.state("adam", [variable.path for variable in trained.model.trainable_variables])
     return {name: variable.numpy() for name, variable in {**variables, **adam}.items()}
@@ -64,15 +61,10 @@ def test_replicas_do_not_change_the_trajectory(tiny_dataset: Path) -> None:
             assert difference <= 1e-9 * max(np.abs(expected).max(), 1e-3), (count, name)
 
 
-@pytest.fixture(scope="module")
-def here() -> tf.distribute.Strategy:
-    return tf.distribute.OneDeviceStrategy("/cpu:0")
-
-
-def test_however_it_is_iterated_the_weights_are_the_same(here: tf.distribute.Strategy, tiny_dataset: Path) -> None:
+def test_however_it_is_iterated_the_weights_are_the_same(tiny_dataset: Path) -> None:
     """One update a call in a Python loop, a fixed number of updates a call, all within one call of a tf.function."""
     pixels, labels = batches(str(tiny_dataset), 12)
-    states, losses = [], []
+    here, states, losses = tf.distribute.OneDeviceStrategy("/cpu:0"), [], []
     for length in (1, 4, 12):
         trained = make(here, str(tiny_dataset))
         blocks = [trained.run_block(pixels[at : at + length], labels[at : at + length]) for at in range(0, 12, length)]
