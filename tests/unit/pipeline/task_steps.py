@@ -5,6 +5,7 @@ import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from components.core.settings import Field, Setting
@@ -16,72 +17,30 @@ ROOT = Path(__file__).parents[3]
 _TYPES: dict[str, type] = {"STRING": str, "NUMBER_INTEGER": int, "NUMBER_DOUBLE": float}
 
 
-@dataclasses.dataclass(frozen=True)
-class Condition:
-    """What the runner asks of `step_table.Condition`, for a parameter too."""
-
-    wire: str
-    output: str
-    value: str
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
 class TaskStep:
     """What the runner asks of `step_table.Step`."""
 
-    task: Task
     cached = False
     config = dict
+    fields = list
 
-    @property
-    def stage(self) -> str:
-        return self.task.name
-
-    @property
-    def inputs(self) -> dict[str, Any]:
-        return {name: wire(source) for name, source in self.task.inputs.items() if not isinstance(source, FinalStatus)}
-
-    @property
-    def conditions(self) -> list[Condition]:
-        return [Condition(wire(test.source), test.source.name, test.value) for test in self.task.conditions]
-
-    @property
-    def needs(self) -> tuple[str, ...]:
-        return self.task.needs
-
-    @property
-    def always(self) -> bool:
-        return self.task.exit_handler
-
-    @property
-    def image(self) -> str:
-        return self.task.container["image"].removeprefix("wgan/").partition(":")[0]
-
-    @property
-    def retries(self) -> int:
-        return self.task.retries
-
-    @property
-    def first_wait(self) -> float:
-        return self.task.wait
-
-    @property
-    def outputs(self) -> dict[str, type]:
-        return {name: _TYPES[kind] for name, kind in self.task.outputs.items()}
-
-    @property
-    def artifacts(self) -> dict[str, str]:
-        return {name: kind["schemaTitle"].removeprefix("system.") for name, kind in self.task.artifacts.items()}
-
-    @property
-    def status(self) -> str:
-        return next((name for name, source in self.task.inputs.items() if isinstance(source, FinalStatus)), "")
-
-    def fields(self) -> list[Field]:
-        return []
+    def __init__(self, task: Task) -> None:
+        self.task, self.stage, self.needs, self.always = task, task.name, task.needs, task.exit_handler
+        self.inputs = {
+            name: wire(source) for name, source in task.inputs.items() if not isinstance(source, FinalStatus)
+        }
+        self.conditions = [
+            SimpleNamespace(wire=wire(test.source), output=test.source.name, value=test.value)
+            for test in task.conditions
+        ]
+        self.image = task.container["image"].removeprefix("wgan/").partition(":")[0]
+        self.retries, self.first_wait = task.retries, task.wait
+        self.outputs = {name: _TYPES[kind] for name, kind in task.outputs.items()}
+        self.artifacts = {name: kind["schemaTitle"].removeprefix("system.") for name, kind in task.artifacts.items()}
+        self.status = next((name for name, source in task.inputs.items() if isinstance(source, FinalStatus)), "")
 
     def command(self, executor_input: Mapping[str, Any]) -> list[str]:
-        return interpreter.command(self.task, executor_input, {})
+        return interpreter.command(self.task, executor_input)
 
 
 def wire(source: Source) -> Any:

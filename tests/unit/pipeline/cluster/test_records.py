@@ -79,14 +79,7 @@ def record(run: RunOf) -> dict[str, Any]:
         ([DECIDED, broken("preprocess", "Terminated", errors.TERMINATED)], "preprocess", "CANCELED", "preprocess was "),
     ],
 )
-def test_the_record_and_the_status_say_how_a_run_ended(
-    world: World,
-    run: RunOf,
-    notes: list[Note],
-    failed: str,
-    state: str,
-    reason: str,
-) -> None:
+def test_how_a_run_ended(world: World, run: RunOf, notes: list[Note], failed: str, state: str, reason: str) -> None:
     end(world, run, notes, "FAILED" if failed else "SUCCEEDED", failed, "no machine" if failed else "")
     assert record(run)["state"] == state
     ended = on(world, "status", run.run, "--wait")
@@ -166,9 +159,7 @@ def test_a_root_that_cannot_be_read_is_reported(world: World, run: RunOf, monkey
     assert (code, run.records in line) == (errors.OK, True)
 
 
-def test_a_root_that_cannot_be_written_is_reported_and_the_reason_is_shown(
-    world: World, run: RunOf, gcs: Server
-) -> None:
+def test_a_root_that_cannot_be_written_is_reported(world: World, run: RunOf, gcs: Server) -> None:
     file = run_notes.folder_of(run) / RECORD
     run_notes.write(run, SKIPPED)
     if file.in_bucket:

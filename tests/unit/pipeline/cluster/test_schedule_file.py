@@ -92,19 +92,6 @@ def test_a_schedule_takes_a_file_of_settings_beside_it(read: Reads, refusal: Ref
     assert "absent.yaml" in absent
 
 
-def test_one_file_is_for_both_targets(read: Reads) -> None:
-    content = weekly()
-    content["schedules"]["nightly"] = {
-        **content["schedules"]["weekly"],
-        "target": "vertex",
-        "package": "vertex.yaml",
-        "pipeline_root": "gs://bucket/root",
-        "time_zone": "America/New_York",
-    }
-    schedules = read(content)
-    assert [(schedule.name, schedule.target) for schedule in schedules] == [("weekly", "kfp"), ("nightly", "vertex")]
-
-
 VERTEX = {"target": "vertex", "package": "vertex.yaml"}
 
 
@@ -145,9 +132,7 @@ def parameters(**settings: Any) -> dict[str, Any]:
         (parameters(height=5), "parameters: height and width", ""),
     ],
 )
-def test_a_mistake_is_reported_with_its_path(
-    refusal: Refusal, settings: dict[str, Any], setting: str, fragment: str
-) -> None:
+def test_a_mistake_has_its_path(refusal: Refusal, settings: dict[str, Any], setting: str, fragment: str) -> None:
     (problem,) = refusal(weekly(**settings))
     assert problem.startswith(f"schedules.weekly.{setting}")
     assert fragment in problem
@@ -185,23 +170,10 @@ def test_all_mistakes_of_the_file_come_first_then_all_of_the_packages(refusal: R
     ]
 
 
-@pytest.mark.parametrize(
-    ("content", "fragment"),
-    [("", "file"), ("schedules: []", "[]"), ("a: [", "YAML"), ("schedules:\n  a:\n    cron: x\n    cron: y", "line 4")],
-)
-def test_what_is_no_file_of_schedules(refusal: Refusal, content: str, fragment: str) -> None:
-    (problem,) = refusal(content)
-    assert fragment in problem
-
-
 @pytest.mark.parametrize("name", ["-a", "a-", "a_b", "A", "é", "a" * 64, "", "../a"])
 def test_names_that_no_target_takes(refusal: Refusal, name: str) -> None:
     (problem,) = refusal({"schedules": {name: weekly()["schedules"]["weekly"]}})
     assert problem.endswith(shown(name))
-
-
-def test_no_schedules_are_a_file_too(read: Reads) -> None:
-    assert read("schedules: {}") == []
 
 
 def test_the_example_in_the_docs_is_a_file_of_schedules(read: Reads, packages: Path) -> None:

@@ -49,9 +49,7 @@ def test_the_command_asks_for_digests_or_for_tags_by_name(tmp_path: Path) -> Non
         ({"images": "none"}, "images.json"),
     ],
 )
-def test_a_file_that_cannot_be_used_is_refused_with_the_remedy(
-    tmp_path: Path, changes: dict[str, Any], named: str
-) -> None:
+def test_a_file_that_cannot_be_used_is_refused(tmp_path: Path, changes: dict[str, Any], named: str) -> None:
     assert image_digests.read(written(tmp_path)) == DIGESTS
     with pytest.raises(ConfigError, match=f"{named}.*make push"):
         image_digests.read(written(tmp_path, **changes))
