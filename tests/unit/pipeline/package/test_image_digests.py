@@ -55,13 +55,12 @@ def test_a_file_that_cannot_be_used_is_refused(tmp_path: Path, changes: dict[str
         image_digests.read(written(tmp_path, **changes))
 
 
-@pytest.mark.parametrize("text", ["", "[1", "[]", "\x00", None])
-def test_a_file_that_is_none_is_refused(tmp_path: Path, text: str | None) -> None:
-    path = tmp_path / "images.json"
-    if text is not None:
-        path.write_text(text)
-    with pytest.raises(ConfigError, match="make push"):
-        image_digests.read(path)
+@pytest.mark.parametrize("text", ["", "[1", "[]", "\x00"])
+def test_a_file_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "empty.json").write_text(text)
+    for name in ("empty.json", "absent.json"):
+        with pytest.raises(ConfigError, match="make push"):
+            image_digests.read(tmp_path / name)
 
 
 def test_an_image_that_was_not_pushed_is_refused() -> None:

@@ -124,14 +124,14 @@ def require_mistake(target: str, settings: Any, named: str) -> None:
     assert all(name in problem for name in named.split())
 
 
-def test_v6e_is_for_kubernetes_alone() -> None:
-    (profile,) = parse(train_profile(KFP, tpu(8, "2x4", V6E))).values()
-    assert profile.hardware == {"accelerator": "tpu", "replicas": 8}
-
-
 @pytest.mark.parametrize(
-    "settings", [gpus(8, "NVIDIA_H100_80GB", machine_type="a3-highgpu-8g"), {"machine_type": "n2-standard-8"}]
+    ("target", "settings", "replicas"),
+    [
+        (KFP, tpu(8, "2x4", V6E), 8),
+        (VERTEX, gpus(8, "NVIDIA_H100_80GB", machine_type="a3-highgpu-8g"), 8),  # Vertex knows which machines it has
+        (VERTEX, {"machine_type": "n2-standard-8"}, 0),
+    ],
 )
-def test_vertex_decides_which_machines_it_has(settings: dict[str, Any]) -> None:
-    (profile,) = parse(train_profile(VERTEX, settings)).values()
-    assert profile.hardware["replicas"] == settings.get("accelerator_count", 0)
+def test_other_machines(target: str, settings: dict[str, Any], replicas: int) -> None:
+    (profile,) = parse(train_profile(target, settings)).values()
+    assert profile.hardware["replicas"] == replicas

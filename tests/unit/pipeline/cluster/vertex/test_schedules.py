@@ -1,35 +1,19 @@
 """Schedules on Vertex: the requests and their order. `test_sdk.py` compares their content."""
 
 import datetime
-import functools
-from collections.abc import Callable
 
 import pytest
 from google.cloud.aiplatform_v1.types import Schedule as VertexSchedule
 
-from pipeline.cluster.backend import Schedule, Submission
 from pipeline.cluster.vertex.connection import VertexConnection
 from pipeline.cluster.vertex.schedules import VertexSchedules
 from tests.fakes.vertex.server import VertexServer
-
-Nightly = Callable[..., Schedule]  # makes a schedule, with changes
+from tests.unit.pipeline.cluster.vertex.conftest import Nightly
 
 
 @pytest.fixture
 def vertex(connection: VertexConnection) -> VertexSchedules:
     return VertexSchedules(connection)
-
-
-@pytest.fixture
-def nightly(wanted: Submission) -> Nightly:
-    return functools.partial(
-        Schedule,
-        name="nightly",
-        cron="0 3 * * 1-5",
-        time_zone="Europe/Berlin",
-        target="vertex",
-        submission=wanted,
-    )
 
 
 def enabled(vertex: VertexSchedules) -> dict[str, bool]:
