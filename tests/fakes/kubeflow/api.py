@@ -7,21 +7,20 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from email.message import Message
+from typing import NamedTuple
 
 from tests.fakes.kubeflow import cron, pipelines, requests, store
 from tests.fakes.kubeflow.requests import Item, Refusal
 from tests.fakes.kubeflow.store import Store
 
-_LONGEST_NAME = 128  # of a pipeline
-_LONGEST_COLUMN = 191  # of a run's name in the database
+_LONGEST_NAME, _LONGEST_COLUMN = 128, 191  # of a pipeline, and of a run in the database
 _MOST_CONCURRENT = 10
 
 
-@dataclasses.dataclass(frozen=True)
-class Call:
-    """One request: names in its path, query, headers and body."""
+class Call(NamedTuple):
+    """One request."""
 
-    ids: tuple[str, ...]
+    ids: tuple[str, ...]  # names in its path
     query: Mapping[str, str]
     headers: Message
     body: bytes
@@ -138,8 +137,7 @@ class Api:
         name, namespace = body.get("display_name", ""), self.access.namespace(body.get("namespace"))
         if not name:
             raise requests.internal("Experiment must have a non-empty name")
-        taken = [(item["display_name"], item["namespace"]) for item in self.store.experiments.values()]
-        if (name, namespace) in taken:
+        if (name, namespace) in [(item["display_name"], item["namespace"]) for item in self.store.experiments.values()]:
             raise requests.conflict(6, f"The name {name} already exists. Please specify a new name")
         return self.store.add("experiment", {"display_name": name, "namespace": namespace})
 
@@ -169,6 +167,7 @@ class Api:
         if version is None:
             raise requests.internal("Failed to create a run due to error fetching manifest: no such version")
         runtime = {key: value for key, value in body.get("runtime_config", {}).items() if value}
+        usual = "default-editor" if self.access.multi_user else "pipeline-runner"
         pipelines.check_run(version["pipeline_spec"], runtime.get("parameters", {}), self.version)
         return {
             "display_name": body["display_name"],
@@ -176,25 +175,20 @@ class Api:
             "experiment_id": experiment["experiment_id"],
             "pipeline_version_reference": reference,
             "runtime_config": runtime,
-            "service_account": body.get("service_account")
-            or ("default-editor" if self.access.multi_user else "pipeline-runner"),
+            "service_account": body.get("service_account") or usual,
         }
 
     def get_run(self, call: Call) -> Item:
         return self.store.run_as_listed(self._item("run", call.ids[0])["run_id"])
 
     def list_runs(self, call: Call) -> Item:
-        # A list has no tasks; clients request the run to see them.
-        runs = [
-            {key: value for key, value in run.items() if key != "run_details"}
-            for run in self._chosen(self.store.runs, call)
-        ]
-        return _listed("runs", "run_id", runs, call)
+        runs = self._chosen(self.store.runs, call)
+        listed = [{key: value for key, value in run.items() if key != "run_details"} for run in runs]  # without tasks
+        return _listed("runs", "run_id", listed, call)
 
     def _chosen(self, items: dict[str, Item], call: Call) -> list[Item]:
         """Return runs or recurring runs of the requested experiment or namespace."""
-        experiment_id = call.query.get("experiment_id", "")
-        if experiment_id:
+        if experiment_id := call.query.get("experiment_id", ""):
             chosen = {self._item("experiment", experiment_id)["experiment_id"]}
         elif self.access.multi_user:
             chosen = {item["experiment_id"] for item in self._visible(self.store.experiments, call)}

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from graphlib import TopologicalSorter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -19,35 +19,30 @@ _INPUT = re.compile(r"\$\.inputs\.parameters\['([^']+)'\]")
 _CONDITION = re.compile(r"inputs\.parameter_values\['([^']+)'\] == '([^'\\]*)'")
 
 
-@dataclasses.dataclass(frozen=True)
-class Constant:
+class Constant(NamedTuple):
     """A value in the package."""
 
     value: Any
 
 
-@dataclasses.dataclass(frozen=True)
-class Parameter:
+class Parameter(NamedTuple):
     """A parameter of the pipeline."""
 
     name: str
 
 
-@dataclasses.dataclass(frozen=True)
-class Output:
+class Output(NamedTuple):
     """An output parameter of a task."""
 
     task: str
     name: str
 
 
-@dataclasses.dataclass(frozen=True)
-class FinalStatus:
+class FinalStatus(NamedTuple):
     """Outcome of the tasks before an exit handler."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Text:
+class Text(NamedTuple):
     """A text with placeholders: inputs, each with its source, and values of the run."""
 
     text: str
@@ -57,12 +52,14 @@ class Text:
 Source = Constant | Parameter | Output | FinalStatus | Text
 
 
-@dataclasses.dataclass(frozen=True)
-class Condition:
+class Condition(NamedTuple):
     """A task runs only if the source has this value."""
 
     source: Parameter | Output
     value: str
+
+
+Conditions = tuple[Condition, ...]
 
 
 @dataclasses.dataclass(eq=False, kw_only=True)
@@ -75,105 +72,80 @@ class Task:
     outputs: dict[str, str]  # the type of each output parameter, in Kubeflow's terms
     artifacts: dict[str, dict[str, Any]]
     needs: tuple[str, ...]  # tasks that must end first
-    conditions: tuple[Condition, ...]  # all must hold, or it is skipped
+    conditions: Conditions  # all must hold, or it is skipped
     exit_handler: bool  # runs although something has failed
     cached: bool
     retries: int
     wait: float  # in seconds, before the first retry
 
 
-@dataclasses.dataclass(frozen=True)
-class Package:
-    """A package."""
+class Package(NamedTuple):
+    """A package, with the parameters' typed defaults, but for required ones, and their types in Kubeflow's terms."""
 
-    name: str  # the pipeline's
-    defaults: dict[str, Any]  # of its parameters, typed; those without one are missing
-    types: dict[str, str]  # of its parameters, in Kubeflow's terms
+    defaults: dict[str, Any]
+    types: dict[str, str]
     tasks: tuple[Task, ...]  # each after those that it needs
 
 
 def read(text: str | bytes) -> Package:
-    """Read a package."""
     spec = next(iter(yaml.safe_load_all(text)))
     definitions = spec["root"].get("inputDefinitions", {}).get("parameters", {})
-    graphs = _Graphs(spec["components"], spec["deploymentSpec"]["executors"])
-    return Package(
-        spec["pipelineInfo"]["name"],
-        {
-            name: typed(definition["defaultValue"], definition["parameterType"])
-            for name, definition in definitions.items()
-            if "defaultValue" in definition
-        },
-        {name: definition["parameterType"] for name, definition in definitions.items()},
-        graphs.tasks(spec["root"], {name: Parameter(name) for name in definitions}, (), ()),
-    )
+    defaults = {
+        name: typed(definition["defaultValue"], definition["parameterType"])
+        for name, definition in definitions.items()
+        if "defaultValue" in definition
+    }
+    types = {name: definition["parameterType"] for name, definition in definitions.items()}
+    return Package(defaults, types, _tasks(spec, spec["root"], {name: Parameter(name) for name in definitions}, (), ()))
 
 
-class _Graphs:
-    """The tasks of nested graphs."""
+def _tasks(
+    package: dict[str, Any],
+    graph: dict[str, Any],
+    scope: Mapping[str, Source],
+    needs: tuple[str, ...],
+    when: tuple[Condition, ...],
+) -> tuple[Task, ...]:
+    """Return the tasks within a graph, each after those that it needs.
 
-    def __init__(self, components: dict[str, Any], executors: dict[str, Any]) -> None:
-        self._components, self._executors = components, executors
-
-    def tasks(
-        self,
-        component: dict[str, Any],
-        scope: Mapping[str, Source],
-        needs: tuple[str, ...],
-        conditions: tuple[Condition, ...],
-    ) -> tuple[Task, ...]:
-        """Return the tasks within a graph, each after those that it needs.
-
-        `scope` has the sources of the graph's inputs; `needs` and `conditions` are those of the graphs around it.
-        """
-        specs = component["dag"]["tasks"]
-        within: dict[str, tuple[Task, ...]] = {}
-        for key in TopologicalSorter({key: specs[key].get("dependentTasks", []) for key in specs}).static_order():
-            spec = specs[key]
-            inner = self._components[spec["componentRef"]["name"]]
-            inputs = _inputs(spec, scope)
-            before = (*needs, *(task.name for other in spec.get("dependentTasks", []) for task in within[other]))
-            when = (*conditions, *_conditions(spec, inputs))
-            if "dag" in inner:
-                within[key] = self.tasks(inner, inputs, before, when)
-            else:
-                within[key] = (self._task(key, spec, inner, inputs, before, when),)
-        return tuple(task for tasks in within.values() for task in tasks)
-
-    def _task(
-        self,
-        name: str,
-        spec: dict[str, Any],
-        component: dict[str, Any],
-        inputs: dict[str, Source],
-        needs: tuple[str, ...],
-        conditions: tuple[Condition, ...],
-    ) -> Task:
-        definitions = component.get("inputDefinitions", {}).get("parameters", {})
+    `scope` has the sources of the graph's inputs; `needs` and the conditions `when` are those of the graphs around it.
+    """
+    specs = graph["dag"]["tasks"]
+    within: dict[str, tuple[Task, ...]] = {}
+    for key in TopologicalSorter({key: specs[key].get("dependentTasks", []) for key in specs}).static_order():
+        spec = specs[key]
+        component = package["components"][spec["componentRef"]["name"]]
+        sources = _inputs(spec, scope)
+        before = (*needs, *(task.name for other in spec.get("dependentTasks", []) for task in within[other]))
+        conditions = (*when, *_conditions(spec, sources))
+        if "dag" in component:
+            within[key] = _tasks(package, component, sources, before, conditions)
+            continue
+        inputs = {}
+        for name, definition in component.get("inputDefinitions", {}).get("parameters", {}).items():
+            if name in sources or "defaultValue" in definition:
+                source = sources.get(name, Constant(definition.get("defaultValue")))
+                if isinstance(source, Constant):
+                    source = Constant(typed(source.value, definition["parameterType"]))
+                inputs[name] = source
         outputs = component.get("outputDefinitions", {})
         retries = spec.get("retryPolicy", {"maxRetryCount": 0, "backoffDuration": "0s"})
         exit_handler = spec.get("triggerPolicy", {}).get("strategy") == "ALL_UPSTREAM_TASKS_COMPLETED"
-        return Task(
-            name=name,
-            container=self._executors[component["executorLabel"]]["container"],
-            inputs={
-                name: _as_declared(inputs.get(name, Constant(definition.get("defaultValue"))), definition)
-                for name, definition in definitions.items()
-                if name in inputs or "defaultValue" in definition
-            },
+        task = Task(
+            name=key,
+            container=package["deploymentSpec"]["executors"][component["executorLabel"]]["container"],
+            inputs=inputs,
             outputs={name: kind["parameterType"] for name, kind in outputs.get("parameters", {}).items()},
             artifacts={name: kind["artifactType"] for name, kind in outputs.get("artifacts", {}).items()},
-            needs=needs,
+            needs=before,
             conditions=conditions,
             exit_handler=exit_handler,
             cached=bool(spec.get("cachingOptions", {}).get("enableCache")) and not exit_handler,
             retries=int(retries["maxRetryCount"]),
             wait=float(retries["backoffDuration"].removesuffix("s")),
         )
-
-
-def _as_declared(source: Source, definition: dict[str, Any]) -> Source:
-    return Constant(typed(source.value, definition["parameterType"])) if isinstance(source, Constant) else source
+        within[key] = (task,)
+    return tuple(task for tasks in within.values() for task in tasks)
 
 
 def _inputs(spec: dict[str, Any], scope: Mapping[str, Source]) -> dict[str, Source]:
@@ -221,15 +193,12 @@ class Resolver:
         self._parameters, self._outputs, self._run, self._final_status = parameters, outputs, run, final_status
 
     def inputs(self, task: Task) -> dict[str, Any]:
-        """Return the values of a task's inputs, by name."""
         return {name: self.value(source) for name, source in task.inputs.items()}
 
     def is_met(self, task: Task) -> bool:
-        """Return whether a task's conditions hold."""
         return all(self.value(condition.source) == condition.value for condition in task.conditions)
 
     def value(self, source: Source) -> Any:
-        """Return the value of a source."""
         match source:
             case Constant(value):
                 return value
@@ -244,14 +213,14 @@ class Resolver:
                 return _filled(text, {**self._run, **_by_placeholder(values)})
 
 
-def command(task: Task, executor_input: Mapping[str, Any], run: Mapping[str, str]) -> list[str]:
+def command(task: Task, executor_input: Mapping[str, Any]) -> list[str]:
     """Return the words of a task's command and arguments, with placeholders replaced."""
     outputs = {
         f"$.outputs.parameters['{name}'].output_file": message["outputFile"]
         for name, message in executor_input["outputs"]["parameters"].items()
     }
     inputs = _by_placeholder(executor_input["inputs"]["parameterValues"])
-    values = {**run, "$": json.dumps(executor_input), **inputs, **outputs}
+    values = {"$": json.dumps(executor_input), **inputs, **outputs}
     return [_filled(word, values) for word in (*task.container["command"], *task.container.get("args", []))]
 
 

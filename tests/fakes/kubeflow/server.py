@@ -74,21 +74,18 @@ class Server(http.Server):
     def _act(self, request: Request) -> dict[str, Any]:
         self._access.require_entry(request.headers)
         if (request.method, request.path) == ("GET", f"{_API}/healthz"):
-            return self._health()
+            return {
+                "commit_sha": "none: a contract server for tests, no Kubeflow server",
+                "tag_name": f"{self._version}-contract-server",
+                "multi_user": self._access.multi_user,
+                "pipeline_store": "database",
+            }
         for method, pattern, operation in api.ROUTES:
             match = pattern.fullmatch(request.path.removeprefix(_API))
             if match and request.path.startswith(_API) and method == request.method:
                 ids = tuple(urllib.parse.unquote(name) for name in match.groups())
                 return operation(self._api, Call(ids, request.query, request.headers, request.body))
         raise Refusal(404, 5, "Not Found")
-
-    def _health(self) -> dict[str, Any]:
-        return {
-            "commit_sha": "none: a contract server for tests, no Kubeflow server",
-            "tag_name": f"{self._version}-contract-server",
-            "multi_user": self._access.multi_user,
-            "pipeline_store": "database",
-        }
 
 
 def _without_unset(answer: dict[str, Any]) -> dict[str, Any]:
@@ -103,15 +100,8 @@ def _without_unset(answer: dict[str, Any]) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def serving(
-    token: str = "",
-    cookie: str = "",
-    multi_user: bool = False,
-    version: str = "2.16.1",
-    prefix: str = "",
+    token: str = "", cookie: str = "", multi_user: bool = False, version: str = "2.16.1", prefix: str = ""
 ) -> Iterator[Server]:
-    """Serve on loopback, below a prefix such as a proxy's, until the block ends; see `Access` for the other arguments.
-
-    A version of Kubeflow before 2.16 refuses later settings.
-    """
+    """Serve on loopback, below a prefix such as a proxy's, until the block ends; `Access` explains the others."""
     with http.serving(Server(Access(token, cookie, multi_user), version, prefix)) as server:
         yield server

@@ -33,7 +33,7 @@ class Store:
     _ticks: dict[str, int] = dataclasses.field(default_factory=dict)
 
     def new_id(self) -> str:
-        """Return the next id: unordered like real ones, but the same each time."""
+        """Return an id: unordered like real ones, but the same each time."""
         self._ids += 1
         digest = hashlib.md5(str(self._ids).encode(), usedforsecurity=False).digest()
         return str(uuid.UUID(bytes=digest, version=4))
@@ -51,18 +51,11 @@ class Store:
 
     def add_run(self, fields: Item, state: str) -> Item:
         """Start a run; `state` is empty if nobody has reported it yet."""
-        now = self.now()
-        run = {
-            **fields,
-            "run_id": self.new_id(),
-            "created_at": now,
-            "scheduled_at": now,
-            "finished_at": NEVER,
-            "state": state,
-            "state_history": [{"update_time": now, "state": state}] if state else [],
-        }
-        self.runs[run["run_id"]] = run
-        return run
+        run_id, now = self.new_id(), self.now()
+        history = [{"update_time": now, "state": state}] if state else []
+        times = {"created_at": now, "scheduled_at": now, "finished_at": NEVER}
+        self.runs[run_id] = {**fields, **times, "run_id": run_id, "state": state, "state_history": history}
+        return self.runs[run_id]
 
     def report(self, run_id: str, state: str, stages: Mapping[str, Any], message: str = "") -> None:
         """Report a run's workflow as the persistence agent does; a terminated one fails, unless it had ended.
@@ -136,12 +129,8 @@ class Store:
         self.terminated.discard(run_id)
 
     def active_runs_of(self, recurring_run_id: str) -> list[Item]:
-        """Return the active runs of a recurring run."""
-        return [
-            run
-            for run in self.runs.values()
-            if run.get("recurring_run_id") == recurring_run_id and run["state"] not in ENDED
-        ]
+        runs = [run for run in self.runs.values() if run.get("recurring_run_id") == recurring_run_id]
+        return [run for run in runs if run["state"] not in ENDED]
 
     def delete_recurring_run(self, recurring_run_id: str) -> None:
         """Remove a recurring run with the owner of its runs' workflows, so that Kubernetes collects them."""

@@ -17,7 +17,7 @@ import yaml
 
 from pipeline.local.processes import process_command
 from tests.fakes.kubeflow import interpreter, store
-from tests.fakes.kubeflow.interpreter import Package, Resolver, Task
+from tests.fakes.kubeflow.interpreter import Resolver, Task
 from tests.fakes.kubeflow.requests import Item
 from tests.fakes.kubeflow.server import Server
 
@@ -52,7 +52,9 @@ class Worker:
     def _execute(self, run: Item) -> None:
         """Execute a run, or what is left of it."""
         run_id = run["run_id"]
-        package = self._package(run)
+        version = self._server.store.versions[run["pipeline_version_reference"]["pipeline_version_id"]]
+        spec = version["pipeline_spec"]
+        package = interpreter.read(yaml.safe_dump(spec.get("pipeline_spec", spec)))
         outputs_by_task = self._outputs.setdefault(run_id, {})
         values = package.defaults | run["runtime_config"]["parameters"]
         resolver = Resolver(values, outputs_by_task, {"$.pipeline_job_uuid": run_id})
@@ -82,24 +84,21 @@ class Worker:
             states[handler.name] = store.SUCCEEDED if done else store.FAILED
         self._server.set_run(run_id, store.FAILED if failed else store.SUCCEEDED, states)
 
-    def _package(self, run: Item) -> Package:
-        version = self._server.store.versions[run["pipeline_version_reference"]["pipeline_version_id"]]
-        spec = version["pipeline_spec"]
-        return interpreter.read(yaml.safe_dump(spec.get("pipeline_spec", spec)))
-
     def _run_task(self, run_id: str, task: Task, inputs: dict[str, Any]) -> dict[str, Any] | None:
         """Run a task, again if it fails; return its outputs, or None if it failed or was canceled."""
         folder = self._folder / run_id / task.name
         for _ in range(task.retries + 1):
             message = interpreter.executor_input(task, inputs, folder)
-            words = interpreter.command(task, message, {})
+            words = interpreter.command(task, message)
             folder.mkdir(parents=True, exist_ok=True)
             with open(folder / "log", "ab") as log, tempfile.TemporaryDirectory(dir=folder) as temporary:
                 variables = {variable["name"]: variable["value"] for variable in task.container.get("env", [])}
                 variables |= {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
-                if self._docker_run:
+                if self._docker_run:  # a container, to which signals are passed on
                     folder.chmod(0o777)
-                    words = self._in_container(task.container["image"], words, variables, folder)
+                    shared = (f"--volume={folder}:{folder}", *(f"--env={name}={variables[name]}" for name in variables))
+                    image = ("--entrypoint", words[0], task.container["image"])
+                    words = [*self._docker_run, *shared, *image, *words[1:]]
                 else:
                     words = process_command(words)
                     variables |= {"TMPDIR": temporary}  # a pod has its own
@@ -111,11 +110,6 @@ class Worker:
             if run_id in self._server.store.terminated or self._stopping.is_set():
                 break
         return None
-
-    def _in_container(self, image: str, words: list[str], variables: dict[str, str], folder: Path) -> list[str]:
-        """Return the command that runs another in a container, and passes signals on."""
-        shared = ("--volume", f"{folder}:{folder}", *(f"--env={name}={value}" for name, value in variables.items()))
-        return [*self._docker_run, *shared, "--entrypoint", words[0], image, *words[1:]]
 
     def _wait(self, run_id: str, process: subprocess.Popen[bytes]) -> int:
         """Wait for a process, which gets SIGTERM when its run is canceled."""

@@ -1,9 +1,7 @@
 """A server for tests with the two services of Vertex AI that we use. It is no Vertex, and knows no project.
 
-It speaks gRPC with Google's own messages on loopback, keeps its state in memory, and refuses what the comments of those
-messages, or Kubeflow's message of a pipeline, rule out: names, labels, parameters, states, filters. In doubt it
-refuses: a start in the past, resuming a schedule that is not paused. It runs nothing: tests set the states of runs, and
-the clock.
+It speaks gRPC with Google's own messages on loopback, and refuses what the comments of those messages, or Kubeflow's
+message of a pipeline, rule out, in doubt too. It runs nothing: tests set the states of runs, and the clock.
 """
 
 import contextlib
@@ -20,7 +18,7 @@ import grpc
 from google.cloud.aiplatform_v1.types import pipeline_job, pipeline_service, schedule_service
 from google.cloud.aiplatform_v1.types import schedule as schedules
 from google.longrunning import operations_pb2
-from google.protobuf import any_pb2, empty_pb2, field_mask_pb2, json_format
+from google.protobuf import any_pb2, empty_pb2, json_format
 from google.rpc import code_pb2
 from kfp.pipeline_spec import pipeline_spec_pb2
 
@@ -129,14 +127,12 @@ class VertexServer:
 
     def CreatePipelineJob(self, request: Any) -> Any:
         _check_parent(request.parent)
-        _require(
-            re.fullmatch(r"[a-z][-a-z0-9]{0,127}", request.pipeline_job_id),
-            f"pipeline_job_id {request.pipeline_job_id!r}",
-        )
+        job_id = request.pipeline_job_id
+        _require(re.fullmatch(r"[a-z][-a-z0-9]{0,127}", job_id), f"pipeline_job_id {job_id!r}")
         _check_job(request.pipeline_job)
-        if any(name.endswith(f"/{request.pipeline_job_id}") for name in self.jobs):
-            raise Refused(grpc.StatusCode.ALREADY_EXISTS, f"pipeline job {request.pipeline_job_id} already exists")
-        return self._new_job(request.pipeline_job, request.pipeline_job_id)
+        if any(name.endswith(f"/{job_id}") for name in self.jobs):
+            raise Refused(grpc.StatusCode.ALREADY_EXISTS, f"pipeline job {job_id} already exists")
+        return self._new_job(request.pipeline_job, job_id)
 
     def GetPipelineJob(self, request: Any) -> Any:
         return _named(self.jobs, request.name)
@@ -144,12 +140,12 @@ class VertexServer:
     def ListPipelineJobs(self, request: Any) -> Any:
         _check_parent(request.parent)
         jobs = [job for job in self.jobs.values() if _job_matches(job, request.filter)]
-        _require(request.order_by in ("", "create_time desc"), f"order_by {request.order_by!r}")
-        jobs.reverse()
-        page, token = _page(jobs, request)
-        if request.read_mask.paths:
-            page = [_masked(job, request.read_mask) for job in page]
-        return pipeline_service.ListPipelineJobsResponse(pipeline_jobs=page, next_page_token=token)
+        _require(request.order_by == "create_time desc", f"order_by {request.order_by!r}")
+        page, token = _page(jobs[::-1], request)
+        masked = [pipeline_job.PipelineJob() for _ in page]
+        for job, copy in zip(page, masked, strict=True):
+            request.read_mask.MergeMessage(pipeline_job.PipelineJob.pb(job), pipeline_job.PipelineJob.pb(copy))
+        return pipeline_service.ListPipelineJobsResponse(pipeline_jobs=masked, next_page_token=token)
 
     def CancelPipelineJob(self, request: Any) -> Any:
         job = _named(self.jobs, request.name)
@@ -174,7 +170,7 @@ class VertexServer:
 
     def ListSchedules(self, request: Any) -> Any:
         _check_parent(request.parent)
-        _require(request.filter in ("", "create_pipeline_job_request:*"), f"filter {request.filter!r}")
+        _require(request.filter == "create_pipeline_job_request:*", f"filter {request.filter!r}")
         page, token = _page(list(self.schedules.values()), request)
         return schedule_service.ListSchedulesResponse(schedules=page, next_page_token=token)
 
@@ -196,10 +192,8 @@ class VertexServer:
         schedule = _named(self.schedules, request.schedule.name)
         _require_state(schedule, "ACTIVE", "PAUSED")
         for path in request.update_mask.paths:
-            _require(
-                path in ("display_name", "cron", "start_time", "end_time", "allow_queueing", "max_run_count"),
-                f"update_mask {path!r}",
-            )
+            changeable = ("display_name", "cron", "start_time", "end_time", "allow_queueing", "max_run_count")
+            _require(path in changeable, f"update_mask {path!r}")
             setattr(schedule, path, getattr(request.schedule, path))
         self._check_schedule(schedule)
         self._plan(schedule)
@@ -288,14 +282,11 @@ def _check_job(job: pipeline_job.PipelineJob) -> None:
         spec = json_format.ParseDict(content.get("pipelineSpec", {}), pipeline_spec_pb2.PipelineSpec())
     except json_format.ParseError as error:
         raise Refused(grpc.StatusCode.INVALID_ARGUMENT, f"pipeline_spec: {error}") from None
-    _require(
-        spec.deployment_spec.fields and spec.schema_version == "2.1.0", "pipeline_spec is no pipeline of schema 2.1.0"
-    )
+    is_pipeline = spec.deployment_spec.fields and spec.schema_version == "2.1.0"
+    _require(is_pipeline, "pipeline_spec is no pipeline of schema 2.1.0")
     runtime = content.get("runtimeConfig", {})
-    _require(
-        runtime.get("gcsOutputDirectory", "").startswith("gs://"),
-        "runtime_config.gcs_output_directory must be in Cloud Storage",
-    )
+    folder = runtime.get("gcsOutputDirectory", "")
+    _require(folder.startswith("gs://"), "runtime_config.gcs_output_directory must be in Cloud Storage")
     parameters = runtime.get("parameterValues", {})
     definitions = content["pipelineSpec"]["root"].get("inputDefinitions", {}).get("parameters", {})
     unknown = parameters.keys() - definitions.keys()
@@ -312,14 +303,7 @@ def _job_matches(job: pipeline_job.PipelineJob, wanted: str) -> bool:
         return label[1] in job.labels
     if schedule := re.fullmatch(r"schedule_name=(\S+)", wanted):
         return job.schedule_name == schedule[1]
-    _require(not wanted, f"filter {wanted!r}")
-    return True
-
-
-def _masked(job: pipeline_job.PipelineJob, mask: field_mask_pb2.FieldMask) -> pipeline_job.PipelineJob:
-    masked = pipeline_job.PipelineJob()
-    mask.MergeMessage(pipeline_job.PipelineJob.pb(job), pipeline_job.PipelineJob.pb(masked))
-    return masked
+    raise Refused(grpc.StatusCode.INVALID_ARGUMENT, f"filter {wanted!r}")
 
 
 def _page(items: list[Any], request: Any) -> tuple[list[Any], str]:

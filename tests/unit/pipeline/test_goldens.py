@@ -17,7 +17,6 @@ from components.train.config import TrainConfig
 from pipeline.profiles.kubernetes import KubernetesStage
 from pipeline.profiles.profile_file import Profile
 from pipeline.profiles.targets import KFP, TARGETS, VERTEX
-from pipeline.profiles.vertex import LAUNCHER_IMAGE
 from tests.unit.pipeline.packages import DIGESTS, GOLDENS, PROFILES, goldens, package_of
 
 
@@ -71,37 +70,6 @@ def test_every_input_is_given(profile: Profile) -> None:
         for task in component.get("dag", {}).get("tasks", {}).values():
             declared = first["components"][task["componentRef"]["name"]]["inputDefinitions"]["parameters"]
             assert declared.keys() <= task["inputs"]["parameters"].keys()
-
-
-def test_stages_start_without_a_shell_and_from_images_by_digest(profile: Profile) -> None:
-    first = documents(profile)[0]
-    for label, executor in first["deploymentSpec"]["executors"].items():
-        container, stage = executor["container"], label.removeprefix("exec-")
-        image = container["image"]
-        if stage == "train" and (payload := custom_job(first)):
-            assert image == LAUNCHER_IMAGE
-            (container,) = (pool["container_spec"] for pool in json.loads(payload)["job_spec"]["worker_pool_specs"])
-            image = container["image_uri"]
-        assert container["command"] == ["python", "-m", f"components.{stage}"]
-        assert image in DIGESTS.values()
-
-
-def test_train_gets_its_hardware_and_embed_its_own(profile: Profile) -> None:
-    first = documents(profile)[0]
-    parameters = first["root"]["inputDefinitions"]["parameters"]
-    stages = first["components"]["comp-condition-2"]["dag"]["tasks"]
-    train, embed = (stages[name]["inputs"]["parameters"] for name in ("train", "embed"))
-    logged = {name: parameters[name]["defaultValue"] for name in ("accelerator", "replicas")}
-    for name in logged:
-        assert train[name] == {"componentInputParameter": f"pipelinechannel--{name}"}
-    if profile.train_image == "cpu":
-        assert logged == {"accelerator": "auto", "replicas": 0}
-        assert embed["accelerator"] == train["accelerator"]
-    else:
-        assert logged == profile.hardware
-        assert logged["replicas"] == int(profile.name.split("-")[2] if profile.name.count("-") > 1 else 1)
-        own = [embed[name]["runtimeValue"]["constant"] for name in ("accelerator", "tpu", "replicas")]
-        assert own == ["cpu", "", 0]
 
 
 @pytest.mark.parametrize("name", ["gpu-l4-4", "tpu-v5e-4-spot"])

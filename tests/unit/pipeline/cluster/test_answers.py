@@ -14,15 +14,14 @@ from components.core.errors import ConfigError, StageError, TransientError
 from pipeline.cluster import answers
 
 _PROBE = Path(os.environ.get("KFP_PROBE_DIR", os.devnull))
-_ANSWERS = _PROBE / "answers.jsonl"
 _HOST = "http://kubeflow.example"
 
 
-def answered(status: int, body: Any, headers: dict[str, str] | None = None) -> kfp_server_api.ApiException:
+def answered(status: int, body: Any) -> kfp_server_api.ApiException:
     """The exception that the generated client raises for an answer."""
     error = kfp_server_api.ApiException(status=status, reason="")
     error.body = body if isinstance(body, str) else json.dumps(body)
-    error.headers = headers or {}
+    error.headers = {"Location": "/dex/auth"}
     return error
 
 
@@ -47,7 +46,7 @@ def recorded(case: dict[str, Any]) -> kfp_server_api.ApiException:
 
 @pytest.mark.skipif(not _PROBE.is_dir(), reason="no answers of a Kubeflow server: set KFP_PROBE_DIR to their folder")
 def test_each_recorded_error_is_one_clear_line() -> None:
-    cases = [json.loads(text) for text in _ANSWERS.read_text().splitlines()]
+    cases = [json.loads(text) for text in (_PROBE / "answers.jsonl").read_text().splitlines()]
     refused = [case for case in cases if isinstance(case["status"], int) and case["status"] >= 400]
     assert len(refused) > 60
     for case in refused:
@@ -94,7 +93,7 @@ def test_the_cause_is_reported(status: int, body: dict[str, Any], shown: str) ->
 )
 def test_the_remedy_follows_the_status(status: int, kind: type[Exception], remedy: str) -> None:
     body = {"code": 5, "message": "it is so", "details": [{"message": "it is so"}]}
-    error = explained(answered(status, body, {"Location": "/dex/auth"}), "team-b")
+    error = explained(answered(status, body), "team-b")
     assert type(error) is kind
     assert remedy in str(error)
 

@@ -114,9 +114,7 @@ def test_two_of_one_name_become_one(world: World, schedule: Callable[..., Schedu
 
 
 @pytest.mark.parametrize("acted", [False, True])
-def test_a_schedule_that_cannot_be_replaced_goes_on(
-    world: World, schedule: Callable[..., Schedule], acted: bool
-) -> None:
+def test_one_that_cannot_be_replaced_goes_on(world: World, schedule: Callable[..., Schedule], acted: bool) -> None:
     applied(world, [schedule()])
     world.lose(CREATES_A_SCHEDULE, acted, onwards=False)
     with pytest.raises(TransientError):

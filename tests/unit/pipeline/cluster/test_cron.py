@@ -47,9 +47,7 @@ _DATES = (
 
 
 @hypothesis.given(minutes=fields(0, 59), hours=fields(0, 23), dates=_DATES, months=fields(1, 12, _MONTHS))
-def test_what_targets_get_means_what_was_written(
-    minutes: Field, hours: Field, dates: tuple[Field, Field], months: Field
-) -> None:
+def test_targets_get_what_was_meant(minutes: Field, hours: Field, dates: tuple[Field, Field], months: Field) -> None:
     days, weekdays = dates
     lengths = {2: 29, 4: 30, 6: 30, 9: 30, 11: 30}  # of months, but for 31
     hypothesis.assume(
@@ -85,22 +83,9 @@ def test_any_text_is_read_or_reported_in_one_line(text: str) -> None:
     assert cron.parse(canonical) == canonical
 
 
-@pytest.mark.parametrize(
-    ("text", "form"),
-    [
-        ("0 9 * * 1", "0 9 * * 1"),
-        ("0 9 * * MON", "0 9 * * 1"),
-        ("0 9 * * 7", "0 9 * * 0"),
-        ("0 9 * * 1-7", "0 9 * * *"),
-        ("00  09 * *  sun", "0 9 * * 0"),
-        ("*/15 * * * *", "0-45/15 * * * *"),
-        ("0 */6 1,15 * *", "0 0-18/6 1,15 * *"),
-        ("0 0 1-31 * *", "0 0 * * *"),
-        ("0 0 30 2 1", "0 0 30 2 1"),
-    ],
-)
-def test_one_form(text: str, form: str) -> None:
-    assert cron.parse(text) == form
+def test_one_form() -> None:
+    assert cron.parse("00  */6 1,15 * 1-7") == "0 0-18/6 * * *"
+    assert cron.parse("*/15 9 * Jan sun,MON,tue") == "0-45/15 9 * 1 0-2"
 
 
 # Each with the value that the refusal shows.

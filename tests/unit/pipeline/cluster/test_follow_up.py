@@ -21,6 +21,7 @@ from tests.unit.pipeline.cluster.conftest import Ended, on, wgan
 from tests.unit.pipeline.cluster.worlds import CHANGES_A_RUN, READS_A_RUN, World
 
 pytestmark = pytest.mark.usefixtures("bare_desk")
+Submit = Callable[..., Ended]
 
 
 @pytest.fixture(params=["kfp", "vertex"])
@@ -41,7 +42,7 @@ def guarded(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
 
 
 @pytest.fixture
-def submit(guarded: World, packages: Path) -> Callable[..., Ended]:
+def submit(guarded: World, packages: Path) -> Submit:
     return functools.partial(conftest.submit, guarded, packages / f"{guarded.target}.yaml")
 
 
@@ -51,15 +52,9 @@ def run_printed(ended: Ended) -> Ended:
     return wgan(*shlex.split(command))
 
 
-def interrupt(*_: Any) -> None:
-    raise KeyboardInterrupt
-
-
-def test_after_an_interrupt_the_command_cancels(
-    guarded: World, submit: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_after_an_interrupt_it_cancels(guarded: World, submit: Submit, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(time, "sleep", interrupt)
+        patch.setattr(time, "sleep", lambda _: signal.raise_signal(signal.SIGINT))
         waited = submit("--wait")
     assert waited.code == errors.INTERRUPTED
     assert '"state": "PENDING' in on(guarded, "status", *guarded.run_ids(), "--json").out
@@ -69,8 +64,8 @@ def test_after_an_interrupt_the_command_cancels(
 
 @pytest.mark.parametrize("verb", ["submit", "cancel", "retry"])
 @pytest.mark.parametrize("acted", [False, True])
-def test_after_a_lost_answer_the_command_shows_what_happened(
-    guarded: World, submit: Callable[..., Ended], verb: str, acted: bool, monkeypatch: pytest.MonkeyPatch
+def test_after_a_lost_answer_it_shows_what_happened(
+    guarded: World, submit: Submit, verb: str, acted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From that request on the server is away; `acted` says whether it executed it."""
     monkeypatch.setattr(vertex_runs, "_WAITS", (0.0,))
@@ -91,9 +86,7 @@ def test_after_a_lost_answer_the_command_shows_what_happened(
         assert (code, shown.split("  ")[1]) == (errors.OK, states[acted])
 
 
-def test_an_interrupted_submission_names_the_command_that_shows_it(
-    guarded: World, submit: Callable[..., Ended]
-) -> None:
+def test_after_an_interrupted_submission_it_shows_the_run(guarded: World, submit: Submit) -> None:
     def interrupt(*request: Any) -> None:
         if worlds.matches(CHANGES_A_RUN, *request):
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
@@ -107,8 +100,8 @@ def test_an_interrupted_submission_names_the_command_that_shows_it(
 
 
 @pytest.mark.parametrize("away", [False, True])
-def test_after_giving_up_the_command_waits_again(
-    guarded: World, submit: Callable[..., Ended], away: bool, monkeypatch: pytest.MonkeyPatch
+def test_after_giving_up_it_waits_again(
+    guarded: World, submit: Submit, away: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(waiting, "PATIENCE_SECONDS", 0.0)
@@ -118,13 +111,3 @@ def test_after_giving_up_the_command_waits_again(
     assert ended.code == (errors.TRANSIENT if away else waiting.TIMED_OUT)
     guarded.play(("SUCCEEDED", {}))
     assert run_printed(ended).code == errors.OK
-
-
-def test_after_a_failure_the_command_says_where_the_log_is(guarded: World, submit: Callable[..., Ended]) -> None:
-    guarded.play(("FAILED", {"decide": ("SUCCEEDED", ""), "train": ("FAILED", "out of memory")}))
-    ended = submit("--wait")
-    assert ended.code == waiting.FAILED
-    if guarded.target == "kfp":  # without a context
-        assert "`kubectl logs -n team-a " in ended.log[-1]
-    else:
-        assert guarded.logs_remedy in run_printed(ended).log[-1]

@@ -19,7 +19,7 @@ from components.core.storage import atomic_files
 from pipeline.cluster import backend, waiting
 from tests.fakes.gcs.server import Server
 from tests.unit.pipeline.cluster.conftest import on, submission_for
-from tests.unit.pipeline.cluster.worlds import Stages, World
+from tests.unit.pipeline.cluster.worlds import World
 
 pytestmark = pytest.mark.usefixtures("bare_desk")
 
@@ -43,7 +43,7 @@ def run(world: World, packages: Path, tmp_path: Path, gcs: Server) -> RunOf:
     """A submitted run, whose root this machine can reach."""
     gcs.create_bucket("runs")
     root = "gs://runs/root" if world.target == "vertex" else str(tmp_path / "root")
-    return RunOf(f"{root}/records", world.runs().submit(submission_for(world.target, packages, root)).run_id)
+    return RunOf(f"{root}/records", world.connected().submit(submission_for(world.target, packages, root)).run_id)
 
 
 def end(world: World, run: RunOf, notes: list[Note], state: str = "SUCCEEDED", at: str = "", message: str = "") -> None:
@@ -79,14 +79,7 @@ def record(run: RunOf) -> dict[str, Any]:
         ([DECIDED, broken("preprocess", "Terminated", errors.TERMINATED)], "preprocess", "CANCELED", "preprocess was "),
     ],
 )
-def test_the_record_and_the_status_say_how_a_run_ended(
-    world: World,
-    run: RunOf,
-    notes: list[Note],
-    failed: str,
-    state: str,
-    reason: str,
-) -> None:
+def test_how_a_run_ended(world: World, run: RunOf, notes: list[Note], failed: str, state: str, reason: str) -> None:
     end(world, run, notes, "FAILED" if failed else "SUCCEEDED", failed, "no machine" if failed else "")
     assert record(run)["state"] == state
     ended = on(world, "status", run.run, "--wait")
@@ -97,7 +90,7 @@ def test_the_record_and_the_status_say_how_a_run_ended(
     assert (last["run"], last["run_name"], last["state"]) == (run.run, "first", state)
     assert reason in last["reason"]
     assert last["reason"] in shown
-    (created,) = [recent.created for recent in world.runs().recent(1)]
+    (created,) = [recent.created for recent in world.connected().recent(1)]
     assert created is not None
     assert last["created"] == f"{created:%Y-%m-%dT%H:%M:%SZ}"
     status = json.loads(on(world, "status", run.run, "--json").out)
@@ -166,9 +159,7 @@ def test_a_root_that_cannot_be_read_is_reported(world: World, run: RunOf, monkey
     assert (code, run.records in line) == (errors.OK, True)
 
 
-def test_a_root_that_cannot_be_written_is_reported_and_the_reason_is_shown(
-    world: World, run: RunOf, gcs: Server
-) -> None:
+def test_a_root_that_cannot_be_written_is_reported(world: World, run: RunOf, gcs: Server) -> None:
     file = run_notes.folder_of(run) / RECORD
     run_notes.write(run, SKIPPED)
     if file.in_bucket:
@@ -181,48 +172,32 @@ def test_a_root_that_cannot_be_written_is_reported_and_the_reason_is_shown(
     assert str(file.parent) in ended.complaints[-1]
 
 
-# State of a run, states and messages of its tasks, and states of its stages.
-STATES: list[tuple[str, Stages, dict[str, str]]] = [
-    ("PENDING", {}, {}),
-    ("RUNNING", {"decide": ("PENDING", "")}, {"decide": "PENDING"}),
+# State of a run, states of its tasks, and those shown of its stages.
+STATES = (
+    ("PENDING", "", ""),
+    ("RUNNING", "decide=PENDING", "decide=PENDING"),
     # In the pipeline's order, without tasks around stages.
-    (
-        "RUNNING",
-        {"exit-handler-1": ("RUNNING", ""), "train": ("RUNNING", ""), "decide": ("SUCCEEDED", "")},
-        {"decide": "SUCCEEDED", "train": "RUNNING"},
-    ),
-    ("PAUSED", {"decide": ("SUCCEEDED", "")}, {"decide": "SUCCEEDED"}),
-    ("CANCELING", {"train": ("CANCELING", "")}, {"train": "CANCELING"}),
-    (
-        "SUCCEEDED",
-        {"publish": ("SKIPPED", ""), "evaluate": ("SUCCEEDED", "")},
-        {"evaluate": "SUCCEEDED", "publish": "SKIPPED"},
-    ),
+    ("RUNNING", "exit-handler-1=RUNNING train=RUNNING decide=SUCCEEDED", "decide=SUCCEEDED train=RUNNING"),
+    ("PAUSED", "decide=SUCCEEDED", "decide=SUCCEEDED"),
+    ("CANCELING", "train=CANCELING", "train=CANCELING"),
+    ("SUCCEEDED", "publish=SKIPPED evaluate=SUCCEEDED", "evaluate=SUCCEEDED publish=SKIPPED"),
     # Nothing stays active when the run has ended.
-    ("SUCCEEDED", {"export": ("RUNNING", "")}, {"export": "SUCCEEDED"}),
-    (
-        "FAILED",
-        {"train": ("FAILED", "x"), "embed": ("RUNNING", ""), "evaluate": ("PENDING", "")},
-        {"train": "FAILED", "embed": "CANCELED", "evaluate": "SKIPPED"},
-    ),
-    (
-        "CANCELED",
-        {"train": ("CANCELED", ""), "embed": ("CANCELING", ""), "evaluate": ("PENDING", "")},
-        {"train": "CANCELED", "embed": "CANCELED", "evaluate": "SKIPPED"},
-    ),
-]
+    ("SUCCEEDED", "export=RUNNING", "export=SUCCEEDED"),
+    ("FAILED", "train=FAILED embed=RUNNING evaluate=PENDING", "train=FAILED embed=CANCELED evaluate=SKIPPED"),
+    ("CANCELED", "train=CANCELED embed=CANCELING evaluate=PENDING", "train=CANCELED embed=CANCELED evaluate=SKIPPED"),
+)
 
 
 def test_states_of_a_run_and_its_stages(world: World, packages: Path) -> None:
-    runs, wanted = world.runs(), submission_for(world.target, packages)
-    for state, reported, stages in STATES:
+    runs, wanted = world.connected(), submission_for(world.target, packages)
+    for state, reported, shown in STATES:
         run_id = runs.submit(wanted).run_id
         if state == backend.CANCELED:
             runs.cancel(run_id)
-        world.set_run(run_id, state, reported)
+        tasks = dict(word.split("=") for word in reported.split())
+        world.set_run(run_id, state, {name: (at, "why" if at == "FAILED" else "") for name, at in tasks.items()})
         run = runs.status(run_id)
         assert run.state == state
         assert (run.finished is not None) == (state in backend.ENDED), state
-        assert [(stage.name, stage.state) for stage in run.stages] == list(stages.items())
-        messages = {name: message for name, (_, message) in reported.items() if message}
-        assert {stage.name: stage.message for stage in run.stages if stage.message} == messages
+        assert [f"{stage.name}={stage.state}" for stage in run.stages] == shown.split()
+        assert [stage.message for stage in run.stages if stage.message] == ["why"] * (state == backend.FAILED)

@@ -57,15 +57,9 @@ def weekly(**settings: Any) -> dict[str, Any]:
 
 def test_every_setting_is_read_and_those_left_out_have_defaults(read: Reads, packages: Path) -> None:
     (schedule,) = read(weekly())
-    package = schedule.submission.package
-    assert (schedule.name, schedule.target, schedule.enabled) == ("weekly", "kfp", True)
-    assert (package.path, schedule.submission.run_name) == (packages / "kfp.yaml", "weekly")
+    assert (schedule.submission.package.path, schedule.enabled) == (packages / "kfp.yaml", True)
     defaults = {"time_zone": "UTC", "concurrency": 1, "catch_up": False, "pipeline_root": "", "service_account": ""}
-    assert schedule.content() == {
-        **{"cron": "0 9 * * 1", "pipeline": package.name, "version": package.version, "experiment": "retraining"},
-        "parameters": {"source": "digits", "root": "/data/runs"},
-        **defaults,
-    }
+    assert schedule.content().items() >= defaults.items()
     settings: dict[str, Any] = {
         **{"time_zone": "Europe/Berlin", "concurrency": 3, "catch_up": True},
         **{"pipeline_root": "gs://bucket/artifacts", "service_account": "trainer"},
@@ -86,23 +80,6 @@ def test_a_schedule_takes_a_file_of_settings_beside_it(read: Reads, refusal: Ref
     path.write_text("train:\n  stps: 3\n")
     (problem,) = refusal(weekly(config="mine.yaml"))
     assert problem.startswith(f"schedules.weekly.config {path}, line 2:")
-    assert "train.steps?" in problem
-    (absent,) = refusal(weekly(config="absent.yaml"))
-    assert absent.startswith("schedules.weekly.config")
-    assert "absent.yaml" in absent
-
-
-def test_one_file_is_for_both_targets(read: Reads) -> None:
-    content = weekly()
-    content["schedules"]["nightly"] = {
-        **content["schedules"]["weekly"],
-        "target": "vertex",
-        "package": "vertex.yaml",
-        "pipeline_root": "gs://bucket/root",
-        "time_zone": "America/New_York",
-    }
-    schedules = read(content)
-    assert [(schedule.name, schedule.target) for schedule in schedules] == [("weekly", "kfp"), ("nightly", "vertex")]
 
 
 VERTEX = {"target": "vertex", "package": "vertex.yaml"}
@@ -123,6 +100,7 @@ def parameters(**settings: Any) -> dict[str, Any]:
         ({"time_zone": "America"}, "time_zone", "'America'"),
         *(({"time_zone": zone}, "time_zone", "controller_time_zone") for zone in ("Europe/Berlin", "Etc/GMT+1")),
         ({"package": "absent.yaml"}, "package", "absent.yaml"),
+        ({"config": "absent.yaml"}, "config", "absent.yaml"),
         ({"package": "."}, "package", "directory"),
         ({"package": "vertex.yaml"}, "package", "vertex"),
         ({"package": "schedules.yaml"}, "package", "schedules.yaml"),
@@ -145,9 +123,7 @@ def parameters(**settings: Any) -> dict[str, Any]:
         (parameters(height=5), "parameters: height and width", ""),
     ],
 )
-def test_a_mistake_is_reported_with_its_path(
-    refusal: Refusal, settings: dict[str, Any], setting: str, fragment: str
-) -> None:
+def test_a_mistake_has_its_path(refusal: Refusal, settings: dict[str, Any], setting: str, fragment: str) -> None:
     (problem,) = refusal(weekly(**settings))
     assert problem.startswith(f"schedules.weekly.{setting}")
     assert fragment in problem
@@ -155,26 +131,11 @@ def test_a_mistake_is_reported_with_its_path(
 
 def test_all_mistakes_of_the_file_come_first_then_all_of_the_packages(refusal: Refusal) -> None:
     absent = {"cron": "0 9 * * 1", "package": "absent.yaml", "target": "kfp", "experiment": "e"}
-    content = {
-        "more": {},
-        "controller_time_zone": "Europe/Berlni",
-        "schedules": {
-            "Weekly": absent,
-            "a": {**absent, "cron": "0 9 * *", "enabled": 1},
-            "b": absent,
-            "c": None,
-            3: {},
-        },
-    }
-    assert {re.split(" must | is ", problem)[0] for problem in refusal(content)} == {
-        "more",
-        "controller_time_zone",
-        "schedules.Weekly",
-        "schedules.a.cron",
-        "schedules.a.enabled",
-        "schedules.c",
-        "schedules.3",
-        *(f"schedules.3.{name}" for name in absent),
+    schedules = {"Weekly": absent, "a": {**absent, "cron": "0 9 * *", "enabled": 1}, "b": absent, "c": None, 3: {}}
+    content = {"more": {}, "controller_time_zone": "Europe/Berlni", "schedules": schedules}
+    assert {re.split(" must | is ", problem)[0].removeprefix("schedules.") for problem in refusal(content)} == {
+        *("more", "controller_time_zone", "Weekly", "a.cron", "a.enabled", "c", "3"),
+        *(f"3.{name}" for name in absent),
     }
     packages = {"schedules": {**weekly(parameters=None)["schedules"], "a": absent, "b": absent}}
     assert [re.split(" cannot | is ", problem)[0] for problem in refusal(packages)] == [
@@ -185,23 +146,10 @@ def test_all_mistakes_of_the_file_come_first_then_all_of_the_packages(refusal: R
     ]
 
 
-@pytest.mark.parametrize(
-    ("content", "fragment"),
-    [("", "file"), ("schedules: []", "[]"), ("a: [", "YAML"), ("schedules:\n  a:\n    cron: x\n    cron: y", "line 4")],
-)
-def test_what_is_no_file_of_schedules(refusal: Refusal, content: str, fragment: str) -> None:
-    (problem,) = refusal(content)
-    assert fragment in problem
-
-
 @pytest.mark.parametrize("name", ["-a", "a-", "a_b", "A", "é", "a" * 64, "", "../a"])
 def test_names_that_no_target_takes(refusal: Refusal, name: str) -> None:
     (problem,) = refusal({"schedules": {name: weekly()["schedules"]["weekly"]}})
     assert problem.endswith(shown(name))
-
-
-def test_no_schedules_are_a_file_too(read: Reads) -> None:
-    assert read("schedules: {}") == []
 
 
 def test_the_example_in_the_docs_is_a_file_of_schedules(read: Reads, packages: Path) -> None:

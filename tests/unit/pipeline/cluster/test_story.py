@@ -78,9 +78,7 @@ def test_cancel_and_retry_fit_the_state(world: World, package: Path) -> None:
 
 
 @pytest.mark.parametrize("acted", [False, True])
-def test_a_lost_answer_starts_no_second_run(
-    world: World, package: Path, acted: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_second_run_starts(world: World, package: Path, acted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vertex_runs, "_WAITS", (0.0,))
     world.lose(STARTS_A_RUN, acted, onwards=False)
     code = submit(world, package).code

@@ -52,12 +52,8 @@ def test_silence_is_broken_by_a_heartbeat(monkeypatch: pytest.MonkeyPatch, caplo
 
 
 def test_a_changed_reason_to_wait_is_shown(caplog: pytest.LogCaptureFixture) -> None:
-    full, missing = (
-        dataclasses.replace(
-            run(backend.RUNNING), stages=(StageStatus(name="train", state=backend.PENDING, message=why),)
-        )
-        for why in ("full", "no image")
-    )
+    waiting_for = [StageStatus(name="train", state=backend.PENDING, message=why) for why in ("full", "no image")]
+    full, missing = (dataclasses.replace(run(backend.RUNNING), stages=(stage,)) for stage in waiting_for)
     end = run(backend.SUCCEEDED)
     assert wait(full, full, missing, end) == end
     states = ["run 7 is running", "train: pending: no image", "run 7 is succeeded"]

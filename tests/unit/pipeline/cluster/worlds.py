@@ -9,12 +9,10 @@ from typing import Any, Protocol
 
 import grpc
 
-from pipeline.cluster.backend import Runs, Schedules
+from pipeline.cluster.backend import Server
 from pipeline.cluster.kubeflow.connection import KubeflowConnection
-from pipeline.cluster.kubeflow.runs import KubeflowRuns
 from pipeline.cluster.kubeflow.schedules import KubeflowSchedules
 from pipeline.cluster.vertex.connection import VertexConnection
-from pipeline.cluster.vertex.runs import VertexRuns
 from pipeline.cluster.vertex.schedules import VertexSchedules
 from tests.fakes.kubeflow import server as kubeflow
 from tests.fakes.vertex import server as vertex
@@ -45,8 +43,7 @@ class World(Protocol):
     server: Any
     first: int = 0
 
-    def connected(self) -> Schedules: ...  # its schedules, through a new connection
-    def runs(self) -> Runs: ...  # its runs, likewise
+    def connected(self) -> Server: ...  # through a new connection
     def run_ids(self) -> list[str]: ...  # of all runs, oldest first
     def logs_command(self, run_id: str) -> str: ...  # its beginning, for the stage train
     def inputs_of_exit_handler(self, run_id: str) -> dict[str, str] | None: ...  # None if it is not started
@@ -123,11 +120,8 @@ class Kubeflow(World):
     def logs_command(self, run_id: str) -> str:
         return f"kubectl logs -n kubeflow -l pipeline/runid={run_id} "
 
-    def connected(self) -> Schedules:
+    def connected(self) -> Server:
         return KubeflowSchedules(KubeflowConnection(host=self.server.url))
-
-    def runs(self) -> Runs:
-        return KubeflowRuns(KubeflowConnection(host=self.server.url))
 
     def inputs_of_exit_handler(self, run_id: str) -> dict[str, str] | None:
         inputs: dict[str, str] | None = self.server.store.inputs_of_exit_handler(run_id)
@@ -174,14 +168,9 @@ class Vertex(World):
     def logs_command(self, run_id: str) -> str:
         return f"wgan logs {run_id} train --target vertex "
 
-    def connected(self) -> Schedules:
-        return VertexSchedules(self._connection())
-
-    def runs(self) -> Runs:
-        return VertexRuns(self._connection())
-
-    def _connection(self) -> VertexConnection:
-        return VertexConnection(project="my-project-1", location="us-central1", api_endpoint=self.server.url)
+    def connected(self) -> Server:
+        place: dict[str, Any] = {"project": "my-project-1", "location": "us-central1", "api_endpoint": self.server.url}
+        return VertexSchedules(VertexConnection(**place))
 
     def inputs_of_exit_handler(self, run_id: str) -> dict[str, str] | None:
         inputs: dict[str, str] = self.server.inputs_of_exit_handler(run_id)

@@ -49,21 +49,18 @@ def test_the_command_asks_for_digests_or_for_tags_by_name(tmp_path: Path) -> Non
         ({"images": "none"}, "images.json"),
     ],
 )
-def test_a_file_that_cannot_be_used_is_refused_with_the_remedy(
-    tmp_path: Path, changes: dict[str, Any], named: str
-) -> None:
+def test_a_file_that_cannot_be_used_is_refused(tmp_path: Path, changes: dict[str, Any], named: str) -> None:
     assert image_digests.read(written(tmp_path)) == DIGESTS
     with pytest.raises(ConfigError, match=f"{named}.*make push"):
         image_digests.read(written(tmp_path, **changes))
 
 
-@pytest.mark.parametrize("text", ["", "[1", "[]", "\x00", None])
-def test_a_file_that_is_none_is_refused(tmp_path: Path, text: str | None) -> None:
-    path = tmp_path / "images.json"
-    if text is not None:
-        path.write_text(text)
-    with pytest.raises(ConfigError, match="make push"):
-        image_digests.read(path)
+@pytest.mark.parametrize("text", ["", "[1", "[]", "\x00"])
+def test_a_file_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "empty.json").write_text(text)
+    for name in ("empty.json", "absent.json"):
+        with pytest.raises(ConfigError, match="make push"):
+            image_digests.read(tmp_path / name)
 
 
 def test_an_image_that_was_not_pushed_is_refused() -> None:

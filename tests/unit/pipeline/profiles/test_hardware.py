@@ -1,11 +1,9 @@
 """Settings of a stage on Kubernetes and on Vertex, which knows its machines: accepted ones, and each mistake."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from pipeline.profiles import profile_values
 from pipeline.profiles.kubernetes import SHARED_MEMORY, KubernetesStage
 from pipeline.profiles.profile_values import Retries, Toleration
 from pipeline.profiles.targets import KFP, VERTEX
@@ -57,8 +55,11 @@ def test_several_workers_train_together(settings: dict[str, Any], image: str, re
         ({"memory_limit": "0Gi"}, ".memory_limit '0Gi'"),
         ({"cpu_limit": True}, ".cpu_limit True"),
         ({"cpu_limit": float("inf")}, ".cpu_limit inf"),
-        ({"cpu_request": 2, "cpu_limit": "1500m"}, "cpu_request cpu_limit 2 1500m"),
-        ({"memory_request": "3G", "memory_limit": "2Gi"}, "memory_request memory_limit 3G 2Gi"),
+        ({"cpu_request": ".6", "cpu_limit": "500.5m"}, "cpu_request cpu_limit .6 500.5m"),
+        *(
+            ({"memory_request": more, "memory_limit": less}, f"memory_request memory_limit {more} {less}")
+            for more, less in (("2148M", "2Gi"), ("2Ki", "2K"), ("2049", "2Ki"), ("1E", "999P"), ("1Ti", "1T"))
+        ),
         ({"shared_memory": "1Gi"}, "shared_memory memory_limit"),
         ({"shared_memory": "2Gi", "memory_limit": "2Gi"}, "shared_memory memory_limit 2Gi"),
         ({"volume_claims": {"a": SHARED_MEMORY}}, f"volume_claims {SHARED_MEMORY}"),
@@ -123,25 +124,14 @@ def require_mistake(target: str, settings: Any, named: str) -> None:
     assert all(name in problem for name in named.split())
 
 
-def test_v6e_is_for_kubernetes_alone() -> None:
-    (profile,) = parse(train_profile(KFP, tpu(8, "2x4", V6E))).values()
-    assert profile.hardware == {"accelerator": "tpu", "replicas": 8}
-
-
 @pytest.mark.parametrize(
-    "settings", [gpus(8, "NVIDIA_H100_80GB", machine_type="a3-highgpu-8g"), {"machine_type": "n2-standard-8"}]
-)
-def test_vertex_decides_which_machines_it_has(settings: dict[str, Any]) -> None:
-    (profile,) = parse(train_profile(VERTEX, settings)).values()
-    assert profile.hardware["replicas"] == settings.get("accelerator_count", 0)
-
-
-@pytest.mark.parametrize(
-    ("measure", "amounts"),
+    ("target", "settings", "replicas"),
     [
-        (profile_values.cores, {"4": 4.0, "0.5": 0.5, ".5": 0.5, "500m": 0.5, "1.5m": 0.0015}),
-        (profile_values.size, {"7": 7, "2K": 2000, "2Ki": 2048, "16Gi": 16 * 2**30, "1E": 10**18}),
+        (KFP, tpu(8, "2x4", V6E), 8),
+        (VERTEX, gpus(8, "NVIDIA_H100_80GB", machine_type="a3-highgpu-8g"), 8),  # Vertex knows which machines it has
+        (VERTEX, {"machine_type": "n2-standard-8"}, 0),
     ],
 )
-def test_quantities(measure: Callable[[str], float], amounts: dict[str, float]) -> None:
-    assert {text: measure(text) for text in amounts} == amounts
+def test_other_machines(target: str, settings: dict[str, Any], replicas: int) -> None:
+    (profile,) = parse(train_profile(target, settings)).values()
+    assert profile.hardware["replicas"] == replicas

@@ -68,7 +68,7 @@ def test_workers_get_what_the_profile_gives_train_and_the_pod_that_waits_for_the
     first, second = yaml.safe_load_all(compiled_package(DIGESTS, profile))
     container = first["deploymentSpec"]["executors"]["exec-train"]["container"]
     assert container["resources"].keys() == {
-        *("cpuRequest", "memoryRequest", "resourceCpuRequest", "resourceMemoryRequest"),
+        *("cpuRequest", "memoryRequest", "resourceCpuRequest", "resourceMemoryRequest")
     }
     settings = second["platforms"]["kubernetes"]["deploymentSpec"]["executors"]["exec-train"]
     assert settings.keys() == {"pvcMount"}

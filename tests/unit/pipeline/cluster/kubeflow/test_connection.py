@@ -87,9 +87,7 @@ def test_the_server_is_asked_who_it_is_once_and_nothing_is_warned_of(monkeypatch
 
 
 @pytest.mark.parametrize("secret", ["token", "cookie"])
-def test_a_wrong_secret_is_reported_after_one_request(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, secret: str
-) -> None:
+def test_a_wrong_secret_is_reported_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, secret: str) -> None:
     flag, variable = f"--{secret}-file", f"KFP_{secret.upper()}"
     access: dict[str, Any] = {secret: "right"}
     with serving(**access) as server:
@@ -192,9 +190,7 @@ def test_on_a_server_of_many_users(kfp_run: Submission) -> None:
             assert {resource["namespace"] for resource in resources.values()} == {"team-a"}
 
 
-def test_a_context_goes_through_its_api_server(
-    kubeconfig: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_context_means_its_api_server(kubeconfig: Callable[[str], None], monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(token="of-the-cluster", prefix=_PROXY) as server:  # noqa: S106
         kubeconfig(server.url.removesuffix(_PROXY))
         # In a pod, the SDK's own client would take the cluster around it.

@@ -4,6 +4,7 @@ import dataclasses
 import datetime
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -40,9 +41,7 @@ def test_the_run_is_what_was_asked_for(server: Server, runs: KubeflowRuns, kfp_r
     assert server.store.experiments[run["experiment_id"]]["display_name"] == "mine"
 
 
-def test_two_runs_of_one_package_upload_it_once_and_may_have_other_accounts(
-    server: Server, runs: KubeflowRuns, kfp_run: Submission
-) -> None:
+def test_two_runs_of_one_package_upload_it_once(server: Server, runs: KubeflowRuns, kfp_run: Submission) -> None:
     package = dataclasses.replace(kfp_run.package, origin=Origin("kfp", "cpu", "trainer"))
     wanted = dataclasses.replace(kfp_run, package=package)
     runs.submit(wanted)
@@ -51,10 +50,8 @@ def test_two_runs_of_one_package_upload_it_once_and_may_have_other_accounts(
     assert [request.path for request in server.requests if request.path in _UPLOADS] == [*_UPLOADS]
 
 
-def test_a_server_that_is_too_old_for_a_setting_starts_nothing(
-    kfp_run: Submission, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    path = tmp_path_factory.mktemp("package") / "pipeline.yaml"
+def test_a_server_that_is_too_old_starts_nothing(kfp_run: Submission, tmp_path: Path) -> None:
+    path = tmp_path / "pipeline.yaml"
     path.write_bytes(package_of("gpu-l4-4", "kfp"))
     with serving(version="2.2.0") as server:
         runs = KubeflowRuns(KubeflowConnection(host=server.url))
@@ -119,17 +116,14 @@ def test_the_newest_attempt_of_a_stage_is_shown(server: Server, runs: KubeflowRu
         (["RUNNING", "FAILED", "retry", "SUCCEEDED"], backend.SUCCEEDED),
     ],
 )
-def test_a_canceled_run_is_distinguished_from_a_failed_one(
-    server: Server, runs: KubeflowRuns, kfp_run: Submission, events: list[str], state: str
+def test_canceled_is_not_failed(
+    server: Server, runs: KubeflowRuns, started: str, events: list[str], state: str
 ) -> None:
-    run_id = runs.submit(kfp_run).run_id
     for event in events:
-        if event == "cancel":
-            runs.cancel(run_id)
-        elif event == "retry":
-            runs.retry(run_id)
+        if event in ("cancel", "retry"):
+            getattr(runs, event)(started)
         else:
-            server.set_run(run_id, event)
-    assert runs.status(run_id).state == state
+            server.set_run(started, event)
+    assert runs.status(started).state == state
     terminated = [request for request in server.requests if request.path.endswith(":terminate")]
     assert len(terminated) == (2 if events.count("cancel") == 2 and "retry" in events else int("cancel" in events))

@@ -1,8 +1,9 @@
-"""`wgan schedule` against the contract server of Kubeflow; see `test_story.py` for what is alike on Vertex."""
+"""`wgan schedule` on Kubeflow, without a file, and mistakes; see `test_story.py` for what is alike on Vertex."""
 
 import dataclasses
 import zoneinfo
 from pathlib import Path
+from typing import Any
 
 import kfp_server_api
 import pytest
@@ -76,9 +77,7 @@ def test_on_a_server_of_many_users(write: Write, path: Path, bare_desk: None, mo
 
 
 @pytest.mark.parametrize("gone", ["version", "experiment"])
-def test_what_is_gone_is_made_anew_and_the_active_run_goes_on(
-    write: Write, server: Server, schedule: Schedule, gone: str
-) -> None:
+def test_what_is_gone_is_made_anew(write: Write, server: Server, schedule: Schedule, gone: str) -> None:
     write(weekly={})
     schedule("apply")
     (run,) = server.tick()
@@ -103,3 +102,51 @@ def test_descriptions_fit_the_database_of_servers(write: Write, path: Path) -> N
     (weekly,) = schedule_file.read(path)
     for zone in zoneinfo.available_timezones():
         assert len(kubeflow_schedules.mark_for(dataclasses.replace(weekly, time_zone=zone))) <= 255
+
+
+def test_no_file_is_needed(write: Write, server: Server, schedule: Schedule, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(weekly={})
+    schedule("apply")
+    monkeypatch.chdir("/")
+    for words, mode in ((["pause", "weekly"], "DISABLE"), (["resume", "weekly"], "ENABLE")):
+        assert wgan("schedule", *words, "--target", "kfp", "--host", server.url).code == 0
+        assert recurring(server)[0]["mode"] == mode
+    assert "weekly    kfp     enabled" in wgan("schedule", "list", "--target", "kfp", "--host", server.url).out
+    # Of two, one of which waits for its run, the file says which may start runs.
+    server.tick()
+    write(weekly={"cron": "0 7 * * 1"})
+    schedule("apply")
+    schedule("pause", "weekly")
+    assert wgan("schedule", "resume", "weekly", "--target", "kfp", "--host", server.url).code == 64
+    assert [live["mode"] for live in recurring(server)] == ["DISABLE", "DISABLE"]
+    assert schedule("resume", "weekly")[:2] == (0, ["weekly: resumed"])
+    assert [live["mode"] for live in recurring(server)] == ["DISABLE", "ENABLE"]
+
+
+@pytest.mark.parametrize(
+    ("words", "content", "named"),
+    [
+        (["apply"], {}, "--target kfp or vertex"),
+        (["pause", "monthly"], {"weekly": {}}, "monthly"),
+        (["apply"], {"weekly": {"cron": "0 0 9 * * 1"}}, "schedules.weekly.cron"),
+        (["frobnicate"], {"weekly": {}}, "'frobnicate'"),
+        (["pause"], {"weekly": {}}, "NAME"),
+        (["apply", "--targt", "kfp"], {"weekly": {}}, "target?"),
+    ],
+)
+def test_mistakes(write: Write, schedule: Schedule, words: list[str], content: dict[str, Any], named: str) -> None:
+    write(**content)
+    code, printed, logged = schedule(*words)
+    assert (code, printed, len(logged)) == (64, [], 1)
+    assert named in logged[0]
+
+
+def test_nothing_is_sent_where_one_server_cannot_be_named(
+    write: Write, server: Server, schedule: Schedule, packages: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("GOOGLE_CLOUD_PROJECT", raising=False)
+    write(weekly={}, nightly={"target": "vertex", "package": str(packages / "vertex.yaml")})
+    code, _, logged = schedule("apply", "--location", "us-central1")
+    assert (code, len(logged)) == (64, 1)
+    assert "--project" in logged[0]
+    assert server.requests == []

@@ -1,17 +1,21 @@
 """A server that is no Vertex, and a run of the package that holds most: a custom job, on a TPU."""
 
 import dataclasses
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
-from pipeline.cluster.backend import Submission
+from pipeline.cluster.backend import Schedule, Submission
 from pipeline.cluster.vertex.connection import VertexConnection
 from pipeline.kfp_graph import compiled_package
 from pipeline.package import reader
 from pipeline.profiles.profile_file import Profile
 from tests.fakes.vertex.server import VertexServer, serving
 from tests.unit.pipeline.packages import DIGESTS, PROFILES
+
+Nightly = Callable[..., Schedule]  # makes a schedule, with changes
 
 
 @pytest.fixture
@@ -46,3 +50,9 @@ def wanted(profile: Profile, tmp_path_factory: pytest.TempPathFactory) -> Submis
         run_name="first run",
         pipeline_root="gs://staging/vertex",
     )
+
+
+@pytest.fixture
+def nightly(wanted: Submission) -> Nightly:
+    weekdays: dict[str, Any] = {"cron": "0 3 * * 1-5", "time_zone": "Europe/Berlin"}
+    return functools.partial(Schedule, name="nightly", target="vertex", submission=wanted, **weekdays)

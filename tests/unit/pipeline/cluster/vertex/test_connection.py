@@ -19,6 +19,7 @@ from pipeline.cluster.vertex.runs import VertexRuns
 from tests.fakes import http
 
 GOOD: dict[str, Any] = {"project": "my-project-1", "location": "us-central1"}
+LogIn = Callable[[dict[str, str]], None]
 
 
 @pytest.fixture(autouse=True)
@@ -87,7 +88,7 @@ class Tokens(http.Server):
 
 
 @pytest.fixture
-def log_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[dict[str, str]], None]:
+def log_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> LogIn:
     """Make something the application default credentials."""
 
     def write(credentials: dict[str, str]) -> None:
@@ -115,7 +116,7 @@ def test_nobody_is_logged_in(connection: VertexConnection) -> None:
     assert "gcloud auth application-default login" in login_refusal(connection, ConfigError)
 
 
-def test_a_token_is_given_out_refused_or_not_to_be_had(log_in: Callable[[dict[str, str]], None]) -> None:
+def test_a_token_is_given_out_refused_or_not_to_be_had(log_in: LogIn) -> None:
     with http.serving(Tokens()) as tokens:
         log_in(tokens.user())
         refusal = login_refusal(VertexConnection(**GOOD), ConfigError)
@@ -130,9 +131,7 @@ def test_a_token_is_given_out_refused_or_not_to_be_had(log_in: Callable[[dict[st
     login_refusal(VertexConnection(**GOOD), TransientError)
 
 
-def test_a_key_of_a_service_account_needs_nobody(
-    connection: VertexConnection, log_in: Callable[[dict[str, str]], None]
-) -> None:
+def test_a_key_of_an_account_needs_nobody(connection: VertexConnection, log_in: LogIn) -> None:
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import rsa
 

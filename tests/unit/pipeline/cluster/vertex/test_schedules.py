@@ -1,21 +1,14 @@
 """Schedules on Vertex: the requests and their order. `test_sdk.py` compares their content."""
 
 import datetime
-import functools
-from collections.abc import Callable
-from typing import Any
 
-import grpc
 import pytest
 from google.cloud.aiplatform_v1.types import Schedule as VertexSchedule
 
-from components.core.errors import TransientError
-from pipeline.cluster.backend import Schedule, Submission
 from pipeline.cluster.vertex.connection import VertexConnection
 from pipeline.cluster.vertex.schedules import VertexSchedules
-from tests.fakes.vertex.server import Refused, VertexServer
-
-Nightly = Callable[..., Schedule]  # makes a schedule, with changes
+from tests.fakes.vertex.server import VertexServer
+from tests.unit.pipeline.cluster.vertex.conftest import Nightly
 
 
 @pytest.fixture
@@ -23,25 +16,11 @@ def vertex(connection: VertexConnection) -> VertexSchedules:
     return VertexSchedules(connection)
 
 
-@pytest.fixture
-def nightly(wanted: Submission) -> Nightly:
-    return functools.partial(
-        Schedule,
-        name="nightly",
-        cron="0 3 * * 1-5",
-        time_zone="Europe/Berlin",
-        target="vertex",
-        submission=wanted,
-    )
-
-
 def enabled(vertex: VertexSchedules) -> dict[str, bool]:
     return {schedule.schedule_id: schedule.enabled for schedule in vertex.live()}
 
 
-def test_one_is_made_paused_and_resuming_brings_the_start_near_first(
-    vertex: VertexSchedules, server: VertexServer, nightly: Nightly
-) -> None:
+def test_resuming_brings_the_start_near(vertex: VertexSchedules, server: VertexServer, nightly: Nightly) -> None:
     wanted = nightly(concurrency=1, catch_up=True)
     schedule_id = vertex.create(wanted)
     assert server.asked() == ["CreateSchedule", "PauseSchedule"]
@@ -68,9 +47,7 @@ def test_one_is_made_paused_and_resuming_brings_the_start_near_first(
     assert live.active_runs == ()
 
 
-def test_a_clock_that_is_slow_here_is_no_matter(
-    vertex: VertexSchedules, server: VertexServer, nightly: Nightly
-) -> None:
+def test_our_clock_may_be_slow(vertex: VertexSchedules, server: VertexServer, nightly: Nightly) -> None:
     server.clock += datetime.timedelta(minutes=20)
     schedule_id = vertex.create(nightly())
     vertex.resume(schedule_id)
@@ -78,9 +55,7 @@ def test_a_clock_that_is_slow_here_is_no_matter(
 
 
 @pytest.mark.parametrize("catch_up", [False, True])
-def test_pausing_and_resuming_again_keeps_the_start(
-    vertex: VertexSchedules, server: VertexServer, nightly: Nightly, catch_up: bool
-) -> None:
+def test_the_start_stays(vertex: VertexSchedules, server: VertexServer, nightly: Nightly, catch_up: bool) -> None:
     schedule_id = vertex.create(nightly(catch_up=catch_up))
     vertex.resume(schedule_id)
     server.clock += datetime.timedelta(minutes=2)
@@ -97,9 +72,7 @@ def test_pausing_and_resuming_again_keeps_the_start(
     assert enabled(vertex) == {schedule_id: True}
 
 
-def test_schedules_of_others_are_not_ours_on_any_page(
-    vertex: VertexSchedules, server: VertexServer, nightly: Nightly
-) -> None:
+def test_others_schedules_are_not_ours(vertex: VertexSchedules, server: VertexServer, nightly: Nightly) -> None:
     schedule_id = vertex.create(nightly())
     (ours,) = server.schedules.values()
     notes = ("A pipeline.", "\nScheduled from nobody", "\nScheduled from {}", "")
@@ -113,18 +86,3 @@ def test_schedules_of_others_are_not_ours_on_any_page(
             job.pipeline_spec = {}
         server.schedules[other.name] = other
     assert [schedule.schedule_id for schedule in vertex.live()] == [schedule_id, f"{schedule_id}100"]
-
-
-def test_one_whose_pause_is_lost_starts_nothing_for_months(
-    vertex: VertexSchedules, server: VertexServer, nightly: Nightly
-) -> None:
-    def refuse(asked: str, _: Any) -> None:
-        if asked == "PauseSchedule":
-            raise Refused(grpc.StatusCode.UNAVAILABLE, "connection reset")
-
-    server.before = refuse
-    with pytest.raises(TransientError, match=r"schedule nightly: .*UNAVAILABLE"):
-        vertex.create(nightly())
-    for _ in range(100):
-        server.clock += datetime.timedelta(days=3)
-        assert server.tick() == []

@@ -10,18 +10,15 @@ from google.cloud import aiplatform
 from google.cloud.aiplatform_v1.types import CreateScheduleRequest, PipelineJob
 from google.protobuf import json_format
 
-from pipeline.cluster.backend import Schedule, Submission
+from pipeline.cluster.backend import Submission
 from pipeline.cluster.vertex.connection import VertexConnection, message
 from pipeline.cluster.vertex.runs import job_content
 from pipeline.cluster.vertex.schedules import VertexSchedules
 from pipeline.profiles.profile_file import Profile
 from tests.fakes.vertex.server import VertexServer
+from tests.unit.pipeline.cluster.vertex.conftest import Nightly
 
-PROJECT: dict[str, Any] = {
-    "project": "my-project-1",
-    "location": "us-central1",
-    "credentials": AnonymousCredentials(),
-}
+PROJECT: dict[str, Any] = {"project": "my-project-1", "location": "us-central1", "credentials": AnonymousCredentials()}
 
 
 def sdk_job(wanted: Submission) -> aiplatform.PipelineJob:
@@ -49,17 +46,10 @@ def test_a_run(wanted: Submission, profile: Profile) -> None:
     assert ours == theirs
 
 
-def test_a_schedule(wanted: Submission, profile: Profile, connection: VertexConnection, server: VertexServer) -> None:
-    nightly = Schedule(
-        name="nightly",
-        cron="0 3 * * 1-5",
-        time_zone="Europe/Berlin",
-        target="vertex",
-        submission=wanted,
-        concurrency=2,
-    )
-    vertex = VertexSchedules(connection)
-    vertex.create(nightly)
+def test_a_schedule(
+    wanted: Submission, profile: Profile, connection: VertexConnection, server: VertexServer, nightly: Nightly
+) -> None:
+    VertexSchedules(connection).create(nightly(concurrency=2))
     theirs = aiplatform.PipelineJobSchedule(sdk_job(wanted), "nightly", **PROJECT)
     # It knows no server without TLS.
     theirs.api_client = connection.schedules
