@@ -21,16 +21,8 @@ CODE = "/app"
 # Files of wheels that no stage uses, as patterns below site-packages. requirements/*-excludes.txt leaves out whole
 # packages. tests/system/docker runs every stage on what is left.
 DROPPED = {
-    "every": (
-        # For compiling against a package, and for type checks.
-        "**/*.a",
-        "**/*.h",
-        "**/*.pxd",
-        "**/*.pyi",
-        "**/*.pyx",
-        # A package's own tests.
-        "**/tests/**/*",
-    ),
+    # For compiling against a package, and for type checks; a package's own tests.
+    "every": ("**/*.a", "**/*.h", "**/*.pxd", "**/*.pyi", "**/*.pyx", "**/tests/**/*"),
     "preprocess": (
         "apache_beam/**/*_test.py",
         "apache_beam/examples/**/*",

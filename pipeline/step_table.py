@@ -100,17 +100,13 @@ _PROMOTED = Condition("evaluate", "verdict", "PROMOTE", "promoted")
 _DATASET = {"dataset": "{preprocess.dataset_uri}", "dataset_digest": "{preprocess.dataset_digest}"}
 _CHECKPOINT = {"checkpoint": "{train.checkpoint_uri}", "checkpoint_digest": "{train.checkpoint_digest}"}
 _REGISTRY = "{root}/registry"
+_INDEX = "{root}/fingerprints"
 # In an order that respects dependencies; conditions only become more. `{{key}}` becomes a digest of what decides the
 # content of a folder.
 STEPS = (
     Step(
         stage="decide",
-        wires={
-            "registry": _REGISTRY,
-            "source_index": "{root}/fingerprints",
-            "results": "{root}",
-            "settings": "{deciding}",
-        },
+        wires={"registry": _REGISTRY, "source_index": _INDEX, "results": "{root}", "settings": "{deciding}"},
         cached=False,
     ),
     Step(
@@ -118,7 +114,7 @@ STEPS = (
         wires={
             "dataset": "{root}/datasets/{{key}}",
             "source_fingerprint": "{decide.source_fingerprint}",
-            "source_index": "{root}/fingerprints",
+            "source_index": _INDEX,
             "results": "{root}",
             "previous_datasets": "{root}/datasets",
             "downloads": "{root}/downloads",
@@ -157,11 +153,7 @@ STEPS = (
         conditions=(_ANYTHING_NEW,),
         cached=False,
     ),
-    Step(
-        stage="export",
-        wires={**_CHECKPOINT, "model": "{root}/models/{{key}}"},
-        conditions=(_ANYTHING_NEW,),
-    ),
+    Step(stage="export", wires={**_CHECKPOINT, "model": "{root}/models/{{key}}"}, conditions=(_ANYTHING_NEW,)),
     Step(
         stage="publish",
         wires={
@@ -233,14 +225,9 @@ def values_of(parameters: Mapping[str, Any], run: Mapping[str, str]) -> dict[str
 
 
 def steps(hardware: str = "cpu") -> tuple[Step, ...]:
-    """Return the steps for train's hardware, a key of `TRAIN_IMAGES`.
-
-    Embed's image is for CPUs: it gets the hardware of train only if train's image is the same.
-    """
+    """Return the steps for train's hardware, a key of `TRAIN_IMAGES`; embed's image is for CPUs."""
     image = {step.stage: stages.TABLE[step.stage].image for step in STEPS}
     image["train"] = container_images.TRAIN_IMAGES[hardware]
-    more = {"embed": {"accelerator": "cpu", "tpu": "", "replicas": 0}} if hardware != "cpu" else {}
-    return tuple(
-        dataclasses.replace(step, image=image[step.stage], wires={**step.wires, **more.get(step.stage, {})})
-        for step in STEPS
-    )
+    on_cpus = {"accelerator": "cpu", "tpu": "", "replicas": 0} if hardware != "cpu" else {}
+    wires = {step.stage: {**step.wires, **(on_cpus if step.stage == "embed" else {})} for step in STEPS}
+    return tuple(dataclasses.replace(step, image=image[step.stage], wires=wires[step.stage]) for step in STEPS)

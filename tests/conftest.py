@@ -94,7 +94,6 @@ def gcs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Server]:
 
 @pytest.fixture
 def bucket(gcs: Server) -> Server:
-    """Serve an empty bucket called `b`."""
     gcs.create_bucket("b")
     return gcs
 
@@ -123,7 +122,6 @@ def unlabeled_dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def fashion_mnist() -> Path:
-    """The folder of the real Fashion-MNIST files."""
     folder = os.environ.get("FASHION_MNIST_DIR")
     if not folder:
         pytest.skip("no Fashion-MNIST: set FASHION_MNIST_DIR to the folder of its four files (*-ubyte.gz)")

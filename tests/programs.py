@@ -20,6 +20,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
@@ -107,11 +108,19 @@ def start(
 
 
 def run(words: Sequence[str], environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """Run such a command to its end."""
     with start(words, environment) as program:
         out, err = program.communicate()
     assert program.returncode is not None
     return subprocess.CompletedProcess(words, program.returncode, out, err)
+
+
+def until(question: Callable[[], Any], seconds: float = 120) -> Any:
+    """Repeat a question until the answer is true, and return it."""
+    end = time.monotonic() + seconds
+    while not (answer := question()):
+        assert time.monotonic() < end, f"still false after {seconds:g} s"
+        time.sleep(0.02)
+    return answer
 
 
 class Ended(NamedTuple):

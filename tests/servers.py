@@ -16,7 +16,6 @@ _ROOT = Path(__file__).parents[1]
 
 
 def free_port() -> int:
-    """Return a free port of the loopback."""
     with socket.create_server(("127.0.0.1", 0)) as door:
         return int(door.getsockname()[1])
 

@@ -33,8 +33,6 @@ def commands() -> Iterator[argparse.Namespace]:
 
 
 def required(command: argparse.Namespace) -> Iterator[Requirement]:
-    """Yield the direct dependencies that a lock must have."""
-
     def group_members(name: str) -> Iterator[str]:
         for entry in PROJECT["dependency-groups"][name]:
             yield from [entry] if isinstance(entry, str) else group_members(entry["include-group"])
@@ -79,7 +77,6 @@ def locked(text: str) -> dict[str, set[str]]:
 
 
 def missing(command: argparse.Namespace, text: str) -> list[str]:
-    """Return the direct dependencies without an allowed version in a lock."""
     versions = locked(text)
 
     def is_met(requirement: Requirement) -> bool:

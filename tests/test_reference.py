@@ -22,7 +22,6 @@ _COMMANDS = ("sample", "report", "selfcheck")
 
 
 def _bounds(setting: settings.Setting) -> str:
-    """Return the allowed values in words."""
     if setting.choices:
         return ", ".join(f"`{choice}`" for choice in setting.choices)
     ends = {"≥": setting.at_least, ">": setting.above, "≤": setting.at_most, "<": setting.below}
@@ -56,7 +55,6 @@ def _set_by_profiles() -> list[str]:
 
 
 def written() -> str:
-    """Return the expected content of the page."""
     texts = {verb.dest: verb.help for verb in command()[1]._choices_actions}
     lines = [_HEAD + "\n".join(f"| `{verb}` | {text} |" for verb, text in texts.items())]
     for program in (*stages.ALL, *_COMMANDS):

@@ -62,7 +62,6 @@ def written() -> str:
 
 
 def _phrases(text: str) -> set[tuple[str, ...]]:
-    """Yield every so many consecutive plain words."""
     words = [word.strip("\"'`()[]{}^$.,:;").lower() for word in text.replace("\\", "").split()]
     rows = {tuple(words[first : first + _WORDS]) for first in range(len(words) - _WORDS + 1)}
     return {row for row in rows if all(re.fullmatch("[a-z][a-z'’-]*", word) for word in row)}

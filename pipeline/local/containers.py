@@ -1,8 +1,7 @@
 """Stages in containers of this machine's Docker engine: hardened, logged, and ended with all their processes.
 
-A container is created, attached to and started, inspected, and only then removed, by one command each. So no line is
-lost, and its exit status is available until we remove it, however soon it ended. (A container that removes itself may
-be gone before, and passes for a success: kubeflow/pipelines issue 13332.)
+A container is created, started with us attached, inspected and removed by one command each: no line and no exit status
+is lost. (One that removes itself may be gone before, and pass for a success: kubeflow/pipelines issue 13332.)
 """
 
 import csv
@@ -66,9 +65,8 @@ class Containers:
         """Set the run's session, before any stage; remove containers of runs that are dead."""
         self.session = session
         labels = f"{{{{.ID}}}}\t{{{{.Label {json.dumps(_RUN_LABEL)}}}}}"
-        for line in self._docker.ask(
-            "ps", "--all", "--filter", f"label={_ROOT_LABEL}={self._root}", "--format", labels
-        ).splitlines():
+        of_root = f"label={_ROOT_LABEL}={self._root}"
+        for line in self._docker.ask("ps", "--all", "--filter", of_root, "--format", labels).splitlines():
             container, _, run = line.partition("\t")
             if not Path(run).exists():
                 log.warning("removing container %s of a run that was killed", container)

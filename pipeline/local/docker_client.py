@@ -1,7 +1,6 @@
 """Docker's command line with time limits; its errors as one line with a remedy.
 
-The command line, not a library, because it knows the user's setup: contexts, DOCKER_HOST, credentials of registries.
-The variable DOCKER names another program.
+Not a library, because the command knows the user's setup: contexts, DOCKER_HOST, credentials of registries.
 """
 
 import contextlib

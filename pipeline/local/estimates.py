@@ -140,7 +140,6 @@ def _measured(outputs: dict[str, Any]) -> float | None:
 
 def _step_seconds(image: ImageShape, settings: dict[str, Any]) -> float:
     """Return the seconds of one step on the machine above."""
-    filters, latents, batch, critic_steps = (
-        int(settings[name]) for name in ("base_filters", "latent_size", "batch_size", "critic_steps")
-    )
+    names = ("base_filters", "latent_size", "batch_size", "critic_steps")
+    filters, latents, batch, critic_steps = (int(settings[name]) for name in names)
     return cost.of_step(image, filters, latents, batch, critic_steps) / _RATE + (critic_steps + 1) * _UPDATE_SECONDS

@@ -1,7 +1,6 @@
-"""The runs under a root that began on this machine: a numbered folder for each.
+"""The runs under a root that began on this machine: a folder for each, such as `history/0001`, with the run's number.
 
-`history/0001` holds parameters, `state.json`, and a log per stage. That number is the run's: `wgan runs`, `wgan open`
-and `wgan report compare` take it.
+It holds parameters, `state.json`, and a log per stage.
 """
 
 import contextlib
@@ -72,8 +71,7 @@ class _State:
 class History:
     """The folder of a new run, on this machine.
 
-    Its number is claimed by making the folder, and if several machines use one bucket, an object there, so that two
-    runs never share one.
+    Making it claims its number; if several machines use one bucket, an object there does.
     """
 
     def __init__(self, root: LocationLike, parameters: dict[str, Any]) -> None:
@@ -93,7 +91,6 @@ class History:
         atomic_files.write_json(self.folder / _PARAMETERS, parameters)
 
     def write_state(self, state: dict[str, Any]) -> None:
-        """Replace `state.json`."""
         atomic_files.write_json(self.folder / _STATE, {"began": self._began, **state})
 
 
@@ -130,7 +127,6 @@ class PastRun:
 
     @property
     def model(self) -> Location | None:
-        """The folder of its SavedModel."""
         return self._artifact("export", "model_uri", "models")
 
     def output(self, stage: str, name: str) -> Any:

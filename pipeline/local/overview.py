@@ -48,7 +48,7 @@ def read(root: Location) -> Overview:
 
 
 def write(overview: Overview) -> None:
-    """Write the page and the links of a root, unless it is in a bucket; a failure is only logged."""
+    """Write the page and the links of a root, unless it is in a bucket; only log a failure."""
     if not overview.runs or overview.runs[0].root.in_bucket:
         return
     newest = overview.runs[-1]

@@ -39,7 +39,7 @@ _STARTUP_NOISE = re.compile(
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """Command and environment of a stage."""
+    """How to run a stage."""
 
     step: Step
     words: list[str]  # its command and arguments
@@ -67,11 +67,9 @@ class Processes:
         self.stopping = threading.Event()
 
     def begin(self, session: Session) -> None:
-        """Set the run's session, before any stage."""
         self.session = session
 
     def code(self, step: Step) -> str:
-        """Return the digest of the code of a step's stage."""
         return cache_key.source_digest(step.stage)
 
     def maker(self, step: Step) -> dict[str, str]:
@@ -128,7 +126,6 @@ class Processes:
 
 
 def _exit_status(process: subprocess.Popen[bytes]) -> int:
-    """Return the exit code of a process that has ended, 128 + N if signal N ended it."""
     return process.returncode if process.returncode >= 0 else 128 - process.returncode
 
 

@@ -1,12 +1,7 @@
 """Executes the pipeline on this machine, step by step: dependencies, conditions, retries, exit codes.
 
-After a failure nothing new starts but the step that always runs; after an interruption nothing at all.
-
-One thread, the caller's, decides everything; each running stage has a thread that only waits for its process:
-
-    until nothing runs and nothing can start:
-        decide every step whose dependencies have ended: skip it, take its cached result, or start it
-        wait for a stage to end, or for a signal
+After a failure nothing new starts but the step that always runs; after an interruption nothing at all. One thread, the
+caller's, decides everything; each running stage has a thread that only waits for its process.
 """
 
 import contextlib

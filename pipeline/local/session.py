@@ -1,7 +1,6 @@
-"""Session of a run: its temporary folder, and its processes and containers.
+"""Session of a run: its temporary folder, and its processes and containers, if the runner is killed.
 
-A killed runner cannot clean up. Its temporary folder is locked while it lives, as its stages' are, and the next run
-removes unlocked ones. `pipeline.local.reaper` ends its processes and containers at once.
+The folder is locked while it lives, as its stages' are; the next run removes unlocked ones. `reaper` ends the others.
 """
 
 import contextlib

@@ -58,21 +58,13 @@ class Values:
 
 def executor_input(step: Step, inputs: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """Return the `ExecutorInput` message of a step whose outputs go into the folder."""
+    artifacts = {}
+    for name, kind in step.artifacts.items():
+        schema = {"schemaTitle": f"system.{kind}", "schemaVersion": "0.0.1"}
+        artifacts[name] = {"artifacts": [{"name": name, "type": schema, "uri": str(folder / name), "metadata": {}}]}
     outputs = {
         "parameters": {name: {"outputFile": str(folder / "parameters" / name)} for name in step.outputs},
-        "artifacts": {
-            name: {
-                "artifacts": [
-                    {
-                        "name": name,
-                        "type": {"schemaTitle": f"system.{kind}", "schemaVersion": "0.0.1"},
-                        "uri": str(folder / name),
-                        "metadata": {},
-                    }
-                ]
-            }
-            for name, kind in step.artifacts.items()
-        },
+        "artifacts": artifacts,
         "outputFile": str(folder / "executor_output.json"),
     }
     return {"inputs": {"parameterValues": dict(inputs)}, "outputs": outputs}

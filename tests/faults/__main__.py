@@ -32,7 +32,6 @@ GRACE_OF_A_POD = 0.5
 
 
 def main() -> None:
-    """Run as many trials as the arguments request."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trainings", type=int, default=0, help="Kills of trainings.")
     parser.add_argument("--light", type=int, default=0, help="Kills of each stage without TensorFlow.")

@@ -22,7 +22,6 @@ class Candidate:
     digest: str = ""
 
     def publish(self, location: str | Path) -> StageResult:
-        """Publish it to a registry."""
         return publish.run(
             PublishConfig(model=str(self.model), evaluation=str(self.evaluation), registry=str(location))
         )

@@ -11,6 +11,5 @@ MEMORY = Path("/dev/shm")  # noqa: S108
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """An empty folder, which is removed after the test."""
     with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as name:
         yield Path(name, "work")

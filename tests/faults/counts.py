@@ -23,7 +23,6 @@ class Counts:
             self.violations.append(violation)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the JSON value for the soak."""
         return dataclasses.asdict(self)
 
 

@@ -28,7 +28,6 @@ Records = list[tuple[str, str, str]]
 
 
 def main(folder: Path) -> None:
-    """Write and read every source."""
     os.environ["HF_HOME"] = str(folder / "cache")
     numbers, names = datasets.ClassLabel(names=CLASSES), datasets.Value("string")
     writers: dict[str, Callable[[Path], Records]] = {
@@ -50,12 +49,10 @@ def main(folder: Path) -> None:
 
 
 def class_of(number: int) -> str:
-    """Return the class of an image."""
     return CLASSES[number % 3]
 
 
 def images(split: str) -> Iterator[tuple[int, bytes]]:
-    """Yield number and PNG file of each image of a split."""
     generator = np.random.default_rng(COUNTS[split])
     for number in range(COUNTS[split]):
         file = io.BytesIO()

@@ -78,7 +78,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str]
 
 @pytest.fixture(scope="module")
 def wanted(folder: Path) -> dict[str, object]:
-    """What every run must make."""
     return outputs(record_of(folder))
 
 

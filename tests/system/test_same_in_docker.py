@@ -40,7 +40,6 @@ def run(root: Path, *words: str, **changes: object) -> subprocess.CompletedProce
 
 
 def in_state(state: str, root: Path, number: int = 1) -> set[str]:
-    """Return the tasks of a run that ended in a state."""
     return {name for name, task in tasks(root, number).items() if task["state"] == state}
 
 
@@ -60,7 +59,6 @@ def digests_of(root: Path) -> dict[str, str]:
 
 
 def published(root: Path) -> dict[str, bytes]:
-    """Return the SavedModel of the first version, by file."""
     folder = root / "registry" / "versions" / "1"
     files = [folder / "saved_model.pb", *(folder / "variables").iterdir()]
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}

@@ -35,7 +35,6 @@ def command(root: str | Path, *words: str, **changes: object) -> list[str]:
 
 
 def start(root: str | Path, environment: dict[str, str] | None = None, /, **changes: object) -> subprocess.Popen[str]:
-    """Start such a run; its output is kept for `communicate`."""
     return subprocess.Popen(
         command(root, **changes),
         stdout=subprocess.PIPE,
@@ -54,7 +53,6 @@ def run(root: str | Path, **changes: object) -> str:
 
 
 def record_of(root: Path, number: int = 1) -> dict[str, Any]:
-    """Return the record of a run."""
     record: dict[str, Any] = json.loads((root / "records" / f"wgan-gp-{number:04d}" / "record.json").read_bytes())
     return record
 

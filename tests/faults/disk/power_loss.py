@@ -52,7 +52,6 @@ class Disk:
         self._open: dict[int, tuple[_File | _Folder, int]] = {}
 
     def trees(self, seed: int) -> Iterator[Tree]:
-        """Yield the possible states if power is lost now."""
         folders = [folder for folder in _folders(self._top) if folder.pending]
         changes = [(id(folder), number) for folder in folders for number in range(len(folder.pending))]
         subsets: list[tuple[tuple[int, int], ...]]

@@ -29,7 +29,6 @@ _CALL = re.compile(r"^\d+ +(\w+)\(")
 
 
 def require_strace() -> None:
-    """Skip the test if processes cannot be traced."""
     if shutil.which("strace") is None:
         pytest.skip("no strace: apt-get install strace")
 
@@ -68,6 +67,5 @@ def run(action: Callable[[], object], folder: Path, inject: str = "", hexadecima
 
 
 def calls(folder: Path) -> Counter[str]:
-    """Count the calls of the last run, also of a killed one."""
     lines = (folder / "strace.log").read_text(errors="replace").splitlines()
     return Counter(match[1] for line in lines if (match := _CALL.match(line)))

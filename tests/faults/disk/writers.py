@@ -27,8 +27,6 @@ from tests.inputs import artifacts
 
 @dataclasses.dataclass(frozen=True)
 class Writer:
-    """One writer."""
-
     name: str
     prepare: Callable[[Path], None]  # makes the old state in an empty folder, and the writer's inputs
     write: Callable[[Path], object]  # makes the new state; repeating it changes nothing

@@ -61,7 +61,6 @@ def main() -> int:
 
 
 def as_markdown(result: dict[str, Any]) -> str:
-    """Return docs/evidence/reliability.md, made of reliability.json."""
     libraries = ", ".join(f"{name}=={version}" for name, version in result["libraries"].items())
     # A note is written by hand beside outdated figures; the next soak drops it.
     note = [*textwrap.wrap(result["note"], 120), ""] if "note" in result else []
@@ -85,7 +84,6 @@ def _counted(part: Callable[[Path], dict[str, Counts]]) -> dict[str, dict[str, A
 
 
 def _complain(numbers: dict[str, Any]) -> int:
-    """Print what is wrong with the counts; return the exit code."""
     wrong = [
         f"{name}: {kind}: {count['violations']} violations, of {count['fired']} that happened; see {BUILD}"
         for name, part in numbers["parts"].items()

@@ -41,7 +41,6 @@ def _kills(amount: Amount, folder: Path) -> dict[str, Counts]:
 
 
 def _wrong_clocks(amount: Amount, folder: Path) -> dict[str, Counts]:
-    """Run stages under wrong clocks, if libfaketime is installed."""
     faketime = clocks.library()
     return {"stages": clocks.run_under_wrong_clocks(faketime)} if faketime else {}
 
@@ -65,7 +64,6 @@ PARTS: dict[str, Callable[[Amount, Path], dict[str, Counts]]] = {
 
 
 def _stages(part: str, amount: Amount, **often: int) -> dict[str, Counts]:
-    """Return the counts of a process of `tests.faults`."""
     words = [f"--{name}={count}" for name, count in often.items()]
     command = [sys.executable, "-m", "tests.faults", f"--seed={amount.seed}", *words]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

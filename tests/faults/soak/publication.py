@@ -45,7 +45,6 @@ class Observer:
         self._written: dict[str, bytes] = {}
 
     def __call__(self, request: Request) -> None:
-        """Check, unless the request only reads."""
         if request.method != "GET":
             with self._lock:
                 self.violations += self._seen()
@@ -92,7 +91,6 @@ def _half(objects: dict[str, bytes], version: str) -> list[str]:
 
 
 def _incomplete(objects: dict[str, bytes], version: int) -> list[str]:
-    """Return the missing or wrong files of the champion."""
     manifest = objects.get(f"versions/{version}/{models.MANIFEST}")
     if manifest is None:
         return [f"the champion, version {version}, has no manifest"]
@@ -116,7 +114,6 @@ class _Meeting:
             assert self._changed.wait_for(lambda: self._missing <= 0, _TIMES["REQUEST_SECONDS"] / 2), "nobody comes"
 
     def leave(self) -> None:
-        """Leave: nobody waits for this thread any more."""
         with self._changed:
             self._missing -= 1
             self._changed.notify_all()
@@ -124,8 +121,6 @@ class _Meeting:
 
 @dataclasses.dataclass(frozen=True)
 class Tried:
-    """One trial: whether the fault fired, and the violation."""
-
     fired: bool
     violations: list[str]
 
@@ -339,7 +334,6 @@ class Bench:
         return problems
 
     def trial(self, kind: str, chance: random.Random) -> Tried:
-        """Run a random trial of one of KINDS."""
         at, acted = chance.randrange(self.requests), chance.random() < 0.5
         name = chance.choice(("saved_model.pb", "variables/variables.index", models.CARD))
         trials: dict[str, Callable[[], Tried]] = {
@@ -354,7 +348,6 @@ class Bench:
 
 @contextlib.contextmanager
 def bench(folder: Path) -> Iterator[Bench]:
-    """Yield a bench with a server of its own."""
     with quick_server(folder, **_TIMES) as server:
         yield Bench(server, folder)
 
@@ -372,7 +365,6 @@ def _lost(outcome: Outcome) -> bool:
 
 
 def exhaust(folder: Path) -> dict[str, Counts]:
-    """Die before and after every request of a publication."""
     with bench(folder) as workbench:
         requests = range(workbench.requests)
         return {"kill": _counted(workbench.kill(at, acted) for at in requests for acted in (False, True))}

@@ -47,12 +47,10 @@ class Stage:
     settings: dict[str, Any]
 
     def into(self, location: Path) -> "Stage":
-        """Return the same with another location for its result."""
         settings = {name: str(value).replace(OUTPUT, str(location)) for name, value in self.settings.items()}
         return dataclasses.replace(self, settings=settings)
 
     def start(self, log: Path) -> int:
-        """Start it in its own process and return its process id."""
         words = [f"--{name}={value}" for name, value in self.settings.items()]
         return forks.start(lambda: cli.main(self.name, words), log)
 
@@ -75,7 +73,6 @@ class Reference:
         self._trials = 0
 
     def location(self) -> Path:
-        """Return a location for the next trial."""
         self._trials += 1
         assert self._trials < 1000, "stages end before their fault happens"
         return self._folder / str(self._trials)
@@ -102,7 +99,6 @@ def _without_speed(path: Path) -> bytes:
 
 
 def differences(actual: dict[str, bytes], wanted: dict[str, bytes]) -> list[str]:
-    """Return the paths whose bytes differ, or that only one has."""
     return sorted(name for name in actual.keys() | wanted.keys() if actual.get(name) != wanted.get(name))
 
 

@@ -49,6 +49,5 @@ def wake_late(trials: int, chance: random.Random, folder: Path, stage: Stage, *l
 
 
 def _woken(zombie: int) -> int:
-    """Wake a stopped process and return how it ended."""
     os.kill(zombie, signal.SIGCONT)
     return forks.wait(zombie)

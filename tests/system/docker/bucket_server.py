@@ -21,7 +21,6 @@ _DATA = Path("/data")
 
 
 def main(faults: str = "[]") -> None:
-    """Serve until SIGTERM."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     with serving(page_size=1000) as server:
         server.create_bucket("b")

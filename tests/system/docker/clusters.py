@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from tests.programs import until
 from tests.system.runners import flink_cluster
-from tests.system.runners.conftest import ROOT, until
+from tests.system.runners.conftest import ROOT
 from tests.system.runners.flink_cluster import OPENED
 
 _JAVA = Path("/usr/lib/jvm/java-17-openjdk-amd64")
@@ -44,7 +45,6 @@ class Containers:
         self.docker("network", "rm", self._network, check=False)
 
     def docker(self, *words: str, check: bool = True) -> str:
-        """Run the client; return what it prints."""
         done = subprocess.run([self._client, *words], capture_output=True, text=True, check=False)
         assert not check or done.returncode == 0, f"{words}: {done.stderr}"
         return done.stdout + done.stderr
@@ -58,7 +58,6 @@ class Containers:
         self._started.append(name)
 
     def start_java(self, name: str, *words: str, mounts: dict[Path, str]) -> None:
-        """Start a Java program of this machine in a container."""
         programs = {_JAVA: str(_JAVA), Path("/etc/java-17-openjdk"): "/etc/java-17-openjdk", **mounts}
         options = [f"--volume={folder}:{target}:ro" for folder, target in programs.items()]
         self.start(name, *OPENED.split(), *words, options=(*options, "--entrypoint", f"{_JAVA}/bin/java"))
@@ -74,7 +73,6 @@ class Containers:
         until(lambda: "serving" in self.log_of("buckets"), _SECONDS_TO_START)
 
     def stop_serving(self) -> dict[str, Any]:
-        """Stop the bucket server; return the sha256 of its `objects`, and the faults that `fired`."""
         self.docker("stop", self.full_name("buckets"))
         lines = [line for line in self.log_of("buckets").splitlines() if line.startswith("{")]
         self.remove("buckets")
@@ -98,19 +96,15 @@ class Containers:
         self.start(name, *locations, *words, "--beam_options", f"{runner} {workers}")
 
     def wait(self, name: str) -> int:
-        """Wait for a container to end; return its exit code."""
         return int(self.docker("wait", self.full_name(name)))
 
     def kill(self, name: str) -> None:
-        """End a container as a machine ends that loses its power."""
         self.docker("kill", self.full_name(name))
 
     def execute(self, name: str, program: str) -> str:
-        """Run a Python program in a container; return what it prints."""
         return self.docker("exec", self.full_name(name), "python", "-c", program)
 
     def log_of(self, name: str) -> str:
-        """Return what a container has printed."""
         return self.docker("logs", self.full_name(name))
 
     def address_of(self, name: str) -> str:
@@ -119,7 +113,6 @@ class Containers:
         return self.docker("inspect", "--format", template, self.full_name(name)).strip()
 
     def full_name(self, name: str) -> str:
-        """Return the name by which the engine knows a container."""
         return f"{self._network}-{name}"
 
 

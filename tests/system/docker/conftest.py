@@ -16,7 +16,6 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def log_of(client: str, container: str) -> str:
-    """Return what a container has printed."""
     done = subprocess.run([client, "logs", container], capture_output=True, text=True, check=True)
     return done.stdout + done.stderr
 
@@ -74,7 +73,6 @@ def python(engine: Engine) -> Callable[[str, str], str]:
 
 @pytest.fixture(scope="module")
 def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder that every user of a container may write."""
     folder = tmp_path_factory.mktemp("shared")
     folder.chmod(0o777)
     for parent in folder.parents[:2]:  # pytest's own are for their owner alone

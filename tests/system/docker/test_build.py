@@ -18,7 +18,6 @@ from tests import servers
 
 
 def client_that(folder: Path, script: str) -> dict[str, str]:
-    """An environment whose Docker client is a shell script."""
     path = folder / "docker"
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(0o755)
@@ -113,7 +112,6 @@ def test_what_is_no_registry(registry: str) -> None:
 
 @pytest.fixture
 def registry(tmp_path: Path) -> Iterator[str]:
-    """A registry of images on this machine's loopback."""
     program = shutil.which("docker-registry")
     if program is None:
         pytest.skip("no docker-registry: apt-get install docker-registry")

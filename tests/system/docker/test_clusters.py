@@ -13,9 +13,10 @@ import pytest
 from components.core import errors
 from components.preprocess import run as preprocess
 from components.preprocess.config import PreprocessConfig
+from tests.programs import until
 from tests.system.docker import clusters
 from tests.system.docker.clusters import Containers
-from tests.system.runners.conftest import content, until, write_idx
+from tests.system.runners.conftest import content, write_idx
 from tests.system.runners.flink_cluster import programs
 
 pytestmark = [pytest.mark.flink, pytest.mark.timeout(900)]
@@ -41,7 +42,6 @@ print(urllib.request.urlopen(place).read().decode())
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """IDX files of noise, 20,000 images to train on."""
     folder = tmp_path_factory.mktemp("source")
     folder.chmod(0o755)
     return write_idx(folder / "idx", 20_000)
@@ -73,13 +73,11 @@ class Run:
         self._stages: list[str] = []
 
     def start(self) -> str:
-        """Start a stage; return its name."""
         self._stages.append(f"stage-{len(self._stages)}")
         self.cluster.start_stage(self._stages[-1], *(f"--{name}={value}" for name, value in SETTINGS.items()))
         return self._stages[-1]
 
     def wait_for_object(self, ending: str) -> None:
-        """Wait until the dataset's folder has an object of that ending."""
         until(lambda: ending in self.cluster.execute("pool-of-machine-0", OBJECTS))
 
     def signal(self, machine: str, name: str) -> int:
@@ -88,7 +86,6 @@ class Run:
         return int(until(lambda: self.cluster.execute(f"pool-of-{machine}", program).strip()))
 
     def remove(self) -> None:
-        """Remove the stages with their job servers, and the bucket server."""
         for stage in self._stages:
             self.cluster.remove(stage)
             self.cluster.remove(f"jobs-of-{stage}")
@@ -97,7 +94,6 @@ class Run:
 
 @pytest.fixture
 def run(cluster: Containers, source: Path, request: pytest.FixtureRequest) -> Iterator[Run]:
-    """Start the bucket server with these `faults`."""
     cluster.serve(source, getattr(request, "param", []))
     started = Run(cluster)
     yield started

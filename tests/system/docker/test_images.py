@@ -13,8 +13,8 @@ from components.core.stage import cache_key
 from docker import build, sbom
 from docker.build import ROOT, Engine
 from pipeline.local.docker_client import CODE_LABEL
+from tests.programs import until
 from tests.system.docker.conftest import HARDENED, log_of
-from tests.system.runners.conftest import until
 
 pytestmark = pytest.mark.docker
 

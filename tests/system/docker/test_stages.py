@@ -24,7 +24,6 @@ LIMITS = tuple(word for name, value in NO_LIMITS.items() for word in (f"--{name}
 
 
 def outputs(done: subprocess.CompletedProcess[str]) -> dict[str, str]:
-    """The output parameters that a stage prints, by name."""
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
     return dict(line.split(": ", 1) for line in done.stdout.splitlines())

@@ -51,8 +51,6 @@ raise SystemExit(cli.main("train", sys.argv[2:]))
 
 
 class Container:
-    """A worker of a job in a container."""
-
     def __init__(self, client: str, name: str, described: dict[str, Any], tf_config: dict[str, Any], folder: Path):
         self._client, self._name, self._message = client, name, folder / f"{name}-message"
         self._message.write_text("")
@@ -100,8 +98,6 @@ class Container:
 
 
 class Cluster(TrainingOperator):
-    """A cluster of this machine's containers."""
-
     def __init__(self, client: str, folder: Path) -> None:
         super().__init__(self._begin)
         self.client, self._folder = client, folder
@@ -134,7 +130,6 @@ def cluster(client: str, tmp_path: Path) -> Iterator[Cluster]:
 
 
 def resumed_at(log: str) -> int:
-    """Return the step at which a training resumed, from its log."""
     (step,) = re.findall(r"resuming at step (\d+)", log)
     return int(step)
 

@@ -11,9 +11,10 @@ import pytest
 from components.core import errors
 from docker.build import Engine
 from tests.inputs.sources import write_images
+from tests.programs import until
 from tests.system.docker.clusters import SERVER, SERVER_MODULE
 from tests.system.docker.conftest import log_of
-from tests.system.runners.conftest import content, until
+from tests.system.runners.conftest import content
 
 pytestmark = pytest.mark.docker
 

@@ -4,7 +4,6 @@ import gzip
 import os
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,17 +19,6 @@ from tests.inputs.sources import idx, write_images
 
 ROOT = Path(__file__).parents[3]
 _MARK = "WGAN_TEST_STAGE"
-
-
-def until(true: Callable[[], Any], seconds: float = 120) -> Any:
-    """Repeat a question until the answer is true, and return it."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        answer = true()
-        if answer:
-            return answer
-        time.sleep(0.1)
-    raise AssertionError(f"still false after {seconds:g} s")
 
 
 def write_idx(folder: Path, images: int) -> Path:
@@ -53,13 +41,11 @@ def image_settings(folder: Path) -> dict[str, Any]:
 
 
 def content(folder: Path) -> dict[str, str]:
-    """Return the sha256 of each file of a dataset, by name."""
     return {path.name: digests.sha256_of_file(path) for path in folder.iterdir()}
 
 
 @pytest.fixture(scope="session", params=["idx", "images"])
 def settings(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """Settings for several shards of IDX files, or of images."""
     folder = tmp_path_factory.mktemp("source")
     if request.param == "idx":
         return {"source": str(write_idx(folder / "idx", 2000)), "images_per_shard": 500}
@@ -68,7 +54,6 @@ def settings(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 @pytest.fixture(scope="session")
 def direct_runner_files(settings: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The files that the direct runner makes of it."""
     dataset = tmp_path_factory.mktemp("direct") / "dataset"
     preprocess.run(PreprocessConfig(dataset=str(dataset), **settings))
     return content(dataset)
@@ -94,11 +79,9 @@ class Stage:
 
     @property
     def stderr(self) -> str:
-        """Its log so far."""
         return self._stderr.read_text(encoding="utf-8")
 
     def wait(self, timeout: float = 300) -> int:
-        """Its exit code."""
         return self.process.wait(timeout)
 
     def processes(self) -> dict[int, str]:

@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 
 from tests import servers
-from tests.system.runners.conftest import ROOT, until
+from tests.programs import until
+from tests.system.runners.conftest import ROOT
 
 SLOTS = 2  # of each task manager
 JOB_MANAGER = "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint"
@@ -68,7 +69,6 @@ def programs() -> tuple[Path, Path]:
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:
-    """Kill a program of the cluster, with its children: it leads its own session."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
@@ -119,12 +119,10 @@ class FlinkCluster:
         self.wait()
 
     def end(self) -> None:
-        """Kill its programs, with those that they have started."""
         for process in reversed(self._started):
             kill(process)
 
     def add_task_manager(self) -> None:
-        """Start one more."""
         name = f"task-manager-{len(self.task_managers)}"
         flags, settings = task_manager_memory(self._distribution, self._folder)
         command = [*self._java(*flags), TASK_MANAGER, "--configDir", str(self._folder), *settings]
@@ -137,7 +135,6 @@ class FlinkCluster:
         until(lambda: (self.ask("overview") or {}).get("slots-available") == slots)
 
     def ask(self, path: str) -> dict[str, Any] | None:
-        """Return the answer of Flink's REST API; None if it does not answer."""
         try:
             with urllib.request.urlopen(f"http://{self.rest}/{path}", timeout=10) as answer:
                 return dict(json.load(answer))
@@ -145,15 +142,12 @@ class FlinkCluster:
             return None
 
     def jobs(self) -> dict[str, str]:
-        """The states of all jobs, by id."""
         return {job["jid"]: job["state"] for job in (self.ask("jobs/overview") or {"jobs": []})["jobs"]}
 
     def running_task_managers(self, job: str) -> set[str]:
-        """Names of the task managers where tasks of a job run."""
         return {task["taskmanager-id"] for task in self._tasks(job) if task["status"] == "RUNNING"}
 
     def attempts(self, job: str) -> int:
-        """Return the largest number of restarts of a task of a job."""
         return max((task["attempt"] for task in self._tasks(job)), default=0)
 
     def _tasks(self, job: str) -> list[dict[str, Any]]:
@@ -165,7 +159,6 @@ class FlinkCluster:
         return ["java", *OPENED.split(), *flags, "-cp", self._jars]
 
     def _start(self, name: str, command: list[str]) -> subprocess.Popen[bytes]:
-        """Start a program; its log has its name."""
         # A worker pool starts its workers as `python`, which must be this one.
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         with open(self._folder / f"{name}.log", "ab") as log:

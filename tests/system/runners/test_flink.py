@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from components.core import errors
-from tests.system.runners.conftest import Stage, content, image_settings, until
+from tests.programs import until
+from tests.system.runners.conftest import Stage, content, image_settings
 from tests.system.runners.flink_cluster import OPENED, FlinkCluster, kill, programs
 
 pytestmark = [pytest.mark.flink, pytest.mark.timeout(600)]
@@ -19,7 +20,6 @@ pytestmark = [pytest.mark.flink, pytest.mark.timeout(600)]
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlinkCluster]:
-    """A job manager and two task managers."""
     cluster = FlinkCluster(*programs(), tmp_path_factory.mktemp("flink") / "cluster")
     try:
         cluster.begin()

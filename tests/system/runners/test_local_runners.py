@@ -22,7 +22,6 @@ from tests.system.runners.conftest import Stage, content, write_idx
 
 @pytest.fixture(scope="session")
 def prism() -> Path:
-    """The program of Prism, of the version of Beam."""
     return servers.written_in_go("prism", "BEAM_VERSION", "github.com/apache/beam/sdks/v2\tv")
 
 

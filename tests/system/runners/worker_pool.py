@@ -17,7 +17,6 @@ class SharedPool(BeamFnExternalWorkerPoolServicer):
     def StopWorker(
         self, stop_worker_request: beam_fn_api_pb2.StopWorkerRequest, unused_context: object
     ) -> beam_fn_api_pb2.StopWorkerResponse:
-        """Let the worker be."""
         return beam_fn_api_pb2.StopWorkerResponse()
 
 

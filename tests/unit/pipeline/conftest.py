@@ -51,7 +51,6 @@ class Desk:
         return [sys.executable, "-c", _WGAN, str(self.folder / "pipeline"), verb, "--root", str(self.root), *flags]
 
     def run(self, *flags: str, verb: str = "run") -> subprocess.CompletedProcess[str]:
-        """Run the pipeline to its end."""
         return programs.run(self.command(verb, *flags), self.environment)
 
     def start(self, *flags: str) -> "subprocess.Popen[str]":
@@ -76,12 +75,10 @@ class Desk:
             time.sleep(0.02)
 
     def tasks(self, run: int = 1) -> dict[str, Any]:
-        """What `state.json` of a run says of its stages."""
         state = json.loads((self.root / "history" / f"{run:04d}" / "state.json").read_text())
         return state["tasks"]
 
     def states(self, run: int = 1) -> dict[str, str]:
-        """The state of every stage of a run."""
         return {name: task["state"] for name, task in self.tasks(run).items()}
 
 
@@ -122,8 +119,6 @@ def wgan(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[st
 
 
 class Answer(NamedTuple):
-    """How a command ended: its exit code, output and errors."""
-
     code: int
     out: str
     logged: str
@@ -145,7 +140,6 @@ def wgan_models(capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFix
 
 
 def messages(process: subprocess.CompletedProcess[str]) -> list[str]:
-    """Return the errors that a command logged."""
     return [line.split(" E ", 1)[1] for line in process.stderr.splitlines()]
 
 
@@ -160,14 +154,6 @@ def process_state(pid: int) -> str:
 def is_running(pid: int) -> bool:
     """Return whether there is a process of that number that is no zombie."""
     return process_state(pid) != "Z"
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    """Wait until a condition holds, a minute at most."""
-    deadline = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def read_terminal(terminal: int) -> bytes:

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.programs import ignoring
-from tests.unit.pipeline.conftest import Desk, is_running, process_state, read_terminal, wait_until
+from tests.programs import ignoring, until
+from tests.unit.pipeline.conftest import Desk, is_running, process_state, read_terminal
 from tests.unit.pipeline.shell_steps import Shell
 
 # Writes its process id and its child's, then works until SIGTERM, and ends with the given code.
@@ -30,7 +30,7 @@ def start_stage(desk: Desk, script: str) -> "subprocess.Popen[str]":
     work = Shell(script=script, after=("before",), retries=3)
     desk.define(Shell(stage="before"), work, Shell(stage="after", text="{shell.out}"))
     process = desk.start()
-    wait_until((desk.folder / "pids").exists)
+    until((desk.folder / "pids").exists)
     return process
 
 
@@ -103,7 +103,7 @@ def test_killed_runner_is_followed_by_a_run_that_goes_on(desk: Desk) -> None:
     assert running(desk) == [True, True]
     process.kill()
     process.communicate(timeout=60)
-    wait_until(lambda: not any(running(desk)))
+    until(lambda: not any(running(desk)))
     (desk.folder / "allowed").touch()
     assert desk.run().returncode == 0
 
@@ -129,8 +129,8 @@ def reading(folder: Path, terminal: int = subprocess.PIPE) -> Iterator["subproce
             return writer >= 0
 
         try:
-            wait_until(is_read)
-            wait_until(lambda: process_state(child_pid(process)) == "S")
+            until(is_read)
+            until(lambda: process_state(child_pid(process)) == "S")
             yield process
         finally:
             process.kill()
@@ -139,7 +139,6 @@ def reading(folder: Path, terminal: int = subprocess.PIPE) -> Iterator["subproce
 
 
 def child_pid(process: "subprocess.Popen[bytes]") -> int:
-    """Return the process id of the one program that a command has started."""
     (pid,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     return int(pid)
 

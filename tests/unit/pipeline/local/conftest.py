@@ -42,8 +42,6 @@ DOWNSTREAM = {"preprocess": {"train", "embed", "export"}, "train": {"export"}}
 
 @dataclasses.dataclass
 class World:
-    """Everything that a run depends on."""
-
     parameters: dict[str, Any] = dataclasses.field(default_factory=dict)
     source: str = "a"
     custom_embedding: str = ""
@@ -134,7 +132,6 @@ class Home:
         return {row.task: (row.outcome, row.why) for row in rows}
 
     def run(self, world: World) -> dict[str, str]:
-        """The state of each stage."""
         values, location = self.values(world), Stages(world, self.root)
         history = History(self.root, values)
         run = Run(STEPS, values, self.root, history, location)  # type: ignore[arg-type]
@@ -171,7 +168,6 @@ def home(tmp_path: Path) -> Home:
 
 
 def other_value(field: Field) -> Any:
-    """A valid value that is not the default."""
     if field.setting.choices:
         return next(choice for choice in field.setting.choices if choice != field.default)
     if field.type is str:

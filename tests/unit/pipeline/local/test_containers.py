@@ -23,7 +23,8 @@ from pipeline.local.containers import mount_words
 from pipeline.local.docker_client import Docker, Image, explained
 from pipeline.local.processes import Call
 from pipeline.local.session import Session, session
-from tests.unit.pipeline.conftest import Desk, is_running, messages, wait_until
+from tests.programs import until
+from tests.unit.pipeline.conftest import Desk, is_running, messages
 from tests.unit.pipeline.shell_steps import Shell
 
 BASE = "python:3.11-slim-bookworm"
@@ -167,7 +168,7 @@ def test_the_container_of_a_killed_runner_is_removed(engine: str, desk: Desk) ->
     assert len(running(desk)) == 1
     process.kill()
     process.communicate(timeout=60)
-    wait_until(lambda: running(desk) == [])
+    until(lambda: running(desk) == [])
 
 
 @pytest.mark.docker
@@ -227,7 +228,6 @@ esac
 
 @pytest.fixture
 def slow(desk: Desk) -> Iterator[Callable[[str], "subprocess.Popen[str]"]]:
-    """Start a run whose engine does not answer a command; return it when it has asked that."""
     processes = []
 
     def started(command: str) -> "subprocess.Popen[str]":
@@ -242,7 +242,7 @@ def slow(desk: Desk) -> Iterator[Callable[[str], "subprocess.Popen[str]"]]:
         desk.define(Shell(image=NAME))
         process = desk.start("--runner", "docker")
         processes.append(process)
-        wait_until(lambda: command in asked(desk))
+        until(lambda: command in asked(desk))
         return process
 
     yield started

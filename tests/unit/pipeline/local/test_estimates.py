@@ -41,7 +41,6 @@ def estimate(root: Path, source: str = "fashion-mnist", shape: Any = None, **cha
 
 
 def train_once(root: Path, run: int, images_per_second: float, **settings: Any) -> None:
-    """Leave the files of a training on Fashion-MNIST."""
     checkpoint = root / f"step-{run}"
     checkpoint.mkdir(parents=True)
     rates = (None, images_per_second, images_per_second, 2 * images_per_second)

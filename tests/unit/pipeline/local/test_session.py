@@ -7,7 +7,8 @@ from pathlib import Path
 
 from components.core.storage import atomic_files
 from pipeline.local.session import session
-from tests.unit.pipeline.conftest import Desk, is_running, wait_until
+from tests.programs import until
+from tests.unit.pipeline.conftest import Desk, is_running
 from tests.unit.pipeline.shell_steps import Shell
 
 # Opens a session, puts a file into its folder, and lives until it is killed.
@@ -35,7 +36,7 @@ def test_a_run_removes_the_folder_of_a_dead_one_and_not_that_of_one_that_lives(t
     assert {path.name for path in tmp_path.iterdir()} == {folder.name, left.name}
     dead.kill()
     dead.communicate()
-    wait_until(lambda: not is_running(reaper))
+    until(lambda: not is_running(reaper))
     assert (left / "large").exists()
     with session(tmp_path, "docker") as opened:
         assert {path.name for path in tmp_path.iterdir()} == {folder.name, opened.folder.name}
@@ -106,5 +107,5 @@ with session.session(Path("sessions"), "docker") as opened:
     runner = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=False)
     assert runner.returncode == -signal.SIGKILL
     stage = int((tmp_path / "group").read_text())
-    wait_until(lambda: not is_running(stage))
+    until(lambda: not is_running(stage))
     assert not (tmp_path / "began").exists()
