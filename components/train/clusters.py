@@ -15,11 +15,14 @@ import scipy.sparse
 
 from components.core.data.dataset_reader import Images
 from components.core.stage import logs
+from components.train.config import IMAGES_PER_CLUSTER
 
 log = logging.getLogger(__name__)
 
 CENTERS = "clusters/centers"  # in the state of a checkpoint
 FEATURES = 32  # that stand for a cluster in the networks
+# From so many images on there is a fixed number of clusters: benchmarks/judging/quality.md, "Without labels".
+_MANY_IMAGES, _CLUSTERS_OF_MANY = 50_000, 5000
 _SIDE_AT_MOST = 32
 _CELLS, _DIRECTIONS = 7, 8  # of the longer side; of half a turn
 _OPENING = 0.8  # cosine of the angle up to which an edge counts for a direction
@@ -28,6 +31,11 @@ _ROUNDS = 20
 _IMAGES_AT_ONCE, _BYTES_AT_ONCE = 2048, 2**26
 _NORM = 1000
 _STEPS_OF_ONE = 1024  # of features: machines differ in the last bits of eigenvectors
+
+
+def number_for(images: int) -> int:
+    """Return how many clusters a training on so many images without labels has; below 2 it has none."""
+    return _CLUSTERS_OF_MANY if images >= _MANY_IMAGES else images // IMAGES_PER_CLUSTER
 
 
 def names(count: int) -> list[str]:

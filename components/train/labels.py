@@ -15,9 +15,6 @@ from components.train.config import IMAGES_PER_CLUSTER, TrainConfig
 
 log = logging.getLogger(__name__)
 
-# From so many images on there is a fixed number of clusters: benchmarks/judging/quality.md, "Without labels".
-_MANY_IMAGES, _CLUSTERS_OF_MANY = 50_000, 5000
-
 
 @dataclasses.dataclass(frozen=True)
 class Labels:
@@ -63,7 +60,7 @@ def conditioning_of(config: TrainConfig, manifest: datasets.Manifest) -> tuple[s
     Raises a `ConfigError` if not every training image has a label for `class`, or there are too few for `cluster`.
     """
     images, unlabeled = manifest.splits["train"].records, unlabeled_count(manifest)
-    cluster_count = _CLUSTERS_OF_MANY if images >= _MANY_IMAGES else images // IMAGES_PER_CLUSTER
+    cluster_count = clusters.number_for(images)
     if config.conditioning == "class" and unlabeled:
         raise ConfigError(
             f"conditioning is class, but {unlabeled:,} of the {images:,} training images of {config.dataset} "

@@ -25,9 +25,9 @@ _WRONG = {
     "LayerNormalization": (_MOMENTS, _NO_NORMALIZATION),
     "Resizing": (_RESIZE, "use strided convolutions or average pooling"),
     "SpectralNormalization": ("it changes its weights whenever it is called", "use the gradient penalty alone"),
+    **dict.fromkeys(("AlphaDropout", "Dropout", "GaussianDropout"), (_RANDOM, "leave it out")),
+    **dict.fromkeys(("GaussianNoise", "SpatialDropout2D"), (_RANDOM, "leave it out")),
 }
-_WRONG |= dict.fromkeys(("AlphaDropout", "Dropout", "GaussianDropout"), (_RANDOM, "leave it out"))
-_WRONG |= dict.fromkeys(("GaussianNoise", "SpatialDropout2D"), (_RANDOM, "leave it out"))
 _STEPS = (1e-6, 1e-7, 1e-8)  # of a difference along a direction of its own; larger ones round less
 _EXAMPLES = 4
 
