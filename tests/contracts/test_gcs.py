@@ -43,33 +43,28 @@ class Place:
     retry: Retry
 
     def blob(self, name: str = "object", content: bytes | None = None, generation: int | None = None) -> Blob:
-        """An object, with this content if one is given."""
         blob = self.bucket.blob(self.prefix + name, generation=generation)
         if content is not None:
             blob.upload_from_string(content, retry=self.retry)
         return blob
 
     def content(self, name: str = "object") -> bytes | None:
-        """The content of an object; None if absent."""
         try:
             return bytes(self.blob(name).download_as_bytes(retry=self.retry))
         except exceptions.NotFound:
             return None
 
     def names(self, **how: Any) -> list[str]:
-        """Names of the case's objects."""
         blobs = self.client.list_blobs(self.bucket, prefix=self.prefix, retry=self.retry, **how)
         return [blob.name.removeprefix(self.prefix) for blob in blobs]
 
 
 def client_of(url: str) -> Client:
-    """A client without credentials."""
     return Client(project="none", credentials=AnonymousCredentials(), client_options={"api_endpoint": url})
 
 
 @pytest.fixture(scope="session")
 def emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of the public emulator."""
     program = servers.written_in_go("fake-gcs-server", "FAKE_GCS_VERSION", "github.com/fsouza/fake-gcs-server\t")
     port = servers.free_port()
     address = f"127.0.0.1:{port}"

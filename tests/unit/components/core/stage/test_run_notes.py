@@ -56,7 +56,6 @@ def attempt(run: RunOf, source: str) -> Note:
 
 
 def record(run: RunOf, status: str = '{"state": "SUCCEEDED"}', **changes: Any) -> dict[str, Any]:
-    """Run the real record stage and return what it wrote."""
     values = {"records": run.records, "run": run.run, "status": status, **changes}
     assert cli.main("record", [f"--{name}={value}" for name, value in values.items()]) == 0
     return written(run)
