@@ -40,8 +40,8 @@ def test_a_checkpoint_that_cannot_be_removed_is_reported(
 
 
 def test_other_shapes_are_listed() -> None:
-    wanted, actual = ({"a": np.zeros(size, np.float32), "b": np.zeros(2)} for size in (2, 3))
-    assert checkpoints.differences(wanted, actual) == ["a is float32(3,), expected float32(2,)"]
+    states: list[dict[str, np.ndarray]] = [{"a": np.zeros(size, np.float32), "b": np.zeros(2)} for size in (2, 3)]
+    assert checkpoints.differences(*states) == ["a is float32(3,), expected float32(2,)"]
 
 
 def test_no_pickle_is_ever_loaded(tmp_path: Path) -> None:
