@@ -36,7 +36,6 @@ class Request:
     body: bytes
 
     def json(self) -> Any:
-        """Return the body, read as JSON."""
         return json.loads(self.body)
 
 
@@ -52,8 +51,6 @@ class Answer(Exception):
 
 
 class Server:
-    """One server, as tests see it; `serving` starts it."""
-
     def __init__(self) -> None:
         self.requests: list[Request] = []  # in the order of arrival
         # Called before a request is executed, and afterwards before it is answered.
@@ -82,7 +79,6 @@ class Server:
         return answer
 
     def receive(self, method: str, target: str, headers: Message, body: bytes) -> Answer:
-        """Record a request and answer it."""
         url = urllib.parse.urlsplit(target)
         query = dict(urllib.parse.parse_qsl(url.query, keep_blank_values=True))
         with self.lock:
@@ -102,7 +98,6 @@ class Server:
         self.url = self.url.replace("http:", "https:")
 
     def listen(self) -> None:
-        """Accept connections."""
         if self._thread is None:
             self._http.server_activate()
             self._thread = threading.Thread(target=self._http.serve_forever, args=(0.005,))
@@ -214,7 +209,6 @@ class _Http(ThreadingHTTPServer):
 
 @contextlib.contextmanager
 def serving(server: _Served) -> Iterator[_Served]:
-    """Serve in threads until the block ends."""
     server.listen()
     try:
         yield server

@@ -8,7 +8,6 @@ import dataclasses
 import logging
 import math
 import re
-import shutil
 import zipfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -63,9 +62,7 @@ def save(checkpoints: Folder, description: Description, state: Mapping[str, np.n
             Description.of(location)
     with atomic_files.new_folder(path, MANIFEST) as folder:
         array_files.write_arrays(folder / STATE, state)
-        for log_file in (Path(checkpoints, name) for name in (training_log.METRICS, training_log.HEALTH)):
-            if log_file.exists():
-                shutil.copyfile(log_file, folder / log_file.name)
+        training_log.copy_to(folder, Path(checkpoints))
         description = dataclasses.replace(description, state_sha256=digests.sha256_of_file(folder / STATE))
         description.write(folder)
     return description

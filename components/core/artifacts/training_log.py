@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,13 @@ def read(path: Path, last_step: float = float("inf")) -> list[dict[str, Any]]:
         if isinstance(row, dict) and type(row.get("step")) is int and row["step"] <= last_step:
             rows.append(row)
     return rows
+
+
+def copy_to(checkpoint: Path, training: Path) -> None:
+    """Copy the logs of a training into a checkpoint that is being made."""
+    for name in (METRICS, HEALTH):
+        if (training / name).exists():
+            shutil.copyfile(training / name, checkpoint / name)
 
 
 def go_back(training: Path, step: int, checkpoint: Path) -> None:

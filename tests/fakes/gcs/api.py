@@ -28,7 +28,6 @@ class Content(Answer):
 
 
 def _number(request: Request, name: str) -> int | None:
-    """Return an integer parameter; None if absent."""
     return int(request.query[name]) if name in request.query else None
 
 
@@ -43,8 +42,6 @@ def _allow(request: Request, *names: str) -> None:
 
 @dataclasses.dataclass
 class _Session:
-    """A resumable upload."""
-
     bucket: str
     expected: int | None  # generation to replace, checked at the beginning and at the end
     resource: dict[str, Any]  # as the client gave it
@@ -92,7 +89,6 @@ def _insert(
     expected: int | None,
     checksums: Iterable[str],
 ) -> Stored:
-    """Make an object of its resource and its content."""
     chosen = {key: resource[key] for key in _PROPERTIES if resource.get(key)}
     return store.insert(bucket, resource["name"], content, expected, chosen, checksums)
 
@@ -139,7 +135,6 @@ class Api:
         self._session_numbers = itertools.count(1)
 
     def answer(self, request: Request) -> Answer:
-        """Execute a request."""
         try:
             for method, pattern, operation in _OPERATIONS:
                 match = pattern.fullmatch(request.path)

@@ -23,11 +23,10 @@ class Refusal(Exception):
         self.status, self.message = status, message
 
     def answer(self) -> Answer:
-        """Return the answer, whose body is JSON."""
         error = {"code": self.status, "message": self.message, "errors": [{"message": self.message}]}
-        headers = {"Content-Type": "application/json; charset=UTF-8"} | (
-            {"Retry-After": "1"} if self.status == 429 else {}
-        )
+        headers = {"Content-Type": "application/json; charset=UTF-8"}
+        if self.status == 429:
+            headers["Retry-After"] = "1"
         return Answer(self.status, json.dumps({"error": error}).encode(), headers)
 
 
@@ -43,8 +42,6 @@ def crc32c(content: bytes) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Stored:
-    """One object as it is now."""
-
     content: bytes
     generation: int  # higher for every new content on the server
     properties: Mapping[str, Any]  # chosen by the client, such as `contentType`
@@ -59,8 +56,6 @@ def require_generation(expected: int | None, live: Stored | None) -> None:
 
 
 class Store:
-    """The state of the server."""
-
     def __init__(self) -> None:
         self.buckets: dict[str, dict[str, Stored]] = {}  # objects by bucket and name
         self.denied: set[tuple[str, str]] = set()  # permissions, each with the prefix of names it is denied for
@@ -78,8 +73,13 @@ class Store:
     ) -> Stored:
         """Make an object, or replace the live one; `checksums` are those that the client sent."""
         with self._lock:
-            live = self.may_insert(bucket, name, expected)
-            stored = self._new_object(content, properties or {}, checksums)
+            live, checksum = self.may_insert(bucket, name, expected), crc32c(content)
+            for claimed in checksums:
+                if claimed != checksum:
+                    raise Refusal(400, f'Provided CRC32C "{claimed}" doesn\'t match calculated CRC32C "{checksum}".')
+            self._changes += 1
+            number = self._changes
+            stored = Stored(content, _FIRST_GENERATION + number, properties or {}, number, checksum)
             if live:  # replacing deletes
                 self._require("storage.objects.delete", name)
             self.buckets[bucket][name] = stored
@@ -94,14 +94,12 @@ class Store:
             return live
 
     def read(self, bucket: str, name: str, generation: int | None = None) -> Stored:
-        """Return the live object, which must be of the generation if one is named."""
         with self._lock:
             self.bucket(bucket)
             self._require("storage.objects.get", name)
             return self._live(bucket, name, generation)
 
     def delete(self, bucket: str, name: str, generation: int | None, expected: int | None) -> None:
-        """Delete the live object for good."""
         with self._lock:
             self.bucket(bucket)
             self._require("storage.objects.delete", name)
@@ -117,7 +115,6 @@ class Store:
             return {name: objects[name] for name in names}
 
     def bucket(self, name: str) -> dict[str, Stored]:
-        """Return the objects of a bucket."""
         if name not in self.buckets:
             raise Refusal(404, "The specified bucket does not exist.")
         return self.buckets[name]
@@ -135,11 +132,3 @@ class Store:
                 f"tester@example.com does not have {permission} access to the Google Cloud Storage object. "
                 f"Permission '{permission}' denied on resource (or it may not exist).",
             )
-
-    def _new_object(self, content: bytes, properties: Mapping[str, Any], checksums: Iterable[str]) -> Stored:
-        checksum = crc32c(content)
-        for claimed in checksums:
-            if claimed != checksum:
-                raise Refusal(400, f'Provided CRC32C "{claimed}" doesn\'t match calculated CRC32C "{checksum}".')
-        self._changes += 1
-        return Stored(content, _FIRST_GENERATION + self._changes, properties, self._changes, checksum)

@@ -1,7 +1,6 @@
 """Settings: any value is either turned into the field's type or refused in words."""
 
 import math
-import re
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -78,15 +77,8 @@ def test_bounds_include_what_they_say() -> None:
         Config(name="a", share=0.0)
 
 
-@pytest.mark.parametrize(
-    ("batch_size", "replicas", "accelerator", "problem"),
-    [
-        (10, 4, "cpu", ""),
-        (10, 0, "tpu", ""),
-        (8, 4, "tpu", ""),
-        (3, 4, "cpu", "batch_size .* least replicas, got 3 for 4"),
-        (10, 4, "tpu", "batch_size .* multiple of replicas .* TPU, got 10 for 4"),
-    ],
-)
-def test_what_replicas_cannot_share(batch_size: int, replicas: int, accelerator: str, problem: str) -> None:
-    assert re.fullmatch(problem, settings.share_problem("batch_size", batch_size, replicas, accelerator))
+def test_what_replicas_cannot_share() -> None:
+    for shares in ((10, 4, "cpu"), (10, 0, "tpu"), (8, 4, "tpu")):
+        assert settings.share_problem("batch_size", *shares) == ""
+    assert "least replicas, got 3 for 4" in settings.share_problem("batch_size", 3, 4, "cpu")
+    assert "multiple of replicas on a TPU, got 10 for 4" in settings.share_problem("batch_size", 10, 4, "tpu")

@@ -37,13 +37,6 @@ def test_one_that_failed_its_certificate_is_refused_with_the_checks_and_what_to_
         assert "blur 1" not in str(raised.value)
 
 
-def test_a_classifier_that_was_dropped_is_reported() -> None:
-    assert described(embeddings.PASSED).remarks == []
-    assert described(embeddings.PASSED, test_accuracy=None, class_count=0).remarks == []
-    (remark,) = described(embeddings.PASSED, test_accuracy=0.52, class_count=0).remarks
-    assert "0.52" in remark
-
-
 def test_every_file_is_listed_and_the_card_is_guarded_apart(tmp_path: Path) -> None:
     files = {"saved_model.pb": b"graph", "variables/variables.index": b"12"}
     origin = artifacts.origin(artifacts.dataset(), {"step": 7, "classes": [], "dataset_digest": "d" * 64})

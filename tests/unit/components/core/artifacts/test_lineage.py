@@ -17,7 +17,6 @@ from tests.inputs import artifacts
 
 @pytest.fixture(scope="module")
 def parents() -> tuple[datasets.Manifest, checkpoints.Description, embeddings.Description]:
-    """Descriptions of a dataset, and of its checkpoint and embedding."""
     reused = {"images": 3, "datasets": ["an-earlier-one"]}
     cropped = {"images": 1, "of": 9}
     maker = lineage.made_with("preprocess", source="/home/user/pictures", reused=reused, cropped=cropped)
@@ -49,12 +48,8 @@ def describe(folder: Path, **changes: Any) -> Path:
     return folder
 
 
-def read(folder: Path) -> lineage.Lineage:
-    return lineage.read(folder, evaluations.Description.of(folder))
-
-
 def test_the_digests_of_all_parents_can_be_computed_again(parents: tuple[Any, ...], evaluation: Path) -> None:
-    record = read(evaluation)
+    record = lineage.read(evaluation, evaluations.Description.of(evaluation))
     assert list(record.digests.values()) == [parent.digest for parent in parents]
     assert [row.what for row in record.rows()] == ["source (test)", *lineage.PARENTS, "evaluation"]
     codes = [row.code for row in record.rows()[1:]]
@@ -90,4 +85,4 @@ def test_a_lineage_of_something_else_is_refused(evaluation: Path) -> None:
     atomic_files.write_json(evaluation / evaluations.LINEAGE, value)
     describe(evaluation)  # a verdict that names the changed file
     with pytest.raises(DataError, match=r"is of checkpoint .*, but .* was judged"):
-        read(evaluation)
+        lineage.read(evaluation, evaluations.Description.of(evaluation))

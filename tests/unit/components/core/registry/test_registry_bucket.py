@@ -28,7 +28,6 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 
 
 def written(bench: Bench, since: int) -> list[str]:
-    """Names of the objects that were written, in the order of the requests."""
     heads = (request.body.split(b"\r\n\r\n")[1].split(b"\r\n")[0] for request in bench.server.writes(since))
     return [str(json.loads(head)["name"]).removeprefix(f"{NAME}/") for head in heads]
 

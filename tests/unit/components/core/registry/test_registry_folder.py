@@ -28,7 +28,6 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def two_candidates(tmp_path: Path) -> list[Candidate]:
-    """Two models, each promoted where there is no champion."""
     return [candidates.candidate(tmp_path / f"candidate {step}", step) for step in (100, 200)]
 
 

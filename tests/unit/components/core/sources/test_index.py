@@ -87,19 +87,6 @@ def test_only_what_changed_is_read(pets: Path, tmp_path: Path, files_read: Files
     assert names == ["cats/1.png", "dogs/0.png", "dogs/2.png", "dogs/3.png", "dogs/4.png"]
 
 
-def test_what_was_written_about_when_it_was_read_is_read_again(
-    pets: Path, tmp_path: Path, files_read: FilesRead
-) -> None:
-    index, fresh = tmp_path / "index", pets / "cats" / "1.png"
-    fresh.write_bytes(b"a")
-    ahead = time.time() + 600  # as with a slow or different clock
-    os.utime(fresh, (ahead, ahead))
-    time.sleep(_TICK)
-    assert files_read(pets, index) == "6 of 6"
-    for _ in range(3):
-        assert files_read(pets, index) == "1 of 6"
-
-
 def test_the_index_is_what_is_believed(pets: Path, tmp_path: Path) -> None:
     # If every file were read despite the index, this would go unnoticed.
     before = fingerprint(str(pets), str(tmp_path / "index"))

@@ -29,7 +29,6 @@ class Config:
 
 
 def file_of(module: str) -> str:
-    """Return the file of a module in `components`."""
     path = COMPONENTS.joinpath(*module.split(".")[1:])
     file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
     return file.relative_to(COMPONENTS).as_posix()

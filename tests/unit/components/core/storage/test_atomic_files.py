@@ -2,7 +2,6 @@
 
 import os
 import stat
-import threading
 from pathlib import Path
 
 import pytest
@@ -108,20 +107,3 @@ def test_places_that_belong_to_something_else(tmp_path: Path) -> None:
     (location / "thesis.txt").touch()
     with pytest.raises(ConfigError, match=f"^{location} .* than a dataset"):
         atomic_files.require_own_folder(location, "dataset", None, {"seed": 1})
-
-
-def test_only_one_process_holds_a_folder(tmp_path: Path) -> None:
-    order, waiting = [], threading.Event()
-
-    def second() -> None:
-        waiting.set()
-        with atomic_files.only_one(tmp_path):
-            order.append("second")
-
-    with atomic_files.only_one(tmp_path):
-        thread = threading.Thread(target=second)
-        thread.start()
-        waiting.wait()
-        order.append("first")
-    thread.join()
-    assert order == ["first", "second"]

@@ -25,7 +25,6 @@ MANIFEST = "thing.json"
 
 
 def make(uri: str, text: str = "1") -> Path:
-    """Make an artifact of two files and a description."""
     location = Location.of(uri)
     with location.new_folder(MANIFEST) as folder:
         atomic_files.write_file(folder / "one", text.encode())
@@ -124,18 +123,15 @@ def test_two_that_make_different_bytes_at_once(bucket: Server, tmp_path: Path) -
     assert files(Location.of("gs://b/x").require(MANIFEST, "thing").path)["one"] == b"first"
 
 
-@pytest.mark.parametrize("damage", ["gone", "cut", "flipped", "not json", "of another schema"])
-def test_damage_in_the_bucket_is_noticed(bucket: Server, damage: str) -> None:
+@pytest.mark.parametrize("damage", ["gone", b"", b"0", b"{", b'{"schema_version": 9}'])
+def test_damage_in_the_bucket_is_noticed(bucket: Server, damage: str | bytes) -> None:
     make("gs://b/x")
     forget()
     (name,) = [name for name in bucket.contents() if name.endswith("/one")]
-    objects = bucket.objects["b"]
-    if damage == "gone":
-        del objects[name]
-    elif damage in ("cut", "flipped"):
-        buckets.put(f"gs://b/{name}", b"" if damage == "cut" else b"0")
+    if isinstance(damage, str):
+        del bucket.objects["b"][name]
     else:
-        buckets.put("gs://b/x/committed.json", b"{" if damage == "not json" else b'{"schema_version": 9}')
+        buckets.put("gs://b/x/committed.json" if damage.startswith(b"{") else f"gs://b/{name}", damage)
     with pytest.raises(DataError, match=r"^gs://b/x"):
         Location.of("gs://b/x").require(MANIFEST, "thing")
     assert not (Location.of("gs://b/x").path / MANIFEST).exists()
