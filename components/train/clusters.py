@@ -31,7 +31,6 @@ _STEPS_OF_ONE = 1024  # of features: machines differ in the last bits of eigenve
 
 
 def names(count: int) -> list[str]:
-    """Return the names of so many clusters."""
     return [f"cluster {number}" for number in range(count)]
 
 

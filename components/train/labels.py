@@ -18,6 +18,8 @@ log = logging.getLogger(__name__)
 # From so many images on there is a fixed number of clusters: benchmarks/judging/quality.md, "Without labels".
 _MANY_IMAGES, _CLUSTERS_OF_MANY = 50_000, 5000
 
+Split = tuple[Images | np.ndarray, np.ndarray]  # images uint8 [n, height, width, channels], classes int32 [n]
+
 
 @dataclasses.dataclass(frozen=True)
 class Labels:
@@ -32,10 +34,7 @@ class Labels:
 
 
 def choose(
-    config: TrainConfig,
-    manifest: datasets.Manifest,
-    splits: Sequence[tuple[Images | np.ndarray, np.ndarray]],
-    start: LocationLike = "",
+    config: TrainConfig, manifest: datasets.Manifest, splits: Sequence[Split], start: LocationLike = ""
 ) -> Labels:
     """Return the labels of a training on splits, each of images and their classes, that of training first.
 
@@ -88,6 +87,5 @@ def label_features(kind: str) -> int:
 
 
 def unlabeled_count(manifest: datasets.Manifest) -> int:
-    """Return how many training images have no label."""
     split = manifest.splits["train"]
     return split.records - sum(split.class_counts)

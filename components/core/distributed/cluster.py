@@ -34,7 +34,6 @@ class Cluster:
 
     @property
     def is_chief(self) -> bool:
-        """True if this process writes the results."""
         return self.number == 0
 
     def __str__(self) -> str:

@@ -38,8 +38,7 @@ def choose_strategy(
     `TransientError` if another worker did not come.
     """
     kind = "multi-worker" if cluster else detect() if accelerator == "auto" else accelerator
-    problem = exact_problem(reproducibility, kind)
-    if problem:
+    if problem := exact_problem(reproducibility, kind):
         raise ConfigError(problem)
     if cluster is not None:
         strategy = _workers(cluster, replicas)
@@ -86,7 +85,6 @@ def set_threads(exact: bool = False) -> None:
 
 
 def threads() -> int:
-    """Return how many threads one operation may use."""
     text = os.environ.get(_INTRA_OP_THREADS, "")
     from_environment = int(text) if text.isdecimal() else 0
     return tf.config.threading.get_intra_op_parallelism_threads() or from_environment or concurrent.processors()

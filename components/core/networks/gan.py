@@ -59,12 +59,7 @@ class NetworkConfig:
 
 
 def build_generator(
-    config: NetworkConfig,
-    seed: int = 0,
-    name: str = "generator",
-    *,
-    synchronized: bool = True,
-    precision: str = "float32",
+    config: NetworkConfig, seed: int = 0, name: str = "generator", synchronized: bool = True, precision: str = "float32"
 ) -> keras.Model:
     """Build latents to images: float32 [n, latent_size] to float32 [n, height, width, channels] in [-1, 1].
 
@@ -111,7 +106,7 @@ def build_generator(
     return keras.Model(inputs, keras.layers.Activation("tanh", name="pixels")(x), name=name)
 
 
-def build_critic(config: NetworkConfig, seed: int = 0, *, precision: str = "float32") -> keras.Model:
+def build_critic(config: NetworkConfig, seed: int = 0, precision: str = "float32") -> keras.Model:
     """Build images to scores: float32 [n, height, width, channels] in [-1, 1] to float32 [n, 1].
 
     Classes and precision as of `build_generator`; the last layer, and so the scores, are always float32.

@@ -106,9 +106,15 @@ def measured(network: gan.NetworkConfig, images: int) -> dict[str, float]:
     with contextlib.suppress(DataError, TypeError, ValueError, KeyError):
         recorded = typed(dict[str, float], atomic_files.read_json(file, "speed of networks"), "speed")
         return {name: recorded[name] for name in PRECISIONS}
-    seconds = least_seconds({name: passes(network, count, name) for name in PRECISIONS})
-    atomic_files.write_json(file, seconds)
-    return seconds
+    runs, least = {name: passes(network, count, name) for name in PRECISIONS}, dict.fromkeys(PRECISIONS, math.inf)
+    end = time.process_time() + _SECONDS
+    while time.process_time() < end:  # in turns, and the least: other programs and drift disturb it least
+        for name, run in runs.items():
+            started = time.process_time()
+            run().numpy()
+            least[name] = min(least[name], time.process_time() - started)
+    atomic_files.write_json(file, least)
+    return least
 
 
 def passes(network: gan.NetworkConfig, images: int, precision: str) -> Callable[[], Any]:
@@ -132,14 +138,3 @@ def passes(network: gan.NetworkConfig, images: int, precision: str) -> Callable[
 
     update().numpy()  # compiles
     return cast(Callable[[], Any], update)
-
-
-def least_seconds(runs: dict[str, Callable[[], Any]]) -> dict[str, float]:
-    """Return the least processor seconds of each, run in turns: other programs and drift disturb them least."""
-    least, end = dict.fromkeys(runs, math.inf), time.process_time() + _SECONDS
-    while time.process_time() < end:
-        for name, run in runs.items():
-            started = time.process_time()
-            run().numpy()
-            least[name] = min(least[name], time.process_time() - started)
-    return least

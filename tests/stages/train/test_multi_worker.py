@@ -36,12 +36,10 @@ SMALL = {"batch_size": 16, "latent_size": 8, "base_filters": 4, "steps": 60, "lo
 
 
 def logs(folder: Path) -> list[str]:
-    """Return what each worker wrote to stderr."""
     return [(folder / f"err{index}").read_text() for index in range(2)]
 
 
 def wait_until(folder: Path, text: str, processes: list[programs.Program]) -> None:
-    """Wait until the chief's output has a text, or it has ended."""
     while text not in logs(folder)[0] and processes[0].returncode is None:
         time.sleep(0.02)
 

@@ -18,8 +18,6 @@ HERE = tf.distribute.OneDeviceStrategy("/cpu:0")
 
 
 class BesideFloat32(Agreement):
-    """An agreement with another worker that chose float32."""
-
     def largest(self, value: int) -> int:
         return max(value, 1)
 
@@ -34,12 +32,11 @@ def processor_with_unit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 def chosen(
     tiny_dataset: Path, made_with: dict[str, Any] | None, workers: Agreement | None = None, **settings: Any
 ) -> precision.Precision:
-    """Return the precision of a training, new or resumed from a checkpoint with this `made_with`."""
     small = {"batch_size": 8, "latent_size": 4, "base_filters": 2, **settings}
     config = TrainConfig(dataset="unused", checkpoints="unused", **small)
     manifest = datasets.Manifest.of(str(tiny_dataset), "")
     checkpoint = None if made_with is None else (Location.of("unused"), artifacts.checkpoint(5, made_with=made_with))
-    return loop.common_precision(config, manifest, checkpoint, HERE, workers or Agreement(HERE, None))
+    return loop.common_precision(config, manifest, checkpoint, workers or Agreement(HERE, None))
 
 
 @pytest.mark.parametrize(
@@ -51,7 +48,7 @@ def chosen(
         (None, {"precision": "auto", "reproducibility": "exact"}, "float32"),
     ],
 )
-def test_a_resumed_training_one_with_a_precision_and_an_exact_one_measure_nothing(
+def test_a_resumed_a_set_and_an_exact_training_measure_nothing(
     tiny_dataset: Path, tmp_path: Path, made_with: dict[str, Any] | None, settings: dict[str, Any], expected: str
 ) -> None:
     """A machine's speed may have changed."""

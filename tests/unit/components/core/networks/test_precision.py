@@ -19,7 +19,6 @@ WITH_UNIT = ["fpu avx2 avx512_bf16", "fpu avx2 amx_bf16 amx_tile"]
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Keep the speeds in a folder of the test's own, and return it."""
     monkeypatch.setenv("WGAN_MIRRORS", str(tmp_path))
     return tmp_path
 
@@ -37,9 +36,7 @@ def files_in(cache: Path) -> list[Path]:
     return sorted(cache.rglob("*.json"))
 
 
-def test_without_a_unit_for_bfloat16_auto_is_float32_and_measures_nothing(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_unit_auto_is_float32_and_measures_nothing(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     give_flags(monkeypatch, "fpu avx2 avx512f")
     assert chosen("auto").name == "float32"
     assert not files_in(cache)
@@ -65,8 +62,8 @@ def test_with_one_auto_is_bfloat16_where_it_was_clearly_faster_when_measured_onc
 def test_another_processor_is_measured_anew_and_a_damaged_file_is_replaced(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(precision, "passes", lambda *of: tf.zeros)
-    monkeypatch.setattr(precision, "least_seconds", lambda runs: dict.fromkeys(runs, 0.05))
+    monkeypatch.setattr(precision, "passes", lambda *of: lambda: tf.zeros([]))
+    monkeypatch.setattr(precision, "_SECONDS", 0.01)
     for flags in WITH_UNIT:
         give_flags(monkeypatch, flags)
         chosen("auto", batch_size=1)
@@ -77,7 +74,7 @@ def test_another_processor_is_measured_anew_and_a_damaged_file_is_replaced(
     assert sorted(file.read_text() == "{" for file in files_in(cache)) == [False, True]
 
 
-def test_the_least_time_of_several_counts_and_each_takes_turns() -> None:
+def test_the_least_time_of_several_counts_and_each_takes_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[str] = []
 
     def run(name: str, seconds: list[float]) -> tf.Tensor:
@@ -87,10 +84,11 @@ def test_the_least_time_of_several_counts_and_each_takes_turns() -> None:
             pass
         return tf.zeros([])
 
-    slow, fast = [0.04, 0.1, 0.1], [0.02, 0.2]
-    least = precision.least_seconds({"slow": lambda: run("slow", slow), "fast": lambda: run("fast", fast)})
-    assert least["fast"] < least["slow"] < 0.1
-    assert order == ["slow", "fast"] * (len(order) // 2)
+    times = {"float32": [0.04, 0.1, 0.1], "bfloat16": [0.02, 0.2]}
+    monkeypatch.setattr(precision, "passes", lambda network, count, name: lambda: run(name, times[name]))
+    least = precision.measured(SMALL, 8)
+    assert least["bfloat16"] < least["float32"] < 0.1
+    assert order == ["float32", "bfloat16"] * (len(order) // 2)
 
 
 @pytest.mark.parametrize("classes", [0, 3])
@@ -106,16 +104,15 @@ def test_a_pass_multiplies_in_its_precision(classes: int) -> None:
 
 def test_large_images_are_measured_by_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
     counts: list[int] = []
-    monkeypatch.setattr(precision, "passes", lambda network, count, name: counts.append(count))
-    monkeypatch.setattr(precision, "least_seconds", dict)
+    monkeypatch.setattr(
+        precision, "passes", lambda network, count, name: counts.append(count) or (lambda: tf.zeros([]))
+    )
     for network in (gan.NetworkConfig(ImageShape(256, 256, 3), 128, 64), SMALL):
         precision.measured(network, 64)
     assert counts == [1, 1, 64, 64]
 
 
-def test_bfloat16_is_warned_of_where_it_is_slow(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_bfloat16_is_warned_of_where_slow(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     for flags, warned in [("fpu avx2 avx512f", True), *((flags, False) for flags in WITH_UNIT)]:
         give_flags(monkeypatch, flags)
         for name in precision.PRECISIONS:

@@ -138,7 +138,7 @@ def test_a_warning_is_logged_once_while_it_lasts(wgan: WganStep, caplog: pytest.
 @pytest.mark.parametrize(
     ("norm", "warned"), [(1.1, []), (1e-30, ["gradient_norm"]), (0.0, ["gradient_norm", "excess_slope"])]
 )
-def test_a_critic_that_tells_nothing_apart_is_no_defect(
+def test_a_critic_that_sees_nothing_is_no_defect(
     wgan: WganStep, tmp_path: Path, norm: float, warned: list[str]
 ) -> None:
     """Quotients by a gap of 0 are infinite, which the row has as null, without an error."""
