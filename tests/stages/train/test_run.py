@@ -250,9 +250,7 @@ def centers_of(checkpoint: Path) -> np.ndarray:
 
 
 @pytest.mark.slow
-def test_images_without_labels_are_trained_on_by_clusters_that_later_trainings_keep(
-    unlabeled_dataset: Path, tmp_path: Path
-) -> None:
+def test_images_without_labels_are_trained_on_by_clusters_that_stay(unlabeled_dataset: Path, tmp_path: Path) -> None:
     changes = {"steps": 4, "checkpoint_every": 2, "learning_rate_decay": "none", "keep_checkpoints": 0}
     assert "into 2 clusters" in trained(unlabeled_dataset, tmp_path / "whole", **changes)
     whole, half = (checkpoints.step_folder(tmp_path / "whole", step) for step in (4, 2))

@@ -67,9 +67,7 @@ def test_few_images_are_augmented(augmentation: str, images: int, expected: str)
         ("cluster", dataset_of(0, 399), "400 .* pictures .* 399"),
     ],
 )
-def test_too_few_labels_or_images_are_refused_with_their_number(
-    conditioning: str, manifest: datasets.Manifest, numbers: str
-) -> None:
+def test_too_few_labels_or_images_are_refused(conditioning: str, manifest: datasets.Manifest, numbers: str) -> None:
     config = TrainConfig(dataset="pictures", checkpoints="-", conditioning=conditioning)
     with pytest.raises(ConfigError, match=f"^conditioning .* {numbers}"):
         conditioning_of(config, manifest)

@@ -45,9 +45,7 @@ def test_replicas_do_not_matter_under_exact_nor_threads_between_processors_and_g
         assert environment.differences(old, new, exact) == []
 
 
-def test_this_machine_is_named_alike_and_all_that_is_compared_noted(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_this_machine_is_named_alike_and_all_that_is_compared_noted(monkeypatch: pytest.MonkeyPatch) -> None:
     here = tf.distribute.OneDeviceStrategy("/cpu:0")
     noted = lineage.made_with("train", **environment.of(here, "float32"))
     assert noted.keys() >= {*environment.NAMES}

@@ -167,9 +167,7 @@ def test_clusters_train_at_half_of_the_rates(here: tf.distribute.Strategy, condi
     pixels = batches(1)[:, :1]
     wgan.run_block(pixels, labels_of(pixels))
     for network, before, rate in zip((wgan.critic, wgan.generator), weights, (3e-3, 2e-3), strict=True):
-        moved = [
-            abs(variable.numpy() - old).max() for variable, old in zip(network.trainable_variables, before, strict=True)
-        ]
+        moved = [abs(new.numpy() - old).max() for new, old in zip(network.trainable_variables, before, strict=True)]
         assert max(moved) == pytest.approx(share * rate, rel=1e-2)
 
 
@@ -226,9 +224,7 @@ INITIAL = {"initial_checkpoint": "c", "initial_checkpoint_digest": "d"}
         ({**INITIAL, "ema_decay": 0.5}, (0.5, 0.5, 0.5)),
     ],
 )
-def test_the_average_follows_its_formula(
-    here: tf.distribute.Strategy, changes: dict[str, Any], decays: tuple[float, ...]
-) -> None:
+def test_the_average_is_right(here: tf.distribute.Strategy, changes: dict[str, Any], decays: tuple[float, ...]) -> None:
     wgan = make(here, **changes)
     expected = [variable.numpy() for variable in wgan.average.variables]
     for step, decay in enumerate(decays):

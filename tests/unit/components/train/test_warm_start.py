@@ -122,9 +122,7 @@ def test_begun_on_two_replicas_it_goes_on_without_the_initial_one_and_ends_in_th
         run.run(other)
 
 
-def test_one_worker_may_not_begin_with_another_checkpoint_than_the_others(
-    tiny_dataset: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_workers_begin_with_one_checkpoint(tiny_dataset: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compared: list[Any] = []
 
     def compare(_: Agreement, settings: dict[str, Any], step: int) -> None:

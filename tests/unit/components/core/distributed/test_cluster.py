@@ -112,9 +112,8 @@ def test_a_missing_or_malformed_one_is_no_matter_to_who_does_not_ask(monkeypatch
 
 
 def test_a_port_that_is_taken_is_reported_first(monkeypatch: pytest.MonkeyPatch, ports: list[int]) -> None:
-    monkeypatch.setenv(
-        "TF_CONFIG", text({"worker": [f"127.0.0.1:{port}" for port in ports]}, {"type": "worker", "index": 1})
-    )
+    workers = [f"127.0.0.1:{port}" for port in ports]
+    monkeypatch.setenv("TF_CONFIG", text({"worker": workers}, {"type": "worker", "index": 1}))
     with socket.create_server(("127.0.0.1", ports[1])):
         with pytest.raises(ConfigError, match=f"127.0.0.1:{ports[1]}, given in TF_CONFIG: "):
             cluster.cluster_for("multi-worker")

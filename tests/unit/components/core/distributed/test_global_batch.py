@@ -106,9 +106,7 @@ def shares(strategy: tf.distribute.Strategy, batch: int, shards: int) -> list[li
     return [part.numpy().tolist() for parts in by_replica for part in parts]
 
 
-def test_shares_are_balanced_and_virtual_ones_the_same_on_any_replicas(
-    on: Callable[[int], dict[str, Any]],
-) -> None:
+def test_shares_are_balanced_and_virtual_ones_the_same_on_any_replicas(on: Callable[[int], dict[str, Any]]) -> None:
     assert on(3)["shares of 10"] == [part.tolist() for part in np.array_split(np.arange(10), 3)]
     examples = on(2)["virtual shares of 12"]
     assert examples == np.arange(12).reshape(4, 3).tolist() == shares(tf.distribute.OneDeviceStrategy("/cpu:0"), 12, 4)

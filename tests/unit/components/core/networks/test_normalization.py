@@ -71,16 +71,13 @@ def _on(strategy: tf.distribute.Strategy, layer: BatchNormalization, inputs: np.
 
 
 @pytest.fixture(scope="module")
-def far_from_zero() -> dict[str, list[Any]]:
-    results: dict[str, list[Any]] = on_replicas(__file__, "normalized_on_replicas", max(REPLICAS))
-    return results
+def far() -> dict[str, Any]:
+    return dict(on_replicas(__file__, "normalized_on_replicas", max(REPLICAS)))
 
 
 @pytest.mark.parametrize("case", range(len(FAR_FROM_ZERO)))
 @pytest.mark.parametrize(("replicas", "synchronized"), [*((count, True) for count in REPLICAS), (1, False)])
-def test_float32_is_accurate_far_from_zero(
-    far_from_zero: dict[str, list[Any]], case: int, replicas: int, synchronized: bool
-) -> None:
+def test_float32_is_accurate_far_from_zero(far: dict[str, Any], case: int, replicas: int, synchronized: bool) -> None:
     """Against the closed form in float64 (Ioffe & Szegedy 2015, section 3); unsynchronized as under `exact`."""
     inputs, other = (array.astype("float64") for array in far_inputs(*FAR_FROM_ZERO[case]))
     axes = (0, 1, 2)
@@ -96,7 +93,7 @@ def test_float32_is_accurate_far_from_zero(
         "gradient to scale": (other * unit).sum(axes),
         "gradient to shift": other.sum(axes),
     }
-    results = far_from_zero[f"{case} {replicas} {synchronized}"]
+    results = far[f"{case} {replicas} {synchronized}"]
     for (name, value), ours in zip(expected.items(), results, strict=True):
         error = np.abs(np.array(ours) - value).max() / np.abs(value).max()
         assert error < 1e-4, name

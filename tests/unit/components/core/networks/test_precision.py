@@ -3,6 +3,7 @@
 import json
 import logging
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -42,9 +43,7 @@ def test_without_a_unit_auto_is_float32_and_measures_nothing(cache: Path, monkey
     assert not files_in(cache)
 
 
-def test_with_one_auto_is_bfloat16_where_it_was_clearly_faster_when_measured_once(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_with_one_auto_is_bfloat16_where_it_was_clearly_faster(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The ratios are of real steps: on two processors without AMX, and of small networks on one of them."""
     give_flags(monkeypatch, WITH_UNIT[0])
     chosen("auto")
@@ -59,9 +58,7 @@ def test_with_one_auto_is_bfloat16_where_it_was_clearly_faster_when_measured_onc
     assert files_in(cache) == [file]
 
 
-def test_another_processor_is_measured_anew_and_a_damaged_file_is_replaced(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_processor_is_measured_anew_as_after_damage(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(precision, "passes", lambda *of: lambda: tf.zeros([]))
     monkeypatch.setattr(precision, "_SECONDS", 0.01)
     for flags in WITH_UNIT:
@@ -104,9 +101,13 @@ def test_a_pass_multiplies_in_its_precision(classes: int) -> None:
 
 def test_large_images_are_measured_by_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
     counts: list[int] = []
-    monkeypatch.setattr(
-        precision, "passes", lambda network, count, name: counts.append(count) or (lambda: tf.zeros([]))
-    )
+
+    def passes(network: gan.NetworkConfig, count: int, name: str) -> Callable[[], tf.Tensor]:
+        counts.append(count)
+        return lambda: tf.zeros([])
+
+    monkeypatch.setattr(precision, "passes", passes)
+    monkeypatch.setattr(precision, "_SECONDS", 0.01)
     for network in (gan.NetworkConfig(ImageShape(256, 256, 3), 128, 64), SMALL):
         precision.measured(network, 64)
     assert counts == [1, 1, 64, 64]
