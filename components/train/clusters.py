@@ -30,10 +30,6 @@ _NORM = 1000
 _STEPS_OF_ONE = 1024  # of features: machines differ in the last bits of eigenvectors
 
 
-def names(count: int) -> list[str]:
-    return [f"cluster {number}" for number in range(count)]
-
-
 def find(images: Images | np.ndarray, count: int, seed: int) -> np.ndarray:
     """Find centers int16 [count, edges] of images uint8 [n, height, width, channels]."""
     points = np.concatenate([*_edges(images, min(len(images), _SEARCHED))])

@@ -50,7 +50,7 @@ def choose(
         images = splits[0][0]
         log.info("train: grouping %d images into %d clusters", len(images), len(names))
         centers = clusters.find(images, len(names), config.seed)
-    names = clusters.names(len(centers))  # of more images there would be more than in the checkpoint
+    names = [f"cluster {number}" for number in range(len(centers))]  # those of the checkpoint, on more images too
     of_splits = [clusters.assign(images, centers) for images, _ in splits]
     counts = np.bincount(of_splits[0], minlength=len(names)).tolist()
     return Labels(kind, names, counts, of_splits, centers, clusters.features(centers, label_features(kind)))
@@ -78,7 +78,7 @@ def conditioning_of(config: TrainConfig, manifest: datasets.Manifest) -> tuple[s
         return "class", manifest.classes
     if config.conditioning == "none" or cluster_count < 2:
         return "none", []
-    return "cluster", clusters.names(cluster_count)
+    return "cluster", [f"cluster {number}" for number in range(cluster_count)]
 
 
 def label_features(kind: str) -> int:

@@ -36,10 +36,6 @@ class Cluster:
     def is_chief(self) -> bool:
         return self.number == 0
 
-    def __str__(self) -> str:
-        role = "the chief, which writes" if self.is_chief else "which computes and writes nothing"
-        return f"worker {self.number} of {self.size}, {role}"
-
 
 def cluster_for(accelerator: str) -> Cluster | None:
     """Return the workers to train with; None if this process trains alone.

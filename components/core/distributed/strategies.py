@@ -168,7 +168,8 @@ def _cpus(replicas: int) -> tf.distribute.Strategy:
 
 def _workers(cluster: Cluster, replicas: int) -> tf.distribute.Strategy:
     """Join the workers: all GPUs of each, the same number everywhere, or one CPU replica on each."""
-    log.info("this is %s", cluster)
+    role = "the chief, which writes" if cluster.is_chief else "which computes and writes nothing"
+    log.info("this is worker %d of %d, %s", cluster.number, cluster.size, role)
     gpus = tf.config.list_physical_devices("GPU")
     for device in gpus:
         tf.config.experimental.set_memory_growth(device, True)
@@ -185,10 +186,9 @@ def _workers(cluster: Cluster, replicas: int) -> tf.distribute.Strategy:
         rpc_layer="grpc",
     )
     # Named, because the choice of `AUTO`, and so the last bits of a sum, can differ from run to run.
-    implementations = tf.distribute.experimental.CommunicationImplementation
-    options = tf.distribute.experimental.CommunicationOptions(
-        implementation=implementations.NCCL if gpus else implementations.RING
-    )
+    experimental = tf.distribute.experimental
+    implementations = experimental.CommunicationImplementation
+    options = experimental.CommunicationOptions(implementation=implementations.NCCL if gpus else implementations.RING)
     workers.meet(cluster)
     try:
         with _bounded(f"joining {cluster.size} workers"):

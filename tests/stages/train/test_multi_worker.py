@@ -39,11 +39,6 @@ def logs(folder: Path) -> list[str]:
     return [(folder / f"err{index}").read_text() for index in range(2)]
 
 
-def wait_until(folder: Path, text: str, processes: list[programs.Program]) -> None:
-    while text not in logs(folder)[0] and processes[0].returncode is None:
-        time.sleep(0.02)
-
-
 def stage(dataset: Path, location: Path, **changes: object) -> list[str]:
     settings = {"dataset": dataset, "checkpoints": location, "checkpoint_every": 1, **SMALL, **changes}
     return [sys.executable, "-m", "components.train", *(f"--{name}={value}" for name, value in settings.items())]
@@ -54,7 +49,8 @@ def stage(dataset: Path, location: Path, **changes: object) -> list[str]:
 def test_a_worker_that_is_killed_ends_the_other_with_try_again(tiny_dataset: Path, tmp_path: Path) -> None:
     location, killed = tmp_path / "together", tmp_path / "killed"
     with two_workers(killed, stage(tiny_dataset, location, steps=10_000)) as processes:
-        wait_until(killed, "step 7 of", processes)
+        while "step 7 of" not in logs(killed)[0] and processes[0].returncode is None:
+            time.sleep(0.02)
         processes[1].send_signal(signal.SIGKILL)
     assert [process.returncode for process in processes] == [errors.TRANSIENT, -signal.SIGKILL], logs(killed)
     assert "Traceback" not in logs(killed)[0]

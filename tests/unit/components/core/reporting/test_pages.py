@@ -144,20 +144,6 @@ def _spoil(dataset: str, hostile: list[str]) -> None:
     spoilt.write(Path(dataset))
 
 
-@pytest.fixture(scope="module")
-def large_evaluation(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A real evaluation of colored images of 64x64 in a hundred classes, with a long log."""
-    root = tmp_path_factory.mktemp("large")
-    shape = ImageShape(64, 64, 3)
-    dataset = str(write_dataset(root / "dataset", shape, {"train": 200, "validation": 0, "test": 40}, 100))
-    manifest = datasets.Manifest.of(dataset)
-    counts = manifest.splits["train"].class_counts
-    checkpoint = make_checkpoint(root / "t", image=shape, dataset_digest=manifest.digest, class_counts=counts)
-    write_log(checkpoint, 10_000)
-    write_samples(checkpoint.parent, shape, 100)
-    return evaluated(checkpoint, dataset, make_embedding(root / "embedding", dataset), root / "evaluation", "")
-
-
 def evaluated(checkpoint: Path, dataset: str, embedding: Path, location: Path, champion: str) -> Path:
     config = EvaluateConfig(
         checkpoint=str(checkpoint),
@@ -210,15 +196,10 @@ def write_runs(root: Path, evaluation: Path, parameters: list[str]) -> Path:
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory, evaluation: Path, hostile: list[str]) -> Path:
-    return write_runs(tmp_path_factory.mktemp("runs"), evaluation, ["digits", *hostile])
-
-
-@pytest.fixture(scope="module")
-def paths(evaluation: Path, runs: Path) -> dict[str, Path]:
+def paths(tmp_path_factory: pytest.TempPathFactory, evaluation: Path, hostile: list[str]) -> dict[str, Path]:
     other = shutil.copytree(evaluation, evaluation.parent / "other")
     return {
-        "runs": runs,
+        "runs": write_runs(tmp_path_factory.mktemp("runs"), evaluation, ["digits", *hostile]),
         "report": evaluation / evaluations.REPORT,
         "comparison": compared(evaluation.parent / "compare.html", evaluation, other),
     }
@@ -250,14 +231,23 @@ def load(page: Page, path: Path) -> list[str]:
 
 @pytest.mark.slow
 def test_pages_of_large_images_many_classes_and_long_logs_are_small_and_whole(
-    evaluation: Path, large_evaluation: Path, page: Page, tmp_path: Path
+    evaluation: Path, page: Page, tmp_path: Path
 ) -> None:
-    large = large_evaluation / evaluations.REPORT
-    for path in (large, compared(tmp_path / "compare.html", evaluation, large_evaluation)):
+    shape = ImageShape(64, 64, 3)
+    dataset = str(write_dataset(tmp_path / "dataset", shape, {"train": 200, "validation": 0, "test": 40}, 100))
+    manifest = datasets.Manifest.of(dataset)
+    counts = manifest.splits["train"].class_counts
+    checkpoint = make_checkpoint(tmp_path / "t", image=shape, dataset_digest=manifest.digest, class_counts=counts)
+    write_log(checkpoint, 10_000)
+    write_samples(checkpoint.parent, shape, 100)
+    embedding = make_embedding(tmp_path / "embedding", dataset)
+    large = evaluated(checkpoint, dataset, embedding, tmp_path / "evaluation", "")
+    comparison = compared(tmp_path / "compare.html", evaluation, large)
+    for path, images in ((large / evaluations.REPORT, IMAGES["report"]), (comparison, IMAGES["comparison"])):
         assert path.stat().st_size < pages.SIZE_LIMIT
         load(page, path)
         seen = page.evaluate(PROBE)
-        assert seen["images"] == seen["loaded"] == IMAGES["report" if path == large else "comparison"]
+        assert seen["images"] == seen["loaded"] == images
 
 
 @pytest.mark.parametrize(
