@@ -31,7 +31,6 @@ def of(strategy: tf.distribute.Strategy, precision: str) -> dict[str, Any]:
         "device": names if gpus else f"{platform.machine()}, {flags}",  # two of a kind compute the same bits
         # on by default in builds that have it: for Linux on x86-64
         "onednn": os.environ.get("TF_ENABLE_ONEDNN_OPTS", "default"),
-        # On a GPU or TPU the CPU's threads sum nothing.
         **({} if gpus or kind == "tpu" else {"threads": threads()}),
     }
 

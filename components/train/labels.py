@@ -15,6 +15,8 @@ from components.train.config import IMAGES_PER_CLUSTER, TrainConfig
 
 log = logging.getLogger(__name__)
 
+Split = tuple[Images | np.ndarray, np.ndarray]  # images uint8 [n, height, width, channels], classes int32 [n]
+
 
 @dataclasses.dataclass(frozen=True)
 class Labels:
@@ -29,10 +31,7 @@ class Labels:
 
 
 def choose(
-    config: TrainConfig,
-    manifest: datasets.Manifest,
-    splits: Sequence[tuple[Images | np.ndarray, np.ndarray]],
-    start: LocationLike = "",
+    config: TrainConfig, manifest: datasets.Manifest, splits: Sequence[Split], start: LocationLike = ""
 ) -> Labels:
     """Return the labels of a training on splits, each of images and their classes, that of training first.
 
@@ -48,7 +47,7 @@ def choose(
         images = splits[0][0]
         log.info("train: grouping %d images into %d clusters", len(images), len(names))
         centers = clusters.find(images, len(names), config.seed)
-    names = clusters.names(len(centers))  # of more images there would be more than in the checkpoint
+    names = [f"cluster {number}" for number in range(len(centers))]  # those of the checkpoint, on more images too
     of_splits = [clusters.assign(images, centers) for images, _ in splits]
     counts = np.bincount(of_splits[0], minlength=len(names)).tolist()
     return Labels(kind, names, counts, of_splits, centers, clusters.features(centers, label_features(kind)))
@@ -76,7 +75,7 @@ def conditioning_of(config: TrainConfig, manifest: datasets.Manifest) -> tuple[s
         return "class", manifest.classes
     if config.conditioning == "none" or cluster_count < 2:
         return "none", []
-    return "cluster", clusters.names(cluster_count)
+    return "cluster", [f"cluster {number}" for number in range(cluster_count)]
 
 
 def label_features(kind: str) -> int:
@@ -85,6 +84,5 @@ def label_features(kind: str) -> int:
 
 
 def unlabeled_count(manifest: datasets.Manifest) -> int:
-    """Return how many training images have no label."""
     split = manifest.splits["train"]
     return split.records - sum(split.class_counts)

@@ -11,7 +11,8 @@ from typing import NoReturn
 import numpy as np
 import tensorflow as tf
 
-from components.core.artifacts import checkpoints, datasets, lineage, training_log
+from components.core.artifacts import checkpoints, lineage, training_log
+from components.core.artifacts.datasets import Manifest
 from components.core.data import dataset_reader
 from components.core.distributed.cluster import Cluster
 from components.core.distributed.coordination import Agreement
@@ -26,14 +27,14 @@ from components.train.config import TrainConfig, deciding_settings, sample_perio
 from components.train.labels import choose, label_features
 from components.train.monitoring import limits
 from components.train.monitoring.monitor import Monitor
-from components.train.monitoring.progress import Progress, SampleGrid
+from components.train.monitoring.progress import Progress
 from components.train.monitoring.watchdog import Watchdog
 from components.train.rollback import Rollbacks
 from components.train.step import NETWORKS, WganStep, network_of
 
 log = logging.getLogger(__name__)
 
-FoundCheckpoint = tuple[Location, checkpoints.Description]  # a checkpoint and its description
+Checkpoint = tuple[Location, checkpoints.Description] | None  # its folder and description; None for the start
 
 # Few enough to notice a signal within seconds, enough that a call's overhead does not matter.
 _BLOCK_STEPS = 10
@@ -46,11 +47,7 @@ _PER_WORKER = {"dataset", "dataset_digest", "checkpoints", "initial_checkpoint",
 
 
 def train(
-    config: TrainConfig,
-    manifest: datasets.Manifest,
-    folder: Location,
-    checkpoint: FoundCheckpoint | None,
-    cluster: Cluster | None = None,
+    config: TrainConfig, manifest: Manifest, folder: Location, checkpoint: Checkpoint, cluster: Cluster | None = None
 ) -> TrainConfig:
     """Train from the checkpoint found (None: from the start) to `config.steps`, keeping checkpoints in the folder.
 
@@ -68,7 +65,7 @@ def train(
         config = config if checkpoint is None else with_kept_steps(config, checkpoint[1].settings)
     try:
         with workers.or_try_again():
-            session = Session(config, manifest, folder, checkpoint, strategy, workers)
+            session = Session(config, manifest, folder, checkpoint, workers)
             session.run()
     except (MemoryError, tf.errors.ResourceExhaustedError):
         raise ConfigError(
@@ -78,9 +75,7 @@ def train(
     return session.config
 
 
-def common_precision(
-    config: TrainConfig, checkpoint: FoundCheckpoint | None, strategy: tf.distribute.Strategy, workers: Agreement
-) -> Precision:
+def common_precision(config: TrainConfig, checkpoint: Checkpoint, workers: Agreement) -> Precision:
     """Return the precision in which all workers train, and log it; a resumed training keeps that of its checkpoint."""
     made_with = {} if checkpoint is None else checkpoint[1].made_with
     if config.precision == "auto" and "precision" in made_with:
@@ -88,10 +83,10 @@ def common_precision(
     elif config.precision == "auto" and config.reproducibility == "exact":
         chosen = Precision("float32", "reproducibility is exact")  # alike on all hardware
     else:
-        chosen = choose_precision(config.precision, strategy)
+        chosen = choose_precision(config.precision, workers.strategy)
     if workers.largest(chosen.name == "float32") and chosen.name != "float32":
         chosen = Precision("float32", "another worker chose it")
-    report(chosen, strategy)
+    report(chosen, workers.strategy)
     return chosen
 
 
@@ -118,19 +113,13 @@ class Session:
     """A training on one worker. `step` counts the generator updates done."""
 
     def __init__(
-        self,
-        config: TrainConfig,
-        manifest: datasets.Manifest,
-        folder: Location,
-        checkpoint: FoundCheckpoint | None,
-        strategy: tf.distribute.Strategy,
-        workers: Agreement,
+        self, config: TrainConfig, manifest: Manifest, folder: Location, checkpoint: Checkpoint, workers: Agreement
     ) -> None:
         """Make the parts of a training, and take their state from a checkpoint; None to start."""
         common = {name: value for name, value in dataclasses.asdict(config).items() if name not in _PER_WORKER}
         step = 0 if checkpoint is None else checkpoint[1].step
         workers.require_same({**common, "dataset": manifest.digest}, step)
-        precision = common_precision(config, checkpoint, strategy, workers)
+        precision, strategy = common_precision(config, checkpoint, workers), workers.strategy
 
         # Images and labels.
         splits = tuple(dataset_reader.open_split(config.dataset, manifest, name) for name in ("train", "validation"))
@@ -150,11 +139,10 @@ class Session:
         self._labels, self._network, self._batches = labels, network, ReadAhead(batches)
         self._wgan = WganStep(config, network, strategy, precision.name, labels.features)
         written_folder = folder.path if workers.is_chief else None
-        self._progress = Progress(written_folder, config)
+        self._progress = Progress(written_folder, config, network)
         labeled = zip(splits, labels.of_splits, strict=True)
         self._monitor = Monitor(written_folder, config, self._wgan, labels.counts, *labeled)
         self._rollbacks = Rollbacks(config)
-        self._samples = SampleGrid(config, network)
         self._uploads = uploads.Uploads(folder if workers.is_chief else None)
         self._window_steps = limits.window_steps(config)
         self._made_with = lineage.made_with(
@@ -187,9 +175,8 @@ class Session:
                     place = self._place_of_block(self.step)
                     self._wgan.rollbacks.assign(place.rollbacks)
                     started = time.monotonic()
-                    rows = self._wgan.run_block(
-                        *self._batches.block(place, self._place_of_block(self.step + place.steps))
-                    )
+                    following = self._place_of_block(self.step + place.steps)
+                    rows = self._wgan.run_block(*self._batches.block(place, following))
                     block = {name: values.numpy() for name, values in rows.items()}
                     seconds = time.monotonic() - started
                     watchdog.beat()
@@ -208,18 +195,18 @@ class Session:
                             self._give_up(findings)
 
                     # Show it.
-                    self._progress.report(self.step, self._samples.newest, self._kept)
+                    self._progress.report(self.step, self._kept)
                     if self._is_due(config.log_every):
                         self._progress.write_row(self.step)
-                    if self._workers.is_chief and self._is_due(sample_period(config)):
-                        self._progress.show_sheet(self._samples.write(self._wgan.average, self._folder.path, self.step))
+                    if self._is_due(sample_period(config)):
+                        self._progress.write_samples(self._wgan.average, self.step)
 
                     # Keep it. A signal to one worker is a signal to all, at the same step.
                     stop.signal = self._workers.largest(stop.signal or 0) or None
                     stopped = bool(stop)
                     if self._workers.is_chief and (stopped or self._is_due(config.checkpoint_every)):
                         self._save()
-                self._progress.report(self.step, self._samples.newest, self._kept)
+                self._progress.report(self.step, self._kept)
                 if stopped:
                     log.info("train: stopped at step %d of %d, which is saved", self.step, config.steps)
             # Everything is uploaded, before others look for the result.
@@ -264,7 +251,7 @@ class Session:
             checkpoints.remove_after(self._folder, returned)
         self._uploads.went_back(returned)
 
-    def _take_state(self, checkpoint: FoundCheckpoint | None) -> dict[str, np.ndarray]:
+    def _take_state(self, checkpoint: Checkpoint) -> dict[str, np.ndarray]:
         """Take the state and the logs of a checkpoint, or of the start, with the networks of the initial checkpoint.
 
         Return the arrays; rollbacks are not taken from them, as they still count after one more.
@@ -322,7 +309,6 @@ class Session:
         return functools.partial(checkpoints.kept, count=self.config.keep_checkpoints, good=good, back=back)
 
     def _give_up(self, findings: list[limits.Finding]) -> NoReturn:
-        """End a training that will not recover."""
         last_good = self._monitor.last_good
         good = max((step for step in checkpoints.steps(self._folder) if step <= last_good), default=None)
         self._workers.wait()

@@ -53,5 +53,4 @@ class Rollbacks:
         return {STATE: np.array(self._done, np.int64)} if self._done else {}
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Resume from a checkpoint."""
         self._done = [(back, nonfinite) for back, nonfinite in arrays[STATE].tolist()] if STATE in arrays else []

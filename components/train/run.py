@@ -60,8 +60,8 @@ def run(config: TrainConfig) -> StageResult:
     their own, this process starts them and waits.
 
     Raises:
-        ConfigError: The folder belongs to another training, the dataset lacks the labels that conditional training
-            needs, the initial checkpoint is of other networks, the hardware is missing, or `TF_CONFIG` is malformed.
+        ConfigError: The folder is another training's, labels are missing, the initial checkpoint is of other networks,
+            the hardware is missing, or `TF_CONFIG` is malformed.
         DataError: The dataset, or the initial checkpoint where it is needed, is missing or damaged.
         TrainingDiverged: A loss or gradient is no longer finite.
         TransientError: Another worker did not come, or is gone; or the bucket or the cluster cannot be reached.

@@ -4,7 +4,7 @@ The loop over steps runs inside one `tf.function`, on a TPU also inside `strateg
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import keras
 import numpy as np
@@ -41,6 +41,9 @@ def network_of(config: TrainConfig, image: ImageShape, classes: int = 0, label_f
     classes = 0 if config.conditioning == "none" else classes
     sizes = config.latent_size, config.base_filters
     return gan.NetworkConfig(image, *sizes, config.generator_normalization, classes, label_features)
+
+
+_Labels: TypeAlias = tf.Tensor | None  # int32 [images], for networks that take labels
 
 
 def seed_after(seed: int, rollbacks: Any) -> Any:
@@ -97,7 +100,7 @@ class WganStep:
             signature.append(tf.TensorSpec(batches, tf.int32))
         self.run_block = compiled(strategy, self.loop, 2, signature)
 
-    def loop(self, real: tf.Tensor, labels: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
+    def loop(self, real: tf.Tensor, labels: _Labels = None) -> dict[str, tf.Tensor]:
         """Train for as many generator updates as there are steps; compiled, this is `run_block`.
 
         Args:
@@ -117,7 +120,7 @@ class WganStep:
 
     # AutoGraph would rewrite every function below, which takes longer than tracing.
     @tf.autograph.experimental.do_not_convert
-    def _one_step(self, real: tf.Tensor, labels: tf.Tensor | None) -> dict[str, tf.Tensor]:
+    def _one_step(self, real: tf.Tensor, labels: _Labels) -> dict[str, tf.Tensor]:
         """Make every critic update of a step, then its generator update; return a scalar of each of `REPORTED`."""
         sums = {name: tf.zeros([], self._float) for name in ("loss", *_OF_CRITIC)}
         finite = tf.ones([], self._float)
@@ -128,20 +131,11 @@ class WganStep:
             sums = {name: sums[name] + means[name] / self._config.critic_steps for name in sums}
             finite = tf.minimum(finite, means["finite"])
         means = run_update(self._strategy, self.generator_update, *self.generator_noise(), *batch_labels)
-        return {
-            "critic_loss": sums.pop("loss"),
-            "generator_loss": means["loss"],
-            **sums,
-            "finite": tf.minimum(finite, means["finite"]),
-        }
+        finite = tf.minimum(finite, means["finite"])
+        return {"critic_loss": sums.pop("loss"), "generator_loss": means["loss"], **sums, "finite": finite}
 
     def critic_update(
-        self,
-        pixels: tf.Tensor,
-        latents: tf.Tensor,
-        weights: tf.Tensor,
-        numbers: tf.Tensor,
-        labels: tf.Tensor | None = None,
+        self, pixels: tf.Tensor, latents: tf.Tensor, weights: tf.Tensor, numbers: tf.Tensor, labels: _Labels = None
     ) -> dict[str, tf.Tensor]:
         """Make a critic update inside a replica, with noise of `critic_noise`; return the means of `apply_update`.
 
@@ -172,9 +166,7 @@ class WganStep:
                 variable.assign(tf.clip_by_value(variable, -config.clip_value, config.clip_value))
         return means
 
-    def generator_update(
-        self, latents: tf.Tensor, numbers: tf.Tensor, labels: tf.Tensor | None = None
-    ) -> dict[str, tf.Tensor]:
+    def generator_update(self, latents: tf.Tensor, numbers: tf.Tensor, labels: _Labels = None) -> dict[str, tf.Tensor]:
         """Make a generator update inside a replica, update the average and count the step; as `critic_update`."""
 
         def terms(shard: BatchShard) -> LossOutput:
@@ -197,18 +189,17 @@ class WganStep:
         return means
 
     def _rate_factor(self) -> tf.Tensor:
-        """Return the factor of both learning rates at this step."""
         if self._config.learning_rate_decay == "none":
             return tf.ones([], self._float)
         return 1.0 - tf.cast(self.step, self._float) / self._config.steps
 
-    def _draw(self, latents: tf.Tensor, labels: tf.Tensor | None) -> tf.Tensor:
+    def _draw(self, latents: tf.Tensor, labels: _Labels) -> tf.Tensor:
         return self.generator(gan.with_labels(latents, labels, self._classes), training=True)
 
     def _augmented(self, images: tf.Tensor, numbers: tf.Tensor) -> tf.Tensor:
         return augmentation.augment(images, numbers) if self._config.augmentation == "geometric" else images
 
-    def _score(self, images: tf.Tensor, labels: tf.Tensor | None) -> tf.Tensor:
+    def _score(self, images: tf.Tensor, labels: _Labels) -> tf.Tensor:
         """Return scores [n]; on one CPU for each half of the images separately, so that threads run side by side."""
         count, parts = images.shape[0], [(images, labels)]
         if self._halved and count > 1:
@@ -265,7 +256,6 @@ class WganStep:
         return named
 
     def state_arrays(self) -> dict[str, np.ndarray]:
-        """Return the present state as arrays."""
         return {name: variable.numpy() for name, variable in self.state().items()}
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:

@@ -29,12 +29,8 @@ _JOBS = "/apis/kubeflow.org/v1/namespaces/{}/tfjobs"
 _PODS = "/api/v1/namespaces/{}/pods"
 _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")  # where Kubernetes mounts the pod's account
 _LOOK_SECONDS, _LOG_SECONDS = 2.0, 60.0
-_CONNECT_SECONDS, _ANSWER_SECONDS = 5.0, 30.0
+_SECONDS = 5.0, 30.0  # to connect, and to answer
 _ERRORS = {kind.exit_code: kind for kind in (ConfigError, DataError, Superseded, TransientError, StageError)}
-_RIGHTS = (
-    "let the account of the pods get, create and delete tfjobs of kubeflow.org, get and list pods, and get pods/log "
-    "(docs/kubeflow.md)"
-)
 
 
 def requested() -> dict[str, Any] | None:
@@ -196,7 +192,6 @@ class _Kubernetes:
         return shown
 
     def job(self, name: str) -> dict[str, Any] | None:
-        """Return a job; None if it does not exist."""
         answer = self.request("GET", f"{_JOBS}/{name}", expected=404)
         return None if answer.status_code == 404 else dict(answer.json())
 
@@ -209,14 +204,9 @@ class _Kubernetes:
         import requests
 
         token = (_ACCOUNT / "token").read_text().strip()  # Kubernetes renews it every hour
+        path, headers = path.format(self._namespace), {"Authorization": f"Bearer {token}"}
         try:
-            answer = self._requests.request(
-                method,
-                self._url + path.format(self._namespace),
-                headers={"Authorization": f"Bearer {token}"},
-                timeout=(_CONNECT_SECONDS, _ANSWER_SECONDS),
-                **options,
-            )
+            answer = self._requests.request(method, self._url + path, headers=headers, timeout=_SECONDS, **options)
         except requests.RequestException as error:
             raise TransientError(f"the Kubernetes API at {self._url} does not answer: {error}") from None
         if answer.ok or answer.status_code == expected:
@@ -227,7 +217,11 @@ class _Kubernetes:
             reason = str(answer.reason)
         problem = f"{answer.status_code}: {reason}"
         if answer.status_code in (401, 403):
-            raise ConfigError(f"Kubernetes refused to {method} {path.format(self._namespace)} ({problem}); {_RIGHTS}")
+            raise ConfigError(
+                f"Kubernetes refused to {method} {path} ({problem}); let the account of the "
+                "pods get, create and delete tfjobs of kubeflow.org, get and list pods, and get pods/log "
+                "(docs/kubeflow.md)"
+            )
         if method == "POST" and answer.status_code == 404:
             raise ConfigError(
                 f"the cluster has no TFJob ({problem}); install Kubeflow's Training Operator 1.9, or compile with a "

@@ -53,8 +53,6 @@ Start = Callable[[str, dict[str, Any], dict[str, Any]], Worker]
 
 
 class TrainingOperator(http.Server):
-    """TFJobs in one namespace, beside the pod of the stage that starts them."""
-
     def __init__(self, start: Start) -> None:
         super().__init__()
         self.jobs: dict[str, dict[str, Any]] = {}
@@ -136,13 +134,11 @@ class TrainingOperator(http.Server):
     def _pod(self, job: str, index: int) -> dict[str, Any]:
         worker = self.workers[job][index]
         code = worker.exit_code
-        ended = {
-            "terminated": {"exitCode": code, "reason": "Error" if code else "Completed", "message": worker.message}
-        }
+        end = {"terminated": {"exitCode": code, "reason": "Error" if code else "Completed", "message": worker.message}}
         phase = "Running" if code is None else "Failed" if code else "Succeeded"
         status: dict[str, Any] = {
             "phase": phase,
-            "containerStatuses": [{"name": "tensorflow", "state": {"running": {}} if code is None else ended}],
+            "containerStatuses": [{"name": "tensorflow", "state": {"running": {}} if code is None else end}],
         }
         if self.pending:
             reason = {"reason": "Unschedulable", "message": self.pending}
@@ -191,10 +187,8 @@ def account(folder: Path) -> ssl.SSLContext:
     (folder / "namespace").write_text(NAMESPACE)
     (folder / "token").write_text(ACCOUNT_TOKEN)
     (folder / "ca.crt").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    private = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    (folder / "tls.key").write_bytes(private)
+    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    (folder / "tls.key").write_bytes(pem)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(folder / "ca.crt", folder / "tls.key")
     return context

@@ -1,6 +1,6 @@
 """The same small training with 1, 2, 4 and 8 threads an operation, standard and exact, straight and resumed.
 
-A part of it is in tests/stages/train/test_threads.py.
+A part of it is in tests/stages/train/test_run.py.
 """
 
 import argparse

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from components.core.artifacts import datasets
+from components.core.artifacts.datasets import MANIFEST, ImageShape, Manifest, Shard
 from components.core.errors import DataError
 from components.core.storage import digests, tfrecord
 from components.core.storage.location import Location, LocationLike
@@ -16,7 +16,7 @@ class Images:
     Raises a `DataError` if a shard is not the one of the manifest. Without classes labels are -1.
     """
 
-    def __init__(self, dataset: LocationLike, shards: list[datasets.Shard], image: datasets.ImageShape) -> None:
+    def __init__(self, dataset: LocationLike, shards: list[Shard], image: ImageShape) -> None:
         folder, kind = Location.of(dataset), tfrecord.record_type(image.size)
         for shard in shards:
             require_shard(folder / shard.file, shard)
@@ -26,7 +26,7 @@ class Images:
             if shard.bytes != shard.records * kind.itemsize:
                 raise DataError(
                     f"shard {folder / shard.file} does not have {shard.records:,} images of {image.size:,} bytes, as "
-                    f"{datasets.MANIFEST} says; make the dataset again"
+                    f"{MANIFEST} says; make the dataset again"
                 )
             self._shards.append(np.memmap(Path(folder / shard.file), kind, "r").view(np.ndarray))
         labels = [tfrecord.labels(records) for records in self._shards]
@@ -49,27 +49,27 @@ class Images:
         return images
 
 
-def fetch(dataset: LocationLike, manifest: datasets.Manifest, *splits: str) -> None:
+def fetch(dataset: LocationLike, manifest: Manifest, *splits: str) -> None:
     """Download the missing shards of some splits of a dataset in a bucket.
 
     Raises a `DataError` if one is missing or damaged there; a `TransientError` if disk or network fail.
     """
     files = {shard.file for split in splits for shard in manifest.splits[split].shards}
-    Location.of(dataset).fetch(datasets.MANIFEST, files.__contains__)
+    Location.of(dataset).fetch(MANIFEST, files.__contains__)
 
 
-def open_split(dataset: LocationLike, manifest: datasets.Manifest, split: str) -> Images:
+def open_split(dataset: LocationLike, manifest: Manifest, split: str) -> Images:
     """Open a split, which `fetch` has fetched; `DataError` if a shard is missing or is not the one of the manifest."""
     described = manifest.splits[split]
     records = sum(shard.records for shard in described.shards)
     if records != described.records:
         raise DataError(
-            f"{datasets.MANIFEST} of {dataset} says {described.records} records of {split}, and {records} of its shards"
+            f"{MANIFEST} of {dataset} says {described.records} records of {split}, and {records} of its shards"
         )
     return Images(dataset, described.shards, manifest.image)
 
 
-def load_split(dataset: LocationLike, manifest: datasets.Manifest, split: str) -> tuple[np.ndarray, np.ndarray]:
+def load_split(dataset: LocationLike, manifest: Manifest, split: str) -> tuple[np.ndarray, np.ndarray]:
     """Read all images of a split, uint8 [n, height, width, channels], and labels, int32 [n]; as `open_split`."""
     images = open_split(dataset, manifest, split)
     try:
@@ -78,20 +78,18 @@ def load_split(dataset: LocationLike, manifest: datasets.Manifest, split: str) -
         raise DataError(f"the {split} split does not fit into memory ({error}); use a larger machine") from None
 
 
-def load_first(
-    dataset: LocationLike, manifest: datasets.Manifest, split: str, most: int
-) -> tuple[np.ndarray, np.ndarray]:
+def load_first(dataset: LocationLike, manifest: Manifest, split: str, most: int) -> tuple[np.ndarray, np.ndarray]:
     """Read the first images of a split, which are in random order, and their labels; fetch no other shards."""
-    shards: list[datasets.Shard] = []
+    shards: list[Shard] = []
     for shard in manifest.splits[split].shards:
         if sum(earlier.records for earlier in shards) < most:
             shards.append(shard)
-    Location.of(dataset).fetch(datasets.MANIFEST, {shard.file for shard in shards}.__contains__)
+    Location.of(dataset).fetch(MANIFEST, {shard.file for shard in shards}.__contains__)
     images = Images(dataset, shards, manifest.image)
     return images[:most], images.labels[:most]
 
 
-def require_shard(file: Path | Location, shard: datasets.Shard) -> None:
+def require_shard(file: Path | Location, shard: Shard) -> None:
     """Raise a `DataError` if a shard is not the one of the manifest."""
     path = Path(file)
     if not path.is_file():
@@ -99,6 +97,4 @@ def require_shard(file: Path | Location, shard: datasets.Shard) -> None:
     size = path.stat().st_size
     if size != shard.bytes or digests.sha256_of_file(path) != shard.sha256:
         difference = f"{size:,} bytes instead of {shard.bytes:,}" if size != shard.bytes else "its sha256 differs"
-        raise DataError(
-            f"shard {file} is not the one that {datasets.MANIFEST} describes ({difference}); make the dataset again"
-        )
+        raise DataError(f"shard {file} is not the one that {MANIFEST} describes ({difference}); make the dataset again")

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 _EPSILON = 1e-7
+_Variables = Sequence[tf.Variable]
 
 
 class Adam(tf.Module):
@@ -16,9 +17,7 @@ class Adam(tf.Module):
     It never communicates: Keras' optimizers would sum these gradients over replicas once more.
     """
 
-    def __init__(
-        self, variables: Sequence[tf.Variable], learning_rate: float, beta_1: float, beta_2: float, name: str
-    ) -> None:
+    def __init__(self, variables: _Variables, learning_rate: float, beta_1: float, beta_2: float, name: str) -> None:
         super().__init__(name=name)
         self.learning_rate, self.beta_1, self.beta_2 = learning_rate, beta_1, beta_2
         # Updates applied so far. Every replica adds the same to its own copy, as it does to all variables here.
@@ -36,7 +35,7 @@ class Adam(tf.Module):
         return named
 
     def updated(
-        self, gradients: Sequence[tf.Tensor], variables: Sequence[tf.Variable], rate_factor: tf.Tensor | float = 1.0
+        self, gradients: Sequence[tf.Tensor], variables: _Variables, rate_factor: tf.Tensor | float = 1.0
     ) -> list[tuple[tf.Tensor, tf.Tensor, tf.Tensor]]:
         """Return both moments and each variable as after an update, and change nothing.
 
@@ -54,9 +53,7 @@ class Adam(tf.Module):
             updates.append((new_first, new_second, variable - rate * new_first / (tf.sqrt(new_second) + _EPSILON)))
         return updates
 
-    def accept(
-        self, variables: Sequence[tf.Variable], updated: Sequence[tuple[tf.Tensor, ...]], finite: tf.Tensor
-    ) -> None:
+    def accept(self, variables: _Variables, updated: Sequence[tuple[tf.Tensor, ...]], finite: tf.Tensor) -> None:
         """Assign what `updated` returned if `finite`, a scalar bool, holds."""
 
         def assign() -> None:

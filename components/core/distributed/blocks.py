@@ -40,6 +40,4 @@ def run_update(strategy: tf.distribute.Strategy, update: Callable[..., _Values],
 def shards(strategy: tf.distribute.Strategy, tensor: tf.Tensor, axis: int) -> tf.distribute.DistributedValues:
     """Split a tensor evenly among the replicas, in their order."""
     parts = tf.split(tensor, strategy.num_replicas_in_sync, axis)
-    return strategy.experimental_distribute_values_from_function(
-        lambda context: parts[context.replica_id_in_sync_group]
-    )
+    return strategy.experimental_distribute_values_from_function(lambda local: parts[local.replica_id_in_sync_group])

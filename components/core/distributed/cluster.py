@@ -34,12 +34,7 @@ class Cluster:
 
     @property
     def is_chief(self) -> bool:
-        """True if this process writes the results."""
         return self.number == 0
-
-    def __str__(self) -> str:
-        role = "the chief, which writes" if self.is_chief else "which computes and writes nothing"
-        return f"worker {self.number} of {self.size}, {role}"
 
 
 def cluster_for(accelerator: str) -> Cluster | None:

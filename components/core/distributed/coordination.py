@@ -35,11 +35,10 @@ class Agreement:
     """
 
     def __init__(self, strategy: tf.distribute.Strategy, cluster: Cluster | None) -> None:
-        self._strategy, self._cluster = strategy, cluster
+        self.strategy, self._cluster = strategy, cluster
 
     @property
     def is_chief(self) -> bool:
-        """True if this process writes."""
         return self._cluster is None or self._cluster.is_chief
 
     def all_gather(self, values: list[int]) -> np.ndarray:
@@ -49,15 +48,13 @@ class Agreement:
         rows = np.zeros((self._cluster.size, len(values)), np.int64)
         rows[self._cluster.number] = values
         # Every collective can sum, and each row is zero on all workers but one.
-        gathered: np.ndarray = self._strategy.reduce(tf.distribute.ReduceOp.SUM, tf.identity(rows), axis=None).numpy()
+        gathered: np.ndarray = self.strategy.reduce(tf.distribute.ReduceOp.SUM, tf.identity(rows), axis=None).numpy()
         return gathered
 
     def largest(self, value: int) -> int:
-        """Return the largest of the workers' values."""
         return int(self.all_gather([value]).max())
 
     def wait(self) -> None:
-        """Wait for every worker."""
         self.all_gather([0])
 
     def require_same(self, settings: Mapping[str, Any], step: int) -> None:

@@ -103,10 +103,8 @@ def apply_update(
     for shard in partition.here():
         with tf.GradientTape() as tape:
             output = loss_of(shard)
-            means = {
-                name: tf.reduce_sum(value) / partition.batch
-                for name, value in {"loss": output.loss, **output.reported}.items()
-            }
+            values = {"loss": output.loss, **output.reported}
+            means = {name: tf.reduce_sum(value) / partition.batch for name, value in values.items()}
         weight = shard.size / partition.batch
         moments = [(weight * batch.mean, weight * batch.variance) for batch in output.statistics]
         parts.append([means, tape.gradient(means["loss"], variables), moments])

@@ -38,8 +38,7 @@ def choose_strategy(
     `TransientError` if another worker did not come.
     """
     kind = "multi-worker" if cluster else detect() if accelerator == "auto" else accelerator
-    problem = exact_problem(reproducibility, kind)
-    if problem:
+    if problem := exact_problem(reproducibility, kind):
         raise ConfigError(problem)
     if cluster is not None:
         strategy = _workers(cluster, replicas)
@@ -86,7 +85,6 @@ def set_threads(exact: bool = False) -> None:
 
 
 def threads() -> int:
-    """Return how many threads one operation may use."""
     text = os.environ.get(_INTRA_OP_THREADS, "")
     from_environment = int(text) if text.isdecimal() else 0
     return tf.config.threading.get_intra_op_parallelism_threads() or from_environment or concurrent.processors()
@@ -170,7 +168,8 @@ def _cpus(replicas: int) -> tf.distribute.Strategy:
 
 def _workers(cluster: Cluster, replicas: int) -> tf.distribute.Strategy:
     """Join the workers: all GPUs of each, the same number everywhere, or one CPU replica on each."""
-    log.info("this is %s", cluster)
+    role = "the chief, which writes" if cluster.is_chief else "which computes and writes nothing"
+    log.info("this is worker %d of %d, %s", cluster.number, cluster.size, role)
     gpus = tf.config.list_physical_devices("GPU")
     for device in gpus:
         tf.config.experimental.set_memory_growth(device, True)
@@ -187,10 +186,9 @@ def _workers(cluster: Cluster, replicas: int) -> tf.distribute.Strategy:
         rpc_layer="grpc",
     )
     # Named, because the choice of `AUTO`, and so the last bits of a sum, can differ from run to run.
-    implementations = tf.distribute.experimental.CommunicationImplementation
-    options = tf.distribute.experimental.CommunicationOptions(
-        implementation=implementations.NCCL if gpus else implementations.RING
-    )
+    experimental = tf.distribute.experimental
+    implementations = experimental.CommunicationImplementation
+    options = experimental.CommunicationOptions(implementation=implementations.NCCL if gpus else implementations.RING)
     workers.meet(cluster)
     try:
         with _bounded(f"joining {cluster.size} workers"):

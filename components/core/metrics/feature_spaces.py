@@ -26,8 +26,6 @@ def save_whitenings(folder: Path, whitenings: Mapping[str, Whitening]) -> None:
 
 @dataclasses.dataclass
 class FeatureSpaces:
-    """The feature spaces of an embedding."""
-
     description: Description
     model: Any  # its SavedModel
     whitenings: Mapping[str, Whitening]  # by the name of the space

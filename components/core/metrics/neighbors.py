@@ -66,12 +66,8 @@ def overlap(drawn: Balls, real: Balls) -> Overlap:
         within_real[at : at + len(distances)] = inside.sum(axis=1)
         covered |= inside.any(axis=0)
         recalled |= (distances <= drawn.radii[at : at + len(distances), None]).any(axis=0)
-    return Overlap(
-        precision=float(np.mean(within_real > 0)),
-        recalled=recalled,
-        density=float(within_real.mean() / _NEIGHBOR),
-        covered=covered,
-    )
+    precision, density = float(np.mean(within_real > 0)), float(within_real.mean() / _NEIGHBOR)
+    return Overlap(precision, recalled, density, covered)
 
 
 def nearest(features: np.ndarray, others: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

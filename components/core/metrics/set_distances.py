@@ -38,12 +38,11 @@ def frechet_halves(x: np.ndarray, y: np.ndarray, seed: int) -> np.ndarray:
     halves' standard deviation is some 1.5 times the distance's standard error, which errs on the safe side.
     """
     random = np.random.default_rng(seed)
-    return np.array(
-        [
-            frechet_distance(*(rows[random.permutation(len(rows))[: len(rows) // 2]] for rows in (x, y)))
-            for _ in range(_HALVINGS)
-        ]
-    )
+    distances = []
+    for _ in range(_HALVINGS):
+        halves = (rows[random.permutation(len(rows))[: len(rows) // 2]] for rows in (x, y))
+        distances.append(frechet_distance(*halves))
+    return np.array(distances)
 
 
 def frechet_floor(n: int, m: int, size: int) -> float:

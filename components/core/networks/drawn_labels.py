@@ -9,11 +9,9 @@ GRID_COLUMNS = 8
 _ROWS_AT_MOST, _ROWS_OF_MORE = 32, 8  # of more classes the first few are shown, as a square
 
 
-def draw_labels(
-    class_counts: Sequence[int], count: int, seed: int | tf.Tensor, batch: int | tf.Tensor = 0
-) -> tf.Tensor:
+def draw_labels(counts: Sequence[int], count: int, seed: int | tf.Tensor, batch: int | tf.Tensor = 0) -> tf.Tensor:
     """Draw labels in the proportions of the training images of each class: int32 [count]."""
-    ends = np.cumsum(class_counts)
+    ends = np.cumsum(counts)
     # Not (seed, batch), which decides the latents: labels must not depend on them.
     numbers = tf.stack([tf.cast(seed, tf.int64), -1 - tf.cast(batch, tf.int64)])
     drawn = tf.random.stateless_uniform([count], numbers, 0, int(ends[-1]), tf.int64, alg="philox")

@@ -28,6 +28,7 @@ _KERNEL, _STRIDE = 4, 2
 _LEAK = 0.2
 _WEIGHTS_STDDEV = 0.02
 _LABEL_FEATURES = "label_features"
+_POLICIES = {"float32": None, "bfloat16": "mixed_bfloat16"}  # Keras' for the layers that multiply; None is its default
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,12 +60,7 @@ class NetworkConfig:
 
 
 def build_generator(
-    config: NetworkConfig,
-    seed: int = 0,
-    name: str = "generator",
-    *,
-    synchronized: bool = True,
-    precision: str = "float32",
+    config: NetworkConfig, seed: int = 0, name: str = "generator", synchronized: bool = True, precision: str = "float32"
 ) -> keras.Model:
     """Build latents to images: float32 [n, latent_size] to float32 [n, height, width, channels] in [-1, 1].
 
@@ -80,7 +76,7 @@ def build_generator(
     def layer(kind: type[keras.layers.Layer], *arguments: Any, **changes: Any) -> keras.layers.Layer:
         """Make a layer that multiplies, with the next seed for its weights; normalization makes a bias useless."""
         initial = _normal(next(seeds))
-        options = {"use_bias": not is_normalized, "kernel_initializer": initial, "dtype": _dtype(precision)}
+        options = {"use_bias": not is_normalized, "kernel_initializer": initial, "dtype": _POLICIES[precision]}
         return kind(*arguments, **{**options, **changes})
 
     def activate(x: Any, name: str) -> Any:
@@ -111,12 +107,12 @@ def build_generator(
     return keras.Model(inputs, keras.layers.Activation("tanh", name="pixels")(x), name=name)
 
 
-def build_critic(config: NetworkConfig, seed: int = 0, *, precision: str = "float32") -> keras.Model:
+def build_critic(config: NetworkConfig, seed: int = 0, precision: str = "float32") -> keras.Model:
     """Build images to scores: float32 [n, height, width, channels] in [-1, 1] to float32 [n, 1].
 
     Classes and precision as of `build_generator`; the last layer, and so the scores, are always float32.
     """
-    inner = _dtype(precision)
+    inner = _POLICIES[precision]
     seeds = iter(range(seed * 1000 + 500, seed * 1000 + 1000))
     inputs = x = keras.Input(dataclasses.astuple(config.image), name="images")
     for level in range(doublings(config.image) + 1):
@@ -189,11 +185,6 @@ def to_unit_range(pixels: tf.Tensor) -> tf.Tensor:
 def to_pixels(images: tf.Tensor) -> tf.Tensor:
     """float32 in [-1, 1] to uint8 pixels, rounded to the nearest."""
     return tf.cast(tf.clip_by_value(tf.round((images + 1.0) * 127.5), 0.0, 255.0), tf.uint8)
-
-
-def _dtype(precision: str) -> str | None:
-    """Return Keras' type policy for the layers that multiply; None is Keras' default."""
-    return "mixed_bfloat16" if precision == "bfloat16" else None
 
 
 def _normal(seed: int) -> keras.initializers.Initializer:

@@ -26,13 +26,11 @@ class BatchNormalization(keras.layers.Layer):
         self.momentum, self._synchronized = momentum, synchronized
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:
-        channels = (input_shape[-1],)
-        self.gamma = self.add_weight(shape=channels, initializer="ones", name="gamma")
-        self.beta = self.add_weight(shape=channels, initializer="zeros", name="beta")
-        self.moving_mean = self.add_weight(shape=channels, initializer="zeros", trainable=False, name="moving_mean")
-        self.moving_variance = self.add_weight(
-            shape=channels, initializer="ones", trainable=False, name="moving_variance"
-        )
+        size = (input_shape[-1],)
+        self.gamma = self.add_weight(shape=size, initializer="ones", name="gamma")
+        self.beta = self.add_weight(shape=size, initializer="zeros", name="beta")
+        self.moving_mean = self.add_weight(shape=size, initializer="zeros", trainable=False, name="moving_mean")
+        self.moving_variance = self.add_weight(shape=size, initializer="ones", trainable=False, name="moving_variance")
 
     def call(self, inputs: tf.Tensor, training: bool = False) -> tf.Tensor:
         if not training:
@@ -51,13 +49,9 @@ class BatchNormalization(keras.layers.Layer):
     def _fused(self, inputs: tf.Tensor) -> tf.Tensor:
         """Do the same with TensorFlow's kernel, which reads the inputs less often, and sums in an order that varies."""
         # The raw operation, as the public function raises epsilon to 1.001e-5.
+        gamma, beta = tf.convert_to_tensor(self.gamma), tf.convert_to_tensor(self.beta)
         outputs, mean, unbiased, *_ = tf.raw_ops.FusedBatchNormV3(
-            x=inputs,
-            scale=tf.convert_to_tensor(self.gamma),
-            offset=tf.convert_to_tensor(self.beta),
-            mean=[],
-            variance=[],
-            epsilon=_EPSILON,
+            x=inputs, scale=gamma, offset=beta, mean=[], variance=[], epsilon=_EPSILON
         )
         count = tf.cast(tf.size(inputs) // inputs.shape[-1], inputs.dtype)
         _record(BatchStatistics(self, mean, unbiased * (count - 1.0) / count))
@@ -94,9 +88,9 @@ class ExactLayerNormalization(keras.layers.Layer):
     """
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:
-        channels = (input_shape[-1],)
-        self.scale = self.add_weight(shape=channels, initializer="ones", name="scale")
-        self.shift = self.add_weight(shape=channels, initializer="zeros", name="shift")
+        size = (input_shape[-1],)
+        self.scale = self.add_weight(shape=size, initializer="ones", name="scale")
+        self.shift = self.add_weight(shape=size, initializer="zeros", name="shift")
 
     def call(self, inputs: tf.Tensor) -> tf.Tensor:
         axes = list(range(1, len(inputs.shape)))

@@ -12,18 +12,11 @@ from components.core.sources import concurrent
 _SIDE, _TRIALS = 512, 40
 
 
-def rate() -> float:
-    """Return the multiplications a second in float32 of one core times their number.
-
-    It is that of the fastest trial, because other programs only slow it down; threads would wait for each other.
-    """
+if __name__ == "__main__":
     matrix, seconds = np.ones((_SIDE, _SIDE), np.float32), []
     for _ in range(_TRIALS):
         started = time.perf_counter()
         matrix @ matrix
         seconds.append(time.perf_counter() - started)
-    return float(concurrent.processors() * _SIDE**3 / min(seconds))
-
-
-if __name__ == "__main__":
-    print(rate())
+    # Of one core times their number, as threads would wait for each other; other programs slow down all but the best.
+    print(float(concurrent.processors() * _SIDE**3 / min(seconds)))

@@ -90,7 +90,6 @@ def _spaces(columns: Sequence[Mapping[Quantity, float | None]]) -> list[Space]:
 
 
 def _labels(space: Space | None) -> dict[Quantity, str]:
-    """Return the label of each score in a space, or of each other score."""
     return {Quantity(score, space): text for score, text in (_SPACE_SCORES if space else _IMAGE_SCORES).items()}
 
 

@@ -10,9 +10,9 @@ import numpy as np
 import tensorflow as tf
 
 from components.core.artifacts import training_log
-from components.core.data.dataset_reader import Images
 from components.core.networks import drawn_labels, gan
 from components.train.config import TrainConfig
+from components.train.labels import Split
 from components.train.monitoring import limits
 from components.train.monitoring.progress import Window
 from components.train.step import WganStep
@@ -29,27 +29,22 @@ Labeled = tuple[np.ndarray, np.ndarray]  # images uint8 [n, height, width, chann
 class Monitor:
     """Writes a row of `health.jsonl` for each window, if there is a folder; all workers reach the same findings.
 
-    Without class counts the networks take no labels. There may be no validation images.
+    `counts` are the training images of each class, if the networks take labels; `splits` those of training, and of
+    validation, which may be empty.
     """
 
     def __init__(
-        self,
-        folder: Path | None,
-        config: TrainConfig,
-        wgan: WganStep,
-        class_counts: list[int],
-        train: tuple[Images | np.ndarray, np.ndarray],
-        validation: tuple[Images | np.ndarray, np.ndarray],
+        self, folder: Path | None, config: TrainConfig, wgan: WganStep, counts: list[int], *splits: Split
     ) -> None:
-        self._folder, self._config, self._wgan, self._classes = folder, config, wgan, len(class_counts)
+        self._folder, self._config, self._classes = folder, config, len(counts)
         self._failing = 0  # consecutive windows
         self.last_good = 0  # the last step of the latest window that was not failing
         self._warned = set[str]()
         self.window = Window(_NAMES, "watch")
-        self._train, self._validation = (_chosen(split, config.seed) for split in (train, validation))
+        self._train, self._validation = (_chosen(split, config.seed) for split in splits)
         self._real_distance = _mean_distance(self._train[0] / 127.5)
         latents = tf.random.stateless_normal([_IMAGES, config.latent_size], [config.seed, 1], alg="philox")
-        labels = drawn_labels.draw_labels(class_counts, _IMAGES, config.seed) if class_counts else None
+        labels = drawn_labels.draw_labels(counts, _IMAGES, config.seed) if counts else None
         self._inputs = gan.with_labels(latents, labels, self._classes)
         self._draw = tf.function(lambda inputs: wgan.average(inputs, training=False))
         self._score = tf.function(lambda inputs: wgan.critic(inputs, training=False)[:, 0])
@@ -65,11 +60,9 @@ class Monitor:
         return self.last_good + limits.window_steps(self._config) - 1
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return the arrays for a checkpoint."""
         return {**self.window.state(), _DOUBTS: np.array([self._failing, self.last_good], np.int64)}
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Resume from a checkpoint."""
         self.window.restore(arrays)
         self._failing, self.last_good = arrays[_DOUBTS].tolist()
 
@@ -89,10 +82,8 @@ class Monitor:
                 log.warning("train: step %d: %s; %s", step, finding, finding.remedy)
         self._warned = {finding.signal for finding in findings}
         if self._folder is not None:
-            values = {
-                name: value if value is None or math.isfinite(value) else None
-                for name, value in dataclasses.asdict(signals).items()
-            }
+            numbers = dataclasses.asdict(signals).items()
+            values = {name: value if value is None or math.isfinite(value) else None for name, value in numbers}
             warnings = [{"signal": "rollback", "message": rollback} for rollback in rollbacks]
             warnings += [{"signal": finding.signal, "message": str(finding)} for finding in findings]
             training_log.append(self._folder / training_log.HEALTH, {"step": step, **values, "warnings": warnings})
@@ -123,7 +114,7 @@ class Monitor:
         return float(tf.reduce_mean(self._score(gan.with_labels(pixels, labels, self._classes))))
 
 
-def _chosen(split: tuple[Images | np.ndarray, np.ndarray], seed: int) -> Labeled:
+def _chosen(split: Split, seed: int) -> Labeled:
     chosen = np.random.default_rng(seed).permutation(len(split[0]))[:_IMAGES]
     return split[0][chosen], split[1][chosen]
 

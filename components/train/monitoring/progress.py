@@ -44,50 +44,35 @@ class Window:
         return means
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return the sums, for a checkpoint."""
         return {f"{self._prefix}/sums": self._sums.copy(), f"{self._prefix}/count": self._count.copy()}
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Restore the sums from a checkpoint."""
         self._sums = arrays[f"{self._prefix}/sums"].copy()
         self._count = arrays[f"{self._prefix}/count"].copy()
 
 
-class SampleGrid:
-    """Samples from the same latents throughout a training; of a conditional generator one class per row."""
-
-    def __init__(self, config: TrainConfig, network: gan.NetworkConfig) -> None:
-        count = drawn_labels.GRID_COLUMNS if network.classes else _IMAGES
-        latents = tf.random.stateless_normal([count, config.latent_size], [config.seed, 0], alg="philox")
-        self._inputs, self._columns = latents, 0  # 0: nearly square
-        self.newest = ""  # path of the last one written
-        if network.classes:
-            labeled = drawn_labels.rows_by_class(latents, network.classes)
-            self._inputs, self._columns = gan.with_labels(*labeled, network.classes), count
-
-    def write(self, generator: keras.Model, folder: Path, step: int) -> Path:
-        """Write the samples of a step below the training's folder, as PNG; return the file."""
-        pixels = gan.to_pixels(generator(self._inputs, training=False)).numpy()
-        path = folder / _SAMPLES / f"step-{step:010d}.png"
-        atomic_files.write_file(path, grids.png_grid(pixels, self._columns))
-        self.newest = str(path)
-        return path
-
-
 class Progress:
-    """Means over the steps since the last row; `folder` is None on a worker that writes nothing.
+    """Means over the steps since the last row, and samples; `folder` is None on a worker that writes nothing.
 
     TensorBoard's file is made anew from the log and the sheets of samples when a training resumes or rolls back, so
     that it shows each step once.
     """
 
-    def __init__(self, folder: Path | None, config: TrainConfig) -> None:
+    def __init__(self, folder: Path | None, config: TrainConfig, network: gan.NetworkConfig) -> None:
         self._config, self._folder, self._writer = config, folder, tf.summary.create_noop_writer()
         self._images_per_step = config.critic_steps * config.batch_size
         self.window = Window(MEANS, "window")
         self._timed_steps, self._seconds, self._rate = 0, 0.0, 0.0
         self._compiled = False
         self._work: dict[str, logs.Work] = {}
+        # All samples are from the same latents; of a conditional generator one class per row.
+        self._columns = drawn_labels.GRID_COLUMNS if network.classes else 0  # 0: nearly square
+        shape = [self._columns or _IMAGES, config.latent_size]
+        latents, labels = tf.random.stateless_normal(shape, [config.seed, 0], alg="philox"), None
+        if network.classes:
+            latents, labels = drawn_labels.rows_by_class(latents, network.classes)
+        self._inputs = gan.with_labels(latents, labels, network.classes)
+        self._newest_samples = ""  # path of the last sheet written
 
     def __enter__(self) -> "Progress":
         return self
@@ -110,10 +95,18 @@ class Progress:
         for sheet in sorted((self._folder / _SAMPLES).glob("step-*.png")):
             with contextlib.suppress(ValueError, tf.errors.InvalidArgumentError):  # a damaged file, or another's
                 if _step_of(sheet) <= step:
-                    self.show_sheet(sheet)
+                    self._show_sheet(sheet)
 
-    def show_sheet(self, path: Path) -> None:
-        """Show a sheet of samples in TensorBoard."""
+    def write_samples(self, generator: keras.Model, step: int) -> None:
+        """Write the samples of a step, as PNG, and show them in TensorBoard."""
+        if self._folder is not None:
+            pixels = gan.to_pixels(generator(self._inputs, training=False)).numpy()
+            path = self._folder / _SAMPLES / f"step-{step:010d}.png"
+            atomic_files.write_file(path, grids.png_grid(pixels, self._columns))
+            self._newest_samples = str(path)
+            self._show_sheet(path)
+
+    def _show_sheet(self, path: Path) -> None:
         with self._writer.as_default(step=_step_of(path)):
             tf.summary.image("samples", tf.io.decode_png(path.read_bytes())[tf.newaxis])
 
@@ -131,11 +124,11 @@ class Progress:
             self._seconds += seconds
         self._compiled = True
 
-    def report(self, step: int, samples: str, kept: int) -> None:
-        """Report a step to `wgan run`, with the path of the newest grid and the step of the newest checkpoint."""
+    def report(self, step: int, kept: int) -> None:
+        """Report a step to `wgan run`, with the step of the newest checkpoint."""
         if self._folder is not None:
             steps, images = self._config.steps, self._images_per_step
-            self._work = logs.work("step", step, steps, images=images, samples=samples, kept=kept)
+            self._work = logs.work("step", step, steps, images=images, samples=self._newest_samples, kept=kept)
             log.debug("train: step %d", step, extra=self._work)
 
     def write_row(self, step: int) -> None:

@@ -34,7 +34,6 @@ class Watchdog:
         self._ended.set()
 
     def beat(self) -> None:
-        """Report progress of the training."""
         self._longest = max(self._longest, self._missed or 0)
         self._missed = 0
 

@@ -1,8 +1,4 @@
-"""Attempts at trainings, each in a fork of `tests.programs`, and their results.
-
-Tests plant faults at the n-th call of a function of the train stage: a signal to the process itself, or infinity in a
-variable. The last line of an attempt's output lists the faults that fired.
-"""
+"""Attempts at trainings, each in a fork of `tests.programs`, with faults at the n-th call of a function."""
 
 import hashlib
 import io
@@ -26,7 +22,7 @@ PHASES = {
     "block": ("components.train.batches", "ReadAhead", "block"),
     "window": ("components.train.monitoring.monitor", "Monitor", "end_window"),
     "row": ("components.train.monitoring.progress", "Progress", "write_row"),
-    "samples": ("components.train.monitoring.progress", "SampleGrid", "write"),
+    "samples": ("components.train.monitoring.progress", "Progress", "write_samples"),
     "save": ("components.core.storage.array_files", "", "write_arrays"),
     "saved": ("components.core.artifacts.checkpoints", "", "keep"),
     "going back": ("components.core.artifacts.checkpoints", "", "remove_after"),
@@ -56,7 +52,6 @@ def made(attempts: list[dict[str, Any]]) -> list[tuple[int, str]]:
 
 
 def flags(dataset: Path | str, folder: Path | str, **settings: object) -> list[str]:
-    """Return the flags of a training."""
     return [f"--{name}={value}" for name, value in {"dataset": dataset, "checkpoints": folder, **settings}.items()]
 
 

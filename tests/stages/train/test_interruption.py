@@ -19,7 +19,6 @@ BLOCK = 10
 
 @pytest.mark.long
 def test_sigterm_in_every_phase_is_honored_and_shows_nowhere(tiny_dataset: Path, tmp_path: Path) -> None:
-    """One after another in one folder, each at another phase; the last attempt finishes."""
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
     phases = ["load", "compile", "block", "window", "row", "samples", "save", "saved"]
     undisturbed, flags = (attempts.flags(tiny_dataset, folder, **SMALL) for folder in (whole, stopped))
@@ -56,13 +55,8 @@ def test_a_second_sigterm_acts_at_once_and_half_a_checkpoint_is_none(tiny_datase
 
 
 @pytest.mark.long
-def test_every_attempt_that_lives_two_intervals_makes_progress_also_while_in_doubt(
-    tiny_dataset: Path, tmp_path: Path
-) -> None:
-    """Killed by SIGKILL before the third save of each: through failing windows, to the end of the training.
-
-    Then checkpoints of the failing windows are gone, and earlier ones are there, as without kills.
-    """
+def test_each_attempt_that_lives_two_intervals_makes_progress_even_in_doubt(tiny_dataset: Path, tmp_path: Path) -> None:
+    """Killed before the third save of each, through failing windows, whose checkpoints are gone at the end."""
     flags = attempts.flags(tiny_dataset, tmp_path / "t", **{**SMALL, **attempts.SICK})
     kills = 5
     results = attempts.made([*[{"flags": flags, "plan": [["save", 3, signal.SIGKILL]]}] * kills, {"flags": flags}])

@@ -36,14 +36,7 @@ SMALL = {"batch_size": 16, "latent_size": 8, "base_filters": 4, "steps": 60, "lo
 
 
 def logs(folder: Path) -> list[str]:
-    """Return what each worker wrote to stderr."""
     return [(folder / f"err{index}").read_text() for index in range(2)]
-
-
-def wait_until(folder: Path, text: str, processes: list[programs.Program]) -> None:
-    """Wait until the chief's output has a text, or it has ended."""
-    while text not in logs(folder)[0] and processes[0].returncode is None:
-        time.sleep(0.02)
 
 
 def stage(dataset: Path, location: Path, **changes: object) -> list[str]:
@@ -56,7 +49,8 @@ def stage(dataset: Path, location: Path, **changes: object) -> list[str]:
 def test_a_worker_that_is_killed_ends_the_other_with_try_again(tiny_dataset: Path, tmp_path: Path) -> None:
     location, killed = tmp_path / "together", tmp_path / "killed"
     with two_workers(killed, stage(tiny_dataset, location, steps=10_000)) as processes:
-        wait_until(killed, "step 7 of", processes)
+        while "step 7 of" not in logs(killed)[0] and processes[0].returncode is None:
+            time.sleep(0.02)
         processes[1].send_signal(signal.SIGKILL)
     assert [process.returncode for process in processes] == [errors.TRANSIENT, -signal.SIGKILL], logs(killed)
     assert "Traceback" not in logs(killed)[0]

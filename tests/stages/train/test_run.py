@@ -31,6 +31,7 @@ from tests.conftest import classes_seen
 from tests.fakes.gcs.server import Server
 from tests.inputs import artifacts, sheets
 from tests.inputs.damages import damage
+from tests.proofs import threads
 from tests.stages.train.attempts import SICK, curves_of, flags, left_by
 
 SMALL: dict[str, object] = {"batch_size": 16, "latent_size": 8, "base_filters": 4, "steps": 30}
@@ -50,9 +51,15 @@ def train(dataset: Path | str, folder: Path | str, **changes: object) -> subproc
     return programs.run(command(dataset, folder, **changes))
 
 
+def trained(dataset: Path | str, folder: Path | str, **changes: object) -> str:
+    """Train successfully, and return the log."""
+    done = train(dataset, folder, **changes)
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
 @pytest.fixture(scope="module")
 def recorded(tiny_dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """A training without interruption, and what `wgan run` reads of it."""
     folder = tmp_path_factory.mktemp("training") / "whole"
     done = programs.run(command(tiny_dataset, folder), {**os.environ, logs.RECORDS: "1"})
     assert done.returncode == 0, done.stderr
@@ -90,9 +97,7 @@ def test_a_training_reports_each_block_with_the_newest_samples_and_checkpoint(re
     assert reported[-1] == logs.Work("step", 30, 30, images=16, samples=samples, kept=30)
 
 
-def test_damaged_checkpoints_are_passed_over_and_made_again(
-    tiny_dataset: Path, uninterrupted: Path, tmp_path: Path
-) -> None:
+def test_damaged_checkpoints_are_skipped_and_made_anew(tiny_dataset: Path, uninterrupted: Path, tmp_path: Path) -> None:
     """From the one before, or from nothing; in a folder of the user's own too, if it is this training's for sure."""
     expected = left_by(uninterrupted)
     for folder, names, how in (
@@ -102,9 +107,8 @@ def test_damaged_checkpoints_are_passed_over_and_made_again(
         shutil.copytree(uninterrupted, folder)
         for name in names:
             damage(folder / name, how)
-        done = train(tiny_dataset, folder)
-        assert done.returncode == 0, done.stderr
-        assert all(Path(name).name in done.stderr for name in names)
+        log = trained(tiny_dataset, folder)
+        assert all(Path(name).name in log for name in names)
         assert left_by(folder) == expected
         for name in names:
             assert (folder / name).read_bytes() == (uninterrupted / name).read_bytes(), name
@@ -131,18 +135,16 @@ def test_sigkill_and_the_same_command_again(tiny_dataset: Path, uninterrupted: P
     stray = [folder / "samples" / name for name in ("step-0000000001.png", "step-copy.png")]
     for path in stray:
         path.write_bytes(b"no PNG")
-    done = train(tiny_dataset, folder)
+    log = trained(tiny_dataset, folder)
     for path in stray:
         path.unlink()
-    assert done.returncode == 0, done.stderr
-    assert "resuming at step" in done.stderr
-    assert damaged.name in done.stderr
+    assert "resuming at step" in log
+    assert damaged.name in log
     assert left_by(folder) == left_by(uninterrupted)
     assert len(checkpoints.steps(folder)) == 3
 
 
 def test_a_signal_ends_training_and_the_step_reached_is_kept(tiny_dataset: Path, tmp_path: Path) -> None:
-    """test_interruption.py proves that the interruption changes nothing else; test_signals.py has the other signals."""
     folder = tmp_path / "t"
     with programs.start(slow_command(tiny_dataset, folder, keep_checkpoints=0, steps=3000)) as process:
         lines = []
@@ -171,10 +173,9 @@ def test_a_time_budget_becomes_steps_that_are_kept_and_repeat_the_training(tiny_
     steps = stopped[1].settings["steps"]
     assert stopped[1].step < steps
     assert f" {steps} steps fit" in "".join(lines)
-    done = train(tiny_dataset, folder, minutes=0.02, log_every=1)
-    assert (done.returncode, "resuming at step" in done.stderr) == (0, True), done.stderr
+    assert "resuming at step" in trained(tiny_dataset, folder, minutes=0.02, log_every=1)
     assert checkpoints.steps(folder)[-1] == steps
-    assert train(tiny_dataset, tmp_path / "steps", steps=steps, log_every=1).returncode == 0
+    trained(tiny_dataset, tmp_path / "steps", steps=steps, log_every=1)
     assert left_by(folder) == left_by(tmp_path / "steps")
     refused = train(tiny_dataset, folder, minutes=0.03, log_every=1)
     assert refused.returncode == errors.BAD_CONFIGURATION
@@ -183,22 +184,16 @@ def test_a_time_budget_becomes_steps_that_are_kept_and_repeat_the_training(tiny_
 
 def test_a_complete_training_is_not_trained_again(tiny_dataset: Path, uninterrupted: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in uninterrupted.rglob("*") if path.name != ".lock"}
-    done = train(tiny_dataset, uninterrupted)
-    assert done.returncode == 0
-    assert "already complete" in done.stderr
+    assert "already complete" in trained(tiny_dataset, uninterrupted)
     assert {path: path.stat().st_mtime_ns for path in uninterrupted.rglob("*") if path.name != ".lock"} == before
 
 
-def test_in_a_bucket_a_complete_training_fetches_no_images(
-    tiny_dataset: Path, uninterrupted: Path, bucket: Server
-) -> None:
+def test_a_complete_training_in_a_bucket_fetches_none(tiny_dataset: Path, uninterrupted: Path, bucket: Server) -> None:
     Location.of("gs://b/dataset").commit(tiny_dataset, datasets.MANIFEST)
     for checkpoint in uninterrupted.glob("step-*"):
         Location.of(f"gs://b/training/{checkpoint.name}").commit(checkpoint, checkpoints.MANIFEST)
     buckets.create("gs://b/training/training.json", uninterrupted / "training.json")
-    done = train("gs://b/dataset", "gs://b/training")
-    assert done.returncode == 0, done.stderr
-    assert "already complete" in done.stderr
+    assert "already complete" in trained("gs://b/dataset", "gs://b/training")
     assert [path.name for path in Location.of("gs://b/dataset").path.iterdir()] == [datasets.MANIFEST]
 
 
@@ -234,8 +229,7 @@ def test_a_conditional_generator_draws_the_class_that_it_is_asked_for(tiny_datas
     changes = {"steps": 300, "base_filters": 8, "ema_decay": 0.98}
     changes |= {"critic_learning_rate": 2.4e-3, "generator_learning_rate": 1.2e-3}  # fast, for so few steps
     every = {"log_every": 100, "sample_every": 300, "checkpoint_every": 300}
-    done = train(tiny_dataset, tmp_path / "t", conditioning="class", **changes, **every)
-    assert done.returncode == 0, done.stderr
+    trained(tiny_dataset, tmp_path / "t", conditioning="class", **changes, **every)
     folder = checkpoints.step_folder(tmp_path / "t", 300)
     labels = np.arange(300) % 3
     latents = np.random.default_rng(0).normal(size=(300, 8)).astype(np.float32)
@@ -256,13 +250,9 @@ def centers_of(checkpoint: Path) -> np.ndarray:
 
 
 @pytest.mark.slow
-def test_images_without_labels_are_trained_on_by_clusters_that_later_trainings_keep(
-    unlabeled_dataset: Path, tmp_path: Path
-) -> None:
+def test_images_without_labels_are_trained_on_by_clusters_that_stay(unlabeled_dataset: Path, tmp_path: Path) -> None:
     changes = {"steps": 4, "checkpoint_every": 2, "learning_rate_decay": "none", "keep_checkpoints": 0}
-    done = train(unlabeled_dataset, tmp_path / "whole", **changes)
-    assert done.returncode == 0, done.stderr
-    assert "into 2 clusters" in done.stderr
+    assert "into 2 clusters" in trained(unlabeled_dataset, tmp_path / "whole", **changes)
     whole, half = (checkpoints.step_folder(tmp_path / "whole", step) for step in (4, 2))
     described = checkpoints.Description.of(whole)
     images = dataset_reader.open_split(str(unlabeled_dataset), datasets.Manifest.of(str(unlabeled_dataset)), "train")
@@ -275,13 +265,11 @@ def test_images_without_labels_are_trained_on_by_clusters_that_later_trainings_k
     state = {**checkpoints.load_state(half), clusters.CENTERS: centers[::-1]}
     shutil.copytree(tmp_path / "whole", tmp_path / "swapped", ignore=shutil.ignore_patterns("step-*"))
     checkpoints.save(tmp_path / "swapped", checkpoints.Description.of(half), state)
-    done = train(unlabeled_dataset, tmp_path / "swapped", **changes)
-    assert done.returncode == 0, done.stderr
+    trained(unlabeled_dataset, tmp_path / "swapped", **changes)
     resumed = checkpoints.step_folder(tmp_path / "swapped", 4)
     np.testing.assert_array_equal(centers_of(resumed), centers[::-1])
     assert checkpoints.Description.of(resumed).class_counts == described.class_counts[::-1]
-    done = train(unlabeled_dataset, tmp_path / "warm", initial_checkpoint=resumed, **changes)
-    assert done.returncode == 0, done.stderr
+    trained(unlabeled_dataset, tmp_path / "warm", initial_checkpoint=resumed, **changes)
     np.testing.assert_array_equal(centers_of(checkpoints.step_folder(tmp_path / "warm", 4)), centers[::-1])
 
 
@@ -310,9 +298,7 @@ def test_bad_input_is_one_clear_line(
 
 
 @pytest.mark.parametrize("error", [MemoryError(), tf.errors.ResourceExhaustedError(None, None, "OOM")])
-def test_too_little_memory_is_reported_with_the_settings_to_lower(
-    error: Exception, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_too_little_memory_names_the_settings_to_lower(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise error
 
@@ -350,12 +336,11 @@ def test_exact_keeps_the_same_bytes_over_1_2_4_8_and_1_replicas(tiny_dataset: Pa
     """Also samples and log; a checkpoint made on any number of replicas resumes on any other."""
     whole, spread = tmp_path / "one", tmp_path / "spread"
     exact = {"reproducibility": "exact", "learning_rate_decay": "none"}
-    assert train(tiny_dataset, whole, **exact).returncode == 0
+    trained(tiny_dataset, whole, **exact)
     # Each leg ends at a row of the log: a last step always has one, and the next row is the mean since then.
     legs = ((7, 1), (14, 2), (21, 4), (28, 8), (30, 1))
     for steps, replicas in legs:
-        done = train(tiny_dataset, spread, **exact, steps=steps, accelerator="cpu", replicas=replicas)
-        assert done.returncode == 0, done.stderr
+        trained(tiny_dataset, spread, **exact, steps=steps, accelerator="cpu", replicas=replicas)
     # Each leg has a sheet of samples at its end too.
     outputs, ends = left_by(spread), [steps for steps, _ in legs[:-1]]
     for step in ends:
@@ -365,3 +350,39 @@ def test_exact_keeps_the_same_bytes_over_1_2_4_8_and_1_replicas(tiny_dataset: Pa
     shorter = train(tiny_dataset, whole, **exact, steps=21)
     assert shorter.returncode == errors.BAD_CONFIGURATION
     assert "at least 30" in shorter.stderr
+
+
+@pytest.fixture(scope="module")
+def large_images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return threads.make_dataset(tmp_path_factory.mktemp("threads") / "dataset")
+
+
+def threads_of(location: Path) -> int:
+    return int(checkpoints.Description.of(checkpoints.step_folder(location, threads.STEPS)).made_with["threads"])
+
+
+@pytest.mark.slow
+def test_exact_gives_the_same_bits_for_any_number_of_threads_and_cores(large_images: Path, tmp_path: Path) -> None:
+    straight, moved = tmp_path / "straight", tmp_path / "moved"
+    threads.train(large_images, straight, "exact", threads=4)
+    threads.train(large_images, moved, "exact", threads=2, steps=threads.STEPS // 2)
+    one_core = {min(os.sched_getaffinity(0))}
+    log = threads.train(large_images, moved, "exact", cores=one_core)
+    assert threads.bits(moved) == threads.bits(straight)
+    assert "resuming at step" in log
+    assert "bits may differ" not in log
+    assert threads_of(straight) == threads_of(moved) == 1
+
+
+@pytest.mark.slow
+def test_standard_training_records_its_threads_and_warns_where_they_change(large_images: Path, tmp_path: Path) -> None:
+    """The third training shows that threads do change bits here; otherwise the test of `exact` would prove nothing."""
+    straight, half, resumed, moved = (tmp_path / name for name in ("straight", "half", "resumed", "moved"))
+    threads.train(large_images, straight, "standard", threads=4)
+    threads.train(large_images, half, "standard", threads=4, steps=threads.STEPS // 2)
+    assert "bits may differ" not in threads.resumed(large_images, half, resumed, "standard", 4)
+    assert threads.bits(resumed) == threads.bits(straight)
+    assert threads_of(straight) == 4
+    log = threads.resumed(large_images, half, moved, "standard", 1)
+    assert "threads was 4 and is 1 (TF_NUM_INTRAOP_THREADS=4 restores it)" in log
+    assert threads.bits(moved) != threads.bits(straight)

@@ -35,7 +35,8 @@ def _replicas() -> int:
 
 def _plant(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Plant a common mistake in the step."""
-    context, here, build = tf.distribute.ReplicaContext, BatchPartition.here, gan.build_generator
+    context, here = tf.distribute.ReplicaContext, BatchPartition.here
+    build: Any = gan.build_generator
     all_reduce, shard_of = context.all_reduce, BatchShard.of
 
     def mean_instead_of_sum(self: Any, op: Any, value: Any) -> Any:

@@ -15,7 +15,6 @@ from tests.conftest import classes_seen
 
 
 def test_every_image_comes_with_its_own_label(tiny_dataset: Path) -> None:
-    """The blobs tell."""
     images, labels = dataset_reader.load_split(str(tiny_dataset), datasets.Manifest.of(str(tiny_dataset)), "train")
     settings: dict[str, Any] = {"dataset": "unused", "checkpoints": "unused", "batch_size": 16, "critic_steps": 2}
     pixels, pixel_labels = Batches(images, labels, TrainConfig(**settings)).block(7, 3)

@@ -19,7 +19,6 @@ def make(precision: str) -> WganStep:
 
 
 def penalty_and_gradient(precision: str) -> tuple[float, np.ndarray]:
-    """The mean penalty of a critic, and its gradient by all weights as one vector."""
     random = np.random.default_rng(0)
     critic = gan.build_critic(gan.NetworkConfig(IMAGE, 16, 32), seed=1, precision=precision)
     # Weights large enough for the penalty to matter.

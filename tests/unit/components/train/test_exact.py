@@ -1,7 +1,4 @@
-"""Every pair of values of two options under `exact`: several replicas compute the bits of one.
-
-Options and pairs are generated from the settings, so a new choice is covered without a line here.
-"""
+"""Every pair of values of two options under `exact`, generated from the settings: replicas compute the bits of one."""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -50,7 +47,6 @@ OTHERS: dict[str, tuple[Any, ...]] = {"image": ((20, 17, 3), (12, 10, 1)), "init
 
 
 def options() -> dict[str, tuple[Any, ...]]:
-    """Return the values of each option that decides a training's result."""
     choices = {
         field.name: field.setting.choices or NUMBERS.get(field.name, (field.default,))
         for field in settings.fields_of(TrainConfig)
@@ -69,7 +65,6 @@ def pairs_of(row: Row) -> set[tuple[Any, ...]]:
 
 
 def all_pairs() -> set[tuple[Any, ...]]:
-    """Return every pair of values that the settings allow together."""
     pairs = set()
     for (left, values), (right, others) in itertools.combinations(sorted(options().items()), 2):
         for pair in itertools.product(values, others):
@@ -95,7 +90,6 @@ def covering_rows() -> list[Row]:
 
 
 def results(replicas: int, file: str, rows: Sequence[Row]) -> None:
-    """Write what the training of each row leaves, by its number: every variable, and every reported value."""
     set_threads(exact=True)
     strategy = choose_strategy("cpu", replicas, 12, reproducibility="exact")
     arrays: dict[str, np.ndarray] = {}
@@ -105,7 +99,6 @@ def results(replicas: int, file: str, rows: Sequence[Row]) -> None:
 
 
 def trained(row: Row, strategy: tf.distribute.Strategy) -> dict[str, np.ndarray]:
-    """Train as the stage does, on random images, and return every variable and reported value."""
     random, image = np.random.default_rng(0), ImageShape(*row["image"])
     images, classes = random.integers(0, 256, (400, *row["image"]), dtype=np.uint8), np.arange(400, dtype=np.int32) % 2
     splits = dict.fromkeys(datasets.SPLITS, datasets.Split(400, [200, 200], []))
@@ -113,7 +106,7 @@ def trained(row: Row, strategy: tf.distribute.Strategy) -> dict[str, np.ndarray]
     manifest = artifacts.dataset(image=image, splits=splits)
     chosen = labels.choose(config, manifest, [(images, classes)])
     network = network_of(config, image, len(chosen.names), label_features(chosen.kind))
-    precision = loop.common_precision(config, None, strategy, Agreement(strategy, None))
+    precision = loop.common_precision(config, None, Agreement(strategy, None))
     wgan = WganStep(config, network, strategy, precision.name, chosen.features)
     batches = Batches(images, chosen.of_splits[0] if chosen.names else None, config)
     reported = wgan.run_block(*batches.block(0, STEPS))
@@ -139,7 +132,6 @@ def test_the_rows_hold_every_pair_of_values_that_the_settings_allow() -> None:
 
 @pytest.mark.long
 def test_several_replicas_compute_the_bits_of_one(tmp_path: Path) -> None:
-    """test_step.py has two rows in `make test-slow`."""
     rows = covering_rows()
     one, two = (arrays_on(count, tmp_path, results, rows) for count in (1, 2))
     assert all(np.isfinite(value).all() for value in one.values())
@@ -150,7 +142,6 @@ def test_several_replicas_compute_the_bits_of_one(tmp_path: Path) -> None:
 
 
 def normalized(replicas: int, file: str) -> None:
-    """Write the variables of a critic with layer normalization after an update under its penalty."""
     set_threads(exact=True)
     strategy = choose_strategy("cpu", replicas, 8, reproducibility="exact")
     images = tf.random.stateless_normal([8, 20, 17, 3], [0, 0])

@@ -32,7 +32,7 @@ def chosen(made_with: dict[str, Any] | None, workers: Agreement | None = None, *
     small = {"batch_size": 8, "latent_size": 4, "base_filters": 2, **settings}
     config = TrainConfig(dataset="unused", checkpoints="unused", **small)
     checkpoint = None if made_with is None else (Location.of("unused"), artifacts.checkpoint(5, made_with=made_with))
-    return loop.common_precision(config, checkpoint, HERE, workers or Agreement(HERE, None))
+    return loop.common_precision(config, checkpoint, workers or Agreement(HERE, None))
 
 
 @pytest.mark.parametrize(

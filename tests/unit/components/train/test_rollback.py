@@ -46,24 +46,18 @@ def test_no_seed_is_that_of_another_training_after_a_rollback() -> None:
     assert seed_after(5, 0) == 5
 
 
+EXACT = {"reproducibility": "exact", "virtual_shards": 2}
 CASES: dict[str, tuple[int, str, dict[str, Any]]] = {
     "penalty": (1, "float32", {}),
-    "clipping, exact, with classes": (
-        1,
-        "float32",
-        {"constraint": "weight_clipping", "reproducibility": "exact", "virtual_shards": 2},
-    ),
+    "clipping, exact, with classes": (1, "float32", {**EXACT, "constraint": "weight_clipping"}),
     "bfloat16": (1, "bfloat16", {}),
     "2 replicas": (2, "float32", {}),
-    "2 replicas, exact": (2, "float32", {"reproducibility": "exact", "virtual_shards": 2}),
+    "2 replicas, exact": (2, "float32", EXACT),
 }
 
 
 def poisonings(strategy: tf.distribute.Strategy, name: str) -> list[list[Any]]:
-    """Return for each variable, made NaN or infinite before a step: `finite`, and the bad values afterwards.
-
-    On several replicas it is in turn the copy of the first and that of the last.
-    """
+    """Return for each variable, made NaN or infinite before a step: `finite`, and the bad values afterwards."""
     _, precision, changes = CASES[name]
     conditional = "classes" in name
     options = {"batch_size": 8, "critic_steps": 1, "latent_size": 6, "base_filters": 4, **changes}
@@ -186,9 +180,7 @@ def test_what_goes_bad_again_and_again_is_ended_with_its_step(tiny_dataset: Path
 
 
 @pytest.mark.slow
-def test_a_resumed_training_with_fewer_rollbacks_allowed_than_it_had_has_none_left(
-    tiny_dataset: Path, tmp_path: Path
-) -> None:
+def test_a_resumed_training_with_fewer_rollbacks_than_it_had_has_none_left(tiny_dataset: Path, tmp_path: Path) -> None:
     short = {**SMALL, "checkpoint_every": 30, "learning_rate_decay": "none"}
     (first_code, _), (second_code, log) = attempts.made(
         [

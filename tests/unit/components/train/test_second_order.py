@@ -14,10 +14,7 @@ IMAGE = ImageShape(8, 8, 2)
 
 
 def critic_with(make: Callable[[], keras.layers.Layer]) -> keras.Model:
-    """Make a small critic with one layer of a kind between two convolutions, always with the same weights.
-
-    An activation may happen to lie at the kink of a LeakyReLU, across which no finite difference is meaningful.
-    """
+    """Make a small critic with one layer of a kind, always with the same weights, none at the kink of a LeakyReLU."""
     keras.utils.set_random_seed(0)
     images = keras.Input((8, 8, 2))
     x = keras.layers.LeakyReLU(0.2)(keras.layers.Conv2D(4, 3, padding="same", name="first")(images))

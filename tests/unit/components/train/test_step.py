@@ -24,7 +24,6 @@ FEATURES = np.array([[1, 0.5], [0.25, -1], [-1, 0]], np.float32)
 
 
 def make(strategy: tf.distribute.Strategy, **changes: Any) -> WganStep:
-    """A small WGAN-GP with a batch of 8; of clusters with features."""
     small = {"batch_size": 8, "critic_steps": 2, "latent_size": 6, "base_filters": 4, "conditioning": "none"}
     config = TrainConfig(dataset="unused", checkpoints="unused", **{**small, **changes})
     features = FEATURES if config.conditioning == "cluster" else None
@@ -33,25 +32,20 @@ def make(strategy: tf.distribute.Strategy, **changes: Any) -> WganStep:
 
 
 def batches(steps: int, batch: int = 8) -> np.ndarray:
-    """Pixels for so many generator updates."""
     return np.random.default_rng(0).integers(0, 256, (steps, 2, batch, 12, 10, 1), dtype=np.uint8)
 
 
 def labels_of(pixels: np.ndarray) -> np.ndarray:
-    """A class for every image."""
     return np.random.default_rng(2).integers(0, CLASSES, pixels.shape[:3], dtype=np.int32)
 
 
 def set_float(name: str) -> None:
-    """Make `float32` or `float64` the type of what Keras builds next."""
     keras.config.set_floatx(name)
     keras.config.set_dtype_policy(name)
 
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """A training whose trajectory must not depend on the replicas."""
-
     replicas: tuple[int, ...]  # the counts to compare with one
     tolerance: float  # of each variable, relative to its largest value; 0 for the same bits
     number: str  # to compute in
@@ -131,7 +125,6 @@ def trajectory(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, int],
 def test_replicas_do_not_change_the_trajectory(
     trajectory: Callable[[str, int], dict[str, np.ndarray]], name: str, replicas: int
 ) -> None:
-    """Weights, moving statistics, slots, average, losses and samples on many replicas are those on one."""
     one, many = trajectory(name, 1), trajectory(name, replicas)
     assert one.keys() == many.keys()
     assert len(one) > 30
@@ -170,27 +163,17 @@ def test_clusters_train_at_half_of_the_rates(here: tf.distribute.Strategy, condi
     """The first update of Adam moves a weight by the rate, however large its gradient."""
     rates = {"critic_learning_rate": 3e-3, "generator_learning_rate": 2e-3, "learning_rate_decay": "none"}
     wgan = make(here, conditioning=conditioning, critic_steps=1, **rates)
-    weights = [
-        [variable.numpy() for variable in network.trainable_variables] for network in (wgan.critic, wgan.generator)
-    ]
+    weights = [[variable.numpy() for variable in model.trainable_variables] for model in (wgan.critic, wgan.generator)]
     pixels = batches(1)[:, :1]
     wgan.run_block(pixels, labels_of(pixels))
     for network, before, rate in zip((wgan.critic, wgan.generator), weights, (3e-3, 2e-3), strict=True):
-        moved = [
-            abs(variable.numpy() - old).max() for variable, old in zip(network.trainable_variables, before, strict=True)
-        ]
+        moved = [abs(new.numpy() - old).max() for new, old in zip(network.trainable_variables, before, strict=True)]
         assert max(moved) == pytest.approx(share * rate, rel=1e-2)
 
 
 @pytest.mark.parametrize("augmentation", [pytest.param("none", marks=pytest.mark.slow), "geometric"])
-def test_conditional_losses_are_those_of_the_labels_as_documented(
-    here: tf.distribute.Strategy, augmentation: str
-) -> None:
-    """Real, drawn and interpolated images have the labels of the batch; the generator's are those of the last one.
-
-    Recomputed outside the step, from weights that hardly move and seeds as documented: (run seed, (step * critic_steps
-    + inner) * 4 + purpose). Without labels selfcheck does the same.
-    """
+def test_conditional_losses_are_those_of_labels_as_documented(here: tf.distribute.Strategy, augmentation: str) -> None:
+    """Recomputed outside the step, with the seeds (run seed, (step * critic_steps + inner) * 4 + purpose)."""
     rates = {"critic_learning_rate": 1e-12, "generator_learning_rate": 1e-12}
     wgan, other = (make(here, conditioning="class", augmentation=augmentation, **rates) for _ in range(2))
     kernel = next(variable for variable in other.critic.variables if "score_of_classes" in variable.path)
@@ -241,9 +224,7 @@ INITIAL = {"initial_checkpoint": "c", "initial_checkpoint_digest": "d"}
         ({**INITIAL, "ema_decay": 0.5}, (0.5, 0.5, 0.5)),
     ],
 )
-def test_the_average_follows_its_formula(
-    here: tf.distribute.Strategy, changes: dict[str, Any], decays: tuple[float, ...]
-) -> None:
+def test_the_average_is_right(here: tf.distribute.Strategy, changes: dict[str, Any], decays: tuple[float, ...]) -> None:
     wgan = make(here, **changes)
     expected = [variable.numpy() for variable in wgan.average.variables]
     for step, decay in enumerate(decays):

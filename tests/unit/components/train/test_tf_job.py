@@ -25,8 +25,6 @@ _TEMPLATE: dict[str, Any] = {
 
 
 class Worker:
-    """A worker that ends as its test says."""
-
     message = "its last words"
     log: Sequence[str] = ("line 0", "line 1", "line 2", "line 3", "line 4")
 
@@ -198,15 +196,14 @@ def test_a_job_that_someone_deleted_is_made_again_by_a_retry(cluster: Cluster) -
 
 
 def test_a_cluster_that_cannot_run_it_is_refused_with_the_remedy(cluster: Cluster) -> None:
-    cluster.refusals = {"POST": (404, "the server could not find the requested resource")}
-    with pytest.raises(ConfigError, match=r"Training Operator"):
-        train()
-    cluster.refusals = {"POST": (403, "tfjobs.kubeflow.org is forbidden")}
-    with pytest.raises(ConfigError, match=r"forbidden.*pods/log"):
-        train()
-    cluster.refusals = {"POST": (422, "spec.tfReplicaSpecs is invalid")}
-    with pytest.raises(ConfigError, match=r"is invalid"):
-        train()
+    for code, reason, message in (
+        (404, "the server could not find the requested resource", "Training Operator"),
+        (403, "tfjobs.kubeflow.org is forbidden", "forbidden.*pods/log"),
+        (422, "spec.tfReplicaSpecs is invalid", "is invalid"),
+    ):
+        cluster.refusals = {"POST": (code, reason)}
+        with pytest.raises(ConfigError, match=message):
+            train()
     with pytest.raises(ConfigError, match=r"cpu"):
         train(accelerator="cpu")
     assert not cluster.jobs

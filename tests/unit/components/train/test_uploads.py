@@ -42,13 +42,18 @@ def train_to(step: int, weight: float = 0.5, location: Path | None = None) -> Pa
     return folder
 
 
+def train_and_send(sending: Uploads, *steps: int, weight: float = 0.5) -> Path:
+    for step in steps:
+        folder = train_to(step, weight)
+        sending.saved(step, NEWEST)
+    return folder
+
+
 def save(step: int, location: Path, weight: float) -> None:
-    """Write a checkpoint of three weights."""
     checkpoints.save(location, artifacts.checkpoint(step), {"weight": np.full(3, weight * step)})
 
 
 def forget() -> None:
-    """Delete the mirror, as on another machine."""
     shutil.rmtree(Location.of("gs://b").path)
 
 
@@ -69,9 +74,7 @@ def test_nothing_is_sent_of_a_folder_of_this_machine(bucket: Server, tmp_path: P
 def test_another_machine_goes_on_where_this_one_stopped(bucket: Server) -> None:
     sending = Uploads(Location.of(URI))
     with sending.running():
-        for step in (1, 2, 3):
-            location = train_to(step)
-            sending.saved(step, NEWEST)
+        location = train_and_send(sending, 1, 2, 3)
     assert in_bucket() == [2, 3]
     newest = checkpoints.newest(location)
     log = (location / training_log.METRICS).read_bytes()
@@ -97,17 +100,13 @@ def test_an_outage_delays_sending_and_nothing_else(
     trained = threading.Event()
 
     def hold(request: Request) -> None:
-        """Answer nothing until the steps are done: a training that waited for an answer would hang."""
         trained.wait()
 
     sending = Uploads(Location.of(URI))
     with sending.running():
-        train_to(1)
-        sending.saved(1, NEWEST)
+        train_and_send(sending, 1)
         bucket.before = hold
-        for step in (2, 3, 4):
-            train_to(step)
-            sending.saved(step, NEWEST)
+        train_and_send(sending, 2, 3, 4)
         bucket.outage(True)
         trained.set()
         while "ERROR" not in [record.levelname for record in caplog.records]:
@@ -124,12 +123,9 @@ def test_an_outage_that_lasts_to_the_end_is_reported_and_nothing_is_lost(bucket:
 
     def trained() -> None:
         with sending.running():
-            location = train_to(1)
-            sending.saved(1, NEWEST)
-            assert checkpoints.steps(location) == [1]
+            assert checkpoints.steps(train_and_send(sending, 1)) == [1]
             bucket.outage(True)
-            train_to(2)
-            sending.saved(2, NEWEST)
+            train_and_send(sending, 2)
 
     with pytest.raises(TransientError, match="gs://b/training/"):
         trained()
@@ -146,9 +142,7 @@ def test_a_training_that_goes_back_takes_back_what_it_had_sent(bucket: Server) -
     location = Location.of(URI).path
     sending = Uploads(Location.of(URI))
     with sending.running():
-        for step in (1, 2, 3):
-            train_to(step)
-            sending.saved(step, NEWEST)
+        train_and_send(sending, 1, 2, 3)
         while 3 not in in_bucket():
             time.sleep(0.01)
         shutil.rmtree(checkpoints.step_folder(location, 3))
@@ -194,8 +188,7 @@ def test_a_superseded_training_stops_at_its_next_checkpoint_and_the_first_of_a_s
     def trained() -> None:
         with sending.running():
             for step in itertools.count(1):
-                train_to(step, weight=0.25)
-                sending.saved(step, NEWEST)
+                train_and_send(sending, step, weight=0.25)
                 time.sleep(0.01)
 
     with pytest.raises(Superseded, match=r"gs://b/training .* step 1;") as raised:

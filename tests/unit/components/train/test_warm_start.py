@@ -66,7 +66,6 @@ def train(dataset: Path, folder: Path, champion: Path, **changes: object) -> sub
 
 @pytest.fixture(scope="module")
 def whole(tiny_dataset: Path, champion: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Ten steps on one replica."""
     folder = tmp_path_factory.mktemp("training") / "whole"
     done = train(tiny_dataset, folder, champion, steps=10)
     assert done.returncode == 0, done.stderr
@@ -74,9 +73,7 @@ def whole(tiny_dataset: Path, champion: Path, tmp_path_factory: pytest.TempPathF
     return folder
 
 
-def test_a_training_begins_with_both_networks_and_their_average_and_with_nothing_else(
-    champion: Path, whole: Path
-) -> None:
+def test_a_training_begins_with_both_networks_and_their_average_alone(champion: Path, whole: Path) -> None:
     """Seen in the checkpoint of the first step, which moved each weight by at most the step size of Adam."""
     before, after = checkpoints.load_state(champion), checkpoints.load_state(whole / "step-0000000001")
     rates = {"generator": LEARNING_RATE, "critic": TrainConfig.critic_learning_rate}
@@ -125,10 +122,7 @@ def test_begun_on_two_replicas_it_goes_on_without_the_initial_one_and_ends_in_th
         run.run(other)
 
 
-def test_one_worker_may_not_begin_with_another_checkpoint_than_the_others(
-    tiny_dataset: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Workers compare its content; the location may differ."""
+def test_all_workers_begin_with_one_checkpoint(tiny_dataset: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compared: list[Any] = []
 
     def compare(_: Agreement, settings: dict[str, Any], step: int) -> None:
@@ -144,7 +138,7 @@ def test_one_worker_may_not_begin_with_another_checkpoint_than_the_others(
 
 def begin(config: TrainConfig) -> loop.Session:
     manifest = datasets.Manifest.of(config.dataset)
-    return loop.Session(config, manifest, Location.of("unused"), None, HERE, Agreement(HERE, None))
+    return loop.Session(config, manifest, Location.of("unused"), None, Agreement(HERE, None))
 
 
 def test_the_folder_is_named_by_what_the_initial_checkpoint_holds_not_by_where_it_lies(
@@ -196,9 +190,7 @@ def test_a_conditional_training_begins_with_one_of_the_same_classes_alone(tiny_d
     run.require_fitting(config_of(tiny_dataset, conditional), datasets.Manifest.of(str(tiny_dataset)))
 
 
-def test_a_training_on_more_images_keeps_the_clusters_that_it_begins_with(
-    unlabeled_dataset: Path, tmp_path: Path
-) -> None:
+def test_a_training_on_more_images_keeps_its_first_clusters(unlabeled_dataset: Path, tmp_path: Path) -> None:
     manifest = datasets.Manifest.of(str(unlabeled_dataset))
     images = dataset_reader.load_split(str(unlabeled_dataset), manifest, "train")
     centers = clusters.find(images[0], 3, seed=1)  # of its own 400 images a training would find two
@@ -213,9 +205,7 @@ def test_a_training_on_more_images_keeps_the_clusters_that_it_begins_with(
     np.testing.assert_array_equal(chosen.centers, centers)
 
 
-def test_a_checkpoint_that_is_missing_damaged_or_another_is_refused(
-    tiny_dataset: Path, champion: Path, tmp_path: Path
-) -> None:
+def test_a_missing_damaged_or_other_checkpoint_is_refused(tiny_dataset: Path, champion: Path, tmp_path: Path) -> None:
     new = tmp_path / "new"
     refused = refusal(tiny_dataset, new, champion.parent)
     assert refused.startswith("65: initial_checkpoint must be ")

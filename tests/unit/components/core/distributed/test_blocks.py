@@ -32,10 +32,8 @@ def wgan(strategy: tf.distribute.Strategy) -> WganStep:
 
 def images_of(shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
     random = np.random.default_rng(0)
-    return (
-        random.integers(0, 256, (*shape, *SIDES), dtype=np.uint8),
-        random.integers(0, CLASSES, shape, dtype=np.int32),
-    )
+    pixels = random.integers(0, 256, (*shape, *SIDES), dtype=np.uint8)
+    return pixels, random.integers(0, CLASSES, shape, dtype=np.int32)
 
 
 def received_shards(strategy: tf.distribute.Strategy) -> list[bool]:
@@ -54,11 +52,7 @@ def received_shards(strategy: tf.distribute.Strategy) -> list[bool]:
 
 
 def programs_on_devices(strategy: tf.distribute.Strategy) -> dict[str, float]:
-    """Train on one device, and in two replicas that run one program each and have their shards alone.
-
-    TensorFlow's collective operations sum over these. Returns how far each variable and each reported value of each
-    replica is from that of the device, relative to its largest.
-    """
+    """Return how far training in two replicas of a program each, by collectives, is from that on one device."""
     pixels, labels = images_of((STEPS, CRITIC_STEPS, BATCH))
     results: list[dict[str, Any]] = [{}, {}]
 

@@ -25,7 +25,6 @@ def text(cluster_of: Any, task: Any) -> str:
 
 @given(workers=st.lists(ADDRESS, min_size=1, max_size=5, unique=True), with_chief=st.booleans(), pick=st.integers(0, 4))
 def test_a_right_one_is_understood(workers: list[str], with_chief: bool, pick: int) -> None:
-    """Workers are numbered in TensorFlow's order, and there is exactly one chief."""
     jobs = {"worker": workers, "chief": ["chief:1"]} if with_chief else {"worker": workers}
     parsed = cluster.parse(text(jobs, {"type": "worker", "index": str(pick % len(workers))}))
     assert parsed.addresses == (("chief:1",) if with_chief else ()) + tuple(workers)
@@ -76,7 +75,6 @@ def test_each_mistake_is_refused(value: str) -> None:
 
 @pytest.fixture
 def ports() -> list[int]:
-    """Two ports of this machine that were free a moment ago."""
     doors = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
     numbers = [door.getsockname()[1] for door in doors]
     for door in doors:
@@ -113,12 +111,9 @@ def test_a_missing_or_malformed_one_is_no_matter_to_who_does_not_ask(monkeypatch
         cluster.cluster_for("auto")
 
 
-def test_a_port_that_is_taken_is_reported_before_anything_else(
-    monkeypatch: pytest.MonkeyPatch, ports: list[int]
-) -> None:
-    monkeypatch.setenv(
-        "TF_CONFIG", text({"worker": [f"127.0.0.1:{port}" for port in ports]}, {"type": "worker", "index": 1})
-    )
+def test_a_port_that_is_taken_is_reported_first(monkeypatch: pytest.MonkeyPatch, ports: list[int]) -> None:
+    workers = [f"127.0.0.1:{port}" for port in ports]
+    monkeypatch.setenv("TF_CONFIG", text({"worker": workers}, {"type": "worker", "index": 1}))
     with socket.create_server(("127.0.0.1", ports[1])):
         with pytest.raises(ConfigError, match=f"127.0.0.1:{ports[1]}, given in TF_CONFIG: "):
             cluster.cluster_for("multi-worker")

@@ -36,7 +36,6 @@ def answer(folder: Path, packages: Path) -> str:
 
 @pytest.fixture
 def packages(tmp_path: Path) -> Path:
-    """NVIDIA's packages with a library of every name."""
     first, *others = (tmp_path / "packages/nvidia/all/lib" / name for name in cuda._LIBRARIES)
     library(first)
     for other in others:
@@ -54,9 +53,7 @@ def packages(tmp_path: Path) -> Path:
         ({}, ["TF_CPP_MIN_LOG_LEVEL=0"]),
     ],
 )
-def test_what_the_driver_answers_is_named(
-    tmp_path: Path, packages: Path, changes: dict[str, int], expected: list[str]
-) -> None:
+def test_the_answer_is_named(tmp_path: Path, packages: Path, changes: dict[str, int], expected: list[str]) -> None:
     library(tmp_path / "driver/libcuda.so.1", DRIVER.format(**{**WORKING, **changes}))
     message = answer(tmp_path / "driver", packages)
     assert [part for part in expected if part not in message] == [], message

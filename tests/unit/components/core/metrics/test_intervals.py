@@ -16,9 +16,7 @@ AT_MOST = int(scipy.stats.binom.isf(0.001, TRIALS, LEVEL))
 
 
 @pytest.mark.parametrize(("draw", "truth"), CASES.values(), ids=CASES.keys())
-def test_each_end_misses_the_truth_as_seldom_as_it_says(
-    draw: Draw, truth: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_end_misses_as_seldom_as_it_says(draw: Draw, truth: float, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(intervals, "LEVEL", LEVEL)
     assert max(misses(draw, truth, TRIALS)) <= AT_MOST
 

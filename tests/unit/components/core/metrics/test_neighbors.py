@@ -63,10 +63,8 @@ def test_the_same_however_many_rows_at_a_time(monkeypatch: pytest.MonkeyPatch) -
 
 def test_one_distribution_has_the_expected_coverage_and_density() -> None:
     """Coverage 1 - prod (n - i) / (2n - i) for i from 1 to 5, and density 1 (Naeem et al., 2020)."""
-    random, n = np.random.default_rng(0), 1000
-    overlaps = [
-        neighbors.overlap(*(neighbors.make_balls(random.normal(size=(n, 8))) for _ in range(2))) for _ in range(5)
-    ]
+    rng, n = np.random.default_rng(0), 1000
+    overlaps = [neighbors.overlap(*(neighbors.make_balls(rng.normal(size=(n, 8))) for _ in range(2))) for _ in range(5)]
     expected = 1 - math.prod((n - i) / (2 * n - i) for i in range(1, K + 1))
     assert np.mean([one.covered.mean() for one in overlaps]) == pytest.approx(expected, abs=0.01)
     assert np.mean([one.density for one in overlaps]) == pytest.approx(1, abs=0.05)

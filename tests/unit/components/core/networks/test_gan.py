@@ -11,16 +11,6 @@ from components.core.artifacts.datasets import ImageShape
 from components.core.errors import DataError
 from components.core.networks import cost, drawn_labels, gan
 
-SHAPES = [(8, 8, 1), (28, 28, 1), (64, 64, 3), (256, 256, 3), (200, 150, 3), (33, 17, 3), (1, 1, 1), (12, 10, 1)]
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-def test_both_networks_fit_any_shape(shape: tuple[int, int, int]) -> None:
-    config = gan.NetworkConfig(ImageShape(*shape), latent_size=5, base_filters=4)
-    images = gan.build_generator(config)(tf.zeros([3, 5]), training=False)
-    assert images.shape == (3, *shape)
-    assert gan.build_critic(config)(images).shape == (3, 1)
-
 
 @pytest.mark.parametrize("normalization", ["batch", "none"])
 def test_conditional_networks_depend_on_the_class(normalization: str) -> None:
@@ -68,7 +58,6 @@ def test_features_of_classes_are_what_learned_weights_of_classes_could_be() -> N
 
 
 def test_networks_without_classes_have_the_weights_that_they_always_had() -> None:
-    """A conditional critic has the same and one more."""
     config = gan.NetworkConfig(ImageShape(8, 8, 1), latent_size=5, base_filters=4)
     plain, conditional = (gan.build_critic(dataclasses.replace(config, classes=count)) for count in (0, 2))
     more = {variable.path: variable.numpy() for variable in conditional.variables}
@@ -78,7 +67,6 @@ def test_networks_without_classes_have_the_weights_that_they_always_had() -> Non
 
 
 def test_the_generator_uses_its_whole_image() -> None:
-    """Cropping removes padding beyond the image: every pixel depends on the latents."""
     config = gan.NetworkConfig(ImageShape(33, 17, 3), latent_size=5, base_filters=4)
     latents = tf.random.stateless_normal([64, 5], [0, 0])
     spread = np.std(gan.build_generator(config)(latents, training=True), axis=0)
@@ -121,14 +109,15 @@ def counted(model: keras.Model) -> int:
     return total
 
 
-@pytest.mark.parametrize("size", [(28, 28, 1), (8, 8, 3), (5, 33, 3), (64, 64, 3), (256, 256, 3), (200, 150, 3)])
+@pytest.mark.parametrize("size", [(28, 28, 1), (8, 8, 3), (5, 33, 3), (1, 1, 1), (256, 256, 3), (200, 150, 3)])
 @pytest.mark.parametrize("classes", [0, 3])
-def test_multiplications_are_those_of_the_layers(size: tuple[int, int, int], classes: int) -> None:
+def test_networks_fit_any_shape_and_their_multiplications_are_known(size: tuple[int, int, int], classes: int) -> None:
     image = ImageShape(*size)
     network = gan.NetworkConfig(image, latent_size=7, base_filters=6, classes=classes)
     drawn, scored = cost.of_generator(image, 6, 7, classes), cost.of_critic(image, 6, classes)
-    assert drawn == counted(gan.build_generator(network))
-    assert scored == counted(gan.build_critic(network))
+    generator, critic = gan.build_generator(network), gan.build_critic(network)
+    assert (generator.output_shape, critic.output_shape) == ((None, *size), (None, 1))
+    assert (drawn, scored) == (counted(generator), counted(critic))
     assert cost.of_step(image, 6, 7, 10, 2, classes) == 10 * (5 * drawn + 26 * scored)
 
 

@@ -1,6 +1,5 @@
 """Tests for saved_models.py and checkpoint_networks.py."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -59,20 +58,10 @@ def test_what_was_saved_computes_the_same_with_its_custom_gradients(tmp_path: Pa
     np.testing.assert_array_equal(tape.gradient(total, x), np.full((4, 3), 35))
 
 
-def test_the_generator_has_the_weights_that_were_kept(tmp_path: Path) -> None:
-    checkpoint = make_checkpoint(tmp_path)
-    kept = checkpoints.load_state(checkpoint)
-    variables = checkpoint_networks.load_averaged(checkpoint).variables
-    assert len(variables) == len(kept)
-    for variable in variables:
-        np.testing.assert_array_equal(variable.numpy(), kept[checkpoint_networks.AVERAGE + variable.path])
-
-
 def test_weights_of_other_networks_are_refused(tmp_path: Path) -> None:
     checkpoint = make_checkpoint(tmp_path)
     described = artifacts.unsealed(checkpoint / checkpoints.MANIFEST)
     described["network"]["base_filters"] *= 2
     atomic_files.write_json(checkpoint / checkpoints.MANIFEST, described)
-    assert json.loads((checkpoint / checkpoints.MANIFEST).read_text())["network"]["base_filters"] == 16
     with pytest.raises(DataError, match=f"^checkpoint {checkpoint} .*, expected "):
         checkpoint_networks.load_averaged(checkpoint)

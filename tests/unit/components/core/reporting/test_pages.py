@@ -1,7 +1,4 @@
-"""The pages of `evaluate`, `wgan report compare` and `wgan runs`, as a real browser shows them.
-
-Class names, settings, an unreadable champion and the folders given are hostile: they try to run, to load, to break out.
-"""
+"""The pages of `evaluate`, `wgan report compare` and `wgan runs` in a real browser, with hostile text everywhere."""
 
 import dataclasses
 import html
@@ -84,8 +81,6 @@ LOAD_LAZY_IMAGES = """() => Promise.all([...document.images]
 
 
 class Outside(http.Server):
-    """A server on loopback that has nothing."""
-
     def answer(self, request: http.Request) -> http.Answer:
         return http.Answer(404)
 
@@ -149,20 +144,6 @@ def _spoil(dataset: str, hostile: list[str]) -> None:
     spoilt.write(Path(dataset))
 
 
-@pytest.fixture(scope="module")
-def large_evaluation(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A real evaluation of colored images of 64x64 in a hundred classes, with a long log."""
-    root = tmp_path_factory.mktemp("large")
-    shape = ImageShape(64, 64, 3)
-    dataset = str(write_dataset(root / "dataset", shape, {"train": 200, "validation": 0, "test": 40}, 100))
-    manifest = datasets.Manifest.of(dataset)
-    counts = manifest.splits["train"].class_counts
-    checkpoint = make_checkpoint(root / "t", image=shape, dataset_digest=manifest.digest, class_counts=counts)
-    write_log(checkpoint, 10_000)
-    write_samples(checkpoint.parent, shape, 100)
-    return evaluated(checkpoint, dataset, make_embedding(root / "embedding", dataset), root / "evaluation", "")
-
-
 def evaluated(checkpoint: Path, dataset: str, embedding: Path, location: Path, champion: str) -> Path:
     config = EvaluateConfig(
         checkpoint=str(checkpoint),
@@ -197,7 +178,6 @@ def write_samples(training: Path, image: ImageShape, last_step: int) -> None:
 
 
 def compared(page: Path, *evaluations_: Path) -> Path:
-    """Write a page that compares evaluations, and return it."""
     report.run(ReportConfig(action="compare", runs=tuple(map(str, evaluations_)), output=str(page)))
     return page
 
@@ -216,16 +196,10 @@ def write_runs(root: Path, evaluation: Path, parameters: list[str]) -> Path:
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory, evaluation: Path, hostile: list[str]) -> Path:
-    """The page of some runs with hostile parameters."""
-    return write_runs(tmp_path_factory.mktemp("runs"), evaluation, ["digits", *hostile])
-
-
-@pytest.fixture(scope="module")
-def page_of(evaluation: Path, runs: Path) -> dict[str, Path]:
+def paths(tmp_path_factory: pytest.TempPathFactory, evaluation: Path, hostile: list[str]) -> dict[str, Path]:
     other = shutil.copytree(evaluation, evaluation.parent / "other")
     return {
-        "runs": runs,
+        "runs": write_runs(tmp_path_factory.mktemp("runs"), evaluation, ["digits", *hostile]),
         "report": evaluation / evaluations.REPORT,
         "comparison": compared(evaluation.parent / "compare.html", evaluation, other),
     }
@@ -233,7 +207,6 @@ def page_of(evaluation: Path, runs: Path) -> dict[str, Path]:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """The machine's own browser, whole or without a window."""
     program = next((path for name in PROGRAMS if (path := shutil.which(name))), None)
     if program is None:
         pytest.skip("no Chromium: apt-get install chromium-headless-shell")
@@ -243,7 +216,6 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def page(browser: Browser) -> Iterator[Page]:
-    """A page in a window for a desk."""
     with browser.new_page(viewport={"width": DESK, "height": 900}) as empty:
         yield empty
 
@@ -259,30 +231,33 @@ def load(page: Page, path: Path) -> list[str]:
 
 @pytest.mark.slow
 def test_pages_of_large_images_many_classes_and_long_logs_are_small_and_whole(
-    evaluation: Path, large_evaluation: Path, page: Page, tmp_path: Path
+    evaluation: Path, page: Page, tmp_path: Path
 ) -> None:
-    large = large_evaluation / evaluations.REPORT
-    for path in (large, compared(tmp_path / "compare.html", evaluation, large_evaluation)):
+    shape = ImageShape(64, 64, 3)
+    dataset = str(write_dataset(tmp_path / "dataset", shape, {"train": 200, "validation": 0, "test": 40}, 100))
+    manifest = datasets.Manifest.of(dataset)
+    counts = manifest.splits["train"].class_counts
+    checkpoint = make_checkpoint(tmp_path / "t", image=shape, dataset_digest=manifest.digest, class_counts=counts)
+    write_log(checkpoint, 10_000)
+    write_samples(checkpoint.parent, shape, 100)
+    embedding = make_embedding(tmp_path / "embedding", dataset)
+    large = evaluated(checkpoint, dataset, embedding, tmp_path / "evaluation", "")
+    comparison = compared(tmp_path / "compare.html", evaluation, large)
+    for path, images in ((large / evaluations.REPORT, IMAGES["report"]), (comparison, IMAGES["comparison"])):
         assert path.stat().st_size < pages.SIZE_LIMIT
         load(page, path)
         seen = page.evaluate(PROBE)
-        assert seen["images"] == seen["loaded"] == IMAGES["report" if path == large else "comparison"]
+        assert seen["images"] == seen["loaded"] == images
 
 
 @pytest.mark.parametrize(
-    ("name", "framed"), [*itertools.product(["report", "comparison"], [False, True]), ("runs", False)], ids=str
+    ("name", "frame"), [*itertools.product(["report", "comparison"], [False, True]), ("runs", False)], ids=str
 )
 def test_nothing_acts_nothing_is_fetched_and_everything_is_shown(
-    page_of: dict[str, Path],
-    page: Page,
-    outside: http.Server,
-    hostile: list[str],
-    tmp_path: Path,
-    name: str,
-    framed: bool,
+    paths: dict[str, Path], page: Page, outside: http.Server, hostile: list[str], tmp_path: Path, name: str, frame: bool
 ) -> None:
-    path = page_of[name]
-    addresses = load(page, framed_as_kubeflow_does(path.read_text(), tmp_path) if framed else path)
+    path = paths[name]
+    addresses = load(page, framed_as_kubeflow_does(path.read_text(), tmp_path) if frame else path)
     seen = page.frames[-1].evaluate(PROBE)
     assert seen["active"] == []
     allowed = {"alt", "charset", "class", "colspan", "content", "http-equiv", "lang", "name", "src"}
@@ -305,10 +280,10 @@ def framed_as_kubeflow_does(text: str, folder: Path) -> Path:
 
 
 def test_the_policy_holds_even_where_text_is_not_escaped(
-    page_of: dict[str, Path], page: Page, outside: http.Server, tmp_path: Path
+    paths: dict[str, Path], page: Page, outside: http.Server, tmp_path: Path
 ) -> None:
     """And without it the same text would run: the tests above check something that can happen."""
-    text = html.unescape(page_of["report"].read_text())
+    text = html.unescape(paths["report"].read_text())
     broken = tmp_path / "broken.html"
     broken.write_text(text)
     load(page, broken)
@@ -325,10 +300,10 @@ def test_the_policy_holds_even_where_text_is_not_escaped(
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [PHONE, DESK], ids=["phone", "desk"])
 @pytest.mark.parametrize("name", ["report", "comparison", "runs"])
-def test_a_page_is_readable(page_of: dict[str, Path], browser: Browser, name: str, width: int, dark: bool) -> None:
+def test_a_page_is_readable(paths: dict[str, Path], browser: Browser, name: str, width: int, dark: bool) -> None:
     with browser.new_page(viewport={"width": width, "height": 900}, is_mobile=width == PHONE) as page:
         page.emulate_media(color_scheme="dark" if dark else "light")
-        load(page, page_of[name])
+        load(page, paths[name])
         seen = page.evaluate(PROBE)
         with Image.open(io.BytesIO(page.screenshot(full_page=True))) as image:
             look = np.asarray(image.convert("RGB"))
@@ -344,9 +319,7 @@ def test_a_page_is_readable(page_of: dict[str, Path], browser: Browser, name: st
     assert (max(ink, ground) + 0.05) / (min(ink, ground) + 0.05) >= CONTRAST
 
 
-def test_a_page_of_500_runs_is_small_loads_what_is_seen_and_hides_rows(
-    page: Page, evaluation: Path, tmp_path: Path
-) -> None:
+def test_a_paths_500_runs_is_small_lazy_and_hides_rows(page: Page, evaluation: Path, tmp_path: Path) -> None:
     path = write_runs(tmp_path, evaluation, [str(number) for number in range(500)])
     assert path.stat().st_size < pages.SIZE_LIMIT / 4
     page.set_viewport_size({"width": PHONE, "height": 900})

@@ -14,7 +14,6 @@ def training(*rows: dict[str, float]) -> dict[str, Any]:
 
 
 def pixels_of_color(png: bytes, color: str) -> int:
-    """Pixels near a color, as charts are drawn with few."""
     with Image.open(io.BytesIO(png)) as image:
         pixels = np.asarray(image.convert("RGBA")).astype(int)
     wanted = [int(color[at : at + 2], 16) for at in (1, 3, 5)]

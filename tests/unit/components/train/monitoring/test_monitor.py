@@ -138,9 +138,7 @@ def test_a_warning_is_logged_once_while_it_lasts(wgan: WganStep, caplog: pytest.
 @pytest.mark.parametrize(
     ("norm", "warned"), [(1.1, []), (1e-30, ["gradient_norm"]), (0.0, ["gradient_norm", "excess_slope"])]
 )
-def test_a_critic_that_tells_nothing_apart_is_no_defect(
-    wgan: WganStep, tmp_path: Path, norm: float, warned: list[str]
-) -> None:
+def test_a_blind_critic_is_no_defect(wgan: WganStep, tmp_path: Path, norm: float, warned: list[str]) -> None:
     """Quotients by a gap of 0 are infinite, which the row has as null, without an error."""
     monitor = watch(wgan, tmp_path)
     assert end(monitor, 800, {**GOOD, "gradient_norm": norm, "wasserstein_estimate": 0.0}) == []

@@ -21,7 +21,6 @@ with Watchdog(tick_seconds=0.001) as watchdog:
 
 
 def hangs_after(watchdog: Watchdog, ticks: int) -> bool:
-    """Return whether the next tick, and none of so many before it, finds a hang."""
     return not any(watchdog.tick() for _ in range(ticks)) and watchdog.tick()
 
 
