@@ -24,7 +24,7 @@ import secrets
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -41,19 +41,12 @@ log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 _RAISED = {kind.exit_code: kind for kind in (ConfigError, DataError, TransientError)}
-MARK, FAILED = "attempt.json", "failed"
+MARK, FAILED = "attempt.json", "failed"  # the latter has the exit code and message of the failure that ended it
 _PREFIX = "attempt-"  # of folders of attempts in a bucket; nothing else is swept
 _LARGE_PART = 1 << 20  # bytes; reading several at once would take memory and save no time
 
 # A part of a file: name, offset, bytes, their crc32c; a plain tuple, which Beam encodes without pickle.
 FilePart = tuple[str, int, int, int]
-
-
-class Failure(NamedTuple):
-    """The failure that ended an attempt."""
-
-    exit_code: int
-    message: str
 
 
 class AttemptFiles:
@@ -112,25 +105,8 @@ class AttemptFiles:
         """Write a file; return its checksum in a bucket, where the disk of this machine holds it before, else nothing.
 
         It is not synced: no attempt outlives the machine, and the finished dataset is synced.
-        `ConfigError` if earlier work wrote other bytes under this name in a bucket.
+        `Conflict` if earlier work wrote other bytes under this name in a bucket.
         """
-        try:
-            return self._write(name, parts)
-        except Conflict:
-            raise ConfigError(
-                f"two workers made different bytes of {name}; give all Beam workers the same image"
-            ) from None
-
-    def put(self, name: str, content: bytes) -> Written:
-        """Write a file as `write` does, and describe it."""
-        return Written(len(content), hashlib.sha256(content).hexdigest(), self.write(name, [content]))
-
-    def leave(self, name: str, value: Any) -> None:
-        """Write a value as a note; in a bucket the first of several stays."""
-        with contextlib.suppress(Conflict):
-            self._write(name, [to_json(value)])
-
-    def _write(self, name: str, parts: Iterable[bytes]) -> str:
         temporary = atomic_files.make_unique(self.scratch, f".tmp-{name}-")
         try:
             with errors.naming(self.scratch / name), open(temporary, "wb") as file:
@@ -143,6 +119,15 @@ class AttemptFiles:
             return buckets.checksum_of_file(temporary)
         finally:
             temporary.unlink(missing_ok=True)  # on a full disk the error message needs the space
+
+    def put(self, name: str, content: bytes) -> Written:
+        """Write a file as `write` does, and describe it."""
+        return Written(len(content), hashlib.sha256(content).hexdigest(), self.write(name, [content]))
+
+    def leave(self, name: str, value: Any) -> None:
+        """Write a value as a note; in a bucket the first of several stays."""
+        with contextlib.suppress(Conflict):
+            self.write(name, [to_json(value)])
 
     def take_back(self) -> None:
         """Delete the uncommitted objects that this object created, because the attempt is over."""
@@ -183,11 +168,15 @@ def results(location: str, work: Callable[[AttemptFiles], Iterable[Result]]) -> 
         files.take_back()
         return []
     except MemoryError:
-        failure = Failure(errors.TRANSIENT, "out of memory; give fewer images_per_shard, or use a larger machine")
+        failure = errors.TRANSIENT, "out of memory; give fewer images_per_shard, or use a larger machine"
+    except Conflict as error:
+        name = str(error).rpartition("/")[2]
+        message = f"two workers made different bytes of {name}; give all Beam workers the same image"
+        failure = errors.BAD_CONFIGURATION, message
     except (StageError, OSError) as error:
         if isinstance(error, OSError):
             error.filename = error.filename or location.rpartition("/")[0]
-        failure = Failure(errors.exit_code_of(error), "\n".join(errors.lines_of(error)))
+        failure = errors.exit_code_of(error), "\n".join(errors.lines_of(error))
     with contextlib.suppress(OSError, StageError):  # the driver notices missing files
         files.leave(FAILED, failure)
         if not files.delete(MARK):  # a failure after the end is ignored: a file may vanish while it is read
@@ -198,8 +187,8 @@ def results(location: str, work: Callable[[AttemptFiles], Iterable[Result]]) -> 
 def raise_failure(files: AttemptFiles) -> None:
     """Raise the error that ended the attempt, if one did."""
     if files.exists(FAILED):
-        failure: Failure = files.read_note(FAILED, Failure)
-        raise _RAISED.get(failure.exit_code, StageError)(failure.message)
+        exit_code, message = files.read_note(FAILED, tuple[int, str])
+        raise _RAISED.get(exit_code, StageError)(message)
 
 
 def to_json(value: Any) -> bytes:

@@ -5,6 +5,7 @@ import gzip
 import io
 import struct
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,10 +30,7 @@ def stored(path: Path, content: bytes) -> SourceFile:
 
 
 def held(source: Path | str, content: bytes | None = None) -> tuple[Survey, list[tuple[str, str, int, bytes]]]:
-    """Return the survey of a source, and its images in order, each part read as a worker reads it.
-
-    With content, it is first written to the source, which is a file.
-    """
+    """Survey a source, a file of this content if any; return its images in order too, read as workers read them."""
     if content is not None:
         Path(source).write_bytes(content)
     source_survey = survey(str(source), source_listing.contents(str(source)).listing)
@@ -55,6 +53,13 @@ def plan(**changes: object) -> Plan:
         "seed": 0,
     }
     return Plan(**(decided | changes))  # type: ignore[arg-type]
+
+
+class Unpickled:
+    """Ends the test if it is unpickled."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (exec, ("raise SystemExit('unpickled')",))
 
 
 @functools.cache

@@ -14,12 +14,8 @@ from tests.fakes.gcs.server import Server
 from tests.inputs.sources import write_images
 
 DATASET = "gs://b/d"
-SMALL: dict[str, Any] = {
-    "height": 8,
-    "width": 8,
-    "images_per_shard": 20,
-    "bad_images_limit": 0.1,
-}  # makes several shards
+# With several shards.
+SMALL: dict[str, Any] = {"height": 8, "width": 8, "images_per_shard": 20, "bad_images_limit": 0.1}
 Settings = dict[str, Any]
 
 

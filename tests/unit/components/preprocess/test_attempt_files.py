@@ -59,8 +59,9 @@ def test_the_same_bytes_count_as_ours_and_others_end_the_attempt(objects: dict[s
     files = attempt_files.new_in_bucket(DATASET)
     files.write("a", [b"1"])
     files.write("a", [b"1"])
-    with pytest.raises(ConfigError):
-        files.write("a", [b"2"])
+    attempt_files.results(str(files), lambda opened: [opened.write("a", [b"2"])])
+    with pytest.raises(ConfigError, match="bytes of a;"):
+        attempt_files.raise_failure(files)
     files.leave("a", 2)
     assert files.read("a") == b"1"
 

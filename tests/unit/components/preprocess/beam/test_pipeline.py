@@ -13,8 +13,7 @@ from components.preprocess.attempt_files import FAILED, AttemptFiles, FilePart
 from components.preprocess.beam import pipeline
 from components.preprocess.formats import survey
 from components.preprocess.formats.survey import ImagesPart, Part
-from tests.inputs.sources import plan
-from tests.unit.components.preprocess.pickles import Unpickled
+from tests.inputs.sources import Unpickled, plan
 
 DIGITS = plan(
     stored=ImageShape(8, 8, 1),

@@ -19,8 +19,7 @@ from components.core.errors import DataError
 from components.core.sources import source_listing
 from components.preprocess.decode import pixels
 from components.preprocess.formats import labels, npz
-from tests.inputs.sources import held, stored
-from tests.unit.components.preprocess.pickles import Unpickled
+from tests.inputs.sources import Unpickled, held, stored
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (7, 4, 3), np.uint8)
 
