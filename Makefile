@@ -31,7 +31,7 @@ IMAGE_LOCKS := $(addprefix requirements/, preprocess.txt train-cpu.txt train-gpu
 # Tests that depend on TensorFlow's version and would run on a TPU: step, networks, strategy, checkpoints. What replicas
 # compute is compared there by the selfcheck alone; the long trajectories are for one version.
 STEP_TESTS := $(addprefix tests/unit/components/, core/distributed/test_global_batch.py core/networks/test_gan.py \
-  core/artifacts/test_checkpoints.py train/test_losses.py train/test_step.py train/test_second_order.py embed/test_training.py selfcheck)
+  core/artifacts/test_checkpoints.py train/test_losses.py train/test_step.py train/test_second_order.py embed/test_classifier.py selfcheck)
 # Tests that call kfp's compiler.
 COMPILE_TESTS := $(addprefix tests/unit/pipeline/, cli/test_compile.py test_goldens.py test_step_table.py profiles)
 # Tests that use its client.
