@@ -1,5 +1,6 @@
 """Settings of the embed stage."""
 
+import functools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,6 +10,8 @@ from components.core.settings import Config, Setting, share_problem
 from components.core.stage.hardware import Accelerator, Replicas, Tpu
 from components.core.stage.inputs import CustomEmbedding
 
+RANGES = {"-1..1": (127.5, 1.0), "0..1": (255.0, 0.0), "0..255": (1.0, 0.0)}  # divisor of pixels, then subtrahend
+_range = functools.partial(Setting, choices=tuple(RANGES))
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,30}")
 # Reserved: the other spaces, the artifact's name for classes, and prefixes of image scores.
 _TAKEN = ("classifier", "untrained", "logits", "class", "bin")
@@ -46,11 +49,7 @@ class EmbedConfig(Config):
         ),
     ] = 0
     custom_embedding_range: Annotated[
-        str,
-        Setting(
-            "Pixel range that custom_embedding expects; write -1..1 after an equals sign.",
-            choices=("-1..1", "0..1", "0..255"),
-        ),
+        str, _range("Pixel range that custom_embedding expects; write -1..1 after an equals sign.")
     ] = "-1..1"
     custom_embedding_output: Annotated[
         str, Setting("Output of custom_embedding with the features; required if it has several.")

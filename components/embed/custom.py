@@ -6,11 +6,10 @@ import tensorflow as tf
 from components.core.errors import DataError
 from components.core.networks import saved_models
 from components.core.storage.location import Location
-from components.embed.config import EmbedConfig
+from components.embed.config import RANGES, EmbedConfig
 
 _SIGNATURE = "serving_default"
 _FEATURES_AT_MOST = 4096  # the covariance has this squared
-_SCALES = {"-1..1": (127.5, 1.0), "0..1": (255.0, 0.0), "0..255": (1.0, 0.0)}  # divisor, then subtrahend
 _TRIED = 8  # images
 _TOLERANCE = 1e-3
 
@@ -41,7 +40,7 @@ class CustomNetwork:
         size = config.custom_embedding_size
         self._size = (size or expected[1] or height, size or expected[2] or width)
         self._channels = expected[3] or channels
-        self._divisor, self._offset = _SCALES[config.custom_embedding_range]
+        self._divisor, self._offset = RANGES[config.custom_embedding_range]
         if problem := self._problem(images[:_TRIED]):
             takes, gives = (
                 ", ".join(f"{name} {spec.dtype.name} {spec.shape}" for name, spec in sorted(specs.items())) or "nothing"
@@ -84,8 +83,6 @@ class CustomNetwork:
         if not np.isfinite(features).all():
             return "gives features that are not finite"
         if not np.allclose(features[:1], single, rtol=_TOLERANCE, atol=_TOLERANCE * np.abs(features).max()):
-            return (
-                "gives features that are nondeterministic or depend on the rest of the batch: export it in inference "
-                "mode"
-            )
+            remedy = "export it in inference mode"
+            return f"gives features that are nondeterministic or depend on the rest of the batch: {remedy}"
         return ""

@@ -1,6 +1,5 @@
 """Tests for components/export: real checkpoints, a real new process."""
 
-import dataclasses
 import re
 import subprocess
 import sys
@@ -13,10 +12,10 @@ import pytest
 import tensorflow as tf
 
 from components.core.artifacts import checkpoints, datasets, models
-from components.core.errors import ConfigError, DataError, StageError
-from components.core.networks import checkpoint_networks, gan, saved_models
+from components.core.errors import StageError
+from components.core.networks import checkpoint_networks
 from components.core.stage.executor import StageResult
-from components.export import make, serving
+from components.export import make
 from components.export import run as export
 from components.export.config import ExportConfig
 from tests.inputs.stages import make_checkpoint, make_model
@@ -45,11 +44,7 @@ def test_the_manifest_names_every_file_and_where_the_model_comes_from(exported: 
     checkpoint, model, result = exported
     description = models.Description.of(model, str(result.parameters["model_digest"]))
     assert description.checkpoint_digest == checkpoints.Description.of(checkpoint).digest
-    assert description.latent_size == 16
-    assert description.files == {
-        name: entry for name, entry in models.list_files(model).items() if name not in (models.MANIFEST, models.CARD)
-    }
-    assert "saved_model.pb" in description.files
+    assert models.list_files(model).keys() - description.files.keys() == {models.MANIFEST, models.CARD}
 
 
 def test_the_seed_decides_sample_and_png_and_latents_the_served_images(exported: Exported) -> None:
@@ -64,8 +59,8 @@ def test_the_seed_decides_sample_and_png_and_latents_the_served_images(exported:
     assert (_draw(signatures, 4, 5) != images[:5]).any()
     files = signatures["png"](seed=tf.constant(3, tf.int64), count=tf.constant(5, tf.int64))["files"]
     np.testing.assert_array_equal([tf.io.decode_png(file).numpy() for file in files], images[:5])
-    latents = np.random.default_rng(5).normal(size=(7, 16)).astype(np.float32)
-    served = signatures["serving_default"](latents=tf.constant(latents))["images"]
+    latents = tf.constant(np.random.default_rng(5).normal(size=(7, 16)).astype(np.float32))
+    served = signatures["serving_default"](latents=latents)["images"]
     expected = checkpoint_networks.load_averaged(checkpoint)(latents, training=False)
     np.testing.assert_allclose(served, expected, atol=1e-5)
 
@@ -81,19 +76,15 @@ def conditional(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 def test_a_conditional_model_draws_the_labels_that_it_is_given(conditional: tuple[Path, Path]) -> None:
     checkpoint, model = conditional
-    signatures = tf.saved_model.load(str(model)).signatures
-    assert set(signatures) == {"serving_default", "sample", "png", "sample_labels"}
-    latents = np.random.default_rng(5).normal(size=(4, 16)).astype(np.float32)
-    labels = np.array([2, 0, 1, 1], np.int32)
-    served = signatures["serving_default"](latents=tf.constant(latents), labels=tf.constant(labels))["images"]
-    one_hot = np.eye(3, dtype=np.float32)[labels]
-    expected = checkpoint_networks.load_averaged(checkpoint)([latents, one_hot], training=False)
-    np.testing.assert_allclose(served, expected, atol=1e-5)
+    serve = tf.saved_model.load(str(model)).signatures["serving_default"]
+    latents = tf.constant(np.random.default_rng(5).normal(size=(4, 16)).astype(np.float32))
+    labels = tf.constant([2, 0, 1, 1])
+    expected = checkpoint_networks.load_averaged(checkpoint)([latents, tf.one_hot(labels, 3)], training=False)
+    np.testing.assert_allclose(serve(latents=latents, labels=labels)["images"], expected, atol=1e-5)
     for wrong in ([0, 0, 0, 3], [0, 0, -1, 0]):
         with pytest.raises(tf.errors.InvalidArgumentError, match="labels must be 0 to 2"):
-            signatures["serving_default"](latents=tf.constant(latents), labels=tf.constant(wrong, tf.int32))
-    description = models.Description.of(model)
-    assert description.class_counts == [10, 0, 30]
+            serve(latents=latents, labels=tf.constant(wrong))
+    assert models.Description.of(model).class_counts == [10, 0, 30]
     card = (model / models.CARD).read_text()
     assert "| `sample_labels` |" in card
     assert "0 dark, 1 left, 2 right" in card
@@ -111,14 +102,11 @@ def test_keras_draws_with_a_model_as_a_layer(exported: Exported, conditional: tu
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("class_counts", [[], [10, 0, 30]])
 def test_every_signature_takes_an_empty_batch(tmp_path: Path, channels: int, class_counts: list[int]) -> None:
-    image = datasets.ImageShape(8, 8, channels)
-    generator = gan.build_generator(gan.NetworkConfig(image, 16, 4, classes=len(class_counts)))
-    served = serving.ServedGenerator(generator, image, 16, class_counts)
-    saved_models.save(served, tmp_path / "model", served.signatures_by_name)
-    signatures = tf.saved_model.load(str(tmp_path / "model")).signatures
+    model = make_model(tmp_path, image=datasets.ImageShape(8, 8, channels), class_counts=class_counts)
+    signatures = tf.saved_model.load(str(model)).signatures
     none = {"labels": tf.zeros([0], tf.int32), "latents": tf.zeros([0, 16]), "count": tf.constant(0, tf.int64)}
     inputs = {**none, "seed": tf.constant(0, tf.int64)}
-    assert len(signatures) == 4 if class_counts else 3
+    assert len(signatures) == (4 if class_counts else 3)
     for name, signature in signatures.items():
         names = signature.structured_input_signature[1]
         outputs = signature(**{key: inputs[key] for key in names})
@@ -130,12 +118,9 @@ def test_the_signatures_are_those_that_tensorflow_serving_calls(conditional: tup
     """As TensorFlow's own tool shows them: name, type and shape of every input and output."""
     draw = {"seed": ("DT_INT64", "()"), "count": ("DT_INT64", "()")}
     labels, pixels = ("DT_INT32", "(-1)"), ("DT_UINT8", "(-1, 8, 8, 1)")
+    latents, images = ("DT_FLOAT", "(-1, 16)"), ("DT_FLOAT", "(-1, 8, 8, 1)")
     expected = {
-        "serving_default": {
-            "latents": ("DT_FLOAT", "(-1, 16)"),
-            "labels": labels,
-            "images": ("DT_FLOAT", "(-1, 8, 8, 1)"),
-        },
+        "serving_default": {"latents": latents, "labels": labels, "images": images},
         "sample": {**draw, "images": pixels},
         "png": {**draw, "files": ("DT_STRING", "(-1)")},
         "sample_labels": {"seed": draw["seed"], "labels": labels, "images": pixels},
@@ -154,17 +139,17 @@ def test_without_labels_classes_are_as_frequent_as_in_the_data(conditional: tupl
     signatures = tf.saved_model.load(str(conditional[1])).signatures
     images = _draw(signatures, 3, 130)
     np.testing.assert_array_equal(_draw(signatures, 3, 70), images[:70])
-    seed = tf.constant(3, tf.int64)
-    by_label = [
-        signatures["sample_labels"](seed=seed, labels=tf.fill([130], label))["images"].numpy() for label in range(3)
-    ]
+
+    def of_labels(labels: list[int]) -> np.ndarray:
+        return signatures["sample_labels"](seed=tf.constant(3, tf.int64), labels=tf.constant(labels))["images"].numpy()
+
+    by_label = [of_labels([label] * 130) for label in range(3)]
     shown = [[np.array_equal(image, drawn[index]) for drawn in by_label] for index, image in enumerate(images)]
     assert np.sum(shown, axis=1).tolist() == [1] * 130
     counts = np.sum(shown, axis=0)
     assert counts[1] == 0
     assert counts[0] / 130 == pytest.approx(1 / 4, abs=0.12)  # three standard deviations
-    some = signatures["sample_labels"](seed=seed, labels=tf.constant([2, 0], tf.int32))["images"].numpy()
-    np.testing.assert_array_equal(some, np.stack([by_label[2][0], by_label[0][1]]))
+    np.testing.assert_array_equal(of_labels([2, 0]), [by_label[2][0], by_label[0][1]])
 
 
 def test_a_conditional_generator_has_the_same_bytes_again(conditional: tuple[Path, Path], tmp_path: Path) -> None:
@@ -173,22 +158,15 @@ def test_a_conditional_generator_has_the_same_bytes_again(conditional: tuple[Pat
     assert files == {name: entry for name, entry in again.items() if name != models.MANIFEST}
 
 
-def test_again_it_has_the_same_digest_or_does_nothing_and_another_checkpoint_is_refused(
-    exported: Exported, tmp_path: Path
-) -> None:
+def test_again_it_has_the_same_digest_or_does_nothing(exported: Exported, tmp_path: Path) -> None:
     checkpoint, model, result = exported
     assert _run(checkpoint, tmp_path / "elsewhere").parameters["model_digest"] == result.parameters["model_digest"]
     before = {path: path.stat().st_mtime_ns for path in model.rglob("*")}
-    assert _run(checkpoint, model) == dataclasses.replace(result, reused=True)
     without = "import sys; from components.core.stage import cli; sys.modules['tensorflow'] = None; cli.main('export')"
-    words = [f"--checkpoint={checkpoint}", f"--model={model}"]
-    done = subprocess.run([sys.executable, "-c", without, *words], capture_output=True, text=True, check=True)
+    words = [sys.executable, "-c", without, f"--checkpoint={checkpoint}", f"--model={model}"]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
     assert f"model_digest: {result.parameters['model_digest']}\n" in done.stdout
     assert {path: path.stat().st_mtime_ns for path in model.rglob("*")} == before
-    with pytest.raises(DataError, match="expected ffff"):
-        export.run(ExportConfig(checkpoint=str(checkpoint), model=str(tmp_path / "model"), checkpoint_digest="f" * 64))
-    with pytest.raises(ConfigError, match="belongs to another model"):
-        _run(make_checkpoint(tmp_path, seed=1), model)
 
 
 def test_a_generator_other_than_the_saved_one_is_noticed(exported: Exported, tmp_path: Path) -> None:
@@ -199,11 +177,10 @@ def test_a_generator_other_than_the_saved_one_is_noticed(exported: Exported, tmp
 
 
 def test_sampled_pixels_may_differ_by_rare_roundings_only() -> None:
-    expected = np.full((10, 8, 8, 1), 7, np.uint8)
+    expected = np.full((10, 8, 8, 2), 7, np.uint8)
     drawn = expected.copy()
+    drawn[0, 0, 0, 0] = 8
     make._require_same_pixels(drawn, expected)
     drawn[0] = 8
     with pytest.raises(StageError, match=r"10\.00%"):
         make._require_same_pixels(drawn, expected)
-    with pytest.raises(StageError, match="float32"):
-        make._require_same_pixels(gan.to_unit_range(expected).numpy(), expected)

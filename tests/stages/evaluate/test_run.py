@@ -5,9 +5,9 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -26,14 +26,14 @@ from components.core.stage import cli
 from components.core.stage.executor import StageResult
 from components.core.storage import atomic_files, buckets
 from components.evaluate import inputs
-from components.evaluate.scoring import scores
 from components.export import run as export
 from components.export.config import ExportConfig
 from tests.fakes.gcs.server import Server
 from tests.inputs import artifacts
 from tests.inputs.limits import NO_LIMITS
 from tests.inputs.stages import SHAPE, make_checkpoint, make_dataset, make_embedding, make_model
-from tests.stages.evaluate.conftest import DOCUMENT, Run, copy_as, folder_of, metrics, report
+from tests.proofs.stages import command
+from tests.stages.evaluate.conftest import DOCUMENT, Run, folder_of, metrics, report
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +58,11 @@ def rules(result: StageResult) -> list[str]:
     return [rule["rule"] for rule in evaluations.Description.of(folder_of(result)).rules]
 
 
+def flags_of(**locations: Path | str) -> dict[str, Any]:
+    """Return the settings of `run`, as text."""
+    return {"sample_count": 2000, **NO_LIMITS, **{name: str(location) for name, location in locations.items()}}
+
+
 def test_a_finished_evaluation_is_found_without_heavy_imports(
     first: StageResult, run: Run, two_checkpoints: list[Path], dataset: str, embedding: Path, tmp_path: Path
 ) -> None:
@@ -65,15 +70,9 @@ def test_a_finished_evaluation_is_found_without_heavy_imports(
         (tmp_path / f"{name}.py").write_text(f"raise SystemExit('{name} was imported')")
     location = folder_of(first)
     before = {path: path.stat().st_mtime_ns for path in location.rglob("*")}
-    inputs = {"checkpoint": two_checkpoints[0], "evaluation": location, "dataset": dataset, "embedding": embedding}
-    flags = [f"--{name}={value}" for name, value in {"sample_count": 2000, **NO_LIMITS, **inputs}.items()]
-    done = subprocess.run(
-        [sys.executable, "-m", "components.evaluate", *flags],
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    flags = flags_of(checkpoint=two_checkpoints[0], evaluation=location, dataset=dataset, embedding=embedding)
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(command("evaluate", **flags), env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, first.reused) == (0, False), done.stderr
     assert f"evaluation_digest: {first.parameters['evaluation_digest']}" in done.stdout
     assert {path: path.stat().st_mtime_ns for path in location.rglob("*")} == before
@@ -83,26 +82,20 @@ def test_a_finished_evaluation_is_found_without_heavy_imports(
 
 def launched(folder: Path, stage: str, names: list[str], **values: Any) -> dict[str, dict[str, Any]]:
     """Run a stage as Kubeflow's launcher does, and return its artifacts; it uploads the file at `customPath`."""
-    uploads = {name: {"uri": f"minio://b/{name}", "customPath": str(folder / "minio" / name)} for name in names}
-    outputs = {
-        "artifacts": {name: {"artifacts": [{"name": name, **artifact}]} for name, artifact in uploads.items()},
-        "outputFile": str(folder / "output.json"),
-    }
+    uploads = {name: {"artifacts": [{"name": name, "uri": "", "customPath": str(folder / name)}]} for name in names}
+    outputs = {"artifacts": uploads, "outputFile": str(folder / "output.json")}
     message = {"inputs": {"parameterValues": values}, "outputs": outputs}
     assert cli.main(stage, ["--executor-input", json.dumps(message)]) == errors.OK
     output = json.loads((folder / "output.json").read_text())
-    results: dict[str, dict[str, Any]] = {name: output["artifacts"][name]["artifacts"][0] for name in names}
-    assert [results[name]["customPath"] for name in names] == [uploads[name]["customPath"] for name in names]
-    return results
+    return {name: output["artifacts"][name]["artifacts"][0] for name in names}
 
 
 def test_the_launcher_finds_the_metrics_the_report_and_the_page_of_the_run(
     first: StageResult, two_checkpoints: list[Path], dataset: str, embedding: Path, tmp_path: Path
 ) -> None:
     folder, run_settings = folder_of(first), {"records": str(tmp_path / "records"), "run": "run-1"}
-    locations = {"checkpoint": two_checkpoints[0], "evaluation": folder, "dataset": dataset, "embedding": embedding}
-    words = {**NO_LIMITS, **{name: str(location) for name, location in locations.items()}}
-    uploads = launched(tmp_path, "evaluate", ["metrics", "report"], sample_count=2000, **words, **run_settings)
+    words = flags_of(checkpoint=two_checkpoints[0], evaluation=folder, dataset=dataset, embedding=embedding)
+    uploads = launched(tmp_path, "evaluate", ["metrics", "report"], **words, **run_settings)
     assert uploads["metrics"]["metadata"] == first.metrics
     assert Path(uploads["report"]["customPath"]).read_bytes() == (folder / evaluations.REPORT).read_bytes()
 
@@ -125,11 +118,8 @@ def test_the_first_good_model_is_promoted_with_every_number_in_place(
     assert described.dataset_digest == datasets.Manifest.of(dataset).digest
     assert described.embedding_digest == embeddings.Description.of(embedding).digest
     assert described.champion_digest == evaluations.NO_CHAMPION
-    names = ("METRICS", "SAMPLES", "REPORT", "LINEAGE", "TRAINING")
-    assert set(described.files) == {getattr(evaluations, name) for name in names}
-    assert first.files["report"].is_file()
-    for name in ("fcd", "fcd_ratio", "fcd_floor", "kcd", "kcd_error", "class_distance", "class_ratio", "samples"):
-        assert np.isfinite(first.metrics[name]), name
+    assert all(np.isfinite(list(first.metrics.values())))
+    assert {"fcd", "fcd_floor", "class_distance", "samples"} <= first.metrics.keys()
     assert "champion_fcd" not in first.metrics
     assert metrics(first)["low_n"] is True
     train = datasets.Manifest.of(dataset).splits["train"].records
@@ -149,12 +139,8 @@ def test_numbers_are_those_of_the_definitions(
     first: StageResult, two_checkpoints: list[Path], dataset: str, embedding: Path
 ) -> None:
     """The scores of both spaces, from newly drawn samples."""
-    manifest = datasets.Manifest.of(dataset)
-    train, _ = dataset_reader.load_split(dataset, manifest, "train")
-    test, _ = dataset_reader.load_split(dataset, manifest, "test")
+    test, _ = dataset_reader.load_split(dataset, datasets.Manifest.of(dataset), "test")
     loaded = feature_spaces.load(embedding)
-    count = scores.image_count(2000, len(train), len(test))
-    assert count == len(test)
     latents = tf.random.stateless_normal([2000, 16], [0, 0], alg="philox")
     drawn = gan.to_pixels(checkpoint_networks.load_averaged(two_checkpoints[0])(latents, training=False)).numpy()
     features, logits = loaded.embed(drawn)
@@ -163,7 +149,7 @@ def test_numbers_are_those_of_the_definitions(
     assert real_logits is not None
     numbers = metrics(first)["model"]
     for space, prefix in (("classifier", ""), ("untrained", "untrained_")):
-        drawn_some, real = features[space][:count], real_features[space]
+        drawn_some, real = features[space][: len(test)], real_features[space]
         assert numbers[f"{prefix}fcd"] == pytest.approx(set_distances.frechet_distance(drawn_some, real), rel=1e-6)
         shared = neighbors.overlap(neighbors.make_balls(drawn_some), neighbors.make_balls(real))
         assert numbers[f"{prefix}precision"] == shared.precision
@@ -187,20 +173,14 @@ def test_the_same_again_gives_the_same_digest_however_fast_its_training_was(
 
 @pytest.mark.slow
 def test_challenger_against_champion_both_ways_round(
-    first: StageResult,
-    run: Run,
-    two_checkpoints: list[Path],
-    champions: Path,
-    tmp_path: Path,
+    first: StageResult, run: Run, two_checkpoints: list[Path], champions: Path, tmp_path: Path
 ) -> None:
     challenger = run(two_checkpoints[1], tmp_path / "e", registry=champions)
     assert challenger.metrics["champion_fcd"] == pytest.approx(first.metrics["fcd"], rel=1e-3)
     assert challenger.parameters["verdict"] == evaluations.PROMOTE, challenger.parameters["summary"]
     described = evaluations.Description.of(folder_of(challenger))
-    champion = registry.read_champion(champions)
-    assert champion is not None
+    champion = registry.read_champion(champions) or registry.NOBODY
     assert (described.champion_version, described.champion_digest) == (1, champion.model_digest)
-
     reverse = run(two_checkpoints[0], tmp_path / "reverse", registry=champion_of(two_checkpoints[1], tmp_path))
     assert reverse.metrics["champion_fcd"] == pytest.approx(challenger.metrics["fcd"], rel=1e-3)
     assert reverse.parameters["verdict"] == evaluations.REJECT
@@ -236,44 +216,25 @@ def test_conditional_against_unconditional_both_ways_round(
     assert metrics(reverse)["groups"]["known"]["champion"] == groups["known"]["model"]
     # The published model draws the same labels from the same proportions.
     assert reverse.metrics["champion_fcd"] == pytest.approx(challenger.metrics["fcd"], rel=1e-3)
-    verdicts = {result.parameters["verdict"] for result in (challenger, reverse)}
-    assert verdicts <= {evaluations.PROMOTE, evaluations.HOLD, evaluations.REJECT}
-    assert verdicts != {evaluations.PROMOTE}
+    assert {result.parameters["verdict"] for result in (challenger, reverse)} != {evaluations.PROMOTE}
 
 
-@pytest.fixture
-def registries(champions: Path, tmp_path: Path) -> dict[str, Path]:
-    """Registries whose champion need not be scored, or cannot be."""
+def test_a_champion_that_need_not_be_scored_or_cannot(
+    run: Run, two_checkpoints: list[Path], champions: Path, tmp_path: Path
+) -> None:
     damaged, other = tmp_path / "damaged", tmp_path / "other"
     shutil.copytree(champions, damaged)
     (registry.version_folder(damaged, 1) / "saved_model.pb").write_bytes(b"")
     artifacts.crown(other, make_model(tmp_path / "large", image=ImageShape(12, 8, 1)), 1)
-    return {"the same": champions, "damaged": damaged, "other images": other, "empty": tmp_path / "nothing yet"}
-
-
-@pytest.mark.parametrize(
-    ("kind", "verdict", "reason"),
-    [
-        ("the same", evaluations.HOLD, "version 1"),
-        ("damaged", evaluations.REJECT, "saved_model.pb"),
-        ("other images", evaluations.REJECT, "12x8x1"),
-        ("empty", evaluations.PROMOTE, ""),
-    ],
-)
-def test_a_champion_that_is_not_scored(
-    run: Run,
-    two_checkpoints: list[Path],
-    registries: dict[str, Path],
-    tmp_path: Path,
-    kind: str,
-    verdict: str,
-    reason: str,
-) -> None:
-    result = run(two_checkpoints[0], tmp_path / "e", registry=registries[kind])
-    assert result.parameters["verdict"] == verdict
-    assert reason in str(result.parameters["summary"])
-    assert str(tmp_path) not in (tmp_path / "e" / evaluations.MANIFEST).read_text()
-    assert not (tmp_path / "nothing yet").exists()
+    for location, verdict, reason in (
+        (champions, evaluations.HOLD, "version 1"),
+        (damaged, evaluations.REJECT, "saved_model.pb"),
+        (other, evaluations.REJECT, "12x8x1"),
+    ):
+        result = run(two_checkpoints[0], tmp_path / reason, registry=location)
+        assert result.parameters["verdict"] == verdict
+        assert reason in str(result.parameters["summary"])
+        assert str(tmp_path) not in (tmp_path / reason / evaluations.MANIFEST).read_text()
 
 
 @pytest.mark.usefixtures("no_retries")
@@ -291,14 +252,18 @@ def test_the_champion_of_a_registry_in_a_bucket(champions: Path, gcs: Server) ->
         inputs.read_champion(location)
     gcs.outage(False)
     buckets.put(f"{location}/versions/1/saved_model.pb", b"another")
-    champion = inputs.read_champion(location)
-    assert champion is not None
+    champion = inputs.read_champion(location) or inputs.PublishedChampion(digest="none")
     assert "the registry/versions/1" in champion.problem
     assert champion.digest == "unreadable"
 
 
 def test_a_generator_that_draws_nan_is_rejected(run: Run, two_checkpoints: list[Path], tmp_path: Path) -> None:
-    result = run(copy_as(two_checkpoints[0], tmp_path, 100, nan=True), tmp_path / "e")
+    described, state = checkpoints.Description.of(two_checkpoints[0]), checkpoints.load_state(two_checkpoints[0])
+    name = next(name for name in state if name.endswith("to_image/bias"))
+    state[name] = np.full_like(state[name], np.nan)
+    with mock.patch.object(checkpoints, "not_finite", return_value=[]):
+        checkpoints.save(tmp_path, described, state)
+    result = run(checkpoints.step_folder(tmp_path, described.step), tmp_path / "e")
     assert result.parameters["verdict"] == evaluations.REJECT
     assert "bad_samples is 2000" in str(result.parameters["summary"])
     assert "fcd" not in result.metrics
@@ -345,7 +310,7 @@ def test_a_dropped_classifier_and_no_certificate_are_in_the_reasons(
     assert not [rule for rule in rules(result) if "class" in rule]
 
 
-def test_too_few_images_and_strangers_are_refused(run: Run, tmp_path: Path) -> None:
+def test_too_few_images_strangers_and_an_embedding_without_a_certificate_are_refused(run: Run, tmp_path: Path) -> None:
     dataset = make_dataset(tmp_path / "dataset", {"train": 100, "test": 19})
     checkpoint = make_checkpoint(tmp_path / "c", dataset_digest=datasets.Manifest.of(dataset).digest)
     embedding = make_embedding(tmp_path / "embedding", dataset)
@@ -354,16 +319,10 @@ def test_too_few_images_and_strangers_are_refused(run: Run, tmp_path: Path) -> N
     with pytest.raises(ConfigError) as raised:
         run(checkpoint, tmp_path / "e", embedding=embedding)
     assert [problem.split()[0] for problem in raised.value.problems] == ["checkpoint", "embedding"]
-
-
-def test_an_embedding_whose_certificate_failed_is_refused(
-    run: Run, two_checkpoints: list[Path], dataset: str, tmp_path: Path
-) -> None:
     checks = [{"check": name, "space": "", "value": 1.0, "limit": "", "passed": name == "x"} for name in ("x", "blur")]
-    certificate = {"outcome": embeddings.FAILED, "images": 5000, "checks": checks}
-    embedding = make_embedding(tmp_path / "embedding", dataset, certificate)
-    with pytest.raises(DataError, match="blur"):
-        run(two_checkpoints[0], tmp_path / "e", embedding=embedding)
+    failed = make_embedding(tmp_path / "failed", dataset, {"outcome": embeddings.FAILED, "images": 9, "checks": checks})
+    with pytest.raises(DataError, match=r"certificate .*: blur;"):
+        run(checkpoint, tmp_path / "e", dataset=dataset, embedding=failed)
     assert not (tmp_path / "e").exists()
 
 
@@ -381,6 +340,5 @@ def test_the_report_stands_alone(run: Run, two_checkpoints: list[Path], champion
     assert str(tmp_path) not in text
     kept = json.loads((tmp_path / "e" / evaluations.TRAINING).read_text())
     described = checkpoints.Description.of(checkpoint)
-    warning = {"warning": "wasserstein_estimate is <b>-1</b>", "first": 60, "last": 60, "windows": 1}
-    expected = {"step": described.step, "settings": described.settings}
-    assert kept == {**expected, "log": rows, "warnings": [warning]}
+    warning = {"warning": warning_row["message"], "first": 60, "last": 60, "windows": 1}
+    assert kept == {"step": described.step, "settings": described.settings, "log": rows, "warnings": [warning]}

@@ -1,6 +1,5 @@
 """Tests for the selfcheck: it passes on the real step, and catches every common mistake."""
 
-import subprocess
 import sys
 from typing import Any
 
@@ -20,17 +19,7 @@ from components.train.second_order import in_float64
 from tests import programs
 from tests.programs import on_replicas
 
-FAULTS = (
-    "mean instead of sum",
-    "reduced twice",
-    "local batch as the divisor",
-    "noise per replica",
-    "BN unsynchronized",
-)
-
-
-def _replicas() -> int:
-    return int(tf.distribute.get_replica_context().num_replicas_in_sync)
+FAULTS = ("mean, not sum", "reduced twice", "local batch as divisor", "noise per replica", "BN unsynchronized")
 
 
 def _plant(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,7 +35,7 @@ def _plant(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
         return all_reduce(self, op, all_reduce(self, op, value))
 
     def by_local_batch(terms: Any, variables: Any, adam: Any, sharing: BatchPartition, *rest: Any) -> Any:
-        local = BatchPartition(sharing.batch // _replicas())
+        local = BatchPartition(sharing.batch // int(tf.distribute.get_replica_context().num_replicas_in_sync))
         monkeypatch.setattr(BatchPartition, "here", lambda _: here(sharing))
         return apply_update(terms, variables, adam, local, *rest)
 
@@ -63,8 +52,7 @@ def _plant(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
         (BatchShard, "of", same_noise_everywhere),
         (gan, "build_generator", unsynchronized),
     )
-    if fault in FAULTS:
-        monkeypatch.setattr(*locations[FAULTS.index(fault)])
+    monkeypatch.setattr(*locations[FAULTS.index(fault)])
 
 
 def _subject(strategy: tf.distribute.Strategy | None = None) -> checks.Subject:
@@ -84,7 +72,8 @@ def outcomes(strategy: tf.distribute.Strategy, faults: list[str]) -> dict[str, s
     for fault in ["none", *faults]:
         subject = _subject(strategy)
         with pytest.MonkeyPatch.context() as monkeypatch, in_float64():
-            _plant(fault, monkeypatch)
+            if fault != "none":
+                _plant(fault, monkeypatch)
             failed = (finding.check for finding in checks.check_step(subject) if finding.outcome == checks.FAILED)
             outcome_of[fault] = next(failed, None) or checks.check_losses(subject).outcome
     return outcome_of
@@ -111,8 +100,7 @@ def test_the_checks_need_no_equal_noise_on_unequal_hardware(monkeypatch: pytest.
     assert {finding.outcome for finding in findings} == {checks.PASSED}
 
 
-def selfcheck(*flags: str) -> subprocess.CompletedProcess[str]:
-    return programs.run([sys.executable, "-m", "components.selfcheck", *flags])
+SMALL = ("--height=12", "--width=10", "--batch_size=8", "--base_filters=4")
 
 
 @pytest.mark.slow
@@ -124,7 +112,7 @@ def selfcheck(*flags: str) -> subprocess.CompletedProcess[str]:
     ],
 )
 def test_it_passes_here_and_says_what_it_could_not_check(more: list[str]) -> None:
-    done = selfcheck("--height=12", "--width=10", "--batch_size=8", "--base_filters=4", *more)
+    done = programs.run([sys.executable, "-m", "components.selfcheck", *SMALL, *more])
     assert done.returncode == errors.OK, done.stderr
     rows = [line for line in done.stdout.splitlines() if "  " in line]
     assert len(rows) == 8
@@ -138,7 +126,6 @@ def test_it_passes_here_and_says_what_it_could_not_check(more: list[str]) -> Non
         (("--accelerator=cpu", "--replicas=1"), "replicas"),
         (("--accelerator=gpu",), "GPU"),
         (("--accelerator=tpu", "--reproducibility=exact"), "reproducibility"),
-        (("--accelerator=tpu", "--batch_size=5", "--replicas=2"), "batch_size"),
     ],
 )
 def test_settings_that_cannot_work_are_refused(
@@ -193,7 +180,6 @@ sys.exit(cli.main("selfcheck", sys.argv[1:]))
 
 @pytest.mark.slow
 def test_a_build_with_a_penalty_that_has_no_gradient_ends_with_70() -> None:
-    flags = ["--height=12", "--width=10", "--batch_size=8", "--base_filters=4"]
-    done = programs.run([sys.executable, "-c", PENALTY_WITHOUT_GRADIENT, *flags])
+    done = programs.run([sys.executable, "-c", PENALTY_WITHOUT_GRADIENT, *SMALL])
     assert done.returncode == errors.DEFECT, done.stderr
     assert done.stdout.count("FAILED") == 1

@@ -1,6 +1,7 @@
 """Tests for what the report shows of a dataset."""
 
 import dataclasses
+import re
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +9,13 @@ import numpy as np
 import pytest
 
 from components.core.artifacts import datasets
-from components.core.artifacts.datasets import Manifest
 from components.core.data import dataset_reader
 from components.evaluate.report import dataset_section
 from tests.inputs import artifacts, sheets
 from tests.inputs.stages import make_dataset
+
+Splits = dict[str, tuple[np.ndarray, np.ndarray]]
+SHARD = "%s-00000-of-00001.tfrecord"
 
 
 @pytest.fixture(scope="module")
@@ -21,24 +24,19 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="module")
-def splits(dataset: str) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+def splits(dataset: str) -> Splits:
     manifest = datasets.Manifest.of(dataset)
     return {split: dataset_reader.load_split(dataset, manifest, split) for split in datasets.SPLITS}
 
 
-def spoilt(dataset: str, **source: Any) -> Manifest:
-    manifest = datasets.Manifest.of(dataset)
-    return dataclasses.replace(manifest, source={**manifest.source, **source})
-
-
-def leak(split: str, shard: str, record: int, train_shard: str, train_record: int) -> dict[str, Any]:
+def leak(
+    split: str, record: int, train_record: int, shard: str = "", train_shard: str = SHARD % "train"
+) -> dict[str, Any]:
     train = {"train_shard": train_shard, "train_record": train_record}
-    return {"split": split, "shard": shard, "record": record, **train}
+    return {"split": split, "shard": shard or SHARD % split, "record": record, **train}
 
 
-def test_every_split_has_a_sheet_with_the_first_images_of_each_class_in_a_row(
-    dataset: str, splits: dict[str, tuple[np.ndarray, np.ndarray]]
-) -> None:
+def test_every_split_has_a_sheet_with_the_first_images_of_each_class_in_a_row(dataset: str, splits: Splits) -> None:
     loaded = {split: splits[split] for split in ("train", "test")}
     section = dataset_section.of(dataset, datasets.Manifest.of(dataset), loaded)
     assert section["counts"] == [
@@ -49,11 +47,10 @@ def test_every_split_has_a_sheet_with_the_first_images_of_each_class_in_a_row(
         tiles = sheets.images_of(sheet["png"], 8, 8)
         assert tiles.shape[:2] == (3, 8)
         images, labels = splits[split]
-        for row in range(3):
-            class_images = [image for image, label in zip(images, labels, strict=True) if label == row]
-            for column in range(8):
-                expected = class_images[column] if column < len(class_images) else np.full((8, 8, 1), 255)
-                np.testing.assert_array_equal(tiles[row, column], expected)
+        for label, row in enumerate(tiles):
+            first = images[labels == label][:8]
+            blanks = np.full((8 - len(first), 8, 8, 1), 255, np.uint8)
+            np.testing.assert_array_equal(row, np.concatenate([first, blanks]))
     assert min(np.bincount(splits["validation"][1])) < 8  # so that there are blanks
 
 
@@ -73,15 +70,10 @@ def test_of_many_classes_the_first_are_shown_and_all_are_counted(tmp_path: Path)
     assert [row["name"] for row in section["counts"]] == names
 
 
-def test_leaking_images_stand_beside_their_training_images(
-    dataset: str, splits: dict[str, tuple[np.ndarray, np.ndarray]]
-) -> None:
-    first = [
-        leak("test", "test-00000-of-00001.tfrecord", 29, "train-00000-of-00001.tfrecord", 3),
-        leak("validation", "validation-00000-of-00001.tfrecord", 2, "train-00000-of-00001.tfrecord", 5),
-        leak("test", "test-00000-of-00001.tfrecord", 0, "train-00000-of-00001.tfrecord", 89),
-    ]
-    manifest = spoilt(dataset, leaks={"exact": 1, "near": 2, "compared": ["test", "validation"], "first": first})
+def test_leaking_images_stand_beside_their_training_images(dataset: str, splits: Splits) -> None:
+    leaks = {"exact": 1, "near": 2, "compared": ["test", "validation"]}
+    leaks["first"] = [leak("test", 29, 3), leak("validation", 2, 5), leak("test", 0, 89)]
+    manifest = dataclasses.replace(datasets.Manifest.of(dataset), source={"leaks": leaks})
     loaded = {split: splits[split] for split in ("train", "test")}
     sheet = dataset_section.of(dataset, manifest, loaded)["sheets"][-1]
     (test, _), (train, _) = splits["test"], splits["train"]
@@ -90,55 +82,43 @@ def test_leaking_images_stand_beside_their_training_images(
 
 
 def test_records_are_found_behind_those_of_earlier_shards() -> None:
-    images = {
-        split: np.random.default_rng(0).integers(0, 256, (30, 2, 2, 1), dtype=np.uint8) for split in datasets.SPLITS
-    }
+    images = np.random.default_rng(0).integers(0, 256, (30, 2, 2, 1), dtype=np.uint8)
     shards = [datasets.Shard(name, count, 0, "") for name, count in (("a", 10), ("b", 0), ("c", 20))]
     manifest = artifacts.dataset(
         image=datasets.ImageShape(2, 2, 1),
         classes=[],
         splits={split: datasets.Split(30, [], shards) for split in datasets.SPLITS},
-        source={"leaks": {"first": [leak("test", "c", 5, "a", 9)]}},
+        source={"leaks": {"first": [leak("test", 5, 9, "c", "a")]}},
     )
-    loaded = {split: (pixels, np.zeros(30, np.int32)) for split, pixels in images.items()}
-    pairs = dataset_section.leaking_pairs(manifest, loaded)
-    np.testing.assert_array_equal(pairs, [images["test"][15], images["train"][9]])
+    loaded = dict.fromkeys(("train", "test"), (images, np.zeros(30, np.int32)))
+    np.testing.assert_array_equal(dataset_section.leaking_pairs(manifest, loaded), images[[15, 9]])
 
 
 NO_LEAKS = {"exact": 0, "near": 0, "compared": ["test"]}
 LEAKS = {"exact": 0, "near": 7, "compared": ["test", "validation"]}
-
-
 CROPPED = {"cropped": {"images": 1234, "of": 5000}}
+Remark = tuple[str, bool]  # a pattern of the text, and whether it is serious
 
 
 @pytest.mark.parametrize(
     ("source", "quarantined", "made_with", "remarks"),
     [
-        ({}, 0, {}, [([""], False)]),
+        ({}, 0, {}, [("", False)]),
         (
             {"duplicates": 1200, "contradictions": 0, "leaks": NO_LEAKS},
             3,
             CROPPED,
-            [([" 3 "], False), (["1,234", "5,000", "30%", "fit"], True), (["1,200"], False), ([" test "], False)],
+            [(" 3 ", False), ("5,000 .* 1,234 .* 30%.* fit", True), ("1,200", False), (" test ", False)],
         ),
-        (
-            {"duplicates": 4, "contradictions": 2, "leaks": LEAKS},
-            0,
-            {},
-            [([" 4 "], False), ([" 2 "], True), ([" 7 "], True)],
-        ),
+        ({"duplicates": 4, "contradictions": 2, "leaks": LEAKS}, 0, {}, [(" 4 ", False), (" 2 ", True), (" 7 ", True)]),
     ],
     ids=["not looked", "nothing leaks", "leaks"],
 )
 def test_remarks(
-    dataset: str,
-    source: dict[str, Any],
-    quarantined: int,
-    made_with: dict[str, Any],
-    remarks: list[tuple[list[str], bool]],
+    dataset: str, source: dict[str, Any], quarantined: int, made_with: dict[str, Any], remarks: list[Remark]
 ) -> None:
-    manifest = dataclasses.replace(spoilt(dataset, **source), quarantine={"count": quarantined}, made_with=made_with)
-    for remark, (texts, serious) in zip(dataset_section.remarks(manifest), remarks, strict=True):
-        assert all(text in remark["text"] for text in texts)
+    changes: dict[str, Any] = {"source": source, "quarantine": {"count": quarantined}, "made_with": made_with}
+    manifest = dataclasses.replace(datasets.Manifest.of(dataset), **changes)
+    for remark, (pattern, serious) in zip(dataset_section.remarks(manifest), remarks, strict=True):
+        assert re.search(pattern, remark["text"])
         assert remark["serious"] == serious
