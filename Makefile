@@ -35,7 +35,7 @@ STEP_TESTS := $(addprefix tests/unit/components/, core/distributed/test_global_b
 # Tests that call kfp's compiler.
 COMPILE_TESTS := $(addprefix tests/unit/pipeline/, cli/test_compile.py test_goldens.py test_step_table.py profiles)
 # Tests that use its client.
-CLIENT_TESTS := $(addprefix tests/unit/pipeline/cluster/, test_run_commands.py test_submission.py kubeflow/test_connection.py kubeflow/test_runs.py kubeflow/test_schedules.py test_schedule_commands.py vertex)
+CLIENT_TESTS := $(addprefix tests/unit/pipeline/cluster/, test_run_commands.py kubeflow/test_connection.py kubeflow/test_runs.py kubeflow/test_schedules.py vertex)
 
 # Python keeps what it compiled: otherwise every process compiles TensorFlow again, for seconds.
 unexport PYTHONDONTWRITEBYTECODE
