@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import inspect
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -69,12 +69,12 @@ def _pipeline(image_of: Mapping[str, str], profile: Profile) -> GraphComponent:
 
     defaults = {**profile.parameters, **profile.hardware}
     parameters = {
-        name: _parameter(name, field.type, defaults.get(name, field.default))
+        name: (field.type, defaults.get(name, field.default))
         for name, field in sorted(step_table.PARAMETERS.items(), key=lambda item: not item[1].required)
     }
     origin = Origin(profile.target, profile.name, profile.service_account, profile.network, profile.encryption_key)
     description = f"Trains a WGAN-GP, judges it, and publishes it if it is good. {origin}"
-    return dsl.pipeline(name=step_table.NAME, description=description)(_with_parameters(wgan_gp, parameters.values()))
+    return dsl.pipeline(name=step_table.NAME, description=description)(_with_parameters(wgan_gp, parameters))
 
 
 def _task(step: Step, values: Mapping[str, Any], image_of: Mapping[str, str], profile: Profile) -> dsl.PipelineTask:
@@ -99,8 +99,8 @@ def component_of(step: Step, image: str) -> Any:
         required[step.status] = dsl.PipelineTaskFinalStatus
     required |= {name: dsl.OutputPath(kind) for name, kind in step.outputs.items()}
     required |= {name: dsl.Output[getattr(dsl, kind)] for name, kind in step.artifacts.items()}
-    parameters = [_parameter(name, kind) for name, kind in required.items()]
-    parameters += [_parameter(field.name, field.type, field.default) for field in fields if field.name not in required]
+    parameters = {name: (kind, dataclasses.MISSING) for name, kind in required.items()}
+    parameters |= {field.name: (field.type, field.default) for field in fields if field.name not in required}
 
     def component(*_: Any) -> dsl.ContainerSpec:
         return dsl.ContainerSpec(
@@ -113,15 +113,12 @@ def component_of(step: Step, image: str) -> Any:
     return dsl.container_component(_with_parameters(component, parameters))
 
 
-def _with_parameters(function: Callable[..., Any], parameters: Iterable[inspect.Parameter]) -> Callable[..., Any]:
-    """Give a function the signature that kfp reads."""
+def _with_parameters(function: Callable[..., Any], parameters: Mapping[str, tuple[Any, Any]]) -> Callable[..., Any]:
+    """Give a function the signature, all that kfp reads of it: names with types and defaults, `MISSING` for none."""
+    declared, either = [], inspect.Parameter.POSITIONAL_OR_KEYWORD
+    for name, (kind, default) in parameters.items():
+        default = inspect.Parameter.empty if default is dataclasses.MISSING else default
+        declared.append(inspect.Parameter(name, either, default=default, annotation=kind))
     # `inspect.signature` takes this attribute first (PEP 362); typeshed does not list it for functions.
-    function.__signature__ = inspect.Signature(list(parameters))  # type: ignore[attr-defined]
+    function.__signature__ = inspect.Signature(declared)  # type: ignore[attr-defined]
     return function
-
-
-def _parameter(name: str, kind: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
-    """Declare a parameter of a signature; kfp reads nothing else of a component or a pipeline."""
-    if default is dataclasses.MISSING:
-        default = inspect.Parameter.empty
-    return inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=kind)

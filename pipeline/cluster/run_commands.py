@@ -17,7 +17,6 @@ from pipeline import tables, verbs
 from pipeline.cluster import backend, backends, run_records, waiting
 from pipeline.cluster.backend import Runs, RunStatus, Submission
 from pipeline.package import config_file, parameters, reader
-from pipeline.package.reader import Package
 from pipeline.profiles.targets import KFP, TARGETS, VERTEX
 
 log = logging.getLogger("pipeline")
@@ -107,44 +106,7 @@ def _problems_of_waiting(parsed: argparse.Namespace) -> list[str]:
 def _submit(parsed: argparse.Namespace) -> int:
     verbs.require("pipeline", parsed.verb)
     cli.set_umask()
-    request, server = _checked(parsed, reader.read(parsed.package))
-    try:
-        run = server.submit(request)
-    except KeyboardInterrupt:
-        log.warning("%s may have started: `%s` lists the newest runs", request.run_name, server.command("status"))
-        raise
-    log.info("run %s (%s) is started", run.run_id, run.name)
-    print(run.link or run.run_id, flush=True)
-    return _wait(server, run.run_id, parsed.timeout, False) if parsed.wait else errors.OK
-
-
-def _add_submit(command: "argparse._SubParsersAction[cli.Parser]") -> None:
-    parser = verbs.add(
-        command,
-        "submit",
-        "start a compiled package on a cluster or on Vertex AI",
-        _submit,
-        more=waiting.EXIT_CODES_HELP,
-        usage="wgan submit --source IMAGES --root LOCATION [flags]",
-        reports_problems=True,
-    )
-    add = parser.add_argument
-    add("--package", type=Path, default=Path("pipeline.yaml"), help="compiled package (default: pipeline.yaml)")
-    config_file.add_flag(parser)
-    add("--experiment", help="experiment that the run belongs to (default: the pipeline's name)")
-    add("--run-name", help="display name of the run (default: the pipeline's name and the time)")
-    kept = "where the target keeps metrics and reports of stages (default: Kubeflow's own; Vertex has none)"
-    add("--pipeline-root", default="", metavar="URI", help=kept)
-    account = "account to start the run as (default: that of the profile, else the target's)"
-    add("--service-account", default="", help=account)
-    _add_waiting(parser)
-    add("--root", help="folder of all results: an absolute path that every stage can reach")
-    backends.add_flags(parser)
-    parameters.add_flags(parser)
-
-
-def _checked(parsed: argparse.Namespace, package: Package) -> tuple[Submission, Runs]:
-    """Return what to send and the server, or raise every problem."""
+    package = reader.read(parsed.package)
     target, problems = package.origin.target, list[str](parsed.problems)
     raw_values = config_file.read(parsed.config, package.parameters, problems) | parameters.flag_values(parsed)
     if parsed.root is not None:
@@ -178,7 +140,39 @@ def _checked(parsed: argparse.Namespace, package: Package) -> tuple[Submission, 
         pipeline_root=parsed.pipeline_root,
         service_account=parsed.service_account,
     )
-    return request, server
+    try:
+        run = server.submit(request)
+    except KeyboardInterrupt:
+        log.warning("%s may have started: `%s` lists the newest runs", request.run_name, server.command("status"))
+        raise
+    log.info("run %s (%s) is started", run.run_id, run.name)
+    print(run.link or run.run_id, flush=True)
+    return _wait(server, run.run_id, parsed.timeout, False) if parsed.wait else errors.OK
+
+
+def _add_submit(command: "argparse._SubParsersAction[cli.Parser]") -> None:
+    parser = verbs.add(
+        command,
+        "submit",
+        "start a compiled package on a cluster or on Vertex AI",
+        _submit,
+        more=waiting.EXIT_CODES_HELP,
+        usage="wgan submit --source IMAGES --root LOCATION [flags]",
+        reports_problems=True,
+    )
+    add = parser.add_argument
+    add("--package", type=Path, default=Path("pipeline.yaml"), help="compiled package (default: pipeline.yaml)")
+    config_file.add_flag(parser)
+    add("--experiment", help="experiment that the run belongs to (default: the pipeline's name)")
+    add("--run-name", help="display name of the run (default: the pipeline's name and the time)")
+    kept = "where the target keeps metrics and reports of stages (default: Kubeflow's own; Vertex has none)"
+    add("--pipeline-root", default="", metavar="URI", help=kept)
+    account = "account to start the run as (default: that of the profile, else the target's)"
+    add("--service-account", default="", help=account)
+    _add_waiting(parser)
+    add("--root", help="folder of all results: an absolute path that every stage can reach")
+    backends.add_flags(parser)
+    parameters.add_flags(parser)
 
 
 def _full_id(server: Runs, text: str) -> str:

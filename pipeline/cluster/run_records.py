@@ -1,7 +1,6 @@
 """What the stages of a run noted under its root, and the record of a run that `wgan` completes."""
 
 import dataclasses
-import datetime
 import json
 import logging
 
@@ -43,12 +42,12 @@ def with_notes(run: RunStatus) -> RunStatus:
     run = dataclasses.replace(run, stages=tuple(with_messages))
     if run.state not in backend.ENDED:
         return run
+    times = {"created": run.created, "scheduled": run.scheduled}
     config = RecordConfig(
         records=run_of.records,
         run=run.run_id,
         run_name=run.name,
-        created=_time(run.created),
-        scheduled=_time(run.scheduled),
+        **{name: f"{time:%Y-%m-%dT%H:%M:%SZ}" if time else "" for name, time in times.items()},
         source=run.parameters.get("source", ""),
         registry=f"{root}/registry",
         status=json.dumps({"state": run.state, "error": {"message": run.message}}),
@@ -59,7 +58,3 @@ def with_notes(run: RunStatus) -> RunStatus:
     except (OSError, StageError) as error:
         log.warning("the record of the run cannot be completed: %s", errors.line_of(error))
     return dataclasses.replace(run, state=content["state"], message=content["reason"])
-
-
-def _time(time: datetime.datetime | None) -> str:
-    return f"{time:%Y-%m-%dT%H:%M:%SZ}" if time else ""

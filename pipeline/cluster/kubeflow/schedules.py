@@ -14,7 +14,7 @@ from pipeline.cluster.backend import LiveSchedule, Schedule, Schedules
 from pipeline.cluster.kubeflow.runs import KubeflowRuns
 
 # In a description, of which servers on MySQL keep 255 characters.
-_MARK = re.compile(r"Made by wgan schedule apply, time zone (\S+): content ([0-9a-f]{64}), name ([0-9a-f]{8})")
+_MARK = re.compile(r"Made by wgan schedule apply, time zone (\S+): content ([0-9a-f]{64}), name ")
 _SECONDS = "0 "  # come first in Kubeflow's cron
 _PAGE = 200  # the server's longest
 _GONE = 404
@@ -32,8 +32,12 @@ class KubeflowSchedules(KubeflowRuns, Schedules):
         active: dict[str, list[str]] = {}
         with self.connection.explained("list schedules"):
             ask = functools.partial(_items, namespace=client.namespace or None)
-            recurring_runs = [*ask(self._api.recurring_run_service_list_recurring_runs, "recurring_runs")]
-            marked = [(recurring_run, mark) for recurring_run in recurring_runs if (mark := _mark_of(recurring_run))]
+            marked = []
+            for recurring_run in ask(self._api.recurring_run_service_list_recurring_runs, "recurring_runs"):
+                mark = _MARK.match(recurring_run.description or "")
+                # Not a copy of ours under another name.
+                if mark and recurring_run.description == mark_for(recurring_run.display_name, mark[1], mark[2]):
+                    marked.append((recurring_run, mark))
             # All runs are read, because a fresh run has no state to filter by, and its experiment may be gone.
             for run in ask(client.runs.run_service_list_runs, "runs") if marked else ():
                 if run.recurring_run_id and run.state not in backend.ENDED:
@@ -65,7 +69,7 @@ class KubeflowSchedules(KubeflowRuns, Schedules):
 
         body = kfp_server_api.V2beta1RecurringRun(
             display_name=schedule.name,
-            description=mark_for(schedule),
+            description=mark_for(schedule.name, schedule.time_zone, schedule.digest()),
             mode=kfp_server_api.RecurringRunMode.DISABLE,
             trigger=kfp_server_api.V2beta1Trigger(
                 cron_schedule=kfp_server_api.V2beta1CronSchedule(cron=f"{_SECONDS}{schedule.cron}")
@@ -116,18 +120,7 @@ def _items(ask: Callable[..., Any], field: str, **scope: Any) -> Iterator[Any]:
         token = page.next_page_token or None
 
 
-def mark_for(schedule: Schedule) -> str:
+def mark_for(name: str, time_zone: str, digest: str) -> str:
     """Return the description of a schedule of ours."""
-    digest = schedule.digest()
-    check = _check(schedule.name, digest)
-    return f"Made by wgan schedule apply, time zone {schedule.time_zone}: content {digest}, name {check}"
-
-
-def _mark_of(recurring_run: Any) -> re.Match[str] | None:
-    """Return the mark of our schedule; None for another one, such as a copy of ours under another name."""
-    mark = _MARK.fullmatch(recurring_run.description or "")
-    return mark if mark and mark[3] == _check(recurring_run.display_name, mark[2]) else None
-
-
-def _check(name: str, digest: str) -> str:
-    return digests.digest_of([name, digest])[:8]
+    check = digests.digest_of([name, digest])[:8]
+    return f"Made by wgan schedule apply, time zone {time_zone}: content {digest}, name {check}"

@@ -97,15 +97,13 @@ class VertexSchedules(VertexRuns, Schedules):
     def delete(self, schedule_id: str) -> None:
         """Delete a schedule; its runs stay, and active ones continue."""
         with answers.of_vertex(f"delete schedule {schedule_id}"):
-            deletion = self._api.delete_schedule(name=self._name(schedule_id), timeout=REQUEST_SECONDS)
-            deletion.result(timeout=_DELETION_SECONDS)
-
-    def _name(self, schedule_id: str) -> str:
-        return f"{self.connection.parent}/schedules/{schedule_id}"
+            name = f"{self.connection.parent}/schedules/{schedule_id}"
+            self._api.delete_schedule(name=name, timeout=REQUEST_SECONDS).result(timeout=_DELETION_SECONDS)
 
     def _schedule(self, schedule_id: str) -> Any:
         with answers.of_vertex(f"find schedule {schedule_id}"):
-            return self._api.get_schedule(name=self._name(schedule_id), timeout=REQUEST_SECONDS)
+            name = f"{self.connection.parent}/schedules/{schedule_id}"
+            return self._api.get_schedule(name=name, timeout=REQUEST_SECONDS)
 
 
 def _digest(schedule: Any) -> str:

@@ -1,5 +1,6 @@
 """Apply on Kubeflow and on Vertex, also stopped at every request, and then applied again."""
 
+import copy
 import functools
 import tempfile
 from collections.abc import Callable
@@ -25,7 +26,7 @@ def train(source: str) -> dsl.ContainerSpec:
 
 
 def retraining(source: str) -> None:
-    train(source=source).set_caching_options(False)
+    train(source=source)
 
 
 def applied(world: World, wanted: list[Schedule]) -> list[Any]:
@@ -45,8 +46,11 @@ def small_package(target: str) -> Package:
         return reader.read(path)
 
 
+Weekly = Callable[..., Schedule]
+
+
 @pytest.fixture
-def schedule(world: World) -> Callable[..., Schedule]:
+def schedule(world: World) -> Weekly:
     """Make a schedule of a small package."""
 
     def weekly(name: str = "weekly", hour: int = 9, enabled: bool = True) -> Schedule:
@@ -63,7 +67,7 @@ def schedule(world: World) -> Callable[..., Schedule]:
     return weekly
 
 
-def test_stopped_at_every_request_and_applied_again(world: World, schedule: Callable[..., Schedule]) -> None:
+def test_stopped_at_every_request_and_applied_again(world: World, schedule: Weekly) -> None:
     """From one to keep, one to replace at work, one to replace, one to pause and one to delete.
 
     A request whose answer is lost leaves the state in which the next one is refused.
@@ -72,7 +76,7 @@ def test_stopped_at_every_request_and_applied_again(world: World, schedule: Call
     wanted = [schedule("keep"), schedule("busy", 10), schedule("change", 10), schedule("stop", enabled=False)]
     applied(world, before)
     world.start_run("busy")
-    prepared = world.saved()
+    prepared = copy.deepcopy(world.state())
     world.stop(None)
     whole = applied(world, wanted)
     requests = len(world.requests())
@@ -89,11 +93,12 @@ def test_stopped_at_every_request_and_applied_again(world: World, schedule: Call
         assert applied(world, wanted) == whole, f"stopped before request {at}"
         assert sorted(world.starting()) == ["busy", "change", "keep"]
         assert world.killed_runs() == []
-    world.end_runs()
+    for run_id in world.run_ids():
+        world.set_run(run_id, "SUCCEEDED")
     assert [name for name, *_ in applied(world, wanted)] == ["busy", "change", "keep", "stop"]
 
 
-def test_back_to_a_replaced_schedule_creates_it_anew(world: World, schedule: Callable[..., Schedule]) -> None:
+def test_back_to_a_replaced_schedule_creates_it_anew(world: World, schedule: Weekly) -> None:
     """One that was paused while another replaced it may start missed runs at once."""
     for hour in (9, 10):
         applied(world, [schedule(hour=hour)])
@@ -104,7 +109,7 @@ def test_back_to_a_replaced_schedule_creates_it_anew(world: World, schedule: Cal
     assert (len(enabled), enabled & replaced, world.starting()) == (1, set(), ["weekly"])
 
 
-def test_two_of_one_name_become_one(world: World, schedule: Callable[..., Schedule]) -> None:
+def test_two_of_one_name_become_one(world: World, schedule: Weekly) -> None:
     location = world.connected()
     for _ in range(2):
         location.resume(location.create(schedule()))
@@ -114,7 +119,7 @@ def test_two_of_one_name_become_one(world: World, schedule: Callable[..., Schedu
 
 
 @pytest.mark.parametrize("acted", [False, True])
-def test_one_that_cannot_be_replaced_goes_on(world: World, schedule: Callable[..., Schedule], acted: bool) -> None:
+def test_one_that_cannot_be_replaced_goes_on(world: World, schedule: Weekly, acted: bool) -> None:
     applied(world, [schedule()])
     world.lose(CREATES_A_SCHEDULE, acted, onwards=False)
     with pytest.raises(TransientError):

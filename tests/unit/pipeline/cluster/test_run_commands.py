@@ -72,11 +72,10 @@ def test_the_newest_runs_are_listed(server: Server, started: str) -> None:
     assert (run["state"], run["finished"]) == ("PENDING", None)
 
 
-@pytest.mark.parametrize(("words", "shown"), [(["trian"], "'trian'"), (["--follow"], "follow")])
-def test_logs_that_are_not_there_are_reported(server: Server, started: str, words: list[str], shown: str) -> None:
-    server.set_run(started, "RUNNING", {"decide": "SUCCEEDED"})
-    code, _, _, (line,) = wgan("logs", started, *words, "--host", server.url)
-    assert (code, shown in line) == (errors.BAD_CONFIGURATION, True)
+@pytest.mark.parametrize("word", ["trian", "--follow"])
+def test_logs_that_are_not_there_are_reported(server: Server, started: str, word: str) -> None:
+    code, _, _, (line,) = wgan("logs", started, word, "--host", server.url)
+    assert (code, word.strip("-") in line) == (errors.BAD_CONFIGURATION, True)
 
 
 Refused = Callable[..., list[str]]
@@ -118,15 +117,12 @@ def test_flags_of_the_other_target_are_refused(refused: Refused, packages: Path)
     assert any(line.endswith(" seed?") for line in lines)
 
 
-@pytest.mark.parametrize("root", ["/data", "/data/runs", "/data/../data/runs", "gs://bucket/runs"])
-def test_results_may_go_into_a_bucket_or_a_volume_of_every_stage(server: Server, packages: Path, root: str) -> None:
-    assert conftest.submit(Kubeflow(server), packages / "kfp.yaml", "--root", root).code == errors.OK
-
-
-@pytest.mark.parametrize("root", ["/dat", "/database", "/data/../runs"])
-def test_a_folder_that_no_volume_holds_is_refused(refused: Refused, packages: Path, root: str) -> None:
-    (line,) = refused(packages / "kfp.yaml", "--root", root)
-    assert all(named in line for named in (root, "volume_claims", "gs://", "decide"))
+def test_results_go_into_a_bucket_or_a_volume_of_every_stage(server: Server, refused: Refused, packages: Path) -> None:
+    for root in ("/dat", "/database", "/data/../runs"):
+        (line,) = refused(packages / "kfp.yaml", "--root", root)
+        assert all(named in line for named in (root, "volume_claims", "gs://", "decide"))
+    for root in ("/data", "/data/runs", "/data/../data/runs", "gs://bucket/runs"):
+        assert conftest.submit(Kubeflow(server), packages / "kfp.yaml", "--root", root).code == errors.OK
 
 
 def test_a_stage_without_the_volume_is_named(refused: Refused, packages: Path, tmp_path: Path) -> None:

@@ -82,17 +82,10 @@ class World(Protocol):
             if schedule != name:
                 self.set_run(run_id, "SUCCEEDED")
 
-    def saved(self) -> list[dict[str, Any]]:
-        return copy.deepcopy(self.state())
-
     def restore(self, saved: list[dict[str, Any]]) -> None:
         for current, previous in zip(self.state(), copy.deepcopy(saved), strict=True):
             current.clear()
             current.update(previous)
-
-    def end_runs(self) -> None:
-        for run_id in self.run_ids():
-            self.set_run(run_id, "SUCCEEDED")
 
     def starting(self) -> list[str]:
         """Names of the schedules that start runs."""
@@ -173,8 +166,7 @@ class Vertex(World):
         return VertexSchedules(VertexConnection(**place))
 
     def inputs_of_exit_handler(self, run_id: str) -> dict[str, str] | None:
-        inputs: dict[str, str] = self.server.inputs_of_exit_handler(run_id)
-        return inputs
+        return dict(self.server.inputs_of_exit_handler(run_id))
 
     def run_ids(self) -> list[str]:
         return [name.rpartition("/")[2] for name in self.server.jobs]
@@ -192,11 +184,9 @@ class Vertex(World):
         return {run_id: self.server.schedules[jobs[run_id].schedule_name].display_name for run_id in started}
 
     def starts(self) -> list[tuple[str, bool]]:
-        soon = self.server.clock + datetime.timedelta(hours=1)
-        return [
-            (schedule.display_name, schedule.state.name == "ACTIVE" and schedule.start_time <= soon)
-            for schedule in self.server.schedules.values()
-        ]
+        soon, schedules = self.server.clock + datetime.timedelta(hours=1), self.server.schedules.values()
+        starts = [schedule.state.name == "ACTIVE" and schedule.start_time <= soon for schedule in schedules]
+        return list(zip((schedule.display_name for schedule in schedules), starts, strict=True))
 
     def killed_runs(self) -> list[str]:
         return [name for name, job in self.server.jobs.items() if "CANCEL" in job.state.name]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from components.core import container_images, stages
+from components.core import stages
 from components.core.errors import ConfigError
 from pipeline.profiles import profile_file
 from pipeline.profiles.kubernetes import KubernetesStage
@@ -32,13 +32,10 @@ def test_a_stage_gets_what_it_says_or_what_the_others_get() -> None:
 
 def test_everything_that_ships_is_for_both_targets_and_suits_the_defaults() -> None:
     shipped = profile_file.read()
-    assert {name for name, _ in shipped} >= {"cpu", "gpu-l4", "tpu-v5e-8"}
     assert set(shipped) == {(name, target) for name in SHIPPED for target in (KFP, VERTEX)}
-    for (name, target), profile in shipped.items():
-        assert (profile.name, profile.target) == (name, target)
+    for (name, _), profile in shipped.items():
         assert tuple(profile.stages) == stages.ALL
         assert profile.train_image == name.partition("-")[0]
-        assert profile.train_image in container_images.TRAIN_IMAGES
     for name in SHIPPED:
         assert shipped[name, KFP].hardware == shipped[name, VERTEX].hardware
 
@@ -73,21 +70,9 @@ def test_all_mistakes_of_a_file_are_reported_at_once() -> None:
         },
     }
     assert [re.split(" must be |: | is ", problem)[0] for problem in refusal(content)] == [
-        "mine.kfp.stages.train.cpu_limit",
-        "mine.kfp.stages.train.spot",
-        "mine.kfp.stages.trian",
-        "mine.moon",
-        "Mine",
-        "7",
-        "'a\\nb'",
-        "empty",
-        "third.kfp.stages",
-        "third.kfp.network",
-        "third.vertex.service_account",
-        "third.vertex.stages",
-        "third.vertex.network",
-        "third.vertex.encryption_key",
-        "third.vertex.machines",
+        *("mine.kfp.stages.train.cpu_limit", "mine.kfp.stages.train.spot", "mine.kfp.stages.trian", "mine.moon"),
+        *("Mine", "7", "'a\\nb'", "empty", "third.kfp.stages", "third.kfp.network"),
+        *(f"third.vertex.{name}" for name in ("service_account", "stages", "network", "encryption_key", "machines")),
     ]
 
 

@@ -198,20 +198,22 @@ def test_a_stage_whose_pod_has_not_started_is_pending(
 
 def test_the_reason_that_a_pod_left_is_shown(server: Server, run: str, cluster: Kubernetes) -> None:
     """The root may be on a volume that this machine cannot reach."""
-    ends = [
-        ("decide", "SUCCEEDED", {"exitCode": 0, "reason": "Completed", "message": "runs: new data"}),
-        ("preprocess", "SUCCEEDED", {"exitCode": 0, "reason": "Completed"}),
-        ("train", "FAILED", {"exitCode": 137, "reason": "OOMKilled"}),
-        ("embed", "FAILED", {"exitCode": 1, "reason": "Error", "message": "two\nlines"}),
-    ]
-    for at, (stage, _, ended) in enumerate(ends):
+    ends = {
+        "decide": {"exitCode": 0, "reason": "Completed", "message": "runs: new data"},
+        "preprocess": {"exitCode": 0, "reason": "Completed"},
+        "train": {"exitCode": 137, "reason": "OOMKilled"},
+        "embed": {"exitCode": 1, "reason": "Error", "message": "two\nlines"},
+    }
+    for at, (stage, ended) in enumerate(ends.items()):
         statuses = [container({"terminated": ended})]
         cluster.add(f"wf-impl-{at}", f"wf.root.{stage}.executor", at, phase="Failed", containerStatuses=statuses)
-    server.set_run(run, "FAILED", {stage: state for stage, state, _ in ends})
+    server.set_run(
+        run, "FAILED", {stage: "FAILED" if ended["exitCode"] else "SUCCEEDED" for stage, ended in ends.items()}
+    )
     out = wgan("status", run, "--host", server.url, "--kube-context", "here").out
     rows = [line.split(maxsplit=4) for line in out.splitlines()]
     shown = {row[0]: " ".join(row[4:]) for row in rows if row}
-    assert [shown[stage] for stage, _, _ in ends] == ["runs: new data", "", "OOMKilled", "two lines"]
+    assert [shown[stage] for stage in ends] == ["runs: new data", "", "OOMKilled", "two lines"]
 
 
 def test_without_permission_for_pods_a_run_is_still_watched(server: Server, run: str, cluster: Kubernetes) -> None:

@@ -1,6 +1,5 @@
 """`wgan schedule` on Kubeflow, without a file, and mistakes; see `test_story.py` for what is alike on Vertex."""
 
-import dataclasses
 import zoneinfo
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,6 @@ import kfp_server_api
 import pytest
 
 from components.core.container_images import VERSION
-from pipeline.cluster import schedule_file
 from pipeline.cluster.kubeflow import schedules as kubeflow_schedules
 from tests.fakes.kubeflow.server import Server, serving
 from tests.unit.pipeline.cluster.conftest import Schedule, Write, recurring, wgan
@@ -97,11 +95,9 @@ def test_what_is_gone_is_made_anew(write: Write, server: Server, schedule: Sched
     assert schedule("apply")[1] == ["kfp: nothing to change"]
 
 
-def test_descriptions_fit_the_database_of_servers(write: Write, path: Path) -> None:
-    write(**{"n" * 63: {}})
-    (weekly,) = schedule_file.read(path)
+def test_descriptions_fit_the_database_of_servers() -> None:
     for zone in zoneinfo.available_timezones():
-        assert len(kubeflow_schedules.mark_for(dataclasses.replace(weekly, time_zone=zone))) <= 255
+        assert len(kubeflow_schedules.mark_for("n" * 63, zone, "0" * 64)) <= 255
 
 
 def test_no_file_is_needed(write: Write, server: Server, schedule: Schedule, monkeypatch: pytest.MonkeyPatch) -> None:
