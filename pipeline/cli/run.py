@@ -21,30 +21,25 @@ _ROOT = "runs"
 
 
 def add_to(command: "argparse._SubParsersAction[cli.Parser]") -> None:
-    parser = _add(command, "run", "run the pipeline on this machine; stages with unchanged inputs are reused")
-    parser.add_argument("--jobs", type=int, default=1, help="number of stages that may run in parallel (default: 1)")
-    parser.add_argument(
-        "--print-config", action="store_true", help="print all parameters as a file for --config, and run nothing"
-    )
-    _add(command, "plan", "show which stages would run, why, and for how long")
-
-
-def _add(command: "argparse._SubParsersAction[cli.Parser]", name: str, text: str) -> cli.Parser:
-    usage = f"wgan {name} --source IMAGES [flags]"
-    parser = verbs.add(command, name, text, _run, usage=usage, reports_problems=True)
-    add = parser.add_argument
-    add("--root", help=f"folder, or gs://BUCKET/FOLDER, that keeps all results (default: ./{_ROOT})")
-    config_file.add_flag(parser)
-    add("--runner", default=_PROCESS, choices=(_PROCESS, _DOCKER), help="what stages run as (default: process)")
-    add("--dev", action="store_true", help="with --runner docker: run the code of this working tree, not the images'")
-    add(
-        "--docker-options",
-        default="",
-        metavar="WORDS",
-        help='with --runner docker: options for `docker create`, such as --docker-options="--gpus all"',
-    )
-    parameters.add_flags(parser)
-    return parser
+    for name, text in (
+        ("run", "run the pipeline on this machine; stages with unchanged inputs are reused"),
+        ("plan", "show which stages would run, why, and for how long"),
+    ):
+        usage = f"wgan {name} --source IMAGES [flags]"
+        parser = verbs.add(command, name, text, _run, usage=usage, reports_problems=True)
+        add = parser.add_argument
+        add("--root", help=f"folder, or gs://BUCKET/FOLDER, that keeps all results (default: ./{_ROOT})")
+        config_file.add_flag(parser)
+        add("--runner", default=_PROCESS, choices=(_PROCESS, _DOCKER), help="what stages run as (default: process)")
+        dev = "with --runner docker: run the code of this working tree, not the images'"
+        add("--dev", action="store_true", help=dev)
+        options = 'with --runner docker: options for `docker create`, such as --docker-options="--gpus all"'
+        add("--docker-options", default="", metavar="WORDS", help=options)
+        parameters.add_flags(parser)
+        if name == "run":
+            add("--jobs", type=int, default=1, help="number of stages that may run in parallel (default: 1)")
+            printed = "print all parameters as a file for --config, and run nothing"
+            add("--print-config", action="store_true", help=printed)
 
 
 def _run(parsed: argparse.Namespace) -> int:

@@ -20,17 +20,14 @@ log = logging.getLogger("pipeline")
 
 
 def add_to(command: "argparse._SubParsersAction[cli.Parser]") -> None:
-    parser = verbs.add(command, "runs", "list the runs of this machine, or show one (runs show N)", _runs)
-    parser.add_argument("show", nargs="?", choices=("show",), help="show one run (default: list all)")
-    _add_flags(parser, "")
-    parser = verbs.add(command, "open", "open the report or the samples of a run in a browser", _open)
-    parser.add_argument("what", choices=tables.FILES, help="what to open")
-    _add_flags(parser, " (default: the newest with a report)")
-
-
-def _add_flags(parser: cli.Parser, default: str) -> None:
-    parser.add_argument("number", nargs="?", type=int, metavar="N", help=f"number of the run{default}")
-    parser.add_argument("--root", default="runs", help="folder, or gs://BUCKET/FOLDER, of the runs (default: ./runs)")
+    runs = verbs.add(command, "runs", "list the runs of this machine, or show one (runs show N)", _runs)
+    runs.add_argument("show", nargs="?", choices=("show",), help="show one run (default: list all)")
+    opening = verbs.add(command, "open", "open the report or the samples of a run in a browser", _open)
+    opening.add_argument("what", choices=tables.FILES, help="what to open")
+    for parser, default in ((runs, ""), (opening, " (default: the newest with a report)")):
+        parser.add_argument("number", nargs="?", type=int, metavar="N", help=f"number of the run{default}")
+        text = "folder, or gs://BUCKET/FOLDER, of the runs (default: ./runs)"
+        parser.add_argument("--root", default="runs", help=text)
 
 
 def _overview(parsed: argparse.Namespace) -> Overview:

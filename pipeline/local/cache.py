@@ -3,7 +3,7 @@
 `history` keeps the parts of the keys beside the outputs, so that `wgan plan` can name the changed ones.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,9 @@ from components.core.errors import DataError
 from components.core.stage import cache_key, cli
 from components.core.storage import buckets, location
 from pipeline.local import history
-from pipeline.local.history import PastRun
+from pipeline.local.containers import Containers
+from pipeline.local.history import PastRun, TaskState
+from pipeline.local.processes import Processes
 from pipeline.local.values import Unknown
 from pipeline.step_table import Step
 
@@ -28,51 +30,46 @@ _KINDS: dict[str, type[Manifest]] = {
 }
 
 
-def key_parts(step: Step, inputs: dict[str, Any], code: Callable[[Step], str]) -> dict[str, Any] | None:
-    """Return the parts of a step's key from its stage; None if its results are never kept.
+def look_up(
+    runs: Sequence[PastRun], step: Step, inputs: dict[str, Any], executor: Processes | Containers
+) -> tuple[TaskState, str]:
+    """Return a step's result, with the outputs of an earlier run if all its artifacts still exist and are whole.
 
-    `code` gives the digest of the stage's code where it runs. An input that is `Unknown` stays unknown in the parts.
+    Without outputs it has what makes a new result known to later runs. The second value says why the stage must run or
+    need not; it is empty if that depends on inputs that are `Unknown`.
     """
     if not step.cached:
-        return None
+        return TaskState(), "always"
     names = {field.name for field in step.fields()} & inputs.keys()
     settings = {name: _PLACEHOLDER if isinstance(inputs[name], Unknown) else inputs[name] for name in names}
-    return cache_key.key_parts(step.stage, cli.build(step.config, settings), code(step))
-
-
-def look_up(
-    runs: Sequence[PastRun], stage: str, parts: dict[str, Any], maker: dict[str, str]
-) -> tuple[dict[str, Any] | None, str]:
-    """Return the outputs of an earlier run of a stage, if all its artifacts still exist and are whole.
-
-    `maker` names the libraries or the image of a new run, which decide nothing. The second value says why the stage
-    must run or need not; it is empty if that depends on inputs that are not known yet.
-    """
+    parts = cache_key.key_parts(step.stage, cli.build(step.config, settings), executor.code(step))
+    result = TaskState(parts=parts, maker=executor.maker(step))
     unknown = [name for name, value in parts["inputs"].items() if value == _PLACEHOLDER]
 
     def known(parts: dict[str, Any]) -> dict[str, Any]:
         return {**parts, "inputs": {name: value for name, value in parts["inputs"].items() if name not in unknown}}
 
-    results = history.results(runs, stage)
+    results = history.results(runs, step.stage)
     alike = [task for task in results if known(task.parts) == known(parts)]
     if not alike:
         changed = cache_key.differences(known(results[-1].parts), known(parts)) if results else []
-        return None, "; ".join(changed) or "it has not been run yet"
+        return result, "; ".join(changed) or "it has not been run yet"
     if unknown:
-        return None, ""
-    outputs, made_by = alike[-1].outputs or {}, alike[-1].maker
+        return result, ""
+    outputs = alike[-1].outputs or {}
     for name, uri in outputs.items():
         if name.endswith("_uri") and not (
             buckets.stat(f"{uri}/{location.COMMITTED}") if buckets.is_uri(uri) else Path(uri).exists()
         ):
-            return None, f"its artifact is gone: {uri}"
+            return result, f"its artifact is gone: {uri}"
     try:
         for name, kind in _KINDS.items():
             if uri := outputs.get(f"{name}_uri"):
                 kind.fetch(uri, str(outputs.get(f"{name}_digest")), whole=not buckets.is_uri(uri))
     except (DataError, OSError) as error:
-        return None, errors.line_of(error)
-    before = {name: value for name, value in made_by.items() if name in maker}
-    changed = cache_key.changes(before, {name: maker[name] for name in before})
+        return result, errors.line_of(error)
+    # Libraries or the image, as far as both runs name them.
+    before = {name: value for name, value in alike[-1].maker.items() if name in result.maker}
+    changed = cache_key.changes(before, {name: result.maker[name] for name in before})
     other = f" (decides nothing: {'; '.join(changed)})" if changed else ""
-    return outputs, f"its inputs, settings and code are unchanged{other}"
+    return TaskState(outputs=outputs), f"its inputs, settings and code are unchanged{other}"

@@ -211,19 +211,19 @@ def prepare(
     images: dict[str, Image] = {}
     problems: list[str] = []
     for name in dict.fromkeys(step.image for step in steps):
-        image = docker.image(container_images.image(name))
+        reference = container_images.image(name)
+        image = docker.image(reference)
         if image is None:
-            problems.append(f"image {container_images.image(name)} is not here: `make images` builds it")
+            problems.append(f"image {reference} is not here: `make images` builds it")
             continue
         images[name] = image
         if image.platform != platform:
             problems.append(
-                f"image {image.reference} is for {image.platform}, this engine is {platform}: "
-                "build it here with `make images`"
+                f"image {reference} is for {image.platform}, not {platform}: build it here with `make images`"
             )
         if image.version != container_images.VERSION:
             problems.append(
-                f"image {image.reference} is of version {image.version or '(none given)'}, "
+                f"image {reference} is of version {image.version or '(none given)'}, "
                 f"expected {container_images.VERSION}: build it again with `make images`"
             )
     if problems:

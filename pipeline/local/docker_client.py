@@ -52,17 +52,11 @@ _COMPLAINTS: tuple[tuple[str, type[StageError], str], ...] = (
 class Image:
     """Description of an image by the engine that has it."""
 
-    reference: str  # as requested
-    digest: str  # of the registry's manifest, else the engine's own
+    name: str  # with the digest of the registry's manifest, else the engine's own: `wgan/train:0.2.0@sha256:...`
     id: str  # stays valid when names move
     platform: str  # such as linux/amd64
     version: str  # its label org.opencontainers.image.version; empty without one
     code: Mapping[str, str] = dataclasses.field(default_factory=dict)  # digests of the stages' code, by stage
-
-    @property
-    def name(self) -> str:
-        """The reference with the digest: `wgan/train:0.2.0@sha256:...`."""
-        return self.reference if "@" in self.reference else f"{self.reference}@{self.digest}"
 
 
 class Docker:
@@ -114,8 +108,7 @@ class Docker:
         labels = (description.get("Config") or {}).get("Labels") or {}
         pushed = [name.partition("@")[2] for name in description.get("RepoDigests") or []]
         return Image(
-            reference=reference,
-            digest=pushed[0] if pushed else description["Id"],
+            name=reference if "@" in reference else f"{reference}@{(pushed or [description['Id']])[0]}",
             id=description["Id"],
             platform=f"{description['Os']}/{description['Architecture']}",
             version=labels.get("org.opencontainers.image.version", ""),

@@ -65,12 +65,9 @@ def _decide(step: Step, values: Values, past: Sequence[PastRun], executor: Proce
         values.add(step, decision)
         return "was run", decision[stages.SUMMARY]
     inputs = values.inputs(step)
-    parts = cache.key_parts(step, inputs, executor.code)
-    if parts is None:
-        return RUNS, "always"
-    outputs, reason = cache.look_up(past, step.stage, parts, executor.maker(step))
-    if outputs is not None:
-        values.add(step, outputs)
+    result, reason = cache.look_up(past, step, inputs, executor)
+    if result.outputs is not None:
+        values.add(step, result.outputs)
         return UNCHANGED, reason
     if reason:
         return RUNS, reason

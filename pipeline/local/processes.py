@@ -49,7 +49,7 @@ class Call:
 
 def process_command(words: list[str]) -> list[str]:
     """Return a container's command for this machine: `python` becomes the running Python."""
-    if words[0] not in ("python", "python3"):
+    if words[0] != "python":
         return words
     # Our stages come from this program's folder, never from a folder that happens to be called components.
     ours = words[1:2] == ["-m"] and words[2].startswith("components.")

@@ -102,19 +102,16 @@ class Run:
     def _take_cached(self, step: Step) -> bool:
         """Settle a step with the cached result of an earlier run; return whether there is one."""
         inputs, task = self._inputs(step), self.tasks[step.stage]
-        parts, maker = cache.key_parts(step, inputs, self._executor.code), self._executor.maker(step)
-        if parts is None:
+        result, reason = cache.look_up(self._past, step, inputs, self._executor)
+        task.parts, task.maker, task.outputs = result.parts, result.maker, result.outputs
+        if task.outputs is None:
+            if step.cached:
+                log.info("%s: runs: %s", step.stage, reason)
             return False
-        outputs, reason = cache.look_up(self._past, step.stage, parts, maker)
-        if outputs is None:
-            task.parts, task.maker = parts, maker
-            log.info("%s: runs: %s", step.stage, reason)
-            return False
-        task.outputs = outputs
-        self._values.add(step, outputs)
+        self._values.add(step, task.outputs)
         self._settle(step, UNCHANGED, reason)
         # A stage that is not run cannot write its note.
-        note = Note(stage=step.stage, state=run_notes.REUSED, outputs=outputs, exit_code=errors.OK)
+        note = Note(stage=step.stage, state=run_notes.REUSED, outputs=task.outputs, exit_code=errors.OK)
         run_notes.write(RunOf(*(str(inputs[name]) for name in OF_THE_RUN)), note)
         log.info("%s: reused: %s", step.stage, reason)
         return True

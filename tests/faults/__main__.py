@@ -1,9 +1,13 @@
 """Stages killed, stopped and ended as Kubeflow ends them; prints the counts as JSON.
 
-python -m tests.faults --trainings 8 --light 4 --seed 0
+python -m tests.faults --trainings 8 --light 4 --heavy 0 --zombies 1 --pods 1 --seed 0
+
+How often trainings, each stage without TensorFlow and each other stage are killed; how often each stage wakes late, and
+a training ends as Kubeflow ends a Pod.
 """
 
 import argparse
+import dataclasses
 import importlib
 import json
 import random
@@ -14,16 +18,8 @@ from components.core.artifacts.datasets import ImageShape
 from tests.conftest import write_dataset
 from tests.faults import candidates
 from tests.faults.counts import Counts
-from tests.faults.stages.kills import (
-    OUTPUT,
-    TRAINING,
-    Stage,
-    heavy_stages,
-    kill_stage,
-    kill_training,
-    light_stages,
-    publishing,
-)
+from tests.faults.stages import kills
+from tests.faults.stages.kills import OUTPUT, TRAINING, Stage, kill_stage
 from tests.faults.stages.zombies import wake_late
 
 # Seconds. Kubeflow's emissary hands SIGTERM on to the launcher and the stage. The launcher dies; the emissary notices,
@@ -33,12 +29,8 @@ GRACE_OF_A_POD = 0.5
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--trainings", type=int, default=0, help="Kills of trainings.")
-    parser.add_argument("--light", type=int, default=0, help="Kills of each stage without TensorFlow.")
-    parser.add_argument("--heavy", type=int, default=0, help="Kills of each other stage.")
-    parser.add_argument("--zombies", type=int, default=0, help="Late awakenings of each stage.")
-    parser.add_argument("--pods", type=int, default=0, help="Trainings ended as Kubeflow ends a Pod.")
-    parser.add_argument("--seed", type=int, default=0)
+    for name in ("trainings", "light", "heavy", "zombies", "pods", "seed"):
+        parser.add_argument(f"--{name}", type=int, default=0)
     options = parser.parse_args()
     results: dict[str, dict[str, Counts]] = {"kills": {}, "zombies": {}, "pods": {}}
     with tempfile.TemporaryDirectory() as name:
@@ -50,8 +42,8 @@ def main() -> None:
         short = Stage("train", {**training.settings, "steps": 20})
         importlib.import_module("components.preprocess.beam.pipeline")
         candidates.prepare(folder / "candidates", 2, 0)
-        first, second = (publishing(folder / "candidates", number) for number in (1, 2))
-        light = light_stages(folder / "candidates")
+        first, second = (kills.publishing(folder / "candidates", number) for number in (1, 2))
+        light = kills.light_stages(folder / "candidates")
 
         def kill(stages: list[Stage], often: int) -> None:
             for stage in stages:
@@ -71,17 +63,15 @@ def main() -> None:
         for module in ("train.loop", *(("embed.artifact", "evaluate.make", "export.make") if options.heavy else ())):
             importlib.import_module(f"components.{module}")
         if options.trainings:
-            by_moment = kill_training(options.trainings, chance, training, folder / "trainings")
+            by_moment = kills.kill_training(options.trainings, chance, training, folder / "trainings")
             results["kills"] |= {f"train, {moment}": count for moment, count in by_moment.items()}
         if options.zombies:
             wake("train", short)
         if options.pods:
             results["pods"] = {"train": kill_stage(options.pods, chance, short, folder / "pods", GRACE_OF_A_POD)}
         if options.heavy:
-            kill(heavy_stages(folder / "inputs", dataset), options.heavy)
-    print(
-        json.dumps({part: {kind: count.to_json() for kind, count in kinds.items()} for part, kinds in results.items()})
-    )
+            kill(kills.heavy_stages(folder / "inputs", dataset), options.heavy)
+    print(json.dumps(results, default=dataclasses.asdict))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import logging
 from collections.abc import Iterator
-from typing import Any
 
 
 @dataclasses.dataclass
@@ -21,9 +20,6 @@ class Counts:
         self.fired += fired
         if violation:
             self.violations.append(violation)
-
-    def to_json(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,14 +24,8 @@ from tests.system.whole_runs import against_umask, record_of
 
 # So few steps draw nothing good, so limits are ignored; the test is about running.
 SETTINGS = {
-    "height": 16,
-    "width": 12,
-    "steps": 600,
-    "batch_size": 16,
-    "base_filters": 8,
-    "latent_size": 8,
-    "sample_count": 200,
-    **NO_LIMITS,
+    **{"height": 16, "width": 12, "steps": 600, "batch_size": 16, "base_filters": 8, "latent_size": 8},
+    **{"sample_count": 200, **NO_LIMITS},
 }
 MAKERS = ("preprocess", "embed", "train", "export")  # stages whose artifacts are found by key
 pytestmark = pytest.mark.slow
@@ -54,9 +49,13 @@ def states(done: subprocess.CompletedProcess[str]) -> dict[str, str]:
     return {words[0]: words[1] for words in lines if words and words[0] in stages.ALL}
 
 
+def newest_record(root: Path) -> dict[str, Any]:
+    return record_of(root, len([*(root / "history").iterdir()]))
+
+
 @pytest.fixture(scope="module")
 def location(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with `pictures/`: 600 PNG and JPEG files of a colored disc, and one file that is no picture."""
+    """A run on `pictures/`: 600 PNG and JPEG files of a colored disc, and one file that is no picture."""
     folder = tmp_path_factory.mktemp("end_to_end")
     (folder / "pictures").mkdir()
     generator = np.random.default_rng(0)
@@ -68,14 +67,14 @@ def location(tmp_path_factory: pytest.TempPathFactory) -> Path:
         kind = ("png", "jpg")[index % 2]
         Image.fromarray(pixels.astype(np.uint8)).save(folder / "pictures" / f"{index:03d}.{kind}")
     (folder / "pictures" / "broken.png").write_bytes(b"no picture")
+    done = wgan("run", "--source=pictures", "--jobs=2", *flags(), cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert set(states(done).values()) == {"done"}
+    assert "broken.png" in done.stderr
     return folder
 
 
 def test_a_folder_of_pictures_becomes_a_champion(location: Path) -> None:
-    done = wgan("run", "--source=pictures", "--jobs=2", *flags(), cwd=location)
-    assert done.returncode == 0, done.stderr
-    assert set(states(done).values()) == {"done"}
-    assert "broken.png" in done.stderr
     champion = json.loads((location / "runs" / "registry" / "champion.json").read_text())
     assert champion["version"] == 1
     assert against_umask(location / "runs", 0o027) == {}
@@ -159,7 +158,7 @@ def test_the_same_command_again_is_skipped_and_a_refresh_makes_nothing_again(loc
     refreshed = wgan("run", "--source=pictures", "--refresh=yes", *flags(), cwd=location)
     assert refreshed.returncode == 0, refreshed.stderr
     assert states(refreshed) == done | dict.fromkeys(MAKERS, "unchanged") | {"evaluate": "done", "publish": "skipped:"}
-    record = record_of(location / "runs", 3)
+    record = newest_record(location / "runs")
     assert (record["state"], record["verdict"], record["training"]["made"]) == ("SUCCEEDED", "HOLD", False)
     assert "version 1" in record["reason"]
 
@@ -169,7 +168,7 @@ def test_a_run_that_fails_leaves_its_record(location: Path) -> None:
     assert done.returncode == errors.BAD_CONFIGURATION, done.stderr
     outcomes = states(done)
     assert (outcomes["train"], outcomes["evaluate"], outcomes["record"]) == ("failed", "not", "done")
-    record = record_of(location / "runs", 4)
+    record = newest_record(location / "runs")
     assert (record["state"], record["verdict"]) == ("FAILED", None)
     assert record["reason"].startswith("train: conditioning is class")
     assert record["stages"]["train"]["exit_code"] == errors.BAD_CONFIGURATION

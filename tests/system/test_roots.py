@@ -56,12 +56,9 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         hidden[module] = sorted({*names_of(body, "linux")} - {*names_of(body, "darwin")})
     (folder / "sitecustomize.py").write_text(_HIDE.format(hidden=json.dumps(hidden)))
     variables = {"PYTHONPATH": str(folder)}
-    program = (
-        "import os, signal; print({*dir(os), *dir(signal)} & {'sched_getaffinity', 'sigwaitinfo', 'fork', 'SIGPROF'})"
-    )
-    result = subprocess.run(
-        [sys.executable, "-c", program], env={**os.environ, **variables}, capture_output=True, check=True
-    )
+    some = "{'sched_getaffinity', 'sigwaitinfo', 'fork', 'SIGPROF'}"
+    command = [sys.executable, "-c", f"import os, signal; print({{*dir(os), *dir(signal)}} & {some})"]
+    result = subprocess.run(command, env={**os.environ, **variables}, capture_output=True, check=True)
     assert ast.literal_eval(result.stdout.decode()) == {"fork", "SIGPROF"}
     return variables
 

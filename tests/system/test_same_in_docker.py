@@ -4,17 +4,16 @@ import json
 import os
 import signal
 import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from components.core import container_images, stages
-from components.core.errors import StageError
 from pipeline.local.docker_client import Docker
-from tests.programs import umask
+from tests.programs import umask, until
 from tests.system import whole_runs
+from tests.system.docker import required
 
 pytestmark = pytest.mark.docker
 
@@ -26,12 +25,9 @@ SAME_KERNELS = "--docker-options=" + " ".join(f"-e {name}" for name in os.enviro
 
 @pytest.fixture(scope="module", autouse=True)
 def built_images() -> None:
-    try:
-        missing = [name for name in ("preprocess", "train") if Docker().image(container_images.image(name)) is None]
-    except StageError:
-        pytest.skip("no Docker engine: install and start Docker, then `make images`")
-    if missing:
-        pytest.skip(f"no image of {', '.join(missing)}: make images")
+    client = required.client()
+    for target in ("preprocess", "train-cpu"):
+        required.image(client, target)
 
 
 def run(root: Path, *words: str, **changes: object) -> subprocess.CompletedProcess[str]:
@@ -116,9 +112,7 @@ def test_a_folder_and_an_edit_reach_the_containers(in_containers: Path, tmp_path
     done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600)
     # The container sees the empty folder, by its relative name, and refuses it.
     assert done.returncode == 65, done.stderr
-    assert "decide | " in done.stderr
-    assert "this line was edited" in done.stderr
-    assert "source more" in done.stderr
+    assert all(words in done.stderr for words in ("decide | ", "this line was edited", "source more"))
 
 
 def test_ctrl_c_in_the_middle_of_training_ends_the_container_and_loses_nothing(tmp_path: Path) -> None:
@@ -127,9 +121,7 @@ def test_ctrl_c_in_the_middle_of_training_ends_the_container_and_loses_nothing(t
         process = subprocess.Popen(
             whole_runs.command(root, "--runner", "docker", **{**SETTINGS, "steps": 3000}), stdout=file, stderr=file
         )
-    while not log.exists() or "step 200 of" not in log.read_text():
-        assert process.poll() is None, (tmp_path / "stderr.txt").read_text()
-        time.sleep(0.1)
+    until(lambda: process.poll() is not None or (log.exists() and "step 200 of" in log.read_text()), 600)
     listed = ["ps", "--all", "--quiet", "--filter", f"label=wgan-gp-pipeline.root={root}"]
     assert len(Docker().ask(*listed).split()) == 1
     process.send_signal(signal.SIGINT)
@@ -148,11 +140,9 @@ def test_ctrl_c_in_the_middle_of_training_ends_the_container_and_loses_nothing(t
 
 def test_a_folder_that_the_user_may_not_write_is_reported_with_the_remedy(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
-    words = ["docker", "run", "--rm", "--user", "54321:0", "--volume", f"{tmp_path}:/data", "--network", "none"]
+    words = [Docker().program, "run", "--rm", "--user", "54321:0", "--volume", f"{tmp_path}:/data", "--network", "none"]
     words += ["--read-only", "--tmpfs", "/tmp", container_images.image("preprocess"), "--source", "digits"]  # noqa: S108
     result = subprocess.run([*words, "--dataset", "/data/dataset"], capture_output=True, text=True, timeout=120)
     assert result.returncode == 64, result.stderr
-    assert "Permission denied: /data/" in result.stderr
-    assert "54321:0" in result.stderr
-    assert "--user UID:GID" in result.stderr
+    assert all(words in result.stderr for words in ("Permission denied: /data/", "54321:0", "--user UID:GID"))
     assert "Traceback" not in result.stderr

@@ -8,19 +8,16 @@ made of these files.
 
 import argparse
 import dataclasses
-import functools
 import sys
 import tempfile
 import textwrap
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from components.core.artifacts import lineage
 from components.core.storage import atomic_files
 from tests.faults.conftest import MEMORY
-from tests.faults.counts import Counts
 from tests.faults.soak import parts
 
 ROOT = Path(__file__).parents[3]
@@ -45,7 +42,9 @@ def main() -> int:
     for name in options.part or parts.PARTS:
         began = time.monotonic()
         print(f"soak: {name} ...", file=sys.stderr, flush=True)
-        kinds = _counted(functools.partial(parts.PARTS[name], amount))
+        with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
+            counts = parts.PARTS[name](amount, Path(folder))
+        kinds = {kind: dataclasses.asdict(count) for kind, count in counts.items()}
         atomic_files.write_json(_file_of(name), {**dataclasses.asdict(amount), "kinds": kinds})
         print(f"soak: {name}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
     counted = {name: atomic_files.read_json(_file_of(name), "part") for name in parts.PARTS if _file_of(name).exists()}
@@ -57,7 +56,15 @@ def main() -> int:
     text = as_markdown(atomic_files.read_json(DOCS / "reliability.json", "soak's result"))  # in its stored order
     atomic_files.write_file(DOCS / "reliability.md", text.encode())
     print(text)
-    return _complain(numbers)
+    wrong = [
+        f"{name}: {kind}: {count['violations']} violations, of {count['fired']} that happened; see {BUILD}"
+        for name, part in counted.items()
+        for kind, count in part["kinds"].items()
+        if count["violations"] or not count["fired"]
+    ]
+    for line in wrong:
+        print(f"soak: {line}", file=sys.stderr)
+    return 1 if wrong else 0
 
 
 def as_markdown(result: dict[str, Any]) -> str:
@@ -65,34 +72,14 @@ def as_markdown(result: dict[str, Any]) -> str:
     # A note is written by hand beside outdated figures; the next soak drops it.
     note = [*textwrap.wrap(result["note"], 120), ""] if "note" in result else []
     lines = [HEAD, *note, f"Libraries: {libraries}.", "", "| fault | tried | fired | violations |", _RULE]
-    lines += [_row(name, part["kinds"]) for name, part in result["parts"].items()]
+    for name, part in result["parts"].items():
+        counts = (sum(count[key] for count in part["kinds"].values()) for key in ("tried", "fired", "violations"))
+        lines.append(f"| {name} | {' | '.join(f'{count:,}' for count in counts)} |")
     return "\n".join(lines) + "\n"
-
-
-def _row(name: str, kinds: dict[str, dict[str, Any]]) -> str:
-    counts = (sum(count[key] for count in kinds.values()) for key in ("tried", "fired", "violations"))
-    return f"| {name} | {' | '.join(f'{count:,}' for count in counts)} |"
 
 
 def _file_of(part: str) -> Path:
     return BUILD / f"{part.replace(' ', '-')}.json"
-
-
-def _counted(part: Callable[[Path], dict[str, Counts]]) -> dict[str, dict[str, Any]]:
-    with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
-        return {kind: count.to_json() for kind, count in part(Path(folder)).items()}
-
-
-def _complain(numbers: dict[str, Any]) -> int:
-    wrong = [
-        f"{name}: {kind}: {count['violations']} violations, of {count['fired']} that happened; see {BUILD}"
-        for name, part in numbers["parts"].items()
-        for kind, count in part["kinds"].items()
-        if count["violations"] or not count["fired"]
-    ]
-    for line in wrong:
-        print(f"soak: {line}", file=sys.stderr)
-    return 1 if wrong else 0
 
 
 if __name__ == "__main__":

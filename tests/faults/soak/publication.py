@@ -158,7 +158,6 @@ class Bench:
         }
 
     def contents(self, location: str) -> dict[str, bytes]:
-        """Return the contents of a registry, by name."""
         return contents(self.server, location)
 
     def fresh(self) -> str:

@@ -79,7 +79,8 @@ class Reference:
 
     def problem(self, location: Path) -> str:
         """Return the differences at the end of a trial; empty if none."""
-        wrong = differences(content(location), self._wanted)
+        actual, wanted = content(location), self._wanted
+        wrong = sorted(name for name in actual.keys() | wanted.keys() if actual.get(name) != wanted.get(name))
         return f"{location}: other bytes in {wrong}" if wrong else ""
 
 
@@ -89,17 +90,11 @@ def content(location: Path) -> dict[str, bytes]:
     for path in sorted(location.rglob("*")):
         name = path.relative_to(location).as_posix()
         if path.is_file() and not name.startswith("tensorboard/"):
-            files[name] = _without_speed(path) if name.endswith("metrics.jsonl") else path.read_bytes()
+            files[name] = path.read_bytes()
+            if name.endswith("metrics.jsonl"):
+                rows = [{**json.loads(line), "images_per_second": 0} for line in path.read_text().splitlines()]
+                files[name] = json.dumps(rows).encode()
     return files
-
-
-def _without_speed(path: Path) -> bytes:
-    rows = [json.loads(line) for line in path.read_text().splitlines()]
-    return json.dumps([{name: row[name] for name in row if name != "images_per_second"} for row in rows]).encode()
-
-
-def differences(actual: dict[str, bytes], wanted: dict[str, bytes]) -> list[str]:
-    return sorted(name for name in actual.keys() | wanted.keys() if actual.get(name) != wanted.get(name))
 
 
 def _moment(name: str, location: Path, log: Path, seconds: float) -> Callable[[], bool]:

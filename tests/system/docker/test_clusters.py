@@ -24,6 +24,8 @@ pytestmark = [pytest.mark.flink, pytest.mark.timeout(900)]
 SETTINGS: dict[str, Any] = {"images_per_shard": 1500}
 WORKER = "apache_beam.runners.worker.sdk_worker_main"
 _LATE_WORK_SECONDS = 20
+KINDS = ("status-503", "flip-download", "reset", "truncated-body", "lost-ack", "flip-upload", "503-after-commit")
+FAULTS = [{"kind": kind, "at": 20 + 7 * number} for number, kind in enumerate(KINDS)]
 # Kill the first process of a container whose command has some words.
 KILL = """
 import os, pathlib, signal
@@ -157,27 +159,7 @@ def test_a_worker_that_wakes_late(run: Run) -> None:
     assert not [name for name in run.cluster.stop_serving()["objects"] if name.startswith("dataset/")]
 
 
-@pytest.mark.parametrize(
-    "run",
-    [
-        [
-            {"kind": kind, "at": 20 + 7 * number}
-            for number, kind in enumerate(
-                (
-                    "status-503",
-                    "flip-download",
-                    "reset",
-                    "truncated-body",
-                    "lost-ack",
-                    "flip-upload",
-                    "503-after-commit",
-                )
-            )
-        ]
-    ],
-    indirect=True,
-    ids=["faults"],
-)
+@pytest.mark.parametrize("run", [FAULTS], indirect=True, ids=["faults"])
 def test_requests_that_fail(run: Run, expected: dict[str, str]) -> None:
     stage = run.start()
     assert run.cluster.wait(stage) == errors.OK, run.cluster.log_of(stage)

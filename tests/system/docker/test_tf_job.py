@@ -69,10 +69,8 @@ class Container:
         )
 
     def docker(self, *words: str) -> str:
-        done = subprocess.run(
-            [self._client, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=True
-        )
-        return done.stdout
+        command = [self._client, *words]
+        return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=True).stdout
 
     @property
     def exit_code(self) -> int | None:

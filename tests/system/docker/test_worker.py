@@ -58,13 +58,8 @@ def test_a_job_runs_in_workers_of_the_image(
     """Launcher and workers are one image and two containers; they meet in Beam's own protocol and in a folder."""
     beside = ("--network", f"container:{worker_pool}", "--volume", f"{shared_folder}:/data")
     words = ["--source", "digits", "--height", "16", "--width", "16", "--dataset", "/data/dataset"]
-    done = subprocess.run(
-        [client, "run", "--rm", *USER, *beside, worker_image, *words, "--beam_options", OPTIONS],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    command = [client, "run", "--rm", *USER, *beside, worker_image, *words, "--beam_options", OPTIONS]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     log = log_of(client, worker_pool)
     assert done.returncode == errors.OK, done.stderr + log
     assert "1,412 train, 164 validation, 221 test images" in done.stdout
@@ -98,13 +93,8 @@ def test_workers_that_share_nothing_but_a_bucket(
     try:
         words = [*settings, "--source", "gs://b/source", "--dataset", "gs://b/dataset", "--beam_options", OPTIONS]
         small = ("--read-only", "--tmpfs", "/tmp:size=1m", *USER[3:])  # noqa: S108 - within the container
-        done = subprocess.run(
-            [client, "run", "--rm", *small, *beside, worker_image, *words],
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
+        command = [client, "run", "--rm", *small, *beside, worker_image, *words]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
         assert done.returncode == errors.OK, done.stderr + log_of(client, pool)
         assert "'/opt/apache/beam/boot', '--id=" in log_of(client, pool)  # proof of who did the work
     finally:

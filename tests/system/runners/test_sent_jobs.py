@@ -62,12 +62,10 @@ def test_dataflow_is_given_options_image_and_graph(gcs: Server, monkeypatch: pyt
 
     monkeypatch.setattr(DataflowRunner, "run_pipeline", noted)
     options = "--runner=DataflowRunner --project=some-project --region=europe-west1 --temp_location=gs://bucket/tmp"
-    options += (
-        " --staging_location=gs://bucket/staging --machine_type=n2-standard-4 --num_workers=3 --max_num_workers=9"
-    )
-    options += f" --sdk_container_image={IMAGE} --service_account_email=runner@example.com --no_use_public_ips"
+    options += " --staging_location=gs://bucket/staging --machine_type=n2-standard-4 --num_workers=3"
+    options += f" --max_num_workers=9 --sdk_container_image={IMAGE} --service_account_email=runner@example.com"
     # Beam makes the job, and does not send it; packages installed here do not belong to it.
-    options += " --dry_run=True --experiments=disable_logging_submission_environment"
+    options += " --no_use_public_ips --dry_run=True --experiments=disable_logging_submission_environment"
     with pytest.raises(TransientError, match="gs://b/d"):  # because nothing has run
         preprocess.run(PreprocessConfig(source="digits", dataset="gs://b/d", beam_options=options))
     assert not gcs.objects["b"]

@@ -292,7 +292,7 @@ def test_the_second_signal_ends_a_run_whose_docker_does_not_answer(
 
 def test_the_code_that_keys_cover_is_the_images_or_this_working_trees(tmp_path: Path) -> None:
     train = next(step for step in step_table.steps() if step.stage == "train")
-    labeled = Image("wgan/train:1", "d", "sha256:1", "linux/amd64", "1", {"train": "c"})
+    labeled = Image("wgan/train:1", "sha256:1", "linux/amd64", "1", {"train": "c"})
 
     def code(image: Image, dev: bool = False) -> str:
         return containers.Containers(Docker(), {"train": image}, [], tmp_path, [], dev).code(train)
@@ -306,10 +306,10 @@ def test_images_that_cannot_run_are_reported_all_at_once_before_anything_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def image(name: str, platform: str = "linux/amd64", version: str = container_images.VERSION) -> Image:
-        return Image(container_images.image(name), "sha256:2", "sha256:1", platform, version)
+        return Image(container_images.image(name), "sha256:1", platform, version)
 
     images = [image("train-gpu", "linux/arm64"), image("train", version=""), image("good")]
-    by_reference = {local_image.reference: local_image for local_image in images}
+    by_reference = {local_image.name: local_image for local_image in images}
     monkeypatch.setattr(Docker, "platform", lambda self: "linux/amd64")
     monkeypatch.setattr(Docker, "image", lambda self, reference: by_reference.get(reference))
     names = ("preprocess", "train-gpu", "train", "good", "good")
@@ -383,7 +383,7 @@ def test_what_lies_behind_a_link_is_seen_by_the_name_that_was_given(
     monkeypatch.chdir(tmp_path / "here")
     # The kernel follows the link before the dots; in a container, which has no link, the dots go back in the name.
     assert Path("link/../images").is_dir()
-    image = Image("wgan/train:1", "d", "sha256:1", "linux/amd64", "1")
+    image = Image("wgan/train:1", "sha256:1", "linux/amd64", "1")
     location = containers.Containers(Docker(), {"cpu": image}, [], tmp_path / "runs", ["link/../images"])
     location.session = Session(tmp_path, reaper=None)  # type: ignore[arg-type]
     call = Call(dataclasses.replace(step_table.STEPS[0], image="cpu"), ["stage"], tmp_path, print)

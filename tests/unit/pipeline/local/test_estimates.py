@@ -40,6 +40,12 @@ def estimate(root: Path, source: str = "fashion-mnist", shape: Any = None, **cha
     return Estimates(history.read(root), parameters).of("train", train_inputs(**changes))
 
 
+def seconds(root: Path, **changes: Any) -> float:
+    estimated = estimate(root, **changes)
+    assert estimated is not None
+    return estimated
+
+
 def train_once(root: Path, run: int, images_per_second: float, **settings: Any) -> None:
     checkpoint = root / f"step-{run}"
     checkpoint.mkdir(parents=True)
@@ -55,24 +61,19 @@ def train_once(root: Path, run: int, images_per_second: float, **settings: Any) 
 
 
 def test_a_first_training_is_estimated_from_its_settings(tmp_path: Path) -> None:
-    usual = estimate(tmp_path)
-    assert usual is not None
+    usual = seconds(tmp_path)
     assert 420 < usual < 540  # 10,000 updates of 46 ms, as benchmarks/judging/quality.md measured
-    assert estimate(tmp_path, steps=20_000) == pytest.approx(2 * usual - START)
-    larger, rgb = estimate(tmp_path, batch_size=128), estimate(tmp_path, source="pictures", shape=(28, 28))
-    assert larger is not None
-    assert rgb is not None
-    assert 830 < larger < 930  # of 86 ms
-    assert estimate(tmp_path, minutes=3.0) == START + 180
+    assert seconds(tmp_path, steps=20_000) == pytest.approx(2 * usual - START)
+    assert 830 < seconds(tmp_path, batch_size=128) < 930  # of 86 ms
+    assert seconds(tmp_path, minutes=3.0) == START + 180
     assert estimate(tmp_path, source="pictures") is None  # whose size nobody knows yet
-    assert rgb > usual
+    assert seconds(tmp_path, source="pictures", shape=(28, 28)) > usual
 
 
 def test_a_first_training_is_estimated_from_how_fast_the_machine_multiplies(
     tmp_path: Path, products: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    usual = estimate(tmp_path)
-    assert usual is not None
+    usual = seconds(tmp_path)
     products.write_text(json.dumps({"rate": RATE / 4}))
     assert estimate(tmp_path) == pytest.approx(4 * usual - 3 * START)
     products.unlink()
@@ -88,10 +89,8 @@ def test_a_first_training_is_estimated_from_how_fast_the_machine_multiplies(
 def test_larger_images_take_longer_as_measured(tmp_path: Path, shape: tuple[int, int], measured: float) -> None:
     """In updates of 64x64x3 at a batch of 16, by processor time: docs/training.md."""
     small, large = (
-        estimate(tmp_path, source="pictures", shape=sides, batch_size=16, steps=10_000) for sides in ((64, 64), shape)
+        seconds(tmp_path, source="pictures", shape=sides, batch_size=16, steps=10_000) for sides in ((64, 64), shape)
     )
-    assert small is not None
-    assert large is not None
     assert (large - START) / (small - START) == pytest.approx(measured, rel=0.25)
 
 

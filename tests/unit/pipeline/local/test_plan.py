@@ -62,9 +62,6 @@ def test_plan_and_run_agree_after_any_change(steps: list[tuple[World, str]]) -> 
 
 
 def test_plan_says_why(home: Home) -> None:
-    def names(prediction: tuple[str, str]) -> tuple[str, set[str]]:
-        return prediction[0], {*re.findall(r"\w+", prediction[1])} & {"dataset", "checkpoint", "evaluate", *MADE}
-
     world = World()
     assert home.plan(world)["preprocess"][0] == "runs"
     assert not home.root.exists()
@@ -80,7 +77,8 @@ def test_plan_says_why(home: Home) -> None:
 
     assert why("train", parameters={"steps": 20}) == ("runs", "steps: 10000 -> 20")
     assert why("preprocess", source="b") == ("runs", "source_fingerprint: a -> b")
-    assert names(why("train", source="b")) == ("perhaps", {"dataset", "preprocess"})
+    state, reason = why("train", source="b")
+    assert (state, {"dataset", "preprocess"} < {*re.findall(r"\w+", reason)}) == ("perhaps", True)
     assert why("preprocess", code={"preprocess": "1"}) == ("runs", "its code changed")
     assert why("train", decision="SKIP") == ("skipped", "decision SKIP")
     assert why("publish", decision="SKIP") == ("skipped", "decision SKIP")
