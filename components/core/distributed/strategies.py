@@ -102,33 +102,28 @@ def detect() -> str:
 
 
 def _tpu(replicas: int, address: str) -> tf.distribute.Strategy:
-    reason = ""
-    for url in address.split(",") if "://" in address else []:
-        # TensorFlow would try for many minutes where nothing answers at grpc://HOST:PORT,...
-        scheme, _, location = url.partition("://")
-        host, _, port = location.partition(":")
-        if scheme != "grpc" or not host or not (port or "0").isdecimal():
-            reason = f"{url!r} is not grpc://HOST:PORT"
-        elif absence := workers.absence(f"{host}:{port or _GRPC_PORT}"):
-            reason = f"nothing answers there: {absence}"
-        if reason:
-            break
-    else:
-        try:
-            with _bounded(f"connecting to the TPU at {address!r}"):
-                resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=address)
-                tf.config.experimental_connect_to_cluster(resolver)
-                tf.tpu.experimental.initialize_tpu_system(resolver)
-                strategy = tf.distribute.TPUStrategy(resolver)
-        except (OSError, ValueError, RuntimeError, ImportError, tf.errors.OpError) as error:
-            absent = address == "local" and not has_tpu()
-            reason = "this host has no /dev/accel* and no group under /dev/vfio" if absent else first_line(error)
-    if reason:
+    try:
+        for url in address.split(",") if "://" in address else []:
+            # TensorFlow would try for many minutes where nothing answers.
+            scheme, _, location = url.partition("://")
+            host, _, port = location.partition(":")
+            if scheme != "grpc" or not host or not (port or "0").isdecimal():
+                raise ValueError(f"{url!r} is not grpc://HOST:PORT")
+            if absence := workers.absence(f"{host}:{port or _GRPC_PORT}"):
+                raise ValueError(f"nothing answers there: {absence}")
+        with _bounded(f"connecting to the TPU at {address!r}"):
+            resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=address)
+            tf.config.experimental_connect_to_cluster(resolver)
+            tf.tpu.experimental.initialize_tpu_system(resolver)
+            strategy = tf.distribute.TPUStrategy(resolver)
+    except (OSError, ValueError, RuntimeError, ImportError, tf.errors.OpError) as error:
+        absent = address == "local" and not has_tpu()
+        reason = "this host has no /dev/accel* and no group under /dev/vfio" if absent else first_line(error)
         raise ConfigError(
             f"no TPU could be initialized at {address!r} ({reason}); set tpu, or TPU_NAME, to `local` for the TPU of "
             "this machine, to the name of a Cloud TPU, or to grpc://HOST:PORT, and install the `tpu` extra; or use "
             "--accelerator cpu"
-        )
+        ) from None
     if replicas not in (0, strategy.num_replicas_in_sync):
         raise ConfigError(f"replicas must be 0 or {strategy.num_replicas_in_sync} on this TPU, got {replicas}")
     return strategy
