@@ -25,12 +25,7 @@ _INTRA_OP_THREADS = "TF_NUM_INTRAOP_THREADS"
 
 
 def choose_strategy(
-    accelerator: str,
-    replicas: int,
-    batch_size: int,
-    tpu: str = "",
-    cluster: Cluster | None = None,
-    reproducibility: str = "standard",
+    accelerator: str, replicas: int, batch_size: int, tpu: str = "", cluster: Cluster | None = None, exact: bool = False
 ) -> tf.distribute.Strategy:
     """Make the strategy that the settings request, or that of the cluster, before TensorFlow touches a device.
 
@@ -38,7 +33,7 @@ def choose_strategy(
     `TransientError` if another worker did not come.
     """
     kind = "multi-worker" if cluster else detect() if accelerator == "auto" else accelerator
-    if problem := exact_problem(reproducibility, kind):
+    if exact and (problem := exact_problem("exact", kind)):
         raise ConfigError(problem)
     if cluster is not None:
         strategy = _workers(cluster, replicas)
@@ -54,7 +49,7 @@ def choose_strategy(
             f"a batch of {batch_size} cannot be shared evenly by the {count} cores of this TPU, as one must; "
             f"give a multiple of {count}"
         )
-    if reproducibility == "exact":
+    if exact:
         # It orders some sums by the rest of the graph, and so by the number of shards of a replica.
         tf.config.optimizer.set_experimental_options({"arithmetic_optimization": False})
         if tf.config.get_visible_devices("GPU"):

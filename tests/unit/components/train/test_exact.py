@@ -91,7 +91,7 @@ def covering_rows() -> list[Row]:
 
 def results(replicas: int, file: str, rows: Sequence[Row]) -> None:
     set_threads(exact=True)
-    strategy = choose_strategy("cpu", replicas, 12, reproducibility="exact")
+    strategy = choose_strategy("cpu", replicas, 12, exact=True)
     arrays: dict[str, np.ndarray] = {}
     for number, row in enumerate(rows):
         arrays |= {f"{number}|{name}": value for name, value in trained(row, strategy).items()}
@@ -137,7 +137,7 @@ def test_several_replicas_compute_the_bits_of_one(tmp_path: Path) -> None:
 
 def normalized(replicas: int, file: str) -> None:
     set_threads(exact=True)
-    strategy = choose_strategy("cpu", replicas, 8, reproducibility="exact")
+    strategy = choose_strategy("cpu", replicas, 8, exact=True)
     images = tf.random.stateless_normal([8, 20, 17, 3], [0, 0])
     with strategy.scope():
         layers = []
