@@ -35,7 +35,7 @@ def run(config: SelfcheckConfig) -> StageResult:
     replicas = config.replicas or (_CPU_REPLICAS if kind == "cpu" else 0)
     # Each check traces another step, and TensorFlow warns about retracing.
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
-    many = choose_strategy(kind, replicas, config.batch_size, reproducibility=config.reproducibility)
+    many = choose_strategy(kind, replicas, config.batch_size, exact=config.reproducibility == "exact")
     if kind == "cpu" and many.num_replicas_in_sync == 1:
         raise ConfigError("replicas must be at least 2 on a CPU, got 1: one replica has no other to compare with")
     training_fields = {field.name for field in dataclasses.fields(TrainConfig)}

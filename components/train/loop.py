@@ -54,10 +54,9 @@ def train(
     `config` has the digest of the initial checkpoint, if there is one. With a cluster every worker trains and the chief
     alone writes; each returns when all have finished. Return the settings, with the steps of a time budget.
     """
-    set_threads(exact=config.reproducibility == "exact")
-    strategy = choose_strategy(
-        config.accelerator, config.replicas, config.batch_size, config.tpu, cluster, config.reproducibility
-    )
+    exact = config.reproducibility == "exact"
+    set_threads(exact)
+    strategy = choose_strategy(config.accelerator, config.replicas, config.batch_size, config.tpu, cluster, exact)
     workers = Agreement(strategy, cluster)
     if not workers.is_chief:
         # Again: from here on nobody but the chief writes there.

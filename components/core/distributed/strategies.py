@@ -25,12 +25,7 @@ _INTRA_OP_THREADS = "TF_NUM_INTRAOP_THREADS"
 
 
 def choose_strategy(
-    accelerator: str,
-    replicas: int,
-    batch_size: int,
-    tpu: str = "",
-    cluster: Cluster | None = None,
-    reproducibility: str = "standard",
+    accelerator: str, replicas: int, batch_size: int, tpu: str = "", cluster: Cluster | None = None, exact: bool = False
 ) -> tf.distribute.Strategy:
     """Make the strategy that the settings request, or that of the cluster, before TensorFlow touches a device.
 
@@ -38,7 +33,7 @@ def choose_strategy(
     `TransientError` if another worker did not come.
     """
     kind = "multi-worker" if cluster else detect() if accelerator == "auto" else accelerator
-    if problem := exact_problem(reproducibility, kind):
+    if exact and (problem := exact_problem("exact", kind)):
         raise ConfigError(problem)
     if cluster is not None:
         strategy = _workers(cluster, replicas)
@@ -54,7 +49,7 @@ def choose_strategy(
             f"a batch of {batch_size} cannot be shared evenly by the {count} cores of this TPU, as one must; "
             f"give a multiple of {count}"
         )
-    if reproducibility == "exact":
+    if exact:
         # It orders some sums by the rest of the graph, and so by the number of shards of a replica.
         tf.config.optimizer.set_experimental_options({"arithmetic_optimization": False})
         if tf.config.get_visible_devices("GPU"):
@@ -102,33 +97,28 @@ def detect() -> str:
 
 
 def _tpu(replicas: int, address: str) -> tf.distribute.Strategy:
-    reason = ""
-    for url in address.split(",") if "://" in address else []:
-        # TensorFlow would try for many minutes where nothing answers at grpc://HOST:PORT,...
-        scheme, _, location = url.partition("://")
-        host, _, port = location.partition(":")
-        if scheme != "grpc" or not host or not (port or "0").isdecimal():
-            reason = f"{url!r} is not grpc://HOST:PORT"
-        elif absence := workers.absence(f"{host}:{port or _GRPC_PORT}"):
-            reason = f"nothing answers there: {absence}"
-        if reason:
-            break
-    else:
-        try:
-            with _bounded(f"connecting to the TPU at {address!r}"):
-                resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=address)
-                tf.config.experimental_connect_to_cluster(resolver)
-                tf.tpu.experimental.initialize_tpu_system(resolver)
-                strategy = tf.distribute.TPUStrategy(resolver)
-        except (OSError, ValueError, RuntimeError, ImportError, tf.errors.OpError) as error:
-            absent = address == "local" and not has_tpu()
-            reason = "this host has no /dev/accel* and no group under /dev/vfio" if absent else first_line(error)
-    if reason:
+    try:
+        for url in address.split(",") if "://" in address else []:
+            # TensorFlow would try for many minutes where nothing answers.
+            scheme, _, location = url.partition("://")
+            host, _, port = location.partition(":")
+            if scheme != "grpc" or not host or not (port or "0").isdecimal():
+                raise ValueError(f"{url!r} is not grpc://HOST:PORT")
+            if absence := workers.absence(f"{host}:{port or _GRPC_PORT}"):
+                raise ValueError(f"nothing answers there: {absence}")
+        with _bounded(f"connecting to the TPU at {address!r}"):
+            resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=address)
+            tf.config.experimental_connect_to_cluster(resolver)
+            tf.tpu.experimental.initialize_tpu_system(resolver)
+            strategy = tf.distribute.TPUStrategy(resolver)
+    except (OSError, ValueError, RuntimeError, ImportError, tf.errors.OpError) as error:
+        absent = address == "local" and not has_tpu()
+        reason = "this host has no /dev/accel* and no group under /dev/vfio" if absent else first_line(error)
         raise ConfigError(
             f"no TPU could be initialized at {address!r} ({reason}); set tpu, or TPU_NAME, to `local` for the TPU of "
             "this machine, to the name of a Cloud TPU, or to grpc://HOST:PORT, and install the `tpu` extra; or use "
             "--accelerator cpu"
-        )
+        ) from None
     if replicas not in (0, strategy.num_replicas_in_sync):
         raise ConfigError(f"replicas must be 0 or {strategy.num_replicas_in_sync} on this TPU, got {replicas}")
     return strategy

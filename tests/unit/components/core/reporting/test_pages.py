@@ -230,9 +230,7 @@ def load(page: Page, path: Path) -> list[str]:
 
 
 @pytest.mark.slow
-def test_pages_of_large_images_many_classes_and_long_logs_are_small_and_whole(
-    evaluation: Path, page: Page, tmp_path: Path
-) -> None:
+def test_pages_of_much_content_are_small_and_whole(evaluation: Path, page: Page, tmp_path: Path) -> None:
     shape = ImageShape(64, 64, 3)
     dataset = str(write_dataset(tmp_path / "dataset", shape, {"train": 200, "validation": 0, "test": 40}, 100))
     manifest = datasets.Manifest.of(dataset)

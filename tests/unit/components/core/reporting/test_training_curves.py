@@ -13,11 +13,14 @@ def training(*rows: dict[str, float]) -> dict[str, Any]:
     return {"log": rows}
 
 
-def pixels_of_color(png: bytes, color: str) -> int:
+def pixels(png: bytes) -> np.ndarray:
     with Image.open(io.BytesIO(png)) as image:
-        pixels = np.asarray(image.convert("RGBA")).astype(int)
+        return np.asarray(image.convert("RGBA"), np.int64)
+
+
+def pixels_of_color(png: bytes, color: str) -> int:
     wanted = [int(color[at : at + 2], 16) for at in (1, 3, 5)]
-    near = (np.abs(pixels[..., :3] - wanted).max(axis=2) < 12) & (pixels[..., 3] > 200)
+    near = (np.abs(pixels(png)[..., :3] - wanted).max(axis=2) < 12) & (pixels(png)[..., 3] > 200)
     return int(near.sum())
 
 
@@ -53,11 +56,6 @@ def test_a_known_share_is_a_line_across_its_bar() -> None:
     assert np.ptp(rows) < 20
     assert 0.3 * marked.shape[1] < np.ptp(columns) < 0.5 * marked.shape[1]
     assert columns.mean() < marked.shape[1] / 2
-
-
-def pixels(png: bytes) -> np.ndarray:
-    with Image.open(io.BytesIO(png)) as image:
-        return np.asarray(image.convert("RGBA"), np.int64)
 
 
 def test_names_are_never_taken_for_formulas_and_letters_that_the_font_lacks_do_no_harm() -> None:
