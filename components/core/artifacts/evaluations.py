@@ -19,7 +19,6 @@ _FOR_THE_RECORD = (REPORT, TRAINING, LINEAGE)
 PROMOTE, HOLD, REJECT = "PROMOTE", "HOLD", "REJECT"
 PASSED, HELD, FAILED = "passed", "held", "failed"  # outcomes of a rule
 NO_CHAMPION = "none"
-_INPUTS = ("checkpoint", "dataset", "embedding", "champion")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -54,8 +53,8 @@ class Description(Manifest):
 
     @property
     def identity(self) -> dict[str, Any]:
-        digests = {f"{name}_digest": getattr(self, f"{name}_digest") for name in _INPUTS}
-        return {**self.settings, **digests}
+        inputs = [f"{name}_digest" for name in ("checkpoint", "dataset", "embedding", "champion")]
+        return {**self.settings, **{name: getattr(self, name) for name in inputs}}
 
 
 def distance_ratio(folder: Path) -> float | None:

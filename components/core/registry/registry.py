@@ -365,39 +365,30 @@ def _claimed(registry: Location, claim: bytes, taken: int, removed: Collection[i
 
 
 def _upload(prepared: Path, location: str) -> None:
+    """Upload the files of a version in a safe order; `DataError` if one of its objects has other content."""
     paths = {path.relative_to(prepared).as_posix(): path for path in sorted(prepared.rglob("*")) if path.is_file()}
     expected = {name: (path.stat().st_size, buckets.checksum_of_file(path)) for name, path in paths.items()}
-    uploaded = _compared(location, expected)
+
+    def compared() -> set[str]:
+        objects = files_below(location)
+        for name, stored in objects.items():
+            if expected.get(name) != (stored.bytes, stored.crc32c):
+                raise Conflict(stored.uri)
+        return set(objects)
 
     def send(names: Collection[str]) -> None:
-        at_once(_create, [(f"{location}/{name}", paths[name]) for name in names if name not in uploaded])
+        at_once(buckets.create, [(f"{location}/{name}", paths[name]) for name in names if name not in uploaded])
 
-    send(sorted(paths.keys() - {_SERVABLE, models.MANIFEST}))
-    send([_SERVABLE])
-    lost = sorted(paths.keys() - _compared(location, expected) - {models.MANIFEST})
-    if lost:
-        raise TransientError(f"{location}/{lost[0]} was uploaded and is missing; try again")
-    send([models.MANIFEST])
-
-
-def _compared(location: str, expected: dict[str, tuple[int, str]]) -> set[str]:
-    """Return the names of the objects of a version; raise `DataError` if one has other content."""
-    objects = files_below(location)
-    for name, stored in objects.items():
-        if expected.get(name) != (stored.bytes, stored.crc32c):
-            raise _in_the_way(stored.uri)
-    return set(objects)
-
-
-def _create(uri: str, path: Path) -> None:
     try:
-        buckets.create(uri, path)
-    except Conflict:
-        raise _in_the_way(uri) from None
-
-
-def _in_the_way(uri: str) -> DataError:
-    return DataError(
-        f"{uri} exists with other content and is not overwritten; remove it "
-        "(wgan registry gc --uncommitted), and publish again"
-    )
+        uploaded = compared()
+        send(sorted(paths.keys() - {_SERVABLE, models.MANIFEST}))
+        send([_SERVABLE])
+        lost = sorted(paths.keys() - compared() - {models.MANIFEST})
+        if lost:
+            raise TransientError(f"{location}/{lost[0]} was uploaded and is missing; try again")
+        send([models.MANIFEST])
+    except Conflict as conflict:
+        raise DataError(
+            f"{conflict} exists with other content and is not overwritten; remove it "
+            "(wgan registry gc --uncommitted), and publish again"
+        ) from None

@@ -15,7 +15,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from components.core import errors
-from components.core.errors import StageError
 from components.core.sources.catalog import Checksum
 from components.core.storage import atomic_files
 from components.core.storage.location import Location
@@ -73,7 +72,7 @@ class SourceIndex:
                     if modified_ns + _COARSEST_TICK_NS < began and changed_ns < began:
                         yield entry
             self._count = count
-        except (StageError, OSError, ValueError) as error:
+        except (errors.StageError, OSError, ValueError) as error:
             log.warning("the index %s cannot be used; all files are read again: %s", self._file, errors.line_of(error))
 
     def write(self, checksums: Iterable[Checksum], count: int, files_read: int) -> None:
@@ -87,7 +86,7 @@ class SourceIndex:
             first_line = f"{digest.hexdigest()}\n".encode()
             atomic_files.write_file(self._file.path, itertools.chain([first_line], self._lines(checksums)))
             self._file.put_file()
-        except (StageError, OSError) as error:
+        except (errors.StageError, OSError) as error:
             self._warn(error)
 
     def _lines(self, checksums: Iterable[Checksum]) -> Iterator[bytes]:

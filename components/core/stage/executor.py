@@ -5,7 +5,6 @@ They are defined in pipeline_spec.proto of Kubeflow Pipelines. Standard library 
 
 import dataclasses
 import json
-import shutil
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -77,19 +76,17 @@ class ExecutorInput:
     def write_output(self, result: StageResult) -> None:
         """Write every declared output: parameter files, artifact files, and the executor output itself."""
         for name, path in self._output_parameters.items():
-            _write_text(path, str(result.parameters[name]))
+            _write(path, str(result.parameters[name]).encode())
         artifacts = {}  # all declared ones, because some backends forget the others
         for name, artifact in self._output_artifacts.items():
             if name in result.files:
-                target = self._targets[name]
-                target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(result.files[name], target)
+                _write(self._targets[name], result.files[name].read_bytes())
             if name == "metrics":
                 artifact["metadata"] = {**artifact.get("metadata", {}), **result.metrics}
             fields = {key: artifact[key] for key in ("name", "uri", "metadata", "customPath") if key in artifact}
             artifacts[name] = {"artifacts": [fields]}
         parameters = {name: result.parameters[name] for name in self._output_parameters}
-        _write_text(self._output_file, json.dumps({"parameterValues": parameters, "artifacts": artifacts}))
+        _write(self._output_file, json.dumps({"parameterValues": parameters, "artifacts": artifacts}).encode())
 
 
 def local_path(uri: str) -> str:
@@ -97,6 +94,6 @@ def local_path(uri: str) -> str:
     return next((mount + uri.removeprefix(scheme) for scheme, mount in _MOUNTS if uri.startswith(scheme)), uri)
 
 
-def _write_text(path: Path, text: str) -> None:
+def _write(path: Path, content: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
+    path.write_bytes(content)

@@ -314,28 +314,25 @@ def _our_errors(uri: str, done: str) -> Iterator[None]:
 
     try:
         yield
+        return
     except (TransportError, requests.RequestException, exceptions.RetryError, ConnectionError, TimeoutError) as error:
-        raise _refusal(uri, done, _NO_ANSWER, error) from None
+        status, reason = _NO_ANSWER, _one_line(error)
     except (exceptions.GoogleAPICallError, InvalidResponse) as error:
-        raise _refusal(uri, done, getattr(error, "code", None) or error.response.status_code, error) from None
+        status, reason = getattr(error, "code", None) or error.response.status_code, _one_line(error)
     except (GoogleAuthError, OSError) as error:  # an OSError if there are credentials and no project
         if isinstance(error, OSError) and error.errno:
             raise
-        raise _refusal(uri, done, _NO_CREDENTIALS, error) from None
-
-
-def _refusal(uri: str, done: str, status: int, error: Exception) -> Exception:
-    reason = _one_line(error)
+        status, reason = _NO_CREDENTIALS, _one_line(error)
     if status == 400 and "crc32c" in reason.lower():
-        return _DamagedOnItsWay(reason)
+        raise _DamagedOnItsWay(reason)
     if status == 412:
-        return Conflict(uri)
+        raise Conflict(uri)
     if status == 416:
-        return DataError(f"{uri} is cut short")
+        raise DataError(f"{uri} is cut short")
     if status == 404 and done in ("read", "deleted"):
-        return _Missing(f"{uri} is missing")
+        raise _Missing(f"{uri} is missing")
     if status in (408, 429) or status >= _NO_ANSWER:
-        return TransientError(f"{uri} cannot be {done}; check the network, and try again: {reason}")
+        raise TransientError(f"{uri} cannot be {done}; check the network, and try again: {reason}")
     no_permission = f"permission is missing ({reason}); grant it, or log in again"
     causes = {
         _NO_CREDENTIALS: f"there are no credentials for it ({reason}); log in by `gcloud auth application-default "
@@ -344,7 +341,7 @@ def _refusal(uri: str, done: str, status: int, error: Exception) -> Exception:
         403: no_permission,
         404: f"there is no bucket {split(uri)[0]}; create it, or give another ({reason})",
     }
-    return ConfigError(f"{uri} cannot be {done}: {causes.get(status, reason)}")
+    raise ConfigError(f"{uri} cannot be {done}: {causes.get(status, reason)}")
 
 
 def _one_line(error: Exception) -> str:

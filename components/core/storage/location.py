@@ -303,7 +303,20 @@ class Location(os.PathLike[str]):
     def committed(self) -> tuple[str, dict[str, Written]] | None:
         """Return the committed folder in the bucket, and its files by name; None without one."""
         answer = buckets.read(f"{self}/{COMMITTED}")
-        return _read_committed(self.uri, answer[0]) if answer else None
+        if answer is None:
+            return None
+        try:
+            value: dict[str, Any] = json.loads(answer[0])
+            if value["schema_version"] != SCHEMA_VERSION:
+                raise Incompatible(f"{self} is of another schema version; expected {SCHEMA_VERSION}")
+            files = {
+                name: Written(int(entry["bytes"]), str(entry["sha256"]), str(entry["crc32c"]))
+                for name, entry in value["files"].items()
+            }
+            atomic_files.require_within([value["folder"], *files])
+            return f"{self}/{value['folder']}", files
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise DataError(f"{self}/{COMMITTED} does not describe what was committed: {error!r}") from None
 
     @contextlib.contextmanager
     def removed_if_damaged(self, warning: str = "made again, as %s") -> Iterator[None]:
@@ -358,22 +371,6 @@ def private(name: str) -> Path:
 
 def _is_whole(stored: Stored | None, file: Written) -> bool:
     return stored is not None and (stored.bytes, stored.crc32c) == (file.bytes, file.crc32c)
-
-
-def _read_committed(uri: str, committed: bytes) -> tuple[str, dict[str, Written]]:
-    """Return the committed folder, and its files by name."""
-    try:
-        value: dict[str, Any] = json.loads(committed)
-        if value["schema_version"] != SCHEMA_VERSION:
-            raise Incompatible(f"{uri} is of another schema version; expected {SCHEMA_VERSION}")
-        files = {
-            name: Written(int(entry["bytes"]), str(entry["sha256"]), str(entry["crc32c"]))
-            for name, entry in value["files"].items()
-        }
-        atomic_files.require_within([value["folder"], *files])
-        return f"{uri}/{value['folder']}", files
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DataError(f"{uri}/{COMMITTED} does not describe what was committed: {error!r}") from None
 
 
 def files_below(uri: str) -> dict[str, Stored]:

@@ -7,6 +7,7 @@ import posixpath
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from components.core.artifacts import checkpoints, datasets, lineage, models, re
 from components.core.artifacts.manifest import Manifest
 from components.core.errors import DataError
 from components.core.registry import registry
-from components.core.storage import location
+from components.core.storage import buckets, location
 from tests.inputs import artifacts
 
 _IMAGES = np.arange(2 * 8 * 8, dtype=np.uint8).reshape(2, 8, 8, 1)
@@ -132,7 +133,8 @@ def _is_accepted(kind: str, name: str) -> bool:
         if kind == "committed.json":
             files = {name: {"bytes": 0, "sha256": "", "crc32c": ""}}
             value = {"schema_version": location.SCHEMA_VERSION, "folder": "x", "files": files}
-            location._read_committed("gs://b/a", json.dumps(value).encode())
+            with mock.patch.object(buckets, "read", return_value=(json.dumps(value).encode(), None)):
+                location.Location("gs://b/a", Path()).committed()
         else:
             described = LISTS[kind](name)
             type(described).from_json(described.to_json(), "there")
