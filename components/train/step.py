@@ -4,7 +4,7 @@ The loop over steps runs inside one `tf.function`, on a TPU also inside `strateg
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import keras
 import numpy as np
@@ -43,7 +43,7 @@ def network_of(config: TrainConfig, image: ImageShape, classes: int = 0, label_f
     return gan.NetworkConfig(image, *sizes, config.generator_normalization, classes, label_features)
 
 
-_Labels = tf.Tensor | None  # int32 [images], for networks that take labels
+_Labels: TypeAlias = tf.Tensor | None  # int32 [images], for networks that take labels
 
 
 def seed_after(seed: int, rollbacks: Any) -> Any:

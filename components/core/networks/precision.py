@@ -39,12 +39,10 @@ class Precision:
     reason: str
 
 
-def choose_precision(
-    wanted: str, strategy: tf.distribute.Strategy, network: gan.NetworkConfig, batch_size: int
-) -> Precision:
+def choose_precision(name: str, strategy: tf.distribute.Strategy, network: gan.NetworkConfig, batch: int) -> Precision:
     """Return the precision for networks and a global batch size; `auto` asks for the faster one of this hardware."""
-    if wanted != "auto":
-        return Precision(wanted, "as set")
+    if name != "auto":
+        return Precision(name, "as set")
     device = _device(strategy)
     if "TPU" in device:
         return Precision("float32", "the TPU compiler estimates more cycles in bfloat16")
@@ -52,7 +50,7 @@ def choose_precision(
         return Precision("float32", "this hardware does not multiply bfloat16")
     if "GPU" in device:
         return Precision("bfloat16", "these GPUs multiply it")
-    images = batch_size // strategy.num_replicas_in_sync
+    images = batch // strategy.num_replicas_in_sync
     seconds = measured(network, images)
     faster = seconds["bfloat16"] < _CLEARLY_FASTER * seconds["float32"]
     times = " and ".join(f"{1000 * seconds[name]:.3g} ms in {name}" for name in PRECISIONS)
