@@ -53,7 +53,7 @@ def penalty_errors(
 
     The critic takes images [n, height, width, channels], and one-hot labels [n, classes] if there are any, to [n, 1].
     Returns for each trainable variable the relative error along a random direction; the least of three directions with
-    smaller and smaller steps, as a difference across the kink of a LeakyReLU says nothing. Right layers stay below 1e-6.
+    smaller and smaller steps, as a difference across the kink of a LeakyReLU says nothing. Right layers are below 1e-6.
     """
     random = np.random.default_rng(seed)
     with in_float64():

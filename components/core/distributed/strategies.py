@@ -178,7 +178,7 @@ def _workers(cluster: Cluster, replicas: int) -> tf.distribute.Strategy:
     experimental = tf.distribute.experimental
     implementations = experimental.CommunicationImplementation
     options = experimental.CommunicationOptions(implementation=implementations.NCCL if gpus else implementations.RING)
-    workers.meet(cluster)
+    workers.meet(cluster)  # right before TensorFlow opens this process's port
     try:
         with _bounded(f"joining {cluster.size} workers"):
             return tf.distribute.MultiWorkerMirroredStrategy(resolver, options)

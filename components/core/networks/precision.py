@@ -91,10 +91,7 @@ def cpu_flags() -> list[str]:
 
 
 def measured(network: gan.NetworkConfig, images: int) -> dict[str, float]:
-    """Return the processor seconds, by precision, of a pass with as many images as a replica has, or fewer if large.
-
-    They are measured once per machine and shape, then read from a file.
-    """
+    """Return the processor seconds of a pass, by precision, for the images of a replica; once per machine and shape."""
     multiplications = cost.of_generator(network.image, network.base_filters, network.latent_size, network.classes)
     multiplications += cost.of_critic(network.image, network.base_filters, network.classes)
     count = max(1, min(images, int(_MULTIPLICATIONS / multiplications)))  # that a pass takes in a fraction of a second
