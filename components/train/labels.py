@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from components.core.artifacts import checkpoints, datasets
+from components.core.artifacts import checkpoints
+from components.core.artifacts.datasets import Manifest
 from components.core.data.dataset_reader import Images
 from components.core.errors import ConfigError
 from components.core.storage.location import LocationLike
@@ -30,9 +31,7 @@ class Labels:
     features: np.ndarray | None = None  # that stand for a cluster in the networks: float32 [clusters, features]
 
 
-def choose(
-    config: TrainConfig, manifest: datasets.Manifest, splits: Sequence[Split], start: LocationLike = ""
-) -> Labels:
+def choose(config: TrainConfig, manifest: Manifest, splits: Sequence[Split], start: LocationLike = "") -> Labels:
     """Return the labels of a training on splits, each of images and their classes, that of training first.
 
     Its clusters are those of the checkpoint `start`, if it starts from one.
@@ -53,7 +52,7 @@ def choose(
     return Labels(kind, names, counts, of_splits, centers, clusters.features(centers, label_features(kind)))
 
 
-def conditioning_of(config: TrainConfig, manifest: datasets.Manifest) -> tuple[str, list[str]]:
+def conditioning_of(config: TrainConfig, manifest: Manifest) -> tuple[str, list[str]]:
     """Return what the networks of a training distinguish: `class`, `cluster` or `none`, and the names of these.
 
     Raises a `ConfigError` if not every training image has a label for `class`, or there are too few for `cluster`.
@@ -83,6 +82,6 @@ def label_features(kind: str) -> int:
     return clusters.FEATURES if kind == "cluster" else 0
 
 
-def unlabeled_count(manifest: datasets.Manifest) -> int:
+def unlabeled_count(manifest: Manifest) -> int:
     split = manifest.splits["train"]
     return split.records - sum(split.class_counts)

@@ -144,12 +144,9 @@ class Session:
         self._rollbacks = Rollbacks(config)
         self._uploads = uploads.Uploads(folder if workers.is_chief else None)
         self._window_steps = limits.window_steps(config)
-        self._made_with = lineage.made_with(
-            "train",
-            **environment.of(strategy, precision.name),
-            precision_reason=precision.reason,
-            **{name: getattr(config, name) for name in _ON_RECORD},
-        )
+        hardware = {**environment.of(strategy, precision.name), "precision_reason": precision.reason}
+        recorded = {name: getattr(config, name) for name in _ON_RECORD}
+        self._made_with = lineage.made_with("train", **hardware, **recorded)
 
         # State.
         self._at_start = self._state()
@@ -157,8 +154,7 @@ class Session:
         if checkpoint is not None:
             log.info("train: resuming at step %d of %d", self.step, config.steps)
             exact = config.reproducibility == "exact"
-            changed = environment.differences(checkpoint[1].made_with, self._made_with, exact)
-            if changed:
+            if changed := environment.differences(checkpoint[1].made_with, self._made_with, exact):
                 message = "train: bits may differ from here on from an uninterrupted training: %s"
                 log.warning(message, "; ".join(changed))
         message = "train: %d images of %s; compiling the first block takes some seconds"

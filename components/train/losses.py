@@ -1,7 +1,6 @@
 """Losses of WGAN and WGAN-GP: one value per example, never averaged; no noise is drawn here.
 
-Source: Gulrajani et al. 2017, "Improved Training of Wasserstein GANs", algorithm 1 and equation 3; Arjovsky et al.
-2017 for the original terms.
+Gulrajani et al. 2017, "Improved Training of Wasserstein GANs", algorithm 1 and equation 3; Arjovsky et al. 2017.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,6 @@
 """Rollback after NaN or infinity: to the start of that window of steps, with each further rollback a window earlier.
 
-From there noise and order of images have another seed. All follows from the step of the bad number: a rollback can be
-repeated from any checkpoint up to its step, with the same bits.
+From there noise and order of images have another seed: the same from any checkpoint, as the bad step decides all.
 """
 
 from collections.abc import Mapping

@@ -49,16 +49,11 @@ def refuse_wrong_layers(critic: keras.Model) -> None:
 def penalty_errors(
     build: Callable[[], keras.Model], image: ImageShape, seed: int = 0, classes: int = 0
 ) -> dict[str, float]:
-    """Compare d(penalty)/d(weights) of a critic with finite differences, in float64.
+    """Compare d(penalty)/d(weights) of a critic with finite differences, in float64, in which it is built.
 
-    Args:
-        build: Makes the critic, from [n, height, width, channels] to [n, 1]; called while Keras makes float64.
-        classes: If not 0, the critic takes one-hot labels [n, classes] beside the images.
-
-    Returns:
-        For each trainable variable the relative error along a random direction; the least of three directions with
-        smaller and smaller steps, as a finite difference across the kink of a LeakyReLU says nothing. Right layers stay
-        below 1e-6.
+    The critic takes images [n, height, width, channels], and one-hot labels [n, classes] if there are any, to [n, 1].
+    Returns for each trainable variable the relative error along a random direction; the least of three directions with
+    smaller and smaller steps, as a difference across the kink of a LeakyReLU says nothing. Right layers are below 1e-6.
     """
     random = np.random.default_rng(seed)
     with in_float64():

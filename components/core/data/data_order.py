@@ -1,7 +1,4 @@
-"""Order of the training examples: a pure function of seed and position, the same on any machine.
-
-Resuming needs only the position; replicas, threads and earlier attempts change nothing.
-"""
+"""Order of the training examples: a pure function of seed and position, whatever replicas, threads and attempts."""
 
 import numpy as np
 

@@ -84,10 +84,7 @@ def parse(text: str) -> Cluster:
 
 
 def meet(cluster: Cluster, patience: float = _PATIENCE_SECONDS) -> None:
-    """Wait until every worker is about to begin, right before TensorFlow opens this process's port.
-
-    TensorFlow itself would wait silently, without limit, and ignore signals.
-    """
+    """Wait until every worker is about to begin; TensorFlow itself would wait without limit and ignore signals."""
     started = logged = time.monotonic()
     others = [address for address in cluster.addresses if address != cluster.addresses[cluster.number]]
     with _open_port(cluster, listening=True) as listener:

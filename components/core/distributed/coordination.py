@@ -63,11 +63,9 @@ class Agreement:
         texts = [json.dumps(settings[name], sort_keys=True).encode() for name in names]
         numbers = [int(hashlib.sha256(text).hexdigest()[:_HASH_DIGITS], 16) for text in texts]
         rows = self.all_gather([step, *numbers])
-        differing = [name for name, column in zip(names, rows[:, 1:].T, strict=True) if len(set(column.tolist())) > 1]
-        if differing:
-            raise ConfigError(
-                f"workers were given different values of {', '.join(differing)}; give all of them the same"
-            )
+        differ = [name for name, column in zip(names, rows[:, 1:].T, strict=True) if len(set(column.tolist())) > 1]
+        if differ:
+            raise ConfigError(f"workers were given different values of {', '.join(differ)}; give all of them the same")
         steps = rows[:, 0].tolist()
         if len(set(steps)) > 1:
             raise ConfigError(

@@ -93,10 +93,8 @@ def apply_update(
 ) -> dict[str, tf.Tensor]:
     """Update `variables` inside a replica; the same update on every replica.
 
-    Returns:
-        The same on every replica: the means over the global batch of `loss` and of all reported values; `finite`, 1
-        if these, gradients, statistics, the updated variables and those of `also_finite` were finite and the update
-        was applied, else 0 and nothing changed.
+    Returns the means over the global batch of `loss` and of all reported values; and `finite`, 1 if these, gradients,
+    statistics, the updated variables and those of `also_finite` were finite and the update was applied, else 0.
     """
     replica = tf.distribute.get_replica_context()
     parts, layers = [], []

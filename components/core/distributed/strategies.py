@@ -125,8 +125,7 @@ def _tpu(replicas: int, address: str) -> tf.distribute.Strategy:
 
 
 def _gpus(replicas: int) -> tf.distribute.Strategy:
-    gpus = tf.config.list_physical_devices("GPU")
-    if not gpus:
+    if not (gpus := tf.config.list_physical_devices("GPU")):
         raise ConfigError(f"accelerator is gpu, but TensorFlow sees no GPU: {_why_no_gpu()}; or set accelerator to cpu")
     if replicas > len(gpus):
         raise ConfigError(f"replicas must be at most {len(gpus)}, the GPUs of this machine, got {replicas}")
@@ -179,14 +178,13 @@ def _workers(cluster: Cluster, replicas: int) -> tf.distribute.Strategy:
     experimental = tf.distribute.experimental
     implementations = experimental.CommunicationImplementation
     options = experimental.CommunicationOptions(implementation=implementations.NCCL if gpus else implementations.RING)
-    workers.meet(cluster)
+    workers.meet(cluster)  # right before TensorFlow opens this process's port
     try:
         with _bounded(f"joining {cluster.size} workers"):
             return tf.distribute.MultiWorkerMirroredStrategy(resolver, options)
     except (RuntimeError, tf.errors.OpError) as error:
-        raise TransientError(
-            f"could not connect to the workers: {first_line(error)}; start every worker again"
-        ) from None
+        reason = first_line(error)
+        raise TransientError(f"could not connect to the workers: {reason}; start every worker again") from None
 
 
 @contextlib.contextmanager

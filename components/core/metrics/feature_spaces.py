@@ -48,8 +48,6 @@ def load(embedding: LocationLike) -> FeatureSpaces:
     """Load the spaces of an embedding after checking every file of it; raise `DataError` if it is damaged."""
     description, folder = Description.of(embedding), Location.of(embedding)
     with np.load(folder / _WHITENING, allow_pickle=False) as arrays:
-        whitenings = {
-            space.name: Whitening(**{field: arrays[f"{space.name}/{field}"] for field in _FIELDS})
-            for space in description.spaces
-        }
+        names = [space.name for space in description.spaces]
+        whitenings = {name: Whitening(*(arrays[f"{name}/{field}"] for field in _FIELDS)) for name in names}
     return FeatureSpaces(description, saved_models.load(folder / MODEL_FOLDER, "embedding"), whitenings)

@@ -74,8 +74,5 @@ class Scores:
     @property
     def numbers(self) -> dict[Quantity, float | None]:
         """The value of each score, without comparisons; None if it is missing or not finite."""
-        return {
-            quantity: score.value if math.isfinite(score.value) else None
-            for quantity, score in self.values.items()
-            if not quantity.against
-        }
+        scores = {quantity: score.value for quantity, score in self.values.items() if not quantity.against}
+        return {quantity: value if math.isfinite(value) else None for quantity, value in scores.items()}

@@ -63,10 +63,8 @@ def kernel_distances(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     estimates = []
     for block in range(KERNEL_BLOCKS):
         some_x, some_y = x[block * size_x :][:size_x], y[block * size_y :][:size_y]
-        within = [
-            (kernel.sum() - np.trace(kernel)) / (len(kernel) * (len(kernel) - 1))
-            for kernel in (_kernel(some_x, some_x), _kernel(some_y, some_y))
-        ]
+        kernels = _kernel(some_x, some_x), _kernel(some_y, some_y)
+        within = [(kernel.sum() - np.trace(kernel)) / (len(kernel) * (len(kernel) - 1)) for kernel in kernels]
         estimates.append(float(within[0] + within[1] - 2 * _kernel(some_x, some_y).mean()))
     return np.array(estimates)
 

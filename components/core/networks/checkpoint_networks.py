@@ -20,8 +20,7 @@ def load_averaged(checkpoint: LocationLike, expected_digest: str = "") -> keras.
     model = gan.build_generator(gan.NetworkConfig.from_json(description.network))
     arrays = checkpoints.load_state(checkpoint, AVERAGE)
     wanted = {AVERAGE + variable.path: np.asarray(variable) for variable in model.variables}
-    wrong = checkpoints.differences(wanted, arrays)
-    if wrong:
+    if wrong := checkpoints.differences(wanted, arrays):
         raise DataError(f"checkpoint {checkpoint} does not fit this version's {model.name}: {'; '.join(wrong)}")
     for variable in model.variables:
         variable.assign(arrays[AVERAGE + variable.path])

@@ -50,8 +50,7 @@ class NetworkConfig:
         """Read the description of a checkpoint's networks; `DataError` if this version does not build these."""
         # Earlier versions recorded this setting; only they knew its other value.
         values = {name: field for name, field in value.items() if (name, field) != ("critic_normalization", "none")}
-        unknown = values.keys() - {field.name for field in dataclasses.fields(NetworkConfig)}
-        if unknown:
+        if unknown := values.keys() - {field.name for field in dataclasses.fields(NetworkConfig)}:
             raise DataError(
                 "this version does not build the networks of the checkpoint: it has no "
                 f"{', '.join(f'{name} {values[name]}' for name in sorted(unknown))}; use the version that trained them"

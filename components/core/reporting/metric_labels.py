@@ -55,14 +55,12 @@ def read(by_name: Mapping[str, float | None], spaces: Sequence[str]) -> dict[Qua
 
 def in_words(scores: Mapping[Quantity, float | None]) -> list[list[str]]:
     """Return the name and the label of each known score, in the order of `tables`."""
-    space_rows = [
-        [quantity.name, f"{text}, in {_label(space)}"]
-        for space in _spaces([scores])
-        for quantity, text in _labels(space).items()
-    ]
-    return space_rows + [
-        [quantity.name, text] for quantity, text in _labels(None).items() if scores.get(quantity) is not None
-    ]
+    rows = []
+    for space in [*_spaces([scores]), None]:
+        for quantity, text in _labels(space).items():
+            if space or scores.get(quantity) is not None:
+                rows.append([quantity.name, f"{text}, in {_label(space)}" if space else text])
+    return rows
 
 
 def tables(columns: Sequence[Column], notes: Mapping[Space, str] | None = None) -> list[dict[str, Any]]:

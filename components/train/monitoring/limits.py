@@ -1,7 +1,4 @@
-"""Diagnostics of a window of training steps, and the limits within which a training can succeed.
-
-The limits, and the trainings by which they were found: docs/evaluation.md.
-"""
+"""Diagnostics of a window of training steps, and limits for success, found by the trainings in docs/evaluation.md."""
 
 import dataclasses
 import math

@@ -52,11 +52,7 @@ class Window:
 
 
 class Progress:
-    """Means over the steps since the last row, and samples; `folder` is None on a worker that writes nothing.
-
-    TensorBoard's file is made anew from the log and the sheets of samples when a training resumes or rolls back, so
-    that it shows each step once.
-    """
+    """Means over the steps since the last row, and samples; `folder` is None on a worker that writes nothing."""
 
     def __init__(self, folder: Path | None, config: TrainConfig, network: gan.NetworkConfig) -> None:
         self._config, self._folder, self._writer = config, folder, tf.summary.create_noop_writer()
@@ -81,7 +77,7 @@ class Progress:
         self._writer.close()
 
     def go_back(self, step: int) -> None:
-        """Begin TensorBoard's file anew, with the rows of the log and the sheets up to a step."""
+        """Begin TensorBoard's file anew, with the rows of the log and the sheets up to a step: it shows each once."""
         if self._folder is None:
             return
         self._writer.close()

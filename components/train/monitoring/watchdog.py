@@ -16,8 +16,7 @@ _TIMES_THE_LONGEST = 20
 class Watchdog:
     """Ends the process, with the traceback of each thread, 30 ticks after the last beat, or 20 times the longest wait.
 
-    It counts its own ticks and not seconds: a paused process misses one tick, however long the pause. It does not wait
-    for the first beat, because compiling for a TPU may take any time.
+    A paused process misses one tick, however long the pause. Compiling, before the first beat, may take any time.
     """
 
     def __init__(self, tick_seconds: float = 60.0) -> None:

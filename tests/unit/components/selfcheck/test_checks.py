@@ -42,8 +42,8 @@ def _plant(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def same_noise_everywhere(self: BatchShard, values: tf.Tensor) -> tf.Tensor:
         return shard_of(self, values) if values.dtype == tf.uint8 else values[: self.size]
 
-    def unsynchronized(*arguments: Any, synchronized: bool = True, **settings: Any) -> keras.Model:
-        return build(*arguments, synchronized=False, **settings)
+    def unsynchronized(*arguments: Any, **settings: Any) -> keras.Model:
+        return build(*arguments, **{**settings, "synchronized": False})
 
     locations: tuple[tuple[object, str, Any], ...] = (
         (context, "all_reduce", mean_instead_of_sum),
