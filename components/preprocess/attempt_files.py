@@ -57,8 +57,7 @@ class AttemptFiles:
         self._created: list[str] = []  # in a bucket; a folder goes with all that is in it
         self.path = self._folder.path
         self.in_bucket = self._folder.in_bucket
-        # The folder for temporary files.
-        self.scratch = Path(tempfile.gettempdir()) if self.in_bucket else self.path
+        self.scratch = Path(tempfile.gettempdir()) if self.in_bucket else self.path  # for temporary files
 
     def __str__(self) -> str:
         return self._folder.uri

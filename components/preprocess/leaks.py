@@ -37,7 +37,6 @@ _SHOWN = 10
 _DIGEST_BYTES = 16
 COMPARED = ("test", "train")  # splits; a source's validation images are usually taken from train at random
 
-
 # What stands for an image when images are compared: the first bytes of the sha256 of its pixels, and its thumbnail.
 SIGNATURE = np.dtype([("digest", f"S{_DIGEST_BYTES}"), ("thumbnail", "<i2", (_FIELDS,))])
 

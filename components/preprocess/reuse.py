@@ -111,8 +111,7 @@ def cache_of(earlier: str, made_by: bytes, wanted: Iterable[bytes] | None, folde
                 members = _members_in(kept / manifest.parent.name, made_by, shards)
                 table.executemany("INSERT INTO added VALUES (?, ?, ?, ?)", members)
                 # Nothing of a user is in this text: the condition is one of two above.
-                query = f"INSERT OR IGNORE INTO known SELECT * FROM added {condition} ORDER BY content"  # noqa: S608
-                table.execute(query)
+                table.execute(f"INSERT OR IGNORE INTO known SELECT * FROM added {condition} ORDER BY content")  # noqa: S608
                 table.execute("DELETE FROM wanted WHERE content IN (SELECT content FROM added)")
                 table.execute("DELETE FROM added")
             table.commit()

@@ -58,14 +58,13 @@ def make_rows(chunk: str, plan: Plan, rows_at: str, location: str, decoders: int
     def work(files: AttemptFiles) -> list[tuple[str, FilePart]]:
         # `files` itself if all are in one folder, so that it knows what was written.
         row_files = files if rows_at == location else AttemptFiles(rows_at)
-        outcome: Outcome
-        if row_files.exists(index):
-            outcome = row_files.read_note(index, Outcome)
-        else:
+        if not row_files.exists(index):
             lines = row_files.read(chunk).splitlines()
             parts = (attempt_files.from_json(Part, line, f"{row_files}/{chunk}") for line in lines)
             outcome = rows.make(parts, plan, row_files, decoders)
             row_files.leave(index, outcome)
+        else:
+            outcome = row_files.read_note(index, Outcome)
         return outcome.locations
 
     return attempt_files.results(location, work)

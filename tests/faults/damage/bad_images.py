@@ -32,7 +32,10 @@ def decode_each_kind() -> Counts:
     counts = Counts()
     for name, case in CASES.items():
         (decoded,) = broken_decoder.decode([case.make()], SHAPE)
-        problem = case.problem(_pixels(decoded))
+        if isinstance(decoded, Decoded):
+            problem = case.problem(np.frombuffer(decoded.pixels, np.uint8).reshape(16, 16, 3))
+        else:
+            problem = case.problem(decoded)
         counts.add(True, f"{name}: {problem}" if problem else "")
     return counts
 
@@ -62,9 +65,3 @@ def crash_decoders(folder: Path) -> Counts:
             problem = "" if results == wanted else "it cost another image"
             counts.add(reason in str(failed), f"{fault}: {problem}" if problem else "")
     return counts
-
-
-def _pixels(decoded: Decoded | UndecodableImage) -> np.ndarray | UndecodableImage:
-    if isinstance(decoded, UndecodableImage):
-        return decoded
-    return np.frombuffer(decoded.pixels, np.uint8).reshape(SHAPE.height, SHAPE.width, SHAPE.channels)

@@ -35,7 +35,6 @@ def test_what_all_workers_have_done_is_added(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("now", "line"),
     [
-        (Done(100, 0, 0), "100 of 1,000 images (10 %), 20 images/s, 45 s left"),
         (Done(97, 3, 0), "100 of 1,000 images (10 %), 20 images/s, 45 s left, 3 quarantined"),
         (Done(10, 0, 0), "10 of 1,000 images (1 %), 2 images/s, 8 min 15 s left"),
         (Done(0, 0, 0), "0 of 1,000 images (0 %), 0 images/s"),

@@ -62,13 +62,10 @@ def test_what_counts_is_the_upright_image(orientation: int) -> None:
         assert pixels.from_file(content, shape, "fill").is_cropped != is_same_shape
 
 
-def luma(colors: np.ndarray) -> np.ndarray:
-    return (colors.astype(np.float64) @ [299, 587, 114]) / 1000
-
-
 def test_color_becomes_gray_by_luma_and_gray_becomes_color_by_repetition() -> None:
     gray = decoded(encoded(Image.fromarray(RAMP)), channels=1)
-    np.testing.assert_allclose(gray[..., 0], luma(RAMP), atol=1)
+    luma = (RAMP.astype(np.float64) @ [299, 587, 114]) / 1000  # ITU-R 601, as Pillow documents it for mode L
+    np.testing.assert_allclose(gray[..., 0], luma, atol=1)
     np.testing.assert_array_equal(decoded(encoded(Image.fromarray(gray[..., 0]))), gray.repeat(3, axis=2))
 
 
@@ -166,8 +163,6 @@ def test_plain_pixels_take_the_same_way() -> None:
     assert pixels.from_pixels(RAMP.tobytes(), shape, shape, "fill") == RAMP.tobytes()
     gray = pixels.from_pixels(RAMP.tobytes(), shape, ImageShape(2, 4, 1), "fill")
     assert gray == decoded(encoded(Image.fromarray(RAMP)), channels=1).tobytes()
-    large = pixels.from_pixels(bytes(12), ImageShape(3, 4, 1), ImageShape(6, 8, 3), "stretch")
-    assert large == bytes(6 * 8 * 3)
 
 
 def test_a_process_that_decodes_starts_without_numpy() -> None:

@@ -100,6 +100,8 @@ def test_a_folder_and_an_archive_of_it_have_the_same_labels(tmp_path: Path, name
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
+        ("a/x.png", b"", "and without one (1.png)"),
+        ("train/x.png", b"", "(train, validation, val, test) but also 1.png"),
         ("labels.csv", b"", "begins with '', expected a header file,label or file,label,split"),
         ("labels.csv", b"name,class\n1.png,cat\n", "begins with 'name,class'"),
         ("labels.csv", b"file,label\n", "a header alone"),
