@@ -115,10 +115,7 @@ def _fit_whitenings(
 
 
 class _Embedding(tf.Module):
-    """The saved function: from pixels to the features of each space, and to the classifier's logits.
-
-    A custom network replaces the classifier as a space.
-    """
+    """The saved function, from pixels to features and the classifier's logits; a custom network replaces its space."""
 
     def __init__(
         self, networks: dict[str, keras.Model], custom: CustomNetwork | None, image: datasets.ImageShape
@@ -151,10 +148,7 @@ class _Embedding(tf.Module):
     def features_of(
         self, images: np.ndarray, whitenings: Mapping[str, whitening.Whitening] | None = None
     ) -> dict[str, np.ndarray]:
-        """Return the features of images uint8 [n, height, width, channels], by space.
-
-        They are float32 [n, features]; with whitenings, one for each space, float64 [n, components].
-        """
+        """Return float32 [n, features] of images uint8 [n, height, width, channels], by space; whitened float64."""
         parts: dict[str, list[np.ndarray]] = {name: [] for name in self.spaces}
         for outputs in self._outputs(images):
             for name, batches in parts.items():
@@ -166,10 +160,7 @@ class _Embedding(tf.Module):
         return {name: np.concatenate(batches) for name, batches in parts.items()}
 
     def accuracy(self, images: np.ndarray, labels: np.ndarray) -> tuple[float, bool]:
-        """Return the share of images whose largest logit is that of their label.
-
-        Also whether that significantly beats naming the most frequent class, by an exact binomial test.
-        """
+        """Return the share of right labels, and whether it significantly beats naming the most frequent class."""
         logits = np.concatenate([outputs["logits"] for outputs in self._outputs(images)])
         right, most_frequent = logits.argmax(axis=1) == labels, np.unique_counts(labels).counts.max() / len(labels)
         test = scipy.stats.binomtest(int(right.sum()), len(labels), most_frequent, alternative="greater")

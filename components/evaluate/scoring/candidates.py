@@ -29,8 +29,6 @@ Draw = Callable[[tf.Tensor, tf.Tensor | None], tf.Tensor]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Generator:
-    """A model to draw from."""
-
     images: Draw
     latent_size: int
     classes: Sequence[str]  # of its training; empty if it takes clusters, whose names may be those of classes
