@@ -24,7 +24,6 @@ FAULTS = ("mean, not sum", "reduced twice", "local batch as divisor", "noise per
 
 
 def _plant(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Plant a common mistake in the step."""
     context, here, build = tf.distribute.ReplicaContext, BatchPartition.here, gan.build_generator
     all_reduce, shard_of = context.all_reduce, BatchShard.of
 
