@@ -66,7 +66,7 @@ def make_embedding(
             log.warning(message, test_accuracy)
             del networks[embeddings.CLASSIFIER]
             module, classes = _Embedding(networks, custom, image), 0
-        whitenings = _fit_whitenings(module, images, manifest.splits["test"].records, config.seed)
+        whitenings = module.fit_whitenings(images, manifest.splits["test"].records, config.seed)
         log.info("embed: checking that distances detect known faults of real images")
         embed = functools.partial(module.features_of, whitenings=whitenings)
         certified = certificate.certify(embed, images, labels, test_images, classes, config.seed)
@@ -97,21 +97,6 @@ def make_embedding(
                 ),
             ).write(folder)
         workers.wait()
-
-
-def _fit_whitenings(
-    module: "_Embedding", images: np.ndarray, test_count: int, seed: int
-) -> dict[str, whitening.Whitening]:
-    """Return the whitening of each space, from training images; raise `DataError` if they do not differ."""
-    images = images[np.random.default_rng(seed).permutation(len(images))[:_FIT_AT_MOST]]
-    log.info("embed: fitting the whitenings on %d training images", len(images))
-    # As many directions as the test images can distinguish.
-    components = max(1, min(whitening.COMPONENTS_AT_MOST, min(len(images), test_count) // _ROWS_PER_COMPONENT))
-    try:
-        by_space = module.features_of(images)
-        return {space: whitening.fit_whitening(features, components) for space, features in by_space.items()}
-    except ValueError as error:
-        raise DataError(f"the training images cannot be told apart: {error}") from None
 
 
 class _Embedding(tf.Module):
@@ -158,6 +143,18 @@ class _Embedding(tf.Module):
                 # Whitened in batches, because a custom embedding may have many features.
                 batches.append(features if whitenings is None else whitenings[name](features))
         return {name: np.concatenate(batches) for name, batches in parts.items()}
+
+    def fit_whitenings(self, images: np.ndarray, test_count: int, seed: int) -> dict[str, whitening.Whitening]:
+        """Return the whitening of each space, from training images; raise `DataError` if they do not differ."""
+        images = images[np.random.default_rng(seed).permutation(len(images))[:_FIT_AT_MOST]]
+        log.info("embed: fitting the whitenings on %d training images", len(images))
+        # As many directions as the test images can distinguish.
+        components = max(1, min(whitening.COMPONENTS_AT_MOST, min(len(images), test_count) // _ROWS_PER_COMPONENT))
+        try:
+            by_space = self.features_of(images)
+            return {space: whitening.fit_whitening(features, components) for space, features in by_space.items()}
+        except ValueError as error:
+            raise DataError(f"the training images cannot be told apart: {error}") from None
 
     def accuracy(self, images: np.ndarray, labels: np.ndarray) -> tuple[float, bool]:
         """Return the share of right labels, and whether it significantly beats naming the most frequent class."""
