@@ -66,7 +66,7 @@ def make_embedding(
             log.warning(message, test_accuracy)
             del networks[embeddings.CLASSIFIER]
             module, classes = _Embedding(networks, custom, image), 0
-        whitenings = _fit_whitenings(module, images, manifest.splits["test"].records, config.seed)
+        whitenings = module.fit_whitenings(images, manifest.splits["test"].records, config.seed)
         log.info("embed: checking that distances detect known faults of real images")
         embed = functools.partial(module.features_of, whitenings=whitenings)
         certified = certificate.certify(embed, images, labels, test_images, classes, config.seed)
@@ -99,26 +99,8 @@ def make_embedding(
         workers.wait()
 
 
-def _fit_whitenings(
-    module: "_Embedding", images: np.ndarray, test_count: int, seed: int
-) -> dict[str, whitening.Whitening]:
-    """Return the whitening of each space, from training images; raise `DataError` if they do not differ."""
-    images = images[np.random.default_rng(seed).permutation(len(images))[:_FIT_AT_MOST]]
-    log.info("embed: fitting the whitenings on %d training images", len(images))
-    # As many directions as the test images can distinguish.
-    components = max(1, min(whitening.COMPONENTS_AT_MOST, min(len(images), test_count) // _ROWS_PER_COMPONENT))
-    try:
-        by_space = module.features_of(images)
-        return {space: whitening.fit_whitening(features, components) for space, features in by_space.items()}
-    except ValueError as error:
-        raise DataError(f"the training images cannot be told apart: {error}") from None
-
-
 class _Embedding(tf.Module):
-    """The saved function: from pixels to the features of each space, and to the classifier's logits.
-
-    A custom network replaces the classifier as a space.
-    """
+    """The saved function, from pixels to features and the classifier's logits; a custom network replaces its space."""
 
     def __init__(
         self, networks: dict[str, keras.Model], custom: CustomNetwork | None, image: datasets.ImageShape
@@ -151,10 +133,7 @@ class _Embedding(tf.Module):
     def features_of(
         self, images: np.ndarray, whitenings: Mapping[str, whitening.Whitening] | None = None
     ) -> dict[str, np.ndarray]:
-        """Return the features of images uint8 [n, height, width, channels], by space.
-
-        They are float32 [n, features]; with whitenings, one for each space, float64 [n, components].
-        """
+        """Return float32 [n, features] of images uint8 [n, height, width, channels], by space; whitened float64."""
         parts: dict[str, list[np.ndarray]] = {name: [] for name in self.spaces}
         for outputs in self._outputs(images):
             for name, batches in parts.items():
@@ -165,11 +144,20 @@ class _Embedding(tf.Module):
                 batches.append(features if whitenings is None else whitenings[name](features))
         return {name: np.concatenate(batches) for name, batches in parts.items()}
 
-    def accuracy(self, images: np.ndarray, labels: np.ndarray) -> tuple[float, bool]:
-        """Return the share of images whose largest logit is that of their label.
+    def fit_whitenings(self, images: np.ndarray, test_count: int, seed: int) -> dict[str, whitening.Whitening]:
+        """Return the whitening of each space, from training images; raise `DataError` if they do not differ."""
+        images = images[np.random.default_rng(seed).permutation(len(images))[:_FIT_AT_MOST]]
+        log.info("embed: fitting the whitenings on %d training images", len(images))
+        # As many directions as the test images can distinguish.
+        components = max(1, min(whitening.COMPONENTS_AT_MOST, min(len(images), test_count) // _ROWS_PER_COMPONENT))
+        try:
+            by_space = self.features_of(images)
+            return {space: whitening.fit_whitening(features, components) for space, features in by_space.items()}
+        except ValueError as error:
+            raise DataError(f"the training images cannot be told apart: {error}") from None
 
-        Also whether that significantly beats naming the most frequent class, by an exact binomial test.
-        """
+    def accuracy(self, images: np.ndarray, labels: np.ndarray) -> tuple[float, bool]:
+        """Return the share of right labels, and whether it significantly beats naming the most frequent class."""
         logits = np.concatenate([outputs["logits"] for outputs in self._outputs(images)])
         right, most_frequent = logits.argmax(axis=1) == labels, np.unique_counts(labels).counts.max() / len(labels)
         test = scipy.stats.binomtest(int(right.sum()), len(labels), most_frequent, alternative="greater")

@@ -61,8 +61,6 @@ Measured = dict[tuple[str, float], dict[str, dict[str, float]]]
 
 @dataclasses.dataclass(frozen=True)
 class Check:
-    """One measurement and its limit."""
-
     check: str  # the measured quantity
     space: str  # empty for all
     value: float | None  # None if not finite
@@ -72,8 +70,6 @@ class Check:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Certificate:
-    """The result of the checks."""
-
     outcome: str  # `passed`, `failed`, or `too few images` for checks to mean anything
     images: int  # in each set
     checks: list[Check]  # in the order of the checks

@@ -36,10 +36,7 @@ _LOG_SECONDS = 5.0
 
 
 def build_classifier(image: ImageShape, classes: int, seed: int) -> keras.Model:
-    """Return a model from images float32 [n, height, width, channels] in [-1, 1] to features and logits.
-
-    Those are float32 [n, 64] and float32 [n, classes].
-    """
+    """Return a model from float32 [n, height, width, channels] in [-1, 1] to float32 features [n, 64] and logits."""
     seeds = iter(range(seed * 1000, seed * 1000 + 1000))
 
     def weights() -> keras.initializers.Initializer:

@@ -25,8 +25,6 @@ class PublishedChampion:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Inputs:
-    """The descriptions of an evaluation's inputs."""
-
     checkpoint: checkpoints.Description
     manifest: datasets.Manifest
     embedding: embeddings.Description

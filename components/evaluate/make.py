@@ -115,8 +115,7 @@ def _score_champion(
     kind = "samples of the champion"
     candidate = candidates.score(generator, reference, train, inputs.manifest, config.sample_count, kind)
     differences = scores.differences(model.scores, candidate.scores, reference)
-    champion = Champion(version=published.version, blocks=candidate.scores.blocks, differences=differences)
-    return champion, candidate
+    return Champion(version=published.version, blocks=candidate.scores.blocks, differences=differences), candidate
 
 
 def _incomparable(published: PublishedChampion, inputs: Inputs) -> Rule | None:

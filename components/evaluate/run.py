@@ -18,11 +18,6 @@ log = logging.getLogger(__name__)
 def run(config: EvaluateConfig) -> StageResult:
     """Judge a checkpoint against the registry's champion if there is one.
 
-    Returns:
-        evaluation_uri, evaluation_digest: The artifact.
-        verdict: PROMOTE, HOLD or REJECT.
-        Metric rows, and the report as a file.
-
     Raises:
         ConfigError: The folder holds something else, or the inputs do not belong together.
         DataError: An input is missing or damaged, or there are too few images. A champion that cannot be read raises

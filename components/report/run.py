@@ -24,8 +24,6 @@ _DIGEST_LENGTH = 12
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """One evaluation."""
-
     folder: Location
     described: evaluations.Description
     compared: int  # samples, with as many real images
@@ -57,12 +55,7 @@ def run(config: ReportConfig) -> StageResult:
 
 
 def _select(words: Sequence[str], root: str) -> dict[str, Location]:
-    """Return the evaluations to compare, by their names on the page: `run N`, or a letter for a folder.
-
-    Raises:
-        ConfigError: There are fewer than two.
-        DataError: A folder, or the run of a number under the root, has none.
-    """
+    """Return the evaluations to compare, by their names on the page: `run N`, or a letter for a folder."""
     numbers = [word for word in words if word.isdecimal()]
     if len(words) < 2 and not numbers:
         runs = _of_runs(Location.of(words[0] if words else root))
@@ -96,7 +89,6 @@ def _of_runs(root: Location) -> dict[str, Location]:
 
 
 def _read(folder: Location) -> Evaluation:
-    """Read the evaluation in a folder."""
     described = evaluations.Description.of(folder)
     metrics = atomic_files.read_json(folder / evaluations.METRICS, "evaluation")
     spaces = [space["name"] for space in metrics["spaces"]]

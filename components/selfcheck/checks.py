@@ -33,9 +33,7 @@ class Finding:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Subject:
-    """The training to check."""
-
-    config: TrainConfig
+    config: TrainConfig  # of the training to check
     network: gan.NetworkConfig
     one: tf.distribute.Strategy  # of one device, with which `many` must agree
     many: tf.distribute.Strategy  # of the training

@@ -37,7 +37,6 @@ def train(dataset: Path, location: Path, **settings: Any) -> int:
 
 
 def judged(dataset: Path, embedding: Path, training: Path, steps: int, location: Path) -> tuple[str, dict[str, Any]]:
-    """Return the verdict on the last checkpoint and its metrics."""
     checkpoint = training / f"step-{steps:010d}"
     stage("evaluate", dataset=dataset, embedding=embedding, checkpoint=checkpoint, evaluation=location)
     verdict = json.loads((location / "verdict.json").read_text())["verdict"]
@@ -58,7 +57,6 @@ def show_signals(trainings: dict[str, Path]) -> None:
 
 
 def show_scores(results: dict[str, tuple[str, dict[str, Any]]]) -> None:
-    """Print the scores with limits, of each training and of real images."""
     real = next(iter(results.values()))[1]["real"]
     rows = [["verdict", "", *(verdict for verdict, _ in results.values())]]
     for score in SCORES:

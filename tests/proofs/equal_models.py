@@ -22,7 +22,6 @@ STEPS = 2000
 
 
 def prove(options: argparse.Namespace) -> list[str]:
-    """Print how often each outcome came; an equal model must not be called better too often."""
     dataset = make_dataset(options, options.root)
     stage("train", dataset=dataset, checkpoints=options.root / "checkpoints", steps=STEPS)
     spaces, random = feature_spaces.load(make_embedding(options.root)), np.random.default_rng(0)

@@ -154,7 +154,6 @@ WEAK_LEVEL = 0.006
 
 
 def misses(draw: Draw, truth: float, trials: int, seed: int = 0) -> tuple[int, int]:
-    """Return how often the low and the high end of an interval miss the truth."""
     random = np.random.default_rng(seed)
     drawn = [draw(random) for _ in range(trials)]
     return sum(one.low > truth for one in drawn), sum(one.high < truth for one in drawn)
@@ -165,7 +164,6 @@ def _misses_of(index: int) -> tuple[int, int]:
 
 
 def prove(options: argparse.Namespace) -> list[str]:
-    """Print the misses of every case; no end may miss significantly more often than is known."""
     rows, wrong = [], []
     with multiprocessing.Pool() as pool:
         counts = pool.map(_misses_of, range(len(CASES) + 1), chunksize=1)

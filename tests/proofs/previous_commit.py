@@ -95,7 +95,6 @@ def _without_run_fields(value: Any, top: bool = True) -> Any:
 
 
 def differences(before: Any, after: Any, where: str = "") -> list[str]:
-    """Name each place where two contents differ, with both values."""
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         changes = []
         for name in sorted({*before, *after}):
@@ -119,7 +118,6 @@ def differences(before: Any, after: Any, where: str = "") -> list[str]:
 
 @contextlib.contextmanager
 def checkout(commit: str) -> Iterator[Path]:
-    """Check a commit out in a temporary folder, and yield it."""
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary, "base")
         subprocess.run(["git", "worktree", "add", "--quiet", "--detach", folder, commit], cwd=ROOT, check=True)
@@ -130,7 +128,6 @@ def checkout(commit: str) -> Iterator[Path]:
 
 
 def run_pipeline(python: str, code: Path, root: Path, **settings: object) -> None:
-    """Run the whole pipeline by an interpreter, from a folder."""
     words = [python, *whole_runs.command(root, **settings)[1:]]
     with open(f"{root}.log", "wb") as log:
         ended = subprocess.run(words, cwd=code, stdout=log, stderr=log, check=False)
@@ -179,7 +176,6 @@ def _stages(source: str, files: Path, inputs: Path, location: Path) -> dict[str,
 
 
 def _compare_speed(options: argparse.Namespace, sides: dict[str, Path], source: str, folder: Path) -> None:
-    """Measure both sides and print medians over the turns."""
     files, location, rows = folder / "files", folder / "made", []
     write_files(files, _FILES)
     for side, code in sides.items():

@@ -21,7 +21,6 @@ TRAINING = "seed0"
 
 
 def fcd(features: dict[str, np.ndarray], reference: dict[str, np.ndarray]) -> dict[str, float]:
-    """Return the Fréchet distance in each space."""
     return {space: set_distances.frechet_distance(features[space], reference[space]) for space in reference}
 
 

@@ -76,7 +76,6 @@ def images_of_pools(
 
 
 def all_of(pool: str, count: int = SAMPLES) -> Draw:
-    """Draw from a whole pool."""
     return lambda pools, labels, free, random: pools[pool].rows(random.permutation(len(pools[pool]))[:count])
 
 
@@ -159,7 +158,6 @@ def verdicts(
 
 
 def make_pools(root: Path, embedding: feature_spaces.FeatureSpaces) -> tuple[Pools, np.ndarray]:
-    """Return every pool, and the classes of the real images."""
     real, labels = stages.load_split(root / "dataset", "validation")
     train, train_labels = (array[:SAMPLES] for array in stages.load_split(root / "dataset", "train"))
     pools = dict(images_of_pools(real, labels, train, train_labels))
@@ -170,7 +168,6 @@ def make_pools(root: Path, embedding: feature_spaces.FeatureSpaces) -> tuple[Poo
 
 
 def run_trials(root: Path, embedding: feature_spaces.FeatureSpaces, pools: Pools, labels: np.ndarray) -> None:
-    """Make the trials that are not in `results.jsonl` yet, and add them to it."""
     finished = {(row["seed"], row["images"], row["trial"], row["generator"]) for row in read_results(root)}
     for trial in range(max(TRIALS.values())):
         for count in (count for count, wanted in TRIALS.items() if trial < wanted):

@@ -12,7 +12,6 @@ from components.core.data import dataset_reader
 
 
 def command(name: str, **settings: object) -> list[str]:
-    """Return the command line of a stage."""
     return [sys.executable, "-m", f"components.{name}", *(f"--{key}={value}" for key, value in settings.items())]
 
 

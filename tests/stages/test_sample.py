@@ -19,7 +19,6 @@ from tests.inputs.stages import make_model
 
 
 def champion_of(root: Path, class_counts: Sequence[int] = ()) -> tuple[Path, Path]:
-    """Make a model and the registry whose champion it is."""
     model = make_model(root, class_counts=class_counts)
     artifacts.crown(root / "registry", model, 1)
     return model, root / "registry"

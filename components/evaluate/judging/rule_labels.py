@@ -6,8 +6,6 @@ from components.core.metrics.quantities import CHAMPION, EXCESS, Quantity
 
 
 class RuleLabel(NamedTuple):
-    """Name, meaning and advice for a rule."""
-
     name: str
     meaning: str
     advice: str

@@ -29,8 +29,6 @@ Values = Mapping[Quantity, Measured]
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-    """One comparison."""
-
     quantity: Quantity
     value: float | str | None  # None if missing or not finite
     low: float | None  # ends of its confidence interval; None if infinite or unknown

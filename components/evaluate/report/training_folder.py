@@ -1,7 +1,4 @@
-"""Logs and samples in the folder of a training, up to a checkpoint.
-
-The report shows it, and nothing is decided by it: missing or damaged parts are left out.
-"""
+"""Logs and samples of a training, up to a checkpoint, for the report: missing or damaged parts are left out."""
 
 import contextlib
 import re

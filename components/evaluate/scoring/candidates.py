@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from components.core.artifacts import checkpoints, datasets, models
+from components.core.artifacts import checkpoints, models
+from components.core.artifacts.datasets import ImageShape, Manifest
 from components.core.metrics.intervals import around
 from components.core.metrics.quantities import Quantity, Scores
 from components.core.networks import checkpoint_networks, drawn_labels, gan, saved_models
@@ -29,8 +30,6 @@ Draw = Callable[[tf.Tensor, tf.Tensor | None], tf.Tensor]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Generator:
-    """A model to draw from."""
-
     images: Draw
     latent_size: int
     classes: Sequence[str]  # of its training; empty if it takes clusters, whose names may be those of classes
@@ -75,12 +74,7 @@ def _generator(images: Draw, latent_size: int, description: checkpoints.Descript
 
 
 def score(
-    generator: Generator,
-    reference: scores.Reference,
-    train: np.ndarray,
-    manifest: datasets.Manifest,
-    sample_count: int,
-    kind: str,
+    generator: Generator, reference: scores.Reference, train: np.ndarray, manifest: Manifest, count: int, kind: str
 ) -> Candidate:
     """Draw a generator's samples and score them; without scores if one of them is not finite.
 
@@ -91,13 +85,13 @@ def score(
 
     def pixels() -> Iterator[np.ndarray]:
         nonlocal bad
-        for batch, bad_ones in draw(generator, manifest.image, sample_count, seed):
+        for batch, bad_ones in draw(generator, manifest.image, count, seed):
             bad += bad_ones
             first.extend(batch[: GRID_COUNT - len(first)])
             yield batch
 
-    log.info("evaluate: drawing %d %s", sample_count, kind)
-    labels = draw_labels(generator, sample_count, seed)
+    log.info("evaluate: drawing %d %s", count, kind)
+    labels = draw_labels(generator, count, seed)
     # The labels of clusters, and of a champion with other classes, have another meaning.
     asked = labels.numpy() if labels is not None and generator.classes == manifest.classes else None
     scored = scores.score(reference, scores.see(reference.embedding, pixels(), kind), asked)
@@ -105,7 +99,7 @@ def score(
         scored = reference.no_scores
     copies = rows = None
     if len(scored.copies):  # their samples again
-        latents = tf.gather(_latents(generator, sample_count, seed), scored.copies)
+        latents = tf.gather(_latents(generator, count, seed), scored.copies)
         drawn, _ = _pixels(generator.images(latents, None if labels is None else tf.gather(labels, scored.copies)))
         copies = np.stack([drawn, train[scored.originals]], axis=1).reshape(-1, *train.shape[1:])
     if generator.class_counts:
@@ -120,7 +114,7 @@ def score(
     )
 
 
-def draw(generator: Generator, image: datasets.ImageShape, count: int, seed: int) -> Iterator[tuple[np.ndarray, int]]:
+def draw(generator: Generator, image: ImageShape, count: int, seed: int) -> Iterator[tuple[np.ndarray, int]]:
     """Draw samples, rounded to pixels so that they are compared with real images on equal terms.
 
     Two generators with latents of one size get the same latents from a seed. Yield batches uint8 [n, height, width,

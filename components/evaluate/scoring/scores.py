@@ -209,10 +209,7 @@ def differences(model: Scores, champion: Scores, real: Reference) -> dict[Quanti
 
 
 def _measure(real: Reference, seen: Seen, floor: Scores | None = None) -> Scores:
-    """Compute every score but those of copies and of requested classes.
-
-    Without `floor`, the scores of real images, they are taken to be these.
-    """
+    """Compute every score but those of copies and of requested classes; without `floor`, they are real images'."""
     values: dict[Quantity, Measured] = {}
     blocks, overlaps = {}, {}
     for space, balls in real.balls.items():
@@ -260,12 +257,9 @@ def _measure(real: Reference, seen: Seen, floor: Scores | None = None) -> Scores
 
 
 def _smallest_coverage(covered: np.ndarray, members: np.ndarray) -> Measured:
-    """Return the smallest coverage of a group over that of all; 0 if nothing is covered.
-
-    Groups of few images are left out, unless all are: then only the largest count.
-    """
+    """Return the smallest coverage of a group over that of all; 0 if nothing is covered."""
     counts, covered_counts = np.bincount(members), np.bincount(members, covered)
-    is_large = counts >= min(_GROUP_LEAST, counts.max())
+    is_large = counts >= min(_GROUP_LEAST, counts.max())  # if all groups are small, the largest ones
     shares, overall = covered_counts[is_large] / counts[is_large], covered.mean()
     if not overall:
         return Measured(0.0, 0.0, 1.0)

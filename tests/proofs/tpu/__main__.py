@@ -45,7 +45,6 @@ def compile_program(program: Program, tensorflow: str, compiler: str, folder: Pa
 
 
 def described(estimates: dict[str, dict[str, Any]] | str) -> str:
-    """Return an outcome in words."""
     if isinstance(estimates, str):
         return estimates
     return "; ".join(

@@ -95,7 +95,6 @@ def functions_of(program: Program) -> dict[str, tf.types.experimental.Polymorphi
 
 
 def _updates(program: Program, strategy: tf.distribute.Strategy) -> dict[str, tuple[Callable[..., Any], list[Any]]]:
-    """Return the updates or the block of a program, each with the shapes and types of its arguments."""
     image, pixels = ImageShape(*program.image), tf.TensorSpec([program.batch, *program.image], tf.uint8)
     labels = [tf.TensorSpec([program.batch], tf.int32)] if program.classes else []
     if program.classifier:
@@ -147,7 +146,6 @@ def missing_kernels() -> bool:
 
 
 def lower(folder: Path, name: str) -> None:
-    """Write the HLO of each update of a program to a folder."""
     if PROGRAMS[name].fault == "plain slice":
         BatchShard.of = _plain_slice  # type: ignore[method-assign,assignment]
     for update, function in functions_of(PROGRAMS[name]).items():

@@ -51,7 +51,6 @@ def run(dataset: str, embedding: Path) -> Run:
 
 
 def metrics(result: StageResult) -> dict[str, Any]:
-    """Return the content of `metrics.json`."""
     content: dict[str, Any] = json.loads((folder_of(result) / evaluations.METRICS).read_text())
     return content
 

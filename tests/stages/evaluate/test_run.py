@@ -42,7 +42,6 @@ def first(tmp_path_factory: pytest.TempPathFactory, run: Run, two_checkpoints: l
 
 
 def champion_of(checkpoint: Path, folder: Path) -> Path:
-    """A registry whose champion is a checkpoint's model."""
     export.run(ExportConfig(checkpoint=str(checkpoint), model=str(folder / "model")))
     artifacts.crown(folder / "registry", folder / "model", 1)
     return folder / "registry"
@@ -50,7 +49,6 @@ def champion_of(checkpoint: Path, folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def champions(tmp_path_factory: pytest.TempPathFactory, two_checkpoints: list[Path]) -> Path:
-    """A registry whose champion is the first checkpoint's model."""
     return champion_of(two_checkpoints[0], tmp_path_factory.mktemp("champions"))
 
 
@@ -282,7 +280,6 @@ def test_without_classes_the_class_rules_are_left_out(run: Run, tmp_path: Path) 
 
 @pytest.mark.slow
 def test_clusters_named_as_the_classes_are_not_taken_for_these(run: Run, dataset: str, tmp_path: Path) -> None:
-    """Of the model, and of the champion."""
     manifest = datasets.Manifest.of(dataset)
     ours, theirs = (make_checkpoint(tmp_path, seed, SHAPE, manifest.digest, [9, 9, 9], 32) for seed in (1, 2))
     result = run(ours, tmp_path / "e", registry=champion_of(theirs, tmp_path / "champion"))

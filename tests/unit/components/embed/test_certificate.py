@@ -49,7 +49,6 @@ def test_disturbances_are_what_they_say() -> None:
 
 
 def _projection(seed: int) -> Features:
-    """Return random features of all pixels, some of them bent."""
     weights = np.random.default_rng(seed).normal(size=(144, 24)) / 12
     return lambda images: np.arcsinh((images.reshape(len(images), -1) / 127.5 - 1) @ weights)
 
