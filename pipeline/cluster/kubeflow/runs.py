@@ -36,11 +36,8 @@ class KubeflowRuns(Runs):
 
     def submit(self, submission: Submission) -> RunStatus:
         """Start a run; upload the package unless the server has it."""
-        import kfp_server_api
-
-        start = self.start_of(submission)
         mark = f"Submitted by wgan, {uuid.uuid4()}."
-        body = kfp_server_api.V2beta1Run(display_name=submission.run_name, description=mark, **start)
+        body = {"display_name": submission.run_name, "description": mark, **self.start_of(submission)}
         look = f"look for its name in `{self.command('status')}` before you submit again"
         try:
             with self.connection.explained(f"submit the run {submission.run_name}", f"it may have started: {look}"):
@@ -48,7 +45,7 @@ class KubeflowRuns(Runs):
         except TransientError:
             # The server chose the id, and starts the workflow before it lists the run.
             with contextlib.suppress(StageError):
-                newest = self._newest(50, experiment_id=start["experiment_id"])
+                newest = self._newest(50, experiment_id=body["experiment_id"])
                 if marked := [run for run in newest if run.description == mark]:
                     return self._status(marked[0])
             raise
@@ -64,24 +61,18 @@ class KubeflowRuns(Runs):
 
     def start_of(self, submission: Submission) -> dict[str, Any]:
         """Return the common fields of a run and a schedule; make the experiment and upload the package if needed."""
-        import kfp_server_api
-
         pipeline_id, version_id = self.upload(submission.package)
-        api, namespace = self.connection.client.experiments, self.connection.client.namespace or None
-        body = kfp_server_api.V2beta1Experiment(display_name=submission.experiment, namespace=namespace)
-        listed = functools.partial(api.experiment_service_list_experiments, namespace=namespace)
+        api, namespace = self.connection.client.experiments, self.connection.client.namespace
+        body = {"display_name": submission.experiment, "namespace": namespace}
+        listed = functools.partial(api.experiment_service_list_experiments, namespace=namespace or None)
         create = functools.partial(api.experiment_service_create_experiment, experiment=body)
         with self.connection.explained(f"make the experiment {submission.experiment}"):
             experiment_id = _find_or_make("experiment", submission.experiment, listed, create)
         return {
             "experiment_id": experiment_id,
-            "pipeline_version_reference": kfp_server_api.V2beta1PipelineVersionReference(
-                pipeline_id=pipeline_id, pipeline_version_id=version_id
-            ),
-            "runtime_config": kfp_server_api.V2beta1RuntimeConfig(
-                parameters=submission.parameters, pipeline_root=submission.pipeline_root or None
-            ),
-            "service_account": submission.account or None,
+            "pipeline_version_reference": {"pipeline_id": pipeline_id, "pipeline_version_id": version_id},
+            "runtime_config": {"parameters": submission.parameters, "pipeline_root": submission.pipeline_root},
+            "service_account": submission.account,
         }
 
     def upload(self, package: Package) -> tuple[str, str]:

@@ -65,19 +65,15 @@ class KubeflowSchedules(KubeflowRuns, Schedules):
 
     def create(self, schedule: Schedule) -> str:
         """Create a paused schedule of this version of the pipeline, and upload it unless the server has it."""
-        import kfp_server_api
-
-        body = kfp_server_api.V2beta1RecurringRun(
-            display_name=schedule.name,
-            description=mark_for(schedule.name, schedule.time_zone, schedule.digest()),
-            mode=kfp_server_api.RecurringRunMode.DISABLE,
-            trigger=kfp_server_api.V2beta1Trigger(
-                cron_schedule=kfp_server_api.V2beta1CronSchedule(cron=f"{_SECONDS}{schedule.cron}")
-            ),
-            max_concurrency=schedule.concurrency,
-            no_catchup=not schedule.catch_up,
+        body = {
+            "display_name": schedule.name,
+            "description": mark_for(schedule.name, schedule.time_zone, schedule.digest()),
+            "mode": "DISABLE",
+            "trigger": {"cron_schedule": {"cron": f"{_SECONDS}{schedule.cron}"}},
+            "max_concurrency": schedule.concurrency,
+            "no_catchup": not schedule.catch_up,
             **self.start_of(schedule.submission),
-        )
+        }
         with self.connection.explained(f"create schedule {schedule.name}", backend.PERHAPS_CREATED):
             return str(self._api.recurring_run_service_create_recurring_run(recurring_run=body).recurring_run_id)
 

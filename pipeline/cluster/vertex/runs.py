@@ -37,6 +37,7 @@ _WORDS = {
     **{"CANCELLED": backend.CANCELED, "SKIPPED": backend.SUCCEEDED, "NOT_TRIGGERED": backend.SKIPPED},
 }
 _FROM_CACHE = "result of an earlier run"
+_FIELDS_TO_REPEAT = ("display_name", "pipeline_spec", "runtime_config", "service_account", "network", "encryption_spec")
 _LIST_FIELDS = ("name", "display_name", "state", "create_time", "end_time", "labels")  # neither graphs nor tasks
 
 
@@ -99,19 +100,11 @@ class VertexRuns(Runs):
 
     def retry(self, run_id: str) -> RunStatus:
         """Start a run again as another run: Vertex cannot continue one that has ended."""
-        from google.cloud.aiplatform_v1.types import PipelineJob
+        from google.protobuf.field_mask_pb2 import FieldMask
 
-        job = self._job(run_id)
-        again = PipelineJob(
-            display_name=job.display_name,
-            pipeline_spec=job.pipeline_spec,
-            labels={name: value for name, value in job.labels.items() if name in (PACKAGE_LABEL, EXPERIMENT_LABEL)},
-            runtime_config=job.runtime_config,
-            service_account=job.service_account,
-            network=job.network,
-        )
-        if "encryption_spec" in job:
-            again.encryption_spec = job.encryption_spec
+        job, again = self._job(run_id), message("PipelineJob", {})
+        FieldMask(paths=_FIELDS_TO_REPEAT).MergeMessage(type(job).pb(job), type(again).pb(again))
+        again.labels = {name: job.labels[name] for name in (PACKAGE_LABEL, EXPERIMENT_LABEL) if name in job.labels}
         started = self._start(again)
         why = "Vertex cannot continue a run that has ended, but stages reuse their results"
         log.info("%s repeats run %s: %s", started.run_id, run_id, why)

@@ -80,16 +80,12 @@ def kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str
     """Name a server as the context `here` of the kubeconfig, which is not the current one."""
 
     def write(url: str) -> None:
+        urls = {"here": url, "elsewhere": "http://127.0.0.1:9"}
         content = {
-            "apiVersion": "v1",
-            "kind": "Config",
             "current-context": "elsewhere",
-            "clusters": [
-                {"name": "here", "cluster": {"server": url}},
-                {"name": "elsewhere", "cluster": {"server": "http://127.0.0.1:9"}},
-            ],
+            "clusters": [{"name": name, "cluster": {"server": address}} for name, address in urls.items()],
             "users": [{"name": "me", "user": {"token": "of-the-cluster"}}],
-            "contexts": [{"name": name, "context": {"cluster": name, "user": "me"}} for name in ("here", "elsewhere")],
+            "contexts": [{"name": name, "context": {"cluster": name, "user": "me"}} for name in urls],
         }
         path = tmp_path / "kubeconfig"
         path.write_text(yaml.safe_dump(content))

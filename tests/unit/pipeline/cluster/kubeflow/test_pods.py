@@ -33,11 +33,8 @@ class Kubernetes(http.Server):
         self.refusal: tuple[int, str] | None = None  # status and message instead of any answer
 
     def add(self, pod: str, node: str, at: int, *logged: bytes, phase: str = "Succeeded", **status: object) -> None:
-        metadata = {
-            "name": pod,
-            "annotations": {"workflows.argoproj.io/node-name": node},
-            "creationTimestamp": f"2026-01-01T00:00:{at:02}Z",
-        }
+        annotations = {"workflows.argoproj.io/node-name": node}
+        metadata = {"name": pod, "annotations": annotations, "creationTimestamp": f"2026-01-01T00:00:{at:02}Z"}
         self.pods.append({"metadata": metadata, "spec": {"containers": []}, "status": {"phase": phase, **status}})
         self.logs[pod] = logged
 
@@ -64,8 +61,8 @@ def _json(status: int, body: object) -> http.Answer:
 def cluster(kubeconfig: Callable[[str], None], monkeypatch: pytest.MonkeyPatch) -> Iterator[Kubernetes]:
     """Serve pods on loopback, and name the server in the kubeconfig as context `here`."""
     # A proxy of the machine is not for loopback.
-    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
-    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
+    for name in ("HTTP_PROXY", "HTTPS_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
     with http.serving(Kubernetes()) as kubernetes:
         kubeconfig(kubernetes.url)
         yield kubernetes
@@ -185,9 +182,8 @@ def test_a_stage_whose_pod_has_not_started_is_pending(
     cluster.add("wf-impl-1", "wf.root.decide.executor", 1)
     cluster.add("wf-impl-2", f"wf.root.train{node}", 2, phase="Pending", **status)
     involved = {"kind": "Pod", "name": "wf-impl-2"}
-    cluster.events["wf-impl-2"] = [
-        {"metadata": {}, "involvedObject": involved, "reason": "FailedMount", "message": "no volume\n wgan-runs"}
-    ]
+    event = {"metadata": {}, "involvedObject": involved, "reason": "FailedMount", "message": "no volume\n wgan-runs"}
+    cluster.events["wf-impl-2"] = [event]
     server.set_run(run, "RUNNING", {"decide": "SUCCEEDED", "train": "RUNNING"})
     words = ["status", run, "--host", server.url]
     rows = {line.split()[0]: line for line in wgan(*words, "--kube-context", "here").out.splitlines() if line}
@@ -207,9 +203,7 @@ def test_the_reason_that_a_pod_left_is_shown(server: Server, run: str, cluster: 
     for at, (stage, ended) in enumerate(ends.items()):
         statuses = [container({"terminated": ended})]
         cluster.add(f"wf-impl-{at}", f"wf.root.{stage}.executor", at, phase="Failed", containerStatuses=statuses)
-    server.set_run(
-        run, "FAILED", {stage: "FAILED" if ended["exitCode"] else "SUCCEEDED" for stage, ended in ends.items()}
-    )
+    server.set_run(run, "FAILED", dict.fromkeys(ends, "FAILED"))
     out = wgan("status", run, "--host", server.url, "--kube-context", "here").out
     rows = [line.split(maxsplit=4) for line in out.splitlines()]
     shown = {row[0]: " ".join(row[4:]) for row in rows if row}

@@ -79,11 +79,8 @@ class Tokens(http.Server):
         return {
             "type": "external_account_authorized_user",
             "audience": "//iam.googleapis.com/locations/global/workforcePools/pool/providers/provider",
-            "client_id": "id",
-            "client_secret": "secret",
-            "refresh_token": "refresh",
-            "token_url": f"{self.url}/token",
-            "token_info_url": f"{self.url}/token",
+            **{"client_id": "id", "client_secret": "secret", "refresh_token": "refresh"},
+            **{"token_url": f"{self.url}/token", "token_info_url": f"{self.url}/token"},
         }
 
 
@@ -100,26 +97,21 @@ def log_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> LogIn:
     return write
 
 
-@pytest.fixture
-def connection() -> VertexConnection:
-    return VertexConnection(**GOOD)
-
-
-def login_refusal(connection: VertexConnection, kind: type[StageError]) -> str:
+def login_refusal(kind: type[StageError]) -> str:
     with pytest.raises(kind) as refusal:
-        _ = connection.pipelines
+        _ = VertexConnection(**GOOD).pipelines
     assert len(str(refusal.value).splitlines()) == 1
     return str(refusal.value)
 
 
-def test_nobody_is_logged_in(connection: VertexConnection) -> None:
-    assert "gcloud auth application-default login" in login_refusal(connection, ConfigError)
+def test_nobody_is_logged_in() -> None:
+    assert "gcloud auth application-default login" in login_refusal(ConfigError)
 
 
 def test_a_token_is_given_out_refused_or_not_to_be_had(log_in: LogIn) -> None:
     with http.serving(Tokens()) as tokens:
         log_in(tokens.user())
-        refusal = login_refusal(VertexConnection(**GOOD), ConfigError)
+        refusal = login_refusal(ConfigError)
         assert "it has expired" in refusal
         assert "gcloud auth application-default login" in refusal
         tokens.status, tokens.content = 200, {"access_token": "given-out", "expires_in": 3600}
@@ -128,10 +120,10 @@ def test_a_token_is_given_out_refused_or_not_to_be_had(log_in: LogIn) -> None:
         assert client.transport._credentials.token == "given-out"  # noqa: S105
         other = VertexConnection(**GOOD, api_endpoint="vertex.internal:443")
         assert other.schedules.api_endpoint == "vertex.internal:443"
-    login_refusal(VertexConnection(**GOOD), TransientError)
+    login_refusal(TransientError)
 
 
-def test_a_key_of_an_account_needs_nobody(connection: VertexConnection, log_in: LogIn) -> None:
+def test_a_key_of_an_account_needs_nobody(log_in: LogIn) -> None:
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import rsa
 
@@ -139,17 +131,15 @@ def test_a_key_of_an_account_needs_nobody(connection: VertexConnection, log_in: 
     pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     email, nobody = "trainer@my-project-1.iam.gserviceaccount.com", "http://127.0.0.1:9/nobody"
     log_in({"type": "service_account", "client_email": email, "private_key": pem.decode(), "token_uri": nobody})
-    credentials = connection.pipelines.transport._credentials
+    credentials = VertexConnection(**GOOD).pipelines.transport._credentials
     credentials.refresh(None)
     assert credentials.token
 
 
-def test_the_library_is_missing(
-    connection: VertexConnection, wanted: Submission, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_library_is_missing(wanted: Submission, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr("google.cloud.aiplatform_v1", raising=False)
     monkeypatch.setitem(sys.modules, "google.cloud.aiplatform_v1", None)
-    runs = VertexRuns(connection)
+    runs = VertexRuns(VertexConnection(**GOOD))
     for ask in (lambda: runs.recent(1), lambda: runs.status("a"), lambda: runs.submit(wanted)):
         with pytest.raises(ConfigError, match="google-cloud-aiplatform"):
             ask()
