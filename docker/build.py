@@ -86,7 +86,7 @@ class Engine(Docker):
             raise StageError(f"docker {words[0]} ended with exit code {process.returncode}; its last lines say why")
 
     def read(self, *words: str, given: str = "") -> str:
-        """Return the output of a command of the client, without a time limit; `given` is its standard input."""
+        """Return the output of a command, without a time limit; `given` is its standard input."""
         return self.ask(*words, seconds=None, given=given).strip()
 
 
@@ -126,8 +126,7 @@ def contents(engine: Engine, image: str) -> dict[str, Any]:
     """Return what docker/contents.py finds in an image."""
     program = (ROOT / "docker" / "contents.py").read_text(encoding="utf-8")
     run = ("run", "--rm", "--interactive", "--network", "none", "--user", "0:0", "--entrypoint", "python")
-    found: dict[str, Any] = json.loads(engine.read(*run, image, "-", given=program))
-    return found
+    return dict(json.loads(engine.read(*run, image, "-", given=program)))
 
 
 def pinned_base(file: Path = PINNED_BASE) -> str:
@@ -160,14 +159,11 @@ def push(engine: Engine, targets: tuple[str, ...], registry: str) -> dict[str, A
 
 def main(arguments: list[str], environment: Mapping[str, str] = os.environ) -> int:
     """Run the command line; return its exit code."""
-    parser = argparse.ArgumentParser(
-        prog="python -m docker.build", description=__doc__.splitlines()[0] if __doc__ else ""
-    )
+    parser = argparse.ArgumentParser(prog="python -m docker.build", description="Builds the images and pushes them.")
     commands = parser.add_subparsers(dest="command", required=True)
-    for name in ("images", "push"):
-        command = commands.add_parser(name)
-        if name == "push":
-            command.add_argument("registry")
+    images, pushing = commands.add_parser("images"), commands.add_parser("push")
+    pushing.add_argument("registry")
+    for command in (images, pushing):
         command.add_argument("targets", nargs="*", metavar="TARGET", help=f"of {', '.join(NAMES)}")
     given = parser.parse_args(arguments)
     try:

@@ -14,7 +14,6 @@ from components.core.artifacts.lineage import Lineage
 from components.core.errors import DataError
 from components.core.registry import registry
 from components.core.registry.registry import Champion, Version
-from components.core.reporting.markdown import plain
 from components.core.stage import cache_key, cli
 from components.core.storage import atomic_files
 from components.core.storage.location import Location
@@ -140,24 +139,21 @@ def _list(location: str) -> None:
     champion = _read_champion(location)
     rows, damaged = [], []
     for number in registry.versions(location, champion):
+        state = "champion" if champion is not None and champion.version == number else ""
         try:
-            rows.append(_row(location, number, champion))
+            version = registry.read_version(location, number, champion)
+            ratio = evaluations.distance_ratio(registry.evaluation_folder(registry.version_folder(location, number)))
         except DataError as error:
             damaged.append(str(error))
             rows.append((str(number), "damaged", "", "", "", "", ""))
+            continue
+        model, uncertified = version.model, version.evaluation.uncertified
+        numbers = (f"{model.step:,}", str(model.image), tables.number(ratio))
+        space = f"uncertified: {uncertified}" if uncertified else "certified"
+        rows.append((str(number), state, *numbers, model.digest[:12], space))
     tables.print_rows(("version", "state", "step", "images", "distance / real", "model", "feature space"), rows)
     if damaged:
         raise DataError("\n".join([*damaged, "restore the damaged versions, and do not serve them"]))
-
-
-def _row(location: str, number: int, champion: Champion | None) -> tuple[str, ...]:
-    version = registry.read_version(location, number, champion)
-    ratio = evaluations.distance_ratio(registry.evaluation_folder(registry.version_folder(location, number)))
-    state = "champion" if champion is not None and champion.version == number else ""
-    model = version.model
-    space = f"uncertified: {version.evaluation.uncertified}" if version.evaluation.uncertified else "certified"
-    digest = model.digest[:12]
-    return (str(number), state, f"{model.step:,}", str(model.image), tables.number(ratio), digest, plain(space))
 
 
 def _why(location: str, number: int) -> None:
@@ -179,15 +175,10 @@ def _why(location: str, number: int) -> None:
         }
         tables.print_facts(facts)
         print()
-        rules = [
-            (
-                plain(rule["rule"]),
-                *(tables.number(rule[name]) for name in ("value", "low", "high")),
-                plain(rule["limit"]),
-                plain(rule["outcome"]),
-            )
-            for rule in version.evaluation.rules
-        ]
+        rules = []
+        for rule in version.evaluation.rules:
+            numbers = (tables.number(rule[name]) for name in ("value", "low", "high"))
+            rules.append((rule["rule"], *numbers, rule["limit"], rule["outcome"]))
         tables.print_rows(("rule", "value", "low", "high", "expected", "outcome"), rules)
         print()
         rows = []
@@ -195,7 +186,7 @@ def _why(location: str, number: int) -> None:
             stage, code = reproduction.STAGES.get(row.what, ""), row.code
             if stage and code != lineage.UNKNOWN:
                 code = "as here" if code == cache_key.source_digest(stage) else "another than here"
-            rows.append((plain(row.what), plain(row.digest), plain(code), plain(row.image)))
+            rows.append((row.what, row.digest, code, row.image))
         tables.print_rows(("came from", "digest", "code", "container image"), rows)
 
 
