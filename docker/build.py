@@ -45,7 +45,7 @@ class Engine(Docker):
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
         super().__init__({**environment, "DOCKER_BUILDKIT": "1"})
         try:
-            self._build_options = shlex.split(environment.get("BUILD_OPTIONS", ""))
+            self.build_options = shlex.split(environment.get("BUILD_OPTIONS", ""))
         except ValueError as error:
             raise ConfigError(f"BUILD_OPTIONS: {error} in {environment['BUILD_OPTIONS']!r}") from None
         version = self.ask("version", "--format", "{{.Client.Version}}").strip()  # which asks the engine too
@@ -57,13 +57,6 @@ class Engine(Docker):
                     f"{self.program} {version} cannot build without its plugin buildx; install docker-buildx-plugin, "
                     "or name another client with DOCKER=/path/to/docker"
                 ) from None
-
-    def build(self, target: str, tag: str, arguments: dict[str, str], labels: dict[str, str]) -> None:
-        """Build one target of docker/Dockerfile."""
-        command = ["build", "--progress=plain", "--file", "docker/Dockerfile", "--target", target, "--tag", tag]
-        command += [word for name, value in arguments.items() for word in ("--build-arg", f"{name}={value}")]
-        command += [word for name, value in labels.items() for word in ("--label", f"{name}={value}")]
-        self.shown(*command, *self._build_options, ".")
 
     def shown(self, *words: str) -> None:
         """Run a command of the client and show its output; raise if it fails."""
@@ -112,10 +105,13 @@ def build(engine: Engine, targets: tuple[str, ...], base: str, environment: Mapp
     arguments = {"BASE": base, "VERSION": container_images.VERSION, "REVISION": revision()}
     arguments |= {name: environment[name] for name in ("BEAM_SDK", "BEAM_WORKER") if environment.get(name)}
     # By the code of each stage `wgan run` computes keys of stages there.
-    labels = {CODE_LABEL: json.dumps({stage: cache_key.source_digest(stage) for stage in stages.MAKERS})}
+    code = json.dumps({stage: cache_key.source_digest(stage) for stage in stages.MAKERS})
+    options = ["--label", f"{CODE_LABEL}={code}", *engine.build_options]
+    options += [word for name, value in arguments.items() for word in ("--build-arg", f"{name}={value}")]
     for target in targets:
         started = time.monotonic()
-        engine.build(target, tag_of(target), arguments, labels)
+        command = ["build", "--progress=plain", "--file", "docker/Dockerfile", "--target", target]
+        engine.shown(*command, "--tag", tag_of(target), *options, ".")
         print(f"{tag_of(target)}: built in {time.monotonic() - started:.0f} s", file=sys.stderr)
         name = f"wgan/{NAMES[target]}"
         text = sbom.bill_of_materials(name, container_images.VERSION, contents(engine, tag_of(target)))

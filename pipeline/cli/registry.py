@@ -40,9 +40,8 @@ def add_to(command: "argparse._SubParsersAction[cli.Parser]") -> None:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    actions = parser.add_subparsers(
-        dest="action", required=True, metavar="VERB", title="verbs (wgan registry VERB --help)"
-    )
+    title = "verbs (wgan registry VERB --help)"
+    actions = parser.add_subparsers(dest="action", required=True, metavar="VERB", title=title)
 
     def add(name: str, text: str, run: Callable[..., None]) -> cli.Parser:
         verb = verbs.add(actions, name, text, functools.partial(_run, run))
@@ -59,12 +58,10 @@ def add_to(command: "argparse._SubParsersAction[cli.Parser]") -> None:
     verb.add_argument("--source", default="", help="current location of the source (default: the recorded one)")
     verb = add("export", "write a version to a new folder that is ready to upload to the Hugging Face Hub", _export)
     verb.add_argument("folder", type=Path, metavar="FOLDER", help="folder to make; its name is the model's")
-    verb.add_argument(
-        "--license", required=True, metavar="ID", help="the Hub's identifier of your license, such as mit"
-    )
-    verb.add_argument(
-        "--dataset", action="append", default=[], metavar="NAME", help="dataset of yours on the Hub; repeat for several"
-    )
+    help_text = "the Hub's identifier of your license, such as mit"
+    verb.add_argument("--license", required=True, metavar="ID", help=help_text)
+    help_text = "dataset of yours on the Hub; repeat for several"
+    verb.add_argument("--dataset", action="append", default=[], metavar="NAME", help=help_text)
     verb = add("verify", "verify the digests of all versions, and name damaged files", upkeep.verify)
     verb.add_argument("number", type=int, nargs="?", metavar="N", help="one version alone (default: all)")
     add("promote", "make a published version the champion", upkeep.promote)
