@@ -45,7 +45,7 @@ class Engine(Docker):
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
         super().__init__({**environment, "DOCKER_BUILDKIT": "1"})
         try:
-            self._build_options = shlex.split(environment.get("BUILD_OPTIONS", ""))
+            self.build_options = shlex.split(environment.get("BUILD_OPTIONS", ""))
         except ValueError as error:
             raise ConfigError(f"BUILD_OPTIONS: {error} in {environment['BUILD_OPTIONS']!r}") from None
         version = self.ask("version", "--format", "{{.Client.Version}}").strip()  # which asks the engine too
@@ -57,13 +57,6 @@ class Engine(Docker):
                     f"{self.program} {version} cannot build without its plugin buildx; install docker-buildx-plugin, "
                     "or name another client with DOCKER=/path/to/docker"
                 ) from None
-
-    def build(self, target: str, tag: str, arguments: dict[str, str], labels: dict[str, str]) -> None:
-        """Build one target of docker/Dockerfile."""
-        command = ["build", "--progress=plain", "--file", "docker/Dockerfile", "--target", target, "--tag", tag]
-        command += [word for name, value in arguments.items() for word in ("--build-arg", f"{name}={value}")]
-        command += [word for name, value in labels.items() for word in ("--label", f"{name}={value}")]
-        self.shown(*command, *self._build_options, ".")
 
     def shown(self, *words: str) -> None:
         """Run a command of the client and show its output; raise if it fails."""
@@ -86,7 +79,7 @@ class Engine(Docker):
             raise StageError(f"docker {words[0]} ended with exit code {process.returncode}; its last lines say why")
 
     def read(self, *words: str, given: str = "") -> str:
-        """Return the output of a command of the client, without a time limit; `given` is its standard input."""
+        """Return the output of a command, without a time limit; `given` is its standard input."""
         return self.ask(*words, seconds=None, given=given).strip()
 
 
@@ -112,10 +105,13 @@ def build(engine: Engine, targets: tuple[str, ...], base: str, environment: Mapp
     arguments = {"BASE": base, "VERSION": container_images.VERSION, "REVISION": revision()}
     arguments |= {name: environment[name] for name in ("BEAM_SDK", "BEAM_WORKER") if environment.get(name)}
     # By the code of each stage `wgan run` computes keys of stages there.
-    labels = {CODE_LABEL: json.dumps({stage: cache_key.source_digest(stage) for stage in stages.MAKERS})}
+    code = json.dumps({stage: cache_key.source_digest(stage) for stage in stages.MAKERS})
+    options = ["--label", f"{CODE_LABEL}={code}", *engine.build_options]
+    options += [word for name, value in arguments.items() for word in ("--build-arg", f"{name}={value}")]
     for target in targets:
         started = time.monotonic()
-        engine.build(target, tag_of(target), arguments, labels)
+        command = ["build", "--progress=plain", "--file", "docker/Dockerfile", "--target", target]
+        engine.shown(*command, "--tag", tag_of(target), *options, ".")
         print(f"{tag_of(target)}: built in {time.monotonic() - started:.0f} s", file=sys.stderr)
         name = f"wgan/{NAMES[target]}"
         text = sbom.bill_of_materials(name, container_images.VERSION, contents(engine, tag_of(target)))
@@ -126,8 +122,7 @@ def contents(engine: Engine, image: str) -> dict[str, Any]:
     """Return what docker/contents.py finds in an image."""
     program = (ROOT / "docker" / "contents.py").read_text(encoding="utf-8")
     run = ("run", "--rm", "--interactive", "--network", "none", "--user", "0:0", "--entrypoint", "python")
-    found: dict[str, Any] = json.loads(engine.read(*run, image, "-", given=program))
-    return found
+    return dict(json.loads(engine.read(*run, image, "-", given=program)))
 
 
 def pinned_base(file: Path = PINNED_BASE) -> str:
@@ -160,14 +155,11 @@ def push(engine: Engine, targets: tuple[str, ...], registry: str) -> dict[str, A
 
 def main(arguments: list[str], environment: Mapping[str, str] = os.environ) -> int:
     """Run the command line; return its exit code."""
-    parser = argparse.ArgumentParser(
-        prog="python -m docker.build", description=__doc__.splitlines()[0] if __doc__ else ""
-    )
+    parser = argparse.ArgumentParser(prog="python -m docker.build", description="Builds the images and pushes them.")
     commands = parser.add_subparsers(dest="command", required=True)
-    for name in ("images", "push"):
-        command = commands.add_parser(name)
-        if name == "push":
-            command.add_argument("registry")
+    images, pushing = commands.add_parser("images"), commands.add_parser("push")
+    pushing.add_argument("registry")
+    for command in (images, pushing):
         command.add_argument("targets", nargs="*", metavar="TARGET", help=f"of {', '.join(NAMES)}")
     given = parser.parse_args(arguments)
     try:

@@ -40,14 +40,8 @@ def debian_packages() -> list[dict[str, Any]]:
     for paragraph in DPKG.read_text(encoding="utf-8").split("\n\n") if DPKG.exists() else []:
         fields = dict(re.findall(r"^(\S+): (.*)$", paragraph, re.MULTILINE))
         if fields.get("Status", "").endswith(" installed"):
-            found.append(
-                {
-                    "name": fields["Package"],
-                    "version": fields["Version"],
-                    "architecture": fields["Architecture"],
-                    "license": _debian_license(fields["Package"]),
-                }
-            )
+            package = {name.lower(): fields[name] for name in ("Version", "Architecture")}
+            found.append({"name": fields["Package"], **package, "license": _debian_license(fields["Package"])})
     return sorted(found, key=lambda package: package["name"])
 
 
@@ -57,18 +51,11 @@ def _debian_license(package: str) -> str:
         text = Path("/usr/share/doc", package, "copyright").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
-    if not text.startswith("Format:"):
-        return ""
-    return " AND ".join(sorted({name.strip() for name in re.findall(r"^License: *(\S.*)$", text, re.MULTILINE)}))
+    names = re.findall(r"^License: *(\S.*)$", text, re.MULTILINE) if text.startswith("Format:") else []
+    return " AND ".join(sorted({name.strip() for name in names}))
 
 
 if __name__ == "__main__":
-    json.dump(
-        {
-            "python": platform.python_version(),
-            "python_packages": python_packages(),
-            "debian": platform.freedesktop_os_release().get("VERSION_ID", ""),  # such as 12
-            "debian_packages": debian_packages(),
-        },
-        sys.stdout,
-    )
+    contents = {"python": platform.python_version(), "python_packages": python_packages()}
+    contents["debian"] = platform.freedesktop_os_release().get("VERSION_ID", "")  # such as 12
+    json.dump({**contents, "debian_packages": debian_packages()}, sys.stdout)

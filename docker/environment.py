@@ -35,12 +35,10 @@ DROPPED = {
         "scikit_learn.libs/**/*",
     ),
     "train": (
-        # For compiling against TensorFlow: 287 MB.
-        "tensorflow/include/**/*",
+        "tensorflow/include/**/*",  # for compiling against TensorFlow: 287 MB
         # For tools that rewrite StableHLO; XLA has its own inside libtensorflow_cc.
         "tensorflow/compiler/mlir/stablehlo/*",
-        # What matplotlib's examples plot.
-        "matplotlib/mpl-data/sample_data/**/*",
+        "matplotlib/mpl-data/sample_data/**/*",  # what its examples plot
     ),
 }
 KEPT = ("sklearn/__init__.py", "sklearn/datasets/data/digits.csv.gz")

@@ -28,23 +28,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 _SERVER = multiprocessing.get_context("forkserver")
-_SERVER.set_forkserver_preload(
-    [
-        "components.embed.run",
-        "components.evaluate.make",
-        "components.export.make",
-        "components.sample.run",
-        "components.selfcheck.run",
-        "components.train.loop",
-        "components.train.run",
-        "google.cloud.storage",
-        "kfp.compiler",
-        "pipeline.cluster.run_commands",
-        "pipeline.cluster.schedule_commands",
-        "pipeline.cli.compile",
-        "pipeline.cli.run",
-    ]
-)
+_STAGES = ("embed.run", "evaluate.make", "export.make", "sample.run", "selfcheck.run", "train.loop", "train.run")
+_VERBS = ("cluster.run_commands", "cluster.schedule_commands", "cli.compile", "cli.run")
+_OURS = [*(f"components.{name}" for name in _STAGES), *(f"pipeline.{name}" for name in _VERBS)]
+_SERVER.set_forkserver_preload([*_OURS, "google.cloud.storage", "kfp.compiler"])
 
 
 class Program:

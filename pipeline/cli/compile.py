@@ -84,9 +84,8 @@ def _checked_defaults(profile: "Profile", parsed: argparse.Namespace) -> dict[st
     problems: list[str] = []
     raw_values = config_file.read(parsed.config, fields, problems)
     # kfp writes defaults into comments of the package.
-    problems += [
-        f"{name} must be one line in a package, got {text!r}" for name, text in raw_values.items() if "\n" in text
-    ]
+    several = {name: text for name, text in raw_values.items() if "\n" in text}
+    problems += [f"{name} must be one line in a package, got {text!r}" for name, text in several.items()]
     problems += [
         f"{name} follows from profile {profile.name} ({', '.join(map(str, hardware.values()))}): leave it out"
         for name in hardware

@@ -14,7 +14,6 @@ from components.core.artifacts.lineage import Lineage
 from components.core.errors import DataError
 from components.core.registry import registry
 from components.core.registry.registry import Champion, Version
-from components.core.reporting.markdown import plain
 from components.core.stage import cache_key, cli
 from components.core.storage import atomic_files
 from components.core.storage.location import Location
@@ -41,9 +40,8 @@ def add_to(command: "argparse._SubParsersAction[cli.Parser]") -> None:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    actions = parser.add_subparsers(
-        dest="action", required=True, metavar="VERB", title="verbs (wgan registry VERB --help)"
-    )
+    title = "verbs (wgan registry VERB --help)"
+    actions = parser.add_subparsers(dest="action", required=True, metavar="VERB", title=title)
 
     def add(name: str, text: str, run: Callable[..., None]) -> cli.Parser:
         verb = verbs.add(actions, name, text, functools.partial(_run, run))
@@ -60,12 +58,10 @@ def add_to(command: "argparse._SubParsersAction[cli.Parser]") -> None:
     verb.add_argument("--source", default="", help="current location of the source (default: the recorded one)")
     verb = add("export", "write a version to a new folder that is ready to upload to the Hugging Face Hub", _export)
     verb.add_argument("folder", type=Path, metavar="FOLDER", help="folder to make; its name is the model's")
-    verb.add_argument(
-        "--license", required=True, metavar="ID", help="the Hub's identifier of your license, such as mit"
-    )
-    verb.add_argument(
-        "--dataset", action="append", default=[], metavar="NAME", help="dataset of yours on the Hub; repeat for several"
-    )
+    help_text = "the Hub's identifier of your license, such as mit"
+    verb.add_argument("--license", required=True, metavar="ID", help=help_text)
+    help_text = "dataset of yours on the Hub; repeat for several"
+    verb.add_argument("--dataset", action="append", default=[], metavar="NAME", help=help_text)
     verb = add("verify", "verify the digests of all versions, and name damaged files", upkeep.verify)
     verb.add_argument("number", type=int, nargs="?", metavar="N", help="one version alone (default: all)")
     add("promote", "make a published version the champion", upkeep.promote)
@@ -140,24 +136,21 @@ def _list(location: str) -> None:
     champion = _read_champion(location)
     rows, damaged = [], []
     for number in registry.versions(location, champion):
+        state = "champion" if champion is not None and champion.version == number else ""
         try:
-            rows.append(_row(location, number, champion))
+            version = registry.read_version(location, number, champion)
+            ratio = evaluations.distance_ratio(registry.evaluation_folder(registry.version_folder(location, number)))
         except DataError as error:
             damaged.append(str(error))
             rows.append((str(number), "damaged", "", "", "", "", ""))
+            continue
+        model, uncertified = version.model, version.evaluation.uncertified
+        numbers = (f"{model.step:,}", str(model.image), tables.number(ratio))
+        space = f"uncertified: {uncertified}" if uncertified else "certified"
+        rows.append((str(number), state, *numbers, model.digest[:12], space))
     tables.print_rows(("version", "state", "step", "images", "distance / real", "model", "feature space"), rows)
     if damaged:
         raise DataError("\n".join([*damaged, "restore the damaged versions, and do not serve them"]))
-
-
-def _row(location: str, number: int, champion: Champion | None) -> tuple[str, ...]:
-    version = registry.read_version(location, number, champion)
-    ratio = evaluations.distance_ratio(registry.evaluation_folder(registry.version_folder(location, number)))
-    state = "champion" if champion is not None and champion.version == number else ""
-    model = version.model
-    space = f"uncertified: {version.evaluation.uncertified}" if version.evaluation.uncertified else "certified"
-    digest = model.digest[:12]
-    return (str(number), state, f"{model.step:,}", str(model.image), tables.number(ratio), digest, plain(space))
 
 
 def _why(location: str, number: int) -> None:
@@ -179,15 +172,10 @@ def _why(location: str, number: int) -> None:
         }
         tables.print_facts(facts)
         print()
-        rules = [
-            (
-                plain(rule["rule"]),
-                *(tables.number(rule[name]) for name in ("value", "low", "high")),
-                plain(rule["limit"]),
-                plain(rule["outcome"]),
-            )
-            for rule in version.evaluation.rules
-        ]
+        rules = []
+        for rule in version.evaluation.rules:
+            numbers = (tables.number(rule[name]) for name in ("value", "low", "high"))
+            rules.append((rule["rule"], *numbers, rule["limit"], rule["outcome"]))
         tables.print_rows(("rule", "value", "low", "high", "expected", "outcome"), rules)
         print()
         rows = []
@@ -195,7 +183,7 @@ def _why(location: str, number: int) -> None:
             stage, code = reproduction.STAGES.get(row.what, ""), row.code
             if stage and code != lineage.UNKNOWN:
                 code = "as here" if code == cache_key.source_digest(stage) else "another than here"
-            rows.append((plain(row.what), plain(row.digest), plain(code), plain(row.image)))
+            rows.append((row.what, row.digest, code, row.image))
         tables.print_rows(("came from", "digest", "code", "container image"), rows)
 
 

@@ -72,8 +72,8 @@ def changes(run: PastRun) -> str:
 def _link(folder: Path, evaluation: LocationLike | None, model: LocationLike | None, logs: Path | None) -> None:
     """Make a folder of links to the files of a run that exist; remove the other links in it."""
     folder.mkdir(exist_ok=True)
-    files = [Path(evaluation, name) if evaluation else None for name in (evaluations.SAMPLES, evaluations.REPORT)]
-    targets = {evaluations.SAMPLES: files[0], evaluations.REPORT: files[1], "model": model, "logs": logs}
+    targets: dict[str, LocationLike | None] = {"model": model, "logs": logs}
+    targets |= {name: evaluation and Path(evaluation, name) for name in (evaluations.SAMPLES, evaluations.REPORT)}
     for name, target in targets.items():
         if target and Path(target).exists():
             atomic_files.write_link(folder / name, Path(target))

@@ -16,8 +16,7 @@ from pipeline import step_table
 from pipeline.local import reaper
 from pipeline.local.history import FOLDER
 
-# Folders of a root in which stages and runs leave temporary files when they are killed. A registry is not among them:
-# `wgan registry gc` lists unfinished publications.
+# Folders of a root with temporary files of killed stages and runs; of a registry `wgan registry gc` lists them.
 _SWEPT = (step_table.FOLDERS | {FOLDER}) - {"registry"}
 
 

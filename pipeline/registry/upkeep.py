@@ -23,9 +23,8 @@ def verify(location: str, number: int | None) -> None:
         problems.append(str(error))
     versions = registry.versions(location, champion)
     if number is not None and number not in versions:
-        raise DataError(
-            f"registry {location} has no version {number}; there are: {', '.join(map(str, versions)) or 'none yet'}"
-        )
+        there = ", ".join(map(str, versions)) or "none yet"
+        raise DataError(f"registry {location} has no version {number}; there are: {there}")
     lost = champion.been.difference([0], champion.removed, versions) if champion else ()
     problems += [f"version {number} of {location} is lost" for number in sorted(lost)]
     problems += [f"versions/{name} of {location} is no version: remove it" for name in registry.strays(location)]
@@ -55,9 +54,8 @@ def promote(location: str, number: int) -> None:
     with _locked(location, rebuild=True) as pointer:
         version = registry.read_version(location, number, pointer.champion)
         if version.evaluation.verdict != evaluations.PROMOTE:
-            raise DataError(
-                f"the verdict on version {number} of {location} is {version.evaluation.verdict}: it was changed"
-            )
+            verdict = version.evaluation.verdict
+            raise DataError(f"the verdict on version {number} of {location} is {verdict}: it was changed")
         if pointer.champion.version == number:
             print(f"version {number} is the champion already")
             return

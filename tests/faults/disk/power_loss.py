@@ -69,12 +69,9 @@ class Disk:
 
     def apply(self, line: str) -> bool:
         """Apply a line of the log; return whether it changed anything or made it certain."""
-        match = _CALL.match(line)
-        if match is None:
-            return False  # it failed, or the process ended
-        call, arguments, result = match[1], match[2], int(match[3])
-        method = getattr(self, f"_{call}", None)
-        return bool(method and method(arguments, result))
+        match = _CALL.match(line)  # none if it failed, or the process ended
+        method = match and getattr(self, f"_{match[1]}", None)
+        return bool(match and method and method(match[2], int(match[3])))
 
     def _locate(self, arguments: str, which: int = 0) -> tuple[_Folder, str] | None:
         """Return the folder of a path among the arguments, and its name there; None outside the root."""
@@ -148,15 +145,14 @@ class Disk:
         return file is not None
 
     def _mkdir(self, arguments: str, result: int) -> bool:
-        location = self._locate(arguments)
-        if location is not None:
-            _change(location[0], {location[1]: _Folder({}, {})})
-        return location is not None
+        return self._set_entry(arguments, _Folder({}, {}))
 
     def _unlink(self, arguments: str, result: int) -> bool:
-        location = self._locate(arguments)
-        if location is not None:
-            _change(location[0], {location[1]: None})
+        return self._set_entry(arguments, None)
+
+    def _set_entry(self, arguments: str, entry: "_Folder | None") -> bool:
+        if location := self._locate(arguments):
+            _change(location[0], {location[1]: entry})
         return location is not None
 
     def _rename(self, arguments: str, result: int) -> bool:

@@ -150,12 +150,10 @@ class Bench:
         self.requests = len(server.requests) - before
         self.writes = [request.number - before for request in server.writes(before)]
         self.published_second = self.contents(location)
+        self._files = {self.second.digest: _files(self.published_second, 2)}
         location = self.started()
         self.third.publish(location)
-        self._files = {
-            self.second.digest: _files(self.published_second, 2),
-            self.third.digest: _files(self.contents(location), 2),
-        }
+        self._files[self.third.digest] = _files(self.contents(location), 2)
 
     def contents(self, location: str) -> dict[str, bytes]:
         return contents(self.server, location)

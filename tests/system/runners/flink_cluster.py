@@ -62,9 +62,7 @@ def programs() -> tuple[Path, Path]:
     """Return the folder of Flink's jars and Beam's job server; skip the test without them."""
     distribution, job_server = (ROOT / "build/flink" / path for path in ("distribution", "job-server/job-server.jar"))
     if not (distribution.is_dir() and job_server.is_file() and shutil.which("java")):
-        pytest.skip(
-            "no Flink in build/flink, or no Java: apt-get install openjdk-17-jre-headless maven, then make test-flink"
-        )
+        pytest.skip("no Flink, or no Java: apt-get install openjdk-17-jre-headless maven, then make test-flink")
     return distribution, job_server
 
 
@@ -85,23 +83,16 @@ def task_manager_memory(distribution: Path, folder: Path) -> tuple[list[str], li
 
 
 class FlinkCluster:
-    """The cluster, from `begin` to `end`. Each of its programs writes a log to the folder.
-
-    Attributes:
-        pool: `host:port` of the worker pool of Beam.
-        rest: `host:port` of Flink's REST endpoint.
-        task_managers: Their processes, by name.
-    """
+    """The cluster, from `begin` to `end`. Each of its programs writes a log to the folder."""
 
     def __init__(self, distribution: Path, job_server: Path, folder: Path) -> None:
-        self.pool = f"localhost:{servers.free_port()}"
-        self._folder = folder
-        self._started: list[subprocess.Popen[bytes]] = []
+        self._distribution, self._folder = distribution, folder
         # Beam is among Flink's own jars; only there it keeps its workers between steps.
         self._jars = f"{distribution}/pyflink/lib/*:{job_server}"
-        self._distribution = distribution
+        self._started: list[subprocess.Popen[bytes]] = []
         self.task_managers: dict[str, subprocess.Popen[bytes]] = {}
-        self.rest = f"{_LOOPBACK}:{servers.free_port()}"
+        self.pool = f"localhost:{servers.free_port()}"  # of Beam's workers
+        self.rest = f"{_LOOPBACK}:{servers.free_port()}"  # Flink's REST endpoint
 
     def begin(self) -> None:
         """Start the pool, the job manager and two task managers, and wait for them."""

@@ -106,9 +106,7 @@ def test_what_a_container_may_do(engine: str, desk: Desk) -> None:
         touch /tmp/here || echo tmp is not writable
         grep -q '^CapEff:[[:space:]]*0000000000000000$' /proc/self/status || echo capabilities
         grep -q '^NoNewPrivs:[[:space:]]*1$' /proc/self/status || echo new privileges
-        ls /sys/class/net
-        id -u; pwd
-        printf "$WGAN_IMAGE" > "$2"
+        ls /sys/class/net; id -u; pwd; printf "$WGAN_IMAGE" > "$2"
     """
     result = run(desk, script)
     assert result.returncode == 0, result.stderr
@@ -130,16 +128,15 @@ def test_what_a_container_is_given(engine: str, desk: Desk) -> None:
     """
     source, target = desk.folder / 'given, "here"', desk.folder / "kept"
     source.mkdir()
-    target.mkdir()
-    target.chmod(0o777)
     (source / "here").write_text("given\n")
+    for folder in (target, desk.root):
+        folder.mkdir()
+        folder.chmod(0o777)
     (desk.folder / "key.json").write_text("key\n")
     desk.environment["SECRET"] = "hidden"  # noqa: S105
     mount = shlex.quote(mount_words(str(source), "/given"))
     options = f"--mount {mount} -v {target}:/kept -v {desk.folder}/key.json:/key.json:ro -e PLAIN=a=b -e SECRET "
     options += "--user 12345:0 --shm-size 1m --network bridge -e GOOGLE_APPLICATION_CREDENTIALS=/key.json --rm"
-    desk.root.mkdir()
-    desk.root.chmod(0o777)
     result = run(desk, script.replace('> "$2"', "> /dev/null"), f"--docker-options={options}")
     log = desk.log().splitlines()
     assert log == ["given", "a=b hidden", "12345", "1024", "eth0 lo key"], result.stderr
@@ -231,10 +228,8 @@ def slow(desk: Desk) -> Iterator[Callable[[str], "subprocess.Popen[str]"]]:
     processes = []
 
     def started(command: str) -> "subprocess.Popen[str]":
-        client = desk.folder / "docker"
-        client.write_text(
-            ENGINE.format(folder=desk.folder, config=json.dumps({"Labels": {VERSION_LABEL: container_images.VERSION}}))
-        )
+        client, config = desk.folder / "docker", {"Labels": {VERSION_LABEL: container_images.VERSION}}
+        client.write_text(ENGINE.format(folder=desk.folder, config=json.dumps(config)))
         client.chmod(0o755)
         (desk.folder / "containers").mkdir()
         (desk.folder / f"slow-{command}").touch()
@@ -334,16 +329,6 @@ def test_a_program_that_the_image_lacks_and_gpus_that_the_machine_lacks(engine: 
     assert running(desk) == []
 
 
-@pytest.mark.docker
-def test_a_user_without_permission_sees_the_remedy(engine: str) -> None:
-    if os.getuid() != 0:
-        pytest.skip("only root can ask as another user")
-    words = [Docker().program, "version"]
-    process = subprocess.run(words, capture_output=True, text=True, user=12345, group=12345, extra_groups=[], env={})
-    assert process.returncode != 0
-    assert "join its group" in str(explained(process.stderr))
-
-
 def test_no_engine_and_no_client(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     desk.environment["DOCKER"] = "no-such-docker"
     result = run(desk, "exit 0")
@@ -383,16 +368,14 @@ def test_what_lies_behind_a_link_is_seen_by_the_name_that_was_given(
     monkeypatch.chdir(tmp_path / "here")
     # The kernel follows the link before the dots; in a container, which has no link, the dots go back in the name.
     assert Path("link/../images").is_dir()
+    (tmp_path / 'runs, "mine"').mkdir()
     image = Image("wgan/train:1", "sha256:1", "linux/amd64", "1")
-    location = containers.Containers(Docker(), {"cpu": image}, [], tmp_path / "runs", ["link/../images"])
+    location = containers.Containers(Docker(), {"cpu": image}, [], tmp_path / 'runs, "mine"', ["link/../images"])
     location.session = Session(tmp_path, reaper=None)  # type: ignore[arg-type]
     call = Call(dataclasses.replace(step_table.STEPS[0], image="cpu"), ["stage"], tmp_path, print)
-    assert mount_words(f"{tmp_path}/there/images", f"{tmp_path}/here/images") in location._words(call, "name")
-
-
-def test_mounts_are_fields_of_csv() -> None:
-    assert mount_words("/a", "/b") == "type=bind,source=/a,target=/b,readonly"
-    assert mount_words('/a,"b"', "/c", writable=True) == 'type=bind,"source=/a,""b""",target=/c'
+    words, place = location._words(call, "name"), f'{tmp_path}/runs, ""mine""'
+    assert f"type=bind,source={tmp_path}/there/images,target={tmp_path}/here/images,readonly" in words
+    assert f'type=bind,"source={place}","target={place}"' in words
 
 
 def test_an_engine_that_never_answers_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -405,8 +388,5 @@ def test_an_engine_that_never_answers_is_not_waited_for(monkeypatch: pytest.Monk
 
 
 def test_complaints_are_one_line() -> None:
-    error = explained("Error response from daemon: write /var/lib/x: no space left on device.\nSee 'docker run'.\n")
-    assert isinstance(error, TransientError)
-    assert "docker system prune" in str(error)
     assert str(explained("Error: one\n\nline two\nSee 'docker create --help'.\n")) == "Docker: Error: one line two"
     assert str(explained("")).isprintable()

@@ -58,7 +58,7 @@ def test_plan_and_run_agree_after_any_change(steps: list[tuple[World, str]]) -> 
             expected = {name: SKIPPED if states[name] == SKIPPED else UNCHANGED for name in MADE}
             assert {name: repeated[name] for name in MADE} == expected
             if lost:
-                shutil.rmtree(home.root / {"train": "checkpoints"}.get(lost, f"{MADE[lost][0]}s"), ignore_errors=True)
+                shutil.rmtree(home.root / f"{MADE[lost][0]}s", ignore_errors=True)
 
 
 def test_plan_says_why(home: Home) -> None:

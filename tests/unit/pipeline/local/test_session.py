@@ -43,9 +43,8 @@ def test_a_run_removes_the_folder_of_a_dead_one_and_not_that_of_one_that_lives(t
         assert (folder / "large").exists()
     alive.kill()
     alive.communicate()
-    with session(tmp_path, "docker"):
-        pass
-    assert list(tmp_path.iterdir()) == []
+    with session(tmp_path, "docker") as opened:
+        assert list(tmp_path.iterdir()) == [opened.folder]
 
 
 def test_a_run_removes_what_killed_stages_left_and_not_what_living_ones_write(tmp_path: Path) -> None:
