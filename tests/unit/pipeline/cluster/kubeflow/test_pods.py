@@ -182,7 +182,12 @@ def test_a_stage_whose_pod_has_not_started_is_pending(
     cluster.add("wf-impl-1", "wf.root.decide.executor", 1)
     cluster.add("wf-impl-2", f"wf.root.train{node}", 2, phase="Pending", **status)
     involved = {"kind": "Pod", "name": "wf-impl-2"}
-    event = {"metadata": {}, "involvedObject": involved, "reason": "FailedMount", "message": "no volume\n wgan-runs"}
+    event: dict[str, object] = {
+        "metadata": {},
+        "involvedObject": involved,
+        "reason": "FailedMount",
+        "message": "no volume\n wgan-runs",
+    }
     cluster.events["wf-impl-2"] = [event]
     server.set_run(run, "RUNNING", {"decide": "SUCCEEDED", "train": "RUNNING"})
     words = ["status", run, "--host", server.url]
