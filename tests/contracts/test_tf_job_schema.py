@@ -13,7 +13,6 @@ from components.train import tf_job
 from components.train.config import TrainConfig
 from pipeline.profiles.kubernetes import KubernetesStage
 from tests.fakes.training_operator import OWN_POD
-from tests.proofs.manifests import closed
 
 _SCHEMA = Path(__file__).parents[2] / "build" / "tf-job-schema.yaml"
 _EVERYTHING = {
@@ -31,6 +30,17 @@ _EVERYTHING = {
     "volume_claims": {"wgan.runs": "/data"},
     "key_secret": "google-key",
 }
+
+
+def closed(schema: Any) -> Any:
+    """Return a definition that refuses unknown fields, which Kubernetes would drop."""
+    if isinstance(schema, list):
+        return [closed(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    definition = {name: closed(value) for name, value in schema.items()}
+    lists_all = isinstance(schema.get("properties"), dict) and not schema.get("x-kubernetes-preserve-unknown-fields")
+    return {"additionalProperties": False, **definition} if lists_all else definition
 
 
 @pytest.fixture(scope="module")
