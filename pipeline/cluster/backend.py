@@ -54,11 +54,6 @@ class Submission:
     pipeline_root: str = ""  # the target's folder for metrics and reports of stages; empty for its default
     service_account: str = ""  # account of the run; empty for the package's
 
-    @property
-    def account(self) -> str:
-        """The account to start the run as; empty for the target's default."""
-        return self.service_account or self.package.origin.service_account
-
 
 def settled(stage: str, run: str) -> str:
     """Return the state of a stage beside that of its run: no stage is active after the end of the run."""

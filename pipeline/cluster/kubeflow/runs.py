@@ -53,11 +53,9 @@ class KubeflowRuns(Runs):
 
     def _newest(self, count: int, **scope: str) -> list[Any]:
         client = self.connection.client
+        query = {"namespace": client.namespace or None, "page_size": count, "sort_by": "created_at desc", **scope}
         with self.connection.explained("list runs"):
-            page = client.runs.run_service_list_runs(
-                namespace=client.namespace or None, page_size=count, sort_by="created_at desc", **scope
-            )
-        return page.runs or []
+            return client.runs.run_service_list_runs(**query).runs or []
 
     def start_of(self, submission: Submission) -> dict[str, Any]:
         """Return the common fields of a run and a schedule; make the experiment and upload the package if needed."""
@@ -72,7 +70,7 @@ class KubeflowRuns(Runs):
             "experiment_id": experiment_id,
             "pipeline_version_reference": {"pipeline_id": pipeline_id, "pipeline_version_id": version_id},
             "runtime_config": {"parameters": submission.parameters, "pipeline_root": submission.pipeline_root},
-            "service_account": submission.account,
+            "service_account": submission.service_account or submission.package.origin.service_account,
         }
 
     def upload(self, package: Package) -> tuple[str, str]:

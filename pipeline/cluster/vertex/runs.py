@@ -170,8 +170,8 @@ def job_content(submission: Submission) -> dict[str, Any]:
         },
     }
     origin = submission.package.origin
-    if submission.account:
-        content["serviceAccount"] = submission.account
+    if account := submission.service_account or origin.service_account:
+        content["serviceAccount"] = account
     if origin.network:
         content["network"] = origin.network
     if origin.encryption_key:

@@ -181,14 +181,8 @@ def test_a_stage_whose_pod_has_not_started_is_pending(
     """Kubeflow says of such a stage that it runs."""
     cluster.add("wf-impl-1", "wf.root.decide.executor", 1)
     cluster.add("wf-impl-2", f"wf.root.train{node}", 2, phase="Pending", **status)
-    involved = {"kind": "Pod", "name": "wf-impl-2"}
-    event: dict[str, object] = {
-        "metadata": {},
-        "involvedObject": involved,
-        "reason": "FailedMount",
-        "message": "no volume\n wgan-runs",
-    }
-    cluster.events["wf-impl-2"] = [event]
+    event: dict[str, object] = {"metadata": {}, "reason": "FailedMount", "message": "no volume\n wgan-runs"}
+    cluster.events["wf-impl-2"] = [event | {"involvedObject": {"kind": "Pod", "name": "wf-impl-2"}}]
     server.set_run(run, "RUNNING", {"decide": "SUCCEEDED", "train": "RUNNING"})
     words = ["status", run, "--host", server.url]
     rows = {line.split()[0]: line for line in wgan(*words, "--kube-context", "here").out.splitlines() if line}
