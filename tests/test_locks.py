@@ -50,7 +50,9 @@ def required(command: argparse.Namespace) -> Iterator[Requirement]:
     if command.with_project:
         texts += PROJECT["project"]["dependencies"]
         texts += [text for extra in command.extra for text in PROJECT["project"]["optional-dependencies"][extra]]
-    without = {canonicalize_name(name) for name in (*command.no_emit_package, *names_in(command.excludes))}
+    lines = (ROOT / command.excludes).read_text().splitlines() if command.excludes else []
+    excluded = [line for line in lines if line and not line.startswith("#")]
+    without = {canonicalize_name(name) for name in (*command.no_emit_package, *excluded)}
     platform: Any = {"sys_platform": "linux", "platform_machine": "x86_64", "python_version": "3.11"}
     for requirement in itertools.chain.from_iterable(map(expanded, texts)):
         everywhere = command.python_platform is None or requirement.marker is None
@@ -58,11 +60,6 @@ def required(command: argparse.Namespace) -> Iterator[Requirement]:
             everywhere or requirement.marker.evaluate(platform)  # type: ignore[union-attr]
         ):
             yield requirement
-
-
-def names_in(excludes: Path | None) -> list[str]:
-    lines = (ROOT / excludes).read_text().splitlines() if excludes else []
-    return [line for line in lines if line and not line.startswith("#")]
 
 
 def locked(text: str) -> dict[str, set[str]]:
@@ -78,12 +75,11 @@ def locked(text: str) -> dict[str, set[str]]:
 
 def missing(command: argparse.Namespace, text: str) -> list[str]:
     versions = locked(text)
-
-    def is_met(requirement: Requirement) -> bool:
-        allowed = requirement.specifier
-        return any(allowed.contains(version) for version in versions.get(canonicalize_name(requirement.name), ()))
-
-    return [str(requirement) for requirement in required(command) if not is_met(requirement)]
+    return [
+        str(requirement)
+        for requirement in required(command)
+        if not any(map(requirement.specifier.contains, versions.get(canonicalize_name(requirement.name), ())))
+    ]
 
 
 LOCKS = {command.lock.name: command for command in commands()}

@@ -29,9 +29,7 @@ def _bounds(setting: settings.Setting) -> str:
 
 
 def _default(field: settings.Field) -> str:
-    if field.required:
-        return "required"
-    return "" if field.default in ("", ()) else f"`{field.default}`"
+    return "required" if field.required else "" if field.default in ("", ()) else f"`{field.default}`"
 
 
 def _table(program: str) -> list[str]:
@@ -47,11 +45,10 @@ def _table(program: str) -> list[str]:
 def _set_by_profiles() -> list[str]:
     """Return a table of the defaults that profiles change; they are the same on both targets."""
     changed = {name: profile.parameters for (name, _), profile in profile_file.read().items() if profile.parameters}
-    rows = [
-        f"| `{name}` | {', '.join(f'`{setting}` `{value}`' for setting, value in parameters.items())} |"
-        for name, parameters in changed.items()
-    ]
-    return ["", "## Profiles", "", "| profile | other defaults of train |", "| --- | --- |", *rows]
+    lines = ["", "## Profiles", "", "| profile | other defaults of train |", "| --- | --- |"]
+    for name, parameters in changed.items():
+        lines.append(f"| `{name}` | {', '.join(f'`{setting}` `{value}`' for setting, value in parameters.items())} |")
+    return lines
 
 
 def written() -> str:

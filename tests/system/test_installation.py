@@ -87,8 +87,12 @@ def wgan(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         name = wanted.pop()
         if name not in copied:
             copied.add(name)
-            _copy(metadata.distribution(name), libraries)
-            wanted += _needed_by(metadata.distribution(name))
+            needed = metadata.distribution(name)
+            wanted += _needed_by(needed)
+            for file in needed.files or ():
+                if ".." not in file.parts and "__pycache__" not in file.parts:
+                    (libraries / file).parent.mkdir(parents=True, exist_ok=True)
+                    (libraries / file).write_bytes(Path(str(needed.locate_file(file))).read_bytes())
     assert not copied & {"kfp", "numpy", "tensorflow-cpu"}
     return folder / "bin" / "wgan"
 
@@ -96,13 +100,6 @@ def wgan(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _needed_by(distribution: metadata.Distribution) -> list[str]:
     needed = map(Requirement, distribution.requires or ())
     return [one.name for one in needed if one.marker is None or one.marker.evaluate({"extra": ""})]
-
-
-def _copy(distribution: metadata.Distribution, libraries: Path) -> None:
-    for file in distribution.files or ():
-        if ".." not in file.parts and "__pycache__" not in file.parts:
-            (libraries / file).parent.mkdir(parents=True, exist_ok=True)
-            (libraries / file).write_bytes(Path(str(distribution.locate_file(file))).read_bytes())
 
 
 def test_the_wheel_prints_version_and_help_without_extras(wgan: Path, tmp_path: Path) -> None:

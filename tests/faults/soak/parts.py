@@ -17,7 +17,6 @@ from tests.faults.soak import publication
 from tests.faults.stages import clocks
 
 ROOT = Path(__file__).parents[3]
-_LIGHT, _HEAVY = 3, 3  # stages of each kind in tests/faults/stages/kills.py
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,9 +33,9 @@ def _writers(fault: Callable[[Writer, Path], Counts]) -> Callable[[Amount, Path]
 
 def _kills(amount: Amount, folder: Path) -> dict[str, Counts]:
     """Kill real stages at seeded instants; two of five kills are of trainings."""
-    trainings = amount.kills * 2 // 5
-    heavy = (amount.kills - trainings) // 4 // _HEAVY
-    light = -(-(amount.kills - trainings - heavy * _HEAVY) // _LIGHT)
+    trainings, kinds = amount.kills * 2 // 5, 3  # of light and of heavy stages in tests/faults/stages/kills.py
+    heavy = (amount.kills - trainings) // 4 // kinds
+    light = -(-(amount.kills - trainings - heavy * kinds) // kinds)
     return _stages("kills", amount, trainings=trainings, light=light, heavy=heavy)
 
 

@@ -84,10 +84,7 @@ class Desk:
 
 @pytest.fixture(scope="session", autouse=True)
 def stacks_without_source() -> Iterator[None]:
-    """Spare kfp the source lines of the whole stack, of which it wants one name, at each setting of a stage.
-
-    Under pytest, with a deep stack and thousands of modules, they take a second or more for each package.
-    """
+    """Spare kfp the source lines of the whole stack, which under pytest take a second or more for each package."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pipeline_task, "inspect", types.SimpleNamespace(stack=functools.partial(inspect.stack, 0)))
         yield

@@ -54,12 +54,9 @@ def test_a_run_ends_with_a_table_and_where_results_lie(desk: Desk) -> None:
     assert lines[0].split() == ["stage", "state", "seconds", "what", "it", "made"]
     assert lines[1].split()[:2] == ["evaluate", "done"]
     assert lines[1].endswith("HOLD [FCD 3.1]")
-    assert dict(line.split() for line in lines[3:]) == {
-        "evaluation": f"{desk.root}/evaluations/7",
-        "samples": f"{desk.root}/evaluations/7/samples.png",
-        "report": f"{desk.root}/evaluations/7/report.html",
-        "champion": f"{desk.root}/registry/champion.json",
-    }
+    evaluation, champion = f"{desk.root}/evaluations/7", f"{desk.root}/registry/champion.json"
+    files = {"samples": f"{evaluation}/samples.png", "report": f"{evaluation}/report.html"}
+    assert dict(line.split() for line in lines[3:]) == {"evaluation": evaluation, **files, "champion": champion}
 
 
 def test_runs_are_listed_with_how_they_ended_and_what_changed(desk: Desk) -> None:
@@ -74,9 +71,7 @@ def test_runs_are_listed_with_how_they_ended_and_what_changed(desk: Desk) -> Non
 
 def test_a_run_is_shown_as_it_ended(desk: Desk) -> None:
     shown = ask(desk, "runs", "show", "2").stdout
-    assert str(desk.root / "history" / "0002") in shown
-    assert "failed (65)" in shown
-    assert "steps=9" in shown
+    assert all(words in shown for words in (str(desk.root / "history" / "0002"), "failed (65)", "steps=9"))
 
 
 def test_the_newest_report_is_opened_in_the_users_browser(desk: Desk, tmp_path: Path) -> None:
@@ -132,10 +127,7 @@ def test_links_lead_to_the_newest_run_and_survive_a_move(desk: Desk, tmp_path: P
     shutil.rmtree(moved.root / "history" / "0010")
     shutil.rmtree(moved.root / "history" / "0002")
     ask(moved, "runs")
-    evaluation = moved.root / "evaluations" / "7"
-    assert {path.name: path.resolve() for path in (moved.root / "latest").iterdir()} == {
-        "logs": moved.root / "history" / "0001",
-        "samples.png": evaluation / "samples.png",
-        "report.html": evaluation / "report.html",
-    }
+    files = {name: moved.root / "evaluations" / "7" / name for name in ("samples.png", "report.html")}
+    latest = {path.name: path.resolve() for path in (moved.root / "latest").iterdir()}
+    assert latest == {"logs": moved.root / "history" / "0001", **files}
     assert not any(path.readlink().is_absolute() for path in (moved.root / "latest").iterdir())

@@ -132,8 +132,8 @@ def test_a_long_training_is_announced_with_a_shorter_one(tmp_path: Path) -> None
 
 
 def test_other_stages_take_as_long_as_last_time(tmp_path: Path) -> None:
-    for state, attempts, seconds in (("done", 1, 5.0), ("done", 1, 7.0), ("done", 2, 90.0), ("failed", 1, 1.0)):
-        task = {"state": state, "attempts": attempts, "seconds": seconds}
+    for state, attempts, took in (("done", 1, 5.0), ("done", 1, 7.0), ("done", 2, 90.0), ("failed", 1, 1.0)):
+        task = {"state": state, "attempts": attempts, "seconds": took}
         History(tmp_path, {}).write_state({"tasks": {"embed": task}})
     History(tmp_path, {})  # a run that has no state yet
     estimates = Estimates(history.read(tmp_path), DEFAULTS)
