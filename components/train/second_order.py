@@ -18,6 +18,7 @@ _MOMENTS = "its variance has a wrong second derivative in TensorFlow"
 # ResizeBilinearGrad is registered as not differentiable (tensorflow/python/ops/image_grad.py).
 _RESIZE = "resizing has no second derivative in TensorFlow, and drops out of the penalty silently"
 _RANDOM = "the penalty would be that of another critic than the loss's, and the same on every replica"
+_NOISE = (_RANDOM, "leave it out")
 _NO_NORMALIZATION = "use ExactLayerNormalization of components/core/networks/normalization.py, or none"
 _WRONG = {
     "BatchNormalization": (f"{_MOMENTS}, and it ties the examples of a batch together", _NO_NORMALIZATION),
@@ -25,8 +26,7 @@ _WRONG = {
     "LayerNormalization": (_MOMENTS, _NO_NORMALIZATION),
     "Resizing": (_RESIZE, "use strided convolutions or average pooling"),
     "SpectralNormalization": ("it changes its weights whenever it is called", "use the gradient penalty alone"),
-    **dict.fromkeys(("AlphaDropout", "Dropout", "GaussianDropout"), (_RANDOM, "leave it out")),
-    **dict.fromkeys(("GaussianNoise", "SpatialDropout2D"), (_RANDOM, "leave it out")),
+    **dict.fromkeys(("AlphaDropout", "Dropout", "GaussianDropout", "GaussianNoise", "SpatialDropout2D"), _NOISE),
 }
 _STEPS = (1e-6, 1e-7, 1e-8)  # of a difference along a direction of its own; larger ones round less
 _EXAMPLES = 4
