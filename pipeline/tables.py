@@ -8,8 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from components.core.reporting.durations import duration
-from components.core.reporting.markdown import plain
+from components.core.reporting.text import duration, plain
 from components.core.storage.location import Location
 from pipeline.local.display import relative
 from pipeline.local.estimates import total

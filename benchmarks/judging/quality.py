@@ -42,7 +42,7 @@ from components.core.data import dataset_reader
 from components.core.distributed.strategies import set_threads
 from components.core.metrics import feature_spaces, neighbors, set_distances
 from components.core.metrics.quantities import Quantity
-from components.core.networks import drawn_labels, gan
+from components.core.networks import gan
 from components.core.networks.precision import choose_precision
 from components.core.reporting import grids
 from components.core.storage import atomic_files
@@ -229,10 +229,10 @@ def train_and_score(
 
 def _write_grid(file: Path, generator: keras.Model, network: gan.NetworkConfig) -> None:
     """Write samples of fixed latents, not selected: by class, or 64 without classes."""
-    count = drawn_labels.GRID_COLUMNS if network.classes else 64
+    count = gan.GRID_COLUMNS if network.classes else 64
     latents, labels = tf.random.stateless_normal([count, network.latent_size], [0, 0], alg="philox"), None
     if network.classes:
-        latents, labels = drawn_labels.rows_by_class(latents, network.classes)
+        latents, labels = gan.rows_by_class(latents, network.classes)
     pixels = gan.to_pixels(generator(gan.with_labels(latents, labels, network.classes), training=False))
     atomic_files.write_file(file, grids.png_grid(pixels.numpy(), 8))
 

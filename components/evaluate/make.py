@@ -13,7 +13,7 @@ from components.core.data import dataset_reader
 from components.core.errors import DataError
 from components.core.metrics import feature_spaces, intervals
 from components.core.metrics.quantities import Quantity, Scores
-from components.core.networks.drawn_labels import GRID_COLUMNS
+from components.core.networks.gan import GRID_COLUMNS
 from components.core.registry import registry
 from components.core.reporting import grids, metric_labels, pages, training_curves
 from components.core.storage import atomic_files

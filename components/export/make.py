@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from components.core.artifacts import checkpoints, lineage, models
 from components.core.errors import StageError
-from components.core.networks import checkpoint_networks, drawn_labels, gan, saved_models
+from components.core.networks import checkpoint_networks, gan, saved_models
 from components.core.reporting import model_card
 from components.core.storage.location import Location
 from components.export import serving
@@ -58,7 +58,7 @@ def _check(model: Path, generator: keras.Model, latent_size: int, class_counts: 
     batches, shape = range(-(-_CHECK_COUNT // serving.BATCH)), [serving.BATCH, latent_size]
     drawn_inputs = {"latents": [tf.random.stateless_normal(shape, [_CHECK_SEED, at], alg="philox") for at in batches]}
     if class_counts:
-        labels = [drawn_labels.draw_labels(class_counts, serving.BATCH, _CHECK_SEED, at) for at in batches]
+        labels = [gan.draw_labels(class_counts, serving.BATCH, _CHECK_SEED, at) for at in batches]
         drawn_inputs["labels"] = labels
     inputs = {name: np.concatenate(arrays)[:_CHECK_COUNT] for name, arrays in drawn_inputs.items()}
     with tempfile.TemporaryDirectory() as scratch:

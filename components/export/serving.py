@@ -7,7 +7,7 @@ import keras
 import tensorflow as tf
 
 from components.core.artifacts.datasets import ImageShape
-from components.core.networks import drawn_labels, gan, saved_models
+from components.core.networks import gan, saved_models
 
 # Images are drawn in batches of this size, also the last ones, so that an image does not depend on their number.
 BATCH = 64
@@ -57,7 +57,7 @@ def _signatures(
             if asked is not None:
                 labels = tf.reshape(asked, [-1, BATCH])[index]
             elif classes:
-                labels = drawn_labels.draw_labels(class_counts, BATCH, seed, index)
+                labels = gan.draw_labels(class_counts, BATCH, seed, index)
             latents = tf.random.stateless_normal([BATCH, latent_size], tf.stack([seed, index]), alg="philox")
             return gan.to_pixels(draw(latents, labels))
 

@@ -11,7 +11,7 @@ from components.core import errors, settings, stages
 from components.core.artifacts import evaluations
 from components.core.artifacts.recipes import SKIP
 from components.core.errors import DataError, StageError
-from components.core.reporting.markdown import escaped
+from components.core.reporting.text import escaped
 from components.core.stage import run_notes
 from components.core.stage.executor import RunOf, StageResult
 from components.core.stage.run_notes import DONE, FAILED, REUSED, RUNNING, Note

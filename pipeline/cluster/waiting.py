@@ -6,7 +6,7 @@ import time
 
 from components.core import errors
 from components.core.errors import TransientError
-from components.core.reporting.durations import duration
+from components.core.reporting.text import duration
 from pipeline.cluster import backend
 from pipeline.cluster.backend import Runs, RunStatus, StageStatus
 

@@ -17,7 +17,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, Tim
 from rich.style import Style
 from rich.text import Text
 
-from components.core.reporting.durations import duration
+from components.core.reporting.text import duration
 from components.core.stage.logs import Record, Work
 from components.core.storage import buckets
 

@@ -11,7 +11,7 @@ from components.core.artifacts import training_log
 from components.core.artifacts.datasets import ImageShape, Manifest
 from components.core.errors import DataError, StageError
 from components.core.networks import cost
-from components.core.reporting.durations import duration
+from components.core.reporting.text import duration
 from components.core.storage import atomic_files, location
 from components.core.storage.json_values import typed
 from pipeline.local import history, processes

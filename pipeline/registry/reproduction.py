@@ -7,7 +7,7 @@ from typing import Any
 from components.core.artifacts import lineage
 from components.core.artifacts.lineage import Lineage
 from components.core.registry.registry import Version
-from components.core.reporting.markdown import plain
+from components.core.reporting.text import plain
 from components.core.stage import cache_key
 from components.core.storage import digests
 from components.core.storage.location import Location

@@ -12,7 +12,7 @@ from its neighbors' images.
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -24,6 +24,8 @@ from components.core.errors import DataError
 from components.core.networks.cost import doublings
 from components.core.networks.normalization import BatchNormalization
 
+GRID_COLUMNS = 8  # of a sheet with one class in each row
+_ROWS_AT_MOST, _ROWS_OF_MORE = 32, 8  # of more classes the first few are shown, as a square
 _KERNEL, _STRIDE = 4, 2
 _LEAK = 0.2
 _WEIGHTS_STDDEV = 0.02
@@ -188,3 +190,18 @@ def to_pixels(images: tf.Tensor) -> tf.Tensor:
 
 def _normal(seed: int) -> keras.initializers.Initializer:
     return keras.initializers.RandomNormal(stddev=_WEIGHTS_STDDEV, seed=seed)
+
+
+def draw_labels(counts: Sequence[int], count: int, seed: int | tf.Tensor, batch: int | tf.Tensor = 0) -> tf.Tensor:
+    """Draw labels in the proportions of the training images of each class: int32 [count]."""
+    ends = np.cumsum(counts)
+    # Not (seed, batch), which decides the latents: labels must not depend on them.
+    numbers = tf.stack([tf.cast(seed, tf.int64), -1 - tf.cast(batch, tf.int64)])
+    drawn = tf.random.stateless_uniform([count], numbers, 0, int(ends[-1]), tf.int64, alg="philox")
+    return tf.searchsorted(tf.constant(ends, tf.int64), drawn, side="right", out_type=tf.int32)
+
+
+def rows_by_class(latents: tf.Tensor, classes: int) -> tuple[tf.Tensor, tf.Tensor]:
+    """Repeat latents of a row, [columns, latent_size], for each class, or 8 of over 32; return labels too, by row."""
+    rows = classes if classes <= _ROWS_AT_MOST else _ROWS_OF_MORE
+    return tf.tile(latents, [rows, 1]), tf.repeat(tf.range(rows), latents.shape[0])

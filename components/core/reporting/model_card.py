@@ -9,8 +9,8 @@ import jinja2
 
 from components.core.artifacts import datasets, evaluations, lineage, models
 from components.core.artifacts.lineage import Lineage
-from components.core.reporting.markdown import escaped
 from components.core.reporting.pages import number
+from components.core.reporting.text import escaped
 
 _TEMPLATE = Path(__file__).with_name("model_card.md.j2")
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from components.core import settings
 from components.core.artifacts import lineage
-from components.core.networks.drawn_labels import GRID_COLUMNS
+from components.core.networks.gan import GRID_COLUMNS
 from components.core.reporting import charts, grids, metric_labels
 from components.evaluate.config import EvaluateConfig
 from components.evaluate.inputs import Inputs

@@ -7,7 +7,7 @@ import numpy as np
 
 from components.core.artifacts.datasets import SPLITS, Manifest
 from components.core.data import dataset_reader
-from components.core.networks.drawn_labels import GRID_COLUMNS
+from components.core.networks.gan import GRID_COLUMNS
 from components.core.reporting import grids
 
 Loaded = Mapping[str, tuple[np.ndarray, np.ndarray]]  # images and labels by the name of the split

@@ -12,7 +12,7 @@ from components.core.artifacts import checkpoints, models
 from components.core.artifacts.datasets import ImageShape, Manifest
 from components.core.metrics.intervals import around
 from components.core.metrics.quantities import Quantity, Scores
-from components.core.networks import checkpoint_networks, drawn_labels, gan, saved_models
+from components.core.networks import checkpoint_networks, gan, saved_models
 from components.core.storage.location import LocationLike
 from components.evaluate.scoring import scores
 
@@ -103,8 +103,8 @@ def score(
         drawn, _ = _pixels(generator.images(latents, None if labels is None else tf.gather(labels, scored.copies)))
         copies = np.stack([drawn, train[scored.originals]], axis=1).reshape(-1, *train.shape[1:])
     if generator.class_counts:
-        row = _latents(generator, drawn_labels.GRID_COLUMNS, seed)
-        rows, _ = _pixels(generator.images(*drawn_labels.rows_by_class(row, len(generator.class_counts))))
+        row = _latents(generator, gan.GRID_COLUMNS, seed)
+        rows, _ = _pixels(generator.images(*gan.rows_by_class(row, len(generator.class_counts))))
     return Candidate(
         first=np.stack(first),
         rows=rows,
@@ -129,7 +129,7 @@ def draw(generator: Generator, image: ImageShape, count: int, seed: int) -> Iter
 
 def draw_labels(generator: Generator, count: int, seed: int) -> tf.Tensor | None:
     """Draw the labels of the samples of `draw`, int32 [count], as frequent as in the data; None if it takes none."""
-    return drawn_labels.draw_labels(generator.class_counts, count, seed) if generator.class_counts else None
+    return gan.draw_labels(generator.class_counts, count, seed) if generator.class_counts else None
 
 
 def _latents(generator: Generator, count: int, seed: int) -> tf.Tensor:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from components.core.errors import StageError
-from components.core.reporting.durations import duration
+from components.core.reporting.text import duration
 from components.core.stage import logs
 from components.preprocess import rows
 from components.preprocess.attempt_files import AttemptFiles

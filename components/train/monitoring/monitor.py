@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from components.core.artifacts import training_log
-from components.core.networks import drawn_labels, gan
+from components.core.networks import gan
 from components.train.config import TrainConfig
 from components.train.labels import Split
 from components.train.monitoring import limits
@@ -44,7 +44,7 @@ class Monitor:
         self._train, self._validation = (_chosen(split, config.seed) for split in splits)
         self._real_distance = _mean_distance(self._train[0] / 127.5)
         latents = tf.random.stateless_normal([_IMAGES, config.latent_size], [config.seed, 1], alg="philox")
-        labels = drawn_labels.draw_labels(counts, _IMAGES, config.seed) if counts else None
+        labels = gan.draw_labels(counts, _IMAGES, config.seed) if counts else None
         self._inputs = gan.with_labels(latents, labels, self._classes)
         self._draw = tf.function(lambda inputs: wgan.average(inputs, training=False))
         self._score = tf.function(lambda inputs: wgan.critic(inputs, training=False)[:, 0])

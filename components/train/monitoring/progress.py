@@ -11,9 +11,9 @@ import numpy as np
 import tensorflow as tf
 
 from components.core.artifacts import training_log
-from components.core.networks import drawn_labels, gan
+from components.core.networks import gan
 from components.core.reporting import grids
-from components.core.reporting.durations import duration
+from components.core.reporting.text import duration
 from components.core.stage import logs
 from components.core.storage import atomic_files
 from components.train.config import TrainConfig
@@ -62,11 +62,11 @@ class Progress:
         self._compiled = False
         self._work: dict[str, logs.Work] = {}
         # All samples are from the same latents; of a conditional generator one class per row.
-        self._columns = drawn_labels.GRID_COLUMNS if network.classes else 0  # 0: nearly square
+        self._columns = gan.GRID_COLUMNS if network.classes else 0  # 0: nearly square
         shape = [self._columns or _IMAGES, config.latent_size]
         latents, labels = tf.random.stateless_normal(shape, [config.seed, 0], alg="philox"), None
         if network.classes:
-            latents, labels = drawn_labels.rows_by_class(latents, network.classes)
+            latents, labels = gan.rows_by_class(latents, network.classes)
         self._inputs = gan.with_labels(latents, labels, network.classes)
         self._newest_samples = ""  # path of the last sheet written
 

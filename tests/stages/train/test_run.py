@@ -20,7 +20,7 @@ from components.core import errors
 from components.core.artifacts import checkpoints, datasets, training_log
 from components.core.data import dataset_reader
 from components.core.networks import checkpoint_networks, gan
-from components.core.networks.drawn_labels import GRID_COLUMNS
+from components.core.networks.gan import GRID_COLUMNS
 from components.core.stage import logs
 from components.core.storage import buckets
 from components.core.storage.location import Location

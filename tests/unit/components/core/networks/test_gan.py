@@ -1,4 +1,4 @@
-"""Tests for gan.py, drawn_labels.py and cost.py."""
+"""Tests for gan.py and cost.py."""
 
 import dataclasses
 
@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from components.core.artifacts.datasets import ImageShape
 from components.core.errors import DataError
-from components.core.networks import cost, drawn_labels, gan
+from components.core.networks import cost, gan
 
 
 @pytest.mark.parametrize("normalization", ["batch", "none"])
@@ -123,15 +123,15 @@ def test_networks_fit_any_shape_and_their_multiplications_are_known(size: tuple[
 
 def test_labels_are_as_frequent_as_in_the_data() -> None:
     counts = [600, 0, 300, 100, 0]
-    labels = drawn_labels.draw_labels(counts, 20_000, seed=5)
+    labels = gan.draw_labels(counts, 20_000, seed=5)
     assert labels.dtype == tf.int32
     shares = np.bincount(labels, minlength=5) / 20_000
     assert shares == pytest.approx([0.6, 0.0, 0.3, 0.1, 0.0], abs=0.015)
 
 
 def test_labels_are_decided_by_seed_and_batch_and_say_nothing_of_the_latents() -> None:
-    drawn = [drawn_labels.draw_labels([1, 1], 4000, seed, batch).numpy() for seed, batch in ((0, 0), (0, 1), (1, 0))]
-    np.testing.assert_array_equal(drawn[0], drawn_labels.draw_labels([1, 1], 4000, tf.constant(0, tf.int64)))
+    drawn = [gan.draw_labels([1, 1], 4000, seed, batch).numpy() for seed, batch in ((0, 0), (0, 1), (1, 0))]
+    np.testing.assert_array_equal(drawn[0], gan.draw_labels([1, 1], 4000, tf.constant(0, tf.int64)))
     for one, other in ((0, 1), (0, 2), (1, 2)):
         assert np.mean(drawn[one] == drawn[other]) == pytest.approx(0.5, abs=0.05)
     latents = tf.random.stateless_normal([4000, 2], [0, 0], alg="philox").numpy()
@@ -141,8 +141,8 @@ def test_labels_are_decided_by_seed_and_batch_and_say_nothing_of_the_latents() -
 
 def test_rows_are_classes_and_columns_are_latents() -> None:
     latents = tf.constant(np.arange(6.0).reshape(3, 2))
-    tiled, labels = drawn_labels.rows_by_class(latents, 2)
+    tiled, labels = gan.rows_by_class(latents, 2)
     assert labels.numpy().tolist() == [0, 0, 0, 1, 1, 1]
     np.testing.assert_array_equal(tiled, np.concatenate([latents, latents]))
     for classes, rows in ((32, 32), (33, 8), (1000, 8)):
-        assert drawn_labels.rows_by_class(latents, classes)[1][::3].numpy().tolist() == list(range(rows))
+        assert gan.rows_by_class(latents, classes)[1][::3].numpy().tolist() == list(range(rows))

@@ -1,4 +1,4 @@
-"""Tests for model_card.py and markdown.py, with a Markdown parser as the oracle; durations."""
+"""Tests for model_card.py and text.py, with a Markdown parser as the oracle."""
 
 import dataclasses
 import re
@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from components.core.artifacts import lineage, models
 from components.core.artifacts.datasets import ImageShape
-from components.core.reporting import markdown, model_card
-from components.core.reporting.durations import duration
+from components.core.reporting import model_card
+from components.core.reporting import text as texts
+from components.core.reporting.text import duration
 from components.core.storage import digests
 from tests.inputs import artifacts
 from tests.unit.components.core.reporting.rendered import tables, types
@@ -107,7 +108,7 @@ def test_hostile_text_keeps_its_place() -> None:
     )
     assert types(text) <= allowed | {"text_special"}
     assert not types(text) & {"html_inline", "html_block", "link_open", "image", "s_open", "em_open"}
-    assert ["train", markdown.plain(HOSTILE), markdown.plain(HOSTILE)] in tables(text)["Configuration"]
+    assert ["train", texts.plain(HOSTILE), texts.plain(HOSTILE)] in tables(text)["Configuration"]
     assert "http://" not in text
     assert "\x1b" not in text
     assert "\u202e" not in text
@@ -122,15 +123,15 @@ def test_what_evaluations_always_hold_is_asked_for(name: str) -> None:
 
 @given(value=st.text(max_size=30))
 def test_a_reader_sees_any_text_as_it_is(value: str) -> None:
-    (row,) = tables(f"# T\n\n| a |\n| --- |\n| x{markdown.escaped(value)}x |\n")["T"][1:]
-    assert row == [f"x{markdown.plain(value)}x"]
-    assert markdown.plain(value).isprintable()
+    (row,) = tables(f"# T\n\n| a |\n| --- |\n| x{texts.escaped(value)}x |\n")["T"][1:]
+    assert row == [f"x{texts.plain(value)}x"]
+    assert texts.plain(value).isprintable()
 
 
 @given(value=st.text(max_size=30))
 def test_no_underscore_is_left_that_is_markup_within_a_word(value: str) -> None:
     """Kubeflow's page shows `batch_size and test_fraction` with emphasis in the middle."""
-    assert re.search(r"(?<!\\)(?:\\\\)*_", markdown.escaped(value)) is None
+    assert re.search(r"(?<!\\)(?:\\\\)*_", texts.escaped(value)) is None
 
 
 def test_a_duration_has_its_two_largest_units() -> None:

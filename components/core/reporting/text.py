@@ -1,4 +1,4 @@
-"""Text from data or settings, escaped for Markdown and terminals: it can neither break the layout nor become markup."""
+"""Text for pages and terminals: escaped, so that it can neither break the layout nor become markup; and durations."""
 
 import re
 from typing import Any
@@ -17,3 +17,10 @@ def escaped(value: Any) -> str:
     """Return a value as Markdown that shows it literally, on one line, in a table as well."""
     text = "".join(_ENTITIES.get(char, char) for char in plain(value))
     return _SPECIAL.sub(lambda match: "\\" + match.group(), text)
+
+
+def duration(seconds: float) -> str:
+    """Return a duration with its two largest units, such as `45 s`, `2 min 05 s` and `44 h 10 min`."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
