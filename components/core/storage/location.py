@@ -33,8 +33,6 @@ log = logging.getLogger(__name__)
 COMMITTED = "committed.json"
 # Variable: folder of mirrors. A run's own TMPDIR is removed with it; mirrors save the next run the download.
 MIRRORS = "WGAN_MIRRORS"
-# Variable: folder where buckets are mounted by name, such as /gcs on Vertex AI. Files found there are not downloaded.
-MOUNTED = "WGAN_MOUNTED_BUCKETS"
 SCHEMA_VERSION = 1
 _AT_ONCE = 8  # concurrent transfers
 _SECONDS_BETWEEN_LINES = 5
@@ -124,7 +122,7 @@ class Location(os.PathLike[str]):
             for name, (stored, sha256) in files.items()
             if wanted is None or name == manifest or wanted(name)
         ]
-        are_here = at_once(_is_here, chosen)
+        are_here = at_once(_is_same, chosen)
         missing = [file for file, is_here in zip(chosen, are_here, strict=True) if not is_here]
         self._download(missing, self.path / manifest)
         if wanted is None and not committed:  # copied by a user, who may remove files
@@ -389,21 +387,6 @@ def _is_same(stored: Stored, path: Path, sha256: str) -> bool:
     if sha256:
         return digests.sha256_of_file(path) == sha256
     return buckets.checksum_of_file(path) == stored.crc32c
-
-
-def _is_here(stored: Stored, path: Path, sha256: str) -> bool:
-    """Return whether a mirror has a file of the bucket; if the bucket is mounted, link to the file there."""
-    if _is_same(stored, path, sha256):
-        return True
-    if not os.environ.get(MOUNTED):
-        return False
-    mounted = Path(os.environ[MOUNTED], stored.uri.removeprefix(buckets.SCHEME))
-    if not _is_same(stored, mounted, sha256):
-        return False
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.unlink(missing_ok=True)
-    path.symlink_to(mounted)
-    return True
 
 
 def _download(stored: Stored, path: Path, sha256: str) -> None:

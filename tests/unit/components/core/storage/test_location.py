@@ -217,24 +217,6 @@ def test_progress_is_logged(bucket: Server, monkeypatch: pytest.MonkeyPatch, cap
     assert all(re.match(r"[a-z]+ 0\.0 of 0\.0 MB of gs://b/x, \d+\.\d MB/s, \d+ s left$", line) for line in lines[1:])
 
 
-def test_files_of_a_mounted_bucket_are_not_downloaded(
-    bucket: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    make("gs://b/x")
-    forget()
-    for name, stored in bucket.objects["b"].items():
-        atomic_files.write_file(tmp_path / "mounted/b" / name, stored.content)
-    monkeypatch.setenv(location_module.MOUNTED, str(tmp_path / "mounted"))
-    bucket.requests.clear()
-    folder = Location.of("gs://b/x").require(MANIFEST, "thing").path
-    assert downloads(bucket) == ["committed.json"]
-    contents = files(folder)
-    assert {contents["one"], contents["sub/two"]} == {b"1", b"2"}
-    Path(folder / "one").resolve().write_bytes(b"0")  # mounted content is not trusted
-    assert files(Location.of("gs://b/x").require(MANIFEST, "thing").path) == contents
-    assert downloads(bucket)[1:] == ["committed.json", "one"]
-
-
 def test_a_damaged_mirror_is_mended(bucket: Server) -> None:
     path = make("gs://b/x")
     contents = files(path)
