@@ -14,6 +14,7 @@ _SHIFT, _CUT = 1 / 8, 1 / 2  # of the image's sides: the farthest shift, and the
 def augment(images: tf.Tensor, numbers: tf.Tensor) -> tf.Tensor:
     """Shift each image by some pixels and cut a rectangle out of it, each with `PROBABILITY`; what is missing is 0.
 
+    That is mid-gray: black would hide a shift before a black ground.
     Images are [n, height, width, channels] in [-1, 1], with a gradient; numbers [n, NUMBERS], uniform in [0, 1).
     """
     height, width = images.shape[1:3]

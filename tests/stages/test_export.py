@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 from components.core.artifacts import checkpoints, datasets, models
-from components.core.errors import StageError
+from components.core.errors import ConfigError, DataError, StageError
 from components.core.networks import checkpoint_networks
 from components.core.stage.executor import StageResult
 from components.export import make
@@ -158,7 +158,9 @@ def test_a_conditional_generator_has_the_same_bytes_again(conditional: tuple[Pat
     assert files == {name: entry for name, entry in again.items() if name != models.MANIFEST}
 
 
-def test_again_it_has_the_same_digest_or_does_nothing(exported: Exported, tmp_path: Path) -> None:
+def test_again_it_has_the_same_digest_or_does_nothing_and_another_checkpoint_is_refused(
+    exported: Exported, tmp_path: Path
+) -> None:
     checkpoint, model, result = exported
     assert _run(checkpoint, tmp_path / "elsewhere").parameters["model_digest"] == result.parameters["model_digest"]
     before = {path: path.stat().st_mtime_ns for path in model.rglob("*")}
@@ -166,6 +168,10 @@ def test_again_it_has_the_same_digest_or_does_nothing(exported: Exported, tmp_pa
     words = [sys.executable, "-c", without, f"--checkpoint={checkpoint}", f"--model={model}"]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     assert f"model_digest: {result.parameters['model_digest']}\n" in done.stdout
+    with pytest.raises(DataError, match="expected ffff"):
+        export.run(ExportConfig(checkpoint=str(checkpoint), model=str(tmp_path / "model"), checkpoint_digest="f" * 64))
+    with pytest.raises(ConfigError, match="belongs to another model"):
+        _run(make_checkpoint(tmp_path, seed=1), model)
     assert {path: path.stat().st_mtime_ns for path in model.rglob("*")} == before
 
 

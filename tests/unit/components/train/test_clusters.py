@@ -49,6 +49,8 @@ def test_groups_that_differ_are_found() -> None:
     labels = clusters.assign(images, centers)
     assert sorted(labels[:4]) == [0, 1, 2, 3]
     np.testing.assert_array_equal(labels, labels[np.arange(200) % 4])
+    # by every worker, each for itself
+    np.testing.assert_array_equal(clusters.find(images, 4, seed=1), centers)
     # of images that had no part in the search as well
     np.testing.assert_array_equal(clusters.assign(scenes(40, seed=5), centers), labels[:40])
     # and of dark ones, and negatives

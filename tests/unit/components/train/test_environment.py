@@ -27,6 +27,9 @@ BASE: dict[str, Any] = {
         ({"code": "d"}, ["code was c and is d"]),
         ({"threads": 8}, ["threads was 2 and is 8 (TF_NUM_INTRAOP_THREADS=2 restores it)"]),
         ({"replicas": 4}, ["replicas was 2 and is 4"]),
+        ({"device": "d"}, ["device was x86_64, 0123 and is d"]),
+        ({"onednn": "0"}, ["onednn was default and is 0"]),
+        ({"precision": "bfloat16"}, ["precision was float32 and is bfloat16"]),
         (
             {"libraries": {"tensorflow": "2.21.0", "keras": "3.15.1"}},
             ["tensorflow was None and is 2.21.0", "tensorflow-cpu was 2.21.0 and is None"],

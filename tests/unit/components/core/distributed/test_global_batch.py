@@ -41,7 +41,10 @@ def test_adam_is_keras_adam(scale: float) -> None:
 
 
 def mean_step(strategy: tf.distribute.Strategy, values: list[float], shards: int = 0) -> tuple[dict[str, float], float]:
-    """Make a step down the mean of w * v over a global batch; return its report, and the gradient that reached Adam."""
+    """Make a step down the mean of w * v over a global batch; return its report, and the gradient that reached Adam.
+
+    Every replica must have the same weight, gradient and count of updates.
+    """
     with strategy.scope():
         weight = tf.Variable(1.0)
         adam = Adam([weight], 0.1, 0.0, 0.0, name="adam")
@@ -59,7 +62,11 @@ def mean_step(strategy: tf.distribute.Strategy, values: list[float], shards: int
         return of_one_replica(strategy, strategy.run(update))
 
     reported = {name: float(value) for name, value in step().items()}
-    return reported, float(adam.first[0].numpy())
+    copies = (strategy.experimental_local_results(part) for part in (weight, adam.first[0], adam.iterations))
+    (_, gradient, updates), *others = {tuple(float(part) for part in replica) for replica in zip(*copies, strict=True)}
+    assert not others
+    assert updates == reported["finite"]
+    return reported, gradient
 
 
 VALUES = [2.0, 3.0, 4.0, 5.0]
@@ -68,6 +75,7 @@ VALUES = [2.0, 3.0, 4.0, 5.0]
 def asked(strategy: tf.distribute.Strategy) -> dict[str, Any]:
     return {
         "step": mean_step(strategy, VALUES),
+        "step with a bad example": mean_step(strategy, [2.0, float("inf"), 4.0, 5.0]),
         "step of 4 virtual shards": mean_step(strategy, VALUES, 4) if 4 % strategy.num_replicas_in_sync == 0 else None,
         "shares of 10": shares(strategy, 10, 0),
         "virtual shares of 12": shares(strategy, 12, 4) if 4 % strategy.num_replicas_in_sync == 0 else None,
@@ -86,6 +94,11 @@ def test_reported_losses_and_gradients_are_global_means(on: Callable[[int], dict
     for reported, gradient in [*steps, on(2)["step"], on(3)["step"], on(2)["step of 4 virtual shards"]]:
         assert reported == {"loss": 3.5, "value": 3.5, "finite": 1.0}
         assert gradient == 3.5
+
+
+def test_one_bad_example_stops_the_update_on_every_replica(on: Callable[[int], dict[str, Any]]) -> None:
+    reported, gradient = on(2)["step with a bad example"]
+    assert (reported["finite"], gradient) == (0.0, 0.0)
 
 
 @pytest.mark.parametrize("wrong", [float("inf"), float("nan"), 2.0**21])

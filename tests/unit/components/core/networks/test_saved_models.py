@@ -58,8 +58,12 @@ def test_what_was_saved_computes_the_same_with_its_custom_gradients(tmp_path: Pa
     np.testing.assert_array_equal(tape.gradient(total, x), np.full((4, 3), 35))
 
 
-def test_weights_of_other_networks_are_refused(tmp_path: Path) -> None:
+def test_weights_are_those_that_were_kept_and_of_other_networks_refused(tmp_path: Path) -> None:
     checkpoint = make_checkpoint(tmp_path)
+    kept = checkpoints.load_state(checkpoint)
+    for variable in checkpoint_networks.load_averaged(checkpoint).variables:
+        np.testing.assert_array_equal(variable, kept.pop(checkpoint_networks.AVERAGE + variable.path))
+    assert not kept
     described = artifacts.unsealed(checkpoint / checkpoints.MANIFEST)
     described["network"]["base_filters"] *= 2
     atomic_files.write_json(checkpoint / checkpoints.MANIFEST, described)

@@ -267,6 +267,7 @@ WHOLE = {"decide": {"decision": "RUN"}, **_MADE, "evaluate": {"verdict": "PROMOT
         ({}, '{"state": "FAILED", "pipeline_task_name": "exit-handler-1"}', "FAILED", "a stage failed"),
         ({}, '{"state": "CANCELLED"}', "CANCELED", "the run was"),
         ({}, '{"state": "SUCCEEDED", "error": {}}', "SUCCEEDED", "no stage"),
+        ({}, "no JSON", "FAILED", "decide did not begin"),
         ({}, '["a"]', "FAILED", "decide did not begin"),
         # Kubeflow 2.16.1 passes RUNNING for runs that succeeded, were canceled, or failed after the first stage.
         ({}, '{"state": "RUNNING"}', "FAILED", "decide did not begin"),

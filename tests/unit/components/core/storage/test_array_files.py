@@ -1,6 +1,8 @@
 """Arrays in one file: what NumPy reads back; digests: one for one value. test_manifest pins the bytes."""
 
+import hashlib
 import json
+from pathlib import Path
 
 import hypothesis.extra.numpy as arrays_of
 import numpy as np
@@ -46,3 +48,11 @@ def test_canonical_json_has_one_text_for_one_value(value: dict[str, object]) -> 
         return  # lone surrogates have no UTF-8
     assert digests.canonical_json(dict(reversed(value.items()))) == text
     assert digests.canonical_json(json.loads(text)) == text
+
+
+def test_digests_are_of_numbers_and_of_whole_files(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="JSON compliant"):
+        digests.canonical_json({"loss": float("inf")})
+    content = bytes(range(256)) * 9000  # more than one block
+    (tmp_path / "file").write_bytes(content)
+    assert digests.sha256_of_file(tmp_path / "file") == hashlib.sha256(content).hexdigest()

@@ -2,6 +2,7 @@
 
 import os
 import stat
+import threading
 from pathlib import Path
 
 import pytest
@@ -107,3 +108,19 @@ def test_places_that_belong_to_something_else(tmp_path: Path) -> None:
     (location / "thesis.txt").touch()
     with pytest.raises(ConfigError, match=f"^{location} .* than a dataset"):
         atomic_files.require_own_folder(location, "dataset", None, {"seed": 1})
+
+
+def test_only_one_holds_a_folder_and_others_wait(tmp_path: Path) -> None:
+    order = []
+
+    def second() -> None:
+        with atomic_files.only_one(tmp_path):
+            order.append("second")
+
+    with atomic_files.only_one(tmp_path):
+        thread = threading.Thread(target=second)
+        thread.start()
+        thread.join(0.2)
+        order.append("first")
+    thread.join()
+    assert order == ["first", "second"]

@@ -134,6 +134,7 @@ def test_a_score_that_is_missing_or_not_finite_rejects(quantity: Quantity, value
     assert result.verdict == REJECT
     (reason,) = result.reasons
     assert quantity.name in reason
+    assert _judge({BAD: around(1, 0.0)}).verdict == REJECT  # one sample with such a pixel
 
 
 def test_an_end_that_is_infinite_is_written_as_unknown() -> None:

@@ -68,6 +68,8 @@ def test_classes_have_the_names_of_fashion_mnist_if_all_labels_are_its(
         (b"\0\0\x0d\x03" + idx(IMAGES)[4:], b"", f"{NAME} starts with 0x00000d03"),
         (idx(LABELS), b"", f"{NAME} starts with 0x00000801"),
         (b"", b"", f"{NAME} starts with nothing"),
+        (idx(IMAGES)[:9], b"", f"{NAME} is damaged"),
+        (gzip.compress(idx(IMAGES), mtime=0)[:-9], b"", f"{NAME} is damaged"),
         (idx(IMAGES) + b"x", b"", f"{NAME} goes on after"),
         (gzip.compress(idx(IMAGES)[:-13], mtime=0), b"", f"{NAME} ends after 5 of the 7 images"),
         (b"\0\0\x08\x03\0\0\0\1\0\0\xff\xff\0\0\xff\xff", b"", "65535x65535"),

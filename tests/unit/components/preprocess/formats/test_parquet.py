@@ -108,6 +108,7 @@ WHOLE = written(image=IMAGES, label=[*range(9)])
 @pytest.mark.parametrize(
     ("content", "words"),
     [
+        (WHOLE[:-20], "x.parquet is damaged"),
         (b"PAR1" + bytes(200) + WHOLE[204:], "x.parquet is damaged"),
         (written(label=[1]), ": label (int64)"),
         (written(a=IMAGES[:1], b=IMAGES[:1]), "a (binary), b (binary); expected bytes"),
