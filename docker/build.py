@@ -106,12 +106,12 @@ def build(engine: Engine, targets: tuple[str, ...], base: str, environment: Mapp
     arguments |= {name: environment[name] for name in ("BEAM_SDK", "BEAM_WORKER") if environment.get(name)}
     # By the code of each stage `wgan run` computes keys of stages there.
     code = json.dumps({stage: cache_key.source_digest(stage) for stage in stages.MAKERS})
-    options = ["--label", f"{CODE_LABEL}={code}", *engine.build_options]
+    options = ["--label", f"{CODE_LABEL}={code}"]
     options += [word for name, value in arguments.items() for word in ("--build-arg", f"{name}={value}")]
     for target in targets:
         started = time.monotonic()
         command = ["build", "--progress=plain", "--file", "docker/Dockerfile", "--target", target]
-        engine.shown(*command, "--tag", tag_of(target), *options, ".")
+        engine.shown(*command, "--tag", tag_of(target), *options, *engine.build_options, ".")
         print(f"{tag_of(target)}: built in {time.monotonic() - started:.0f} s", file=sys.stderr)
         name = f"wgan/{NAMES[target]}"
         text = sbom.bill_of_materials(name, container_images.VERSION, contents(engine, tag_of(target)))

@@ -111,6 +111,9 @@ def test_the_wheel_prints_version_and_help_without_extras(wgan: Path, tmp_path: 
     listed = set(re.findall(r"^    ([a-z]+)\b", done.stdout, re.MULTILINE))
     tried = {line.split()[0] for lines in VERBS.values() for line in lines.split(", ")}
     assert listed == tried | {"open", "registry", "runs"}
+    helps = [[verb, "--help"] for verb in sorted(listed)] + [[verb, "--help-all"] for verb in ("plan", "run", "submit")]
+    for (verb, _), ended in zip(helps, programs.in_forks(helps, tmp_path, wgan.with_name("python")), strict=True):
+        assert (ended.code, ended.err, ended.out.startswith(f"usage: wgan {verb} ")) == (0, "", True), verb
 
 
 def test_a_verb_names_its_missing_extra(wgan: Path, tmp_path: Path) -> None:

@@ -70,6 +70,7 @@ class Server(http.Server):
 
     def inject(self, kind: str, at: int = 0, times: int = 1, seconds: float = 1.0) -> None:
         """Plan one of FAULTS for `times` requests after `at` others; a flip fires only where content travels."""
+        assert kind in FAULTS
         with self.lock:
             first = len(self.requests) + at
             self._faults.update(dict.fromkeys(range(first, first + times), (kind, seconds)))

@@ -85,6 +85,12 @@ def test_a_schedule_takes_a_file_of_settings_beside_it(read: Reads, refusal: Ref
 VERTEX = {"target": "vertex", "package": "vertex.yaml"}
 
 
+def test_a_schedule_on_vertex_has_a_clock_of_its_own(read: Reads) -> None:
+    settings = {**VERTEX, "pipeline_root": "gs://bucket/root", "time_zone": "America/New_York"}
+    content = {"schedules": {**weekly()["schedules"], "nightly": weekly(**settings)["schedules"]["weekly"]}}
+    assert {schedule.name: schedule.target for schedule in read(content)} == {"weekly": "kfp", "nightly": "vertex"}
+
+
 def parameters(**settings: Any) -> dict[str, Any]:
     return {"parameters": {"source": "digits", "root": "/data", **settings}}
 

@@ -390,3 +390,7 @@ def test_an_engine_that_never_answers_is_not_waited_for(monkeypatch: pytest.Monk
 def test_complaints_are_one_line() -> None:
     assert str(explained("Error: one\n\nline two\nSee 'docker create --help'.\n")) == "Docker: Error: one line two"
     assert str(explained("")).isprintable()
+    denied = explained("permission denied while trying to connect to unix:///var/run/docker.sock: connection refused")
+    full = explained("Error response from daemon: write /var/lib/x: no space left on device.\n")
+    assert (type(denied), "join its group" in str(denied)) == (ConfigError, True)
+    assert (type(full), "docker system prune" in str(full)) == (TransientError, True)

@@ -77,7 +77,7 @@ def test_death_by_signal_is_reported(desk: Desk, signal_name: str, code: int) ->
 
 @pytest.mark.parametrize(
     ("codes", "attempts", "code"),
-    [("75 0", 2, 0), ("75 1 0", 3, 0), ("75 75 75 0", 3, 75), ("65 0", 1, 65), ("70 0", 1, 70)],
+    [("75 0", 2, 0), ("75 1 0", 3, 0), ("75 75 75 0", 3, 75), ("65 0", 1, 65), ("70 0", 1, 70), ("255 0", 2, 0)],
 )
 def test_retries(desk: Desk, codes: str, attempts: int, code: int) -> None:
     script = f"echo . >> $1/count; n=$(wc -l < $1/count); printf x > $2; exit $(echo {codes} | cut -d' ' -f$n)"

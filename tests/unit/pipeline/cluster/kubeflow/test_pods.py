@@ -101,7 +101,9 @@ def test_lines_are_had_as_they_come(cluster: Kubernetes) -> None:
     assert cluster.requests[-1].query["follow"] == "True"
 
 
-def test_a_stage_that_waits_for_its_machine_has_no_logs(cluster: Kubernetes) -> None:
+def test_a_stage_without_a_pod_or_a_machine_has_no_logs(cluster: Kubernetes) -> None:
+    with pytest.raises(ConfigError, match=f"train of run {_RUN} has no pod"):
+        list(read("train"))
     cluster.add("wf-impl-1", "wf.root.train.executor", 1, phase="Pending")
     with pytest.raises(TransientError, match="wf-impl-1"):
         list(read("train"))

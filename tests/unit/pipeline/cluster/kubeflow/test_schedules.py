@@ -130,11 +130,14 @@ def test_no_file_is_needed(write: Write, server: Server, schedule: Schedule, mon
         (["apply", "--targt", "kfp"], {"weekly": {}}, "target?"),
     ],
 )
-def test_mistakes(write: Write, schedule: Schedule, words: list[str], content: dict[str, Any], named: str) -> None:
+def test_mistakes(
+    write: Write, server: Server, schedule: Schedule, words: list[str], content: dict[str, Any], named: str
+) -> None:
     write(**content)
     code, printed, logged = schedule(*words)
     assert (code, printed, len(logged)) == (64, [], 1)
     assert named in logged[0]
+    assert all(request.method == "GET" for request in server.requests)
 
 
 def test_nothing_is_sent_where_one_server_cannot_be_named(

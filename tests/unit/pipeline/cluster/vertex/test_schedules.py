@@ -28,6 +28,8 @@ def test_resuming_brings_the_start_near(vertex: VertexSchedules, server: VertexS
     assert (live.schedule_id, live.name, live.digest) == (schedule_id, "nightly", wanted.digest())
     assert (live.enabled, live.next_run, live.active_runs) == (False, None, ())
     assert server.tick() == []
+    (created,) = server.schedules.values()
+    assert created.start_time > server.clock + datetime.timedelta(days=300)  # for one whose pause is lost
     server.requests.clear()
     vertex.resume(schedule_id)
     assert server.asked() == ["GetSchedule", "UpdateSchedule", "ResumeSchedule"]
