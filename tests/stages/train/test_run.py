@@ -31,7 +31,7 @@ from tests.conftest import classes_seen
 from tests.fakes.gcs.server import Server
 from tests.inputs import artifacts, sheets
 from tests.inputs.damages import damage
-from tests.proofs import threads
+from tests.stages.train import threads
 from tests.stages.train.attempts import SICK, curves_of, flags, left_by
 
 SMALL: dict[str, object] = {"batch_size": 16, "latent_size": 8, "base_filters": 4, "steps": 30}

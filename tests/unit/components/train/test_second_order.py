@@ -46,23 +46,13 @@ UNFIT = {
 }
 
 
-@pytest.mark.parametrize(
-    ("shape", "classes"), [((8, 8, 1), 0), pytest.param((17, 33, 3), 0, marks=pytest.mark.slow), ((12, 10, 1), 3)]
-)
+@pytest.mark.parametrize(("shape", "classes"), [((8, 8, 1), 0), ((12, 10, 1), 3)])
 def test_every_critic_that_we_ship_is_right(shape: tuple[int, int, int], classes: int) -> None:
     image = ImageShape(*shape)
     config = gan.NetworkConfig(image, 6, 4, classes=classes)
     errors = penalty_errors(lambda: gan.build_critic(config), image, classes=classes)
     assert len(errors) > 4
     assert any("score_of_classes" in name for name in errors) == bool(classes)
-    assert max(errors.values()) < 1e-6, errors
-
-
-@pytest.mark.slow
-def test_a_critic_of_large_images_is_right() -> None:
-    """Some of its 870,000 features are so near their kinks that differences of 1e-6 cross them in every direction."""
-    image = ImageShape(128, 128, 3)
-    errors = penalty_errors(lambda: gan.build_critic(gan.NetworkConfig(image, 6, 32)), image)
     assert max(errors.values()) < 1e-6, errors
 
 

@@ -31,9 +31,9 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(uploads, "SECONDS_BETWEEN_ATTEMPTS", 0.02)
 
 
-def train_to(step: int, weight: float = 0.5, location: Path | None = None) -> Path:
+def train_to(step: int, weight: float = 0.5) -> Path:
     """Do a training's work at a step: a row of the log, a sample, a checkpoint, retention."""
-    folder = location or Location.of(URI).path
+    folder = Location.of(URI).path
     (folder / "samples").mkdir(parents=True, exist_ok=True)
     training_log.append(folder / training_log.METRICS, {"step": step})
     (folder / "samples" / f"step-{step:010d}.png").write_bytes(b"picture of %d" % step)
@@ -59,16 +59,6 @@ def forget() -> None:
 
 def in_bucket() -> list[int]:
     return [int(path.name.removeprefix("step-")) for path in Location.of(URI).artifacts(checkpoints.MANIFEST)]
-
-
-def test_nothing_is_sent_of_a_folder_of_this_machine(bucket: Server, tmp_path: Path) -> None:
-    sending = Uploads(Location.of(tmp_path))
-    with sending.running():
-        train_to(1, location=tmp_path)
-        sending.saved(1, NEWEST)
-    uploads.send_all(Location.of(tmp_path), KEEP)
-    uploads.fetch(Location.of(tmp_path))
-    assert bucket.requests == []
 
 
 def test_another_machine_goes_on_where_this_one_stopped(bucket: Server) -> None:

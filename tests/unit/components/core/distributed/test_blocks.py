@@ -1,4 +1,4 @@
-"""Tests for blocks.py, with the whole steps of train and embed, whose programs for TPUs are traced and imitated."""
+"""Tests for blocks.py, with the whole step of train, whose program for TPUs is traced and imitated."""
 
 import threading
 from typing import Any
@@ -12,8 +12,6 @@ from tensorflow.python.tpu.tpu_system_metadata import TPUSystemMetadata
 from components.core.artifacts.datasets import ImageShape
 from components.core.distributed import blocks
 from components.core.distributed.global_batch import BatchPartition
-from components.embed.classifier import ClassifierStep
-from components.embed.config import EmbedConfig
 from components.train.config import TrainConfig
 from components.train.second_order import in_float64
 from components.train.step import WganStep, network_of
@@ -99,22 +97,12 @@ class _OnCpus(tpu_strategy.TPUExtended):
 
 
 def programs(_: tf.distribute.Strategy) -> dict[str, Any]:
-    """Trace the blocks of both stages under TPUStrategy for two cores; return what `described` says of each."""
+    """Trace a block under TPUStrategy for two cores; count programs, and list the shapes that each replica is sent."""
     blocks.kind_of = lambda _: "tpu"  # type: ignore[assignment,attr-defined] # it goes by devices, which are CPUs here
     strategy = object.__new__(tf.distribute.TPUStrategy)  # its own `__init__` accepts no other devices
     tf.distribute.Strategy.__init__(strategy, _OnCpus(strategy))
-    embed = EmbedConfig(dataset="-", embedding="-", classifier_batch_size=BATCH)
-    classifier = ClassifierStep(embed, IMAGE, CLASSES, 100, strategy)
-    return {
-        "train": described(wgan(strategy).run_block, (STEPS, CRITIC_STEPS, BATCH)),
-        "embed": described(classifier.run_block, (STEPS, BATCH)),
-    }
-
-
-def described(block: tf.types.experimental.PolymorphicFunction, shape: tuple[int, ...]) -> dict[str, Any]:
-    """Return a block's programs, which loops are around them, and the shapes of what each replica is sent."""
-    pixels, labels = (tf.TensorSpec(array.shape, array.dtype) for array in images_of(shape))
-    graph = block.get_concrete_function(pixels, labels).graph
+    pixels, labels = (tf.TensorSpec(array.shape, array.dtype) for array in images_of((STEPS, CRITIC_STEPS, BATCH)))
+    graph = wgan(strategy).run_block.get_concrete_function(pixels, labels).graph
     operations = graph.get_operations()
     inner = [node for function in graph.as_graph_def().library.function for node in function.node_def]
     return {
@@ -143,7 +131,6 @@ def test_replicas_that_loop_on_their_shards_train_as_one_does() -> None:
 @pytest.mark.slow
 def test_on_a_tpu_a_block_is_one_program_that_is_sent_shards() -> None:
     """Besides, a replica is sent its number alone: noise and loop are inside."""
-    assert on_replicas(__file__, "programs", 2) == {
-        name: {"programs": 1, "in loops": 0, "sent": [[[], []], [[*shard, *SIDES]] * 2, [shard] * 2]}
-        for name, shard in {"train": [STEPS, CRITIC_STEPS, BATCH // 2], "embed": [STEPS, BATCH // 2]}.items()
-    }
+    shard = [STEPS, CRITIC_STEPS, BATCH // 2]
+    sent = [[[], []], [[*shard, *SIDES]] * 2, [shard] * 2]
+    assert on_replicas(__file__, "programs", 2) == {"programs": 1, "in loops": 0, "sent": sent}

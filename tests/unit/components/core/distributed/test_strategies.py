@@ -39,13 +39,6 @@ def test_a_tpu_that_does_not_answer_is_reported_at_once(address: str, reason: st
     assert reason in str(refused.value)
 
 
-@pytest.mark.parametrize("chosen", ["tpu", "auto"])
-def test_exact_is_refused_on_a_tpu_before_it_is_looked_for(monkeypatch: pytest.MonkeyPatch, chosen: str) -> None:
-    monkeypatch.setenv("TPU_NAME", "grpc://localhost:x")
-    with pytest.raises(ConfigError, match="reproducibility"):
-        strategies.choose_strategy(chosen, 0, 8, exact=True)
-
-
 def test_tpu_name_is_what_an_empty_setting_means(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TPU_NAME", "grpc://localhost:x")
     for chosen in ("tpu", "auto"):

@@ -57,15 +57,6 @@ def test_features_of_classes_are_what_learned_weights_of_classes_could_be() -> N
         ]
 
 
-def test_networks_without_classes_have_the_weights_that_they_always_had() -> None:
-    config = gan.NetworkConfig(ImageShape(8, 8, 1), latent_size=5, base_filters=4)
-    plain, conditional = (gan.build_critic(dataclasses.replace(config, classes=count)) for count in (0, 2))
-    more = {variable.path: variable.numpy() for variable in conditional.variables}
-    assert more.keys() - {variable.path for variable in plain.variables} == {"score_of_classes/kernel"}
-    for variable in plain.variables:
-        np.testing.assert_array_equal(variable.numpy(), more[variable.path])
-
-
 def test_the_generator_uses_its_whole_image() -> None:
     config = gan.NetworkConfig(ImageShape(33, 17, 3), latent_size=5, base_filters=4)
     latents = tf.random.stateless_normal([64, 5], [0, 0])

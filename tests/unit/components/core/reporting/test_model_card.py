@@ -4,8 +4,6 @@ import dataclasses
 import re
 from typing import Any
 
-import jinja2
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -112,13 +110,6 @@ def test_hostile_text_keeps_its_place() -> None:
     assert "http://" not in text
     assert "\x1b" not in text
     assert "\u202e" not in text
-
-
-@pytest.mark.parametrize("name", NUMBERS)
-def test_what_evaluations_always_hold_is_asked_for(name: str) -> None:
-    numbers = {other: value for other, value in NUMBERS.items() if other != name}
-    with pytest.raises((jinja2.UndefinedError, TypeError)):
-        model_card.render(MODEL, {}, judgment(numbers=numbers))
 
 
 @given(value=st.text(max_size=30))

@@ -18,33 +18,11 @@ def pixels(png: bytes) -> np.ndarray:
         return np.asarray(image.convert("RGBA"), np.int64)
 
 
-def pixels_of_color(png: bytes, color: str) -> int:
-    wanted = [int(color[at : at + 2], 16) for at in (1, 3, 5)]
-    near = (np.abs(pixels(png)[..., :3] - wanted).max(axis=2) < 12) & (pixels(png)[..., 3] > 200)
-    return int(near.sum())
-
-
-BLUE, ORANGE = "#2f7fd1", "#d9822b"
-
-
 def test_there_is_a_chart_for_what_the_log_holds_and_for_nothing_else() -> None:
     assert training_curves.draw({"t": training()}) == []
     rows = [{"step": step, "penalty": 1.0, "unknown": 2.0} for step in (1, 2)]
     (chart,) = training_curves.draw({"t": training(*rows)})
     assert chart["caption"].startswith("Gradient penalty")
-
-
-def test_a_line_each_and_in_the_same_axes_a_color_for_each_training() -> None:
-    one = training({"step": 1, "critic_loss": 1.0}, {"step": 2, "critic_loss": 2.0})
-    two = training(*({**row, "generator_loss": 1.5} for row in one["log"]))
-    drawn = {
-        name: training_curves.draw(trainings)[0]["png"]
-        for name, trainings in {"one": {"A": one}, "two": {"A": two}, "both": {"A": one, "B": one}}.items()
-    }
-    assert pixels_of_color(drawn["one"], BLUE) > 300
-    assert pixels_of_color(drawn["one"], ORANGE) == 0
-    assert pixels_of_color(drawn["two"], ORANGE) > 300
-    assert pixels_of_color(drawn["both"], ORANGE) > 300
 
 
 def test_a_known_share_is_a_line_across_its_bar() -> None:

@@ -43,10 +43,8 @@ def reference(embedding: Path, splits: Splits) -> scores.Reference:
     return scores.make_reference(feature_spaces.load(embedding), splits["train"], splits["test"], COUNT, seed=0)
 
 
-def _score(
-    reference: scores.Reference, images: np.ndarray, labels: np.ndarray | None = None, batches: int = 7
-) -> Scores:
-    return scores.score(reference, scores.see(reference.embedding, np.array_split(images, batches), "images"), labels)
+def _score(reference: scores.Reference, images: np.ndarray, labels: np.ndarray | None = None) -> Scores:
+    return scores.score(reference, scores.see(reference.embedding, np.array_split(images, 7), "images"), labels)
 
 
 def named(scored: Scores) -> dict[str, float | None]:
@@ -134,15 +132,6 @@ def test_numbers_that_are_not_finite_give_no_score_and_no_reference(
     assert result.shares is None
     with pytest.raises(DataError, match="not finite"):
         scores.make_reference(spaces, splits["train"], splits["test"], COUNT, seed=0)
-
-
-def test_batches_do_not_matter(reference: scores.Reference, splits: Splits) -> None:
-    images = splits["validation"]
-    whole, single = (_score(reference, images, batches=batches).numbers for batches in (7, len(images)))
-    assert whole.keys() == single.keys()
-    for quantity, value in whole.items():
-        expected = value if value is None else pytest.approx(value, rel=1e-4, abs=1e-4)
-        assert single[quantity] == expected, quantity.name
 
 
 def test_the_classes_asked_for_are_those_that_the_classifier_should_see(

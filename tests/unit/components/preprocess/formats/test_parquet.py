@@ -145,7 +145,7 @@ def test_files_that_contradict_each_other_are_refused(tmp_path: Path, one: bytes
 
 
 def test_no_thread_of_the_reader_is_left_to_abort_the_end_of_the_process(tmp_path: Path) -> None:
-    """`make prove NAME=parquet_exit` counts whole starts. A process of its own, because other tests start threads."""
+    """It met that end now and then, with SIGABRT. A process of its own, because other tests start threads."""
     (tmp_path / "x.parquet").write_bytes(WHOLE)
     program = """
 import os, sys

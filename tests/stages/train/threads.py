@@ -1,23 +1,16 @@
-"""The same small training with 1, 2, 4 and 8 threads an operation, standard and exact, straight and resumed.
+"""A small training with any number of threads an operation, straight and resumed."""
 
-A part of it is in tests/stages/train/test_run.py.
-"""
-
-import argparse
 import os
 import shutil
 import sys
-import tempfile
 from pathlib import Path
 
-from benchmarks.lib import tables
 from components.core.artifacts import checkpoints
 from components.core.artifacts.datasets import ImageShape
 from tests import programs
 from tests.conftest import write_dataset
 from tests.proofs.stages import command
 
-COUNTS = (1, 2, 4, 8)
 STEPS = 6
 
 
@@ -60,30 +53,3 @@ def resumed(dataset: Path, half: Path, location: Path, mode: str, threads: int) 
     """Resume in `location` from a copy of the training in `half`; return standard error."""
     shutil.copytree(half, location)
     return train(dataset, location, mode, threads)
-
-
-def prove(options: argparse.Namespace) -> list[str]:
-    """Print the digests; `exact` must not differ anywhere, nor a resumed training from a straight one."""
-    rows, wrong = [], []
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        dataset = make_dataset(folder / "dataset")
-        for mode in ("standard", "exact"):
-            digests = set()
-            for count in COUNTS:
-                kinds = ("straight", "half", "again", "moved")
-                straight, half, again, moved = (folder / f"{mode}-{count}-{kind}" for kind in kinds)
-                train(dataset, straight, mode, count)
-                train(dataset, half, mode, count, STEPS // 2)
-                resumed(dataset, half, again, mode, count)
-                log = resumed(dataset, folder / f"{mode}-1-half", moved, mode, count)
-                logged = "warns" if "threads was" in log else "silent"
-                rows.append([mode, str(count), bits(straight), bits(again), f"{bits(moved)}, {logged}"])
-                digests |= {bits(straight), bits(moved)}
-                if bits(straight) != bits(again):
-                    wrong.append(f"resumed differs from straight in {mode} mode with {count} threads")
-            if mode == "exact" and len(digests) > 1:
-                wrong.append("exact depends on the threads")
-    columns = ["training", "threads", "straight", "resumed", "resumed after half with 1 thread"]
-    tables.show("Digests of the last step", columns, rows)
-    return wrong
