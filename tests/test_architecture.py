@@ -52,10 +52,6 @@ def test_only_ci_knows_of_a_folder_beside_the_checkout() -> None:
     assert mentions == [".ci/run"]
 
 
-def test_packages_hold_nothing_themselves() -> None:
-    assert [path for path in SOURCES if path.name == "__init__.py" and path.read_text().strip()] == []
-
-
 def test_no_package_among_the_tests() -> None:
     """One would shadow `components` or `pipeline` for pytest."""
     assert list((ROOT / "tests").rglob("__init__.py")) == []

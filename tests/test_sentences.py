@@ -5,7 +5,6 @@ goldens`.
 """
 
 import ast
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,15 +12,6 @@ _PROJECT = Path(__file__).parents[1]
 _PACKAGES = ("components", "pipeline", "wgan_gp_pipeline")
 _SENTENCES = Path(__file__).with_name("sentences.txt")
 _WORDS = 4  # fewer are names, formats or parts of a table
-# Sentences of other programs, which tests imitate.
-_FOREIGN_SENTENCES = (
-    "no space left on device",
-    "permission denied while trying to connect",
-    "cannot connect to the Docker daemon",
-    "Traceback (most recent call last)",
-    "gcloud auth application-default login",
-    "Raw profile type exif",
-)
 
 
 def _text(node: ast.expr) -> str | None:
@@ -61,31 +51,8 @@ def written() -> str:
     return "\n".join(lines)
 
 
-def _phrases(text: str) -> set[tuple[str, ...]]:
-    words = [word.strip("\"'`()[]{}^$.,:;").lower() for word in text.replace("\\", "").split()]
-    rows = {tuple(words[first : first + _WORDS]) for first in range(len(words) - _WORDS + 1)}
-    return {row for row in rows if all(re.fullmatch("[a-z][a-z'’-]*", word) for word in row)}
-
-
 def test_sentences_are_those_that_a_reviewer_read() -> None:
     assert written() == _SENTENCES.read_text(), "run `make goldens`, and read the difference"
-
-
-def test_no_other_test_quotes_a_sentence() -> None:
-    """Tests compare what a message names: a setting, a value, a path."""
-    phrases = {phrase for line in _SENTENCES.read_text().splitlines() for phrase in _phrases(line)}
-    phrases -= {phrase for line in _FOREIGN_SENTENCES for phrase in _phrases(line)}
-    quotes = []
-    for path in sorted(_SENTENCES.parent.rglob("*.py")):
-        tree = ast.parse(path.read_text())
-        docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
-                quoted = phrases & _phrases(node.value)
-                quotes += [
-                    f"{path.relative_to(_PROJECT)}:{node.lineno}: {' '.join(phrase)}" for phrase in sorted(quoted)
-                ]
-    assert quotes == []
 
 
 if __name__ == "__main__":

@@ -105,7 +105,6 @@ def test_a_class_that_the_champion_does_not_draw_is_named(
     ("registry", "out", "code", "named"),
     [
         ("nowhere", "grid.png", 65, "nowhere"),
-        ("empty", "grid.png", 65, "empty"),
         ("broken", "grid.png", 65, "champion"),
         ("empty", "missing/grid.png", 64, "missing"),
     ],

@@ -29,17 +29,16 @@ Records = list[tuple[str, str, str]]
 
 def main(folder: Path) -> None:
     os.environ["HF_HOME"] = str(folder / "cache")
-    numbers, names = datasets.ClassLabel(names=CLASSES), datasets.Value("string")
+    numbers = datasets.ClassLabel(names=CLASSES)
     writers: dict[str, Callable[[Path], Records]] = {
         "named.parquet": partial(written_as_parquet, label_type=numbers, label_of=lambda number: number % 3),
-        "text.parquet": partial(written_as_parquet, label_type=names, label_of=class_of),
+        "text.parquet": partial(written_as_parquet, label_type=datasets.Value("string"), label_of=class_of),
         "shards.parquet": partial(written_as_parquet, label_type=None, label_of=class_of),
         "webdataset": partial(written_as_tar, ending="cls", label_of=lambda number: number % 3),
         "webdataset-json": partial(
             written_as_tar, ending="json", label_of=lambda number: {"label": class_of(number), "width": 4}
         ),
-        "jsonl": partial(image_folder, name="metadata.jsonl"),
-        "csv": partial(image_folder, name="metadata.csv"),
+        "jsonl": image_folder,
     }
     sources = {}
     for name, write in writers.items():
@@ -96,7 +95,7 @@ def written_as_tar(location: Path, ending: str, label_of: Callable[[int], Any]) 
     return records
 
 
-def image_folder(location: Path, name: str) -> Records:
+def image_folder(location: Path) -> Records:
     """Write images with metadata, and read them by `datasets`."""
     for split in COUNTS:
         (location / split).mkdir()
@@ -104,11 +103,7 @@ def image_folder(location: Path, name: str) -> Records:
         for number, content in images(split):
             (location / split / f"{number}.png").write_bytes(content)
             rows.append({"file_name": f"{number}.png", "label": class_of(number)})
-        if name.endswith(".jsonl"):
-            text = "".join(json.dumps(row) + "\n" for row in rows)
-        else:
-            text = "file_name,label\n" + "".join(f"{row['file_name']},{row['label']}\n" for row in rows)
-        (location / split / name).write_text(text)
+        (location / split / "metadata.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     loaded = datasets.load_dataset("imagefolder", data_dir=str(location), cache_dir=str(location / ".cache"))
     records = []
     for split, rows_read in loaded.cast_column("image", datasets.Image(decode=False)).items():

@@ -3,11 +3,9 @@
 import itertools
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -23,10 +21,9 @@ from tests.inputs.limits import NO_LIMITS
 from tests.system.whole_runs import against_umask, record_of
 
 # So few steps draw nothing good, so limits are ignored; the test is about running.
-SETTINGS = {
-    **{"height": 16, "width": 12, "steps": 600, "batch_size": 16, "base_filters": 8, "latent_size": 8},
-    **{"sample_count": 200, **NO_LIMITS},
-}
+SETTINGS = {"height": 16, "width": 12, "steps": 600, "batch_size": 16, "base_filters": 8, "latent_size": 8}
+SETTINGS |= {"sample_count": 200, **NO_LIMITS}
+RUN = ("run", "--source=pictures", *(f"--{name}={value}" for name, value in SETTINGS.items()))
 MAKERS = ("preprocess", "embed", "train", "export")  # stages whose artifacts are found by key
 pytestmark = pytest.mark.slow
 DOCS = Path(__file__).parents[2] / "docs"
@@ -38,19 +35,11 @@ def wgan(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([program, *words], cwd=cwd, capture_output=True, text=True, check=False, umask=UMASK)
 
 
-def flags(**changes: object) -> list[str]:
-    return [f"--{name}={value}" for name, value in {**SETTINGS, **changes}.items()]
-
-
 def states(done: subprocess.CompletedProcess[str]) -> dict[str, str]:
     """The table at the end: the state of each stage."""
     table = done.stdout.split("\n\n")[0]  # below are the locations
     lines = [line.split() for line in table.splitlines()]
     return {words[0]: words[1] for words in lines if words and words[0] in stages.ALL}
-
-
-def newest_record(root: Path) -> dict[str, Any]:
-    return record_of(root, len([*(root / "history").iterdir()]))
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +56,7 @@ def location(tmp_path_factory: pytest.TempPathFactory) -> Path:
         kind = ("png", "jpg")[index % 2]
         Image.fromarray(pixels.astype(np.uint8)).save(folder / "pictures" / f"{index:03d}.{kind}")
     (folder / "pictures" / "broken.png").write_bytes(b"no picture")
-    done = wgan("run", "--source=pictures", "--jobs=2", *flags(), cwd=folder)
+    done = wgan(*RUN, "--jobs=2", cwd=folder)
     assert done.returncode == 0, done.stderr
     assert set(states(done).values()) == {"done"}
     assert "broken.png" in done.stderr
@@ -84,8 +73,6 @@ def test_a_folder_of_pictures_becomes_a_champion(location: Path) -> None:
         assert file.read_bytes() == (version / "evaluation" / name).read_bytes()
         assert (location / "runs" / "champion" / name).resolve() == version / "evaluation" / name
     assert (location / "runs" / "latest" / "model" / "saved_model.pb").exists()
-    listed = wgan("runs", cwd=location).stdout.splitlines()
-    assert re.split(r"\s{2,}", listed[1])[3:5] == ["done", "PROMOTE, champion"]
     # The stages and the runner computed the same keys.
     tasks = json.loads((location / "runs" / "history" / "0001" / "state.json").read_text())["tasks"]
     for stage, folder in zip(MAKERS, ("datasets", "embeddings", "checkpoints", "models"), strict=True):
@@ -149,42 +136,18 @@ def test_an_exported_version_is_ready_for_the_hub(location: Path) -> None:
 
 
 def test_the_same_command_again_is_skipped_and_a_refresh_makes_nothing_again(location: Path) -> None:
-    again = wgan("run", "--source=pictures", *flags(), cwd=location)
+    again = wgan(*RUN, cwd=location)
     assert again.returncode == 0, again.stderr
     judged = ("preprocess", "embed", "train", "evaluate", "export", "publish")
     done = dict.fromkeys(("decide", "record"), "done")
     assert states(again) == done | dict.fromkeys(judged, "skipped:")
 
-    refreshed = wgan("run", "--source=pictures", "--refresh=yes", *flags(), cwd=location)
+    refreshed = wgan(*RUN, "--refresh=yes", cwd=location)
     assert refreshed.returncode == 0, refreshed.stderr
     assert states(refreshed) == done | dict.fromkeys(MAKERS, "unchanged") | {"evaluate": "done", "publish": "skipped:"}
-    record = newest_record(location / "runs")
+    record = record_of(location / "runs", len([*(location / "runs" / "history").iterdir()]))
     assert (record["state"], record["verdict"], record["training"]["made"]) == ("SUCCEEDED", "HOLD", False)
     assert "version 1" in record["reason"]
-
-
-def test_a_run_that_fails_leaves_its_record(location: Path) -> None:
-    done = wgan("run", "--source=pictures", "--conditioning=class", *flags(), cwd=location)
-    assert done.returncode == errors.BAD_CONFIGURATION, done.stderr
-    outcomes = states(done)
-    assert (outcomes["train"], outcomes["evaluate"], outcomes["record"]) == ("failed", "not", "done")
-    record = newest_record(location / "runs")
-    assert (record["state"], record["verdict"]) == ("FAILED", None)
-    assert record["reason"].startswith("train: conditioning is class")
-    assert record["stages"]["train"]["exit_code"] == errors.BAD_CONFIGURATION
-
-
-def test_a_plan_names_what_changed_new_pictures_too_and_runs_nothing(location: Path) -> None:
-    picture = location / "pictures" / "new.png"
-    Image.new("RGB", (20, 20), (200, 30, 30)).save(picture)
-    before = sorted(location.rglob("*"))
-    done = wgan("plan", "--source=pictures", *flags(), cwd=location)
-    assert "source_fingerprint" in done.stdout
-    assert sorted(location.rglob("*")) == before
-    picture.unlink()
-    done = wgan("plan", "--source=pictures", *flags(steps=601), cwd=location)
-    assert done.returncode == 0, done.stderr
-    assert re.search(r"train +runs +\d+ s +steps: 600 -> 601", done.stdout)
 
 
 def test_damaged_artifacts_are_made_again_by_the_same_command(location: Path) -> None:
@@ -196,7 +159,7 @@ def test_damaged_artifacts_are_made_again_by_the_same_command(location: Path) ->
     whole = {file: file.read_bytes() for file in files}
     for file, how in zip(sorted(whole), kinds, strict=False):
         damage(file, how)
-    done = wgan("run", "--source=pictures", "--refresh=yes", *flags(), cwd=location)
+    done = wgan(*RUN, "--refresh=yes", cwd=location)
     assert done.returncode == 0, done.stderr
     assert {states(done)[stage] for stage in MAKERS} == {"done"}
     assert done.stderr.count("made again, as ") == 3

@@ -11,7 +11,7 @@ from components.preprocess.formats.survey import read, survey
 
 ROOT = Path(__file__).parents[2]
 PYTHON = ROOT / ".venv-formats" / "bin" / "python"
-COUNT = 7
+COUNT = 6
 
 
 @pytest.mark.skipif(not PYTHON.exists(), reason="no datasets and webdataset: make .venv-formats/installed")

@@ -11,7 +11,7 @@ import pytest
 
 from tests.faults.counts import Counts
 from tests.faults.disk import traced
-from tests.faults.disk.every_call import exit_code_of, fail_everywhere, kill_everywhere
+from tests.faults.disk.every_call import fail_everywhere, kill_everywhere
 from tests.faults.disk.power_loss import lose_power_everywhere
 from tests.faults.disk.writers import BY_NAME
 
@@ -82,19 +82,3 @@ def test_every_call_fails(name: str, folder: Path) -> None:
 def test_a_change_of_a_registry_killed_at_some_calls_and_with_some_failing(name: str, folder: Path) -> None:
     all_well(kill_everywhere(BY_NAME[name], folder / "killed", every=4))
     all_well(fail_everywhere(BY_NAME[name], folder / "failing", every=10))
-
-
-def test_a_publication_again_writes_nothing(folder: Path) -> None:
-    folder.mkdir()
-    writer = BY_NAME["second version"]
-    writer.prepare(folder)
-    writer.write(folder)
-    before = {path: path.stat().st_ino for path in folder.rglob("*")}
-    scratch = folder.parent / "scratch"
-    scratch.mkdir()
-    assert traced.run(lambda: exit_code_of(writer, folder), scratch) == 0
-    calls = traced.calls(scratch)
-    changing = ("write", "sendfile", "rename", "unlink", "mkdir", "rmdir", "fsync", "chmod", "fchmod")
-    assert {call: calls[call] for call in changing} == dict.fromkeys(changing, 0)
-    assert calls["openat"] > 0  # it existed, and was read
-    assert {path: path.stat().st_ino for path in folder.rglob("*")} == before

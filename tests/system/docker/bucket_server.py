@@ -1,8 +1,7 @@
-"""python -m tests.system.docker.bucket_server [FAULTS]: serves the files in /data as gs://b/source, in a container.
+"""python -m tests.system.docker.bucket_server: serves the files in /data as gs://b/source, in a container.
 
-The server listens on the loopback alone; port 8080 passes on what comes from the container's network. FAULTS is a JSON
-list of what `Server.inject` takes. When it is stopped, it prints JSON: the sha256 of each object, and the faults that
-fired.
+The server listens on the loopback alone; port 8080 passes on what comes from the container's network. When it is
+stopped, it prints the sha256 of each object as JSON.
 """
 
 import hashlib
@@ -10,7 +9,6 @@ import json
 import os
 import signal
 import socket
-import sys
 import threading
 from pathlib import Path
 
@@ -20,22 +18,20 @@ from tests.fakes.gcs.server import serving
 _DATA = Path("/data")
 
 
-def main(faults: str = "[]") -> None:
+def main() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     with serving(page_size=1000) as server:
         server.create_bucket("b")
         os.environ["STORAGE_EMULATOR_HOST"] = server.url
         for path in filter(Path.is_file, _DATA.rglob("*")):
             buckets.create(f"gs://b/source/{path.relative_to(_DATA)}", path)
-        for fault in json.loads(faults):
-            server.inject(**fault)
         door = socket.create_server(("", 8080))
         port = int(server.url.rpartition(":")[2])
         threading.Thread(target=_accept, args=(door, port), daemon=True).start()
         print(f"serving at {server.url}", flush=True)
         signal.sigwait({signal.SIGTERM})
-        objects = {name: hashlib.sha256(stored.content).hexdigest() for name, stored in server.objects["b"].items()}
-        print(json.dumps({"objects": objects, "fired": server.fired}))
+        objects = server.objects["b"].items()
+        print(json.dumps({name: hashlib.sha256(stored.content).hexdigest() for name, stored in objects}))
 
 
 def _accept(door: socket.socket, port: int) -> None:
@@ -56,4 +52,4 @@ def _pass_on(source: socket.socket, target: socket.socket) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

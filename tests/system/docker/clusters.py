@@ -9,7 +9,6 @@ import json
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 from tests.programs import until
 from tests.system.runners import flink_cluster
@@ -62,21 +61,18 @@ class Containers:
         options = [f"--volume={folder}:{target}:ro" for folder, target in programs.items()]
         self.start(name, *OPENED.split(), *words, options=(*options, "--entrypoint", f"{_JAVA}/bin/java"))
 
-    def start_pool(self, machine: str) -> None:
-        """Start a worker pool on the loopback of a machine, called `pool-of-` and its name."""
-        self.start(f"pool-of-{machine}", "--worker_pool", beside=machine)
-
-    def serve(self, source: Path, faults: list[dict[str, Any]]) -> None:
+    def serve(self, source: Path) -> None:
         """Start the bucket server, which holds a source."""
         options = ("--volume", f"{source}:/data:ro", *SERVER)
-        self.start("buckets", *SERVER_MODULE, json.dumps(faults), options=options)
+        self.start("buckets", *SERVER_MODULE, options=options)
         until(lambda: "serving" in self.log_of("buckets"), _SECONDS_TO_START)
 
-    def stop_serving(self) -> dict[str, Any]:
+    def stop_serving(self) -> dict[str, str]:
+        """Stop the bucket server; return the sha256 of each object of the dataset, by its name."""
         self.docker("stop", self.full_name("buckets"))
-        lines = [line for line in self.log_of("buckets").splitlines() if line.startswith("{")]
+        (objects,) = (json.loads(line) for line in self.log_of("buckets").splitlines() if line.startswith("{"))
         self.remove("buckets")
-        return dict(json.loads(lines[-1]))
+        return {name: sha256 for name, sha256 in objects.items() if name.startswith("dataset/")}
 
     def remove(self, name: str) -> None:
         """Remove a container that may run, if it is there, so that another one can have its name."""
@@ -134,7 +130,7 @@ def flink(client: str, image: str, build: Path, folder: Path) -> Iterator[Contai
             words = (*flags, "-cp", jars, flink_cluster.TASK_MANAGER, *configured, *settings)
             host = ("-D", f"taskmanager.host={name}", "-D", f"taskmanager.resource-id={name}")
             cluster.start_java(name, *words, *host, mounts=mounts)
-            cluster.start_pool(name)
+            cluster.start(f"pool-of-{name}", "--worker_pool", beside=name)
         jar = ("-jar", "/job-server/job-server.jar", "--flink-master=job-manager:8081")
         cluster.start_job_server = lambda host: cluster.start_java(host, *jar, *_ports(host), mounts=mounts)
         yield cluster

@@ -32,19 +32,15 @@ def complaint(environment: dict[str, str], capsys: pytest.CaptureFixture[str], *
 
 
 @pytest.mark.parametrize(
-    ("script", "code", "named"),
+    ("script", "named"),
     [
-        (
-            "echo 'Got permission denied while trying to connect to unix:///x' >&2; exit 1",
-            errors.BAD_CONFIGURATION,
-            "usermod -aG docker",
-        ),
-        ('[ "$1" = version ] && { echo 28.2.2; exit 0; }; exit 1', errors.BAD_CONFIGURATION, "buildx"),
+        ("echo 'Got permission denied while trying to connect to unix:///x' >&2; exit 1", "usermod -aG docker"),
+        ('[ "$1" = version ] && { echo 28.2.2; exit 0; }; exit 1', "buildx"),
     ],
 )
-def test_no_engine(script: str, code: int, named: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    exit_code, line = complaint(client_that(tmp_path, script), capsys)
-    assert exit_code == code
+def test_no_engine(script: str, named: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, line = complaint(client_that(tmp_path, script), capsys)
+    assert code == errors.BAD_CONFIGURATION
     assert named in line
 
 
@@ -58,19 +54,11 @@ def test_a_full_disk(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "docker system prune" in capsys.readouterr().err.splitlines()[-1]
 
 
-@pytest.mark.parametrize(
-    ("words", "environment", "named"),
-    [
-        (["train"], {}, "there is no train; there are preprocess, train-cpu, train-gpu, train-tpu"),
-        ([], {"BUILD_OPTIONS": "'"}, "BUILD_OPTIONS"),
-    ],
-)
-def test_mistakes(
-    words: list[str], environment: dict[str, str], named: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, line = complaint(environment, capsys, *words)
-    assert code == errors.BAD_CONFIGURATION
-    assert named in line
+def test_mistakes(capsys: pytest.CaptureFixture[str]) -> None:
+    named = "there is no train; there are preprocess, train-cpu, train-gpu, train-tpu"
+    for environment, words, text in (({}, ["train"], named), ({"BUILD_OPTIONS": "'"}, [], "BUILD_OPTIONS")):
+        code, line = complaint(environment, capsys, *words)
+        assert (code, text in line) == (errors.BAD_CONFIGURATION, True)
 
 
 def test_the_base_of_published_images_is_pinned(tmp_path: Path) -> None:

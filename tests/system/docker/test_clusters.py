@@ -1,4 +1,4 @@
-"""The stage on Flink in containers that share nothing but a bucket, killed and with requests that fail.
+"""The stage on Flink in containers that share nothing but a bucket, and killed.
 
 Run by `make test-flink`, which makes the programs first, on images that `make images` has made.
 """
@@ -24,8 +24,6 @@ pytestmark = [pytest.mark.flink, pytest.mark.timeout(900)]
 SETTINGS: dict[str, Any] = {"images_per_shard": 1500}
 WORKER = "apache_beam.runners.worker.sdk_worker_main"
 _LATE_WORK_SECONDS = 20
-KINDS = ("status-503", "flip-download", "reset", "truncated-body", "lost-ack", "flip-upload", "503-after-commit")
-FAULTS = [{"kind": kind, "at": 20 + 7 * number} for number, kind in enumerate(KINDS)]
 # Kill the first process of a container whose command has some words.
 KILL = """
 import os, pathlib, signal
@@ -95,23 +93,21 @@ class Run:
 
 
 @pytest.fixture
-def run(cluster: Containers, source: Path, request: pytest.FixtureRequest) -> Iterator[Run]:
-    cluster.serve(source, getattr(request, "param", []))
+def run(cluster: Containers, source: Path) -> Iterator[Run]:
+    cluster.serve(source)
     started = Run(cluster)
     yield started
     started.remove()
 
 
-def assert_dataset(run: Run, expected: dict[str, str]) -> dict[str, Any]:
-    """Check that the dataset is what one machine makes, and the bucket has nothing else; return the server's report."""
-    answer = run.cluster.stop_serving()
-    objects = {name: sha256 for name, sha256 in answer["objects"].items() if name.startswith("dataset/")}
+def assert_dataset(run: Run, expected: dict[str, str]) -> None:
+    """Check that the dataset is what one machine makes, and the bucket has nothing else."""
+    objects = run.cluster.stop_serving()
     assert objects.pop("dataset/committed.json", "")
     assert len({name.rpartition("/")[0] for name in objects}) == 1, sorted(objects)
     files = {name.rpartition("/")[2]: sha256 for name, sha256 in objects.items()}
     assert files.pop("dataset.json")
     assert files == expected
-    return answer
 
 
 def test_same_bytes_on_two_machines(run: Run, expected: dict[str, str]) -> None:
@@ -156,26 +152,4 @@ def test_a_worker_that_wakes_late(run: Run) -> None:
     assert run.cluster.wait(stage) == errors.TERMINATED, run.cluster.log_of(stage)
     run.cluster.execute("pool-of-machine-0", f"import os, signal; os.kill({pid}, signal.SIGCONT)")
     time.sleep(_LATE_WORK_SECONDS)  # nothing shows when it is done
-    assert not [name for name in run.cluster.stop_serving()["objects"] if name.startswith("dataset/")]
-
-
-@pytest.mark.parametrize("run", [FAULTS], indirect=True, ids=["faults"])
-def test_requests_that_fail(run: Run, expected: dict[str, str]) -> None:
-    stage = run.start()
-    assert run.cluster.wait(stage) == errors.OK, run.cluster.log_of(stage)
-    assert len(assert_dataset(run, expected)["fired"]) >= 3  # a flip needs content that travels
-
-
-def test_a_pool_that_is_killed(run: Run, expected: dict[str, str]) -> None:
-    """The dataset is there, or the stage says to try again and leaves nothing."""
-    stage = run.start()
-    run.wait_for_object(".rows")
-    run.cluster.kill("pool-of-machine-0")
-    code = run.cluster.wait(stage)
-    run.cluster.remove("pool-of-machine-0")
-    run.cluster.start_pool("machine-0")
-    if code == errors.OK:
-        assert_dataset(run, expected)
-        return
-    assert code == errors.TRANSIENT, run.cluster.log_of(stage)
-    assert not [name for name in run.cluster.stop_serving()["objects"] if name.startswith("dataset/")]
+    assert run.cluster.stop_serving() == {}

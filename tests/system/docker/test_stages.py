@@ -2,21 +2,15 @@
 
 import json
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
-import pyarrow
-import pyarrow.parquet
 import pytest
 from PIL import Image
 
-from components.core.artifacts import datasets
 from tests.inputs.limits import NO_LIMITS
-from tests.inputs.sources import picture
+from tests.system.docker.conftest import Run
 
 pytestmark = pytest.mark.docker
-
-Run = Callable[..., subprocess.CompletedProcess[str]]
 
 TRAINING = ("--steps", 400, "--batch_size", 16, "--base_filters", 8, "--latent_size", 16, "--seed", 3)
 # So few steps draw nothing good, so limits are ignored; the test is about running.
@@ -61,14 +55,3 @@ def test_from_digits_to_a_champion(run: Run, preprocess_image: str, train_image:
     stage("sample", "--registry", "/data/registry", "--count", 9, "--out", "/data/grid.png")
     with Image.open(shared_folder / "grid.png") as grid:
         assert grid.width == grid.height
-
-
-def test_parquet_files_are_read_in_the_image(run: Run, preprocess_image: str, shared_folder: Path) -> None:
-    images = [picture(number) for number in range(60) if number % 7 < 6]
-    table = pyarrow.table({"image": images, "label": [number % 2 for number in range(len(images))]})
-    pyarrow.parquet.write_table(table, shared_folder / "pets.parquet")
-    words = ("--source", "/data/pets.parquet", "--dataset", "/data/pets")
-    done = run(preprocess_image, *words, options=("--volume", f"{shared_folder}:/data"))
-    assert done.returncode == 0, done.stderr
-    manifest = datasets.Manifest.of(shared_folder / "pets")
-    assert (manifest.source["kind"], manifest.source["images"]) == ("parquet", len(images))

@@ -107,10 +107,6 @@ class Cluster(TrainingOperator):
         self.containers[name] = Container(self.client, name, described, tf_config, self._folder)
         return self.containers[name]
 
-    def kill(self, worker: str) -> None:
-        (container,) = [container for name, container in self.containers.items() if name.endswith(worker)]
-        container.kill()
-
 
 @pytest.fixture
 def cluster(client: str, tmp_path: Path) -> Iterator[Cluster]:
@@ -164,7 +160,11 @@ def test_workers_in_containers_stop_go_on_and_end_as_on_loopback(
             log = program.communicate()[1]
         return program.returncode, log
 
-    code, log = stage(lambda _: cluster.kill("worker-1"))
+    def kill_second(_: object) -> None:
+        (container,) = [container for name, container in cluster.containers.items() if name.endswith("worker-1")]
+        container.kill()
+
+    code, log = stage(kill_second)
     assert code == errors.TRANSIENT, log
     assert "137" in log
     killed_at = max(checkpoints.steps(together))

@@ -12,14 +12,14 @@ from components.core import errors
 from docker.build import Engine
 from tests.inputs.sources import write_images
 from tests.programs import until
+from tests.system.docker import required
 from tests.system.docker.clusters import SERVER, SERVER_MODULE
-from tests.system.docker.conftest import log_of
+from tests.system.docker.conftest import Run, log_of
 from tests.system.runners.conftest import content
 
 pytestmark = pytest.mark.docker
 
-Run = Callable[..., subprocess.CompletedProcess[str]]
-USER = ("--read-only", "--tmpfs", "/tmp", "--cap-drop", "ALL", "--user", "12345:0")  # noqa: S108
+USER = (*required.HARDENED, "--user", "12345:0")
 OPTIONS = (
     "--runner=PortableRunner --job_endpoint=embed --environment_type=EXTERNAL --environment_config=localhost:50000"
 )
@@ -32,38 +32,6 @@ def worker_image(engine: Engine, preprocess_image: str) -> str:
     if engine.read("image", "inspect", "--format", label, preprocess_image) != "boot":
         pytest.skip(f"{preprocess_image} was built with BEAM_WORKER=none")
     return preprocess_image
-
-
-def test_boot_wants_its_provision_endpoint(run: Run, worker_image: str) -> None:
-    done = run(worker_image, "--id=1")
-    assert done.returncode != 0
-    assert "No provision endpoint provided." in done.stdout + done.stderr
-
-
-@pytest.fixture
-def worker_pool(client: str, engine: Engine, worker_image: str, shared_folder: Path) -> Iterator[str]:
-    """The container of a worker pool, as the sidecar of a task manager is one, with a loopback of its own."""
-    mount = f"{shared_folder}:/data"
-    container = engine.read("run", "--detach", *USER, "--volume", mount, worker_image, "--worker_pool")
-    try:
-        until(lambda: "Started worker pool servicer" in log_of(client, container), 30)
-        yield container
-    finally:
-        engine.read("rm", "--force", container)
-
-
-def test_a_job_runs_in_workers_of_the_image(
-    client: str, worker_image: str, worker_pool: str, shared_folder: Path
-) -> None:
-    """Launcher and workers are one image and two containers; they meet in Beam's own protocol and in a folder."""
-    beside = ("--network", f"container:{worker_pool}", "--volume", f"{shared_folder}:/data")
-    words = ["--source", "digits", "--height", "16", "--width", "16", "--dataset", "/data/dataset"]
-    command = [client, "run", "--rm", *USER, *beside, worker_image, *words, "--beam_options", OPTIONS]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    log = log_of(client, worker_pool)
-    assert done.returncode == errors.OK, done.stderr + log
-    assert "1,412 train, 164 validation, 221 test images" in done.stdout
-    assert "'/opt/apache/beam/boot', '--id=" in log  # proof of who did the work
 
 
 @pytest.fixture
@@ -92,7 +60,7 @@ def test_workers_that_share_nothing_but_a_bucket(
     pool = engine.read("run", "--detach", *USER, *beside, worker_image, "--worker_pool")
     try:
         words = [*settings, "--source", "gs://b/source", "--dataset", "gs://b/dataset", "--beam_options", OPTIONS]
-        small = ("--read-only", "--tmpfs", "/tmp:size=1m", *USER[3:])  # noqa: S108 - within the container
+        small = ("--read-only", "--tmpfs", "/tmp:size=1m", *USER[3:])  # noqa: S108
         command = [client, "run", "--rm", *small, *beside, worker_image, *words]
         done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
         assert done.returncode == errors.OK, done.stderr + log_of(client, pool)
@@ -100,7 +68,7 @@ def test_workers_that_share_nothing_but_a_bucket(
     finally:
         engine.read("rm", "--force", pool)
     engine.read("stop", server)
-    (objects,) = (json.loads(line)["objects"] for line in log_of(client, server).splitlines() if line.startswith("{"))
+    (objects,) = (json.loads(line) for line in log_of(client, server).splitlines() if line.startswith("{"))
     files = {name.rpartition("/")[2]: sha256 for name, sha256 in objects.items() if name.startswith("dataset/")}
     assert len(files) == sum(name.startswith("dataset/") for name in objects)
     assert files.pop("committed.json")
@@ -110,11 +78,12 @@ def test_workers_that_share_nothing_but_a_bucket(
     assert {name for name in files if files[name] != expected[name]} == {manifest}
 
 
-def test_buckets_dataflow_and_flink_can_be_reached_from_it(
+def test_buckets_dataflow_and_flink_can_be_reached_and_parquet_files_read(
     python: Callable[[str, str], str], preprocess_image: str
 ) -> None:
-    """As far as possible without a network: job submission and gs:// find their libraries."""
+    """As far as possible without a network: job submission, gs:// and Parquet find their libraries."""
     program = (
+        "import pyarrow.parquet\n"
         "import apache_beam.runners.dataflow.internal.apiclient, apache_beam.runners.worker.sdk_worker_main\n"
         "from apache_beam.runners.runner import create_runner\n"
         "from apache_beam.io.filesystems import FileSystems\n"

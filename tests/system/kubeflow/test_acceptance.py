@@ -133,7 +133,7 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
             docker_run = (client, "run", "--rm", "--network", network, "--user", "12345:0", *required.HARDENED)
             docker_run += ("--env", f"STORAGE_EMULATOR_HOST={BUCKETS}")
             started = stack.enter_context(Containers(client, required.image(client, "preprocess"), network))
-            started.serve(folder / "nothing", [])
+            started.serve(folder / "nothing")
             patch.setenv("STORAGE_EMULATOR_HOST", f"http://{started.address_of('buckets')}:8080")
         else:
             storage = stack.enter_context(bucket_server.serving())

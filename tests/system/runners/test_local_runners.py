@@ -67,28 +67,13 @@ def test_prism_into_a_bucket(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("settings", ["idx"], indirect=True)
-def test_prism_that_beam_starts(
-    prism: Path,
-    stage: Callable[[dict[str, Any], str], Stage],
-    settings: dict[str, Any],
-    direct_runner_files: dict[str, str],
-) -> None:
-    started = stage(settings, f"--runner=PrismRunner --prism_location={prism}")
-    assert started.wait() == errors.OK, started.stderr
-    assert content(started.dataset) == direct_runner_files
-    assert started.processes() == {}
-
-
-@pytest.mark.slow
 def test_prism_that_beam_starts_outlives_a_sigint_that_is_ignored(
     prism: Path, stage: Callable[[dict[str, Any], str], Stage], tmp_path: Path
 ) -> None:
     """As in cron and behind a script's `&`; Beam would install a handler that stops the job server."""
+    source = write_idx(tmp_path / "idx", 60_000)
     with ignoring(signal.SIGINT):
-        started = stage(
-            {"source": write_idx(tmp_path / "idx", 60_000)}, f"--runner=PrismRunner --prism_location={prism}"
-        )
+        started = stage({"source": source}, f"--runner=PrismRunner --prism_location={prism}")
     while not list(started.dataset.parent.rglob("*.tfrecord")):
         assert started.process.poll() is None, started.stderr
     status = Path(f"/proc/{started.process.pid}/status").read_text()
@@ -97,6 +82,7 @@ def test_prism_that_beam_starts_outlives_a_sigint_that_is_ignored(
     assert ignored is not None
     assert int(ignored[1], 16) & 1 << signal.SIGINT - 1, status
     assert started.wait() == errors.OK, started.stderr
+    assert started.processes() == {}
 
 
 @pytest.mark.slow
