@@ -87,6 +87,8 @@ def test_the_first_good_model_is_promoted_with_every_number_in_place(
     assert described.dataset_digest == datasets.Manifest.of(dataset).digest
     assert described.embedding_digest == embeddings.Description.of(embedding).digest
     assert described.champion_digest == evaluations.NO_CHAMPION
+    names = ("METRICS", "SAMPLES", "REPORT", "LINEAGE", "TRAINING")
+    assert described.files.keys() == {getattr(evaluations, name) for name in names}  # whose damage is noticed
     assert all(np.isfinite(list(first.metrics.values())))
     assert {"fcd", "fcd_floor", "class_distance", "samples"} <= first.metrics.keys()
     assert "champion_fcd" not in first.metrics
