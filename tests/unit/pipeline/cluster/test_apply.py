@@ -125,3 +125,12 @@ def test_one_that_cannot_be_replaced_goes_on(world: World, schedule: Weekly, act
     with pytest.raises(TransientError):
         applied(world, [schedule(hour=10)])
     assert world.starting() == ["weekly"]
+
+
+def test_one_that_is_resumed_meanwhile_stays(world: World, schedule: Weekly, monkeypatch: pytest.MonkeyPatch) -> None:
+    applied(world, [schedule()])
+    location = world.connected()
+    monkeypatch.setattr(location, "pause", lambda schedule_id: None)  # somebody resumes it at once
+    (stays, _) = apply.apply(world.target, location, [], prune=True)
+    assert stays.endswith(" stays: it was resumed meanwhile")
+    assert world.starting() == ["weekly"]

@@ -14,13 +14,13 @@ from tests.unit.pipeline.cluster.conftest import Schedule, Write, recurring, wga
 
 
 def test_a_schedule_is_what_the_file_says(write: Write, server: Server, schedule: Schedule) -> None:
-    write(weekly={}, nightly={"cron": "30 2 * * 1-7", "enabled": False})
+    write(weekly={}, nightly={"cron": "30 2 * * 1-7", "enabled": False, "catch_up": True})
     schedule("apply")
     weekly, nightly = recurring(server)
     assert (weekly["mode"], nightly["mode"]) == ("ENABLE", "DISABLE")
     assert weekly["trigger"]["cron_schedule"]["cron"] == "0 0 9 * * 1"
     assert nightly["trigger"]["cron_schedule"]["cron"] == "0 30 2 * * *"
-    assert (weekly["max_concurrency"], weekly["no_catchup"]) == ("1", True)
+    assert (weekly["max_concurrency"], weekly["no_catchup"], nightly.get("no_catchup")) == ("1", True, None)
     assert weekly["pipeline_version_reference"].keys() == {"pipeline_id", "pipeline_version_id"}
     assert weekly["runtime_config"] == {
         "parameters": {"source": "gs://images", "root": "/data/runs", "critic_learning_rate": 0.001},
