@@ -1,6 +1,7 @@
 """A stand-in for Kubernetes with Kubeflow's Training Operator 1.9: the requests of `components.train.tf_job`, over TLS.
 
-It does with TFJobs what the API and the operator (v1.9.3: tensorflow.go, tfjob_controller.go, common_types.go) do.
+It does with TFJobs what the API and the operator (v1.9.3: tensorflow.go, tfjob_controller.go, common_types.go) do. The
+test says how a worker starts.
 """
 
 import datetime
@@ -12,7 +13,7 @@ import ssl
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -35,47 +36,32 @@ _NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 _DELETED, _FIRST_LINE = "2026-01-01T00:00:00Z", datetime.datetime(2026, 1, 1)
 
 
-class Worker:
-    """The container of a pod, which runs while it has no exit code."""
+class Worker(Protocol):
+    """The container of a pod."""
 
-    message = "its last words"
-    log: Sequence[str] = ("line 0", "line 1", "line 2", "line 3", "line 4")
+    @property
+    def exit_code(self) -> int | None: ...  # None while it runs
+    @property
+    def log(self) -> Sequence[str]: ...  # the whole lines that it has written
+    @property
+    def message(self) -> str: ...  # its last words, left in /dev/termination-log
+    def terminate(self) -> None: ...  # by SIGTERM, as Kubernetes does when the pod is deleted
 
-    def __init__(self, exit_code: int | None) -> None:
-        self.exit_code = exit_code
-        self.terminated = False
+
+# From the pod's name, its container as the job describes it, and the cluster's addresses with the worker's index.
+Start = Callable[[str, dict[str, Any], dict[str, Any]], Worker]
 
 
 class TrainingOperator(http.Server):
-    """Starts workers that have ended with planned exit codes, or run until a test ends them."""
-
-    def __init__(self) -> None:
+    def __init__(self, start: Start) -> None:
         super().__init__()
-        self.plan: list[int | None] = []  # exit codes of the workers to come; 0 for others
-        self.started: list[Worker] = []
         self.jobs: dict[str, dict[str, Any]] = {}
         self.workers: dict[str, list[Worker]] = {}  # by job
+        self._deleted: list[Worker] = []
         self.refusals: dict[str, tuple[int, str]] = {}  # status and message, by method
         self.pending = ""  # why no pod starts
         self.cut_logs_after = 0  # so many lines, once
-
-    def at_pods(self, act: Callable[[], None]) -> None:
-        """Act once, when the pods are asked for next."""
-
-        def before(request: http.Request) -> None:
-            if request.path.endswith("/pods"):
-                self.before = None
-                act()
-
-        self.before = before
-
-    def end(self) -> None:
-        for worker in self.started:
-            worker.exit_code = 0
-
-    @property
-    def created(self) -> int:
-        return sum(request.method == "POST" for request in self.requests)
+        self._start = start
 
     def answer(self, request: http.Request) -> http.Answer:
         if request.headers["Authorization"] != f"Bearer {ACCOUNT_TOKEN}":
@@ -114,9 +100,17 @@ class TrainingOperator(http.Server):
             return _status(409, f'tfjobs.kubeflow.org "{name}" already exists')
         assert _NAME.fullmatch(name)
         self.jobs[name] = job
-        count = job["spec"]["tfReplicaSpecs"]["Worker"]["replicas"]
-        self.workers[name] = [Worker(self.plan.pop(0) if self.plan else 0) for _ in range(count)]
-        self.started += self.workers[name]
+        spec = job["spec"]["tfReplicaSpecs"]["Worker"]
+        (container,) = spec["template"]["spec"]["containers"]
+        hosts = [f"{name}-worker-{index}.{NAMESPACE}.svc:2222" for index in range(spec["replicas"])]
+        self.workers[name] = [
+            self._start(
+                f"{name}-worker-{index}",
+                container,
+                {"cluster": {"worker": hosts}, "task": {"type": "worker", "index": index}, "environment": "cloud"},
+            )
+            for index in range(spec["replicas"])
+        ]
         return _json(201, job)
 
     def _reconcile(self, name: str) -> None:
@@ -134,7 +128,8 @@ class TrainingOperator(http.Server):
     def _end(self, name: str) -> None:
         for worker in self.workers[name]:
             if worker.exit_code is None:
-                worker.terminated, worker.exit_code = True, 143
+                self._deleted.append(worker)
+                worker.terminate()
 
     def _pod(self, job: str, index: int) -> dict[str, Any]:
         worker = self.workers[job][index]
@@ -150,18 +145,24 @@ class TrainingOperator(http.Server):
             status = {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False", **reason}]}
         labels = {"training.kubeflow.org/job-name": job, "training.kubeflow.org/replica-index": str(index)}
         metadata: dict[str, Any] = {"name": f"{job}-worker-{index}", "labels": labels}
-        if worker.terminated:
+        if worker in self._deleted:
             metadata["deletionTimestamp"] = _DELETED
         return {"metadata": metadata, "status": status}
 
 
 def _lines(worker: Worker, since: str) -> Iterator[bytes]:
-    """Yield the lines of a worker from a second on, as Kubernetes reads `sinceTime`, and wait until it has ended."""
-    for number, line in enumerate(worker.log):
-        at = (_FIRST_LINE + datetime.timedelta(seconds=number // 3)).isoformat()
-        if at >= since[: len(at)]:
-            yield f"{at}.{number:09}Z {line}\n".encode()
-    while worker.exit_code is None:
+    """Yield the lines of a worker until it has ended, from a second on, as Kubernetes reads `sinceTime`."""
+    sent = 0
+    while True:
+        ended = worker.exit_code is not None
+        for number, line in list(enumerate(worker.log))[sent:]:
+            sent = number + 1
+            at = (_FIRST_LINE + datetime.timedelta(seconds=number // 3)).isoformat()
+            stamp = f"{at}.{number:09}Z"
+            if stamp[: len(at)] >= since[: len(at)]:
+                yield f"{stamp} {line}\n".encode()
+        if ended:
+            return
         time.sleep(0.3)
 
 

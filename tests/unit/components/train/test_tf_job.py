@@ -3,7 +3,7 @@
 import copy
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from components.core.storage.location import Location
 from components.train import tf_job
 from components.train.config import TrainConfig
 from tests.fakes import http, training_operator
-from tests.fakes.training_operator import TrainingOperator, Worker
+from tests.fakes.training_operator import TrainingOperator
 
 _CONTAINER = {"name": "tensorflow", "image": "train", "command": ["python", "-m", "components.train"]}
 _TEMPLATE: dict[str, Any] = {
@@ -24,11 +24,55 @@ _TEMPLATE: dict[str, Any] = {
 }
 
 
+class Worker:
+    message = "its last words"
+    log: Sequence[str] = ("line 0", "line 1", "line 2", "line 3", "line 4")
+
+    def __init__(self, exit_code: int | None) -> None:
+        self.exit_code = exit_code
+        self.terminated = False
+
+    def terminate(self) -> None:
+        self.terminated = True
+        self.exit_code = 143
+
+
+class Cluster(TrainingOperator):
+    """Starts workers that have ended with planned exit codes, or run until a test ends them."""
+
+    def __init__(self) -> None:
+        super().__init__(self._begin)
+        self.plan: list[int | None] = []  # exit codes of the workers to come; 0 for others
+        self.started: list[Worker] = []
+
+    def _begin(self, name: str, container: dict[str, Any], tf_config: dict[str, Any]) -> Worker:
+        self.started.append(Worker(self.plan.pop(0) if self.plan else 0))
+        return self.started[-1]
+
+    def at_pods(self, act: Callable[[], None]) -> None:
+        """Act once, when the pods are asked for next."""
+
+        def before(request: http.Request) -> None:
+            if request.path.endswith("/pods"):
+                self.before = None
+                act()
+
+        self.before = before
+
+    def end(self) -> None:
+        for worker in self.started:
+            worker.exit_code = 0
+
+    @property
+    def created(self) -> int:
+        return sum(request.method == "POST" for request in self.requests)
+
+
 @pytest.fixture
-def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TrainingOperator]:
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     folder = tmp_path / "account"
     context = training_operator.account(folder)
-    server = TrainingOperator()
+    server = Cluster()
     server.use_tls(context)
     with http.serving(server) as served:
         monkeypatch.setattr(tf_job, "_ACCOUNT", folder)
@@ -46,7 +90,7 @@ def train(accelerator: str = "multi-worker") -> None:
     tf_job.train(copy.deepcopy(_TEMPLATE), config, Location.of("/c/k"))
 
 
-def test_workers_get_the_settings_of_the_stage_and_the_rights_of_its_pod(cluster: TrainingOperator) -> None:
+def test_workers_get_the_settings_of_the_stage_and_the_rights_of_its_pod(cluster: Cluster) -> None:
     train()
     (job,) = cluster.jobs.values()
     pod = job["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]
@@ -58,7 +102,7 @@ def test_workers_get_the_settings_of_the_stage_and_the_rights_of_its_pod(cluster
 
 
 def test_each_line_of_the_chief_is_shown_once_though_its_stream_breaks_off(
-    cluster: TrainingOperator, capsys: pytest.CaptureFixture[str]
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster.plan = [None, 0]
     cluster.cut_logs_after = 4
@@ -83,7 +127,7 @@ def test_each_line_of_the_chief_is_shown_once_though_its_stream_breaks_off(
     ],
 )
 def test_the_worker_that_failed_first_gives_the_reason_and_ends_the_others(
-    cluster: TrainingOperator, codes: list[int | None], error: type[StageError], named: str
+    cluster: Cluster, codes: list[int | None], error: type[StageError], named: str
 ) -> None:
     cluster.plan = [*codes]
     with pytest.raises(error) as caught:
@@ -96,7 +140,7 @@ def test_the_worker_that_failed_first_gives_the_reason_and_ends_the_others(
     assert cluster.created == 2
 
 
-def test_a_job_that_trains_already_is_waited_for(cluster: TrainingOperator) -> None:
+def test_a_job_that_trains_already_is_waited_for(cluster: Cluster) -> None:
     """As after the stage's pod was lost."""
     train()
     for worker in cluster.started:
@@ -106,7 +150,7 @@ def test_a_job_that_trains_already_is_waited_for(cluster: TrainingOperator) -> N
     assert cluster.created == 1
 
 
-def test_a_job_that_is_being_deleted_is_replaced_when_its_workers_have_ended(cluster: TrainingOperator) -> None:
+def test_a_job_that_is_being_deleted_is_replaced_when_its_workers_have_ended(cluster: Cluster) -> None:
     train()
     (job,) = cluster.jobs.values()
     job["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
@@ -123,7 +167,7 @@ def test_a_job_that_is_being_deleted_is_replaced_when_its_workers_have_ended(clu
     assert cluster.created == 2
 
 
-def test_canceling_ends_the_workers(cluster: TrainingOperator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_canceling_ends_the_workers(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     def terminate(*_: object) -> None:
         raise Terminated
 
@@ -138,7 +182,7 @@ def test_canceling_ends_the_workers(cluster: TrainingOperator, monkeypatch: pyte
     assert [worker.exit_code for worker in cluster.started] == [143, 143]
 
 
-def test_a_job_that_someone_deleted_is_made_again_by_a_retry(cluster: TrainingOperator) -> None:
+def test_a_job_that_someone_deleted_is_made_again_by_a_retry(cluster: Cluster) -> None:
     cluster.plan = [None, None]
 
     def delete() -> None:
@@ -151,7 +195,7 @@ def test_a_job_that_someone_deleted_is_made_again_by_a_retry(cluster: TrainingOp
         train()
 
 
-def test_a_cluster_that_cannot_run_it_is_refused_with_the_remedy(cluster: TrainingOperator) -> None:
+def test_a_cluster_that_cannot_run_it_is_refused_with_the_remedy(cluster: Cluster) -> None:
     for code, reason, message in (
         (404, "the server could not find the requested resource", "Training Operator"),
         (403, "tfjobs.kubeflow.org is forbidden", "forbidden.*pods/log"),
@@ -165,7 +209,7 @@ def test_a_cluster_that_cannot_run_it_is_refused_with_the_remedy(cluster: Traini
     assert not cluster.jobs
 
 
-def test_why_workers_wait_is_logged(cluster: TrainingOperator, caplog: pytest.LogCaptureFixture) -> None:
+def test_why_workers_wait_is_logged(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
     cluster.pending = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu"
     cluster.plan = [None, None]
 
