@@ -65,8 +65,7 @@ def test_a_run_goes_by_its_id_a_part_of_it_or_its_link(server: Server, started: 
 def test_the_newest_runs_are_listed(server: Server, started: str) -> None:
     # A fresh run of a schedule has no state, and none has an end before it ends.
     server.store.runs[started]["state"] = ""
-    header, row, *_ = wgan("status", "--host", server.url).out.splitlines()
-    assert header.split() == ["run", "state", "began", "took", "name"]
+    _, row, *_ = wgan("status", "--host", server.url).out.splitlines()
     assert row.split()[:2] == [started, "pending"]
     (run,) = json.loads(wgan("status", "--json", "--host", server.url).out)
     assert (run["state"], run["finished"]) == ("PENDING", None)
@@ -101,14 +100,6 @@ def test_a_file_of_settings_is_submitted_and_flags_override_it(server: Server, p
     (run,) = server.store.runs.values()
     expected = {"root": "/data/mine", "source": "fashion-mnist", "steps": 1000, "batch_size": 16}
     assert run["runtime_config"]["parameters"] == expected
-
-
-def test_mistakes_of_a_file_and_of_flags_come_together(refused: Refused, packages: Path, tmp_path: Path) -> None:
-    path = tmp_path / "mine.yaml"
-    path.write_text("train:\n  steps: 0\n")
-    in_file, in_flag = refused(packages / "kfp.yaml", "--config", str(path), "--seed", "x")
-    assert "line 2: train.steps" in in_file
-    assert "seed" in in_flag
 
 
 def test_flags_of_the_other_target_are_refused(refused: Refused, packages: Path) -> None:

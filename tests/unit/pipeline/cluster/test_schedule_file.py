@@ -12,7 +12,6 @@ from components.core.errors import ConfigError
 from pipeline.cluster import schedule_file
 from pipeline.cluster.backend import Schedule
 from pipeline.cluster.schedule_file import ScheduleSettings
-from pipeline.profiles.yaml_files import shown
 
 Reads = Callable[[Any], list[Schedule]]
 Refusal = Callable[[Any], list[str]]
@@ -101,29 +100,20 @@ def parameters(**settings: Any) -> dict[str, Any]:
     [
         *(({name: None}, name, "") for name in ("cron", "package", "target", "experiment")),
         ({"cron": "@weekly"}, "cron", "'@weekly'"),
-        ({"cron": 9}, "cron", "9"),
         *(({"time_zone": zone}, "time_zone", repr(zone)) for zone in ("Europe/Berlni", "", "../UTC")),
-        ({"time_zone": "America"}, "time_zone", "'America'"),
         *(({"time_zone": zone}, "time_zone", "controller_time_zone") for zone in ("Europe/Berlin", "Etc/GMT+1")),
         ({"package": "absent.yaml"}, "package", "absent.yaml"),
         ({"config": "absent.yaml"}, "config", "absent.yaml"),
-        ({"package": "."}, "package", "directory"),
         ({"package": "vertex.yaml"}, "package", "vertex"),
         ({"package": "schedules.yaml"}, "package", "schedules.yaml"),
-        ({"target": "vertexai"}, "target", "'vertexai'"),
         (VERTEX, "pipeline_root", "''"),
         (VERTEX | {"pipeline_root": "minio://bucket"}, "pipeline_root", "minio://bucket"),
-        (VERTEX | {"pipeline_root": "gs://"}, "pipeline_root", "gs://"),
         ({"experiment": "e" * 129}, "experiment", "128"),
-        ({"concurrency": 0}, "concurrency", "0"),
         ({"concurrency": 11}, "concurrency", "10"),
         ({"crn": "0 9 * * 1"}, "crn", "cron?"),
-        ({"parameters": {1: 2}}, "parameters.1", "1"),
         ({"parameters": {"source": "digits"}}, "parameters: root", ""),
         (parameters(stepz=5), "parameters: unknown parameter stepz", "steps?"),
-        (parameters(**{"a\nb": 5}), "parameters: unknown parameter 'a\\nb'", ""),
         (parameters(steps="many"), "parameters: steps", "'many'"),
-        (parameters(steps=True), "parameters: steps", "True"),
         (parameters(source=2024), "parameters: source", "2024"),
         (parameters(root="runs"), "parameters: root", "runs"),
         (parameters(height=5), "parameters: height and width", ""),
@@ -150,12 +140,6 @@ def test_all_mistakes_of_the_file_come_first_then_all_of_the_packages(refusal: R
         "schedules.a.package",
         "schedules.b.package",
     ]
-
-
-@pytest.mark.parametrize("name", ["-a", "a-", "a_b", "A", "é", "a" * 64, "", "../a"])
-def test_names_that_no_target_takes(refusal: Refusal, name: str) -> None:
-    (problem,) = refusal({"schedules": {name: weekly()["schedules"]["weekly"]}})
-    assert problem.endswith(shown(name))
 
 
 def test_the_example_in_the_docs_is_a_file_of_schedules(read: Reads, packages: Path) -> None:
