@@ -107,7 +107,7 @@ class TrainConfig(Config):
     precision: Annotated[
         str,
         Setting(
-            "Number format of multiplications; `auto` uses bfloat16 where it is faster.",
+            "Number format of multiplications; `auto` uses bfloat16 on GPUs from Ampere on, and on CPUs with AMX.",
             choices=("auto", "float32", "bfloat16"),
         ),
     ] = "float32"
