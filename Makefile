@@ -119,7 +119,7 @@ test-kfp216: $(KFP216)/installed ## Run the tests of compiling and submitting on
 	$(KFP216)/bin/python -m pytest -rs -n 2 --dist loadfile --confcutdir tests/unit/pipeline $(COMPILE_TESTS) $(CLIENT_TESTS)
 
 prove: install ## Run what takes too long for the tests: NAME=replicas, a module of tests/proofs (docs/verification.md)
-	$(BIN)/python -m tests.proofs $(NAME) --source $(FASHION_MNIST) $(if $(BASE),--base $(BASE))
+	$(BIN)/python -m tests.proofs $(NAME) --source $(FASHION_MNIST) $(if $(BASE),--base $(BASE)) $(if $(TURNS),--turns $(TURNS))
 
 prove-tpu: $(TF220)/installed .venv-tpu-compiler/installed install ## Compile training with the TPU compiler, without a TPU; ALL=1: every variant
 	$(BIN)/python -m tests.proofs.tpu --tensorflow $(TF220)/bin/python --compiler .venv-tpu-compiler/bin/python $(if $(ALL),--all)

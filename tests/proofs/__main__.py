@@ -21,6 +21,7 @@ def main() -> int:
     parser.add_argument("--root", type=Path, default=Path("build/proofs"), help=reused)
     parser.add_argument("--base", default="HEAD~1", help="commit to compare with (previous_commit)")
     parser.add_argument("--announced", action="append", default=[], metavar="GLOB", help="differences that are meant")
+    parser.add_argument("--turns", type=int, default=0, help="compare time and memory of each stage instead")
     options = parser.parse_args()
     wrong = importlib.import_module(f"tests.proofs.{options.name}").prove(options)
     for line in wrong:

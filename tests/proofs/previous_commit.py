@@ -1,10 +1,14 @@
 """Compare what the pipeline makes with what an earlier commit makes of the same images, artifact by artifact.
 
     make prove NAME=previous_commit BASE=COMMIT
+    make prove NAME=previous_commit BASE=COMMIT TURNS=5    # instead, the time and memory of each stage
 
-It runs the whole pipeline for 300 steps, on `digits` and on Fashion-MNIST. Files must have the same bytes. JSON files
+Both run the whole pipeline for 300 steps, on `digits` and on Fashion-MNIST. Files must have the same bytes. JSON files
 must hold the same values, but for those that describe the run rather than its result (`RUN_FIELDS`). Folder names hold
 keys, which cover the code: each key is replaced by its stage's name.
+
+For the speed each side makes its own inputs. Then the two take turns at one stage after another, every other round in
+reverse: whole processes, start and imports included.
 """
 
 import argparse
@@ -13,6 +17,8 @@ import difflib
 import fnmatch
 import functools
 import json
+import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -20,10 +26,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks.data.preprocess import write_files
+from benchmarks.lib import tables
+from benchmarks.lib.processes import Turn, measured
 from components.core.storage import digests
+from tests.proofs.stages import command
 from tests.system import whole_runs
 
 ROOT = Path(__file__).parents[2]
+_FILES = 6000  # PNG and JPEG files
 FOLDERS = ("datasets", "checkpoints", "embeddings", "evaluations", "models", "registry")
 # Code, libraries and speed; and checksums of manifests, reports and cards, which contain them.
 RUN_FIELDS = {"made_with", "code", "images_per_second", "card_sha256", "recipe_sha256"}
@@ -128,6 +139,9 @@ def prove(options: argparse.Namespace) -> list[str]:
     """Print the differences; those that no `--announced` pattern matches are wrong."""
     source = str(Path(options.source).resolve()) if Path(options.source).is_dir() else options.source
     with checkout(options.base) as base, tempfile.TemporaryDirectory() as temporary:
+        if options.turns:
+            _compare_speed(options, {"base": base, "ours": ROOT}, source, Path(temporary))
+            return []
         wrong = []
         smaller = {"height": 28, "width": 28, "sample_count": 1000, "classifier_epochs": 1}
         for at, settings in enumerate(({}, {**smaller, "source": source})):
@@ -142,3 +156,43 @@ def prove(options: argparse.Namespace) -> list[str]:
             print(f"{counts}, {len(changes)} differences, {len(announced)} of them announced", *announced, sep="\n  ")
             wrong += [change for change in changes if change not in announced]
     return wrong
+
+
+def _stages(source: str, files: Path, inputs: Path, location: Path) -> dict[str, list[str]]:
+    """Return the command line of each stage, which reads `inputs` and writes to `location`."""
+    dataset, embedding, checkpoints = inputs / "dataset", inputs / "embedding", inputs / "checkpoints"
+    small = {"steps": 300, "checkpoint_every": 100, "sample_every": 100}
+    judged = {"checkpoint": checkpoints / "step-0000000300", "registry": inputs / "registry"}
+    return {
+        "preprocess, IDX files": command("preprocess", source=source, dataset=location / "dataset"),
+        f"preprocess, {_FILES:,} PNG and JPEG files": command("preprocess", source=files, dataset=location / "files"),
+        "embed": command("embed", dataset=dataset, embedding=location / "embedding", classifier_epochs=1),
+        "train": command("train", dataset=dataset, checkpoints=location / "checkpoints", **small),
+        "evaluate": command(
+            "evaluate", dataset=dataset, embedding=embedding, evaluation=location / "evaluation", **judged
+        ),
+        "export": command("export", checkpoint=judged["checkpoint"], model=location / "model"),
+    }
+
+
+def _compare_speed(options: argparse.Namespace, sides: dict[str, Path], source: str, folder: Path) -> None:
+    files, location, rows = folder / "files", folder / "made", []
+    write_files(files, _FILES)
+    for side, code in sides.items():
+        commands = _stages(source, files, folder / side, folder / side)
+        for name in ("preprocess, IDX files", "embed", "train"):
+            measured(commands[name], code)
+    for name in _stages(source, files, location, location):
+        turns: dict[str, list[Turn]] = {side: [] for side in sides}
+        for number in range(options.turns):
+            print(f"{name}, turn {number + 1} of {options.turns}", file=sys.stderr)
+            for side in sides if number % 2 == 0 else reversed(sides):
+                shutil.rmtree(location, ignore_errors=True)
+                turns[side].append(measured(_stages(source, files, folder / side, location)[name], sides[side]))
+        pairs = list(zip(turns["base"], turns["ours"], strict=True))
+        ratios = [statistics.median(then[at] / now[at] for then, now in pairs) for at in range(len(Turn._fields))]
+        seconds = statistics.median(now.cpu for now in turns["ours"])
+        rows.append([name, f"{seconds:.1f}", *(f"{ratio:.2f}" for ratio in ratios)])
+    columns = ["stage", "CPU seconds", "x by the clock", "x CPU seconds", "x memory"]
+    remark = "x: the earlier commit's over ours; below 1, this checkout takes more"
+    tables.show(f"This checkout against {options.base}", columns, rows, [remark])
