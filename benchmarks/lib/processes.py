@@ -4,6 +4,7 @@ import os
 import subprocess
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 
@@ -15,8 +16,8 @@ class Turn(NamedTuple):
     mebibytes: float
 
 
-def measured(words: Sequence[str]) -> Turn:
-    """Run a command, and hide its output.
+def measured(words: Sequence[str], folder: Path | None = None) -> Turn:
+    """Run a command in a folder, by default in this one, and hide its output.
 
     Raises:
         SystemExit: It ends with another status than 0.
@@ -24,7 +25,7 @@ def measured(words: Sequence[str]) -> Turn:
     started = time.monotonic()
     # As an installed program runs: what was compiled once is kept.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=folder, env=environment)
     _, status, usage = os.wait4(process.pid, 0)
     if status:
         raise SystemExit(f"{' '.join(words)} ended with {os.waitstatus_to_exitcode(status)}")

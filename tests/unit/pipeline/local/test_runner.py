@@ -47,7 +47,7 @@ def test_the_last_step_runs_either_way_and_failure_stops_what_depends_on_it_and_
     desk.define(
         Shell(script=f'echo the reason >&2; printf x > "$2"; exit {code}'),
         Shell(stage="skipped", conditions=(Condition("shell", "out", "y", "promoted"),)),
-        Shell(stage="other", after=("shell",)),
+        Shell(stage="other"),
         Shell(
             stage="last",
             script='printf %s "$2" > "$1/status.json"',
