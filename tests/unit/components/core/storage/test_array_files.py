@@ -1,6 +1,4 @@
-"""Arrays in one file: what NumPy reads back; digests: one for one value. test_manifest pins the bytes."""
-
-import json
+"""Arrays in one file: what NumPy reads back; test_manifest pins the bytes."""
 
 import hypothesis.extra.numpy as arrays_of
 import numpy as np
@@ -8,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.core.storage import digests
 from components.core.storage.array_files import write_arrays
 
 
@@ -29,20 +26,3 @@ def test_numpy_reads_what_was_written(tmp_path_factory: pytest.TempPathFactory, 
         for name, array in written.items():
             assert loaded[name].dtype == array.dtype
             np.testing.assert_array_equal(loaded[name], array)
-
-
-VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
-    max_leaves=10,
-)
-
-
-@given(value=st.dictionaries(st.text(), VALUES))
-def test_canonical_json_has_one_text_for_one_value(value: dict[str, object]) -> None:
-    try:
-        text = digests.canonical_json(value)
-    except UnicodeEncodeError:
-        return  # lone surrogates have no UTF-8
-    assert digests.canonical_json(dict(reversed(value.items()))) == text
-    assert digests.canonical_json(json.loads(text)) == text
