@@ -249,13 +249,6 @@ def test_part_of_an_object(place: Place) -> None:
         blob.download_as_bytes(start=len(FIRST), retry=place.retry)
 
 
-def test_empty_object(place: Place) -> None:
-    place.blob(content=b"")
-    assert place.content() == b""
-    stored = place.bucket.get_blob(place.blob().name)
-    assert (stored.size, stored.crc32c) == (0, "AAAAAA==")
-
-
 @pytest.mark.parametrize("name", ["a b+c", "100%", "ä/ö\N{SNOWMAN}", "#1?x=y&z", "a//b", "'\"<>\\", "a/../b"])
 def test_name_of_any_letters(place: Place, name: str) -> None:
     place.blob(name, FIRST)

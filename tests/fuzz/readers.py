@@ -10,7 +10,6 @@ import io
 import json
 import math
 import operator
-import random
 import struct
 import tarfile
 import zipfile
@@ -29,17 +28,11 @@ from components.core.errors import ConfigError, DataError
 from components.core.sources import source_listing
 from components.core.sources.files import SourceFile
 from components.core.stage.executor import ExecutorInput
-from components.core.storage import atomic_files, tfrecord
-from components.core.storage.location import Written
-from components.preprocess import attempt_files
+from components.core.storage import tfrecord
 from components.preprocess.decode import pixels
 from components.preprocess.formats import archives, label_files, survey
-from components.preprocess.formats.stacks import Original, Stack
-from components.preprocess.formats.survey import ImagesPart, Part
-from components.preprocess.rows import Outcome
-from components.preprocess.shards import ShardFacts
+from components.preprocess.formats.stacks import Original
 from tests.faults.damage.image_cases import CASES
-from tests.inputs import artifacts
 
 _SHAPE = ImageShape(8, 8, 3)
 
@@ -133,17 +126,6 @@ def read_image(folder: Path, content: bytes) -> Any:
     return decoded
 
 
-def read_manifest(folder: Path, content: bytes) -> Any:
-    (folder / datasets.MANIFEST).write_bytes(content)
-    manifest = datasets.Manifest.of(str(folder))
-    assert datasets.Manifest.of(str(folder), manifest.digest) == manifest
-    return manifest
-
-
-def read_note(folder: Path, content: bytes) -> Any:
-    return attempt_files.from_json(Part | Outcome | ShardFacts, content, "x")
-
-
 def read_executor_input(folder: Path, content: bytes) -> Any:
     return json.dumps(ExecutorInput(content.decode("utf-8", "surrogateescape")).parameters)
 
@@ -210,21 +192,16 @@ def seeds_of_example() -> Iterator[bytes]:
 
 
 def seeds_of_image() -> Iterator[bytes]:
-    chance = random.Random(0)
     words = PngImagePlugin.PngInfo()
     words.add_text("key", "text", zip=True)
     words.add_itxt("key", "text", zip=True)
     turned = Image.Exif()
     turned[0x0112] = 6
-    for mode in ("1", "L", "LA", "P", "RGB", "RGBA", "I;16", "CMYK"):
-        side = 4
-        size = len(Image.new(mode, (side, side)).tobytes())
-        image = Image.frombytes(mode, (side, side), chance.randbytes(size))
-        for kind in ("JPEG",) if mode == "CMYK" else ("PNG",) if mode not in ("L", "RGB") else ("PNG", "JPEG", "WEBP"):
-            file = io.BytesIO()
-            options = {"pnginfo": words} if kind == "PNG" else {"progressive": mode == "L"}
-            image.save(file, kind, exif=turned, **options)
-            yield file.getvalue()
+    for mode, kind in (("P", "PNG"), ("RGBA", "PNG"), ("L", "JPEG"), ("CMYK", "JPEG"), ("RGB", "WEBP")):
+        file = io.BytesIO()
+        image = Image.fromarray(np.arange(48, dtype=np.uint8).reshape(4, 4, 3)).convert(mode)
+        image.save(file, kind, exif=turned, pnginfo=words, progressive=mode == "L")
+        yield file.getvalue()
 
 
 def seeds_of_png() -> Iterator[bytes]:
@@ -232,28 +209,6 @@ def seeds_of_png() -> Iterator[bytes]:
     for name, case in CASES.items():
         if name.startswith(("PNG, 8 bit", "PNG, 16 bit", "PNG, 1 bit")):
             yield case.make()
-
-
-def seeds_of_manifest() -> Iterator[bytes]:
-    manifest = artifacts.dataset(preprocessing={"seed": 1})
-    yield json.dumps(manifest.to_json()).encode()
-    yield atomic_files.sealed_json(manifest.to_json())
-
-
-def seeds_of_note() -> Iterator[bytes]:
-    file = SourceFile("a.png", "/a.png", 3, "", "f0")
-    stack = Stack(
-        kind="npz", name="a", split="test", files=(file,), arrays=("x",), shape=_SHAPE, classes=("a",), numbers={"0": 0}
-    )
-    shard = datasets.Shard("train-0.tfrecord", 2, 300, "f0")
-    files = {shard.file: Written(300, "f0", "")}
-    for value in (
-        ImagesPart(((file, "train", -1),)),
-        stack,
-        Outcome([("train", ("run", 0, 3, 7))], [], 0, 1, {"a": 3}),
-        ShardFacts("train", shard, files, [1, 1], 0, 0, ""),
-    ):
-        yield attempt_files.to_json({type(value).__name__: value})
 
 
 def seeds_of_executor_input() -> Iterator[bytes]:
@@ -292,7 +247,5 @@ READERS = {
     "metadata.csv": _labels("metadata.csv", b'file_name,text,label\na.png,"a, b",1\n'),
     "image": Reader(read_image, pixels.UndecodableImage, seeds_of_image),
     "png": Reader(read_image, pixels.UndecodableImage, seeds_of_png, faithful=lambda whole, damaged: False),
-    "manifest": Reader(read_manifest, DataError, seeds_of_manifest),
-    "note": Reader(read_note, DataError, seeds_of_note),
     "executor_input": Reader(read_executor_input, ConfigError, seeds_of_executor_input),
 }

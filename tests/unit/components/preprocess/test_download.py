@@ -1,6 +1,5 @@
 """Downloading from a real server on this machine, and from none."""
 
-import socket
 from pathlib import Path
 from typing import Any
 
@@ -51,11 +50,3 @@ def test_what_is_not_the_published_file_is_refused_and_not_kept(
     with http.serving(Files(tmp_path, cut)) as server, pytest.raises(kind, match=message):
         download.fashion_mnist(tmp_path / "kept", server.url)
     assert not list((tmp_path / "kept").rglob("*.gz"))
-
-
-def test_without_a_network_the_message_names_the_sources_that_need_none(tmp_path: Path) -> None:
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))  # bound, but nobody listens
-        address = f"http://127.0.0.1:{unused.getsockname()[1]}"
-        with pytest.raises(TransientError, match=r"`digits`.* no network"):
-            download.fashion_mnist(tmp_path, address)

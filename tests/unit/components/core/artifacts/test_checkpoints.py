@@ -1,6 +1,5 @@
 """Tests for checkpoints.py and training_log.py; tests/faults kills their writers at every system call."""
 
-import errno
 import functools
 import json
 import logging
@@ -21,22 +20,6 @@ STATE: dict[str, Any] = {"step": np.int64(5), "b/x": np.arange(6, dtype=np.float
 
 def describe(step: int) -> checkpoints.Description:
     return artifacts.checkpoint(step, settings={})
-
-
-def test_a_checkpoint_that_cannot_be_removed_is_reported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    for step in (1, 2):
-        checkpoints.save(tmp_path, describe(step), STATE)
-
-    def broken(location: Path, target: Path) -> None:
-        raise OSError(errno.EIO, "Input/output error", str(location))
-
-    with monkeypatch.context() as patched, caplog.at_level(logging.WARNING):
-        patched.setattr(Path, "rename", broken)
-        checkpoints.keep(tmp_path, functools.partial(checkpoints.kept, count=1))
-    assert f"Input/output error: {checkpoints.step_folder(tmp_path, 1)}" in caplog.text
-    assert checkpoints.Description.of(checkpoints.step_folder(tmp_path, 1)).step == 1
 
 
 def test_other_shapes_are_listed() -> None:

@@ -52,13 +52,3 @@ def test_every_file_is_listed_and_the_card_is_guarded_apart(tmp_path: Path) -> N
         with pytest.raises(DataError, match=name):
             models.Description.fetch(str(tmp_path))
         (tmp_path / name).write_bytes(before)
-
-
-def test_of_many_classes_the_first_are_named(tmp_path: Path) -> None:
-    origin = artifacts.origin(artifacts.dataset(), {"step": 7, "classes": [], "dataset_digest": "d" * 64})
-    model = artifacts.write_model(tmp_path, origin, {})
-    model = dataclasses.replace(model, classes=["dark", "left"], class_counts=[1, 2])
-    assert model.classes_in_words() == "0 dark, 1 left"
-    assert dataclasses.replace(model, class_counts=[]).classes_in_words() == "dark, left"
-    words = dataclasses.replace(model, classes=[f"cluster {number}" for number in range(1032)]).classes_in_words()
-    assert words.split(", ")[31:] == ["31 cluster 31", "and 1,000 more"]

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from components.core import container_images
 from components.core.artifacts import checkpoints, datasets, embeddings, evaluations, lineage
 from components.core.errors import DataError
 from components.core.stage import cache_key
@@ -70,13 +69,6 @@ def test_where_images_were_read_is_neither_in_the_lineage_nor_in_a_digest(evalua
     before = evaluations.Description.of(evaluation).digest
     describe(evaluation, source="/home/user/pictures")
     assert evaluations.Description.of(evaluation, before).source == "/home/user/pictures"
-
-
-def test_the_image_is_the_one_that_the_environment_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WGAN_IMAGE", "wgan/train:7")
-    assert lineage.made_with("train")["image"] == "wgan/train:7"
-    monkeypatch.delenv("WGAN_IMAGE")
-    assert lineage.made_with("train")["image"] == container_images.NO_IMAGE
 
 
 def test_a_lineage_of_something_else_is_refused(evaluation: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from components.core.artifacts import evaluations, models
-from components.core.errors import ConfigError, DataError, Superseded, TransientError
+from components.core.errors import ConfigError, DataError, TransientError
 from components.core.registry import registry
 from components.core.storage.location import Location
 from tests.fakes.gcs.server import HangUp, Request
@@ -96,22 +96,6 @@ def test_of_publications_at_once_one_wins(bench: Bench) -> None:
 def test_what_another_process_deletes_is_noticed_before_it_is_champion(bench: Bench) -> None:
     for at in (bench.requests // 2, bench.requests - 4):
         assert bench.interference(at, "saved_model.pb").violations == []
-
-
-def test_the_loser_says_so_in_a_line(bench: Bench) -> None:
-    location = bench.started()
-
-    def faster(request: Request) -> None:
-        if request.method == "POST" and request.path.startswith("/upload"):
-            bench.server.before = None
-            assert bench.third.publish(location).parameters["version"] == 2
-
-    bench.server.before = faster
-    for kind in (Superseded, DataError):  # found while it publishes, and before
-        with pytest.raises(kind, match=r"compared with version 1, .* version 2 "):
-            bench.second.publish(location)
-    assert registry.read_pointer(location).champion == registry.read_champion(location)
-    assert registry.versions(location) == [1, 2, 3]
 
 
 def test_two_first_publications(bench: Bench, tmp_path: Path) -> None:

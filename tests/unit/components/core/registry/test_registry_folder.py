@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from components.core.artifacts import evaluations, models
-from components.core.errors import DataError, Superseded
+from components.core.errors import Superseded
 from components.core.registry import registry
 from components.core.storage import atomic_files
 from tests.faults import candidates
@@ -67,12 +67,6 @@ def test_processes_that_publish_one_model_make_one_version(two_candidates: list[
     assert [process.wait() for process in started] == [0, 0, 0]
     assert registry.versions(folder) == [1]
     assert champion_of(folder) == 1
-
-
-def test_a_registry_that_is_a_file_is_refused(two_candidates: list[Candidate], folder: Path) -> None:
-    atomic_files.write_json(folder, {})
-    with pytest.raises(DataError, match="is a file"):
-        two_candidates[0].publish(folder)
 
 
 def test_who_waits_for_a_folder_and_then_finds_another_champion_has_lost(

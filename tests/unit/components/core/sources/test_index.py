@@ -32,20 +32,15 @@ def fingerprint(source: str, index: str = "") -> str:
 
 def settle(folder: Path) -> None:
     """Make files look old, so that an index trusts them."""
-    for path in folder.rglob("*.png"):
+    for path in folder.rglob("*.*"):
         os.utime(path, (_LONG_AGO, _LONG_AGO))
     time.sleep(_TICK)
 
 
-@pytest.fixture
-def pets(tmp_path: Path) -> Path:
-    folder = tmp_path / "pets"
-    for number in range(6):
-        path = folder / ("cats" if number % 2 else "dogs") / f"{number}.png"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(b"%d" % number)
-    settle(folder)
-    return folder
+@pytest.fixture(name="pets")
+def settled_pets(pets: Path) -> Path:
+    settle(pets)
+    return pets
 
 
 @pytest.fixture
@@ -71,32 +66,19 @@ def sealed(lines: list[bytes]) -> bytes:
 
 def test_only_what_changed_is_read(pets: Path, tmp_path: Path, files_read: FilesRead) -> None:
     index = tmp_path / "index"
-    assert files_read(pets, index) == "6 of 6"
-    assert files_read(pets, index) == "0 of 6"
+    assert files_read(pets, index) == "3 of 3"
+    assert files_read(pets, index) == "0 of 3"
     (pets / "cats" / "1.png").write_bytes(b"7")
-    (pets / "cats" / "3.png").rename(pets / "dogs" / "3.png")
-    (pets / "cats" / "5.png").unlink()
+    (pets / "cats" / "2.JPG").rename(pets / "dogs" / "2.JPG")
     (pets / "new.png").write_bytes(b"8")
     settle(pets)  # touches all
-    assert files_read(pets, index) == "6 of 6"
-    assert files_read(pets, index) == "0 of 6"
+    assert files_read(pets, index) == "4 of 4"
+    assert files_read(pets, index) == "0 of 4"
     (pets / "new.png").unlink()
-    assert files_read(pets, index) == "0 of 5"
+    assert files_read(pets, index) == "0 of 3"
     (path,) = index.iterdir()
     names = [json.loads(line)[0] for line in path.read_text().splitlines()[2:]]
-    assert names == ["cats/1.png", "dogs/0.png", "dogs/2.png", "dogs/3.png", "dogs/4.png"]
-
-
-def test_the_index_is_what_is_believed(pets: Path, tmp_path: Path) -> None:
-    # If every file were read despite the index, this would go unnoticed.
-    before = fingerprint(str(pets), str(tmp_path / "index"))
-    (path,) = (tmp_path / "index").iterdir()
-    lines = path.read_bytes().splitlines(keepends=True)[1:]
-    path.write_bytes(sealed(lines))
-    assert fingerprint(str(pets), str(tmp_path / "index")) == before
-    name, stamp, _ = json.loads(lines[-1])
-    path.write_bytes(sealed([*lines[:-1], json.dumps([name, stamp, "a" * 64]).encode() + b"\n"]))
-    assert fingerprint(str(pets), str(tmp_path / "index")) != before
+    assert names == ["cats/1.png", "dogs/2.JPG", "dogs/3.jpeg"]
 
 
 @pytest.mark.parametrize(
@@ -104,7 +86,7 @@ def test_the_index_is_what_is_believed(pets: Path, tmp_path: Path) -> None:
     [
         lambda whole: b"",
         lambda whole: whole[:-1],
-        lambda whole: whole.replace(b"dogs/2", b"dogs/7"),
+        lambda whole: whole.replace(b"dogs/3", b"dogs/7"),
         lambda whole: b"SQLite format 3\0\xff" + whole,
         lambda whole: sealed([b"[3", *whole.splitlines(keepends=True)[1:]]),
     ],
@@ -120,9 +102,9 @@ def test_a_damaged_index_is_reported_and_made_again(
     files_read(pets, index)
     (path,) = index.iterdir()
     path.write_bytes(damage(path.read_bytes()))
-    assert files_read(pets, index) == "6 of 6"
+    assert files_read(pets, index) == "3 of 3"
     assert [record.levelno for record in caplog.records if str(path) in record.message] == [logging.WARNING]
-    assert files_read(pets, index) == "0 of 6"
+    assert files_read(pets, index) == "0 of 3"
     assert str(path) not in caplog.text
 
 
@@ -132,11 +114,11 @@ def test_an_index_of_another_source_is_not_believed(pets: Path, tmp_path: Path, 
     settle(other)
     files_read(pets, index)
     (own,) = index.iterdir()
-    assert files_read(other, index) == "6 of 6"
+    assert files_read(other, index) == "3 of 3"
     (others,) = set(index.iterdir()) - {own}
     others.write_bytes(own.read_bytes())
-    assert files_read(other, index) == "6 of 6"
-    assert files_read(pets, index) == "0 of 6"
+    assert files_read(other, index) == "3 of 3"
+    assert files_read(pets, index) == "0 of 3"
 
 
 def test_every_part_of_a_stamp_counts(tmp_path: Path) -> None:
@@ -153,12 +135,6 @@ def test_every_part_of_a_stamp_counts(tmp_path: Path) -> None:
         catalog = Catalog("pets", [(0, SourceFile("1", "1", 3, another))])
         catalog.note(SourceIndex(str(tmp_path), "pets").entries())
         assert len(catalog.unread(0)) == 1
-
-
-def test_an_index_that_cannot_be_kept_is_reported(pets: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    (tmp_path / "file").write_bytes(b"")
-    assert fingerprint(str(pets), str(tmp_path / "file")) == fingerprint(str(pets))
-    assert "File exists" in caplog.text
 
 
 def test_an_index_in_a_bucket(pets: Path, bucket: Server, caplog: pytest.LogCaptureFixture) -> None:
@@ -178,7 +154,7 @@ def test_several_at_once_do_no_harm(pets: Path, tmp_path: Path, files_read: File
     with ThreadPoolExecutor(8) as pool:
         assert {*pool.map(fingerprint, [str(pets)] * 8, [str(index)] * 8)} == {fingerprint(str(pets))}
     assert len(list(index.iterdir())) == 1
-    assert files_read(pets, index) == "0 of 6"
+    assert files_read(pets, index) == "0 of 3"
 
 
 CHANGES = st.lists(st.tuples(st.sampled_from(["write", "remove", "rename", "backdate"]), st.integers(0, 4)), max_size=6)

@@ -20,11 +20,7 @@ from components.core.stage import cli, run_notes
 from components.core.stage.executor import RunOf
 from components.core.stage.run_notes import Note
 from components.core.storage import atomic_files
-from components.core.storage.location import Location
 from components.record import run as record_stage
-from pipeline import step_table
-from tests.fakes.gcs.server import Server
-from tests.unit.components.core.reporting import rendered
 from tests.unit.components.core.stage import stand_in
 
 
@@ -56,13 +52,6 @@ def page(run: RunOf) -> str:
     return (run_notes.folder_of(run) / record_stage.PAGE).path.read_text()
 
 
-def pictures(text: str) -> list[bytes]:
-    """Return the files of the pictures in a page, as a parser finds them."""
-    inline = [child for token in rendered.parse(text) for child in token.children or []]
-    sources = [str(child.attrs["src"]) for child in inline if child.type == "image"]
-    return [base64.b64decode(source.removeprefix("data:image/png;base64,"), validate=True) for source in sources]
-
-
 def written(run: RunOf) -> dict[str, Any]:
     recorded: dict[str, Any] = atomic_files.read_json(run_notes.folder_of(run) / run_notes.RECORD, "record")
     return recorded
@@ -74,7 +63,6 @@ def written(run: RunOf) -> dict[str, Any]:
         ("new", "done", [], 0),
         ("reused", "reused", [], 0),
         ("errors.ConfigError('one', 'two')", "failed", ["one", "two"], 64),
-        ("KeyboardInterrupt()", "failed", ["KeyboardInterrupt"], 130),
     ],
 )
 def test_a_stage_notes_how_it_ended(run: RunOf, source: str, state: str, problems: list[str], code: int) -> None:
@@ -197,55 +185,22 @@ def test_the_record_says_what_was_trained_and_on_what(run: RunOf) -> None:
     assert lines[-3].startswith("## Parameters")
 
 
-def test_the_page_of_a_run_that_did_something_has_every_parameter_by_stage(run: RunOf) -> None:
-    deciding = step_table.values_of(dict.fromkeys(step_table.PARAMETERS, ""), {})["deciding"]
-    names = [line.partition("=")[0] for line in deciding.splitlines()]
-    recipe = json.dumps({"settings": dict.fromkeys(names, "7")})
-    note_all(run, decide={"decision": "SKIP", "recipe": recipe})
-    assert record(run)["state"] == "SKIPPED"
-    assert "steps" not in page(run)
-    note_all(run, decide={"decision": "RUN", "recipe": recipe})
-    record(run)
-    lines = re.findall(r"^- (\w+): (\*\*.*)", page(run).replace("\\", ""), re.MULTILINE)
-    shown = {stage: re.findall(r"(\w+)=7\b", parameters) for stage, parameters in lines}
-    assert list(shown) == ["decide", "preprocess", "train", "embed", "evaluate"]
-    assert {name for stage_names in shown.values() for name in stage_names} == set(names)
-    assert [stage for stage in shown if "steps" in shown[stage]] == ["train"]
-
-
 SHEET = grids.png_grid(np.zeros((4, 8, 8, 1), np.uint8))
 
 
-@pytest.mark.parametrize(
-    ("samples", "expected"),
-    [
-        (SHEET, [SHEET]),
-        (grids.png_grid(np.random.default_rng(0).integers(0, 256, (30, 64, 64, 3), np.uint8)), []),  # too large
-        (None, []),
-    ],
-    ids=["samples", "large", "missing"],
-)
-def test_the_page_shows_the_samples_if_it_can(run: RunOf, samples: bytes | None, expected: list[bytes]) -> None:
+@pytest.mark.parametrize("samples", [SHEET, SHEET + bytes(400_000), None], ids=["samples", "large", "missing"])
+def test_the_page_shows_the_samples_if_it_can(run: RunOf, samples: bytes | None) -> None:
     evaluation = Path(run.records).parent / "evaluation"
     evaluation.mkdir()
     if samples is not None:
         (evaluation / evaluations.SAMPLES).write_bytes(samples)
     note_all(run, **{**WHOLE, "evaluate": {"verdict": "PROMOTE", "evaluation_uri": str(evaluation)}})
     assert record(run)["state"] == "SUCCEEDED"
-    assert pictures(page(run)) == expected
+    assert (base64.b64encode(SHEET).decode() in page(run)) == (samples == SHEET)
     assert len(page(run)) < 400_000  # more is cut off by Kubeflow's page
     assert f"- samples: `{evaluation / evaluations.SAMPLES}`" in page(run)
     # At the start of a paragraph it would keep Kubeflow 2.16's page busy for a minute.
     assert "\n\n![" not in page(run)
-
-
-def test_the_page_shows_samples_from_a_bucket(run: RunOf, bucket: Server) -> None:
-    with Location.of("gs://b/e").new_folder(evaluations.MANIFEST) as folder:
-        (folder / evaluations.MANIFEST).write_text("{}")
-        (folder / evaluations.SAMPLES).write_bytes(SHEET)
-    note_all(run, evaluate={"evaluation_uri": "gs://b/e"})
-    record(run)
-    assert pictures(page(run)) == [SHEET]
 
 
 def test_a_training_that_was_only_kept_is_not_passed_over(run: RunOf) -> None:
@@ -264,8 +219,6 @@ WHOLE = {"decide": {"decision": "RUN"}, **_MADE, "evaluate": {"verdict": "PROMOT
     ("stages", "status", "state", "reason"),
     [
         ({}, '{"state": "FAILED", "error": {"message": "cannot be pulled"}}', "FAILED", "cannot be pulled"),
-        ({}, '{"state": "FAILED", "pipeline_task_name": "exit-handler-1"}', "FAILED", "a stage failed"),
-        ({}, '{"state": "CANCELLED"}', "CANCELED", "the run was"),
         ({}, '{"state": "SUCCEEDED", "error": {}}', "SUCCEEDED", "no stage"),
         ({}, "no JSON", "FAILED", "decide did not begin"),
         ({}, '["a"]', "FAILED", "decide did not begin"),
@@ -274,7 +227,6 @@ WHOLE = {"decide": {"decision": "RUN"}, **_MADE, "evaluate": {"verdict": "PROMOT
         (WHOLE, '{"state": "RUNNING"}', "SUCCEEDED", ""),
         ({**WHOLE, "evaluate": {"verdict": "REJECT"}, "publish": None}, '{"state": "RUNNING"}', "SUCCEEDED", ""),
         ({**WHOLE, "publish": None}, '{"state": "RUNNING"}', "FAILED", "publish did not begin"),
-        ({**WHOLE, "export": None, "publish": None}, '{"state": "RUNNING"}', "FAILED", "export did not begin"),
         ({"decide": {"decision": "SKIP"}}, '{"state": "RUNNING"}', "SKIPPED", ""),
     ],
 )

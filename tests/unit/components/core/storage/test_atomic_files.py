@@ -91,15 +91,6 @@ def test_what_was_swept_in_spite_of_its_lock_never_gets_its_place(tmp_path: Path
     assert not location.exists()
 
 
-def test_an_error_of_a_file_names_the_file(tmp_path: Path) -> None:
-    location = tmp_path / "file"
-    location.mkdir()
-    with pytest.raises(OSError, match="Is a directory") as caught:
-        atomic_files.write_file(location, b"content")
-    assert caught.value.filename == str(location)
-    assert list(tmp_path.iterdir()) == [location]
-
-
 def test_places_that_belong_to_something_else(tmp_path: Path) -> None:
     location = tmp_path / "place"
     location.mkdir()

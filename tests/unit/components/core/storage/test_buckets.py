@@ -15,18 +15,6 @@ from components.core.storage.buckets import Conflict, Stored
 from tests.fakes.gcs.server import FAULTS, Server
 
 
-def test_a_file_larger_than_one_request_takes(bucket: Server, tmp_path: Path) -> None:
-    path = tmp_path / "large"
-    path.write_bytes(bytes(range(256)) * (9 << 12))  # more than 8 MB, from which on the client uploads in chunks
-    buckets.create("gs://b/large", path)
-    buckets.create("gs://b/large", path)
-    buckets.download("gs://b/large", tmp_path / "again")
-    assert (tmp_path / "again").read_bytes() == path.read_bytes()
-    path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(Conflict):
-        buckets.create("gs://b/large", path)
-
-
 def test_what_was_read_is_replaced_and_nothing_else(bucket: Server) -> None:
     buckets.replace("gs://b/x", b"1", 0)
     read = buckets.read("gs://b/x")

@@ -3,10 +3,8 @@
 import collections
 import json
 import os
-import re
 import shutil
 import threading
-import time
 import urllib.parse
 from pathlib import Path
 from unittest import mock
@@ -16,7 +14,7 @@ import pytest
 from components.core.errors import ConfigError, DataError, TransientError
 from components.core.storage import atomic_files, buckets
 from components.core.storage import location as location_module
-from components.core.storage.location import DESCRIPTION_ALONE, Location, at_once
+from components.core.storage.location import DESCRIPTION_ALONE, Location
 from tests.fakes.gcs.server import Request, Server
 from tests.fakes.http import Answer
 from tests.faults.soak.served import die_at_every_request

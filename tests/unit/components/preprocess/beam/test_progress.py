@@ -1,7 +1,5 @@
 """The progress of a job, from its workers' files."""
 
-import logging
-import time
 from pathlib import Path
 
 import pytest
@@ -44,17 +42,3 @@ def test_what_all_workers_have_done_is_added(tmp_path: Path) -> None:
 )
 def test_what_is_reported(now: Done, line: str) -> None:
     assert progress.line(now, Done(0, 0, 0), 5.0, 1000, 7) == line
-
-
-def test_it_is_reported_every_few_seconds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(progress, "_SECONDS_BETWEEN_LINES", 0.01)
-    leave(tmp_path, "0", 30)
-    rows_at = AttemptFiles(str(tmp_path))
-    with caplog.at_level(logging.INFO), progress.shown(rows_at, rows_at, 10, 40, 1):
-        for _ in range(6000):
-            if "30 of 40 images (75 %)" in caplog.text:
-                return
-            time.sleep(0.01)
-    pytest.fail("nothing was logged in a minute")

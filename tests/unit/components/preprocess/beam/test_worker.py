@@ -65,11 +65,3 @@ def test_a_second_worker_pool_is_refused() -> None:
         done = become(f"worker.BOOT, worker.POOL_PORT = pathlib.Path(sys.executable), {port}", "--worker_pool")
         first.kill()
     assert f"port {port}" in done.stderr
-
-
-@pytest.mark.skipif(worker.BOOT.exists(), reason="this machine has Beam's boot")
-def test_without_boot_it_says_what_to_do() -> None:
-    done = start("--id=1")
-    assert done.returncode == errors.BAD_CONFIGURATION
-    assert done.stderr.strip().count("\n") == 0
-    assert "BEAM_WORKER=boot" in done.stderr

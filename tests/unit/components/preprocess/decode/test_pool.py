@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -69,24 +68,6 @@ def test_batches_larger_than_pipes_in_both_directions() -> None:
     contents = [png(number, shape=shape) for number in range(8)]
     assert sum(map(len, contents)) > 1 << 20
     assert decode(contents, shape) == [decoded_here(content, shape) for content in contents]
-
-
-def test_threads_do_not_wait_for_each_other(tmp_path: Path) -> None:
-    batches: dict[int, list[pixels.Decoded | pixels.UndecodableImage]] = {}
-
-    def work(number: int) -> None:
-        batches[number] = decode([png(number, "" if number else "wait")])
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads[1:]:
-        thread.join()
-    assert 0 not in batches
-    (tmp_path / "once").touch()
-    threads[0].join()
-    for number in range(4):
-        assert batches[number] == [decoded_here(png(number))]
 
 
 def test_batches_are_decoded_beside_each_other_and_yielded_as_they_are_done(tmp_path: Path) -> None:

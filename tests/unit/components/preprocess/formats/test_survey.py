@@ -6,11 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from components.core.errors import DataError
 from components.core.sources import source_listing
 from components.core.storage import buckets, tfrecord
-from components.preprocess import formats
-from components.preprocess.formats.survey import read, survey
 from tests.fakes.gcs.server import Server
 from tests.faults.damage.image_cases import JPEG, WEBP
 from tests.inputs.sources import held
@@ -43,18 +40,3 @@ def test_a_format_in_a_bucket(gcs: Server, tmp_path: Path, location: str) -> Non
     assert len(images) > 1
     assert (remote.kind, remote.counts, remote.classes) == (local.kind, local.counts, local.classes)
     assert remote.stored == local.stored
-
-
-def test_an_archive_that_is_another_by_now(gcs: Server, tmp_path: Path) -> None:
-    files(tmp_path)
-    gcs.create_bucket("photos")
-    buckets.create("gs://photos/photos.zip", tmp_path / "zip" / "photos.zip")
-    surveyed = survey("gs://photos/photos.zip", source_listing.contents("gs://photos/photos.zip").listing)
-    buckets.put("gs://photos/photos.zip", b"another")
-    with pytest.raises(DataError, match=r"gs://photos/photos\.zip changed"):
-        list(read(next(iter(surveyed.parts))))
-
-
-def test_every_kind_of_source_has_a_reader() -> None:
-    others = {source_listing.DIGITS, source_listing.IMAGES, source_listing.ARCHIVES}
-    assert formats.survey._FORMATS.keys() | others == {kind.name for kind in source_listing._KINDS} | others

@@ -110,7 +110,6 @@ def test_wrong_files_are_refused(tmp_path: Path, content: bytes, words: str) -> 
     [
         ({"picture": IMAGE, "label": 1}, "has no feature image/encoded or image, but label, picture"),
         ({"image": [IMAGE, IMAGE]}, "image of 2 values"),
-        ({"image": 5}, "image of 0 values"),
         ({"image": IMAGE, "label": [1, 2]}, "label of 2 whole"),
         ({"image": IMAGE, "label": b"cat"}, "label of 0 whole"),
     ],
@@ -121,12 +120,7 @@ def test_wrong_examples_are_refused(features: dict[str, Any], words: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("now", "message"),
-    [
-        ([1], r"x\.tfrecord had 2 .* 1 now"),
-        ([1, 2, 1], r"x\.tfrecord had 2 .* 3 now"),
-        ([1, 3], r"x\.tfrecord .* label 3"),
-    ],
+    ("now", "message"), [([1], r"x\.tfrecord had 2 .* 1 now"), ([1, 3], r"x\.tfrecord .* label 3")]
 )
 def test_a_file_that_changed_after_it_was_surveyed(tmp_path: Path, now: list[int], message: str) -> None:
     surveyed, _ = held(tmp_path / "x.tfrecord", framed(*(serialized(image=IMAGE, label=label) for label in (1, 2))))
