@@ -36,12 +36,8 @@ TYPED = (
 )
 NOTED = ["status", "run --steps 3 --accelerator tpu", "compile --profiles=x", "run --config pictures.yaml"]
 WORDS = {
-    "wgan ru| --steps 3": ["run", "runs"],
     "wgan run --ste| 3": ["--steps"],
-    "wgan run --root wgan --ste|": ["--steps"],
     "wgan evaluate --uncertified |": ["hold", "judge"],
-    "wgan selfcheck --accelerator t|": ["tpu"],
-    "wgan registry ver|": ["verify"],
     "wgan open rep|": ["report"],
     "wgan report --output x co|": ["compare"],
     "wgan evaluate --distance|": ["--distance-limit"],

@@ -44,15 +44,11 @@ def test_every_mistake_is_reported_before_anything_runs(tmp_path: Path) -> None:
     ("words", "named"),
     [
         (["status", "--jsn"], "json?"),
-        (["registry", "list", "--regstry", "x"], "registry?"),
-        (["compile", "--alow-tags"], "allow-tags?"),
         (["run", "--source", "digits", "--sorce", "digits"], "source?"),
-        (["run", "--source"], "--source"),
         (["run", "--source", "digits", "--root", "gs://b/runs", "--runner", "docker"], "gs://b/runs"),
         (["run", "--source", "digits", "more"], "more"),
         (["run", "--source", "", "--steps", "5"], "source"),
         (["run", "--source", "digits", "--root", __file__], __file__),
-        (["walk"], "'walk'"),
         (["submitt"], "submit?"),
         ([], "VERB"),
     ],
@@ -89,17 +85,7 @@ def test_help_shows_what_most_users_need_and_all_of_it_every_parameter() -> None
     assert {"source", "steps", "batch-size", "accelerator"} <= {*flags} < {*all_flags}
     assert {name.replace("_", "-") for name in step_table.PARAMETERS} <= {*all_flags}
     assert "--accelerator {auto,tpu,gpu,cpu,multi-worker}" in usual.stdout
-    assert wgan("--help").returncode == 0
     assert wgan("--version").stdout.startswith("wgan ")
-
-
-@pytest.mark.parametrize(
-    ("line", "code", "named"),
-    [("sample", errors.BAD_DATA, "runs/registry"), ("evaluate --seed -1", errors.BAD_CONFIGURATION, "seed")],
-)
-def test_a_program_of_its_own_is_started_with_its_flags(line: str, code: int, named: str, tmp_path: Path) -> None:
-    result = wgan(*line.split(), cwd=tmp_path)
-    assert (result.returncode, named in result.stderr) == (code, True)
 
 
 @pytest.mark.parametrize("words", [["run", "--help"], ["profiles"], ["plan", "--source", "digits"]])

@@ -11,7 +11,7 @@ import pytest
 from components.core import container_images
 from pipeline import step_table
 from pipeline.local import values
-from pipeline.local.values import Unknown, Values
+from pipeline.local.values import Values
 from pipeline.profiles.targets import KFP, VERTEX
 from pipeline.step_table import Step
 from tests.fakes.kubeflow import interpreter
@@ -26,13 +26,6 @@ _PLACEHOLDERS = {
     "created": "$.pipeline_job_create_time_utc",
     "scheduled": "$.pipeline_job_schedule_time_utc",
 }
-
-
-def test_a_step_comes_after_what_it_needs() -> None:
-    ended: set[str] = set()
-    for name, step in STEPS.items():
-        assert ended >= {*step.needs}
-        ended.add(name)
 
 
 def test_what_is_exported_is_what_was_judged() -> None:
@@ -53,18 +46,6 @@ def test_settings_reach_the_stages_with_their_defaults() -> None:
         for field in STEPS[name].fields():
             if (parameter := step_table.PARAMETERS.get(field.name)) and not field.required:
                 assert (parameter.type, parameter.default) == (field.type, field.default), f"{name}.{field.name}"
-
-
-def test_a_template_of_one_name_keeps_the_type_and_others_are_texts() -> None:
-    resolved = Values(dict.fromkeys(step_table.PARAMETERS, 7), RUN)
-    assert resolved.of("{steps}") == 7
-    assert resolved.of("{root}/datasets/{{key}}") == "7/datasets/{key}"
-    assert resolved.of(0) == 0
-    assert resolved.of("{run.id}") == "run-7"
-    for template in ("{train.checkpoint_uri}", "{train.checkpoint_uri}/x"):
-        assert resolved.of(template) == Unknown("train", "checkpoint_uri")
-    resolved.add(STEPS["train"], {"checkpoint_uri": "here"})
-    assert resolved.of("{train.checkpoint_uri}/x") == "here/x"
 
 
 def _outputs(step: Step, decision: str, verdict: str) -> dict[str, Any]:

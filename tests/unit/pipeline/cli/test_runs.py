@@ -96,12 +96,10 @@ def test_without_a_browser_the_path_is_printed(desk: Desk) -> None:
     ("words", "code", "named"),
     [
         (["runs", "show"], errors.BAD_CONFIGURATION, "runs show 3"),
-        (["runs", "show", "x"], errors.BAD_CONFIGURATION, "'x'"),
         (["runs", "shwo", "1"], errors.BAD_CONFIGURATION, "'shwo'"),
         (["runs", "show", "5"], errors.BAD_DATA, "5 1 10"),
         (["open", "report", "11"], errors.BAD_DATA, "11 1 10"),
         (["open", "report", "2"], errors.BAD_DATA, "2 report evaluate"),
-        (["open"], errors.BAD_CONFIGURATION, "what"),
     ],
 )
 def test_what_is_not_there_is_named(desk: Desk, words: list[str], code: int, named: str) -> None:

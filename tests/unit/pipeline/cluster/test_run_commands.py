@@ -103,14 +103,6 @@ def test_a_file_of_settings_is_submitted_and_flags_override_it(server: Server, p
     assert run["runtime_config"]["parameters"] == expected
 
 
-def test_mistakes_of_a_file_and_of_flags_come_together(refused: Refused, packages: Path, tmp_path: Path) -> None:
-    path = tmp_path / "mine.yaml"
-    path.write_text("train:\n  steps: 0\n")
-    in_file, in_flag = refused(packages / "kfp.yaml", "--config", str(path), "--seed", "x")
-    assert "line 2: train.steps" in in_file
-    assert "seed" in in_flag
-
-
 def test_flags_of_the_other_target_are_refused(refused: Refused, packages: Path) -> None:
     lines = refused(packages / "vertex.yaml", "--seed", "1", "--sed=2")
     assert any("host" in line and "kfp" in line and "vertex" in line for line in lines)

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from components.core import errors
-from pipeline.cluster import backends, waiting
+from pipeline.cluster import waiting
 from pipeline.cluster.vertex import runs as vertex_runs
-from pipeline.profiles import profile_file, targets
 from tests.unit.pipeline.cluster.conftest import on, submit, wgan, write_schedules
 from tests.unit.pipeline.cluster.worlds import STARTS_A_RUN, World
 
@@ -22,12 +21,6 @@ pytestmark = pytest.mark.usefixtures("bare_desk")
 @pytest.fixture
 def package(world: World, packages: Path) -> Path:
     return packages / f"{world.target}.yaml"
-
-
-def test_every_target_has_a_backend_and_hardware() -> None:
-    hardware = profile_file.Targets.model_fields.keys() - {"parameters"}
-    for names in (backends.BACKENDS, hardware, profile_file.STAGES):
-        assert set(names) == set(targets.TARGETS)
 
 
 def test_submit_wait_fail_logs_retry_succeed(world: World, package: Path) -> None:

@@ -1,7 +1,6 @@
 """Waiting for the end of a run: its log, and when it gives up."""
 
 import dataclasses
-from collections.abc import Iterator
 from typing import cast
 
 import pytest
@@ -65,11 +64,3 @@ def test_waiting_outlives_a_server_that_is_away_for_a_while(caplog: pytest.LogCa
     assert wait(run(backend.RUNNING), None, None, None, end) == end
     away, back = (message for message in caplog.messages if "server" in message)
     assert ("cannot be reached" in away, "answers" in back) == (True, True)
-
-
-def test_waiting_ends_where_the_server_stays_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock: Iterator[int] = iter(range(0, 10**6, 100))
-    monkeypatch.setattr("pipeline.cluster.waiting.time.monotonic", lambda: next(clock))
-    with pytest.raises(TransientError, match="cannot be reached"):
-        wait(run(backend.RUNNING), None)
-    assert next(clock) > waiting.PATIENCE_SECONDS

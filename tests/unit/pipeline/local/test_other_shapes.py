@@ -96,16 +96,3 @@ def asked(home: Home) -> list[Callable[[], Any]]:
         lambda: report.run(ReportConfig(action="compare", root=str(home.root), output=page)),
         lambda: record_stage.update(RunOf(str(home.root / "records"), RUN)),
     ]
-
-
-@pytest.mark.parametrize("name", ["\u00b2", "\u0663", "-1", "1.0", "latest"])
-def test_a_folder_whose_name_is_no_number_is_no_run(home: Home, name: str) -> None:
-    folder = home.root / "history" / name
-    folder.mkdir()
-    try:
-        (folder / "parameters.json").write_text("{}")
-        home.plan(World())
-        assert program.main(["runs", "--root", str(home.root)]) == 0
-    finally:
-        (folder / "parameters.json").unlink()
-        folder.rmdir()

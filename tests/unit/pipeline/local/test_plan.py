@@ -16,10 +16,7 @@ from components.core.errors import ConfigError
 from components.core.settings import fields_of
 from pipeline.local.history import DONE, SKIPPED, UNCHANGED
 from pipeline.package import parameters
-from pipeline.step_table import Condition
-from tests.unit.pipeline.conftest import Desk
 from tests.unit.pipeline.local.conftest import CHANGES, DOWNSTREAM, FIELDS, MADE, STEPS, Home, World
-from tests.unit.pipeline.shell_steps import Shell
 
 
 def possible(changed: dict[str, Any]) -> bool:
@@ -94,14 +91,6 @@ def test_plan_says_why(home: Home) -> None:
     shutil.rmtree(dataset)
     state, reason = why("preprocess")
     assert (state, reason.endswith(f" gone: {dataset}")) == ("runs", True)
-
-
-def test_plan_leaves_conditions_to_the_run(desk: Desk) -> None:
-    desk.define(Shell(), Shell(stage="gated", conditions=(Condition("shell", "out", "yes", "asked"),)))
-    assert [line.split(maxsplit=2) for line in desk.run(verb="plan").stdout.splitlines()[1:]] == [
-        ["shell", "runs", "always"],
-        ["gated", "perhaps", "decided by the out of shell"],
-    ]
 
 
 def test_a_parameter_starts_the_stages_that_it_reaches_and_no_others(home: Home) -> None:

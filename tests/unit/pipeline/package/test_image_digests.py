@@ -45,7 +45,6 @@ def test_the_command_asks_for_digests_or_for_tags_by_name(tmp_path: Path) -> Non
         ({"version": "0.0.9"}, "0.0.9"),
         ({"schema_version": 2}, "schema version"),
         ({"images": {**DIGESTS, "train": "wgan/train:0.1.0"}}, "train .*'wgan/train:0.1.0'"),
-        ({"images": {**DIGESTS, "train": 7}}, "train .*7"),
         ({"images": "none"}, "images.json"),
     ],
 )

@@ -261,8 +261,6 @@ def test_every_verb_before_the_first_publication(
     interrupt(candidates[0], empty, gcs)
     assert codes() == {65}
     assert wgan_models(*collect, "--registry", empty).out.endswith("\nremoved: 1\n")
-    assert candidates[0].publish(empty).parameters["version"] == (2 if buckets.is_uri(empty) else 1)
-    assert wgan_models("verify", "--registry", empty).code == 0
     assert wgan_models("list", "--registry", "gs://nowhere/registry").code == 64
 
 

@@ -125,9 +125,7 @@ def test_no_file_is_needed(write: Write, server: Server, schedule: Schedule, mon
         (["apply"], {}, "--target kfp or vertex"),
         (["pause", "monthly"], {"weekly": {}}, "monthly"),
         (["apply"], {"weekly": {"cron": "0 0 9 * * 1"}}, "schedules.weekly.cron"),
-        (["frobnicate"], {"weekly": {}}, "'frobnicate'"),
         (["pause"], {"weekly": {}}, "NAME"),
-        (["apply", "--targt", "kfp"], {"weekly": {}}, "target?"),
     ],
 )
 def test_mistakes(write: Write, schedule: Schedule, words: list[str], content: dict[str, Any], named: str) -> None:

@@ -135,12 +135,9 @@ def test_lost_requests_are_sent_again(vertex: VertexRuns, server: VertexServer, 
         ("PERMISSION_DENIED", "Permission denied", ConfigError, "roles/aiplatform.user"),
         ("PERMISSION_DENIED", "no (iam.serviceAccounts.actAs)", ConfigError, "roles/iam.serviceAccountUser"),
         ("INVALID_ARGUMENT", "List of errors:\n\t1. Field: labels", ConfigError, "errors: 1. Field: lab"),
-        ("FAILED_PRECONDITION", "no", ConfigError, "FAILED_PRECONDITION: no"),
         ("UNIMPLEMENTED", "Method not found!", ConfigError, "api_endpoint"),
         ("RESOURCE_EXHAUSTED", "Quota exceeded", TransientError, "quota"),
         ("INTERNAL", "Internal error", TransientError, "`wgan status "),
-        ("UNKNOWN", "Who knows", TransientError, "`wgan status "),
-        ("ABORTED", "Conflict", TransientError, "ABORTED: Conflict"),
     ],
 )
 def test_refusals_become_one_line(vertex: VertexRuns, server: VertexServer, wanted: Submission, case: Any) -> None:
