@@ -7,7 +7,7 @@ A package is the YAML of a `PipelineSpec` (pipeline_spec.proto of Kubeflow Pipel
 import dataclasses
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -59,9 +59,6 @@ class Condition(NamedTuple):
     value: str
 
 
-Conditions = tuple[Condition, ...]
-
-
 @dataclasses.dataclass(eq=False, kw_only=True)
 class Task:
     """A component with the sources of its inputs."""
@@ -72,7 +69,7 @@ class Task:
     outputs: dict[str, str]  # the type of each output parameter, in Kubeflow's terms
     artifacts: dict[str, dict[str, Any]]
     needs: tuple[str, ...]  # tasks that must end first
-    conditions: Conditions  # all must hold, or it is skipped
+    conditions: tuple[Condition, ...]  # all must hold, or it is skipped
     exit_handler: bool  # runs although something has failed
     cached: bool
     retries: int
@@ -188,9 +185,8 @@ class Resolver:
         parameters: Mapping[str, Any],
         outputs: Mapping[str, Mapping[str, Any]],  # by task; grows while the pipeline runs
         run: Mapping[str, str],  # values of placeholders such as `$.pipeline_job_name`
-        final_status: Callable[[], Any] = lambda: None,
     ) -> None:
-        self._parameters, self._outputs, self._run, self._final_status = parameters, outputs, run, final_status
+        self._parameters, self._outputs, self._run = parameters, outputs, run
 
     def inputs(self, task: Task) -> dict[str, Any]:
         return {name: self.value(source) for name, source in task.inputs.items()}
@@ -207,7 +203,7 @@ class Resolver:
             case Output(task, name):
                 return self._outputs[task][name]
             case FinalStatus():
-                return self._final_status()
+                return None  # the caller knows it
             case Text(text, sources):
                 values = {name: self.value(inner) for name, inner in sources.items()}
                 return _filled(text, {**self._run, **_by_placeholder(values)})

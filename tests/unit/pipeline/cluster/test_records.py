@@ -95,12 +95,9 @@ def test_how_a_run_ended(world: World, run: RunOf, notes: list[Note], failed: st
     assert (status["state"], status["message"]) == (state, last["reason"])
     expected = {note.stage: "SUCCEEDED" for note in notes} | ({failed: "FAILED"} if failed else {})
     expected = {**expected, "publish": expected.get("publish", "SKIPPED"), "record": "SUCCEEDED"}
-    assert {stage["name"]: stage["state"] for stage in status["stages"]} == expected
-    assert [stage["name"] for stage in status["stages"]] == list(expected)
-    reasons = {note.stage: note.outputs["summary"] for note in notes if "summary" in note.outputs}
-    reasons |= {note.stage: problem for note in notes for problem in note.problems if problem}
-    messages = {stage["name"]: stage["message"] for stage in status["stages"]}
-    assert {name: messages[name] for name in reasons} == reasons
+    assert [(stage["name"], stage["state"]) for stage in status["stages"]] == [*expected.items()]
+    summaries = {note.stage: note.outputs["summary"] for note in notes if "summary" in note.outputs}
+    assert summaries.items() <= {stage["name"]: stage["message"] for stage in status["stages"]}.items()
 
 
 @pytest.mark.parametrize(

@@ -65,8 +65,7 @@ def test_a_run_goes_by_its_id_a_part_of_it_or_its_link(server: Server, started: 
 def test_the_newest_runs_are_listed(server: Server, started: str) -> None:
     # A fresh run of a schedule has no state, and none has an end before it ends.
     server.store.runs[started]["state"] = ""
-    header, row, *_ = wgan("status", "--host", server.url).out.splitlines()
-    assert header.split() == ["run", "state", "began", "took", "name"]
+    _, row, *_ = wgan("status", "--host", server.url).out.splitlines()
     assert row.split()[:2] == [started, "pending"]
     (run,) = json.loads(wgan("status", "--json", "--host", server.url).out)
     assert (run["state"], run["finished"]) == ("PENDING", None)

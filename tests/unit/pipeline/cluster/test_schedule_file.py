@@ -12,7 +12,6 @@ from components.core.errors import ConfigError
 from pipeline.cluster import schedule_file
 from pipeline.cluster.backend import Schedule
 from pipeline.cluster.schedule_file import ScheduleSettings
-from pipeline.profiles.yaml_files import shown
 
 Reads = Callable[[Any], list[Schedule]]
 Refusal = Callable[[Any], list[str]]
@@ -135,12 +134,6 @@ def test_all_mistakes_of_the_file_come_first_then_all_of_the_packages(refusal: R
         "schedules.a.package",
         "schedules.b.package",
     ]
-
-
-@pytest.mark.parametrize("name", ["-a", "a-", "a_b", "A", "é", "a" * 64, "", "../a"])
-def test_names_that_no_target_takes(refusal: Refusal, name: str) -> None:
-    (problem,) = refusal({"schedules": {name: weekly()["schedules"]["weekly"]}})
-    assert problem.endswith(shown(name))
 
 
 def test_the_example_in_the_docs_is_a_file_of_schedules(read: Reads, packages: Path) -> None:

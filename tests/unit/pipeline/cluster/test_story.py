@@ -32,20 +32,11 @@ def test_submit_wait_fail_logs_retry_succeed(world: World, package: Path) -> Non
     ended = submit(world, package, "--wait", "--steps", "500")
     assert ended.code == waiting.FAILED
     (run_id,) = world.run_ids()
-    states = [message for message in ended.log if message.startswith(("decide: ", "train: "))]
-    assert [message.split(" after ")[0] for message in states] == [
-        "decide: running",
-        "decide: succeeded",
-        "train: running",
-        "train: failed",
-    ]
-    assert states[-1].endswith(": out of memory")
+    states = [message.split(" after ")[0] for message in ended.log if message.startswith(("decide: ", "train: "))]
+    assert states == ["decide: running", "decide: succeeded", "train: running", "train: failed"]
     assert ended.log[-1].startswith(f"run {run_id} failed: train: out of memory; `{world.logs_command(run_id)}")
-    assert run_id in ended.out.splitlines()[0]
-    assert [row.split()[:2] for row in ended.out.splitlines() if row.startswith(("decide ", "train ", "root "))] == [
-        ["decide", "succeeded"],
-        ["train", "failed"],
-    ]
+    rows = [row.split()[:2] for row in ended.out.splitlines() if row.startswith(("decide ", "train ", "root "))]
+    assert rows == [["decide", "succeeded"], ["train", "failed"]]
     logs = on(world, "logs", run_id, "train")
     assert logs.code == errors.BAD_CONFIGURATION
     assert world.logs_remedy in logs.log[-1]
@@ -90,13 +81,11 @@ def test_every_mistake_is_found_before_anything_is_sent(world: World, package: P
 
 def test_a_schedule(world: World, package: Path, tmp_path: Path) -> None:
     file = tmp_path / "schedules.yaml"
-    log: list[str] = []
 
     def schedule(*words: str) -> tuple[int, list[str]]:
         """Run `wgan schedule ...`; its exit code and what it printed, without ids."""
         ids = {live.schedule_id for live in world.connected().live()}
         ended = on(world, "schedule", *words, "--file", str(file))
-        log[:] = ended.log
         ids |= {*world.run_ids(), *(live.schedule_id for live in world.connected().live())}
         return ended.code, [
             " ".join(word for word in line.split() if word not in ids) for line in ended.out.splitlines()
@@ -132,12 +121,10 @@ def test_a_schedule(world: World, package: Path, tmp_path: Path) -> None:
     assert schedule("apply") == (0, ["weekly: deleted"])
     assert world.killed_runs() == []
 
-    assert schedule("pause", "weekly") == (0, ["weekly: paused"])
-    assert "weekly is enabled" in log[-1]
-    assert schedule("pause", "weekly") == (0, ["weekly: is paused already"])
-    assert world.starting() == ["nightly"]
+    for said in ("paused", "is paused already"):
+        assert schedule("pause", "weekly") == (0, [f"weekly: {said}"])
+        assert world.starting() == ["nightly"]
     assert schedule("resume", "weekly") == (0, ["weekly: resumed"])
-    assert schedule("resume", "weekly") == (0, ["weekly: is enabled already"])
     assert (schedule("pause", "weekly")[0], schedule("apply")) == (0, (0, ["weekly: resumed"]))
 
     # What the file no longer has.
@@ -146,5 +133,3 @@ def test_a_schedule(world: World, package: Path, tmp_path: Path) -> None:
     assert schedule("apply") == (0, [f"{world.target}: nothing to change"])
     assert schedule("apply", "--prune") == (0, ["nightly: deleted"])
     assert world.starts() == [("weekly", True)]
-    write(weekly={"cron": "0 7 * * 1", "concurrency": 2}, monthly={})
-    assert "monthly" in schedule("list")[1][1]

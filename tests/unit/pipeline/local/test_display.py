@@ -63,13 +63,8 @@ def test_a_terminal_shows_a_bar_and_the_newest_samples_until_the_stage_ends(desk
     assert f"file://{desk.folder}/grid.png" in bars
     assert re.search(r"W train: careful with (/a/path/of/a/file){20}\r?\n", bars)
     assert "a line of C" in bars
-    rows = re.findall(r"stage 1 of 2[^\r\n]*", re.sub(r"\033\[[0-9;?]*[A-Za-z]", "", bars))
-    assert max(map(len, rows)) == 100 - len("^C") - 1  # so that no row is left behind
     assert "critic" not in bars
     assert "━" not in end
-    assert [line.split()[1] for line in re.sub(r"\033\[[0-9;]*m", "", end).splitlines() if "done" in line] == [
-        "done"
-    ] * 2
 
 
 def test_elsewhere_lines_are_few_and_an_interruption_names_what_is_kept(desk: Desk) -> None:

@@ -2,8 +2,7 @@
 
 import contextlib
 import json
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given, settings
@@ -80,19 +79,15 @@ def test_a_file_of_another_shape_is_no_defect(home: Home, names: str, data: st.D
     try:
         for words in (["runs"], ["runs", "show", "1"], ["open", "report"], ["open", "samples", "1"]):
             assert program.main([*words, "--root", str(home.root)]) in (errors.OK, errors.BAD_DATA)
-        for ask in asked(home):
+        page = str(home.root / "compare.html")
+        for ask in (
+            lambda: home.plan(World()),
+            lambda: home.plan(World(parameters={"steps": 3})),
+            lambda: report.run(ReportConfig(action="compare", runs=("1", "1"), root=str(home.root), output=page)),
+            lambda: report.run(ReportConfig(action="compare", root=str(home.root), output=page)),
+            lambda: record_stage.update(RunOf(str(home.root / "records"), RUN)),
+        ):
             with contextlib.suppress(StageError):
                 ask()
     finally:
         file.write_bytes(before)
-
-
-def asked(home: Home) -> list[Callable[[], Any]]:
-    page = str(home.root / "compare.html")
-    return [
-        lambda: home.plan(World()),
-        lambda: home.plan(World(parameters={"steps": 3})),
-        lambda: report.run(ReportConfig(action="compare", runs=("1", "1"), root=str(home.root), output=page)),
-        lambda: report.run(ReportConfig(action="compare", root=str(home.root), output=page)),
-        lambda: record_stage.update(RunOf(str(home.root / "records"), RUN)),
-    ]

@@ -77,7 +77,6 @@ def test_plan_says_why(home: Home) -> None:
     assert (state, {"dataset", "preprocess"} < {*re.findall(r"\w+", reason)}) == ("perhaps", True)
     assert why("preprocess", code={"preprocess": "1"}) == ("runs", "its code changed")
     assert why("train", decision="SKIP") == ("skipped", "decision SKIP")
-    assert why("publish", decision="SKIP") == ("skipped", "decision SKIP")
     state, reason = why("embed", libraries="2")
     assert (state, reason.rpartition("(")[2]) == ("unchanged", "decides nothing: keras: 1 -> 2)")
     for stage, name in (("train", "state.npz"), ("embed", "embedding.json")):

@@ -5,17 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from components.core.container_images import NAMES, VERSION
+from components.core.container_images import VERSION
 from components.core.errors import ConfigError
 from pipeline.kfp_graph import compiled_package
 from pipeline.package import image_digests
 from pipeline.profiles.targets import KFP
 from tests.unit.pipeline.conftest import wgan
-from tests.unit.pipeline.packages import PROFILES
-
-DIGESTS = {name: f"registry.test:5000/wgan/{name}@sha256:{str(location) * 64}" for location, name in enumerate(NAMES)}
+from tests.unit.pipeline.packages import DIGESTS, PROFILES
 
 
 def written(folder: Path, **changes: Any) -> Path:
@@ -26,17 +23,11 @@ def written(folder: Path, **changes: Any) -> Path:
 
 @pytest.mark.slow
 def test_the_command_asks_for_digests_or_for_tags_by_name(tmp_path: Path) -> None:
-    def compile_train_image(*flags: str) -> str:
-        result = wgan("compile", "--output", str(tmp_path / "package.yaml"), "--profile", "gpu-l4", *flags)
-        if result.returncode:
-            return result.stderr
-        package = next(yaml.safe_load_all((tmp_path / "package.yaml").read_bytes()))
-        return str(package["deploymentSpec"]["executors"]["exec-train"]["container"]["image"])
-
-    assert "--allow-tags" in compile_train_image()
+    compiling = ("compile", "--output", str(tmp_path / "package.yaml"), "--profile", "gpu-l4")
+    assert "--allow-tags" in wgan(*compiling).stderr
     assert not (tmp_path / "package.yaml").exists()
-    assert compile_train_image("--allow-tags") == f"wgan/train-gpu:{VERSION}"
-    assert compile_train_image("--images", str(written(tmp_path))) == DIGESTS["train-gpu"]
+    assert wgan(*compiling, "--allow-tags").returncode == 0
+    assert f"image: wgan/train-gpu:{VERSION}\n" in (tmp_path / "package.yaml").read_text()
 
 
 @pytest.mark.parametrize(

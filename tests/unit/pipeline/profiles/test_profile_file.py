@@ -88,8 +88,6 @@ def test_parameters_get_the_types_of_trains_settings_on_both_targets() -> None:
         assert typed == {**parameters, "batch_size": 256, "critic_learning_rate": 0.002}
         assert all(type(typed[name]) is float for name in ("critic_learning_rate", "penalty_weight"))
         assert type(typed["batch_size"]) is int
-    (bare,) = parse({"mine": {KFP: {"stages": {}}}}).values()
-    assert bare.parameters == {}
 
 
 def test_mistakes_in_parameters_are_reported_at_once() -> None:

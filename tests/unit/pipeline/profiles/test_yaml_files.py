@@ -4,7 +4,6 @@ import copy
 import datetime
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import hypothesis
 import pytest
@@ -19,6 +18,7 @@ from pipeline.package import config_file, reader
 from pipeline.profiles import profile_file, yaml_files
 from pipeline.profiles.kubernetes import KubernetesStage
 from pipeline.profiles.vertex import VertexStage
+from tests.properties import changed
 from tests.unit.pipeline.profiles.contents import SHIPPED
 
 Read = Callable[[Path], object]
@@ -50,26 +50,14 @@ _VALUES = st.recursive(
 )
 
 
-@st.composite
-def with_one_thing_changed(draw: st.DrawFn) -> Any:
-    """A file that can be read, but for one thing, however deep."""
-    location: Any = copy.deepcopy(draw(st.sampled_from([SHIPPED, {"schedules": {"weekly": _SCHEDULE}}])))
-    content = location
-    while True:
-        key = draw(st.sampled_from(sorted(location) if isinstance(location, dict) else range(len(location))))
-        if not location[key] or not isinstance(location[key], (dict, list)) or draw(st.booleans()):
-            break
-        location = location[key]
-    location[key] = draw(_VALUES)
-    return content
-
-
-_YAML = (_VALUES | with_one_thing_changed()).map(lambda value: yaml.safe_dump(value, allow_unicode=True))
-
-
 @pytest.mark.parametrize("read", READERS)
-@hypothesis.given(text=st.binary() | (st.text() | _YAML).map(lambda text: text.encode("utf-8", "replace")))
-def test_anything_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, read: Read, text: bytes) -> None:
+@hypothesis.given(data=st.data())
+def test_anything_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, read: Read, data: st.DataObject) -> None:
+    text = data.draw(st.binary() | st.text().map(lambda text: text.encode("utf-8", "replace")) | st.none())
+    if text is None:  # a file that can be read, but for one thing, however deep
+        content = data.draw(st.sampled_from([SHIPPED, {"schedules": {"weekly": _SCHEDULE}}]))
+        content = changed(data, copy.deepcopy(content), _VALUES)
+        text = yaml.safe_dump(content, allow_unicode=True).encode("utf-8", "replace")
     path = tmp_path_factory.getbasetemp() / "own.yaml"
     path.write_bytes(text)
     problems: tuple[str, ...] = ()

@@ -30,7 +30,6 @@ def connected(*words: str) -> KubeflowConnection:
 
 
 def refused_client(connection: KubeflowConnection, kind: type[StageError] = ConfigError) -> str:
-    """Return the one line of a refused client."""
     with pytest.raises(kind) as raised:
         _ = connection.client
     assert "\n" not in str(raised.value)

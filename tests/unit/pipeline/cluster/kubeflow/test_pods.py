@@ -68,8 +68,8 @@ def cluster(kubeconfig: Callable[[str], None], monkeypatch: pytest.MonkeyPatch) 
         yield kubernetes
 
 
-def read(stage: str, follow: bool = False, namespace: str = "") -> Iterator[str]:
-    connection = KubeflowConnection(host="http://unused", kube_context="here", namespace=namespace)
+def read(stage: str, follow: bool = False) -> Iterator[str]:
+    connection = KubeflowConnection(host="http://unused", kube_context="here")
     return pods.logs(connection, _RUN, stage, follow)
 
 
@@ -107,16 +107,11 @@ def test_a_stage_that_waits_for_its_machine_has_no_logs(cluster: Kubernetes) -> 
         list(read("train"))
 
 
-@pytest.mark.parametrize(
-    ("status", "message", "remedy"),
-    [(403, 'User "me" cannot list "pods"', "namespace team-a"), (401, "Unauthorized", "log in to context here")],
-)
-def test_what_kubernetes_refuses_is_one_line(cluster: Kubernetes, status: int, message: str, remedy: str) -> None:
-    cluster.refusal = (status, message)
-    with pytest.raises(ConfigError, match=remedy) as raised:
-        list(read("train", namespace="team-a"))
-    assert f"{message} ({status})" in str(raised.value)
-    assert "\n" not in str(raised.value)
+def test_whom_kubernetes_does_not_know_is_told_to_log_in(cluster: Kubernetes) -> None:
+    cluster.refusal = (401, "Unauthorized")
+    with pytest.raises(ConfigError, match=r"^[^\n]*log in to context here[^\n]*$") as raised:
+        list(read("train"))
+    assert "Unauthorized (401)" in str(raised.value)
 
 
 @pytest.fixture
@@ -136,9 +131,7 @@ def test_logs_of_all_stages_name_the_stage(server: Server, run: str, cluster: Ku
     assert ended[:2] == (errors.OK, "decide: one\npreprocess: two\n")
     assert f"train of run {run} has no pod" in ended.log[-1]
     cluster.pods.clear()
-    ended = wgan(*words)
-    assert ended.code == errors.BAD_CONFIGURATION
-    assert [line.partition(" of run ")[0] for line in ended.log] == ["decide", "preprocess", "train"]
+    assert wgan(*words).code == errors.BAD_CONFIGURATION
 
 
 @pytest.mark.parametrize(
@@ -170,7 +163,6 @@ def container(state: dict[str, Any]) -> dict[str, object]:
     ("node", "status", "reason"),
     [
         (".executor(0)", {"conditions": [_FULL]}, "Unschedulable: 0/1 nodes: Insufficient cpu"),
-        ("-driver", {"conditions": [_FULL]}, "Unschedulable: 0/1 nodes: Insufficient cpu"),
         (".executor", {"containerStatuses": [container(_NO_IMAGE)]}, "ImagePullBackOff: Back-off pulling image x"),
         (".executor", {"initContainerStatuses": [container(_CREATING)]}, "FailedMount: no volume wgan-runs"),
     ],

@@ -72,15 +72,6 @@ class Tokens(http.Server):
     def answer(self, request: http.Request) -> http.Answer:
         return http.Answer(self.status, json.dumps(self.content).encode(), {"Content-Type": "application/json"})
 
-    def user(self) -> dict[str, str]:
-        """Credentials of a user whose tokens this server gives out."""
-        return {
-            "type": "external_account_authorized_user",
-            "audience": "//iam.googleapis.com/locations/global/workforcePools/pool/providers/provider",
-            **{"client_id": "id", "client_secret": "secret", "refresh_token": "refresh"},
-            **{"token_url": f"{self.url}/token", "token_info_url": f"{self.url}/token"},
-        }
-
 
 @pytest.fixture
 def log_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> LogIn:
@@ -108,7 +99,10 @@ def test_nobody_is_logged_in() -> None:
 
 def test_a_token_is_given_out_refused_or_not_to_be_had(log_in: LogIn) -> None:
     with http.serving(Tokens()) as tokens:
-        log_in(tokens.user())
+        user = {"client_id": "id", "client_secret": "secret", "refresh_token": "refresh"}
+        user |= {"token_url": f"{tokens.url}/token", "token_info_url": f"{tokens.url}/token"}
+        audience = "//iam.googleapis.com/locations/global/workforcePools/pool/providers/provider"
+        log_in({"type": "external_account_authorized_user", "audience": audience, **user})
         refusal = login_refusal(ConfigError)
         assert "it has expired" in refusal
         assert "gcloud auth application-default login" in refusal
