@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from components.core.storage import digests
 from components.core.storage.array_files import write_arrays
 
 

@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import threading
+import time
 import urllib.parse
 from pathlib import Path
 from unittest import mock
@@ -13,8 +14,7 @@ import pytest
 
 from components.core.errors import ConfigError, DataError, TransientError
 from components.core.storage import atomic_files, buckets
-from components.core.storage import location as location_module
-from components.core.storage.location import DESCRIPTION_ALONE, Location
+from components.core.storage.location import DESCRIPTION_ALONE, Location, at_once
 from tests.fakes.gcs.server import Request, Server
 from tests.fakes.http import Answer
 from tests.faults.soak.served import die_at_every_request
@@ -202,17 +202,6 @@ def test_no_transfer_begins_after_a_failure() -> None:
     assert 4 <= count < 5000
     time.sleep(0.05)
     assert len(began) == count
-
-
-def test_progress_is_logged(bucket: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr(location_module, "_SECONDS_BETWEEN_LINES", 0)
-    location = copied(9)
-    caplog.set_level("INFO")
-    location.fetch(MANIFEST)
-    lines = [record.getMessage() for record in caplog.records if record.name == location_module.__name__]
-    assert lines[0] == "downloading gs://b/x: 9 files, 0.0 MB"
-    assert len(lines) == 9  # one for each file but the last
-    assert all(re.match(r"[a-z]+ 0\.0 of 0\.0 MB of gs://b/x, \d+\.\d MB/s, \d+ s left$", line) for line in lines[1:])
 
 
 def test_a_damaged_mirror_is_mended(bucket: Server) -> None:
