@@ -156,7 +156,7 @@ def test_identical_images_and_contradicting_labels_are_counted_and_stay(
     assert digests.sha256_of_file(source / "a" / "2.png") in caplog.text
 
 
-def test_one_image_and_classes_without_images(pets: Path, tmp_path: Path) -> None:
+def test_one_image_and_classes_without_images(pets: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     write(tmp_path / "one" / "x.png", 0)
     with pytest.raises(DataError, match=r"\d train, \d validation, \d test"):
         run(tmp_path / "one", tmp_path / "dataset")
@@ -165,6 +165,14 @@ def test_one_image_and_classes_without_images(pets: Path, tmp_path: Path) -> Non
     pets.rename(tmp_path / "two" / "a")
     with pytest.raises(DataError, match=r"such as b \(0 train, 0 validation, 0 test"):
         run(tmp_path / "two", tmp_path / "dataset", bad_images_limit=0.5)
+    source = tmp_path / "three"
+    for number in range(40):
+        write(source / "train" / "ab"[number % 2] / f"{number}.png", number)
+        write(source / "test" / "abc"[number % 3] / f"{number}.png", 100 + number)
+    (source / "train" / "c" / "below").mkdir(parents=True)
+    with pytest.raises(DataError, match=r"1 of 3 classes, such as c \(0 train, 0 validation, 13 test"):
+        run(source, tmp_path / "dataset")
+    assert "train/c" in caplog.text
     assert not (tmp_path / "dataset").exists()
 
 
@@ -185,6 +193,25 @@ def test_a_file_too_large_is_quarantined_and_never_read(pets: Path, tmp_path: Pa
     (entry,) = manifest.quarantine["entries"]
     assert (entry["name"], entry["sha256"]) == ("huge.png", "")
     assert manifest.source["fingerprint"] == fingerprint
-    later = huge.stat().st_mtime_ns + 1
-    os.utime(huge, ns=(later, later))
-    assert source_listing.contents(str(pets)).fingerprint != fingerprint
+
+    index = str(tmp_path / "index")
+    assert [source_listing.contents(str(pets), index).fingerprint for _ in range(2)] == [fingerprint] * 2
+    modified = huge.stat().st_mtime_ns
+    later = {fingerprint}
+    for size, time in ((40 << 30, modified + 1), ((40 << 30) + 1, modified + 1)):
+        os.truncate(huge, size)
+        os.utime(huge, ns=(modified, time))
+        later.add(source_listing.contents(str(pets), index).fingerprint)
+    assert len(later) == 3
+    os.truncate(huge, 40 << 30)
+    os.utime(huge, ns=(modified, modified))
+    assert source_listing.contents(str(pets), index).fingerprint == fingerprint
+
+
+def test_the_largest_file_that_is_read_and_the_smallest_that_is_not(pets: Path, tmp_path: Path) -> None:
+    for name, size in (("read.png", pixels.LARGEST_FILE), ("unread.png", pixels.LARGEST_FILE + 1)):
+        (pets / name).write_bytes(b"")
+        os.truncate(pets / name, size)
+    entries = run(pets, tmp_path / "dataset", bad_images_limit=0.5).quarantine["entries"]
+    names_and_digests = [(entry["name"], entry["sha256"]) for entry in entries]
+    assert names_and_digests == [("read.png", digests.sha256_of_file(pets / "read.png")), ("unread.png", "")]

@@ -27,7 +27,7 @@ from tests.faults.counts import Counts
 from tests.faults.soak.served import death, quick_server, without_retries
 
 NAME = "runs/registry"
-KINDS = ("abandon", "zombie", "race", "interference")
+KINDS = ("kill", "abandon", "zombie", "race", "interference")
 _TIMES = {"REQUEST_SECONDS": 60.0, "RETRY_SECONDS": 2.0, "FIRST_DELAY_SECONDS": 0.002}
 
 
@@ -334,6 +334,7 @@ class Bench:
         at, acted = chance.randrange(self.requests), chance.random() < 0.5
         name = chance.choice(("saved_model.pb", "variables/variables.index", models.CARD))
         trials: dict[str, Callable[[], Tried]] = {
+            "kill": lambda: self.kill(at, acted),
             "abandon": lambda: self.abandon(at, acted),
             "zombie": lambda: self.zombie(at, acted, chance.choice(("retry", "successor", "rollback"))),
             "race": lambda: self.race(chance.randrange(1 << 32)),

@@ -60,7 +60,7 @@ GARBAGE: dict[str, small_data.Draw] = {
 HEALTHY = {"real": small_data.free_of("real", SAMPLES)}
 
 
-@pytest.mark.parametrize("count", [20, 100])
+@pytest.mark.parametrize("count", [20, 100, *(pytest.param(count, marks=pytest.mark.slow) for count in (34, 400))])
 def test_few_images_promote_no_garbage(judged: Judged, count: int) -> None:
     for verdicts in judged(GARBAGE, count):
         assert PROMOTE not in verdicts.values()

@@ -70,6 +70,17 @@ def test_there_is_no_compiler_and_nothing_that_a_build_kept(engine: Engine, imag
     assert engine.read(*as_root, image, "-c", program) == "[] [] []"
 
 
+def test_modules_are_compiled_and_the_same_whenever_they_were(python: Python, image: str) -> None:
+    """Unchecked hashes: Python ignores the source's time."""
+    program = (
+        "import importlib.util, struct\n"
+        "for name in ('components.core.stage.cli', 'numpy', 'google.protobuf.message'):\n"
+        "    path = importlib.util.find_spec(name).cached\n"
+        "    print(struct.unpack('<I', open(path, 'rb').read()[4:8])[0])"
+    )
+    assert python(image, program).split() == ["1", "1", "1"]
+
+
 def test_a_mounted_folder_does_not_shadow_the_code(engine: Engine, image: str, shared_folder: Path) -> None:
     (shared_folder / "components").mkdir(exist_ok=True)
     (shared_folder / "components" / "__init__.py").write_text("raise SystemExit('shadowed')")

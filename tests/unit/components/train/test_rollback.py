@@ -153,25 +153,43 @@ def test_a_training_is_rolled_back_in_one_way_after_any_kill(tiny_dataset: Path,
 @pytest.mark.long
 def test_what_goes_bad_again_and_again_is_ended_with_its_step(tiny_dataset: Path, tmp_path: Path) -> None:
     """A real overflow: a penalty of about 1, times 1e38, has gradients whose squares no float32 holds."""
+    locations, always = [tmp_path / name for name in ("overflow", "none", "again")], [[KERNEL, 250, 99]]
     overflowing = {"penalty_weight": 1e38, "steps": 30, "checkpoint_every": 1}
-    cases: dict[str, tuple[dict[str, Any], list[Any]]] = {
-        "overflow": (overflowing, []),
-        "again": ({"rollbacks": 1}, [[KERNEL, 250, 99]]),
-    }
-    (overflow, overflow_log), (again, again_log) = attempts.made(
+    changes: list[dict[str, Any]] = [overflowing, {"rollbacks": 0}, {"rollbacks": 2}]
+    (overflow, overflow_log), (none, none_log), (again, again_log) = attempts.made(
         [
-            {"flags": attempts.flags(tiny_dataset, tmp_path / name, **{**SMALL, **changes}), "poison": poison}
-            for name, (changes, poison) in cases.items()
+            {"flags": attempts.flags(tiny_dataset, location, **{**SMALL, **change}), "poison": poison}
+            for location, change, poison in zip(locations, changes, ([], always, always), strict=True)
         ]
     )
-    assert overflow == again == errors.DEFECT
-    assert "Traceback" not in overflow_log + again_log
+    assert overflow == none == again == errors.DEFECT
     assert overflow_log.count("Rolling back") == 3
-    assert " at step 1, after 3 rollbacks" in overflow_log.splitlines()[-1]
+    last = overflow_log.splitlines()[-1]
+    assert " at step 1, after 3 rollbacks" in last
+    assert "Traceback" not in overflow_log + none_log + again_log
     assert checkpoints.steps(tmp_path / "overflow") == []
-    assert "to step 200; " in again_log
-    assert "251, after 1 rollback" in again_log.splitlines()[-1]
-    steps = checkpoints.steps(tmp_path / "again")
-    assert steps == [100, 200]
-    for step in steps:
-        assert checkpoints.not_finite(checkpoints.load_state(checkpoints.step_folder(tmp_path / "again", step))) == []
+    assert "Rolling back" not in none_log
+    assert " at step 251; " in none_log.splitlines()[-1]
+    assert checkpoints.steps(tmp_path / "none") == [100, 200]
+    assert [f"to step {step}; " in again_log for step in (200, 0)] == [True, True]
+    assert "251, after 2 rollbacks" in again_log.splitlines()[-1]
+    for location in ("none", "again"):
+        for step in checkpoints.steps(tmp_path / location):
+            state = checkpoints.load_state(checkpoints.step_folder(tmp_path / location, step))
+            assert checkpoints.not_finite(state) == []
+
+
+@pytest.mark.slow
+def test_a_resumed_training_with_fewer_rollbacks_than_it_had_has_none_left(tiny_dataset: Path, tmp_path: Path) -> None:
+    short = {**SMALL, "checkpoint_every": 30, "learning_rate_decay": "none"}
+    (first_code, _), (second_code, log) = attempts.made(
+        [
+            {"flags": attempts.flags(tiny_dataset, tmp_path / "t", **{**short, **more}), "poison": poison}
+            for more, poison in (
+                ({"steps": 30}, [[KERNEL, 10, 0], [KERNEL, 20, 1]]),
+                ({"steps": 60, "rollbacks": 1}, [[KERNEL, 40, 2]]),
+            )
+        ]
+    )
+    assert (first_code, second_code) == (0, errors.DEFECT), log
+    assert re.search("at step 41, after 2 rollbacks; ", log.splitlines()[-1])

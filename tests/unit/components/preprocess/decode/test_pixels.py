@@ -3,12 +3,15 @@
 import functools
 import io
 import struct
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
 import pytest
 import sklearn.datasets
 from PIL import Image, ImageOps
+from PIL.PngImagePlugin import PngInfo
 
 from components.core.artifacts.datasets import ImageShape
 from components.preprocess.decode import pixels
@@ -30,9 +33,13 @@ def decoded(content: bytes, height: int = 2, width: int = 4, channels: int = 3, 
 @pytest.mark.parametrize(
     ("size", "resize", "expected"),
     [
+        ((8, 8), "fill", False),
+        ((80, 60), "fill", False),
         ((100, 70), "fill", False),
         ((100, 69), "fill", True),
         ((6, 9), "fill", True),
+        ((900, 300), "fill", True),
+        ((901, 299), "fill", True),
         ((900, 300), "fit", False),
         ((900, 300), "stretch", False),
     ],
@@ -109,18 +116,27 @@ def exif_after_pixels(image: Image.Image, exif: Image.Exif) -> bytes:
     return content[:start] + content[end:last] + content[start:end] + content[last:]
 
 
-@pytest.mark.parametrize("form", ["PNG", "PNG at the end", "JPEG", "JPEG XMP", "WEBP", "WEBP XMP"])
+@pytest.mark.parametrize(
+    "form", ["PNG", "PNG at the end", "PNG profile", "PNG XMP", "JPEG", "JPEG XMP", "WEBP", "WEBP XMP"]
+)
 def test_orientation_is_found_wherever_pillow_finds_it(form: str) -> None:
+    kind = form.partition(" ")[0]
     exif = Image.Exif()
     exif[0x0112] = 6
     xmp = '<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:Description tiff:Orientation="6"/></x:xmpmeta>'
-    image = Image.fromarray(RAMP)
-    if form == "PNG at the end":
+    noted, image = PngInfo(), Image.fromarray(RAMP)
+    if form == "PNG profile":
+        noted.add_text("Raw profile type exif", f"\nexif\n{len(exif.tobytes()):8}\n{exif.tobytes().hex()}\n")
+        content = encoded(image, pnginfo=noted)
+    elif form == "PNG XMP":
+        noted.add_itxt("XML:com.adobe.xmp", xmp)
+        content = encoded(image, pnginfo=noted)
+    elif form == "PNG at the end":
         content = exif_after_pixels(image, exif)
     elif form.endswith("XMP"):
-        content = encoded(image, form.partition(" ")[0], xmp=xmp.encode())
+        content = encoded(image, kind, xmp=xmp.encode())
     else:
-        content = encoded(image, form, exif=exif)
+        content = encoded(image, kind, exif=exif)
     with Image.open(io.BytesIO(content)) as opened:
         expected = ImageOps.exif_transpose(opened)
     assert expected.size == (2, 4)
@@ -147,3 +163,8 @@ def test_plain_pixels_take_the_same_way() -> None:
     assert pixels.from_pixels(RAMP.tobytes(), shape, shape, "fill") == RAMP.tobytes()
     gray = pixels.from_pixels(RAMP.tobytes(), shape, ImageShape(2, 4, 1), "fill")
     assert gray == decoded(encoded(Image.fromarray(RAMP)), channels=1).tobytes()
+
+
+def test_a_process_that_decodes_starts_without_numpy() -> None:
+    program = "import sys; from components.preprocess.decode import decoder_process; print('numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, check=True).stdout == b"False\n"
