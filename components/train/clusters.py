@@ -38,6 +38,10 @@ def number_for(images: int) -> int:
     return _CLUSTERS_OF_MANY if images >= _MANY_IMAGES else images // IMAGES_PER_CLUSTER
 
 
+def names(count: int) -> list[str]:
+    return [f"cluster {number}" for number in range(count)]
+
+
 def find(images: Images | np.ndarray, count: int, seed: int) -> np.ndarray:
     """Find centers int16 [count, edges] of images uint8 [n, height, width, channels]."""
     points = np.concatenate([*_edges(images, min(len(images), _SEARCHED))])

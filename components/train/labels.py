@@ -46,7 +46,7 @@ def choose(config: TrainConfig, manifest: Manifest, splits: Sequence[Split], sta
         images = splits[0][0]
         log.info("train: grouping %d images into %d clusters", len(images), len(names))
         centers = clusters.find(images, len(names), config.seed)
-    names = [f"cluster {number}" for number in range(len(centers))]  # those of the checkpoint, on more images too
+    names = clusters.names(len(centers))  # those of the checkpoint, on more images too
     of_splits = [clusters.assign(images, centers) for images, _ in splits]
     counts = np.bincount(of_splits[0], minlength=len(names)).tolist()
     return Labels(kind, names, counts, of_splits, centers, clusters.features(centers, label_features(kind)))
@@ -74,7 +74,7 @@ def conditioning_of(config: TrainConfig, manifest: Manifest) -> tuple[str, list[
         return "class", manifest.classes
     if config.conditioning == "none" or cluster_count < 2:
         return "none", []
-    return "cluster", [f"cluster {number}" for number in range(cluster_count)]
+    return "cluster", clusters.names(cluster_count)
 
 
 def label_features(kind: str) -> int:

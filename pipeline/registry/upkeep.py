@@ -23,8 +23,7 @@ def verify(location: str, number: int | None) -> None:
         problems.append(str(error))
     versions = registry.versions(location, champion)
     if number is not None and number not in versions:
-        there = ", ".join(map(str, versions)) or "none yet"
-        raise DataError(f"registry {location} has no version {number}; there are: {there}")
+        raise registry.no_version(location, number, versions)
     lost = champion.been.difference([0], champion.removed, versions) if champion else ()
     problems += [f"version {number} of {location} is lost" for number in sorted(lost)]
     problems += [f"versions/{name} of {location} is no version: remove it" for name in registry.strays(location)]

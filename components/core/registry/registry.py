@@ -214,8 +214,7 @@ def read_version(registry: LocationLike, number: int, champion: Champion | None)
     """Read a version and check every file of it; if it is the champion, its digests must be the champion's."""
     numbers = versions(registry, champion)
     if number not in numbers:
-        existing = ", ".join(map(str, numbers)) or "none yet"
-        raise DataError(f"registry {registry} has no version {number}; there are: {existing}")
+        raise no_version(registry, number, numbers)
     folder = _fetched(registry, number)
     expected = champion if champion and champion.version == number else None
     model = models.Description.of(folder, expected.model_digest if expected else "")
@@ -226,6 +225,12 @@ def read_version(registry: LocationLike, number: int, champion: Champion | None)
             f"{evaluation.checkpoint_digest}, but its model comes from {model.checkpoint_digest}"
         )
     return Version(number=number, model=model, evaluation=evaluation)
+
+
+def no_version(registry: LocationLike, number: int, numbers: Collection[int]) -> DataError:
+    """Return the error about a version that a registry lacks."""
+    existing = ", ".join(map(str, numbers)) or "none yet"
+    return DataError(f"registry {registry} has no version {number}; there are: {existing}")
 
 
 def read_digests(registry: LocationLike, number: int) -> tuple[str, str]:
