@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 from pipeline.cluster.backend import Server
 from pipeline.cluster.kubeflow import connection as kubeflow
-from pipeline.cluster.kubeflow.schedules import KubeflowSchedules
+from pipeline.cluster.kubeflow.schedules import KubeflowBackend
 from pipeline.cluster.vertex import connection as vertex
-from pipeline.cluster.vertex.schedules import VertexSchedules
+from pipeline.cluster.vertex.schedules import VertexBackend
 from pipeline.profiles.targets import KFP, VERTEX
 
 
@@ -24,8 +24,8 @@ class Backend(NamedTuple):
 
 _VERTEX_TITLE = "Vertex AI, with application default credentials (gcloud auth application-default login)"
 BACKENDS = {
-    KFP: Backend("the Kubeflow server", kubeflow.FLAGS, kubeflow.from_flags, KubeflowSchedules),
-    VERTEX: Backend(_VERTEX_TITLE, vertex.FLAGS, vertex.from_flags, VertexSchedules),
+    KFP: Backend("the Kubeflow server", kubeflow.FLAGS, kubeflow.from_flags, KubeflowBackend),
+    VERTEX: Backend(_VERTEX_TITLE, vertex.FLAGS, vertex.from_flags, VertexBackend),
 }
 
 

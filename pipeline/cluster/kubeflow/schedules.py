@@ -20,7 +20,7 @@ _PAGE = 200  # the server's longest
 _GONE = 404
 
 
-class KubeflowSchedules(KubeflowRuns, Schedules):
+class KubeflowBackend(KubeflowRuns, Schedules):
     """Runs and schedules of one Kubeflow server."""
 
     @property

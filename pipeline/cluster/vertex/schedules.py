@@ -22,7 +22,7 @@ _DELETION_SECONDS = 120.0
 _NEWEST_RUNS = 100  # enough to find the active ones among
 
 
-class VertexSchedules(VertexRuns, Schedules):
+class VertexBackend(VertexRuns, Schedules):
     """Runs and schedules of a project's region."""
 
     @property

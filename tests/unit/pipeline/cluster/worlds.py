@@ -11,9 +11,9 @@ import grpc
 
 from pipeline.cluster.backend import Server
 from pipeline.cluster.kubeflow.connection import KubeflowConnection
-from pipeline.cluster.kubeflow.schedules import KubeflowSchedules
+from pipeline.cluster.kubeflow.schedules import KubeflowBackend
 from pipeline.cluster.vertex.connection import VertexConnection
-from pipeline.cluster.vertex.schedules import VertexSchedules
+from pipeline.cluster.vertex.schedules import VertexBackend
 from tests.fakes.kubeflow import server as kubeflow
 from tests.fakes.vertex import server as vertex
 
@@ -114,7 +114,7 @@ class Kubeflow(World):
         return f"kubectl logs -n kubeflow -l pipeline/runid={run_id} "
 
     def connected(self) -> Server:
-        return KubeflowSchedules(KubeflowConnection(host=self.server.url))
+        return KubeflowBackend(KubeflowConnection(host=self.server.url))
 
     def inputs_of_exit_handler(self, run_id: str) -> dict[str, str] | None:
         inputs: dict[str, str] | None = self.server.store.inputs_of_exit_handler(run_id)
@@ -163,7 +163,7 @@ class Vertex(World):
 
     def connected(self) -> Server:
         place: dict[str, Any] = {"project": "my-project-1", "location": "us-central1", "api_endpoint": self.server.url}
-        return VertexSchedules(VertexConnection(**place))
+        return VertexBackend(VertexConnection(**place))
 
     def inputs_of_exit_handler(self, run_id: str) -> dict[str, str] | None:
         return dict(self.server.inputs_of_exit_handler(run_id))

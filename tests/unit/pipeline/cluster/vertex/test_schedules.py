@@ -6,21 +6,21 @@ import pytest
 from google.cloud.aiplatform_v1.types import Schedule as VertexSchedule
 
 from pipeline.cluster.vertex.connection import VertexConnection
-from pipeline.cluster.vertex.schedules import VertexSchedules
+from pipeline.cluster.vertex.schedules import VertexBackend
 from tests.fakes.vertex.server import VertexServer
 from tests.unit.pipeline.cluster.vertex.conftest import Nightly
 
 
 @pytest.fixture
-def vertex(connection: VertexConnection) -> VertexSchedules:
-    return VertexSchedules(connection)
+def vertex(connection: VertexConnection) -> VertexBackend:
+    return VertexBackend(connection)
 
 
-def enabled(vertex: VertexSchedules) -> dict[str, bool]:
+def enabled(vertex: VertexBackend) -> dict[str, bool]:
     return {schedule.schedule_id: schedule.enabled for schedule in vertex.live()}
 
 
-def test_resuming_brings_the_start_near(vertex: VertexSchedules, server: VertexServer, nightly: Nightly) -> None:
+def test_resuming_brings_the_start_near(vertex: VertexBackend, server: VertexServer, nightly: Nightly) -> None:
     wanted = nightly(concurrency=1, catch_up=True)
     schedule_id = vertex.create(wanted)
     assert server.asked() == ["CreateSchedule", "PauseSchedule"]
@@ -49,7 +49,7 @@ def test_resuming_brings_the_start_near(vertex: VertexSchedules, server: VertexS
     assert live.active_runs == ()
 
 
-def test_our_clock_may_be_slow(vertex: VertexSchedules, server: VertexServer, nightly: Nightly) -> None:
+def test_our_clock_may_be_slow(vertex: VertexBackend, server: VertexServer, nightly: Nightly) -> None:
     server.clock += datetime.timedelta(minutes=20)
     schedule_id = vertex.create(nightly())
     vertex.resume(schedule_id)
@@ -57,7 +57,7 @@ def test_our_clock_may_be_slow(vertex: VertexSchedules, server: VertexServer, ni
 
 
 @pytest.mark.parametrize("catch_up", [False, True])
-def test_the_start_stays(vertex: VertexSchedules, server: VertexServer, nightly: Nightly, catch_up: bool) -> None:
+def test_the_start_stays(vertex: VertexBackend, server: VertexServer, nightly: Nightly, catch_up: bool) -> None:
     schedule_id = vertex.create(nightly(catch_up=catch_up))
     vertex.resume(schedule_id)
     server.clock += datetime.timedelta(minutes=2)
@@ -74,7 +74,7 @@ def test_the_start_stays(vertex: VertexSchedules, server: VertexServer, nightly:
     assert enabled(vertex) == {schedule_id: True}
 
 
-def test_others_schedules_are_not_ours(vertex: VertexSchedules, server: VertexServer, nightly: Nightly) -> None:
+def test_others_schedules_are_not_ours(vertex: VertexBackend, server: VertexServer, nightly: Nightly) -> None:
     schedule_id = vertex.create(nightly())
     (ours,) = server.schedules.values()
     notes = ("A pipeline.", "\nScheduled from nobody", "\nScheduled from {}", "")

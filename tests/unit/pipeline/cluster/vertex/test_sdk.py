@@ -13,7 +13,7 @@ from google.protobuf import json_format
 from pipeline.cluster.backend import Submission
 from pipeline.cluster.vertex.connection import VertexConnection, message
 from pipeline.cluster.vertex.runs import job_content
-from pipeline.cluster.vertex.schedules import VertexSchedules
+from pipeline.cluster.vertex.schedules import VertexBackend
 from pipeline.profiles.profile_file import Profile
 from tests.fakes.vertex.server import VertexServer
 from tests.unit.pipeline.cluster.vertex.conftest import Nightly
@@ -49,7 +49,7 @@ def test_a_run(wanted: Submission, profile: Profile) -> None:
 def test_a_schedule(
     wanted: Submission, profile: Profile, connection: VertexConnection, server: VertexServer, nightly: Nightly
 ) -> None:
-    VertexSchedules(connection).create(nightly(concurrency=2))
+    VertexBackend(connection).create(nightly(concurrency=2))
     theirs = aiplatform.PipelineJobSchedule(sdk_job(wanted), "nightly", **PROJECT)
     # It knows no server without TLS.
     theirs.api_client = connection.schedules
