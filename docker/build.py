@@ -78,9 +78,9 @@ class Engine(Docker):
         if process.returncode:
             raise StageError(f"docker {words[0]} ended with exit code {process.returncode}; its last lines say why")
 
-    def read(self, *words: str, given: str = "") -> str:
-        """Return the output of a command, without a time limit; `given` is its standard input."""
-        return self.ask(*words, seconds=None, given=given).strip()
+    def read(self, *words: str, text: str = "") -> str:
+        """Return the output of a command, without a time limit; `text` is its standard input."""
+        return self.ask(*words, seconds=None, text=text).strip()
 
 
 def tag_of(target: str) -> str:
@@ -122,18 +122,18 @@ def contents(engine: Engine, image: str) -> dict[str, Any]:
     """Return what docker/contents.py finds in an image."""
     program = (ROOT / "docker" / "contents.py").read_text(encoding="utf-8")
     run = ("run", "--rm", "--interactive", "--network", "none", "--user", "0:0", "--entrypoint", "python")
-    return dict(json.loads(engine.read(*run, image, "-", given=program)))
+    return dict(json.loads(engine.read(*run, image, "-", text=program)))
 
 
 def pinned_base(file: Path = PINNED_BASE) -> str:
     """Return the base of published images; refuse one that is not named by its digest."""
-    found = re.search(r"^BASE=(\S+)$", file.read_text(encoding="utf-8"), re.MULTILINE)
-    if found is None or not image_digests.is_digest(found[1]):
+    base = re.search(r"^BASE=(\S+)$", file.read_text(encoding="utf-8"), re.MULTILINE)
+    if base is None or not image_digests.is_digest(base[1]):
         raise ConfigError(
             f"{file.name} names no base by its digest; give one, BASE=NAME@sha256:..., or name another base, "
             f"BASE={LOCAL_BASE}, to publish images on that"
         )
-    return found[1]
+    return base[1]
 
 
 def push(engine: Engine, targets: tuple[str, ...], registry: str) -> dict[str, Any]:
@@ -145,12 +145,12 @@ def push(engine: Engine, targets: tuple[str, ...], registry: str) -> dict[str, A
         location = f"{registry}/{NAMES[target]}"
         engine.read("tag", tag_of(target), f"{location}:{container_images.VERSION}")
         engine.shown("push", f"{location}:{container_images.VERSION}")
-        known = json.loads(engine.read("image", "inspect", "--format", "{{json .RepoDigests}}", tag_of(target)))
-        (pushed[NAMES[target]],) = [name for name in known if name.startswith(f"{location}@")]
+        references = json.loads(engine.read("image", "inspect", "--format", "{{json .RepoDigests}}", tag_of(target)))
+        (pushed[NAMES[target]],) = [name for name in references if name.startswith(f"{location}@")]
     version = image_digests.SCHEMA_VERSION
-    found = {"schema_version": version, "version": container_images.VERSION, "revision": revision(), "images": pushed}
-    atomic_files.write_json(PUSHED, found)
-    return found
+    record = {"schema_version": version, "version": container_images.VERSION, "revision": revision(), "images": pushed}
+    atomic_files.write_json(PUSHED, record)
+    return record
 
 
 def main(arguments: list[str], environment: Mapping[str, str] = os.environ) -> int:
@@ -161,16 +161,16 @@ def main(arguments: list[str], environment: Mapping[str, str] = os.environ) -> i
     pushing.add_argument("registry")
     for command in (images, pushing):
         command.add_argument("targets", nargs="*", metavar="TARGET", help=f"of {', '.join(NAMES)}")
-    given = parser.parse_args(arguments)
+    parsed = parser.parse_args(arguments)
     try:
-        targets = tuple(given.targets) or DEFAULT
+        targets = tuple(parsed.targets) or DEFAULT
         if unknown := [target for target in targets if target not in NAMES]:
             raise ConfigError(f"IMAGES: there is no {unknown[0]}; there are {', '.join(NAMES)}")
-        base = environment.get("BASE") or (pinned_base() if given.command == "push" else LOCAL_BASE)
+        base = environment.get("BASE") or (pinned_base() if parsed.command == "push" else LOCAL_BASE)
         engine = Engine(environment)
         build(engine, targets, base, environment)
-        if given.command == "push":
-            for name, reference in push(engine, targets, given.registry)["images"].items():
+        if parsed.command == "push":
+            for name, reference in push(engine, targets, parsed.registry)["images"].items():
                 print(f"{name}: {reference}")
             return 0
         for target in targets:

@@ -19,7 +19,7 @@ DPKG = Path("/var/lib/dpkg/status")
 
 def python_packages() -> list[dict[str, Any]]:
     """Return name, version and license of each installed distribution."""
-    found = []
+    packages = []
     for distribution in importlib.metadata.distributions(path=[sysconfig.get_path("purelib")]):
         about = distribution.metadata
         classified = [line.split(" :: ")[-1] for line in about.get_all("Classifier") or [] if "License ::" in line]
@@ -30,19 +30,19 @@ def python_packages() -> list[dict[str, Any]]:
             if expression
             else (stated if 0 < len(stated) < 60 and "\n" not in stated else " AND ".join(classified))
         )
-        found.append({"name": about["Name"], "version": distribution.version, "license": license})
-    return sorted(found, key=lambda package: package["name"].lower())
+        packages.append({"name": about["Name"], "version": distribution.version, "license": license})
+    return sorted(packages, key=lambda package: package["name"].lower())
 
 
 def debian_packages() -> list[dict[str, Any]]:
     """Return name, version, architecture and licenses of each package that dpkg lists as installed."""
-    found = []
+    packages = []
     for paragraph in DPKG.read_text(encoding="utf-8").split("\n\n") if DPKG.exists() else []:
         fields = dict(re.findall(r"^(\S+): (.*)$", paragraph, re.MULTILINE))
         if fields.get("Status", "").endswith(" installed"):
             package = {name.lower(): fields[name] for name in ("Version", "Architecture")}
-            found.append({"name": fields["Package"], **package, "license": _debian_license(fields["Package"])})
-    return sorted(found, key=lambda package: package["name"])
+            packages.append({"name": fields["Package"], **package, "license": _debian_license(fields["Package"])})
+    return sorted(packages, key=lambda package: package["name"])
 
 
 def _debian_license(package: str) -> str:

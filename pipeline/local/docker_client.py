@@ -66,22 +66,22 @@ class Docker:
         self.program = environment.get("DOCKER") or "docker"
         self._environment = environment
 
-    def ask(self, *words: str, seconds: float | None = _ANSWER_SECONDS, given: str = "") -> str:
-        """Return the output of a command; `seconds` is its time limit, `given` its standard input.
+    def ask(self, *words: str, seconds: float | None = _ANSWER_SECONDS, text: str = "") -> str:
+        """Return the output of a command; `seconds` is its time limit, `text` its standard input.
 
         Raises:
             ConfigError: There is no Docker, it refuses this user, or the command cannot work.
             TransientError: No engine answers, or not in time, or there is no space left.
         """
-        return self.answer(self.begin(*words, stdin=subprocess.PIPE, stderr=subprocess.PIPE), seconds, given)
+        return self.answer(self.begin(*words, stdin=subprocess.PIPE, stderr=subprocess.PIPE), seconds, text)
 
     @staticmethod
-    def answer(client: "subprocess.Popen[bytes]", seconds: float | None, given: str = "") -> str:
+    def answer(client: "subprocess.Popen[bytes]", seconds: float | None, text: str = "") -> str:
         """Wait for a command that `begin` started; return and raise as `ask` does."""
         program, command, *_ = cast("list[str]", client.args)
         with client:
             try:
-                output, complaint = client.communicate(given.encode() or None, seconds)
+                output, complaint = client.communicate(text.encode() or None, seconds)
             except subprocess.TimeoutExpired:
                 raise TransientError(
                     f"Docker did not answer `{program} {command}` within {seconds:g} s: see whether `{program} info` "
