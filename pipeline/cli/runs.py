@@ -7,7 +7,7 @@ import webbrowser
 from components.core import errors
 from components.core.artifacts import evaluations
 from components.core.errors import ConfigError, DataError
-from components.core.reporting import text
+from components.core.reporting.text import duration
 from components.core.stage import cli
 from components.core.storage.location import Location
 from pipeline import tables, verbs
@@ -52,7 +52,7 @@ def _runs(parsed: argparse.Namespace) -> int:
         (
             str(run.number),
             run.began,
-            text.duration(run.seconds),
+            duration(run.seconds),
             run.state,
             root_overview.verdict(run),
             tables.number(run.score),

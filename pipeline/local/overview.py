@@ -9,7 +9,7 @@ from components.core import errors
 from components.core.artifacts import evaluations
 from components.core.errors import StageError
 from components.core.registry import registry
-from components.core.reporting import text
+from components.core.reporting.text import duration
 from components.core.storage import atomic_files
 from components.core.storage.location import Location, LocationLike
 from pipeline.local import history
@@ -103,7 +103,7 @@ def _page(overview: Overview) -> str:
             "score": score,
             "x": 8 + 88 * index / max(len(scores) - 1, 1),
             "y": height(score),
-            "took": text.duration(run.seconds),
+            "took": duration(run.seconds),
             "changed": changes(run),
         }
         for index, (run, score) in enumerate(zip(overview.runs, scores, strict=True))

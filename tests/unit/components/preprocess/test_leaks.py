@@ -14,7 +14,7 @@ from components.core.artifacts.datasets import ImageShape
 from components.preprocess import leaks
 from components.preprocess.leaks import Leak, ReferenceSet
 
-GRAY, COLOR, SMALL, SQUARE = (ImageShape(*sizes) for sizes in ((28, 28, 1), (20, 17, 3), (8, 8, 1), (16, 16, 1)))
+GRAY, COLOR, SMALL = (ImageShape(*sizes) for sizes in ((28, 28, 1), (20, 17, 3), (8, 8, 1)))
 
 
 def signed(images: np.ndarray) -> np.ndarray:

@@ -20,7 +20,6 @@ from tests.unit.pipeline.packages import package_of
 
 pytestmark = pytest.mark.usefixtures("bare_desk")
 
-_RUNS = "/apis/v2beta1/runs"
 _UPLOADS = ("/apis/v2beta1/pipelines/upload", "/apis/v2beta1/pipelines/upload_version")
 
 
