@@ -186,5 +186,9 @@ def crown(location: Path, model: Path, version: int) -> None:
 
 def unsealed(manifest: Path) -> dict[str, Any]:
     """Read a manifest without its seal, so that a test can change it and write it again."""
-    value: dict[str, Any] = atomic_files.unsealed(manifest.read_bytes(), manifest, "artifact")[0]
-    return value
+    return atomic_files.unsealed(manifest.read_bytes(), manifest, "artifact")
+
+
+def seal(manifest: Path, value: dict[str, Any], **changes: Any) -> None:
+    """Write a manifest with other fields."""
+    atomic_files.write_file(manifest, atomic_files.sealed_json({**value, **changes}))

@@ -72,7 +72,6 @@ def make_model(folder: Path, seed: int = 0, image: ImageShape = SHAPE, class_cou
     """Export a generator with random weights, without the check in a new process, and return the model's folder."""
     from components.core.artifacts import models
     from components.core.networks import checkpoint_networks, saved_models
-    from components.core.storage import atomic_files
     from components.export.serving import ServedGenerator
 
     checkpoint = make_checkpoint(folder / "checkpoints", seed, image, class_counts=class_counts)
@@ -90,7 +89,7 @@ def make_model(folder: Path, seed: int = 0, image: ImageShape = SHAPE, class_cou
         dataset_digest=described.dataset_digest,
         class_counts=described.class_counts,
     )
-    atomic_files.write_json(model / models.MANIFEST, description.to_json())
+    description.write(model)
     return model
 
 
@@ -152,5 +151,5 @@ def make_embedding(folder: Path, dataset: str, certificate: dict[str, Any] | Non
         settings={},
         files=atomic_files.files_in(folder),
     )
-    atomic_files.write_json(folder / embeddings.MANIFEST, description.to_json())
+    description.write(folder)
     return folder

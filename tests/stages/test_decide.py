@@ -105,9 +105,8 @@ def test_other_code_is_new_and_a_version_without_a_recipe_is_no_reason_to_skip(l
     published = registry.read_recipe(location, 1)
     assert published is not None
     version = registry.version_folder(location, 1)
-    manifest = artifacts.unsealed(version / models.MANIFEST)
-    del manifest["recipe_sha256"]  # an older one
-    atomic_files.write_json(version / models.MANIFEST, manifest)
+    manifest = version / models.MANIFEST
+    artifacts.seal(manifest, artifacts.unsealed(manifest), recipe_sha256="")
     dataclasses.replace(published, code={**published.code, "train": "0" * 64}).write(version)
     assert decided(location) == ("RUN", "runs: since version 1, the code of train changed")
     (version / Recipe.FILE).unlink()
@@ -117,9 +116,8 @@ def test_other_code_is_new_and_a_version_without_a_recipe_is_no_reason_to_skip(l
 
 
 def test_a_recipe_that_is_changed_or_lost_is_damage(location: Path) -> None:
-    """Also if it has lost its seal, as recipes from before there were seals."""
     path = registry.version_folder(location, 1) / Recipe.FILE
-    atomic_files.write_json(path, {**artifacts.unsealed(path), "settings": {}})
+    artifacts.seal(path, artifacts.unsealed(path), settings={})
     for _ in range(2):
         for refused in (lambda: decide.run(config(location)), lambda: upkeep.verify(str(location), None)):
             with pytest.raises(DataError, match=r"is damaged: recipe\.json"):

@@ -11,7 +11,6 @@ from components.core import errors
 from components.core.artifacts import datasets, embeddings
 from components.core.data import dataset_reader
 from components.core.metrics import feature_spaces
-from components.core.storage import atomic_files
 from components.core.storage.location import Location
 from tests import programs
 from tests.fakes.gcs.server import Server
@@ -93,7 +92,7 @@ def test_a_classifier_that_is_no_better_than_chance_is_dropped(tiny_dataset: Pat
         images, labels = dataset_reader.load_split(str(tiny_dataset), manifest, name)
         shard = artifacts.write_shard(dataset / split.shards[0].file, images, random.permutation(labels))
         splits[name] = dataclasses.replace(split, shards=[shard])
-    atomic_files.write_json(dataset / datasets.MANIFEST, dataclasses.replace(manifest, splits=splits).to_json())
+    dataclasses.replace(manifest, splits=splits).write(dataset)
     loaded = embed(dataset, tmp_path / "e", classifier_epochs=1)
     assert [space.name for space in loaded.description.spaces] == ["untrained"]
     assert loaded.description.class_count == 0

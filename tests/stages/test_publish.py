@@ -1,7 +1,6 @@
 """Tests for publish and its registry: real models in a real folder, real processes."""
 
 import dataclasses
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +11,6 @@ import pytest
 from components.core.artifacts import evaluations, models
 from components.core.errors import ConfigError, DataError
 from components.core.registry import registry
-from components.core.storage import atomic_files
 from components.publish import run as publish
 from components.publish.config import PublishConfig
 from tests.inputs import artifacts
@@ -98,7 +96,7 @@ def test_an_evaluation_that_was_changed_is_not_published(judged: Judged) -> None
     digest = evaluations.Description.of(config.evaluation).digest
     path = Path(config.evaluation, evaluations.MANIFEST)
     promoted = {**artifacts.unsealed(path), "verdict": evaluations.PROMOTE}
-    atomic_files.write_json(path, promoted)
+    artifacts.seal(path, promoted)
     with pytest.raises(DataError, match=f"expected {digest}"):
         publish.run(dataclasses.replace(config, evaluation_digest=digest))
     rule = {"rule": "fcd_corrected", "value": 1.0, "low": 0.5, "high": 1.5, "limit": "at most 0.055"}
@@ -109,7 +107,7 @@ def test_an_evaluation_that_was_changed_is_not_published(judged: Judged) -> None
         ({"dataset_digest": "e" * 64}, r"the lineage in .* is of dataset"),
     ]
     for change, message in changes:
-        atomic_files.write_json(path, {**promoted, **change})
+        artifacts.seal(path, promoted, **change)
         with pytest.raises(DataError, match=message):
             publish.run(config)
     assert not registry.versions(config.registry)
@@ -118,8 +116,8 @@ def test_an_evaluation_that_was_changed_is_not_published(judged: Judged) -> None
 def test_a_model_that_contradicts_its_checkpoint_is_not_published(judged: Judged, tmp_path: Path) -> None:
     config = judged(0)
     changed = Path(shutil.copytree(config.model, tmp_path / "copied"))
-    manifest = json.loads((changed / models.MANIFEST).read_text())
+    manifest = artifacts.unsealed(changed / models.MANIFEST)
     for name, value in {"step": 7, "dataset_digest": "e" * 64, "classes": ["a"]}.items():
-        atomic_files.write_json(changed / models.MANIFEST, {**manifest, name: value})
+        artifacts.seal(changed / models.MANIFEST, manifest, **{name: value})
         with pytest.raises(DataError, match=f"says that its {name} is"):
             publish.run(dataclasses.replace(config, model=str(changed)))

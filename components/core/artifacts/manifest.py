@@ -59,12 +59,11 @@ class Manifest:
     @classmethod
     def parse(cls, content: bytes, path: Location) -> Self:
         """Convert the content of the file, as `read` does."""
-        value, sealed = atomic_files.unsealed(content, path, cls.WHAT)
+        value = atomic_files.unsealed(content, path, cls.WHAT)
         try:
             return cls.from_json(value, str(path))
-        except DataError as error:
-            # A sealed description was written as it is; an unsealed one may be damaged.
-            raise Incompatible(str(error)) if sealed else error from None
+        except DataError as error:  # it was written so
+            raise Incompatible(str(error)) from None
 
     @classmethod
     def from_json(cls, value: Any, where: str) -> Self:

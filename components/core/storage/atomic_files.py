@@ -134,15 +134,11 @@ def sealed_json(value: dict[str, Any]) -> bytes:
     return _readable({**value, digests.SEAL: digests.digest_of(value)})
 
 
-def unsealed(content: bytes, path: str | os.PathLike[str], kind: str) -> tuple[Any, bool]:
-    """Verify the seal of a manifest; return its other fields, and whether it has a seal.
-
-    Manifests written before seals existed are accepted unverified. Readers must refuse unknown fields, so that renaming
-    `sha256` is no way around the seal.
-    """
+def unsealed(content: bytes, path: str | os.PathLike[str], kind: str) -> dict[str, Any]:
+    """Verify the seal of a manifest, and return its other fields."""
     value = _parse(content, path, kind)
     if not isinstance(value, dict) or digests.SEAL not in value:
-        return value, False
+        raise DataError(f"{path} does not describe a {kind}: it has no {digests.SEAL} of its fields")
     fields = {name: field for name, field in value.items() if name != digests.SEAL}
     try:
         whole = digests.digest_of(fields) == value[digests.SEAL] and content == _readable(value)
@@ -150,7 +146,7 @@ def unsealed(content: bytes, path: str | os.PathLike[str], kind: str) -> tuple[A
         whole = False
     if not whole:
         raise DataError(f"{path} is damaged: it is not what its {digests.SEAL} was written for; make the {kind} again")
-    return fields, True
+    return fields
 
 
 def _parse(content: bytes, path: str | os.PathLike[str], kind: str) -> Any:

@@ -1,5 +1,6 @@
 """Tests for the evaluate stage on a small dataset, generators with random weights, and a real registry."""
 
+import dataclasses
 import json
 import os
 import shutil
@@ -20,7 +21,7 @@ from components.core.metrics import feature_spaces, neighbors, set_distances
 from components.core.networks import checkpoint_networks, gan
 from components.core.registry import registry
 from components.core.stage.executor import StageResult
-from components.core.storage import atomic_files, buckets
+from components.core.storage import buckets
 from components.evaluate import inputs
 from components.export import run as export
 from components.export.config import ExportConfig
@@ -263,10 +264,9 @@ def test_a_dropped_classifier_and_no_certificate_are_in_the_reasons(
 ) -> None:
     certificate = {"outcome": embeddings.TOO_FEW, "images": 200, "checks": []}
     dropped = make_embedding(tmp_path / "embedding", dataset, certificate)
-    value = json.loads((dropped / embeddings.MANIFEST).read_text())
-    spaces = [space for space in value["spaces"] if space["name"] == embeddings.UNTRAINED]
-    value |= {"spaces": spaces, "class_count": 0, "test_accuracy": 0.35}
-    atomic_files.write_json(dropped / embeddings.MANIFEST, value)
+    described = embeddings.Description.of(dropped)
+    spaces = [space for space in described.spaces if space.name == embeddings.UNTRAINED]
+    dataclasses.replace(described, spaces=spaces, class_count=0, test_accuracy=0.35).write(dropped)
     result = run(two_checkpoints[0], tmp_path / "e", embedding=dropped, uncertified="hold")
     assert result.parameters["verdict"] == evaluations.HOLD
     assert evaluations.Description.of(tmp_path / "e").uncertified == "990 test images, 2,000 needed"

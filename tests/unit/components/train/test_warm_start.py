@@ -147,7 +147,7 @@ def test_the_folder_is_named_by_what_the_initial_checkpoint_holds_not_by_where_i
     elsewhere = shutil.copytree(champion, tmp_path / "elsewhere" / champion.name)
     other = shutil.copytree(champion, tmp_path / "other" / champion.name)
     description = artifacts.unsealed(other / checkpoints.MANIFEST)
-    (other / checkpoints.MANIFEST).write_text(json.dumps({**description, "step": 501}))
+    artifacts.seal(other / checkpoints.MANIFEST, description, step=501)
 
     def location(folder: Path | str, **changes: Any) -> Location:
         return run.resolve(config_of(tiny_dataset, folder, checkpoints="c/{key}", **changes))[2]
@@ -183,10 +183,10 @@ def test_networks_of_another_kind_are_refused_with_every_difference(
 def test_a_conditional_training_begins_with_one_of_the_same_classes_alone(tiny_dataset: Path, tmp_path: Path) -> None:
     conditional = write_champion(tmp_path, tiny_dataset)
     description = artifacts.unsealed(conditional / checkpoints.MANIFEST)
-    (conditional / checkpoints.MANIFEST).write_text(json.dumps({**description, "classes": ["0", "1", "ankle\nboot"]}))
+    artifacts.seal(conditional / checkpoints.MANIFEST, description, classes=["0", "1", "ankle\nboot"])
     reason = refusal(tiny_dataset, tmp_path / "new", conditional)
     assert r"classes is ['0', '1', 'ankle\nboot'] there and ['0', '1', '2'] here" in reason
-    (conditional / checkpoints.MANIFEST).write_text(json.dumps(description))
+    artifacts.seal(conditional / checkpoints.MANIFEST, description)
     run.require_fitting(config_of(tiny_dataset, conditional), datasets.Manifest.of(str(tiny_dataset)))
 
 

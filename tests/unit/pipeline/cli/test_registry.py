@@ -11,7 +11,7 @@ import pytest
 from components.core import container_images
 from components.core.artifacts import evaluations, lineage, models
 from components.core.registry import registry
-from components.core.storage import atomic_files, digests
+from components.core.storage import digests
 from pipeline import step_table
 from pipeline.local import overview
 from pipeline.local.history import History
@@ -191,7 +191,7 @@ def test_what_cannot_be_reported_is_an_error(own_registry: Path, tmp_path: Path,
 
     first = registry.version_folder(own_registry, 1)
     verdict = registry.evaluation_folder(first) / evaluations.MANIFEST
-    atomic_files.write_json(verdict, {**artifacts.unsealed(verdict), "checkpoint_digest": "d" * 64})
+    artifacts.seal(verdict, artifacts.unsealed(verdict), checkpoint_digest="d" * 64)
     assert "version 1 of" in complaint("why", 1)
 
 
@@ -203,7 +203,7 @@ def test_a_model_that_lists_a_file_elsewhere_is_not_exported(
     evil.write_text("rm -rf /")
     value = artifacts.unsealed(version / models.MANIFEST)
     value["files"]["../evil.sh"] = {"bytes": 8, "sha256": digests.sha256_of_file(evil)}
-    atomic_files.write_file(version / models.MANIFEST, atomic_files.sealed_json(value))
+    artifacts.seal(version / models.MANIFEST, value)
     for words in (["verify"], ["export", 1, tmp_path / "hub" / "mine", "--license", "mit"]):
         assert "'../evil.sh'" in ask(*words, "--registry", own_registry, fails=True)
     assert not (tmp_path / "hub").exists()

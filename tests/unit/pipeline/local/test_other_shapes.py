@@ -72,10 +72,13 @@ def test_a_file_of_another_shape_is_no_defect(home: Home, names: str, data: st.D
     files = sorted(home.root.parent.glob(names))
     file = data.draw(st.sampled_from(files))
     before = file.read_bytes()
-    value = json.loads(before)
-    if data.draw(st.booleans()):
-        value.pop(digests.SEAL, None)  # as before there were seals
-    file.write_text(json.dumps(changed(data, value, ANY)))
+    content = json.loads(before)
+    seal = content.pop(digests.SEAL, None)
+    value = changed(data, content, ANY)
+    file.write_text(json.dumps(value))
+    if seal and isinstance(value, dict):
+        with contextlib.suppress(ValueError):  # such as NaN, of which there is no digest
+            artifacts.seal(file, value)
     try:
         for words in (["runs"], ["runs", "show", "1"], ["open", "report"], ["open", "samples", "1"]):
             assert program.main([*words, "--root", str(home.root)]) in (errors.OK, errors.BAD_DATA)

@@ -1,7 +1,6 @@
 """`wgan registry verify`, `promote`, `rollback` and `gc`, in folders and in buckets alike."""
 
 import dataclasses
-import json
 import re
 import shutil
 from collections.abc import Callable
@@ -12,7 +11,7 @@ import pytest
 from components.core.artifacts import evaluations, models
 from components.core.errors import DataError, Superseded, TransientError
 from components.core.registry import registry
-from components.core.storage import buckets
+from components.core.storage import atomic_files, buckets
 from components.decide import run as decide
 from components.decide.config import DecideConfig
 from components.evaluate import inputs
@@ -192,7 +191,7 @@ def test_a_lost_champion_is_refused_everywhere_until_one_is_promoted(
         assert candidates[1].publish(location).reused
     assert champion(location) == moved
     assert decide.run(decides(location)).parameters["decision"] == "RUN"
-    write(location, registry.CHAMPION, b'{"schema_version": 3}')  # of a later program
+    write(location, registry.CHAMPION, atomic_files.sealed_json({"schema_version": 3}))  # of a later program
     assert [ask(*words).code for words in (["promote", 1], ["list"])] == [65, 65]
 
 
@@ -203,7 +202,8 @@ def decides(location: str) -> DecideConfig:
 def test_a_version_whose_verdict_is_no_promotion_is_not_promoted(location: str, ask: Ask) -> None:
     version = registry.version_location(location, 3).require(models.MANIFEST, "model").path
     value = evaluations.Description.read(version / "evaluation").to_json()
-    write(location, "versions/3/evaluation/verdict.json", json.dumps({**value, "verdict": "HOLD"}).encode())
+    sealed = atomic_files.sealed_json({**value, "verdict": "HOLD"})
+    write(location, "versions/3/evaluation/verdict.json", sealed)
     answer = ask("promote", 3)
     assert (answer.code, "HOLD" in answer.logged) == (65, True)
 

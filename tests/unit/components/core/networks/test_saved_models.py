@@ -66,6 +66,6 @@ def test_weights_are_those_that_were_kept_and_of_other_networks_refused(tmp_path
     assert not kept
     described = artifacts.unsealed(checkpoint / checkpoints.MANIFEST)
     described["network"]["base_filters"] *= 2
-    atomic_files.write_json(checkpoint / checkpoints.MANIFEST, described)
+    artifacts.seal(checkpoint / checkpoints.MANIFEST, described)
     with pytest.raises(DataError, match=f"^checkpoint {checkpoint} .*, expected "):
         checkpoint_networks.load_averaged(checkpoint)

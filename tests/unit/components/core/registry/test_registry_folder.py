@@ -15,7 +15,6 @@ import pytest
 from components.core.artifacts import evaluations, models
 from components.core.errors import Superseded
 from components.core.registry import registry
-from components.core.storage import atomic_files
 from tests.faults import candidates
 from tests.faults.candidates import Candidate
 from tests.inputs import artifacts
@@ -52,7 +51,7 @@ def test_a_publication_that_was_interrupted_before_the_champion_moved_ends(
     assert registry.versions(folder) == [1]
     assert registry.read_champion(folder) is None
     manifest = Path(two_candidates[0].evaluation, evaluations.MANIFEST)  # made anew meanwhile; the copy is of the first
-    atomic_files.write_json(manifest, {**artifacts.unsealed(manifest), "reasons": ["another"]})
+    artifacts.seal(manifest, artifacts.unsealed(manifest), reasons=["another"])
     assert two_candidates[0].publish(folder).parameters["version"] == 1
     assert registry.versions(folder) == [1]
     assert champion_of(folder) == 1

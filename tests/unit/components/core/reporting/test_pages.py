@@ -16,7 +16,6 @@ from components.core.artifacts import checkpoints, datasets, evaluations
 from components.core.artifacts.datasets import ImageShape
 from components.core.registry import registry
 from components.core.reporting import grids, pages
-from components.core.storage import atomic_files
 from components.core.storage.location import Location
 from components.evaluate import run as evaluate
 from components.evaluate.config import EvaluateConfig
@@ -26,6 +25,7 @@ from pipeline.local import overview
 from pipeline.local.history import History
 from tests.conftest import write_dataset
 from tests.fakes import http
+from tests.inputs import artifacts
 from tests.inputs.stages import make_checkpoint, make_dataset, make_embedding
 
 # Samples, real images, closest pairs, seven steps, classes, two splits, leaks, crops, four curves; of many classes
@@ -115,12 +115,12 @@ def evaluation(tmp_path_factory: pytest.TempPathFactory, hostile: list[str]) -> 
     described = checkpoints.Description.of(checkpoint)
     settings = {**described.settings, **{f"setting {index}": text for index, text in enumerate(hostile)}, hostile[1]: 1}
     described = dataclasses.replace(described, settings=settings)
-    atomic_files.write_json(checkpoint / checkpoints.MANIFEST, described.to_json())
+    described.write(checkpoint)
     write_log(checkpoint, described.step)
     write_samples(training, ImageShape(8, 8, 1), described.step)
     champion = root / "registry" / registry.CHAMPION
     champion.parent.mkdir()
-    champion.write_text(json.dumps({"schema_version": 1, hostile[0]: hostile[1]}))
+    artifacts.seal(champion, {"schema_version": 1, hostile[0]: hostile[1]})
     return evaluated(checkpoint, dataset, embedding, root / hostile[0].replace("/", "\\"), str(champion.parent))
 
 
