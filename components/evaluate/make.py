@@ -52,10 +52,11 @@ def make(config: EvaluateConfig, inputs: Inputs, location: Location) -> dict[str
     verdict = judge(model.scores, reference.floor, rival, config, uncertified)
     verdict = dataclasses.replace(verdict, reasons=verdict.reasons + inputs.embedding.remarks)
     numbers = _numbers(config, inputs, reference, model, champion)
+    evaluated, trained = settings.values_in_key(config), inputs.checkpoint.settings
     logs, step = Location.of(config.checkpoint).path, inputs.checkpoint.step
     training = {
         "step": step,
-        "settings": inputs.checkpoint.settings,
+        "settings": trained,
         "log": training_folder.read_log(logs, step),
         "warnings": training_folder.read_warnings(logs, step),
     }
@@ -73,7 +74,12 @@ def make(config: EvaluateConfig, inputs: Inputs, location: Location) -> dict[str
         timeline=training_folder.timeline(Location.of(config.checkpoint).parent, step, _TIMELINE_BYTES),
         curves=training_curves.draw({"training": training}),
         warnings=training["warnings"],
-        **_provenance(config, inputs, origin),
+        setting_rows=[
+            {"name": name, "evaluation": evaluated.get(name, ""), "training": trained.get(name, "")}
+            for name in sorted(evaluated.keys() | trained.keys())
+        ],
+        lineage_rows=[*origin.rows(), lineage.Row("champion", inputs.digests["champion_digest"])],
+        libraries=lineage.libraries_of(origin.rows()),
     )
     with location.new_folder(evaluations.MANIFEST) as folder:
         atomic_files.write_json(folder / evaluations.METRICS, numbers)
@@ -87,7 +93,7 @@ def make(config: EvaluateConfig, inputs: Inputs, location: Location) -> dict[str
             reasons=verdict.reasons,
             rules=[rule.to_json() for rule in verdict.rules],
             champion_version=version,
-            settings=settings.values_in_key(config),
+            settings=evaluated,
             files=atomic_files.files_in(folder),
             uncertified=uncertified,
             source=inputs.manifest.made_with.get("source", ""),
@@ -219,16 +225,3 @@ def _group_chart(groups: dict[str, Any]) -> bytes:
         for shares in (groups, groups["known"])
     )
     return charts.bars(groups["names"], bars, lines)
-
-
-def _provenance(config: EvaluateConfig, inputs: Inputs, origin: lineage.Lineage) -> dict[str, Any]:
-    """Return the rows of the tables of settings and lineage, and the libraries of each stage."""
-    evaluated, trained = settings.values_in_key(config), inputs.checkpoint.settings
-    return {
-        "setting_rows": [
-            {"name": name, "evaluation": evaluated.get(name, ""), "training": trained.get(name, "")}
-            for name in sorted(evaluated.keys() | trained.keys())
-        ],
-        "lineage_rows": [*origin.rows(), lineage.Row("champion", inputs.digests["champion_digest"])],
-        "libraries": lineage.libraries_of(origin.rows()),
-    }
