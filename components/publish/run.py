@@ -62,7 +62,7 @@ def run(config: PublishConfig) -> StageResult:
         models.Description.of(folder, model.digest)
         evaluations.Description.of(registry.evaluation_folder(folder), evaluation.digest)
 
-    with registry.held(config.registry):
+    with registry.locked(config.registry):
         return _publish(config, fill, model, evaluation, champion)
 
 

@@ -180,10 +180,10 @@ def _why(location: str, number: int) -> None:
         print()
         rows = []
         for row in (*origin.rows(), lineage.row("model", version.model.digest, version.model.made_with)):
-            stage, code = reproduction.STAGES.get(row.what, ""), row.code
+            stage, code = reproduction.STAGES.get(row.artifact, ""), row.code
             if stage and code != lineage.UNKNOWN:
                 code = "as here" if code == cache_key.source_digest(stage) else "another than here"
-            rows.append((row.what, row.digest, code, row.image))
+            rows.append((row.artifact, row.digest, code, row.image))
         tables.print_rows(("came from", "digest", "code", "container image"), rows)
 
 

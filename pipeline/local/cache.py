@@ -46,13 +46,13 @@ def look_up(
     result = TaskState(parts=parts, maker=executor.maker(step))
     unknown = [name for name, value in parts["inputs"].items() if value == _PLACEHOLDER]
 
-    def known(parts: dict[str, Any]) -> dict[str, Any]:
+    def certain(parts: dict[str, Any]) -> dict[str, Any]:
         return {**parts, "inputs": {name: value for name, value in parts["inputs"].items() if name not in unknown}}
 
     results = history.results(runs, step.stage)
-    alike = [task for task in results if known(task.parts) == known(parts)]
+    alike = [task for task in results if certain(task.parts) == certain(parts)]
     if not alike:
-        changed = cache_key.differences(known(results[-1].parts), known(parts)) if results else []
+        changed = cache_key.differences(certain(results[-1].parts), certain(parts)) if results else []
         return result, "; ".join(changed) or "it has not been run yet"
     if unknown:
         return result, ""

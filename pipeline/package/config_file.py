@@ -22,7 +22,7 @@ def add_flag(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", type=Path, metavar="FILE", help=text)
 
 
-def read(path: Path | None, known: Mapping[str, Field], problems: list[str]) -> dict[str, str]:
+def read(path: Path | None, fields: Mapping[str, Field], problems: list[str]) -> dict[str, str]:
     """Return the parameters that a file sets, by name, and add what is wrong with the others to the problems.
 
     Values stay text, as those of flags: `no` is a word, and `1e-3` a number. Raises `ConfigError` if the file cannot be
@@ -34,7 +34,7 @@ def read(path: Path | None, known: Mapping[str, Field], problems: list[str]) -> 
     root = yaml_files.only(yaml_files.nodes(yaml_files.read_bytes(path, "config"), label), label)
     if not isinstance(root, yaml.MappingNode | None):
         raise ConfigError(f"{label} must be a mapping of stages to their settings, as in examples/digits.yaml")
-    stages = parameters.by_stage(known)
+    stages = parameters.by_stage(fields)
     place_of = {name: _place(stage, name) for stage, names in stages.items() for name in names}
     entries: list[tuple[str, str, yaml.Node]] = []  # each value with its stage, "" for one at the top, and its name
     for key, value in root.value if root else []:
@@ -53,7 +53,7 @@ def read(path: Path | None, known: Mapping[str, Field], problems: list[str]) -> 
             problems.append(f"{at} unknown setting {shown(place)}{meant}")
         elif not isinstance(node, yaml.ScalarNode):
             problems.append(f"{at} {place} must be one value, got a list or a mapping")
-        elif wrong := settings.text_problems(known[name], node.value):
+        elif wrong := settings.text_problems(fields[name], node.value):
             problems += [f"{at} {place.removesuffix(name)}{problem}" for problem in wrong]
         else:
             values[name] = node.value

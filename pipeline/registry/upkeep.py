@@ -114,7 +114,7 @@ def gc(location: str, keep: int, uncommitted: bool, yes: bool) -> None:
 @contextlib.contextmanager
 def _locked(location: str, rebuild: bool = False) -> Iterator[Pointer]:
     registry.require_there(location)
-    with registry.held(location):
+    with registry.locked(location):
         yield registry.read_pointer(location, rebuild)
 
 

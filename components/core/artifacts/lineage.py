@@ -49,7 +49,7 @@ def library_versions() -> dict[str, str]:
 class Row:
     """One row of a lineage table; a field that does not apply is empty."""
 
-    what: str
+    artifact: str
     digest: str
     code: str = ""
     image: str = ""
@@ -57,7 +57,7 @@ class Row:
 
 
 def row(artifact: str, digest: str, maker: dict[str, Any]) -> Row:
-    """Return the row of an artifact from its `made_with`; older artifacts lack some fields."""
+    """Return the row of an artifact from its `made_with`, which may lack fields."""
     libraries = ", ".join(f"{name} {version}" for name, version in maker.get("libraries", {}).items())
     return Row(artifact, digest, maker.get("code", UNKNOWN), maker.get("image", UNKNOWN), libraries or UNKNOWN)
 
@@ -73,7 +73,7 @@ def libraries_of(rows: list[Row]) -> dict[str, str]:
     names: dict[str, list[str]] = {}
     for item in rows:
         if item.libraries:
-            names.setdefault(item.libraries, []).append(item.what)
+            names.setdefault(item.libraries, []).append(item.artifact)
     return {libraries: ", ".join(users) for libraries, users in names.items()}
 
 

@@ -105,7 +105,7 @@ def require_there(registry: LocationLike) -> None:
         raise DataError(f"no registry at {registry}: there is no such folder; give --registry, or run the pipeline")
 
 
-def held(registry: LocationLike) -> AbstractContextManager[None]:
+def locked(registry: LocationLike) -> AbstractContextManager[None]:
     """Lock a local folder against other processes; in a bucket, champions are replaced only as read."""
     location = Location.of(registry)
     return nullcontext() if location.in_bucket else atomic_files.only_one(location.path)

@@ -50,7 +50,7 @@ def describe(folder: Path, **changes: Any) -> Path:
 def test_the_digests_of_all_parents_can_be_computed_again(parents: tuple[Any, ...], evaluation: Path) -> None:
     record = lineage.read(evaluation, evaluations.Description.of(evaluation))
     assert list(record.digests.values()) == [parent.digest for parent in parents]
-    assert [row.what for row in record.rows()] == ["source (test)", *lineage.PARENTS, "evaluation"]
+    assert [row.artifact for row in record.rows()] == ["source (test)", *lineage.PARENTS, "evaluation"]
     codes = [row.code for row in record.rows()[1:]]
     assert codes == [cache_key.source_digest(stage) for stage in ("preprocess", "train", "embed", "evaluate")]
 
@@ -59,7 +59,7 @@ def test_what_a_training_began_with_has_a_row(parents: tuple[Any, ...]) -> None:
     dataset, cold, embedding = parents
     warm = dataclasses.replace(cold, settings={**cold.settings, "initial_checkpoint_digest": "c" * 64})
     rows = lineage.of(dataset.to_json(), warm.to_json(), embedding.to_json()).rows()
-    assert [row.what for row in rows[1:4]] == ["dataset", "initial checkpoint", "checkpoint"]
+    assert [row.artifact for row in rows[1:4]] == ["dataset", "initial checkpoint", "checkpoint"]
     assert rows[2] == lineage.Row("initial checkpoint", "c" * 64)
 
 

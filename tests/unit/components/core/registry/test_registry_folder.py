@@ -74,7 +74,7 @@ def test_who_waits_for_a_folder_and_then_finds_another_champion_has_lost(
     """As in a bucket: a publication with an outdated verdict ends with its own exit code, and adds nothing."""
     first, late = two_candidates
     with ThreadPoolExecutor() as pool:
-        with registry.held(folder):
+        with registry.locked(folder):
             waiting = pool.submit(late.publish, folder)
             while not waiting.done() and not _waits_for(folder / ".lock"):
                 time.sleep(0.01)
