@@ -1,9 +1,5 @@
-"""Packages of the profiles that ship, with images by digest, each compiled once per test process.
+"""Packages of the profiles that ship, with images by digest, each compiled once per test process."""
 
-Compiling takes a second under pytest: kfp looks at the whole stack, and all modules, for each setting of a stage.
-"""
-
-import dataclasses
 import functools
 from pathlib import Path
 from typing import Any
@@ -30,21 +26,18 @@ def package_of(name: str, target: str) -> bytes:
 
 
 @functools.cache
-def package_with_volume(folder: str) -> bytes:
-    """The package of the profile cpu for Kubernetes, with a volume in every stage."""
-    profile = PROFILES["cpu", targets.KFP]
-    mounted = {"volume_claims": {"wgan-runs": folder}}
-    stages = {name: stage.model_copy(update=mounted) for name, stage in profile.stages.items()}
-    return compiled_package(DIGESTS, dataclasses.replace(profile, stages=stages))
+def documents_of(name: str, target: str) -> list[Any]:
+    """The content of the package of a profile."""
+    return list(yaml.safe_load_all(package_of(name, target)))
 
 
 def goldens() -> dict[Path, str]:
     """What each file in `goldens` should hold: what a profile decides, without executors that equal those of `cpu`."""
     folder, files = Path(__file__).with_name("goldens"), {}
     for name, target in GOLDENS:
-        hardware = _hardware(package_of(name, target))
+        hardware = _hardware(name, target)
         if name != "cpu":
-            usual, own = _hardware(package_of("cpu", target))["executors"], hardware["executors"]
+            usual, own = _hardware("cpu", target)["executors"], hardware["executors"]
             differing = [label for label in usual | own if usual.get(label) != own.get(label)]
             hardware["executors"] = {label: own.get(label) for label in differing}
         text = yaml.safe_dump(hardware, width=120, default_flow_style=None)
@@ -52,8 +45,8 @@ def goldens() -> dict[Path, str]:
     return files
 
 
-def _hardware(package: bytes) -> dict[str, Any]:
-    spec, *platforms = yaml.safe_load_all(package)
+def _hardware(name: str, target: str) -> dict[str, Any]:
+    spec, *platforms = documents_of(name, target)
     parameters = spec["root"]["inputDefinitions"]["parameters"]
     return {
         "description": spec["pipelineInfo"]["description"],

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from google.cloud.aiplatform_v1.types import CustomJob
 from google.protobuf import json_format
 from kfp.kubernetes import kubernetes_executor_config_pb2
@@ -15,19 +14,8 @@ from components.core.stage import cli
 from components.core.stage.executor import ExecutorInput
 from components.train.config import TrainConfig
 from pipeline.profiles.kubernetes import KubernetesStage
-from pipeline.profiles.profile_file import Profile
 from pipeline.profiles.targets import KFP, TARGETS, VERTEX
-from tests.unit.pipeline.packages import DIGESTS, GOLDENS, PROFILES, goldens, package_of
-
-
-@pytest.fixture(scope="module", params=sorted(PROFILES), ids="-".join)
-def profile(request: pytest.FixtureRequest) -> Profile:
-    return PROFILES[request.param]
-
-
-def documents(profile: Profile) -> list[Any]:
-    """Read the package of a profile."""
-    return list(yaml.safe_load_all(package_of(profile.name, profile.target)))
+from tests.unit.pipeline.packages import DIGESTS, GOLDENS, PROFILES, documents_of, goldens
 
 
 def custom_job(package: Any) -> str:
@@ -43,9 +31,14 @@ def test_golden_packages() -> None:
     assert goldens() == {path: path.read_text() for path in folder.iterdir()}, "run `make goldens`"
 
 
-def test_targets_can_read_a_package(profile: Profile) -> None:
-    """Parsing raises on a field that the target's own message does not have, or on a value of another type."""
-    first, *platforms = documents(profile)
+@pytest.mark.parametrize("key", sorted(PROFILES), ids="-".join)
+def test_targets_can_read_a_package_and_are_given_every_input(key: tuple[str, str]) -> None:
+    """Parsing raises on a field that the target's own message does not have, or on a value of another type.
+
+    Kubeflow's backend does not fill in a component's defaults.
+    """
+    profile = PROFILES[key]
+    first, *platforms = documents_of(*key)
     spec = json_format.ParseDict(first, pipeline_spec_pb2.PipelineSpec())
     assert spec.pipeline_info.name == "wgan-gp"
     if payload := custom_job(first):
@@ -61,11 +54,6 @@ def test_targets_can_read_a_package(profile: Profile) -> None:
         assert isinstance(train, KubernetesStage)
         assert dict(read.node_selector.labels).items() >= dict(train.node_selectors).items()
         assert read.active_deadline_seconds == train.timeout
-
-
-def test_every_input_is_given(profile: Profile) -> None:
-    """Kubeflow's backend does not fill in a component's defaults."""
-    first = documents(profile)[0]
     for component in (first["root"], *first["components"].values()):
         for task in component.get("dag", {}).get("tasks", {}).values():
             declared = first["components"][task["componentRef"]["name"]]["inputDefinitions"]["parameters"]
@@ -74,7 +62,7 @@ def test_every_input_is_given(profile: Profile) -> None:
 
 def test_the_executor_input_reaches_a_custom_job_whole(tmp_path: Path) -> None:
     """As the launcher does: placeholders are replaced, then the payload is read."""
-    payload = custom_job(documents(PROFILES["gpu-l4-4", VERTEX])[0])
+    payload = custom_job(documents_of("gpu-l4-4", VERTEX)[0])
     nasty = 'a "b" \\ {{x}} \n é'
     message = {
         "inputs": {"parameterValues": {"dataset": nasty, "checkpoints": "gs://b/c", "replicas": 4.0}},

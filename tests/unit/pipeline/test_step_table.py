@@ -1,5 +1,6 @@
 """The table of steps, and the package that kfp makes of it: both mean the same."""
 
+import functools
 import json
 import subprocess
 import sys
@@ -13,13 +14,13 @@ from pipeline import step_table
 from pipeline.local import values
 from pipeline.local.values import Values
 from pipeline.profiles.targets import KFP
-from pipeline.step_table import Step
 from tests.fakes.kubeflow import interpreter
 from tests.fakes.kubeflow.interpreter import FinalStatus, Resolver
 from tests.unit.pipeline.packages import DIGESTS, PROFILES, package_of
 
 STEPS = {step.stage: step for step in step_table.STEPS}
 RUN = {"id": "run-7", "name": "a run", "created": "then", "scheduled": "now"}
+read = functools.cache(interpreter.read)
 _PLACEHOLDERS = {
     "id": "$.pipeline_job_uuid",
     "name": "$.pipeline_job_resource_name",
@@ -48,21 +49,14 @@ def test_settings_reach_the_stages_with_their_defaults() -> None:
                 assert (parameter.type, parameter.default) == (field.type, field.default), f"{name}.{field.name}"
 
 
-def _outputs(step: Step, decision: str, verdict: str) -> dict[str, Any]:
-    """Return outputs that are all different."""
-    chosen = {"decision": decision, "verdict": verdict}
-    return {
-        name: chosen.get(name, f"{step.stage} {name}" if kind is str else 12345) for name, kind in step.outputs.items()
-    }
-
-
 @pytest.mark.parametrize("profile", ["cpu", "gpu-l4", "tpu-v5e-8"])
 @pytest.mark.parametrize(("decision", "verdict"), [("RUN", "PROMOTE"), ("RUN", "HOLD"), ("SKIP", "")])
 def test_a_package_gives_what_the_local_runner_gives(profile: str, decision: str, verdict: str, tmp_path: Path) -> None:
     """The interpreter reads what kfp wrote, and knows nothing of the table."""
-    package = interpreter.read(package_of(profile, KFP))
+    package = read(package_of(profile, KFP))
     parameters: dict[str, Any] = {name: 0.125 if kind == "NUMBER_DOUBLE" else 3 for name, kind in package.types.items()}
     parameters |= {name: f"the {name}" for name, kind in package.types.items() if kind == "STRING"}
+    chosen = {"decision": decision, "verdict": verdict}
     outputs: dict[str, dict[str, Any]] = {}
     resolver = Resolver(parameters, outputs, {_PLACEHOLDERS[name]: value for name, value in RUN.items()})
     resolved = Values(parameters, RUN)
@@ -85,14 +79,15 @@ def test_a_package_gives_what_the_local_runner_gives(profile: str, decision: str
             assert message == interpreter.executor_input(task, inputs, tmp_path)
             assert step.command(message) == interpreter.command(task, message)
             if holds:
-                outputs[name] = _outputs(step, decision, verdict)
+                outputs[name] = {key: f"{name} {key}" if kind is str else 12345 for key, kind in step.outputs.items()}
+                outputs[name] |= {key: value for key, value in chosen.items() if key in outputs[name]}
                 resolved.add(step, outputs[name])
     ran = ["decide", "preprocess", "embed", "train", "evaluate", "export", "publish", "record"]
     assert [*outputs] == (ran if verdict == "PROMOTE" else [*ran[:6], "record"] if verdict else ["decide", "record"])
 
 
 def test_a_task_of_a_package_waits_for_what_its_step_needs() -> None:
-    tasks = {task.name: task for task in interpreter.read(package_of("cpu", KFP)).tasks}
+    tasks = {task.name: task for task in read(package_of("cpu", KFP)).tasks}
 
     def all_before(name: str, needs: dict[str, Any]) -> set[str]:
         return {*needs[name]}.union(*(all_before(need, needs) for need in needs[name]))

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
+from components.core.container_images import VERSION
 from pipeline import step_table
 from pipeline.package import config_file
 from pipeline.package.reader import Origin
@@ -46,37 +47,23 @@ def test_mistakes_are_reported_and_nothing_is_written(
     assert [str(path) for path in tmp_path.iterdir()] == [config]
 
 
-def test_a_package_has_the_hardware_of_its_profile_and_the_defaults_of_a_file(tmp_path: Path) -> None:
-    stages = {"train": {"accelerator": "nvidia.com/gpu", "accelerator_count": 64}}
-    file = own(tmp_path, {"mine": {"kfp": {"stages": stages}}})
-    flags = ("compile", "--profiles", file, "--profile", "mine", "--allow-tags", "--output", str(tmp_path / "out.yaml"))
-    config = tmp_path / "mine.yaml"
-    config.write_text(config_file.written({**DEFAULTS, "source": "digits", "batch_size": 640}))
-    written = wgan(*flags, "--config", str(config))
+def test_a_package_has_the_hardware_of_its_profile_and_its_parameters_where_a_file_gives_none(tmp_path: Path) -> None:
+    train = {"accelerator": "nvidia.com/gpu", "accelerator_count": 64}
+    of_profile = {"batch_size": 256, "steps": 2000, "beta_2": 0.98}
+    file = own(tmp_path, {"mine": {"parameters": of_profile, "kfp": {"stages": {"train": train}}}})
+    flags = ["compile", "--profiles", file, "--profile", "mine", "--config", "mine.yaml"]
+    of_file = {name: value for name, value in DEFAULTS.items() if name not in ("steps", "beta_2")}
+    (tmp_path / "mine.yaml").write_text(config_file.written({**of_file, "source": "digits", "batch_size": 640}))
+    assert "--allow-tags" in wgan(*flags, cwd=tmp_path).stderr
+    assert not (tmp_path / "pipeline.yaml").exists()
+    written = wgan(*flags, "--allow-tags", cwd=tmp_path)
     assert written.returncode == 0, written.stderr
-    documents = list(yaml.safe_load_all((tmp_path / "out.yaml").read_bytes()))
-    parameters = documents[0]["root"]["inputDefinitions"]["parameters"]
-    defaults = {
-        name: parameters[name].get("defaultValue")
-        for name in ("accelerator", "batch_size", "replicas", "source", "root")
-    }
-    assert defaults == {"accelerator": "gpu", "batch_size": 640, "replicas": 64, "source": "digits", "root": None}
-    assert len(documents) == 1, "GPUs alone are part of the pipeline's own message"
-
-
-def test_parameters_of_a_profile_are_defaults_that_a_users_file_overrides(tmp_path: Path) -> None:
-    content = {
-        "parameters": {"batch_size": 256, "steps": 2000, "beta_2": 0.98},
-        "kfp": {"stages": {"train": {"accelerator": "nvidia.com/gpu", "accelerator_count": 4}}},
-    }
-    flags = ["compile", "--profiles", own(tmp_path, {"mine": content}), "--profile", "mine", "--allow-tags"]
-    (tmp_path / "user.yaml").write_text("train:\n  batch_size: 512\n")
-    result = wgan(*flags, "--config=user.yaml", cwd=tmp_path)
-    assert result.returncode == 0, result.stderr
-    package = next(yaml.safe_load_all((tmp_path / "pipeline.yaml").read_bytes()))
+    text = (tmp_path / "pipeline.yaml").read_text()
+    assert f"image: wgan/train-gpu:{VERSION}\n" in text
+    (package,) = yaml.safe_load_all(text)  # GPUs alone are part of the pipeline's own message
     parameters = package["root"]["inputDefinitions"]["parameters"]
-    defaults = {name: parameters[name]["defaultValue"] for name in ("batch_size", "steps", "beta_2")}
-    assert defaults == {"batch_size": 512, "steps": 2000, "beta_2": 0.98}
+    expected = {"accelerator": "gpu", "replicas": 64, "source": "digits", "root": None, **of_profile, "batch_size": 640}
+    assert {name: parameters[name].get("defaultValue") for name in expected} == expected
 
 
 def test_a_package_carries_beams_options_and_who_and_where_it_runs(tmp_path: Path) -> None:

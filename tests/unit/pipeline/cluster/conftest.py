@@ -1,5 +1,6 @@
 """Real packages, compiled and read once, and an environment without credentials or a home folder."""
 
+import dataclasses
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,20 +13,25 @@ from pipeline.cluster import waiting
 from pipeline.cluster.backend import Submission
 from pipeline.cluster.kubeflow.connection import KubeflowConnection
 from pipeline.cluster.kubeflow.runs import KubeflowRuns
+from pipeline.kfp_graph import compiled_package
 from pipeline.package import reader
 from pipeline.profiles import targets
 from tests.fakes.kubeflow.server import Server, serving
 from tests.unit.pipeline.cluster import worlds
 from tests.unit.pipeline.cluster.worlds import World
 from tests.unit.pipeline.conftest import wgan as run_wgan
-from tests.unit.pipeline.packages import package_of, package_with_volume
+from tests.unit.pipeline.packages import DIGESTS, PROFILES, package_of
 
 
 @pytest.fixture(scope="session")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a package for each target: `kfp.yaml`, which mounts a volume at /data, and `vertex.yaml`."""
     folder = tmp_path_factory.mktemp("packages")
-    (folder / "kfp.yaml").write_bytes(package_with_volume("/data"))
+    profile = PROFILES["cpu", targets.KFP]
+    mounted = {"volume_claims": {"wgan-runs": "/data"}}
+    stages = {name: stage.model_copy(update=mounted) for name, stage in profile.stages.items()}
+    with_volume = compiled_package(DIGESTS, dataclasses.replace(profile, stages=stages))
+    (folder / "kfp.yaml").write_bytes(with_volume)
     (folder / "vertex.yaml").write_bytes(package_of("cpu", targets.VERTEX))
     return folder
 

@@ -3,7 +3,6 @@
 import copy
 import functools
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -46,34 +45,27 @@ def small_package(target: str) -> Package:
         return reader.read(path)
 
 
-Weekly = Callable[..., Schedule]
+def weekly(world: World, name: str = "weekly", hour: int = 9, enabled: bool = True) -> Schedule:
+    """Return a schedule of a small package."""
+    run = Submission(
+        package=small_package(world.target),
+        parameters={"source": "digits"},
+        experiment="retraining",
+        run_name=name,
+        pipeline_root="gs://bucket/root",
+    )
+    cron = f"0 {hour} * * *"
+    return Schedule(name=name, cron=cron, time_zone="UTC", target=world.target, submission=run, enabled=enabled)
 
 
-@pytest.fixture
-def schedule(world: World) -> Weekly:
-    """Make a schedule of a small package."""
-
-    def weekly(name: str = "weekly", hour: int = 9, enabled: bool = True) -> Schedule:
-        run = Submission(
-            package=small_package(world.target),
-            parameters={"source": "digits"},
-            experiment="retraining",
-            run_name=name,
-            pipeline_root="gs://bucket/root",
-        )
-        cron = f"0 {hour} * * *"
-        return Schedule(name=name, cron=cron, time_zone="UTC", target=world.target, submission=run, enabled=enabled)
-
-    return weekly
-
-
-def test_stopped_at_every_request_and_applied_again(world: World, schedule: Weekly) -> None:
+def test_stopped_at_every_request_and_applied_again(world: World) -> None:
     """From one to keep, one to replace at work, one to replace, one to pause and one to delete.
 
     A request whose answer is lost leaves the state in which the next one is refused.
     """
-    before = [schedule(name) for name in ("keep", "busy", "change", "stop", "go")]
-    wanted = [schedule("keep"), schedule("busy", 10), schedule("change", 10), schedule("stop", enabled=False)]
+    before = [weekly(world, name) for name in ("keep", "busy", "change", "stop", "go")]
+    replaced = [weekly(world, name, hour=10) for name in ("busy", "change")]
+    wanted = [weekly(world, "keep"), *replaced, weekly(world, "stop", enabled=False)]
     applied(world, before)
     world.start_run("busy")
     prepared = copy.deepcopy(world.state())
@@ -98,37 +90,37 @@ def test_stopped_at_every_request_and_applied_again(world: World, schedule: Week
     assert [name for name, *_ in applied(world, wanted)] == ["busy", "change", "keep", "stop"]
 
 
-def test_back_to_a_replaced_schedule_creates_it_anew(world: World, schedule: Weekly) -> None:
+def test_back_to_a_replaced_schedule_creates_it_anew(world: World) -> None:
     """One that was paused while another replaced it may start missed runs at once."""
     for hour in (9, 10):
-        applied(world, [schedule(hour=hour)])
+        applied(world, [weekly(world, hour=hour)])
         world.start_run("weekly")
     replaced = {live.schedule_id for live in world.connected().live()}
-    applied(world, [schedule()])
+    applied(world, [weekly(world)])
     enabled = {live.schedule_id for live in world.connected().live() if live.enabled}
     assert (len(enabled), enabled & replaced, world.starting()) == (1, set(), ["weekly"])
 
 
-def test_two_of_one_name_become_one(world: World, schedule: Weekly) -> None:
+def test_two_of_one_name_become_one(world: World) -> None:
     location = world.connected()
     for _ in range(2):
-        location.resume(location.create(schedule()))
+        location.resume(location.create(weekly(world)))
     assert world.starting() == ["weekly", "weekly"]
-    applied(world, [schedule()])
+    applied(world, [weekly(world)])
     assert world.starts() == [("weekly", True)]
 
 
 @pytest.mark.parametrize("acted", [False, True])
-def test_one_that_cannot_be_replaced_goes_on(world: World, schedule: Weekly, acted: bool) -> None:
-    applied(world, [schedule()])
+def test_one_that_cannot_be_replaced_goes_on(world: World, acted: bool) -> None:
+    applied(world, [weekly(world)])
     world.lose(CREATES_A_SCHEDULE, acted, onwards=False)
     with pytest.raises(TransientError):
-        applied(world, [schedule(hour=10)])
+        applied(world, [weekly(world, hour=10)])
     assert world.starting() == ["weekly"]
 
 
-def test_one_that_is_resumed_meanwhile_stays(world: World, schedule: Weekly, monkeypatch: pytest.MonkeyPatch) -> None:
-    applied(world, [schedule()])
+def test_one_that_is_resumed_meanwhile_stays(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    applied(world, [weekly(world)])
     location = world.connected()
     monkeypatch.setattr(location, "pause", lambda schedule_id: None)  # somebody resumes it at once
     (stays, _) = apply.apply(world.target, location, [], prune=True)

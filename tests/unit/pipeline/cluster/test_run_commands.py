@@ -4,7 +4,6 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,15 +19,15 @@ from tests.unit.pipeline.cluster.worlds import Kubeflow
 pytestmark = pytest.mark.usefixtures("bare_desk")
 
 
-@pytest.mark.parametrize("verb", ["submit", "status", "retry"])
-def test_a_timeout_that_ends_no_waiting_is_refused(server: Server, packages: Path, started: str, verb: str) -> None:
+def test_a_timeout_that_ends_no_waiting_is_refused(server: Server, packages: Path, started: str) -> None:
     server.requests.clear()
     run = ["--package", str(packages / "kfp.yaml"), "--source", "digits", "--root", "/data/runs"]
     limits = ("nan", "inf", "-inf", "-1", "0", "soon")
-    for words in (["--timeout", "5"], *(["--wait", f"--timeout={limit}"] for limit in limits)):
-        ended = wgan(verb, *(run if verb == "submit" else [started]), *words, "--host", server.url)
-        assert (ended.code, server.requests) == (errors.BAD_CONFIGURATION, [])
-        assert [line for line in ended.complaints if "timeout" in line] == ended.complaints != []
+    for verb, named in (("submit", run), ("status", [started]), ("retry", [started])):
+        for words in (["--timeout", "5"], *(["--wait", f"--timeout={limit}"] for limit in limits)):
+            ended = wgan(verb, *named, *words, "--host", server.url)
+            assert (ended.code, server.requests) == (errors.BAD_CONFIGURATION, [])
+            assert [line for line in ended.complaints if "timeout" in line] == ended.complaints != []
 
 
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, errors.OK), (signal.SIGTERM, -signal.SIGTERM)])
@@ -71,25 +70,17 @@ def test_the_newest_runs_are_listed(server: Server, started: str) -> None:
     assert (run["state"], run["finished"]) == ("PENDING", None)
 
 
-@pytest.mark.parametrize("word", ["trian", "--follow"])
-def test_logs_that_are_not_there_are_reported(server: Server, started: str, word: str) -> None:
-    code, _, _, (line,) = wgan("logs", started, word, "--host", server.url)
-    assert (code, word.strip("-") in line) == (errors.BAD_CONFIGURATION, True)
+def test_logs_that_are_not_there_are_reported(server: Server, started: str) -> None:
+    for word in ("trian", "--follow"):
+        code, _, _, (line,) = wgan("logs", started, word, "--host", server.url)
+        assert (code, word.strip("-") in line) == (errors.BAD_CONFIGURATION, True)
 
 
-Refused = Callable[..., list[str]]
-
-
-@pytest.fixture
-def refused(server: Server) -> Refused:
+def refused(server: Server, package: Path, *words: str) -> list[str]:
     """Submit a package, which is refused; return why."""
-
-    def submit(package: Path, *words: str) -> list[str]:
-        ended = conftest.submit(Kubeflow(server), package, *words)
-        assert (ended.code, server.requests) == (errors.BAD_CONFIGURATION, [])
-        return ended.complaints
-
-    return submit
+    ended = conftest.submit(Kubeflow(server), package, *words)
+    assert (ended.code, server.requests) == (errors.BAD_CONFIGURATION, [])
+    return ended.complaints
 
 
 def test_a_file_of_settings_is_submitted_and_flags_override_it(server: Server, packages: Path, tmp_path: Path) -> None:
@@ -102,24 +93,24 @@ def test_a_file_of_settings_is_submitted_and_flags_override_it(server: Server, p
     assert run["runtime_config"]["parameters"] == expected
 
 
-def test_flags_of_the_other_target_are_refused(refused: Refused, packages: Path) -> None:
-    lines = refused(packages / "vertex.yaml", "--seed", "1", "--sed=2")
+def test_flags_of_the_other_target_are_refused(server: Server, packages: Path) -> None:
+    lines = refused(server, packages / "vertex.yaml", "--seed", "1", "--sed=2")
     assert any("host" in line and "kfp" in line and "vertex" in line for line in lines)
     assert any(line.endswith(" seed?") for line in lines)
 
 
-def test_results_go_into_a_bucket_or_a_volume_of_every_stage(server: Server, refused: Refused, packages: Path) -> None:
+def test_results_go_into_a_bucket_or_a_volume_of_every_stage(server: Server, packages: Path) -> None:
     for root in ("/dat", "/database", "/data/../runs"):
-        (line,) = refused(packages / "kfp.yaml", "--root", root)
+        (line,) = refused(server, packages / "kfp.yaml", "--root", root)
         assert all(named in line for named in (root, "volume_claims", "gs://", "decide"))
     for root in ("/data", "/data/runs", "/data/../data/runs", "gs://bucket/runs"):
         assert conftest.submit(Kubeflow(server), packages / "kfp.yaml", "--root", root).code == errors.OK
 
 
-def test_a_stage_without_the_volume_is_named(refused: Refused, packages: Path, tmp_path: Path) -> None:
+def test_a_stage_without_the_volume_is_named(server: Server, packages: Path, tmp_path: Path) -> None:
     package, platforms = yaml.safe_load_all((packages / "kfp.yaml").read_text())
     del platforms["platforms"]["kubernetes"]["deploymentSpec"]["executors"]["exec-embed"]
     path = tmp_path / "pipeline.yaml"
     path.write_text(yaml.safe_dump_all([package, platforms]))
-    (line,) = refused(path)
+    (line,) = refused(server, path)
     assert ("embed" in line, "decide" in line) == (True, False)

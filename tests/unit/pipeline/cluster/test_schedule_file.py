@@ -1,7 +1,6 @@
 """schedules.yaml: its settings, and every mistake with its path, reported before anything is sent."""
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,32 +12,20 @@ from pipeline.cluster import schedule_file
 from pipeline.cluster.backend import Schedule
 from pipeline.cluster.schedule_file import ScheduleSettings
 
-Reads = Callable[[Any], list[Schedule]]
-Refusal = Callable[[Any], list[str]]
+
+def read(packages: Path, content: Any) -> list[Schedule]:
+    path = packages / "schedules.yaml"
+    path.write_text(content if isinstance(content, str) else yaml.safe_dump(content, sort_keys=False))
+    return schedule_file.read(path)
 
 
-@pytest.fixture
-def read(packages: Path) -> Reads:
-    def run(content: Any) -> list[Schedule]:
-        path = packages / "schedules.yaml"
-        path.write_text(content if isinstance(content, str) else yaml.safe_dump(content, sort_keys=False))
-        return schedule_file.read(path)
-
-    return run
-
-
-@pytest.fixture
-def refusal(read: Reads, packages: Path) -> Refusal:
+def refusal(packages: Path, content: Any) -> list[str]:
     """The problems of a file, without the path with which each begins."""
-
-    def run(content: Any) -> list[str]:
-        with pytest.raises(ConfigError) as raised:
-            read(content)
-        file = f"schedules {packages}/schedules.yaml"
-        assert all(problem.startswith(file) and problem.isprintable() for problem in raised.value.problems)
-        return [problem.removeprefix(file).removeprefix(": ") for problem in raised.value.problems]
-
-    return run
+    with pytest.raises(ConfigError) as raised:
+        read(packages, content)
+    file = f"schedules {packages}/schedules.yaml"
+    assert all(problem.startswith(file) and problem.isprintable() for problem in raised.value.problems)
+    return [problem.removeprefix(file).removeprefix(": ") for problem in raised.value.problems]
 
 
 def weekly(**settings: Any) -> dict[str, Any]:
@@ -54,8 +41,8 @@ def weekly(**settings: Any) -> dict[str, Any]:
     return {"schedules": {"weekly": {name: value for name, value in merged.items() if value is not None}}}
 
 
-def test_every_setting_is_read_and_those_left_out_have_defaults(read: Reads, packages: Path) -> None:
-    (schedule,) = read(weekly())
+def test_every_setting_is_read_and_those_left_out_have_defaults(packages: Path) -> None:
+    (schedule,) = read(packages, weekly())
     assert (schedule.submission.package.path, schedule.enabled) == (packages / "kfp.yaml", True)
     defaults = {"time_zone": "UTC", "concurrency": 1, "catch_up": False, "pipeline_root": "", "service_account": ""}
     assert schedule.content().items() >= defaults.items()
@@ -65,29 +52,30 @@ def test_every_setting_is_read_and_those_left_out_have_defaults(read: Reads, pac
         "parameters": {"source": "digits", "root": "/data", "steps": 500, "critic_learning_rate": 0.001, "seed": "7"},
     }
     content = weekly(**settings, cron="30 2 * * Sun", enabled=False) | {"controller_time_zone": "Europe/Berlin"}
-    (schedule,) = read(content)
+    (schedule,) = read(packages, content)
     settings["parameters"]["seed"] = 7
     assert schedule.content() == schedule.content() | settings | {"cron": "30 2 * * 0"}
     assert not schedule.enabled
 
 
-def test_a_schedule_takes_a_file_of_settings_beside_it(read: Reads, refusal: Refusal, packages: Path) -> None:
+def test_a_schedule_takes_a_file_of_settings_beside_it(packages: Path) -> None:
     path = packages / "mine.yaml"
     path.write_text("preprocess: {source: fashion-mnist}\ntrain: {steps: 1e3}\n")
-    (schedule,) = read(weekly(config="mine.yaml"))
+    (schedule,) = read(packages, weekly(config="mine.yaml"))
     assert schedule.submission.parameters == {"source": "digits", "root": "/data/runs", "steps": 1000}
     path.write_text("train:\n  stps: 3\n")
-    (problem,) = refusal(weekly(config="mine.yaml"))
+    (problem,) = refusal(packages, weekly(config="mine.yaml"))
     assert problem.startswith(f"schedules.weekly.config {path}, line 2:")
 
 
 VERTEX = {"target": "vertex", "package": "vertex.yaml"}
 
 
-def test_a_schedule_on_vertex_has_a_clock_of_its_own(read: Reads) -> None:
+def test_a_schedule_on_vertex_has_a_clock_of_its_own(packages: Path) -> None:
     settings = {**VERTEX, "pipeline_root": "gs://bucket/root", "time_zone": "America/New_York"}
     content = {"schedules": {**weekly()["schedules"], "nightly": weekly(**settings)["schedules"]["weekly"]}}
-    assert {schedule.name: schedule.target for schedule in read(content)} == {"weekly": "kfp", "nightly": "vertex"}
+    targets = {schedule.name: schedule.target for schedule in read(packages, content)}
+    assert targets == {"weekly": "kfp", "nightly": "vertex"}
 
 
 def parameters(**settings: Any) -> dict[str, Any]:
@@ -119,22 +107,23 @@ def parameters(**settings: Any) -> dict[str, Any]:
         (parameters(height=5), "parameters: height and width", ""),
     ],
 )
-def test_a_mistake_has_its_path(refusal: Refusal, settings: dict[str, Any], setting: str, fragment: str) -> None:
-    (problem,) = refusal(weekly(**settings))
+def test_a_mistake_has_its_path(packages: Path, settings: dict[str, Any], setting: str, fragment: str) -> None:
+    (problem,) = refusal(packages, weekly(**settings))
     assert problem.startswith(f"schedules.weekly.{setting}")
     assert fragment in problem
 
 
-def test_all_mistakes_of_the_file_come_first_then_all_of_the_packages(refusal: Refusal) -> None:
+def test_all_mistakes_of_the_file_come_first_then_all_of_the_packages(packages: Path) -> None:
     absent = {"cron": "0 9 * * 1", "package": "absent.yaml", "target": "kfp", "experiment": "e"}
     schedules = {"Weekly": absent, "a": {**absent, "cron": "0 9 * *", "enabled": 1}, "b": absent, "c": None, 3: {}}
     content = {"more": {}, "controller_time_zone": "Europe/Berlni", "schedules": schedules}
-    assert {re.split(" must | is ", problem)[0].removeprefix("schedules.") for problem in refusal(content)} == {
+    problems = refusal(packages, content)
+    assert {re.split(" must | is ", problem)[0].removeprefix("schedules.") for problem in problems} == {
         *("more", "controller_time_zone", "Weekly", "a.cron", "a.enabled", "c", "3"),
         *(f"3.{name}" for name in absent),
     }
-    packages = {"schedules": {**weekly(parameters=None)["schedules"], "a": absent, "b": absent}}
-    assert [re.split(" cannot | is ", problem)[0] for problem in refusal(packages)] == [
+    content = {"schedules": {**weekly(parameters=None)["schedules"], "a": absent, "b": absent}}
+    assert [re.split(" cannot | is ", problem)[0] for problem in refusal(packages, content)] == [
         "schedules.weekly.parameters: root",
         "schedules.weekly.parameters: source",
         "schedules.a.package",
@@ -142,11 +131,11 @@ def test_all_mistakes_of_the_file_come_first_then_all_of_the_packages(refusal: R
     ]
 
 
-def test_the_example_in_the_docs_is_a_file_of_schedules(read: Reads, packages: Path) -> None:
+def test_the_example_in_the_docs_is_a_file_of_schedules(packages: Path) -> None:
     text = (Path(__file__).parents[4] / "docs" / "schedules.md").read_text()
     example = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)[0]
     for name, settings in yaml.safe_load(example)["schedules"].items():
         assert name in text.replace(example, "")
         example = example.replace(f"package: {settings['package']}\n", f"package: {settings['target']}.yaml\n")
-    assert {schedule.target for schedule in read(example)} == {"kfp", "vertex"}
+    assert {schedule.target for schedule in read(packages, example)} == {"kfp", "vertex"}
     assert {*re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)} == {*ScheduleSettings.model_fields}

@@ -223,8 +223,11 @@ esac
 """
 
 
+Slow = Callable[[str], "subprocess.Popen[str]"]
+
+
 @pytest.fixture
-def slow(desk: Desk) -> Iterator[Callable[[str], "subprocess.Popen[str]"]]:
+def slow(desk: Desk) -> Iterator[Slow]:
     processes = []
 
     def started(command: str) -> "subprocess.Popen[str]":
@@ -255,7 +258,7 @@ def asked(desk: Desk) -> dict[str, int]:
 
 @pytest.mark.parametrize(("command", "never_asked"), [("create", "start"), ("start", "wait")])
 def test_an_interrupted_run_goes_no_further_than_what_docker_does(
-    desk: Desk, slow: Callable[[str], "subprocess.Popen[str]"], command: str, never_asked: str
+    desk: Desk, slow: Slow, command: str, never_asked: str
 ) -> None:
     process = slow(command)
     process.send_signal(signal.SIGINT)
@@ -269,9 +272,7 @@ def test_an_interrupted_run_goes_no_further_than_what_docker_does(
 
 
 @pytest.mark.parametrize("command", ["create", "start", "kill"])
-def test_the_second_signal_ends_a_run_whose_docker_does_not_answer(
-    desk: Desk, slow: Callable[[str], "subprocess.Popen[str]"], command: str
-) -> None:
+def test_the_second_signal_ends_a_run_whose_docker_does_not_answer(desk: Desk, slow: Slow, command: str) -> None:
     process = slow(command if command != "kill" else "start")
     (desk.folder / f"slow-{command}").touch()
     for _ in range(3):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from components.core import errors
 from pipeline.local import processes
 from pipeline.local.history import History
 from pipeline.local.processes import Call
@@ -67,10 +68,22 @@ def test_the_last_step_runs_either_way_and_failure_stops_what_depends_on_it_and_
     assert (status["state"], status["error"].get("message")) == (state, "shell: exit code 65" if code else None)
 
 
-def test_death_by_signal_is_reported(desk: Desk) -> None:
-    desk.define(Shell(script="kill -SEGV $$"))
+@pytest.mark.parametrize(
+    ("step", "code", "shown"),
+    [
+        (Shell(script="kill -SEGV $$"), 139, ["SIGSEGV"]),
+        (Shell(script="true"), errors.DEFECT, ["parameter out "]),
+        # How the shell says it differs between shells.
+        (Shell(words=("/nonexistent/program",)), 127, ["shell | ", "/nonexistent/program: "]),
+    ],
+)
+def test_a_signal_a_missing_output_and_a_missing_program_are_reported(
+    desk: Desk, step: Shell, code: int, shown: list[str]
+) -> None:
+    desk.define(step)
     result = desk.run()
-    assert (result.returncode, "SIGSEGV" in result.stderr) == (139, True)
+    assert result.returncode == code
+    assert [words for words in (*shown, "Traceback") if words in result.stderr] == shown
 
 
 @pytest.mark.parametrize(
@@ -84,22 +97,6 @@ def test_retries(desk: Desk, codes: str, attempts: int, code: int) -> None:
     assert result.returncode == code, result.stderr
     assert len((desk.folder / "count").read_text().split()) == attempts
     assert desk.tasks()["shell"]["attempts"] == attempts
-
-
-def test_missing_output_is_a_defect(desk: Desk) -> None:
-    desk.define(Shell(script="true"))
-    result = desk.run()
-    assert result.returncode == 70
-    assert "parameter out " in result.stderr
-
-
-def test_missing_program_is_reported(desk: Desk) -> None:
-    desk.define(Shell(words=("/nonexistent/program",)))
-    result = desk.run()
-    assert result.returncode == 127
-    assert "shell | " in result.stderr  # how the shell says it differs between shells
-    assert "/nonexistent/program: " in result.stderr
-    assert "Traceback" not in result.stderr
 
 
 def test_jobs_run_side_by_side(desk: Desk) -> None:

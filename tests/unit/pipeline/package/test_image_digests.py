@@ -1,4 +1,4 @@
-"""Packages name images by digest: the file of digests, and what `wgan compile` refuses."""
+"""Packages name images by digest: the file of digests, and what is refused."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,6 @@ from components.core.errors import ConfigError
 from pipeline.kfp_graph import compiled_package
 from pipeline.package import image_digests
 from pipeline.profiles.targets import KFP
-from tests.unit.pipeline.conftest import wgan
 from tests.unit.pipeline.packages import DIGESTS, PROFILES
 
 
@@ -19,15 +18,6 @@ def written(folder: Path, **changes: Any) -> Path:
     path = folder / "images.json"
     path.write_text(json.dumps({"schema_version": 1, "version": VERSION, "images": DIGESTS} | changes))
     return path
-
-
-@pytest.mark.slow
-def test_the_command_asks_for_digests_or_for_tags_by_name(tmp_path: Path) -> None:
-    compiling = ("compile", "--output", str(tmp_path / "package.yaml"), "--profile", "gpu-l4")
-    assert "--allow-tags" in wgan(*compiling).stderr
-    assert not (tmp_path / "package.yaml").exists()
-    assert wgan(*compiling, "--allow-tags").returncode == 0
-    assert f"image: wgan/train-gpu:{VERSION}\n" in (tmp_path / "package.yaml").read_text()
 
 
 @pytest.mark.parametrize(

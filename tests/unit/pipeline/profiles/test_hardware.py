@@ -57,9 +57,8 @@ def test_several_workers_train_together(settings: dict[str, Any], image: str, re
     assert "others" in problem
 
 
-@pytest.mark.parametrize(
-    ("settings", "named"),
-    [
+MISTAKES: dict[str, list[tuple[Any, str]]] = {
+    KFP: [
         *(({"memory_limit": text}, ".memory_limit 16Gi") for text in ("16GB", "1.5Gi", "-1G", "１G", "16Gi\n")),
         ({"memory_limit": "0Gi"}, ".memory_limit '0Gi'"),
         ({"cpu_request": ".6", "cpu_limit": "500.5m"}, "cpu_request cpu_limit .6 500.5m"),
@@ -87,14 +86,7 @@ def test_several_workers_train_together(settings: dict[str, Any], image: str, re
         (tpu(8, "eight"), "cloud.google.com/gke-tpu-topology 1x1 2x2 2x4 eight"),
         (tpu(4, "2x2") | gpus(4), "cloud.google.com/gke-tpu-accelerator google.com/tpu"),
     ],
-)
-def test_a_mistake_on_kubernetes_is_reported_in_one_line_with_its_path(settings: Any, named: str) -> None:
-    require_mistake(KFP, settings, named)
-
-
-@pytest.mark.parametrize(
-    ("settings", "named"),
-    [
+    VERTEX: [
         ({"cpu_request": 3}, ".cpu_request cpu_limit"),
         (gpus(8, "TPU_V5_LITEPOD"), "accelerator TPU_V5_LITEPOD machine_type"),
         ({"timeout": 5, "spot": True}, "spot timeout machine_type"),
@@ -104,12 +96,13 @@ def test_a_mistake_on_kubernetes_is_reported_in_one_line_with_its_path(settings:
         ({"machine_type": "ct5lp-hightpu-4t", "tpu_topology": "2x4"}, "tpu_topology 2x2 2x4"),
         (gpus(1, "NVIDIA_L4", machine_type="ct5lp-hightpu-4t"), "machine_type tpu_topology accelerator"),
     ],
+}
+
+
+@pytest.mark.parametrize(
+    ("target", "settings", "named"), [(target, *mistake) for target, listed in MISTAKES.items() for mistake in listed]
 )
-def test_a_mistake_on_vertex_is_reported_in_one_line_with_its_path(settings: Any, named: str) -> None:
-    require_mistake(VERTEX, settings, named)
-
-
-def require_mistake(target: str, settings: Any, named: str) -> None:
+def test_a_mistake_is_reported_in_one_line_with_its_path(target: str, settings: Any, named: str) -> None:
     (problem,) = refusal(train_profile(target, settings))
     assert problem.startswith(f"mine.{target}.stages.train")
     assert all(name in problem for name in named.split())

@@ -136,18 +136,13 @@ def test_logs_of_all_stages_name_the_stage(server: Server, run: str, cluster: Ku
     assert wgan(*words).code == errors.BAD_CONFIGURATION
 
 
-@pytest.mark.parametrize(
-    ("words", "namespace"),
-    [(["decide", "--follow"], "kubeflow"), (["decide", "--namespace", "team-a"], "team-a"), ([], "kubeflow")],
-)
-def test_without_kubernetes_another_command_is_named(
-    server: Server, run: str, cluster: Kubernetes, words: list[str], namespace: str
-) -> None:
+def test_without_kubernetes_another_command_is_named(server: Server, run: str, cluster: Kubernetes) -> None:
     """Kubeflow's own answer would be an error with status 200, so it is not asked."""
     server.set_run(run, "RUNNING", {"decide": "SUCCEEDED", "preprocess": "RUNNING"})
-    code, _, _, (line,) = wgan("logs", run, *words, "--host", server.url)
-    assert (code, "--kube-context NAME" in line) == (errors.BAD_CONFIGURATION, True)
-    assert f"`kubectl logs -n {namespace} -l pipeline/runid={run} -c main --prefix --tail=-1`" in line
+    for text, namespace in (("decide --follow", "kubeflow"), ("decide --namespace team-a", "team-a"), ("", "kubeflow")):
+        code, _, _, (line,) = wgan("logs", run, *text.split(), "--host", server.url)
+        assert (code, "--kube-context NAME" in line) == (errors.BAD_CONFIGURATION, True)
+        assert f"`kubectl logs -n {namespace} -l pipeline/runid={run} -c main --prefix --tail=-1`" in line
     assert cluster.requests == []
     assert not any(request.path.endswith("/log") for request in server.requests)
 
@@ -161,27 +156,24 @@ def container(state: dict[str, Any]) -> dict[str, object]:
     return {"name": "main", "state": state, "image": "i", "imageID": "", "ready": False, "restartCount": 0}
 
 
-@pytest.mark.parametrize(
-    ("node", "status", "reason"),
-    [
-        (".executor(0)", {"conditions": [_FULL]}, "Unschedulable: 0/1 nodes: Insufficient cpu"),
-        (".executor", {"containerStatuses": [container(_NO_IMAGE)]}, "ImagePullBackOff: Back-off pulling image x"),
-        (".executor", {"initContainerStatuses": [container(_CREATING)]}, "FailedMount: no volume wgan-runs"),
-    ],
-)
-def test_a_stage_whose_pod_has_not_started_is_pending(
-    server: Server, run: str, cluster: Kubernetes, node: str, status: dict[str, object], reason: str
-) -> None:
+def test_a_stage_whose_pod_has_not_started_is_pending(server: Server, run: str, cluster: Kubernetes) -> None:
     """Kubeflow says of such a stage that it runs."""
-    cluster.add("wf-impl-1", "wf.root.decide.executor", 1)
-    cluster.add("wf-impl-2", f"wf.root.train{node}", 2, phase="Pending", **status)
     event: dict[str, object] = {"metadata": {}, "reason": "FailedMount", "message": "no volume\n wgan-runs"}
     cluster.events["wf-impl-2"] = [event | {"involvedObject": {"kind": "Pod", "name": "wf-impl-2"}}]
     server.set_run(run, "RUNNING", {"decide": "SUCCEEDED", "train": "RUNNING"})
     words = ["status", run, "--host", server.url]
-    rows = {line.split()[0]: line for line in wgan(*words, "--kube-context", "here").out.splitlines() if line}
-    assert (rows["train"].split()[1], rows["train"].endswith(reason)) == ("pending", True)
-    assert rows["decide"].split()[1] == "succeeded"
+    statuses: tuple[tuple[str, dict[str, object], str], ...] = (
+        (".executor(0)", {"conditions": [_FULL]}, "Unschedulable: 0/1 nodes: Insufficient cpu"),
+        (".executor", {"containerStatuses": [container(_NO_IMAGE)]}, "ImagePullBackOff: Back-off pulling image x"),
+        (".executor", {"initContainerStatuses": [container(_CREATING)]}, "FailedMount: no volume wgan-runs"),
+    )
+    for node, status, reason in statuses:
+        cluster.pods.clear()
+        cluster.add("wf-impl-1", "wf.root.decide.executor", 1)
+        cluster.add("wf-impl-2", f"wf.root.train{node}", 2, phase="Pending", **status)
+        rows = {line.split()[0]: line for line in wgan(*words, "--kube-context", "here").out.splitlines() if line}
+        assert (rows["train"].split()[1], rows["train"].endswith(reason)) == ("pending", True), reason
+        assert rows["decide"].split()[1] == "succeeded"
     assert [line.split()[1] for line in wgan(*words).out.splitlines() if line.startswith("train")] == ["running"]
 
 

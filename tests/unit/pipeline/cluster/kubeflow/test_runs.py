@@ -102,25 +102,21 @@ def test_the_newest_attempt_of_a_stage_is_shown(server: Server, runs: KubeflowRu
     assert [(stage.name, stage.state) for stage in runs.status(run_id).stages] == [("train", "RUNNING")]
 
 
-# Each is a sequence of events of a run, and the state shown at its end: the server says FAILED.
-@pytest.mark.parametrize(
-    ("events", "state"),
-    [
+def test_canceled_is_not_failed(server: Server, runs: KubeflowRuns, kfp_run: Submission) -> None:
+    """Each is a sequence of events of a run, and the state shown at its end: the server says FAILED."""
+    for events, state in (
         (["RUNNING", "FAILED"], backend.FAILED),
         (["RUNNING", "cancel", "FAILED"], backend.CANCELED),
         (["RUNNING", "CANCELING", "FAILED"], backend.CANCELED),  # canceled elsewhere, and the history says so
         (["RUNNING", "cancel", "FAILED", "retry", "FAILED"], backend.FAILED),
         (["RUNNING", "cancel", "FAILED", "retry", "cancel", "FAILED"], backend.CANCELED),
-    ],
-)
-def test_canceled_is_not_failed(
-    server: Server, runs: KubeflowRuns, started: str, events: list[str], state: str
-) -> None:
-    for event in events:
-        if event in ("cancel", "retry"):
-            getattr(runs, event)(started)
-        else:
-            server.set_run(started, event)
-    assert runs.status(started).state == state
-    terminated = [request for request in server.requests if request.path.endswith(":terminate")]
-    assert len(terminated) == events.count("cancel")
+    ):
+        run_id = runs.submit(kfp_run).run_id
+        server.requests.clear()
+        for event in events:
+            if event in ("cancel", "retry"):
+                getattr(runs, event)(run_id)
+            else:
+                server.set_run(run_id, event)
+        assert runs.status(run_id).state == state, events
+        assert sum(request.path.endswith(":terminate") for request in server.requests) == events.count("cancel")
