@@ -85,7 +85,7 @@ class Package(NamedTuple):
 
 
 def read(text: str | bytes) -> Package:
-    spec = next(iter(yaml.safe_load_all(text)))
+    spec = next(iter(yaml.load_all(text, yaml.CSafeLoader)))
     definitions = spec["root"].get("inputDefinitions", {}).get("parameters", {})
     defaults = {
         name: typed(definition["defaultValue"], definition["parameterType"])

@@ -31,7 +31,7 @@ def read(name: str, text: bytes) -> Spec:
     if not name.endswith((".yaml", ".yml", ".json")):
         raise invalid("Unexpected pipeline file format. Support .zip, .tar.gz, .json or YAML")
     try:
-        documents = [document for document in yaml.safe_load_all(text) if document is not None]
+        documents = [document for document in yaml.load_all(text, yaml.CSafeLoader) if document is not None]
     except yaml.YAMLError as error:
         raise SyntaxNeverAnsweredError from error
     pipelines = [document for document in documents if isinstance(document, dict) and "pipelineInfo" in document]

@@ -28,7 +28,7 @@ def package_of(name: str, target: str) -> bytes:
 @functools.cache
 def documents_of(name: str, target: str) -> list[Any]:
     """The content of the package of a profile."""
-    return list(yaml.safe_load_all(package_of(name, target)))
+    return list(yaml.load_all(package_of(name, target), yaml.CSafeLoader))
 
 
 def goldens() -> dict[Path, str]:
