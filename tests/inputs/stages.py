@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from unittest import mock
 
 import numpy as np
 
@@ -69,28 +69,18 @@ def make_dataset(
 
 
 def make_model(folder: Path, seed: int = 0, image: ImageShape = SHAPE, class_counts: Sequence[int] = ()) -> Path:
-    """Export a generator with random weights, without the check in a new process, and return the model's folder."""
-    from components.core.artifacts import models
-    from components.core.networks import checkpoint_networks, saved_models
-    from components.export.serving import ServedGenerator
+    """Export a generator with random weights, and return the model's folder."""
+    return export_model(make_checkpoint(folder / "checkpoints", seed, image, class_counts=class_counts), folder)
 
-    checkpoint = make_checkpoint(folder / "checkpoints", seed, image, class_counts=class_counts)
-    served = ServedGenerator(checkpoint_networks.load_averaged(checkpoint), image, 16, class_counts)
-    described = checkpoints.Description.of(checkpoint)
-    model = folder / "model"
-    saved_models.save(served, model, served.signatures_by_name)
-    description = models.Description(
-        files=models.list_files(model),
-        checkpoint_digest=described.digest,
-        step=described.step,
-        image=image,
-        latent_size=16,
-        classes=described.classes,
-        dataset_digest=described.dataset_digest,
-        class_counts=described.class_counts,
-    )
-    description.write(model)
-    return model
+
+def export_model(checkpoint: Path, folder: Path) -> Path:
+    """Export as the stage does, but without its check in a new process; return the model's folder."""
+    from components.export import make, run
+    from components.export.config import ExportConfig
+
+    with mock.patch.object(make, "_check"):
+        run.run(ExportConfig(checkpoint=str(checkpoint), model=str(folder / "model")))
+    return folder / "model"
 
 
 def make_evaluation(
@@ -104,7 +94,7 @@ def make_evaluation(
     return folder
 
 
-def make_embedding(folder: Path, dataset: str, certificate: dict[str, Any] | None = None) -> Path:
+def make_embedding(folder: Path, dataset: str) -> Path:
     """Write an embedding whose features are fixed projections of the pixels and whose classes are the true ones."""
     import tensorflow as tf
 
@@ -146,7 +136,7 @@ def make_embedding(folder: Path, dataset: str, certificate: dict[str, Any] | Non
         spaces=[embeddings.Space(name=name, feature_size=24, components=24) for name in spaces],
         class_count=len(manifest.classes),
         test_accuracy=1.0 if manifest.classes else None,
-        certificate=certificate or {"outcome": embeddings.PASSED, "images": 0, "checks": []},
+        certificate={"outcome": embeddings.PASSED, "images": 0, "checks": []},
         dataset_digest=manifest.digest,
         settings={},
         files=atomic_files.files_in(folder),

@@ -3,6 +3,7 @@
 import io
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,20 +18,22 @@ from tests.fakes.gcs.server import Server
 from tests.inputs import artifacts
 from tests.inputs.stages import make_model
 
+Champion = tuple[Any, Path]  # its model's signatures, and its registry
 
-def champion_of(root: Path, class_counts: Sequence[int] = ()) -> tuple[Path, Path]:
+
+def champion_of(root: Path, class_counts: Sequence[int] = ()) -> Champion:
     model = make_model(root, class_counts=class_counts)
     artifacts.crown(root / "registry", model, 1)
-    return model, root / "registry"
+    return tf.saved_model.load(str(model)).signatures, root / "registry"
 
 
 @pytest.fixture(scope="module")
-def published(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def published(tmp_path_factory: pytest.TempPathFactory) -> Champion:
     return champion_of(tmp_path_factory.mktemp("published"))
 
 
 @pytest.fixture(scope="module")
-def conditional(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def conditional(tmp_path_factory: pytest.TempPathFactory) -> Champion:
     """Of the classes dark, left and right."""
     return champion_of(tmp_path_factory.mktemp("conditional"), [10, 20, 30])
 
@@ -40,7 +43,7 @@ def _sample(*arguments: object) -> int:
 
 
 def test_the_grid_shows_the_champions_images_in_a_folder_and_in_a_bucket(
-    published: tuple[Path, Path], tmp_path: Path, bucket: Server
+    published: Champion, tmp_path: Path, bucket: Server
 ) -> None:
     flags = ("--registry", "gs://b/registry", "--count", 10, "--seed", 4)
     assert _sample(*flags, "--out", tmp_path / "none.png") == 65
@@ -53,17 +56,15 @@ def test_the_grid_shows_the_champions_images_in_a_folder_and_in_a_bucket(
     assert (tmp_path / "here.png").read_bytes() == _square(published[0], 10)
 
 
-def _square(model: Path, count: int) -> bytes:
-    sample = tf.saved_model.load(str(model)).signatures["sample"]
-    return grids.png_grid(sample(seed=tf.constant(4, tf.int64), count=tf.constant(count, tf.int64))["images"].numpy())
+def _square(signatures: Any, count: int) -> bytes:
+    drawn = signatures["sample"](seed=tf.constant(4, tf.int64), count=tf.constant(count, tf.int64))
+    return grids.png_grid(drawn["images"].numpy())
 
 
-def test_too_few_images_for_a_row_of_each_class_are_a_square_of_any(
-    conditional: tuple[Path, Path], tmp_path: Path
-) -> None:
-    model, registry = conditional
+def test_too_few_images_for_a_row_of_each_class_are_a_square_of_any(conditional: Champion, tmp_path: Path) -> None:
+    signatures, registry = conditional
     assert _sample("--registry", registry, "--count", 5, "--seed", 4, "--out", tmp_path / "grid.png") == 0
-    assert (tmp_path / "grid.png").read_bytes() == _square(model, 5)
+    assert (tmp_path / "grid.png").read_bytes() == _square(signatures, 5)
 
 
 @pytest.mark.parametrize(
@@ -75,23 +76,22 @@ def test_too_few_images_for_a_row_of_each_class_are_a_square_of_any(
     ],
 )
 def test_a_conditional_champion_draws_the_class_asked_for_or_every_class_a_row(
-    conditional: tuple[Path, Path], tmp_path: Path, flags: tuple[str, ...], labels: list[int], columns: int
+    conditional: Champion, tmp_path: Path, flags: tuple[str, ...], labels: list[int], columns: int
 ) -> None:
-    model, registry = conditional
+    signatures, registry = conditional
     out = tmp_path / "grid.png"
     assert _sample("--registry", registry, "--count", 10, "--seed", 4, "--out", out, *flags) == 0
     # The latents of a column are those of its number in `sample`.
     seed = tf.constant(4, tf.int64)
     latents = tf.random.stateless_normal([64, 16], tf.stack([seed, 0]), alg="philox").numpy()
     latents = np.tile(latents[:columns], (3, 1)) if columns else latents[: len(labels)]
-    serve = tf.saved_model.load(str(model)).signatures["serving_default"]
-    served = serve(latents=tf.constant(latents), labels=tf.constant(labels, tf.int32))["images"]
+    served = signatures["serving_default"](latents=tf.constant(latents), labels=tf.constant(labels, tf.int32))["images"]
     expected = Image.open(io.BytesIO(grids.png_grid(gan.to_pixels(served).numpy(), columns)))
     np.testing.assert_allclose(np.asarray(Image.open(out)).astype(int), np.asarray(expected), rtol=0, atol=1)
 
 
 def test_a_class_that_the_champion_does_not_draw_is_named(
-    published: tuple[Path, Path], conditional: tuple[Path, Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
+    published: Champion, conditional: Champion, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     out = tmp_path / "grid.png"
     assert _sample("--registry", conditional[1], "--class_name", "3", "--out", out) == 64

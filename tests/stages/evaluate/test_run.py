@@ -23,12 +23,10 @@ from components.core.registry import registry
 from components.core.stage.executor import StageResult
 from components.core.storage import buckets
 from components.evaluate import inputs
-from components.export import run as export
-from components.export.config import ExportConfig
 from tests.fakes.gcs.server import Server
 from tests.inputs import artifacts
 from tests.inputs.limits import NO_LIMITS
-from tests.inputs.stages import SHAPE, make_checkpoint, make_dataset, make_embedding, make_model
+from tests.inputs.stages import SHAPE, export_model, make_checkpoint, make_dataset, make_embedding, make_model
 from tests.proofs.stages import command
 from tests.stages.evaluate.conftest import DOCUMENT, Run, folder_of, metrics, report
 
@@ -39,8 +37,7 @@ def first(tmp_path_factory: pytest.TempPathFactory, run: Run, two_checkpoints: l
 
 
 def champion_of(checkpoint: Path, folder: Path) -> Path:
-    export.run(ExportConfig(checkpoint=str(checkpoint), model=str(folder / "model")))
-    artifacts.crown(folder / "registry", folder / "model", 1)
+    artifacts.crown(folder / "registry", export_model(checkpoint, folder), 1)
     return folder / "registry"
 
 
@@ -62,14 +59,8 @@ def test_a_finished_evaluation_is_found_without_heavy_imports(
     before = {path: path.stat().st_mtime_ns for path in location.rglob("*")}
     flags: dict[str, Any] = {"checkpoint": two_checkpoints[0], "evaluation": location, "dataset": dataset}
     flags |= {"embedding": embedding, "sample_count": 2000, **NO_LIMITS}
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    done = subprocess.run(
-        command("evaluate", **flags),
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    without = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(command("evaluate", **flags), env=without, capture_output=True, text=True, check=False)
     assert (done.returncode, first.reused) == (0, False), done.stderr
     assert f"evaluation_digest: {first.parameters['evaluation_digest']}" in done.stdout
     assert {path: path.stat().st_mtime_ns for path in location.rglob("*")} == before
@@ -260,13 +251,13 @@ def test_clusters_named_as_the_classes_are_not_taken_for_these(run: Run, dataset
 
 
 def test_a_dropped_classifier_and_no_certificate_are_in_the_reasons(
-    run: Run, two_checkpoints: list[Path], dataset: str, tmp_path: Path
+    run: Run, two_checkpoints: list[Path], embedding: Path, tmp_path: Path
 ) -> None:
-    certificate = {"outcome": embeddings.TOO_FEW, "images": 200, "checks": []}
-    dropped = make_embedding(tmp_path / "embedding", dataset, certificate)
+    dropped = Path(shutil.copytree(embedding, tmp_path / "embedding"))
     described = embeddings.Description.of(dropped)
-    spaces = [space for space in described.spaces if space.name == embeddings.UNTRAINED]
-    dataclasses.replace(described, spaces=spaces, class_count=0, test_accuracy=0.35).write(dropped)
+    changes: dict[str, Any] = {"certificate": {"outcome": embeddings.TOO_FEW, "images": 200, "checks": []}}
+    changes["spaces"] = [space for space in described.spaces if space.name == embeddings.UNTRAINED]
+    dataclasses.replace(described, class_count=0, test_accuracy=0.35, **changes).write(dropped)
     result = run(two_checkpoints[0], tmp_path / "e", embedding=dropped, uncertified="hold")
     assert result.parameters["verdict"] == evaluations.HOLD
     assert evaluations.Description.of(tmp_path / "e").uncertified == "990 test images, 2,000 needed"
@@ -287,9 +278,10 @@ def test_too_few_images_strangers_and_an_embedding_without_a_certificate_are_ref
         run(checkpoint, tmp_path / "e", embedding=embedding)
     assert [problem.split()[0] for problem in raised.value.problems] == ["checkpoint", "embedding"]
     checks = [{"check": name, "space": "", "value": 1.0, "limit": "", "passed": name == "x"} for name in ("x", "blur")]
-    failed = make_embedding(tmp_path / "failed", dataset, {"outcome": embeddings.FAILED, "images": 9, "checks": checks})
+    failed = {"outcome": embeddings.FAILED, "images": 9, "checks": checks}
+    dataclasses.replace(embeddings.Description.of(embedding), certificate=failed).write(embedding)
     with pytest.raises(DataError, match=r"certificate .*: blur;"):
-        run(checkpoint, tmp_path / "e", dataset=dataset, embedding=failed)
+        run(checkpoint, tmp_path / "e", dataset=dataset, embedding=embedding)
     assert not (tmp_path / "e").exists()
 
 

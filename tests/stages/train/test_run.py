@@ -27,7 +27,7 @@ from components.core.storage.location import Location
 from components.train import clusters, loop
 from components.train.config import TrainConfig
 from tests import programs
-from tests.conftest import classes_seen
+from tests.conftest import classes_seen, write_dataset
 from tests.fakes.gcs.server import Server
 from tests.inputs import artifacts, sheets
 from tests.inputs.damages import damage
@@ -36,15 +36,11 @@ from tests.stages.train.attempts import SICK, curves_of, flags, left_by
 
 SMALL: dict[str, object] = {"batch_size": 16, "latent_size": 8, "base_filters": 4, "steps": 30}
 SMALL |= {"log_every": 7, "sample_every": 10, "checkpoint_every": 10}
+OFTEN = {"checkpoint_every": 1}  # so many that a signal finds a training running even on a busy machine
 
 
 def command(dataset: Path | str, folder: Path | str, **changes: object) -> list[str]:
     return [sys.executable, "-m", "components.train", *flags(dataset, folder, **{**SMALL, **changes})]
-
-
-def slow_command(dataset: Path, folder: Path, **changes: object) -> list[str]:
-    """Return such a command that writes many checkpoints, so that a signal finds it running even on a busy machine."""
-    return command(dataset, folder, checkpoint_every=1, **changes)
 
 
 def train(dataset: Path | str, folder: Path | str, **changes: object) -> subprocess.CompletedProcess[str]:
@@ -125,7 +121,7 @@ def test_sigkill_and_the_same_command_again(tiny_dataset: Path, uninterrupted: P
     """Its newest checkpoint is damaged, and sheets of samples are, or are none: they are passed over."""
     folder = tmp_path / "killed"
     tenth = checkpoints.step_folder(folder, 10)
-    with programs.start(slow_command(tiny_dataset, folder)) as process:
+    with programs.start(command(tiny_dataset, folder, **OFTEN)) as process:
         while max(folder.glob("step-*"), default=folder / "") < tenth and process.returncode is None:
             time.sleep(0.01)
         process.send_signal(signal.SIGKILL)
@@ -146,7 +142,7 @@ def test_sigkill_and_the_same_command_again(tiny_dataset: Path, uninterrupted: P
 
 def test_a_signal_ends_training_and_the_step_reached_is_kept(tiny_dataset: Path, tmp_path: Path) -> None:
     folder = tmp_path / "t"
-    with programs.start(slow_command(tiny_dataset, folder, keep_checkpoints=0, steps=3000)) as process:
+    with programs.start(command(tiny_dataset, folder, keep_checkpoints=0, steps=3000, **OFTEN)) as process:
         lines = []
         for line in process.stderr:
             lines.append(line)
@@ -162,7 +158,7 @@ def test_a_signal_ends_training_and_the_step_reached_is_kept(tiny_dataset: Path,
 def test_a_time_budget_becomes_steps_that_are_kept_and_repeat_the_training(tiny_dataset: Path, tmp_path: Path) -> None:
     folder, lines = tmp_path / "budget", []
     # A busy machine has time for few steps, so the signal comes after the first.
-    with programs.start(slow_command(tiny_dataset, folder, minutes=0.02, log_every=1)) as process:
+    with programs.start(command(tiny_dataset, folder, minutes=0.02, log_every=1, **OFTEN)) as process:
         for line in process.stderr:
             lines.append(line)
             if " step 1 of " in line:
@@ -351,7 +347,9 @@ def test_exact_keeps_the_same_bytes_over_1_2_4_8_and_1_replicas(tiny_dataset: Pa
 
 @pytest.fixture(scope="module")
 def large_images(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return threads.make_dataset(tmp_path_factory.mktemp("threads") / "dataset")
+    """So large that TensorFlow splits the work on them over threads."""
+    folder, counts = tmp_path_factory.mktemp("threads"), {"train": 120, "validation": 20, "test": 20}
+    return write_dataset(folder, datasets.ImageShape(28, 28, 1), counts, 3)
 
 
 def threads_of(location: Path) -> int:

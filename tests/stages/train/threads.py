@@ -6,18 +6,10 @@ import sys
 from pathlib import Path
 
 from components.core.artifacts import checkpoints
-from components.core.artifacts.datasets import ImageShape
 from tests import programs
-from tests.conftest import write_dataset
 from tests.proofs.stages import command
 
 STEPS = 6
-
-
-def make_dataset(folder: Path) -> Path:
-    """Write images large enough that TensorFlow splits the work on them over threads."""
-    counts = {"train": 120, "validation": 20, "test": 20}
-    return write_dataset(folder, ImageShape(28, 28, 1), counts, 3)
 
 
 def train(
