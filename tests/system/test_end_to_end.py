@@ -34,7 +34,7 @@ UMASK = 0o002  # of the user, who would let others read
 
 
 def wgan(*words: str, cwd: Path, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    command = [Path(sys.executable).with_name("wgan"), *words]
+    command = [str(Path(sys.executable).with_name("wgan")), *words]
     return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False, umask=UMASK)
 
 

@@ -116,6 +116,7 @@ class Flink(Containers):
         self._start_java("jobs", "-jar", str(flink_cluster.JOB_SERVER), *hosts, *ports)
         ask = "import socket; print(socket.socket().connect_ex(('jobs', 8099)))"
         until(lambda: self.execute("pool-of-machine-0", ask).strip() == "0")
+        until(lambda: flink_cluster.free_slots(self._rest()) == 4)
 
     def _start_java(self, name: str, *words: str) -> None:
         folders = (_JAVA, Path("/etc/java-17-openjdk"), flink_cluster.PROGRAMS, self._folder)
@@ -137,4 +138,7 @@ class Flink(Containers):
             self.docker("start", self.full_name(container))
 
     def jobs(self) -> dict[str, str]:
-        return flink_cluster.jobs(f"{self.address_of('job-manager')}:8081")
+        return flink_cluster.jobs(self._rest())
+
+    def _rest(self) -> str:
+        return f"{self.address_of('job-manager')}:8081"

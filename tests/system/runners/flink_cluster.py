@@ -81,8 +81,19 @@ def task_manager(folder: Path, host: str) -> list[str]:
     return [*flags, "-cp", _JARS, entry, "--configDir", str(folder), *settings, *own]
 
 
+def free_slots(rest: str) -> int:
+    """Return how many slots of the cluster with a REST endpoint are free; none while it starts."""
+    try:
+        return int(_ask(rest, "overview")["slots-available"])
+    except OSError:
+        return 0
+
+
 def jobs(rest: str) -> dict[str, str]:
     """Return the state of each job of the cluster with a REST endpoint, by the job's id."""
-    with urllib.request.urlopen(f"http://{rest}/jobs/overview", timeout=10) as answer:
-        overview: dict[str, Any] = json.load(answer)
-    return {job["jid"]: job["state"] for job in overview["jobs"]}
+    return {job["jid"]: job["state"] for job in _ask(rest, "jobs/overview")["jobs"]}
+
+
+def _ask(rest: str, path: str) -> dict[str, Any]:
+    with urllib.request.urlopen(f"http://{rest}/{path}", timeout=10) as answer:
+        return dict(json.load(answer))

@@ -49,9 +49,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         for command, port in (
             ([sys.executable, "-m", pool_module, f"--service_port={pool}"], pool),
             (["java", *flink_cluster.job_manager(folder)], rest),
-            (["java", *flink_cluster.task_manager(folder, _LOOPBACK)], rest),  # jobs wait for it
+            (["java", *flink_cluster.task_manager(folder, _LOOPBACK)], rest),
         ):
             stack.enter_context(servers.running(command, port, folder / f"{command[-1].rpartition('/')[2]}.log"))
+        until(lambda: flink_cluster.free_slots(f"{_LOOPBACK}:{rest}"))
         yield Cluster(f"{_LOOPBACK}:{rest}", options)
 
 
@@ -75,7 +76,7 @@ def test_a_stage_that_is_stopped_leaves_no_dataset(
 ) -> None:
     """Beam's job server does not end a canceled batch job; nobody uses the files that its workers still write."""
     started = stage({"source": write_idx(tmp_path / "idx", 60_000)}, cluster.options)
-    until(lambda: "RUNNING" in flink_cluster.jobs(cluster.rest).values())
+    until(lambda: [*started.dataset.parent.rglob("*.rows")])
     started.process.send_signal(signal.SIGTERM)
     assert started.wait() == errors.TERMINATED, started.stderr
     assert "Traceback" not in started.stderr
