@@ -46,12 +46,12 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         patch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
         patch.setenv("JDK_JAVA_OPTIONS", flink_cluster.OPENED)  # Beam omits it for its job server
         pool_module = "apache_beam.runners.worker.worker_pool_main"
-        for command, port in (
-            ([sys.executable, "-m", pool_module, f"--service_port={pool}"], pool),
-            (["java", *flink_cluster.job_manager(folder)], rest),
-            (["java", *flink_cluster.task_manager(folder, _LOOPBACK)], rest),
+        for name, command, port in (
+            ("pool", [sys.executable, "-m", pool_module, f"--service_port={pool}"], pool),
+            ("job-manager", ["java", *flink_cluster.job_manager(folder)], rest),
+            ("task-manager", ["java", *flink_cluster.task_manager(folder, _LOOPBACK)], rest),
         ):
-            stack.enter_context(servers.running(command, port, folder / f"{command[-1].rpartition('/')[2]}.log"))
+            stack.enter_context(servers.running(command, port, folder / f"{name}.log"))
         until(lambda: flink_cluster.free_slots(f"{_LOOPBACK}:{rest}"))
         yield Cluster(f"{_LOOPBACK}:{rest}", options)
 
