@@ -79,7 +79,7 @@ def test_a_stage_that_is_stopped_leaves_no_dataset(
     until(lambda: [*started.dataset.parent.rglob("*.rows")])
     started.process.send_signal(signal.SIGTERM)
     assert started.wait() == errors.TERMINATED, started.stderr
-    assert "Traceback" not in started.stderr
+    assert "preprocess: terminated; run the command again to resume" in started.stderr
     assert started.processes() == {}
     until(lambda: {*flink_cluster.jobs(cluster.rest).values()} <= {"CANCELED", "FAILED", "FINISHED"}, 300)
     assert not started.dataset.exists()
