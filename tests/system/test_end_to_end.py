@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,12 +14,14 @@ import yaml
 from PIL import Image
 
 from components.core import errors, stages
-from components.core.artifacts import evaluations, models
+from components.core.artifacts import models
 from components.core.stage import cache_key
+from components.core.storage.location import Location
 from tests import documents
+from tests.fakes.gcs.server import Server
 from tests.inputs.damages import damage, damages
 from tests.inputs.limits import NO_LIMITS
-from tests.system.whole_runs import against_umask, record_of
+from tests.system.whole_runs import against_umask, changes, outputs, record_of, without_linux
 
 # So few steps draw nothing good, so limits are ignored; the test is about running.
 SETTINGS = {"height": 16, "width": 12, "steps": 600, "batch_size": 16, "base_filters": 8, "latent_size": 8}
@@ -30,9 +33,9 @@ DOCS = Path(__file__).parents[2] / "docs"
 UMASK = 0o002  # of the user, who would let others read
 
 
-def wgan(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    program = Path(sys.executable).with_name("wgan")
-    return subprocess.run([program, *words], cwd=cwd, capture_output=True, text=True, check=False, umask=UMASK)
+def wgan(*words: str, cwd: Path, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    command = [str(Path(sys.executable).with_name("wgan")), *words]
+    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False, umask=UMASK)
 
 
 def states(done: subprocess.CompletedProcess[str]) -> dict[str, str]:
@@ -44,7 +47,7 @@ def states(done: subprocess.CompletedProcess[str]) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def location(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run on `pictures/`: 600 PNG and JPEG files of a colored disc, and one file that is no picture."""
+    """A run on `pictures/`, as on macOS: 600 PNG and JPEG files of a colored disc, and one file that is no picture."""
     folder = tmp_path_factory.mktemp("end_to_end")
     (folder / "pictures").mkdir()
     generator = np.random.default_rng(0)
@@ -56,7 +59,7 @@ def location(tmp_path_factory: pytest.TempPathFactory) -> Path:
         kind = ("png", "jpg")[index % 2]
         Image.fromarray(pixels.astype(np.uint8)).save(folder / "pictures" / f"{index:03d}.{kind}")
     (folder / "pictures" / "broken.png").write_bytes(b"no picture")
-    done = wgan(*RUN, "--jobs=2", cwd=folder)
+    done = wgan(*RUN, "--jobs=2", cwd=folder, environment=without_linux(folder / "hidden"))
     assert done.returncode == 0, done.stderr
     assert set(states(done).values()) == {"done"}
     assert "broken.png" in done.stderr
@@ -86,18 +89,28 @@ def test_a_folder_of_pictures_becomes_a_champion(location: Path) -> None:
     assert against_umask(location / "grid.png", UMASK) == {}  # the user's own file
 
 
-def test_the_printed_settings_make_the_same_model_again(location: Path) -> None:
-    printed = wgan("registry", "reproduce", "1", cwd=location)
+def test_the_printed_settings_make_the_same_in_a_bucket(location: Path, bucket: Server) -> None:
+    printed = wgan("registry", "reproduce", "1", "--root=gs://b/runs", cwd=location)
     assert printed.returncode == 0, printed.stderr
     assert "WARNING" not in printed.stdout
     (location / "again.yaml").write_text(printed.stdout)
     done = wgan("run", "--config=again.yaml", cwd=location)
     assert done.returncode == 0, done.stderr
-    first, again = (location / root / "registry" / "versions" / "1" for root in ("runs", "reproduced"))
-    assert models.Description.of(again).digest == models.Description.of(first).digest
-    judged = [evaluations.Description.of(version / "evaluation") for version in (first, again)]
-    assert judged[0].digest == judged[1].digest  # it names dataset, checkpoint and embedding
-    assert (first / models.CARD).read_text() == (again / models.CARD).read_text()
+    contents = bucket.contents()
+    record = json.loads(contents["runs/records/wgan-gp-0001/record.json"])
+    results = outputs(record)
+    assert results == outputs(record_of(location / "runs"))
+    first = location / "runs" / "registry" / "versions" / "1"
+    again = {name.removeprefix("runs/registry/versions/1/"): content for name, content in contents.items()}
+    for name in ("saved_model.pb", models.CARD):
+        assert again[name] == (first / name).read_bytes(), name
+    champion = json.loads(contents["runs/registry/champion.json"])
+    assert (champion["version"], champion["revision"], champion["model_digest"]) == (1, 1, results["model_digest"])
+
+    shutil.rmtree(Location.of("gs://b").path.parent.parent)  # as on another machine
+    done = wgan("run", "--config=again.yaml", cwd=location)
+    assert "since version 1: " in done.stdout + done.stderr
+    assert changes(bucket.contents(), contents) <= {"records", "history"}  # informative files of the run, nothing else
 
 
 @pytest.mark.parametrize("page", ["use-the-model.md", "library.md"])

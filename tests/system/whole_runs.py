@@ -1,12 +1,17 @@
 """Runs of the whole pipeline that are small enough for a test, and their results."""
 
+import ast
 import json
 import os
 import stat
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+
+import mypy
 
 from tests.inputs.limits import NO_LIMITS
 
@@ -25,6 +30,16 @@ SMALL: dict[str, object] = {
     "sample_count": 300,
     **NO_LIMITS,  # so few steps draw nothing good; the test is about running
 }
+# Of these modules names are hidden that macOS lacks, as typeshed knows it. `make lint` looks for uses in all code.
+_MODULES = ("fcntl", "mmap", "os", "resource", "select", "signal", "socket", "time")
+# Python runs it when it starts, also in each process that a stage starts.
+_HIDE = """
+import importlib
+for module, lacking in {hidden}.items():
+    module = importlib.import_module(module)
+    for name in lacking:
+        module.__dict__.pop(name, None)
+"""
 _DIGESTS = ("dataset_digest", "embedding_digest", "checkpoint_digest", "evaluation_digest", "model_digest")
 
 
@@ -73,3 +88,39 @@ def against_umask(root: Path, umask: int) -> dict[str, str]:
         for path, mode in modes.items()
         if stat.S_IMODE(mode) != (0o777 if stat.S_ISDIR(mode) else 0o666) & ~umask
     }
+
+
+def _names_of(body: Iterable[ast.stmt], platform: str) -> Iterator[str]:
+    """Yield the names of a module's stub on a platform and this Python."""
+    for node in body:
+        match node:
+            case ast.If():
+                on = {"sys": SimpleNamespace(platform=platform, version_info=sys.version_info)}
+                holds = eval(compile(ast.Expression(node.test), "", "eval"), on)  # noqa: S307 - compares these two
+                yield from _names_of(node.body if holds else node.orelse, platform)
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.AnnAssign(target=ast.Name(id=name)):
+                yield name
+
+
+def without_linux(folder: Path) -> dict[str, str]:
+    """Return variables for a process, and those that it starts, without what macOS lacks; a folder has the means."""
+    hidden = {}
+    for module in _MODULES:
+        stubs = Path(mypy.__file__).parent / "typeshed" / "stdlib"
+        stub = next(path for path in (stubs / f"{module}.pyi", stubs / module / "__init__.pyi") if path.exists())
+        body = ast.parse(stub.read_text()).body
+        hidden[module] = sorted({*_names_of(body, "linux")} - {*_names_of(body, "darwin")})
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(_HIDE.format(hidden=json.dumps(hidden)))
+    variables = {**os.environ, "PYTHONPATH": str(folder)}
+    some = "{'sched_getaffinity', 'sigwaitinfo', 'fork', 'SIGPROF'}"
+    command = [sys.executable, "-c", f"import os, signal; print({{*dir(os), *dir(signal)}} & {some})"]
+    result = subprocess.run(command, env=variables, capture_output=True, check=True)
+    assert ast.literal_eval(result.stdout.decode()) == {"fork", "SIGPROF"}
+    return variables
+
+
+def changes(objects: dict[str, Any], before: dict[str, Any]) -> set[str]:
+    """Return the folders below a root in a bucket that have changed; nothing may be gone."""
+    assert before.keys() <= objects.keys()
+    return {name.split("/")[1] for name in objects if before.get(name) != objects[name]}

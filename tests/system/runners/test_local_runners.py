@@ -4,7 +4,6 @@ import hashlib
 import re
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +15,7 @@ from components.preprocess import run as preprocess
 from components.preprocess.config import PreprocessConfig
 from tests import servers
 from tests.fakes.gcs.server import Server
-from tests.programs import ignoring
+from tests.programs import ignoring, until
 from tests.system.runners.conftest import Stage, content, write_idx
 
 
@@ -71,11 +70,10 @@ def test_prism_that_beam_starts_outlives_a_sigint_that_is_ignored(
     prism: Path, stage: Callable[[dict[str, Any], str], Stage], tmp_path: Path
 ) -> None:
     """As in cron and behind a script's `&`; Beam would install a handler that stops the job server."""
-    source = write_idx(tmp_path / "idx", 60_000)
+    source = write_idx(tmp_path / "idx", 10_000)
     with ignoring(signal.SIGINT):
         started = stage({"source": source}, f"--runner=PrismRunner --prism_location={prism}")
-    while not list(started.dataset.parent.rglob("*.tfrecord")):
-        assert started.process.poll() is None, started.stderr
+    until(lambda: started.process.poll() is not None or list(started.dataset.parent.rglob("*.rows")))
     status = Path(f"/proc/{started.process.pid}/status").read_text()
     started.process.send_signal(signal.SIGINT)
     ignored = re.search(r"^SigIgn:\s*(\w+)$", status, re.MULTILINE)
@@ -89,10 +87,8 @@ def test_prism_that_beam_starts_outlives_a_sigint_that_is_ignored(
 def test_a_runner_that_ends_in_the_middle_is_reported(
     running_prism: Prism, stage: Callable[[dict[str, Any], str], Stage], tmp_path: Path
 ) -> None:
-    started = stage({"source": write_idx(tmp_path / "idx", 60_000)}, running_prism.options)
-    while "job-001" not in running_prism.log.read_text():
-        assert started.process.poll() is None, started.stderr
-        time.sleep(0.05)
+    started = stage({"source": write_idx(tmp_path / "idx", 10_000)}, running_prism.options)
+    until(lambda: started.process.poll() is not None or "job-001" in running_prism.log.read_text())
     running_prism.process.send_signal(signal.SIGKILL)
     assert started.wait() == errors.TRANSIENT, started.stderr
     failure = r" E preprocess: PortableRunner failed: .*; see its log .*workers$"
