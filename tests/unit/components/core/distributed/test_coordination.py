@@ -48,7 +48,7 @@ def trajectories_and_agreement(strategy: tf.distribute.Strategy, folder: str) ->
 
 @pytest.mark.slow
 def test_two_workers_compute_what_one_process_does(tmp_path: Path) -> None:
-    """50 steps in float64, and 10 under `exact`: all that training keeps and reports, on either worker; agreement."""
+    """20 steps in float64, and 10 under `exact`: all that training keeps and reports, on either worker; agreement."""
     with two_workers(tmp_path, [sys.executable, "-c", FOR_TF_CONFIG, str(tmp_path)]) as processes:
         on_replicas(test_step.__file__, "trajectories", 1, list(ON_WORKERS), str(tmp_path / "alone.npz"))
     assert [process.returncode for process in processes] == [0, 0], [
