@@ -59,8 +59,8 @@ def test_a_finished_evaluation_is_found_without_heavy_imports(
     before = {path: path.stat().st_mtime_ns for path in location.rglob("*")}
     flags: dict[str, Any] = {"checkpoint": two_checkpoints[0], "evaluation": location, "dataset": dataset}
     flags |= {"embedding": embedding, "sample_count": 2000, **NO_LIMITS}
-    without = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    done = subprocess.run(command("evaluate", **flags), env=without, capture_output=True, text=True, check=False)
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(command("evaluate", **flags), env=environment, capture_output=True, text=True)
     assert (done.returncode, first.reused) == (0, False), done.stderr
     assert f"evaluation_digest: {first.parameters['evaluation_digest']}" in done.stdout
     assert {path: path.stat().st_mtime_ns for path in location.rglob("*")} == before

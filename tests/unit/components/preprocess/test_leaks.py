@@ -59,10 +59,6 @@ def lighter(image: np.ndarray, levels: int = 2) -> np.ndarray:
     return np.minimum(image, 255 - levels) + np.uint8(levels)
 
 
-def moved(image: np.ndarray) -> np.ndarray:
-    return np.roll(image, 1, axis=1)
-
-
 def noisy(image: np.ndarray) -> np.ndarray:
     noise = np.random.default_rng(0).normal(scale=4.5, size=image.shape)
     return np.clip(image + noise, 0, 255).astype(np.uint8)
@@ -71,7 +67,7 @@ def noisy(image: np.ndarray) -> np.ndarray:
 ALTERED: tuple[Callable[[np.ndarray], np.ndarray], ...] = (
     np.copy,
     lighter,
-    moved,
+    lambda image: np.roll(image, 1, axis=1),
     noisy,
     np.fliplr,
     lambda image: saved_again(image, 95),
@@ -98,7 +94,7 @@ def all_pairs(held_out: dict[str, np.ndarray], train: list[np.ndarray]) -> list[
     return sorted(expected)
 
 
-@pytest.mark.parametrize(("image", "seed"), [(GRAY, 0), (GRAY, 1), (COLOR, 2), (SMALL, 3)], ids=str)
+@pytest.mark.parametrize(("image", "seed"), [(GRAY, 0), (COLOR, 2), (SMALL, 3)], ids=str)
 def test_what_is_found_is_what_a_comparison_of_all_pairs_finds(image: ImageShape, seed: int) -> None:
     random = np.random.default_rng(seed)
     held_out_images = [pictures(random, count, image) for count in (40, 30, 25)]

@@ -52,6 +52,12 @@ def test_a_resumed_training_keeps_its_precision_and_exact_is_float32(
     assert chosen(made_with, **settings).name == expected
 
 
+@pytest.mark.parametrize("flag", ["avx512f", "avx512_bf16"])
+def test_auto_is_float32_on_a_processor_without_amx(flag: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(precision, "cpu_flags", lambda: [flag])
+    assert chosen(None, precision="auto").name == "float32"
+
+
 def test_one_worker_with_float32_is_enough() -> None:
     kept = {"precision": "bfloat16"}
     assert chosen(kept, BesideFloat32(HERE, None), precision="auto").name == "float32"

@@ -48,7 +48,6 @@ def test_no_seed_is_that_of_another_training_after_a_rollback() -> None:
 
 EXACT = {"reproducibility": "exact", "virtual_shards": 2}
 CASES: dict[str, tuple[int, str, dict[str, Any]]] = {
-    "penalty": (1, "float32", {}),
     "clipping, exact, with classes": (1, "float32", {**EXACT, "constraint": "weight_clipping"}),
     "bfloat16": (1, "bfloat16", {}),
     "2 replicas": (2, "float32", {}),

@@ -64,18 +64,14 @@ def train(dataset: Path, folder: Path, champion: Path, **changes: object) -> sub
     return programs.run([sys.executable, "-m", "components.train", *flags])
 
 
-@pytest.fixture(scope="module")
-def whole(tiny_dataset: Path, champion: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("training") / "whole"
-    done = train(tiny_dataset, folder, champion, steps=10)
+def test_a_training_begins_with_both_networks_and_their_average_alone(
+    tiny_dataset: Path, champion: Path, tmp_path: Path
+) -> None:
+    """Seen in the checkpoint of the first step, which moved each weight by at most the step size of Adam."""
+    done = train(tiny_dataset, tmp_path / "t", champion, steps=1, reproducibility="standard")
     assert done.returncode == 0, done.stderr
     assert str(champion) in done.stderr
-    return folder
-
-
-def test_a_training_begins_with_both_networks_and_their_average_alone(champion: Path, whole: Path) -> None:
-    """Seen in the checkpoint of the first step, which moved each weight by at most the step size of Adam."""
-    before, after = checkpoints.load_state(champion), checkpoints.load_state(whole / "step-0000000001")
+    before, after = checkpoints.load_state(champion), checkpoints.load_state(tmp_path / "t" / "step-0000000001")
     rates = {"generator": LEARNING_RATE, "critic": TrainConfig.critic_learning_rate}
     trained = [name for name in after if f"{name.split('/')[0]}_adam/first/{'/'.join(name.split('/')[1:])}" in after]
     assert {name.split("/")[0] for name in trained} == set(rates)
@@ -92,8 +88,8 @@ def test_a_training_begins_with_both_networks_and_their_average_alone(champion: 
     for name in averages:
         expected = 0.99 * before[name] + 0.01 * after[name.replace("average", "generator")]
         np.testing.assert_allclose(after[name], expected, rtol=1e-5, atol=1e-7)
-    settings = checkpoints.Description.of(whole / "step-0000000010").settings
-    claim = json.loads((whole / "training.json").read_text())
+    settings = checkpoints.Description.of(tmp_path / "t" / "step-0000000001").settings
+    claim = json.loads((tmp_path / "t" / "training.json").read_text())
     digest = checkpoints.Description.of(champion).digest
     assert settings["initial_checkpoint_digest"] == claim["initial_checkpoint_digest"] == digest
     assert "initial_checkpoint" not in claim  # its location may change
@@ -101,9 +97,11 @@ def test_a_training_begins_with_both_networks_and_their_average_alone(champion: 
 
 @pytest.mark.long
 def test_begun_on_two_replicas_it_goes_on_without_the_initial_one_and_ends_in_the_same_bits(
-    tiny_dataset: Path, champion: Path, whole: Path, tmp_path: Path
+    tiny_dataset: Path, champion: Path, tmp_path: Path
 ) -> None:
-    digest = checkpoints.Description.of(champion).digest
+    digest, whole = checkpoints.Description.of(champion).digest, tmp_path / "whole"
+    done = train(tiny_dataset, whole, champion, steps=10)
+    assert done.returncode == 0, done.stderr
     first = train(tiny_dataset, tmp_path / "t", champion, steps=5, replicas=2, initial_checkpoint_digest=digest)
     assert first.returncode == 0, first.stderr
     gone = tmp_path / "gone"

@@ -55,14 +55,6 @@ def test_the_digests_of_all_parents_can_be_computed_again(parents: tuple[Any, ..
     assert codes == [cache_key.source_digest(stage) for stage in ("preprocess", "train", "embed", "evaluate")]
 
 
-def test_what_a_training_began_with_has_a_row(parents: tuple[Any, ...]) -> None:
-    dataset, cold, embedding = parents
-    warm = dataclasses.replace(cold, settings={**cold.settings, "initial_checkpoint_digest": "c" * 64})
-    rows = lineage.of(dataset.to_json(), warm.to_json(), embedding.to_json()).rows()
-    assert [row.artifact for row in rows[1:4]] == ["dataset", "initial checkpoint", "checkpoint"]
-    assert rows[2] == lineage.Row("initial checkpoint", "c" * 64)
-
-
 def test_where_images_were_read_is_neither_in_the_lineage_nor_in_a_digest(evaluation: Path) -> None:
     assert "/home/user" not in (evaluation / evaluations.LINEAGE).read_text()
     assert "an-earlier-one" not in (evaluation / evaluations.LINEAGE).read_text()

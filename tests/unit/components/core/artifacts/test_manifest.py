@@ -24,10 +24,6 @@ from tests.inputs import artifacts
 _IMAGES = np.arange(2 * 8 * 8, dtype=np.uint8).reshape(2, 8, 8, 1)
 
 
-def _dataset(folder: Path) -> Manifest:
-    return artifacts.write_dataset(folder, {"train": (_IMAGES, [0, 1])}, artifacts.CLASSES)
-
-
 def _checkpoint(folder: Path) -> Manifest:
     state = {"average/kernel": np.linspace(0, 1, 6, dtype=np.float32).reshape(2, 3), "step": np.array(7)}
     return checkpoints.save(folder, artifacts.checkpoint(7), state)
@@ -47,7 +43,7 @@ def _origin() -> lineage.Lineage:
     ("make", "digest", "content"),
     [
         (
-            _dataset,
+            lambda folder: artifacts.write_dataset(folder, {"train": (_IMAGES, [0, 1])}, artifacts.CLASSES),
             "7396287452d0339ccf6db4dd15670ab03c99693066caa20fdbe7979be2e3fdc2",
             "ee305c5e67c7dc461ebca7974e42171cd03b3fd77c787e492066e2667a9284f0",
         ),

@@ -21,10 +21,6 @@ from components.core.errors import ConfigError
 from tests.programs import on_replicas
 
 
-def descend(adam: Adam, gradient: list[float] | tf.Tensor, weight: tf.Variable, finite: bool = True) -> None:
-    adam.accept([weight], adam.updated([tf.constant(gradient)], [weight]), tf.constant(finite))
-
-
 @pytest.mark.parametrize("scale", [1.0, 1e-6])
 def test_adam_is_keras_adam(scale: float) -> None:
     """Also where epsilon matters: there the algorithm 1 of its paper ends elsewhere."""
@@ -35,7 +31,7 @@ def test_adam_is_keras_adam(scale: float) -> None:
     reference.build([theirs])
     for step in range(20):
         gradient = tf.constant(scale * np.sin(np.arange(3) + step), tf.float32)
-        descend(adam, gradient, ours)
+        adam.accept([ours], adam.updated([gradient], [ours]), tf.constant(True))
         reference.apply_gradients([(gradient, theirs)])
     np.testing.assert_allclose(ours, theirs, rtol=1e-5)
 
@@ -73,12 +69,13 @@ VALUES = [2.0, 3.0, 4.0, 5.0]
 
 
 def asked(strategy: tf.distribute.Strategy) -> dict[str, Any]:
+    if strategy.num_replicas_in_sync == 3:
+        return {"step": mean_step(strategy, VALUES), "shares of 10": shares(strategy, 10, 0)}
     return {
         "step": mean_step(strategy, VALUES),
         "step with a bad example": mean_step(strategy, [2.0, float("inf"), 4.0, 5.0]),
-        "step of 4 virtual shards": mean_step(strategy, VALUES, 4) if 4 % strategy.num_replicas_in_sync == 0 else None,
-        "shares of 10": shares(strategy, 10, 0),
-        "virtual shares of 12": shares(strategy, 12, 4) if 4 % strategy.num_replicas_in_sync == 0 else None,
+        "step of 4 virtual shards": mean_step(strategy, VALUES, 4),
+        "virtual shares of 12": shares(strategy, 12, 4),
     }
 
 
@@ -90,7 +87,7 @@ def on() -> Callable[[int], dict[str, Any]]:
 def test_reported_losses_and_gradients_are_global_means(on: Callable[[int], dict[str, Any]]) -> None:
     """Two replicas with losses [2, 3] and [4, 5] report 3.5, not 1.75; on three the shares are of 2, 1 and 1."""
     one = tf.distribute.OneDeviceStrategy("/cpu:0")
-    steps = [mean_step(one, VALUES, shards) for shards in (0, 1, 2, 4)]
+    steps = [mean_step(one, VALUES, shards) for shards in (0, 4)]
     for reported, gradient in [*steps, on(2)["step"], on(3)["step"], on(2)["step of 4 virtual shards"]]:
         assert reported == {"loss": 3.5, "value": 3.5, "finite": 1.0}
         assert gradient == 3.5
@@ -101,16 +98,14 @@ def test_one_bad_example_stops_the_update_on_every_replica(on: Callable[[int], d
     assert (reported["finite"], gradient) == (0.0, 0.0)
 
 
-@pytest.mark.parametrize("wrong", [float("inf"), float("nan"), 2.0**21])
-def test_what_a_fixed_point_cannot_hold_stops_the_update(wrong: float) -> None:
+def test_what_a_fixed_point_cannot_hold_stops_the_update() -> None:
     """2^21 in each of two shards is the largest that is refused, so that no sum of integers can overflow."""
     one = tf.distribute.OneDeviceStrategy("/cpu:0")
-    reported, gradient = mean_step(one, [2.0, 3.0, wrong * 4, 5.0], 2)
-    assert reported["finite"] == 0.0
-    assert gradient == 0.0
+    for wrong in (float("inf"), float("nan"), 2.0**21):
+        reported, gradient = mean_step(one, [2.0, 3.0, wrong * 4, 5.0], 2)
+        assert (reported["finite"], gradient) == (0.0, 0.0), wrong
     reported, gradient = mean_step(one, [2.0, 3.0, 2.0**22, 6.0], 2)
-    assert reported["finite"] == 1.0
-    assert gradient == (2.0**22 + 11) / 4
+    assert (reported["finite"], gradient) == (1.0, (2.0**22 + 11) / 4)
 
 
 def shares(strategy: tf.distribute.Strategy, batch: int, shards: int) -> list[list[int]]:

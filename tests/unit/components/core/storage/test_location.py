@@ -97,14 +97,6 @@ def test_nothing_is_sent_or_fetched_twice(bucket: Server) -> None:
     assert not bucket.writes()
 
 
-def test_the_first_to_commit_is_kept(bucket: Server) -> None:
-    first = files(make("gs://b/x", "first"))
-    before = bucket.contents()
-    forget()
-    assert files(make("gs://b/x", "second")) == first
-    assert bucket.contents() == before
-
-
 def test_two_that_make_different_bytes_at_once(bucket: Server, tmp_path: Path) -> None:
     """Both have uploaded when one commits: the other's files are never mixed in."""
     for text in ("late", "first"):

@@ -37,15 +37,12 @@ def test_equal_models_are_seldom_called_better_and_better_ones_often() -> None:
     """400 pairs of equal models in two spaces: better in either at most as often as the level, but for chance."""
     random = np.random.default_rng(0)
 
-    def blocks(scale: float) -> np.ndarray:
-        return set_distances.kernel_distances(random.normal(size=(400, 4)) * scale + 0.1, real)
+    def is_better(count: int, *scales: float) -> bool:
+        real = random.normal(size=(count, 4))
+        drawn = (random.normal(size=(count, 4)) * scale + 0.1 for scale in scales)
+        challenger, champion = (list(set_distances.kernel_distances(images, real)) for images in drawn)
+        return compare(challenger, champion, 1e-3, 2).better
 
-    equal = better = 0
-    for _ in range(400):
-        real = random.normal(size=(400, 4))
-        calls = [compare(list(blocks(1.3)), list(blocks(1.3)), 1e-3, 2).better for _ in range(2)]
-        equal += any(calls)
-        better += compare(list(blocks(1.0)), list(blocks(1.6)), 1e-3, 2).better
     # With 400 pairs at a true rate of 0.01, more than 11 come once in 600 times.
-    assert equal <= 11
-    assert better > 300
+    assert sum(is_better(200, 1.3, 1.3) or is_better(200, 1.3, 1.3) for _ in range(400)) <= 11
+    assert sum(is_better(400, 1.0, 1.6) for _ in range(100)) > 75

@@ -5,8 +5,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from components.core import errors
 from components.preprocess.beam import worker
 from components.preprocess.config import PreprocessConfig
@@ -24,20 +22,9 @@ def test_the_stage_is_run_with_the_stages_flags() -> None:
     assert "usage: python -m components.preprocess" in start("--help").stdout
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["--id=1-1", "--provision_endpoint=localhost:1"],
-        ["-id", "1", "-logging_endpoint", "localhost:1"],
-        ["--worker_pool"],
-        ["--setup_only", "--artifacts", "a.json"],
-    ],
-)
-def test_beams_flags_mean_a_worker(words: list[str]) -> None:
-    assert worker.is_worker(words)
-
-
-def test_no_setting_of_the_stage_is_taken_for_beams() -> None:
+def test_beams_flags_mean_a_worker_and_no_setting_of_the_stage_is_taken_for_one() -> None:
+    for words in ("--id=1-1 --provision_endpoint=x:1", "-id 1 -logging_endpoint x:1", "--worker_pool", "--setup_only"):
+        assert worker.is_worker(words.split()), words
     names = [field.name for field in dataclasses.fields(PreprocessConfig)]
     assert not worker.is_worker([f"--{name}=x" for name in names] + ["--executor-input", '{"id": 1}', "id"])
 

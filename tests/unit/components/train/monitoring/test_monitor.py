@@ -100,7 +100,7 @@ def test_three_bad_windows_one_after_another_end_it(wgan: WganStep, tmp_path: Pa
 
 def test_a_training_that_recovers_goes_on(wgan: WganStep) -> None:
     monitor = watch(wgan)
-    for step in range(800, 3000, 600):
+    for step in range(800, 1800, 600):
         assert not end(monitor, step, STEEP)
         assert not end(monitor, step + 200, STEEP)
         assert monitor.last_undoubted is not None
