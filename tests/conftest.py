@@ -1,11 +1,9 @@
 """Small real inputs that many tests share, and what tests undo."""
 
 import collections
-import logging
 import os
 import signal
 import tempfile
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -48,17 +46,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     reasons = (str(report.longrepr[2]) for report in terminalreporter.stats.get("skipped", []))
     for reason, count in sorted(collections.Counter(reasons).items()):
         terminalreporter.line(f"{count} skipped: {reason.removeprefix('Skipped: ')}")
-
-
-@pytest.fixture(autouse=True)
-def undo_failed_beam_job() -> Iterator[None]:
-    """Undo what a failed Beam job leaves: it shortens the log and its threads' errors until the process ends."""
-    hook = threading.excepthook
-    yield
-    threading.excepthook = hook
-    for handler in logging.getLogger().handlers:
-        for log_filter in [*handler.filters]:
-            handler.removeFilter(log_filter)
 
 
 @pytest.fixture(autouse=True)
