@@ -114,7 +114,7 @@ def read_json(path: os.PathLike[str], kind: str) -> dict[str, Any]:
     """Read the JSON description of a dataset, a checkpoint, ...; `DataError` if it is missing or no object of JSON."""
     value = _parse(read(path, kind), path, kind)
     if not isinstance(value, dict):
-        raise DataError(f"{path} does not describe a {kind}: it holds {reprlib.repr(value)}")
+        raise DataError(f"{path} does not describe the {kind}: it holds {reprlib.repr(value)}")
     return value
 
 
@@ -138,7 +138,7 @@ def unsealed(content: bytes, path: str | os.PathLike[str], kind: str) -> dict[st
     """Verify the seal of a manifest, and return its other fields."""
     value = _parse(content, path, kind)
     if not isinstance(value, dict) or digests.SEAL not in value:
-        raise DataError(f"{path} does not describe a {kind}: it has no {digests.SEAL} of its fields")
+        raise DataError(f"{path} does not describe the {kind}: it has no {digests.SEAL}; make the {kind} again")
     fields = {name: field for name, field in value.items() if name != digests.SEAL}
     try:
         whole = digests.digest_of(fields) == value[digests.SEAL] and content == _readable(value)
@@ -156,7 +156,7 @@ def _parse(content: bytes, path: str | os.PathLike[str], kind: str) -> Any:
             json.dumps(value, ensure_ascii=False).encode()  # raises for half a character
         return value
     except (ValueError, RecursionError) as error:  # no UTF-8, no JSON, a number of thousands of digits, too deep
-        raise DataError(f"{path} does not describe a {kind}: {error}") from None
+        raise DataError(f"{path} does not describe the {kind}: {error}") from None
 
 
 def require_own_folder(
