@@ -1,6 +1,7 @@
 """The model card as Markdown: origin of a model, its scores once it is judged, and its limits of use."""
 
 import dataclasses
+import functools
 import re
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import jinja2
 
 from components.core.artifacts import datasets, evaluations, lineage, models
 from components.core.artifacts.lineage import Lineage
+from components.core.errors import naming
 from components.core.reporting.pages import number
 from components.core.reporting.text import escaped
 
@@ -26,6 +28,22 @@ class Judgment:
     evaluation: evaluations.Description
     numbers: dict[str, Any]
     lineage: Lineage
+
+
+@functools.cache
+def _template() -> jinja2.Template:
+    environment = jinja2.Environment(
+        autoescape=False,  # noqa: S701, which is for HTML: `finalize` escapes every value as Markdown
+        finalize=lambda value: value if isinstance(value, _Markdown) else escaped(value),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters["digest"] = lambda text: _Markdown(f"`{text}`") if re.fullmatch("[0-9a-f]{64}", text) else text
+    environment.filters["number"] = number
+    with naming(_TEMPLATE):
+        return environment.from_string(_TEMPLATE.read_text("utf-8"))
 
 
 def render(model: models.Description, settings: dict[str, Any], judged: Judgment | None = None) -> str:
@@ -48,18 +66,7 @@ def render(model: models.Description, settings: dict[str, Any], judged: Judgment
             "embed": judged.lineage.embedding["settings"],
             "evaluate": judged.evaluation.settings,
         }
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_TEMPLATE.parent),
-        autoescape=False,  # noqa: S701, which is for HTML: `finalize` escapes every value as Markdown
-        finalize=lambda value: value if isinstance(value, _Markdown) else escaped(value),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters["digest"] = lambda text: _Markdown(f"`{text}`") if re.fullmatch("[0-9a-f]{64}", text) else text
-    environment.filters["number"] = number
-    return environment.get_template(_TEMPLATE.name).render(
+    return _template().render(
         model=model,
         judged=judged,
         classes=model.classes_in_words(),
