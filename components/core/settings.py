@@ -132,8 +132,7 @@ def unknown(kind: str, name: str, choices: Iterable[str]) -> str:
 def suggestion(name: str, choices: Iterable[str]) -> str:
     """Return the end of an error for an unknown name: the one that was probably meant, else all known ones if few."""
     names = list(choices)
-    close = difflib.get_close_matches(name, names, n=1)
-    if close:
+    if close := difflib.get_close_matches(name, names, n=1):
         return f"; did you mean {close[0]}?"
     return f"; there are {', '.join(names)}" if len(names) <= _MOST_LISTED else ""
 

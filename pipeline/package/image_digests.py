@@ -22,15 +22,14 @@ def read(path: Path) -> Mapping[str, str]:
     remedy = "`make push REGISTRY=...` writes such a file"
     try:
         value = atomic_files.read_json(path, "images")
-        version, references = value["version"], dict(value["images"])
-        has_our_schema = value["schema_version"] == SCHEMA_VERSION
+        version, references, schema = value["version"], dict(value["images"]), value["schema_version"]
     except OSError as error:
         raise ConfigError(f"images cannot be read: {errors.describe_os_error(error)}; {remedy}") from None
     except StageError as error:
         raise ConfigError(f"images: {error}; {remedy}") from None
     except (KeyError, TypeError, ValueError) as error:
         raise ConfigError(f"images {path} names no images: {error!r}; {remedy}") from None
-    if not has_our_schema:
+    if schema != SCHEMA_VERSION:
         raise ConfigError(f"images {path} is of another schema version, expected {SCHEMA_VERSION}; {remedy}")
     problems = []
     if version != container_images.VERSION:

@@ -173,8 +173,7 @@ def _read_arguments(
         add_flag(parser, field)
     parsed, unknown = parser.parse_known_intermixed_args(with_dashes(arguments))
     raw_values = {name: value for name, value in vars(parsed).items() if value is not None}
-    text = raw_values.pop("executor_input", None)
-    if text is not None:
+    if (text := raw_values.pop("executor_input", None)) is not None:
         if raw_values or unknown:
             raise ConfigError("--executor-input stands alone; other flags cannot be given with it")
         executor = ExecutorInput(text)
