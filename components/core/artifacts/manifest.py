@@ -62,7 +62,7 @@ class Manifest:
         value = atomic_files.unsealed(content, path, cls.WHAT)
         try:
             return cls.from_json(value, str(path))
-        except DataError as error:  # it was written so
+        except DataError as error:  # by its seal it is as it was written
             raise Incompatible(str(error)) from None
 
     @classmethod

@@ -64,6 +64,12 @@ def test_what_is_no_description_is_refused_with_what_differs(
         datasets.Manifest.from_json(value, "there")
 
 
+def test_a_description_without_a_seal_is_refused(dataset: Path, tmp_path: Path) -> None:
+    atomic_files.write_json(tmp_path / datasets.MANIFEST, datasets.Manifest.of(dataset).to_json())
+    with pytest.raises(DataError, match="it has no sha256; make the dataset again"):
+        datasets.Manifest.read(tmp_path)
+
+
 @given(data=st.data())
 def test_any_json_is_a_manifest_or_a_data_error(dataset: Path, data: st.DataObject) -> None:
     """Any value anywhere in a real manifest, or instead of all of it."""
