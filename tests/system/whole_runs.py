@@ -91,19 +91,19 @@ def against_umask(root: Path, umask: int) -> dict[str, str]:
 
 
 def _names_of(body: Iterable[ast.stmt], platform: str) -> Iterator[str]:
-    """Yield the names of a module's stub on a platform and this Python."""
+    """Yield the names that the stub of a module defines for this Python on a platform."""
     for node in body:
         match node:
             case ast.If():
                 on = {"sys": SimpleNamespace(platform=platform, version_info=sys.version_info)}
-                holds = eval(compile(ast.Expression(node.test), "", "eval"), on)  # noqa: S307 - compares these two
+                holds = eval(compile(ast.Expression(node.test), "", "eval"), on)  # noqa: S307 - typeshed's condition on the two
                 yield from _names_of(node.body if holds else node.orelse, platform)
             case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.AnnAssign(target=ast.Name(id=name)):
                 yield name
 
 
 def without_linux(folder: Path) -> dict[str, str]:
-    """Return variables for a process, and those that it starts, without what macOS lacks; a folder has the means."""
+    """Return the variables of processes that lack what macOS lacks: a new folder gets the module that hides it."""
     hidden = {}
     for module in _MODULES:
         stubs = Path(mypy.__file__).parent / "typeshed" / "stdlib"
@@ -113,8 +113,8 @@ def without_linux(folder: Path) -> dict[str, str]:
     folder.mkdir()
     (folder / "sitecustomize.py").write_text(_HIDE.format(hidden=json.dumps(hidden)))
     variables = {**os.environ, "PYTHONPATH": str(folder)}
-    some = "{'sched_getaffinity', 'sigwaitinfo', 'fork', 'SIGPROF'}"
-    command = [sys.executable, "-c", f"import os, signal; print({{*dir(os), *dir(signal)}} & {some})"]
+    checked = "{'sched_getaffinity', 'sigwaitinfo', 'fork', 'SIGPROF'}"
+    command = [sys.executable, "-c", f"import os, signal; print({{*dir(os), *dir(signal)}} & {checked})"]
     result = subprocess.run(command, env=variables, capture_output=True, check=True)
     assert ast.literal_eval(result.stdout.decode()) == {"fork", "SIGPROF"}
     return variables

@@ -105,6 +105,7 @@ def rgb_of_ycck(y: int, cb: int, cr: int, k: int) -> np.ndarray:
 
 @functools.cache
 def text_bomb(kind: bytes) -> bytes:
+    # 300 MB of zeros, repeated from one compressed megabyte: compressing all of them takes seconds.
     megabyte = zlib.compressobj(9, wbits=-15)
     block = megabyte.compress(bytes(1_000_000)) + megabyte.flush(zlib.Z_FULL_FLUSH)
     packed = b"\x78\xda" + 300 * block + megabyte.flush() + struct.pack(">HH", 300_000_000 % 65521, 1)
