@@ -74,6 +74,7 @@ def test_prism_that_beam_starts_outlives_a_sigint_that_is_ignored(
     with ignoring(signal.SIGINT):
         started = stage({"source": source}, f"--runner=PrismRunner --prism_location={prism}")
     until(lambda: started.process.poll() is not None or list(started.dataset.parent.rglob("*.rows")))
+    assert started.process.poll() is None, started.stderr
     status = Path(f"/proc/{started.process.pid}/status").read_text()
     started.process.send_signal(signal.SIGINT)
     ignored = re.search(r"^SigIgn:\s*(\w+)$", status, re.MULTILINE)
@@ -89,6 +90,7 @@ def test_a_runner_that_ends_in_the_middle_is_reported(
 ) -> None:
     started = stage({"source": write_idx(tmp_path / "idx", 10_000)}, running_prism.options)
     until(lambda: started.process.poll() is not None or "job-001" in running_prism.log.read_text())
+    assert started.process.poll() is None, started.stderr
     running_prism.process.send_signal(signal.SIGKILL)
     assert started.wait() == errors.TRANSIENT, started.stderr
     failure = r" E preprocess: PortableRunner failed: .*; see its log .*workers$"

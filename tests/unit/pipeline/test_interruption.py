@@ -39,7 +39,7 @@ def running(desk: Desk) -> list[bool]:
     return [is_running(int(pid)) for pid in (desk.folder / "pids").read_text().split()]
 
 
-@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGHUP, 129)])
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_interrupted_run_leaves_nothing_and_goes_on(desk: Desk, signum: int, code: int) -> None:
     process = start_stage(desk, OBEDIENT)
     process.send_signal(signum)

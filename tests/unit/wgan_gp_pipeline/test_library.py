@@ -13,11 +13,12 @@ from wgan_gp_pipeline.data import DataError, load_dataset
 PAGE = Path(__file__).parents[3] / "docs" / "library.md"
 
 
-def test_a_split_is_what_tensorflow_reads_from_its_shards(tiny_dataset: Path) -> None:
-    records = tf.data.TFRecordDataset(sorted(map(str, tiny_dataset.glob("test-*"))))
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_a_split_is_what_tensorflow_reads_from_its_shards(tiny_dataset: Path, split: str) -> None:
+    records = tf.data.TFRecordDataset(sorted(map(str, tiny_dataset.glob(f"{split}-*"))))
     features = {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.int64)}
     expected = [tf.io.parse_single_example(record, features) for record in records]
-    dataset = load_dataset(str(tiny_dataset), "test")
+    dataset = load_dataset(str(tiny_dataset), split)
     assert dataset.element_spec == (tf.TensorSpec([12, 10, 1], tf.uint8), tf.TensorSpec([], tf.int32))
     assert len(dataset) == len(expected)
     for (image, label), one in zip(dataset, expected, strict=True):

@@ -25,11 +25,11 @@ def normalize(layer: BatchNormalization, inputs: tf.Tensor, other: tf.Tensor) ->
 
 # Mean and standard deviation of inputs for which E[x^2] - E[x]^2 in float32 is off by 4%, and by 100%.
 FAR_FROM_ZERO = ((10.0, 0.1), (30.0, 0.05))
-REPLICAS = (1, 2, 4)
+REPLICAS = (1, 2, 4, 8)
 
 
 def far_inputs(mean: float, deviation: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return inputs [10, 4, 4, 3] in float32, which 4 replicas share unevenly, and weights of the outputs."""
+    """Return inputs [10, 4, 4, 3] in float32, which 4 and 8 replicas share unevenly, and weights of the outputs."""
     random = np.random.default_rng(0)
     inputs = random.normal(mean, deviation, (10, 4, 4, 3))
     # The examples differ, and so do the means of the replicas.
