@@ -43,7 +43,6 @@ Result = TypeVar("Result")
 _RAISED = {kind.exit_code: kind for kind in (ConfigError, DataError, TransientError)}
 MARK, FAILED = "attempt.json", "failed"  # the latter has the exit code and message of the failure that ended it
 _PREFIX = "attempt-"  # of folders of attempts in a bucket; nothing else is swept
-_LARGE_PART = 1 << 20  # bytes; reading several at once would take memory and save no time
 
 # A part of a file: name, offset, bytes, their crc32c; a plain tuple, which Beam encodes without pickle.
 FilePart = tuple[str, int, int, int]
@@ -84,10 +83,7 @@ class AttemptFiles:
 
         Damage by the disk is not detected here.
         """
-        locations = list(locations)
-        if self.in_bucket and all(size <= _LARGE_PART for _, _, size, _ in locations):
-            return read_ahead(self._part, locations)
-        return map(self._part, locations)
+        return read_ahead(self._part, locations) if self.in_bucket else map(self._part, locations)
 
     def _part(self, location: FilePart) -> bytes:
         name, start, size, crc32c = location

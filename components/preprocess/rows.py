@@ -33,6 +33,7 @@ from components.preprocess.reuse import CachedPixels
 MOST_QUARANTINED = 10_000  # for a source of any size: so many have one cause, which should be fixed
 ROWS, INDEX = ".rows", ".index"  # endings of a file of rows, and of the index of a chunk
 _RUN_BYTES = 16 << 20  # of rows, sorted in memory
+_PART_BYTES = 1 << 20  # of a shard's rows in a run; several parts are read at once
 _BATCH_BYTES = 4 << 20  # of pixels, made together
 _FILES_AT_ONCE, _PIXELS_AT_ONCE = (pool.IMAGES_AT_ONCE, 1 << 20), (1000, 16 << 20)  # images and bytes in a batch
 _HASH_BYTES = 32
@@ -215,15 +216,17 @@ class _Writer:
         shards, first = np.unique(self._shards[order], return_index=True)
         shard_names = self.plan.shard_names
         name = f"run-{secrets.token_hex(8)}{ROWS}"
+        at_once = max(1, _PART_BYTES // self._rows.itemsize)
 
         def parts() -> Iterator[bytes]:
             begin = 0
             for shard, numbers in zip(shards.tolist(), np.split(order, first[1:]), strict=True):
-                content = self._rows[numbers].tobytes()
-                yield content
-                location = name, begin, len(content), google_crc32c.value(content)
-                self.outcome.locations.append((shard_names[shard], location))
-                begin += len(content)
+                for start in range(0, len(numbers), at_once):
+                    content = self._rows[numbers[start : start + at_once]].tobytes()
+                    yield content
+                    location = name, begin, len(content), google_crc32c.value(content)
+                    self.outcome.locations.append((shard_names[shard], location))
+                    begin += len(content)
 
         if self._count:
             self._rows_at.write(name, parts())
