@@ -19,7 +19,7 @@ ACTIONLINT_VERSION := v1.7.12
 TRAINING_OPERATOR_VERSION := v1.9.3
 RUNS ?= runs
 NOTEBOOK ?= docs/use-the-model.ipynb
-FASHION_MNIST ?= fashion-mnist
+FASHION_MNIST ?= $(or $(FASHION_MNIST_DIR),fashion-mnist)
 KILLS ?= 200
 ROUNDS ?= 3
 # --universal serves Python 3.11 and later; with "fewest", every Python gets the same version of a package.
@@ -129,7 +129,7 @@ prove-tpu: $(TF220)/installed .venv-tpu-compiler/installed install ## Compile tr
 prove-gpu: ## Run all that needs a GPU, about ten minutes of it: PARTS="step bits", FASHION_MNIST=FOLDER, DEVICE=cpu to test the program (docs/verification.md)
 	@$(or $(PYTHON),python3) -m tests.proofs.gpu --check $(if $(DEVICE),--device $(DEVICE))
 	$(MAKE) install $(if $(filter cpu,$(DEVICE)),.venv-bench/installed,.venv-train-gpu/installed .venv-bench-gpu/installed)
-	FASHION_MNIST_DIR=$(or $(FASHION_MNIST_DIR),$(FASHION_MNIST)) $(BIN)/python -m tests.proofs.gpu \
+	FASHION_MNIST_DIR=$(FASHION_MNIST) $(BIN)/python -m tests.proofs.gpu \
 	  $(if $(filter cpu,$(DEVICE)),--device cpu --tensorflow $(BIN)/python --torch .venv-bench/bin/python) $(if $(PARTS),--parts $(PARTS))
 
 lint: install ## Check format, lint and types
