@@ -6,6 +6,8 @@ from typing import Any
 
 import jinja2
 
+from components.core.errors import naming
+
 SIZE_LIMIT = 2_000_000  # bytes; Kubeflow's page loads a report whole
 
 
@@ -20,7 +22,8 @@ def render(template: Path, **content: Any) -> str:
     )
     environment.filters["picture"] = picture
     environment.filters["number"] = number
-    return environment.get_template(template.name).render(**content)
+    with naming(template):
+        return environment.get_template(template.name).render(**content)
 
 
 def picture(png: bytes) -> str:

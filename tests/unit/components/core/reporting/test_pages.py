@@ -306,3 +306,8 @@ def test_a_paths_500_runs_is_small_lazy_and_hides_rows(page: Page, evaluation: P
     for group, rows, circles in (("HOLD", 375, 125), ("NONE", 125, 125), ("REJECT", 0, 0), ("HOLD", 125, 125)):
         page.evaluate(f"document.getElementById('show-{group}').click()")
         assert (page.evaluate(seen), page.evaluate(points)) == (rows, circles)
+
+
+def test_a_template_that_cannot_be_read_is_named() -> None:
+    with pytest.raises(OSError, match=r"Input/output error.*/proc/self/mem"):
+        pages.render(Path("/proc/self/mem"))  # nothing is mapped at its beginning
