@@ -32,8 +32,7 @@ from components.preprocess.reuse import CachedPixels
 
 MOST_QUARANTINED = 10_000  # for a source of any size: so many have one cause, which should be fixed
 ROWS, INDEX = ".rows", ".index"  # endings of a file of rows, and of the index of a chunk
-_RUN_BYTES = 16 << 20  # of rows, sorted in memory
-_PART_BYTES = 1 << 20  # of a shard's rows in a run; several parts are read at once
+_RUN_BYTES, _PART_BYTES = 16 << 20, 1 << 20  # of rows: sorted in memory; of one shard, read together
 _BATCH_BYTES = 4 << 20  # of pixels, made together
 _FILES_AT_ONCE, _PIXELS_AT_ONCE = (pool.IMAGES_AT_ONCE, 1 << 20), (1000, 16 << 20)  # images and bytes in a batch
 _HASH_BYTES = 32
