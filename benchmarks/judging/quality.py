@@ -201,7 +201,7 @@ def train_and_score(
             wgan.restore(wgan.state_arrays() | dict(arrays))  # a GPU leaves the average alone of a finished training
             used = float(arrays["cpu_seconds"])
     judge.search_copies_of(images)
-    batches = Batches(images, labels.of_splits[0] if labels.names else None, config)
+    batches = Batches(images, labels.by_split[0] if labels.names else None, config)
     step = int(wgan.step.numpy())
     while True:
         if step in marks or step == config.steps:

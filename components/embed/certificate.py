@@ -160,15 +160,15 @@ def _of_neighbors(space: str, real: _RealFeatures, repeated: np.ndarray) -> list
     copies = real.draws[0] + np.random.default_rng(0).normal(0.0, 0.01, real.draws[0].shape)
     tenth = len(copies) // 10
     partly = np.concatenate([copies[:tenth], real.base[tenth:]])
-    of_fresh, of_partly, of_copies = (neighbors.nearest(rows, real.train)[0] for rows in (real.base, partly, copies))
+    base_gap, mixed_gap, copy_gap = (neighbors.nearest(rows, real.train)[0] for rows in (real.base, partly, copies))
     return [
         _check("coverage of real images", space, fresh.covered.mean()),
         _check("density of real images", space, fresh.density),
         _check(f"coverage of images repeated {_REPEATED[1]} times", space, collapsed.covered.mean()),
-        _check("copies among real images, in spreads", space, neighbors.copy_z(of_fresh, held_out)),
-        _check("copies, in spreads", space, neighbors.copy_z(of_copies, held_out)),
-        _check("share of close images among real ones", space, neighbors.copy_share(of_fresh, held_out)),
-        _check("and where a tenth are copies", space, neighbors.copy_share(of_partly, held_out)),
+        _check("copies among real images, in spreads", space, neighbors.copy_z(base_gap, held_out)),
+        _check("copies, in spreads", space, neighbors.copy_z(copy_gap, held_out)),
+        _check("share of close images among real ones", space, neighbors.copy_share(base_gap, held_out)),
+        _check("and where a tenth are copies", space, neighbors.copy_share(mixed_gap, held_out)),
     ]
 
 

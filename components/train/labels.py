@@ -26,7 +26,7 @@ class Labels:
     kind: str  # `class`, `cluster` or `none`
     names: list[str]
     counts: list[int]  # training images of each
-    of_splits: list[np.ndarray]  # int32 [n] of each split, those of training first
+    by_split: list[np.ndarray]  # int32 [n] of each split, those of training first
     centers: np.ndarray | None = None  # of clusters
     features: np.ndarray | None = None  # that stand for a cluster in the networks: float32 [clusters, features]
 
@@ -47,9 +47,9 @@ def choose(config: TrainConfig, manifest: Manifest, splits: Sequence[Split], sta
         log.info("train: grouping %d images into %d clusters", len(images), len(names))
         centers = clusters.find(images, len(names), config.seed)
     names = clusters.names(len(centers))  # those of the checkpoint, on more images too
-    of_splits = [clusters.assign(images, centers) for images, _ in splits]
-    counts = np.bincount(of_splits[0], minlength=len(names)).tolist()
-    return Labels(kind, names, counts, of_splits, centers, clusters.features(centers, label_features(kind)))
+    by_split = [clusters.assign(images, centers) for images, _ in splits]
+    counts = np.bincount(by_split[0], minlength=len(names)).tolist()
+    return Labels(kind, names, counts, by_split, centers, clusters.features(centers, label_features(kind)))
 
 
 def conditioning_of(config: TrainConfig, manifest: Manifest) -> tuple[str, list[str]]:

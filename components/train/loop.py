@@ -125,7 +125,7 @@ class Session:
         start = checkpoint[0] if checkpoint else config.initial_checkpoint
         labels = choose(config, manifest, [(images, images.labels) for images in splits], start)
         network = network_of(config, manifest.image, len(labels.names), label_features(labels.kind))
-        batches = Batches(splits[0], labels.of_splits[0] if labels.names else None, config)
+        batches = Batches(splits[0], labels.by_split[0] if labels.names else None, config)
 
         # The steps of a time budget.
         if config.minutes and checkpoint is None:
@@ -139,7 +139,7 @@ class Session:
         self._wgan = WganStep(config, network, strategy, precision.name, labels.features)
         written_folder = folder.path if workers.is_chief else None
         self._progress = Progress(written_folder, config, network)
-        labeled = zip(splits, labels.of_splits, strict=True)
+        labeled = zip(splits, labels.by_split, strict=True)
         self._monitor = Monitor(written_folder, config, self._wgan, labels.counts, *labeled)
         self._rollbacks = Rollbacks(config)
         self._uploads = uploads.Uploads(folder if workers.is_chief else None)

@@ -79,9 +79,9 @@ class Schedule:
 
     def content(self) -> dict[str, Any]:
         """Return everything sent to a backend, except whether the schedule is enabled, as JSON."""
-        run, of_run = self.submission, ("parameters", "experiment", "pipeline_root", "service_account")
+        run, run_fields = self.submission, ("parameters", "experiment", "pipeline_root", "service_account")
         content = {name: getattr(self, name) for name in ("cron", "time_zone", "concurrency", "catch_up")}
-        content |= {name: getattr(run, name) for name in of_run}
+        content |= {name: getattr(run, name) for name in run_fields}
         return content | {"pipeline": run.package.name, "version": run.package.version}
 
     def digest(self) -> str:

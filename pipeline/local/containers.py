@@ -65,8 +65,8 @@ class Containers:
         """Set the run's session, before any stage; remove containers of runs that are dead."""
         self.session = session
         labels = f"{{{{.ID}}}}\t{{{{.Label {json.dumps(_RUN_LABEL)}}}}}"
-        of_root = f"label={_ROOT_LABEL}={self._root}"
-        for line in self._docker.ask("ps", "--all", "--filter", of_root, "--format", labels).splitlines():
+        root_filter = f"label={_ROOT_LABEL}={self._root}"
+        for line in self._docker.ask("ps", "--all", "--filter", root_filter, "--format", labels).splitlines():
             container, _, run = line.partition("\t")
             if not Path(run).exists():
                 log.warning("removing container %s of a run that was killed", container)

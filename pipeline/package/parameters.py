@@ -93,14 +93,14 @@ def parse(
             problems += wrong
         else:
             values[name] = settings.parse_value(field, raw_values[name])
-    of_stages: list[str] = []  # reported by their own configurations
+    stage_problems: list[str] = []  # reported by their own configurations
     for step in steps:
         try:
             step.config(**{field.name: _value_or_stand_in(field, step, values) for field in step.fields()})
         except ConfigError as error:
-            of_stages += error.problems
-    if problems or of_stages:
-        raise ConfigError(*problems, *dict.fromkeys(of_stages))
+            stage_problems += error.problems
+    if problems or stage_problems:
+        raise ConfigError(*problems, *dict.fromkeys(stage_problems))
     return values
 
 

@@ -156,11 +156,11 @@ def parse(text: bytes, where: str) -> dict[tuple[str, str], Profile]:
         for target in TARGETS:
             if settings := getattr(targets, target):
                 named = settings.stages
-                of_stage = {stage: named.get(stage) or named.get(_OTHERS) or STAGES[target]() for stage in stages.ALL}
+                by_stage = {stage: named.get(stage) or named.get(_OTHERS) or STAGES[target]() for stage in stages.ALL}
                 if target == KFP and _EXIT_HANDLER not in named:
-                    of_stage[_EXIT_HANDLER] = of_stage[_EXIT_HANDLER].model_copy(update=_EXIT_HANDLER_REQUESTS)
+                    by_stage[_EXIT_HANDLER] = by_stage[_EXIT_HANDLER].model_copy(update=_EXIT_HANDLER_REQUESTS)
                 options = settings.model_dump(exclude={"stages"}) | {"parameters": targets.parameters}
-                profiles[name, target] = Profile(name=name, target=target, stages=of_stage, **options)
+                profiles[name, target] = Profile(name=name, target=target, stages=by_stage, **options)
     return profiles
 
 

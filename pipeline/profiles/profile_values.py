@@ -40,9 +40,9 @@ def size(text: str) -> int:
     return int(match[1]) * int(base ** _POWERS[match[2]])
 
 
-def _quantity(measure: Callable[[str], float], *of_types: type) -> Callable[[Any], str]:
+def _quantity(measure: Callable[[str], float], *accepted_types: type) -> Callable[[Any], str]:
     def check(value: Any) -> str:
-        text = str(value) if type(value) in of_types else ""
+        text = str(value) if type(value) in accepted_types else ""
         try:
             amount = measure(text)
         except ValueError as error:

@@ -140,16 +140,16 @@ def test_without_labels_classes_are_as_frequent_as_in_the_data(conditional: tupl
     images = _draw(signatures, 3, 130)
     np.testing.assert_array_equal(_draw(signatures, 3, 70), images[:70])
 
-    def of_labels(labels: list[int]) -> np.ndarray:
+    def draws(labels: list[int]) -> np.ndarray:
         return signatures["sample_labels"](seed=tf.constant(3, tf.int64), labels=tf.constant(labels))["images"].numpy()
 
-    by_label = [of_labels([label] * 130) for label in range(3)]
+    by_label = [draws([label] * 130) for label in range(3)]
     shown = [[np.array_equal(image, drawn[index]) for drawn in by_label] for index, image in enumerate(images)]
     assert np.sum(shown, axis=1).tolist() == [1] * 130
     counts = np.sum(shown, axis=0)
     assert counts[1] == 0
     assert counts[0] / 130 == pytest.approx(1 / 4, abs=0.12)  # three standard deviations
-    np.testing.assert_array_equal(of_labels([2, 0]), [by_label[2][0], by_label[0][1]])
+    np.testing.assert_array_equal(draws([2, 0]), [by_label[2][0], by_label[0][1]])
 
 
 def test_a_conditional_generator_has_the_same_bytes_again(conditional: tuple[Path, Path], tmp_path: Path) -> None:

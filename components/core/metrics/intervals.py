@@ -151,15 +151,15 @@ def total_variation_difference(p: np.ndarray, n: int, other: np.ndarray, k: int,
     a folded normal distribution is. The value is corrected by that bias; each end allows for a share's difference being
     up to two standard errors smaller than it seems, so that its bias is larger.
     """
-    of_p, of_other = (_folded_bias(*sample, q, m) for sample in ((p, n), (other, k)))
-    value = float(np.abs(p - q).sum() - np.abs(other - q).sum()) / 2 - of_p[0] + of_other[0]
+    bias_p, bias_other = (_folded_bias(*sample, q, m) for sample in ((p, n), (other, k)))
+    value = float(np.abs(p - q).sum() - np.abs(other - q).sum()) / 2 - bias_p[0] + bias_other[0]
     signs_p, signs_other = np.sign(p - q), np.sign(other - q)
     samples = (signs_p, p, n, 2), (-signs_other, other, k, 2), ((signs_other - signs_p) / 2, q, m, 1)
     down = up = 0.0
     for signs, of, size, parts in samples:
         one = _difference(float(np.maximum(signs, 0) @ of), float(np.maximum(-signs, 0) @ of), size)
         down, up = math.hypot(down, (one.value - one.low) / parts), math.hypot(up, (one.high - one.value) / parts)
-    return Measured(value, value - down - of_p[1] + of_p[0], value + up + of_other[1] - of_other[0])
+    return Measured(value, value - down - bias_p[1] + bias_p[0], value + up + bias_other[1] - bias_other[0])
 
 
 def _folded_bias(p: np.ndarray, n: int, q: np.ndarray, m: int) -> tuple[float, float]:
@@ -199,11 +199,11 @@ def chance_of_less(x: np.ndarray, y: np.ndarray) -> Measured:
     fewer = min(n, m)
     ranks = scipy.stats.rankdata(np.concatenate([x, y]))
     # For each value the share of the other sample on its far side.
-    of_x = 1 - (ranks[:n] - scipy.stats.rankdata(x)) / m
-    of_y = (ranks[n:] - scipy.stats.rankdata(y)) / n
-    value = float(of_x.mean())
+    placements_x = 1 - (ranks[:n] - scipy.stats.rankdata(x)) / m
+    placements_y = (ranks[n:] - scipy.stats.rankdata(y)) / n
+    value = float(placements_x.mean())
     # At least the error of one value on the wrong side, so that samples without overlap do not seem certain.
-    variance = max(float(of_x.var(ddof=1) / n + of_y.var(ddof=1) / m), 1 / fewer**2)
+    variance = max(float(placements_x.var(ddof=1) / n + placements_y.var(ddof=1) / m), 1 / fewer**2)
     half_width = float(scipy.stats.t.isf(LEVEL, fewer - 1)) * math.sqrt(variance)
     inner = min(max(value, 1 / fewer), 1 - 1 / fewer)
     odds = scipy.special.logit(inner), half_width / (inner * (1 - inner))

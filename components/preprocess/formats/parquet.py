@@ -44,7 +44,7 @@ _NAMES_SHOWN = 8
 def list_stacks(files: Collection[SourceFile]) -> list[Stack]:
     """List the files of tables, with the columns of their images and labels."""
     listed = []
-    for stack in stacks.of_files(source_listing.PARQUET, files):
+    for stack in stacks.file_stacks(source_listing.PARQUET, files):
         with _open_parquet(stack.files[0]) as opened:
             listed.append(_with_columns(stack, opened.schema_arrow))
     return listed

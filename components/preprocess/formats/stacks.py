@@ -54,7 +54,7 @@ class Stack:
     numbers: dict[str, int] = dataclasses.field(default_factory=dict)
 
 
-def of_files(kind: str, files: Collection[SourceFile]) -> list[Stack]:
+def file_stacks(kind: str, files: Collection[SourceFile]) -> list[Stack]:
     """Make a stack of each file, with the split that its name says; a single file is for `train` under any name."""
     splits = [split_of(file.name) for file in files] if len(files) > 1 else ["train"]
     pairs = zip(files, splits, strict=True)

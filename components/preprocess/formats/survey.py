@@ -21,7 +21,7 @@ from components.preprocess.decode.pool import IMAGES_AT_ONCE
 from components.preprocess.formats import archives, idx, label_files, labels, npz, parquet, tfrecords
 from components.preprocess.formats.archives import Member
 from components.preprocess.formats.labels import Table, Tally
-from components.preprocess.formats.stacks import Example, Original, Stack, of_files
+from components.preprocess.formats.stacks import Example, Original, Stack, file_stacks
 
 log = logging.getLogger(__name__)
 
@@ -251,6 +251,6 @@ _FORMATS: dict[str, tuple[Callable[[list[SourceFile]], list[Stack]], Callable[[S
     source_listing.DIGITS: (lambda _: [_DIGITS], _digits),
     source_listing.IDX: (idx.list_stacks, idx.examples),
     source_listing.ARRAYS: (npz.list_stacks, npz.examples),
-    source_listing.TFRECORDS: (functools.partial(of_files, source_listing.TFRECORDS), tfrecords.examples),
+    source_listing.TFRECORDS: (functools.partial(file_stacks, source_listing.TFRECORDS), tfrecords.examples),
     source_listing.PARQUET: (parquet.list_stacks, parquet.examples),
 }

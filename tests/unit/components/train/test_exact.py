@@ -108,7 +108,7 @@ def trained(row: Row, strategy: tf.distribute.Strategy) -> dict[str, np.ndarray]
     network = network_of(config, image, len(chosen.names), label_features(chosen.kind))
     precision = loop.common_precision(config, None, Agreement(strategy, None))
     wgan = WganStep(config, network, strategy, precision.name, chosen.features)
-    batches = Batches(images, chosen.of_splits[0] if chosen.names else None, config)
+    batches = Batches(images, chosen.by_split[0] if chosen.names else None, config)
     reported = wgan.run_block(*batches.block(0, STEPS))
     return {**wgan.state_arrays(), **{f"reported/{name}": value.numpy() for name, value in reported.items()}}
 

@@ -49,11 +49,11 @@ def test_mistakes_are_reported_and_nothing_is_written(
 
 def test_a_package_has_the_hardware_of_its_profile_and_its_parameters_where_a_file_gives_none(tmp_path: Path) -> None:
     train = {"accelerator": "nvidia.com/gpu", "accelerator_count": 64}
-    of_profile = {"batch_size": 256, "steps": 2000, "beta_2": 0.98}
-    file = own(tmp_path, {"mine": {"parameters": of_profile, "kfp": {"stages": {"train": train}}}})
+    overrides = {"batch_size": 256, "steps": 2000, "beta_2": 0.98}
+    file = own(tmp_path, {"mine": {"parameters": overrides, "kfp": {"stages": {"train": train}}}})
     flags = ["compile", "--profiles", file, "--profile", "mine", "--config", "mine.yaml"]
-    of_file = {name: value for name, value in DEFAULTS.items() if name not in ("steps", "beta_2")}
-    (tmp_path / "mine.yaml").write_text(config_file.written({**of_file, "source": "digits", "batch_size": 640}))
+    file_parameters = {name: value for name, value in DEFAULTS.items() if name not in ("steps", "beta_2")}
+    (tmp_path / "mine.yaml").write_text(config_file.written({**file_parameters, "source": "digits", "batch_size": 640}))
     assert "--allow-tags" in wgan(*flags, cwd=tmp_path).stderr
     assert not (tmp_path / "pipeline.yaml").exists()
     written = wgan(*flags, "--allow-tags", cwd=tmp_path)
@@ -62,7 +62,7 @@ def test_a_package_has_the_hardware_of_its_profile_and_its_parameters_where_a_fi
     assert f"image: wgan/train-gpu:{VERSION}\n" in text
     (package,) = yaml.safe_load_all(text)  # GPUs alone are part of the pipeline's own message
     parameters = package["root"]["inputDefinitions"]["parameters"]
-    expected = {"accelerator": "gpu", "replicas": 64, "source": "digits", "root": None, **of_profile, "batch_size": 640}
+    expected = {"accelerator": "gpu", "replicas": 64, "source": "digits", "root": None, **overrides, "batch_size": 640}
     assert {name: parameters[name].get("defaultValue") for name in expected} == expected
 
 

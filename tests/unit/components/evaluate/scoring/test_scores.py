@@ -163,15 +163,15 @@ def test_bins_find_what_lies_together_and_what_is_missing() -> None:
     random = np.random.default_rng(0)
     locations = np.array([[0.0, 0.0], [20.0, 0.0], [0.0, 20.0]])
     real = np.concatenate([random.normal(size=(50, 2)) + location for location in locations])
-    bins, of_real = scores.fit_bins(real, seed=0), scores.Seen({"first": real}, {})
+    bins, seen_images = scores.fit_bins(real, seed=0), scores.Seen({"first": real}, {})
     assert (bins.kind, bins.count) == ("bin", 3)
-    members = bins.of(of_real)
+    members = bins.of(seen_images)
     for at in (0, 50, 100):
         assert len(set(members[at : at + 50])) == 1
     np.testing.assert_allclose(bins.shares(members), 1 / 3)
-    shares = bins.shares(bins.of(of_real.rows(np.arange(100))))
+    shares = bins.shares(bins.of(seen_images.rows(np.arange(100))))
     assert shares[members[-1]] == 0
-    assert scores.fit_bins(real, seed=0).of(of_real).tolist() == members.tolist()
+    assert scores.fit_bins(real, seed=0).of(seen_images).tolist() == members.tolist()
 
 
 def test_there_are_as_many_bins_as_the_images_allow() -> None:
