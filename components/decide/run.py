@@ -38,7 +38,8 @@ def run(config: DecideConfig) -> StageResult:
         Location.of(config.registry).require_writable()  # the folder around it, which holds all results
     initial, initial_digest = "", ""
     if decision == RUN and config.start_from == "champion" and champion is not None:
-        initial, initial_digest = _checkpoint_of(champion, published), champion.checkpoint_digest
+        initial = _checkpoint_of(champion, published, Location.of(config.registry).parent)
+        initial_digest = champion.checkpoint_digest
         reason += f"; training starts from version {champion.version}"
     return StageResult(
         parameters={
@@ -68,14 +69,13 @@ def _decide(config: DecideConfig, champion: Champion | None, published: Recipe |
     return SKIP, f"nothing is new since version {champion.version}: {same}"
 
 
-def _checkpoint_of(champion: Champion, published: Recipe | None) -> str:
+def _checkpoint_of(champion: Champion, published: Recipe | None, root: Location) -> str:
     from components.core.artifacts import checkpoints  # here, because it imports numpy
 
-    checkpoint, problem = published.checkpoint_uri if published else "", ""
-    if not checkpoint:
-        problem = f"version {champion.version} has no recorded checkpoint;"
-    elif not Location.of(checkpoint).fetch(checkpoints.MANIFEST, DESCRIPTION_ALONE):
+    problem = f"version {champion.version} has no recorded checkpoint;"
+    if published and published.checkpoint_uri:
+        checkpoint = root / published.checkpoint_uri
+        if checkpoint.fetch(checkpoints.MANIFEST, DESCRIPTION_ALONE):
+            return checkpoint.uri
         problem = f"the checkpoint of version {champion.version} is gone from {checkpoint}; restore it, or"
-    if problem:
-        raise ConfigError(f"start_from is champion, but {problem} give start_from scratch")
-    return checkpoint
+    raise ConfigError(f"start_from is champion, but {problem} give start_from scratch")

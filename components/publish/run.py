@@ -55,7 +55,8 @@ def run(config: PublishConfig) -> StageResult:
                     shutil.copyfile(Location.of(source) / name, target / name)
         recipe_sha256 = ""
         if config.recipe:
-            dataclasses.replace(recipes.from_text(config.recipe), checkpoint_uri=config.checkpoint).write(folder)
+            checkpoint = config.checkpoint and Location.of(config.registry).parent.note(config.checkpoint)
+            dataclasses.replace(recipes.from_text(config.recipe), checkpoint_uri=checkpoint).write(folder)
             recipe_sha256 = digests.sha256_of_file(folder / recipes.Recipe.FILE)
         described = models.with_card(folder, model, judged_card)
         dataclasses.replace(described, recipe_sha256=recipe_sha256).write(folder)

@@ -10,7 +10,7 @@ import functools
 import logging
 import re
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,15 +42,21 @@ class TaskState:
     exit_code: int | None = None  # of the last attempt
     outputs: dict[str, Any] | None = None
     image: str = ""  # of its container
-    # Of a result that later runs may take: the parts of its key, the libraries or the image that made it, for
-    # information, and the digest of parts and outputs.
+    # Of a result that later runs may take: the parts of its key, and for information the libraries or image behind it.
     parts: dict[str, Any] = dataclasses.field(default_factory=dict)
     maker: dict[str, str] = dataclasses.field(default_factory=dict)
-    seal: str = ""
+    seal: str = ""  # in the file: the digest of parts and outputs
 
     @property
     def sealed(self) -> str:
         return digests.digest_of({"parts": self.parts, "outputs": self.outputs})
+
+    def relocated(self, relocate: Callable[[str], LocationLike]) -> "TaskState":
+        """Return it, sealed, with other locations among its outputs."""
+        outputs = (self.outputs or {}).items()
+        moved = {name: str(relocate(uri)) if uri and name.endswith("_uri") else uri for name, uri in outputs}
+        task = dataclasses.replace(self, outputs=moved)
+        return dataclasses.replace(task, seal=task.sealed)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -63,6 +69,7 @@ class _State:
 
     def __post_init__(self) -> None:
         for task in self.tasks.values():
+            task.parts = task.parts if task.seal == task.sealed else {}  # then no run takes it
             for name, value in (task.outputs or {}).items():
                 if name.endswith("_uri"):
                     Location.of(typed(str, value, name))
@@ -75,7 +82,7 @@ class History:
     """
 
     def __init__(self, root: LocationLike, parameters: dict[str, Any]) -> None:
-        location = Location.of(root)
+        self._root = location = Location.of(root)
         runs = location.own / FOLDER
         runs.mkdir(parents=True, exist_ok=True)
         self.number = max(_folders(location), default=0) + 1
@@ -90,8 +97,10 @@ class History:
         self._began = f"{datetime.datetime.now(datetime.UTC):{_MINUTE}}"
         atomic_files.write_json(self.folder / _PARAMETERS, parameters)
 
-    def write_state(self, state: dict[str, Any]) -> None:
-        atomic_files.write_json(self.folder / _STATE, {"began": self._began, **state})
+    def write_state(self, exit_code: int, tasks: Mapping[str, TaskState]) -> None:
+        noted = {name: task.relocated(self._root.note) for name, task in tasks.items()}
+        state = _State(began=self._began, exit_code=exit_code, tasks=noted)
+        atomic_files.write_json(self.folder / _STATE, dataclasses.asdict(state))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -123,21 +132,18 @@ class PastRun:
     @property
     def evaluation(self) -> Location | None:
         """The folder of its evaluation, with samples and report; None if it did not come so far."""
-        return self._artifact("evaluate", "evaluation_uri", "evaluations")
+        uri = self.output("evaluate", "evaluation_uri")
+        return Location.of(uri) if uri else None
 
     @property
     def model(self) -> Location | None:
-        return self._artifact("export", "model_uri", "models")
+        uri = self.output("export", "model_uri")
+        return Location.of(uri) if uri else None
 
     def output(self, stage: str, name: str) -> Any:
         """Return an output of a stage; None if it has none."""
         task = self.tasks.get(stage)
         return task.outputs.get(name) if task and task.outputs else None
-
-    def _artifact(self, stage: str, output: str, folder: str) -> Location | None:
-        # By its name alone, because the root may have been moved.
-        uri = self.output(stage, output)
-        return self.root / folder / Location.of(uri).name if uri else None
 
     @functools.cached_property
     def score(self) -> float | None:
@@ -168,7 +174,7 @@ def read(root: LocationLike) -> list[PastRun]:
                 began=state.began or f"{file_time:{_MINUTE}}",
                 changed=changed,
                 exit_code=state.exit_code,
-                tasks={name: state.tasks[name] for name in order},
+                tasks={name: state.tasks[name].relocated(location.__truediv__) for name in order},
             )
         )
         before = {name: value for name, value in parameters.items() if name != "root"} or before
@@ -186,7 +192,7 @@ def numbered(runs: Sequence[PastRun], number: int) -> PastRun:
 def results(runs: Sequence[PastRun], stage: str) -> list[TaskState]:
     """Return the whole results of a stage that later runs may take, oldest first."""
     tasks = [run.tasks[stage] for run in runs if stage in run.tasks]
-    return [task for task in tasks if task.state == DONE and task.parts and task.outputs and task.seal == task.sealed]
+    return [task for task in tasks if task.state == DONE and task.parts and task.outputs]
 
 
 def _folders(root: Location) -> dict[int, Path]:

@@ -77,7 +77,7 @@ class Run:
                 self._executor.stop(signal.SIGTERM)
         if self.interrupted_by:
             self.exit_code = 128 + self.interrupted_by
-        self._write_state()
+        self._history.write_state(self.exit_code, self.tasks)
         return self.exit_code
 
     def _decide(self) -> None:
@@ -97,7 +97,7 @@ class Run:
                 self._settle(step, SKIPPED, str(unmet))
             elif len(self._running()) < self._jobs and not self._take_cached(step):
                 self._start(step)
-        self._write_state()
+        self._history.write_state(self.exit_code, self.tasks)
 
     def _take_cached(self, step: Step) -> bool:
         """Settle a step with the cached result of an earlier run; return whether there is one."""
@@ -213,7 +213,6 @@ class Run:
         work = self._display.end(stage)
         if task.outputs is not None:
             self._values.add(step, task.outputs)
-            task.seal = task.sealed if task.parts else ""
             if stage == "train":
                 estimates.learn(self._values.inputs(step), task.outputs)
             self._settle(step, DONE)
@@ -235,12 +234,6 @@ class Run:
             self._deadline = math.inf
             log.warning("killed")
             self._executor.stop(signal.SIGKILL)
-
-    def _write_state(self) -> None:
-        tasks = {
-            stage: {**dataclasses.asdict(task), "outputs": task.outputs or {}} for stage, task in self.tasks.items()
-        }
-        self._history.write_state({"exit_code": self.exit_code, "tasks": tasks})
 
 
 def run_stage(

@@ -125,10 +125,15 @@ def test_a_recipe_that_is_changed_or_lost_is_damage(location: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def test_a_training_starts_from_the_champions_checkpoint(location: Path) -> None:
+def test_a_training_starts_from_the_champions_checkpoint_also_under_a_moved_root(location: Path) -> None:
+    root = location.parent / "moved"
+    root.mkdir()
+    for name in ("registry", "checkpoints"):
+        location.with_name(name).rename(root / name)
+    location = root / "registry"
     parameters = decide.run(config(location, start_from="champion", source="fashion-mnist")).parameters
-    checkpoint = Path(str(parameters["initial_checkpoint"]))
-    assert (checkpoint / checkpoints.MANIFEST).is_file()
+    checkpoint = root / "checkpoints" / "step-0000000020"
+    assert parameters["initial_checkpoint"] == str(checkpoint)
     champion = registry.read_champion(location) or registry.NOBODY
     assert parameters["initial_checkpoint_digest"] == champion.checkpoint_digest
     assert "starts from version 1; " in str(parameters["summary"])
@@ -138,6 +143,14 @@ def test_a_training_starts_from_the_champions_checkpoint(location: Path) -> None
     (checkpoint / checkpoints.MANIFEST).unlink()
     with pytest.raises(ConfigError, match=f"version 1 is gone from {checkpoint}; "):
         decide.run(config(location, start_from="champion", source="fashion-mnist"))
+
+
+def test_a_version_that_was_published_without_its_checkpoint_starts_no_training(
+    judged: tuple[Path, Path], tmp_path: Path
+) -> None:
+    published(judged, tmp_path / "registry", "")
+    with pytest.raises(ConfigError, match="version 1 has no recorded checkpoint; give start_from scratch"):
+        decide.run(config(tmp_path / "registry", start_from="champion", refresh="yes"))
 
 
 def test_a_registry_and_a_checkpoint_in_a_bucket(judged: tuple[Path, Path], bucket: Server) -> None:

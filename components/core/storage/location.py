@@ -78,6 +78,8 @@ class Location(os.PathLike[str]):
         return str(self.path)
 
     def __truediv__(self, name: str) -> "Location":
+        if buckets.is_uri(name):  # as `Path` does with an absolute path
+            return Location.of(name)
         path = self.path / name
         return Location(f"{self.uri}/{name}" if self.in_bucket else str(path), path)
 
@@ -97,6 +99,11 @@ class Location(os.PathLike[str]):
     def own(self) -> Path:
         """The folder for this machine's own notes on a location: itself, or a folder beside all mirrors."""
         return private("own") / self.uri.removeprefix(buckets.SCHEME) if self.in_bucket else self.path
+
+    def note(self, location: LocationLike) -> str:
+        """Return how a file below this root names a location: by its path within the root, so that both can move."""
+        root, path = (uri if buckets.is_uri(uri) else str(Path(uri).absolute()) for uri in (self.uri, str(location)))
+        return path.removeprefix(f"{root}/")
 
     def fetch(self, manifest: str, wanted: Wanted = None) -> bool:
         """Update an artifact's description, and the wanted files, from the bucket.

@@ -16,11 +16,13 @@ from components.core.errors import DataError
 from components.core.metrics import feature_spaces
 from components.core.metrics.whitening import Whitening
 from components.core.storage import atomic_files
-from pipeline.local import history
+from pipeline import step_table
+from pipeline.local import cache, history
 from tests.faults import candidates
 from tests.faults.counts import Counts, quiet
 from tests.faults.disk import writers
 from tests.inputs import artifacts
+from tests.unit.pipeline.local.conftest import Stages, World
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,13 +78,25 @@ def _publish(folder: Path) -> None:
     candidates.prepare(folder, 1, 1)
 
 
-_PARTS = {"stage": "train", "code": "c", "settings": {"steps": 2}, "inputs": {}}
+def _look_up(folder: Path) -> history.TaskState:
+    step = next(step for step in step_table.steps() if step.stage == "preprocess")
+    inputs = {"source": "digits", "source_fingerprint": "a" * 64, "dataset": str(folder / "datasets/{key}")}
+    return cache.look_up(history.read(folder), step, inputs, Stages(World(), folder))[0]  # type: ignore[arg-type]
 
 
 def _run_once(folder: Path) -> None:
-    task = history.TaskState(history.DONE, outputs={"checkpoint_digest": "d"}, parts=_PARTS, maker={"keras": "3"})
-    task.seal = task.sealed
-    history.History(folder, {}).write_state({"tasks": {"train": dataclasses.asdict(task)}})
+    _make_dataset(folder / "datasets/key")
+    task = _look_up(folder)
+    digest = datasets.Manifest.of(folder / "datasets/key").digest
+    task.outputs = {"dataset_uri": str(folder / "datasets/key"), "dataset_digest": digest, "summary": "two images"}
+    task.state = history.DONE
+    history.History(folder, {}).write_state(0, {"preprocess": task})
+
+
+def _read_cached(folder: Path) -> Any:
+    """Return what a later run reads of the outputs of an earlier one; None if it takes none."""
+    outputs = _look_up(folder).outputs
+    return outputs and (outputs["dataset_uri"], outputs["dataset_digest"])
 
 
 ARTIFACTS = {
@@ -104,7 +118,7 @@ ARTIFACTS = {
     "cached result": Artifact(
         _run_once,
         "history/0001/state.json",
-        lambda folder: next((task.outputs for task in history.results(history.read(folder), "train")), None),
+        _read_cached,
         optional=True,
     ),
     "source's index": Artifact(

@@ -14,7 +14,7 @@ from components.core.registry import registry
 from components.core.storage import digests
 from pipeline import step_table
 from pipeline.local import overview
-from pipeline.local.history import History
+from pipeline.local.history import DONE, History, TaskState
 from pipeline.package import config_file
 from tests.faults import candidates
 from tests.inputs import artifacts
@@ -211,8 +211,7 @@ def test_a_model_that_lists_a_file_elsewhere_is_not_exported(
 
 def test_links_and_page_of_a_root_follow_its_champion(own_registry: Path, ask: Callable[..., str]) -> None:
     root = own_registry.parent
-    published = {"state": "done", "outputs": {"version": 1}}
-    History(root, {}).write_state({"exit_code": 0, "tasks": {"publish": {"seconds": 1.0, **published}}})
+    History(root, {}).write_state(0, {"publish": TaskState(DONE, seconds=1.0, outputs={"version": 1})})
     ask("rollback", "--registry", own_registry)
     assert (root / "champion" / "model").resolve() == registry.version_folder(own_registry, 1)
     assert "no report, champion" in (root / overview.PAGE).read_text()

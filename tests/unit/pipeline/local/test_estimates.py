@@ -1,6 +1,5 @@
 """A plan's estimates of how long stages take."""
 
-import dataclasses
 import json
 import re
 from pathlib import Path
@@ -56,8 +55,7 @@ def train_once(root: Path, run: int, images_per_second: float, **settings: Any) 
     described = {"network": network, "settings": train_inputs(dataset="", **settings)}
     (checkpoint / "checkpoint.json").write_text(json.dumps(described))
     task = TaskState(DONE, outputs={"checkpoint_uri": str(checkpoint)}, parts={"run": run})
-    task.seal = task.sealed
-    History(root, {}).write_state({"tasks": {"train": dataclasses.asdict(task)}})
+    History(root, {}).write_state(0, {"train": task})
 
 
 def test_a_first_training_is_estimated_from_its_settings(tmp_path: Path) -> None:
@@ -112,8 +110,8 @@ def test_a_long_training_is_announced_with_a_shorter_one(tmp_path: Path) -> None
 
 def test_other_stages_take_as_long_as_last_time(tmp_path: Path) -> None:
     for state, attempts, took in (("done", 1, 5.0), ("done", 1, 7.0), ("done", 2, 90.0), ("failed", 1, 1.0)):
-        task = {"state": state, "attempts": attempts, "seconds": took}
-        History(tmp_path, {}).write_state({"tasks": {"embed": task}})
+        task = TaskState(state, attempts=attempts, seconds=took)
+        History(tmp_path, {}).write_state(0, {"embed": task})
     History(tmp_path, {})  # a run that has no state yet
     estimates = Estimates(history.read(tmp_path), DEFAULTS)
     assert (estimates.of("embed", {}), estimates.of("evaluate", {})) == (7.0, None)

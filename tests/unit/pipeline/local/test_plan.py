@@ -59,6 +59,18 @@ def test_plan_and_run_agree_after_any_change(steps: list[tuple[World, str]]) -> 
                 shutil.rmtree(home.root / f"{MADE[lost][0]}s", ignore_errors=True)
 
 
+def test_a_root_can_be_copied_and_moved(home: Home, tmp_path: Path) -> None:
+    home.run(World())
+    copy = Home(tmp_path / "copy")
+    shutil.copytree(home.root, copy.root)
+    for description in home.root.glob("*/*/*.json"):
+        description.write_bytes(b"the copy reads nothing here")
+    assert {copy.run_as_planned(World())[name] for name in MADE} == {UNCHANGED}
+    shutil.rmtree(home.root)
+    copy.root.rename(home.root)
+    assert {home.run_as_planned(World())[name] for name in MADE} == {UNCHANGED}
+
+
 def test_plan_says_why(home: Home) -> None:
     world = World()
     assert home.plan(world)["preprocess"][0] == "runs"

@@ -21,8 +21,8 @@ from components.evaluate import run as evaluate
 from components.evaluate.config import EvaluateConfig
 from components.report import run as report
 from components.report.config import ReportConfig
-from pipeline.local import overview
-from pipeline.local.history import History
+from pipeline.local import history, overview
+from pipeline.local.history import History, TaskState
 from tests.conftest import write_dataset
 from tests.fakes import http
 from tests.inputs import artifacts
@@ -184,9 +184,9 @@ def write_runs(root: Path, evaluation: Path, parameters: list[str]) -> Path:
     shutil.copytree(evaluation, sheets)
     for index, text in enumerate(parameters):
         outputs = {"evaluation_uri": str(sheets), "verdict": ("REJECT", "HOLD")[index % 4 // 2]}
-        evaluate = {"state": "failed", "attempts": 1} if index % 2 else {"state": "done", "outputs": outputs}
-        run = History(root, {"source": text})
-        run.write_state({"exit_code": 0, "tasks": {"evaluate": {"seconds": 1.0, **evaluate}}})
+        task = TaskState(history.FAILED, attempts=1) if index % 2 else TaskState(history.DONE, outputs=outputs)
+        task.seconds = 1.0
+        History(root, {"source": text}).write_state(0, {"evaluate": task})
     overview.write(overview.read(Location.of(root)))
     return root / overview.PAGE
 

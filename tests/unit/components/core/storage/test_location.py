@@ -52,6 +52,20 @@ def test_a_location_has_a_uri_and_a_path(gcs: Server, tmp_path: Path) -> None:
         Location.of("s3://b/x")
 
 
+def test_a_location_is_noted_by_its_path_within_a_root(gcs: Server) -> None:
+    for root, location, note in (
+        ("/r", "/r/a/b", "a/b"),
+        ("/r", "/rest/a", "/rest/a"),
+        ("/r", "gs://b/a", "gs://b/a"),
+        ("gs://b/r", "gs://b/r/a", "a"),
+        ("gs://b/r", "gs://b/rest/a", "gs://b/rest/a"),
+        ("r", "r/a", "a"),
+        ("r", "a", str(Path("a").absolute())),
+    ):
+        noted = Location.of(root).note(location)
+        assert (noted, Path(Location.of(root) / noted).absolute()) == (note, Path(Location.of(location)).absolute())
+
+
 def test_mirrors_of_another_user_are_refused(gcs: Server, tmp_path: Path) -> None:
     (tmp_path / "scratch" / f"wgan-{os.getuid()}").symlink_to(tmp_path)
     with pytest.raises(ConfigError, match=r"another user; .*TMPDIR"):
