@@ -4,7 +4,6 @@
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from components.core import errors
@@ -12,7 +11,7 @@ from components.core.artifacts import checkpoint_description, datasets, embeddin
 from components.core.artifacts.manifest import Manifest
 from components.core.errors import DataError
 from components.core.stage import cache_key, cli
-from components.core.storage import buckets, location
+from components.core.storage import buckets
 from pipeline.local import history
 from pipeline.local.containers import Containers
 from pipeline.local.history import PastRun, TaskState
@@ -21,19 +20,19 @@ from pipeline.local.values import Unknown
 from pipeline.step_table import Step
 
 _PLACEHOLDER = "made-later"
-# The artifact in a stage's output `NAME_uri`, by name.
-_KINDS: dict[str, type[Manifest]] = {
-    "dataset": datasets.Manifest,
-    "checkpoint": checkpoint_description.Description,
-    "embedding": embeddings.Description,
-    "model": models.Description,
+# The artifact of a stage, in its output `NAME_uri`.
+_MADE: dict[str, tuple[str, type[Manifest]]] = {
+    "preprocess": ("dataset", datasets.Manifest),
+    "train": ("checkpoint", checkpoint_description.Description),
+    "embed": ("embedding", embeddings.Description),
+    "export": ("model", models.Description),
 }
 
 
 def look_up(
     runs: Sequence[PastRun], step: Step, inputs: dict[str, Any], executor: Processes | Containers
 ) -> tuple[TaskState, str]:
-    """Return a step's result, with the outputs of an earlier run if all its artifacts still exist and are whole.
+    """Return a step's result, with the outputs of an earlier run if its artifact still exists and is whole.
 
     Without outputs it has what makes a new result known to later runs. The second value says why the stage must run or
     need not; it is empty if that depends on inputs that are `Unknown`.
@@ -56,16 +55,10 @@ def look_up(
         return result, "; ".join(changed) or "it has not been run yet"
     if unknown:
         return result, ""
-    outputs = alike[-1].outputs or {}
-    for name, uri in outputs.items():
-        if name.endswith("_uri") and not (
-            buckets.stat(f"{uri}/{location.COMMITTED}") if buckets.is_uri(uri) else Path(uri).exists()
-        ):
-            return result, f"its artifact is gone: {uri}"
+    outputs, (name, kind) = alike[-1].outputs or {}, _MADE[step.stage]
+    uri, digest = str(outputs.get(f"{name}_uri")), str(outputs.get(f"{name}_digest"))
     try:
-        for name, kind in _KINDS.items():
-            if uri := outputs.get(f"{name}_uri"):
-                kind.fetch(uri, str(outputs.get(f"{name}_digest")), whole=not buckets.is_uri(uri))
+        kind.fetch(uri, digest, whole=not buckets.is_uri(uri))
     except (DataError, OSError) as error:
         return result, errors.line_of(error)
     # Libraries or the image, as far as both runs name them.
