@@ -23,9 +23,9 @@ from typing import Any
 from components.core.errors import DataError
 from components.core.sources import source_listing
 from components.core.sources.files import SourceFile, open_file, printable
-from components.preprocess.formats import archives, labels
+from components.preprocess.formats import archives, splits_and_labels
 from components.preprocess.formats.archives import Member
-from components.preprocess.formats.labels import SPLIT_FOLDERS, Row, Table
+from components.preprocess.formats.splits_and_labels import SPLIT_FOLDERS, Row, Table
 
 LARGEST_FILE, _LARGEST_OF_SAMPLE = 64 << 20, 1 << 20  # bytes; they are read at once
 _COLUMNS = (["file", "label"], ["file", "label", "split"])
@@ -88,7 +88,7 @@ def of_samples(file: SourceFile, images: list[Member], others: list[Member]) -> 
         where = f"{file.name}/{member.name}"
         if ending == "json":
             value = _parse_json(where, content)
-            label = labels.text_of(where, value.get("label")) if isinstance(value, dict) else None
+            label = splits_and_labels.text_of(where, value.get("label")) if isinstance(value, dict) else None
             if label is not None:
                 label_of_sample.setdefault(key, label)
         elif content.strip().isdigit():
@@ -119,7 +119,7 @@ def _add(table: Table, lines: Iterable[_Line], folder: str) -> None:
         path = folder + printable(path.removeprefix("./"))
         if path in table.rows:
             raise DataError(f"{where} has {path} for the second time; keep one of the two")
-        table.rows[path] = Row(labels.text_of(where, label), split and SPLIT_FOLDERS[split])
+        table.rows[path] = Row(splits_and_labels.text_of(where, label), split and SPLIT_FOLDERS[split])
 
 
 def _lines_of_labels(name: str, text: str) -> list[_Line]:

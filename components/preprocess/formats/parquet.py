@@ -23,7 +23,7 @@ from components.core.sources import source_listing
 from components.core.sources.files import SourceFile, printable
 from components.preprocess.decode import pixels
 from components.preprocess.formats import stacks
-from components.preprocess.formats.labels import Label
+from components.preprocess.formats.splits_and_labels import Label
 from components.preprocess.formats.stacks import Example, Stack
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from components.core.errors import DataError, StageError
 from components.core.sources.files import SourceFile, open_file, printable
 from components.core.storage import tfrecord
 from components.preprocess.decode import pixels
-from components.preprocess.formats.labels import Label, split_of
+from components.preprocess.formats.splits_and_labels import Label, split_of
 
 Example = tuple[bytes, Label]  # an image and its label
 _IMAGES_AT_ONCE = 1000

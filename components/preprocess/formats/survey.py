@@ -18,9 +18,9 @@ from components.core.sources.source_listing import Listing
 from components.core.storage import buckets
 from components.preprocess.decode import pixels
 from components.preprocess.decode.pool import IMAGES_AT_ONCE
-from components.preprocess.formats import archives, idx, label_files, labels, npz, parquet, tfrecords
+from components.preprocess.formats import archives, idx, label_files, npz, parquet, splits_and_labels, tfrecords
 from components.preprocess.formats.archives import Member
-from components.preprocess.formats.labels import Table, Tally
+from components.preprocess.formats.splits_and_labels import Row, Table, Tally
 from components.preprocess.formats.stacks import Example, Original, Stack, file_stacks
 
 log = logging.getLogger(__name__)
@@ -142,11 +142,11 @@ def _digits(_: Stack, with_images: bool) -> Iterator[Example]:
 def _survey_images(location: str, listing: Listing) -> Survey:
     names, tally = listing.names, Tally()
     table = label_files.beside(listing.labels)
-    labels.require_same_files(names, table)
-    split_folders = labels.has_split_folders(names)
+    splits_and_labels.require_same_files(names, table)
+    split_folders = splits_and_labels.has_split_folders(names)
 
     def split_and_class(name: str) -> tuple[str, str | None]:
-        return labels.split_and_class(location, split_folders, table, name)
+        return splits_and_labels.split_and_class(location, split_folders, table, name)
 
     for name in names:
         tally.add(name, *split_and_class(name))
@@ -160,7 +160,7 @@ def _survey_images(location: str, listing: Listing) -> Survey:
         if empty:
             shown = ", ".join(empty[:_NAMES_SHOWN])
             log.warning("%d folders of %s hold no images and are no classes: %s", len(empty), location, shown)
-    numbers = labels.numbers_of(classes)
+    numbers = splits_and_labels.numbers_of(classes)
 
     def parts() -> Iterator[ImagesPart]:
         """Yield the parts one by one: all together may not fit into memory."""
@@ -181,22 +181,22 @@ def _survey_archives(location: str, listing: Listing) -> Survey:
     if not paths:
         raise DataError(f"{location} holds archives without images; expected PNG, JPEG or WebP files in them")
     table = label_files.beside(listing.labels)
-    labels.require_same_files(paths, table)
+    splits_and_labels.require_same_files(paths, table)
     has_own_tables = table is None and any(table_of.values())
-    split_folders, tally = labels.has_split_folders(paths), Tally()
+    split_folders, tally = splits_and_labels.has_split_folders(paths), Tally()
     located: dict[SourceFile, list[tuple[Member, str, str | None]]] = {}
     for file, members in members_of.items():
         if has_own_tables:  # the images of an archive without one have no labels
             name, rows = table_of[file] or Table(file.name, {})
             table = Table(name, {path_of(file, member): row for member, row in rows.items()})
-            labels.require_same_files([path_of(file, member.name) for member in members], table)
+            splits_and_labels.require_same_files([path_of(file, member.name) for member in members], table)
         located[file] = []
         for member in members:
-            place = labels.split_and_class(location, split_folders, table, path_of(file, member.name))
+            place = splits_and_labels.split_and_class(location, split_folders, table, path_of(file, member.name))
             tally.add(f"{file.name}/{member.name}", *place)
             located[file].append((member, *place))
     classes = tally.classes(location)
-    numbers, parts = labels.numbers_of(classes), list[Part]()
+    numbers, parts = splits_and_labels.numbers_of(classes), list[Part]()
     for file, images_of_file in located.items():
         images = [(member, split, numbers[class_name]) for member, split, class_name in images_of_file]
         # Of a zip file of this machine some members can be read without the ones before them.
@@ -222,8 +222,8 @@ def _list_archive(file: SourceFile, several: bool) -> tuple[list[Member], Table 
 
     table = label_files.read(label_members, content_of, f"{file.name}/")
     if table is None and (label_of := label_files.of_samples(file, images, others)):
-        split = labels.split_of(file.name) if several else None
-        table = Table(file.name, {image.name: labels.Row(label_of.get(image.name), split) for image in images})
+        split = splits_and_labels.split_of(file.name) if several else None
+        table = Table(file.name, {image.name: Row(label_of.get(image.name), split) for image in images})
     return images, table
 
 
@@ -234,13 +234,13 @@ def _paths_in_source(members_of: dict[SourceFile, list[Member]]) -> Callable[[So
     """
     names_of = {file: [member.name for member in members] for file, members in members_of.items()}
     tops = {name.partition("/")[0] if "/" in name else "" for names in names_of.values() for name in names}
-    passed_over = len(tops) == 1 and "" not in tops and not tops & labels.SPLIT_FOLDERS.keys()
+    passed_over = len(tops) == 1 and "" not in tops and not tops & splits_and_labels.SPLIT_FOLDERS.keys()
     top = f"{min(tops)}/" if passed_over else ""
     prefixes = {}
     for file, names in names_of.items():
         *folders, file_name = file.name.split("/")
         stem = file_name.partition(".")[0]
-        if stem in labels.SPLIT_FOLDERS and not labels.has_split_folders([*names, file.name]):
+        if stem in splits_and_labels.SPLIT_FOLDERS and not splits_and_labels.has_split_folders([*names, file.name]):
             folders.append(stem)
         prefixes[file] = "".join(f"{folder}/" for folder in folders)
     return lambda file, name: prefixes[file] + name.removeprefix(top)

@@ -10,7 +10,7 @@ import kfp_server_api
 from kfp_server_api.rest import RESTClientObject
 
 from components.core.errors import ConfigError
-from pipeline.cluster import answers, redaction
+from pipeline.cluster import redaction, refusals
 
 
 class Client:
@@ -59,7 +59,7 @@ class _BoundedRequests(RESTClientObject):  # type: ignore[misc] # kfp_server_api
         try:
             json.loads(answer.data or "{}")
         except ValueError:
-            kind = answers.one_line(answer.getheader("Content-Type") or "something")
+            kind = refusals.one_line(answer.getheader("Content-Type") or "something")
             raise ConfigError(
                 f"{self.host} answers with {kind}, not as the API does: log in "
                 "(--cookie-file or --token-file), or check --host"

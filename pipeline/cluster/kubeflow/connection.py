@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from components.core import errors
 from components.core.errors import ConfigError
-from pipeline.cluster import answers, redaction
+from pipeline.cluster import redaction, refusals
 
 if TYPE_CHECKING:
     from pipeline.cluster.kubeflow.client import Client
@@ -142,8 +142,8 @@ class KubeflowConnection:
             return Client(configuration, self.namespace, self.cookie, self.seconds)
 
     def explained(self, doing: str, perhaps_done: str = "") -> contextlib.AbstractContextManager[None]:
-        """Turn errors of this server within the block into one line (see `answers.of_kubeflow`)."""
-        return answers.of_kubeflow(doing, self.host or f"context {self.kube_context}", self.namespace, perhaps_done)
+        """Turn errors of this server within the block into one line (see `refusals.of_kubeflow`)."""
+        return refusals.of_kubeflow(doing, self.host or f"context {self.kube_context}", self.namespace, perhaps_done)
 
     @property
     def pod_namespace(self) -> str:
@@ -163,5 +163,5 @@ def load_kube_config(configuration: Any, context: str) -> None:
         file = os.environ.get("KUBECONFIG") or None  # the library reads it only on import
         config.load_kube_config(config_file=file, client_configuration=configuration, context=context)
     except Exception as error:  # a broken file, a missing context and a failing login program raise various ones
-        raise ConfigError(f"kube_context {context} cannot be used: {answers.one_line(str(error))}") from None
+        raise ConfigError(f"kube_context {context} cannot be used: {refusals.one_line(str(error))}") from None
     redaction.know_headers(*configuration.api_key.values())

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from components.core.errors import ConfigError, TransientError
-from pipeline.cluster import answers
+from pipeline.cluster import refusals
 from pipeline.cluster.backend import ENDED, PENDING, StageStatus
 from pipeline.cluster.kubeflow.connection import KubeflowConnection, load_kube_config
 
@@ -81,7 +81,7 @@ def _pods(connection: KubeflowConnection, run_id: str, doing: str) -> Iterator[t
     if urllib.parse.urlsplit(configuration.host).hostname in _LOOPBACK:
         configuration.proxy = None
     host = f"context {connection.kube_context}" if connection.kube_context else "the cluster"
-    with answers.of_kubeflow(doing, host, connection.pod_namespace):
+    with refusals.of_kubeflow(doing, host, connection.pod_namespace):
         api = client.CoreV1Api(client.ApiClient(configuration))
         selected = {"label_selector": f"{RUN_LABEL}={run_id}", "_request_timeout": connection.seconds}
         pods = api.list_namespaced_pod(connection.pod_namespace, **selected).items
@@ -110,7 +110,7 @@ def _reason(api: Any, connection: KubeflowConnection, pod: Any) -> str:
             _request_timeout=connection.seconds,
         )
         reasons = [f"{event.reason}: {event.message}" for event in events.items[-1:]]
-    return answers.one_line((reasons or ["its containers are being made"])[0])[:_LONGEST_REASON]
+    return refusals.one_line((reasons or ["its containers are being made"])[0])[:_LONGEST_REASON]
 
 
 def _last_words(pod: Any) -> str:
@@ -119,7 +119,7 @@ def _last_words(pod: Any) -> str:
         ended = container.state.terminated if container.state else None
         if container.name == _CONTAINER and ended is not None:
             killed = ended.reason if ended.reason not in (None, "Completed", "Error") else ""
-            return answers.one_line(ended.message or killed)
+            return refusals.one_line(ended.message or killed)
     return ""
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from components.core import errors, stages
 from components.core.errors import StageError, TransientError
-from pipeline.cluster import answers, backend
+from pipeline.cluster import backend, refusals
 from pipeline.cluster.backend import Runs, RunStatus, StageStatus, Submission
 from pipeline.cluster.kubeflow import pods
 from pipeline.cluster.kubeflow.connection import KubeflowConnection
@@ -235,4 +235,4 @@ def _time(time: datetime.datetime | None) -> datetime.datetime | None:
 
 def _message(run_or_task: Any) -> str:
     """Return the server's message about a failure as one line; empty if there is none."""
-    return answers.one_line(run_or_task.error.message or "") if run_or_task.error else ""
+    return refusals.one_line(run_or_task.error.message or "") if run_or_task.error else ""

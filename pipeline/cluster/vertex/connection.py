@@ -9,7 +9,7 @@ import re
 from typing import Any
 
 from components.core.errors import ConfigError
-from pipeline.cluster import answers, redaction
+from pipeline.cluster import redaction, refusals
 from pipeline.profiles.targets import VERTEX
 
 _VARIABLES = {"project": ("GOOGLE_CLOUD_PROJECT",), "location": ("GOOGLE_CLOUD_REGION", "CLOUD_ML_REGION")}  # Google's
@@ -66,7 +66,7 @@ class VertexConnection:
 
         # It would warn about a missing project, which we check.
         logging.getLogger("google.auth._default").setLevel(logging.ERROR)
-        with answers.of_vertex("log in to Google Cloud"):
+        with refusals.of_vertex("log in to Google Cloud"):
             credentials, _ = google.auth.default(scopes=[_SCOPE])
             if isinstance(credentials, service_account.Credentials):
                 # As the clients do: such a token needs no server. (google-auth types few functions.)

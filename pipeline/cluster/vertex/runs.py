@@ -18,7 +18,7 @@ import yaml
 
 from components.core import stages
 from components.core.errors import ConfigError
-from pipeline.cluster import answers, backend
+from pipeline.cluster import backend, refusals
 from pipeline.cluster.backend import Runs, RunStatus, StageStatus, Submission
 from pipeline.cluster.vertex.connection import REQUEST_SECONDS, VertexConnection, message
 
@@ -67,7 +67,7 @@ class VertexRuns(Runs):
             "page_size": min(count, 100),
             "read_mask": FieldMask(paths=_LIST_FIELDS),
         }
-        with answers.of_vertex("list runs"):
+        with refusals.of_vertex("list runs"):
             jobs = self.connection.pipelines.list_pipeline_jobs(request=request, timeout=REQUEST_SECONDS)
             return [self._status_of(job) for job in itertools.islice(jobs, count)]
 
@@ -95,7 +95,7 @@ class VertexRuns(Runs):
 
     def cancel(self, run_id: str) -> None:
         job = self._job(run_id)
-        with answers.of_vertex(f"cancel run {run_id}", self.perhaps_changed(run_id)):
+        with refusals.of_vertex(f"cancel run {run_id}", self.perhaps_changed(run_id)):
             self.connection.pipelines.cancel_pipeline_job(name=job.name, timeout=REQUEST_SECONDS)
 
     def retry(self, run_id: str) -> RunStatus:
@@ -119,7 +119,7 @@ class VertexRuns(Runs):
         run_id = f"{name}-{now:%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"
         request = {"parent": self.connection.parent, "pipeline_job": job, "pipeline_job_id": run_id}
         look = f"it may have started: `{self.command('status', run_id)}` shows it then"
-        with answers.of_vertex(f"start run {run_id}", look):
+        with refusals.of_vertex(f"start run {run_id}", look):
             for seconds in (*_WAITS, None):
                 try:
                     pipelines = self.connection.pipelines
@@ -133,7 +133,7 @@ class VertexRuns(Runs):
         raise AssertionError("every attempt returns or raises")
 
     def _job(self, run_id: str, perhaps_done: str = "") -> Any:
-        with answers.of_vertex(f"find run {run_id}", perhaps_done):
+        with refusals.of_vertex(f"find run {run_id}", perhaps_done):
             name = f"{self.connection.parent}/pipelineJobs/{run_id}"
             return self.connection.pipelines.get_pipeline_job(name=name, timeout=REQUEST_SECONDS)
 
@@ -149,7 +149,7 @@ class VertexRuns(Runs):
             link=_CONSOLE.format(location=connection.location, project=connection.project, run_id=run_id),
             created=utc(job.create_time),
             finished=utc(job.end_time),
-            message=answers.one_line(job.error.message),
+            message=refusals.one_line(job.error.message),
             parameters=dict(job.runtime_config.parameter_values),
         )
 
@@ -201,11 +201,11 @@ def _stages(job: Any) -> list[Any]:
 
 def _stage(detail: Any, run: str) -> StageStatus:
     state = state_of(detail.state)
-    message = _FROM_CACHE if detail.state == type(detail).State.SKIPPED else answers.one_line(detail.error.message)
+    message = _FROM_CACHE if detail.state == type(detail).State.SKIPPED else refusals.one_line(detail.error.message)
     if state not in backend.ENDED and detail.pipeline_task_status:
         # An error of the service itself, after which Vertex tries again.
         newest = max(detail.pipeline_task_status, key=lambda status: status.update_time)
-        message = answers.one_line(newest.error.message)
+        message = refusals.one_line(newest.error.message)
     return StageStatus(
         name=detail.task_name,
         state=backend.settled(state, run),

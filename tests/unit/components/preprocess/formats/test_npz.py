@@ -16,7 +16,7 @@ from hypothesis.extra import numpy as numpy_strategies
 from components.core.artifacts.datasets import ImageShape
 from components.core.errors import DataError
 from components.core.sources import source_listing
-from components.preprocess.formats import labels, npz
+from components.preprocess.formats import npz, splits_and_labels
 from tests.inputs.sources import Unpickled, held, stored
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (7, 4, 3), np.uint8)
@@ -130,4 +130,4 @@ def test_an_array_of_many_images_is_read_without_holding_it(tmp_path: Path) -> N
     ],
 )
 def test_a_split_is_the_last_word_that_names_one(names: list[str], split: str) -> None:
-    assert labels.split_of(*reversed(names)) == split
+    assert splits_and_labels.split_of(*reversed(names)) == split

@@ -17,7 +17,7 @@ from google.rpc import code_pb2
 from google.rpc.error_details_pb2 import BadRequest
 
 from components.core.errors import ConfigError, TransientError
-from pipeline.cluster import answers, backend
+from pipeline.cluster import backend, refusals
 from pipeline.cluster.backend import Submission
 from pipeline.cluster.vertex import runs as vertex_runs
 from pipeline.cluster.vertex.connection import VertexConnection, message
@@ -153,7 +153,7 @@ def test_refusals_become_one_line(vertex: VertexRuns, server: VertexServer, want
 def test_refused_fields_are_named() -> None:
     detail = BadRequest()
     detail.field_violations.add(field="pipeline_job.network", description="is not\n peered")
-    with pytest.raises(ConfigError) as refusal, answers.of_vertex("start run x"):
+    with pytest.raises(ConfigError) as refusal, refusals.of_vertex("start run x"):
         raise InvalidArgument("invalid request", details=[detail])
     assert str(refusal.value).endswith("INVALID_ARGUMENT: invalid request; pipeline_job.network: is not peered")
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from components.core.errors import DataError
 from components.preprocess.formats import label_files
-from components.preprocess.formats.labels import Row, Table
+from components.preprocess.formats.splits_and_labels import Row, Table
 from components.preprocess.formats.survey import survey
 from tests.inputs.sources import held
 from tests.unit.components.preprocess.formats.test_archives import PACKERS, tarred, zipped
