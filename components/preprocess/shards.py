@@ -46,7 +46,7 @@ class ShardFacts:
 
 @dataclasses.dataclass
 class BuildResult:
-    """Result of building a dataset."""
+    """What all workers made, for the description of the dataset."""
 
     shards: list[ShardFacts]  # by file name
     outcome: Outcome  # of all chunks, but for its locations

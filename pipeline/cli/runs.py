@@ -23,7 +23,7 @@ def add_to(command: "argparse._SubParsersAction[cli.Parser]") -> None:
     runs = verbs.add(command, "runs", "list the runs of this machine, or show one (runs show N)", _runs)
     runs.add_argument("show", nargs="?", choices=("show",), help="show one run (default: list all)")
     opening = verbs.add(command, "open", "open the report or the samples of a run in a browser", _open)
-    opening.add_argument("what", choices=tables.FILES, help="what to open")
+    opening.add_argument("file", choices=tables.FILES, help="what to open")
     for parser, default in ((runs, ""), (opening, " (default: the newest with a report)")):
         parser.add_argument("number", nargs="?", type=int, metavar="N", help=f"number of the run{default}")
         text = "folder, or gs://BUCKET/FOLDER, of the runs (default: ./runs)"
@@ -85,12 +85,12 @@ def _show(root_overview: Overview, run: PastRun) -> None:
 
 
 def _open(parsed: argparse.Namespace) -> int:
-    runs, file = _overview(parsed).runs, tables.FILES[parsed.what]
+    runs, file = _overview(parsed).runs, tables.FILES[parsed.file]
     newest = [run.number for run in runs if run.evaluation] or [runs[-1].number]
     run = history.numbered(runs, newest[-1] if parsed.number is None else parsed.number)
     evaluation = run.evaluation
     if evaluation is None or not evaluation.fetch(evaluations.MANIFEST, lambda name: name == file):
-        raise DataError(f"run {run.number} has no {parsed.what}: {run.state}; `wgan runs` lists runs with a verdict")
+        raise DataError(f"run {run.number} has no {parsed.file}: {run.state}; `wgan runs` lists runs with a verdict")
     path = evaluation.path / file
     print(relative(path))
     if not webbrowser.open(path.as_uri()):

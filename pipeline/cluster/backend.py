@@ -90,7 +90,7 @@ class Schedule:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LiveSchedule:
-    """A schedule of the backend."""
+    """A schedule as the server has it."""
 
     schedule_id: str
     name: str  # not unique: a backend may hold several of one name

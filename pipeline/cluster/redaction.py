@@ -14,12 +14,12 @@ _MASK = "***"
 _SHORTEST = 8  # shorter texts are words of messages, not secrets
 _VARIABLE = re.compile("(TOKEN|COOKIE|PASSWORD|SECRET|ACCESS_KEY|API_KEY)$")
 _LOGIN = re.compile(r"(?<=://)[^\s/:]*:[^\s/]+(?=@)")  # user and password in a URL
-_known: set[str] = set()
+_secrets: set[str] = set()
 
 
 def know(*secrets: str | None) -> None:
     """Remove these texts from now on."""
-    _known.update(secret for secret in secrets if secret and len(secret) >= _SHORTEST)
+    _secrets.update(secret for secret in secrets if secret and len(secret) >= _SHORTEST)
 
 
 def know_headers(*headers: str | None) -> None:
@@ -34,7 +34,7 @@ def know_headers(*headers: str | None) -> None:
 
 def redacted(text: str) -> str:
     """Return a text without the known secrets, and without the passwords of URLs."""
-    for secret in sorted(_known, key=len, reverse=True):
+    for secret in sorted(_secrets, key=len, reverse=True):
         text = _pattern(secret).sub(_MASK, text)
     return _LOGIN.sub(_MASK, text)
 
@@ -42,7 +42,7 @@ def redacted(text: str) -> str:
 @contextlib.contextmanager
 def of_output() -> Iterator[None]:
     """Redact stdout and stderr, with the log, until the block ends; secrets in variables are known."""
-    _known.clear()
+    _secrets.clear()
     know(*(value for name, value in os.environ.items() if _VARIABLE.search(name)))
     out, err = (cast(TextIO, _Redacted(stream)) for stream in (sys.stdout, sys.stderr))
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):

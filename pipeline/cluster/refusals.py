@@ -40,10 +40,10 @@ _VERTEX_REMEDIES = {
     "UNAUTHENTICATED": _LOG_IN,
     "UNIMPLEMENTED": "this is not the address of Vertex AI: check api_endpoint",
 }
-# HTTP statuses; other ones from 500 on are INTERNAL. Kubeflow uses 409 for permanent conflicts.
-_CODES = {
-    **{401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND", 405: "UNIMPLEMENTED"},
-    **{408: "DEADLINE_EXCEEDED", 425: "UNAVAILABLE", 429: "RESOURCE_EXHAUSTED", 501: "UNIMPLEMENTED"},
+# HTTP statuses; other ones from 500 on are INTERNAL. Kubeflow uses 409 for permanent conflicts, so no retry helps.
+_CODES = dict.fromkeys((405, 501), "UNIMPLEMENTED") | {
+    **{401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND", 409: "INVALID_ARGUMENT"},
+    **{408: "DEADLINE_EXCEEDED", 425: "UNAVAILABLE", 429: "RESOURCE_EXHAUSTED"},
 }
 
 
@@ -67,7 +67,7 @@ def of_kubeflow(
 
 
 def of_vertex(doing: str, perhaps_done: str = "") -> contextlib.AbstractContextManager[None]:
-    """Do the same for errors of Google's libraries."""
+    """Turn each error of Google's libraries within a block into one line, as `of_kubeflow` does."""
     return _explained(doing, perhaps_done, _vertex)
 
 

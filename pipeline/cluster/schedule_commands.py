@@ -28,7 +28,7 @@ _Place = tuple[str, Server, list[Schedule]]  # a target, its server, and the sch
 
 
 def add_to(command: "argparse._SubParsersAction[cli.Parser]") -> None:
-    """Add the verb."""
+    """Declare `wgan schedule` and its actions."""
     shared = cli.Parser(add_help=False)
     add = shared.add_argument
     add("--file", type=Path, metavar="FILE", help=f"the schedules (default: {_DEFAULT_FILE}; docs/schedules.md)")

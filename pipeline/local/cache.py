@@ -21,7 +21,7 @@ from pipeline.step_table import Step
 
 _PLACEHOLDER = "made-later"
 # The artifact of a stage, in its output `NAME_uri`.
-_MADE: dict[str, tuple[str, type[Manifest]]] = {
+_ARTIFACTS: dict[str, tuple[str, type[Manifest]]] = {
     "preprocess": ("dataset", datasets.Manifest),
     "train": ("checkpoint", checkpoint_description.Description),
     "embed": ("embedding", embeddings.Description),
@@ -55,7 +55,7 @@ def look_up(
         return result, "; ".join(changed) or "it has not been run yet"
     if unknown:
         return result, ""
-    outputs, (name, kind) = alike[-1].outputs or {}, _MADE[step.stage]
+    outputs, (name, kind) = alike[-1].outputs or {}, _ARTIFACTS[step.stage]
     uri, digest = str(outputs.get(f"{name}_uri")), str(outputs.get(f"{name}_digest"))
     try:
         kind.fetch(uri, digest, whole=not buckets.is_uri(uri))

@@ -39,7 +39,7 @@ _STARTUP_NOISE = re.compile(
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """How to run a stage."""
+    """A stage to run, with its command line and the folder of its outputs."""
 
     step: Step
     words: list[str]  # its command and arguments

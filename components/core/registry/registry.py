@@ -4,14 +4,14 @@ Versions are counted from 1 and never change; no number is used twice. `versions
 Serving reads. A version's `evaluation/` is the evaluation by which it was promoted. `champion.json` is written before
 the first version, when it names none: versions without it have lost it.
 
-A folder is locked while it changes; a version appears by one rename.
-
-In a bucket a version is claimed, uploaded in a safe order, verified, and committed by its manifest. `claims/NNNNNNNN`
-reserves a number: a publication creates it only if it does not exist, with the digest of the version's content. Another
-attempt at the same content finds the claim of one that died, or is still at work, and continues it. Both upload the
-same bytes, each object only if it does not exist. A claim is never deleted, so no number is used twice.
-`saved_model.pb`, by which TensorFlow Serving finds a model, is uploaded after all other files of the model. Then every
-object is compared with what was sent. `MANIFEST.json`, which makes it a version, comes last. Removal begins with it.
+A folder is locked while it changes; a version appears by one rename. A bucket has neither locks nor renames, and claims
+in a folder would show TensorFlow Serving half a version: so a bucket's version is claimed, uploaded in a safe order,
+verified, and committed by its manifest. `claims/NNNNNNNN` reserves a number: a publication creates it only if it does
+not exist, with the digest of the version's content. Another attempt at the same content finds the claim of one that
+died, or is still at work, and continues it. Both upload the same bytes, each object only if it does not exist. A claim
+is never deleted, so no number is used twice. `saved_model.pb`, by which TensorFlow Serving finds a model, is uploaded
+after all other files of the model. Then every object is compared with what was sent. `MANIFEST.json`, which makes it a
+version, comes last. Removal begins with it.
 """
 
 import dataclasses

@@ -38,7 +38,7 @@ _SAYING_ORIENTATION = frozenset({"exif", "Raw profile type exif", "XML:com.adobe
 
 
 class Decoded(NamedTuple):
-    """A decoded image."""
+    """An image in the shape of the dataset."""
 
     pixels: bytes  # uint8 [height, width, channels], row by row
     is_cropped: bool = False  # whether it lost more than `MOST_CROPPED` of its area to fill the shape

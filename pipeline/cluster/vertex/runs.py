@@ -42,7 +42,7 @@ _LIST_FIELDS = ("name", "display_name", "state", "create_time", "end_time", "lab
 
 
 class VertexRuns(Runs):
-    """Runs of a project's region."""
+    """Pipeline jobs in one region of a project."""
 
     connection: VertexConnection
 

@@ -41,13 +41,13 @@ _OTHERS = st.characters(min_codepoint=33, max_codepoint=126, exclude_characters=
 @pytest.fixture(autouse=True)
 def forget_secrets() -> Iterator[None]:
     yield
-    redaction._known.clear()
+    redaction._secrets.clear()
 
 
 @given(st.lists(_OTHERS, min_size=8, unique=True).map("".join), _AROUND, _AROUND)
 @pytest.mark.parametrize("form", _FORMS)
 def test_a_known_secret_alone_is_removed_in_every_form(form: str, secret: str, before: str, after: str) -> None:
-    redaction._known.clear()
+    redaction._secrets.clear()
     redaction.know(secret)
     write = _FORMS[form]
     shown = redaction.redacted(write(f"{before}{secret}{after}"))
