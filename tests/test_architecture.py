@@ -94,6 +94,30 @@ def test_the_map_names_what_exists() -> None:
     assert missing == []
 
 
+@pytest.mark.parametrize(
+    ("title", "limits"),
+    [("The life of one image", (15, 30)), ("The life of one score", (12,)), ("A local run, from its flags", (10,))],
+)
+def test_a_walk_names_functions_beside_their_files_and_counts_both(title: str, limits: tuple[int, ...]) -> None:
+    section = (ROOT / "docs" / "architecture.md").read_text().partition(f"\n## {title}")[2].partition("\n## ")[0]
+    file_and_functions = re.compile(r"`([\w/]+\.py)`(?:\s+\(((?:`\w+`,?\s*)+)\))?")
+    mentions = file_and_functions.findall(section)
+    functions = [(path, name) for path, names in mentions for name in re.findall(r"\w+", names)]
+    assert [name for _, name in functions] == re.findall(r"`(\w+)`", section)  # none stands elsewhere
+    for path, name in functions:
+        body = ast.parse((ROOT / path).read_text()).body
+        definitions = [*body, *(node for outer in body if isinstance(outer, ast.ClassDef) for node in outer.body)]
+        names_defined = {node.name for node in definitions if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+        assert name in names_defined, f"{name} in {path}"
+    count = re.search(r"\n1\. (.*?)(\d+) files(?: and (\d+) calls)?\.", section, re.DOTALL)
+    assert count, "it does not say how many files it passes"
+    passed = file_and_functions.findall(count[1])
+    calls = re.findall(r"\b[a-z_]\w*", " ".join(names for _, names in passed))  # not of classes
+    counts = (len({path for path, _ in passed}), len(calls))[: len(limits)]
+    assert counts == tuple(int(number) for number in count.groups()[1:] if number)
+    assert [pair for pair in zip(counts, limits, strict=True) if pair[0] > pair[1]] == []
+
+
 def test_links_between_pages_lead_somewhere() -> None:
     pages = [
         *ROOT.glob("*.md"),
