@@ -116,14 +116,14 @@ def check_losses(subject: Subject) -> Finding:
         inputs = gan.with_labels(first, first_labels[0] if first_labels else None, single.network.classes)
         return network(inputs, training=True)
 
-    latents, weights, numbers = fresh.critic_noise(0)
+    latents, interpolation_weights, augmentation_draws = fresh.critic_noise(0)
     # under `exact` each virtual shard is normalized separately
     shards = single.config.virtual_shards if single.config.reproducibility == "exact" else 1
     parts = zip(*(tf.split(values, shards) for values in (latents, *labels)), strict=True)
     fake = tf.concat([called(fresh.generator, part, part_labels) for part, *part_labels in parts], axis=0)
     if single.config.augmentation == "geometric":
-        real, fake = (augment(images, numbers[:, kind]) for kind, images in enumerate((real, fake)))
-    points = losses.interpolate(real, fake, weights)
+        real, fake = (augment(images, augmentation_draws[:, kind]) for kind, images in enumerate((real, fake)))
+    points = losses.interpolate(real, fake, interpolation_weights)
     norms = losses.gradient_norms(lambda images: called(fresh.critic, images, labels), points).numpy()
     penalty = (norms - 1.0) ** 2
     gap = (called(fresh.critic, fake, labels) - called(fresh.critic, real, labels)).numpy()[:, 0]

@@ -6,19 +6,19 @@ not learn to draw them (Karras et al. 2020, "Training Generative Adversarial Net
 
 import tensorflow as tf
 
-NUMBERS = 6  # of random numbers for an image
+DRAWS = 6  # random numbers for an image
 PROBABILITY = 0.5
 _SHIFT, _CUT = 1 / 8, 1 / 2  # of the image's sides: the farthest shift, and the sides of a cut-out
 
 
-def augment(images: tf.Tensor, numbers: tf.Tensor) -> tf.Tensor:
+def augment(images: tf.Tensor, draws: tf.Tensor) -> tf.Tensor:
     """Shift each image by some pixels and cut a rectangle out of it, each with `PROBABILITY`; what is missing is 0.
 
     That is mid-gray: black would hide a shift before a black ground.
-    Images are [n, height, width, channels] in [-1, 1], with a gradient; numbers [n, NUMBERS], uniform in [0, 1).
+    Images are [n, height, width, channels] in [-1, 1], with a gradient; draws [n, DRAWS], uniform in [0, 1).
     """
     height, width = images.shape[1:3]
-    shifted, down, right, cut, top, left = tf.unstack(numbers, axis=1)
+    shifted, down, right, cut, top, left = tf.unstack(draws, axis=1)
     is_shifted = shifted < PROBABILITY
     rows = _shift_matrices(height, tf.where(is_shifted, down, 0.5), images.dtype)
     columns = _shift_matrices(width, tf.where(is_shifted, right, 0.5), images.dtype)

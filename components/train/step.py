@@ -27,7 +27,7 @@ _PURPOSES = 4
 # Without warm-up it would spoil a short training, as the mean of weights far apart draws worse than either.
 _DONE_BEFORE = 890.0
 # Of the learning rates, for clusters: each update of the weights of their features moves the scores of all clusters.
-_SHARE_OF_RATES = 0.5
+_CLUSTERS_RATE_FACTOR = 0.5
 # Prefixes of the networks' variables in the state.
 NETWORKS = ("generator/", "critic/", "average/")
 # A block reports for each step: global means, and whether all was finite.
@@ -44,6 +44,7 @@ def network_of(config: TrainConfig, image: ImageShape, classes: int = 0, label_f
 
 
 _Labels: TypeAlias = tf.Tensor | None  # int32 [images], for networks that take labels
+_Means: TypeAlias = dict[str, tf.Tensor]  # of the global batch, by name; scalars
 
 
 def seed_after(seed: int, rollbacks: Any) -> Any:
@@ -87,10 +88,10 @@ class WganStep:
                 [variable.value for variable in model.trainable_variables] for model in (self.generator, self.critic)
             )
             betas = (config.beta_1, config.beta_2)
-            share = _SHARE_OF_RATES if network.label_features else 1.0
-            generator_rate, critic_rate = share * config.generator_learning_rate, share * config.critic_learning_rate
-            self._generator_adam = Adam(self._generator_variables, generator_rate, *betas, name="generator_adam")
-            self._critic_adam = Adam(self._critic_variables, critic_rate, *betas, name="critic_adam")
+            rate_factor = _CLUSTERS_RATE_FACTOR if network.label_features else 1.0
+            rates = [rate_factor * rate for rate in (config.generator_learning_rate, config.critic_learning_rate)]
+            self._generator_adam = Adam(self._generator_variables, rates[0], *betas, name="generator_adam")
+            self._critic_adam = Adam(self._critic_variables, rates[1], *betas, name="critic_adam")
             self.step = tf.Variable(0, trainable=False, dtype=tf.int64)  # generator updates done
             # Rollbacks before this step, which change the seed of noise; kept by the training, not in this state.
             self.rollbacks = tf.Variable(0, trainable=False, dtype=tf.int64)
@@ -135,8 +136,13 @@ class WganStep:
         return {"critic_loss": sums.pop("loss"), "generator_loss": means["loss"], **sums, "finite": finite}
 
     def critic_update(
-        self, pixels: tf.Tensor, latents: tf.Tensor, weights: tf.Tensor, numbers: tf.Tensor, labels: _Labels = None
-    ) -> dict[str, tf.Tensor]:
+        self,
+        pixels: tf.Tensor,
+        latents: tf.Tensor,
+        interpolation_weights: tf.Tensor,
+        augmentation_draws: tf.Tensor,
+        labels: _Labels = None,
+    ) -> _Means:
         """Make a critic update inside a replica, with noise of `critic_noise`; return the means of `apply_update`.
 
         Pixels uint8 [images, height, width, channels], and labels int32 [images] of real, generated and interpolated
@@ -145,50 +151,46 @@ class WganStep:
         config = self._config
 
         def terms(shard: BatchShard) -> LossOutput:
-            real_numbers, fake_numbers = tf.unstack(shard.of(numbers), axis=1)
-            real = self._augmented(gan.to_unit_range(shard.of(pixels)), real_numbers)
+            real_draws, fake_draws = tf.unstack(shard.of(augmentation_draws), axis=1)
+            real = self._augmented(gan.to_unit_range(shard.of(pixels)), real_draws)
             shard_labels = None if labels is None else shard.of(labels)
             both_labels = None if shard_labels is None else tf.concat([shard_labels, shard_labels], axis=0)
-            fake = tf.stop_gradient(self._augmented(self._draw(shard.of(latents), shard_labels), fake_numbers))
+            fake = tf.stop_gradient(self._augmented(self._draw(shard.of(latents), shard_labels), fake_draws))
             real_scores, fake_scores = tf.split(self._score(tf.concat([real, fake], axis=0), both_labels), 2)
             gap = real_scores - fake_scores
             loss = losses.critic_loss(real_scores, fake_scores)
-            points = losses.interpolate(real, fake, shard.of(weights))
+            points = losses.interpolate(real, fake, shard.of(interpolation_weights))
             norms = losses.gradient_norms(lambda images: self._score(images, shard_labels), points)
             penalty = losses.penalty(norms)
             if config.constraint == "gradient_penalty":
                 loss += config.penalty_weight * penalty
             return LossOutput(loss, dict(zip(_OF_CRITIC, (penalty, norms, gap, real_scores), strict=True)))
 
-        means = apply_update(terms, self._critic_variables, self._critic_adam, self._sharing, self._rate_factor())
+        means = apply_update(terms, self._critic_variables, self._critic_adam, self._sharing, self._rate_decay())
         if config.constraint == "weight_clipping":
             for variable in self._critic_variables:
                 variable.assign(tf.clip_by_value(variable, -config.clip_value, config.clip_value))
         return means
 
-    def generator_update(self, latents: tf.Tensor, numbers: tf.Tensor, labels: _Labels = None) -> dict[str, tf.Tensor]:
+    def generator_update(self, latents: tf.Tensor, augmentation_draws: tf.Tensor, labels: _Labels = None) -> _Means:
         """Make a generator update inside a replica, update the average and count the step; as `critic_update`."""
 
         def terms(shard: BatchShard) -> LossOutput:
             shard_labels = None if labels is None else shard.of(labels)
             with recorded_statistics() as statistics:
-                fake = self._augmented(self._draw(shard.of(latents), shard_labels), shard.of(numbers))
+                fake = self._augmented(self._draw(shard.of(latents), shard_labels), shard.of(augmentation_draws))
             return LossOutput(losses.generator_loss(self._score(fake, shard_labels)), statistics=statistics)
 
+        # The average enters no loss. It stays finite if it was, and the generator is.
+        average = [variable.value for variable in self.average.variables]
         means = apply_update(
-            terms,
-            self._generator_variables,
-            self._generator_adam,
-            self._sharing,
-            self._rate_factor(),
-            # The average enters no loss. It stays finite if it was, and the generator is.
-            [variable.value for variable in self.average.variables],
+            terms, self._generator_variables, self._generator_adam, self._sharing, self._rate_decay(), average
         )
         tf.cond(means["finite"] > 0, self._update_average, lambda: None)
         self.step.assign_add(1)
         return means
 
-    def _rate_factor(self) -> tf.Tensor:
+    def _rate_decay(self) -> tf.Tensor:
         if self._config.learning_rate_decay == "none":
             return tf.ones([], self._float)
         return 1.0 - tf.cast(self.step, self._float) / self._config.steps
@@ -196,8 +198,8 @@ class WganStep:
     def _draw(self, latents: tf.Tensor, labels: _Labels) -> tf.Tensor:
         return self.generator(gan.with_labels(latents, labels, self._classes), training=True)
 
-    def _augmented(self, images: tf.Tensor, numbers: tf.Tensor) -> tf.Tensor:
-        return augmentation.augment(images, numbers) if self._config.augmentation == "geometric" else images
+    def _augmented(self, images: tf.Tensor, draws: tf.Tensor) -> tf.Tensor:
+        return augmentation.augment(images, draws) if self._config.augmentation == "geometric" else images
 
     def _score(self, images: tf.Tensor, labels: _Labels) -> tf.Tensor:
         """Return scores [n]; on one CPU for each half of the images separately, so that threads run side by side."""
@@ -210,24 +212,22 @@ class WganStep:
         return scores[0] if len(scores) == 1 else tf.concat(scores, axis=0)
 
     def critic_noise(self, inner: int) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Draw latents [batch_size, latent_size], interpolation weights [batch_size], and the numbers that decide how
-        real and generated images are augmented [batch_size, 2, augmentation.NUMBERS], for a critic update.
+        """Draw latents [batch_size, latent_size], interpolation weights [batch_size], and the draws that decide how
+        real and generated images are augmented [batch_size, 2, augmentation.DRAWS], for a critic update.
         """
         shape = [self._config.batch_size, self._config.latent_size]
-        return (
-            self._noise(tf.random.stateless_normal, shape, _CRITIC_LATENTS, inner),
-            self._noise(tf.random.stateless_uniform, shape[:1], _INTERPOLATION, inner),
-            self._augmentation_numbers(inner)[:, :2],
-        )
+        latents = self._noise(tf.random.stateless_normal, shape, _CRITIC_LATENTS, inner)
+        interpolation_weights = self._noise(tf.random.stateless_uniform, shape[:1], _INTERPOLATION, inner)
+        return latents, interpolation_weights, self._augmentation_draws(inner)[:, :2]
 
     def generator_noise(self) -> tuple[tf.Tensor, tf.Tensor]:
-        """Draw latents, and numbers [batch_size, augmentation.NUMBERS], for the generator update of this step."""
+        """Draw latents and augmentation draws [batch_size, augmentation.DRAWS] for the generator update of a step."""
         shape = [self._config.batch_size, self._config.latent_size]
         latents = self._noise(tf.random.stateless_normal, shape, _GENERATOR_LATENTS, 0)
-        return latents, self._augmentation_numbers(0)[:, 2]
+        return latents, self._augmentation_draws(0)[:, 2]
 
-    def _augmentation_numbers(self, inner: int) -> tf.Tensor:
-        shape = [self._config.batch_size, 3, augmentation.NUMBERS]
+    def _augmentation_draws(self, inner: int) -> tf.Tensor:
+        shape = [self._config.batch_size, 3, augmentation.DRAWS]
         return self._noise(tf.random.stateless_uniform, shape, _AUGMENTATION, inner)
 
     def _noise(self, draw: Any, shape: list[int], purpose: int, inner: int) -> tf.Tensor:

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import tensorflow as tf
 
-from components.train.augmentation import NUMBERS, PROBABILITY, augment
+from components.train.augmentation import DRAWS, PROBABILITY, augment
 
 IMAGES, HEIGHT, WIDTH, CHANNELS = 200, 11, 16, 2
 FARTHEST = 1, 2  # pixels down and right: an eighth of each side
@@ -31,12 +31,12 @@ def test_images_are_shifted_and_cut_as_the_numbers_say_and_gradients_go_back() -
     """Augmentation is linear: the gradient of a weighted sum, times the images, is the sum."""
     random = np.random.default_rng(0)
     images, weights = (random.uniform(-1, 1, (IMAGES, HEIGHT, WIDTH, CHANNELS)) for _ in range(2))
-    numbers, variable = random.uniform(size=(IMAGES, NUMBERS)), tf.constant(images)
+    draws, variable = random.uniform(size=(IMAGES, DRAWS)), tf.constant(images)
     with tf.GradientTape() as tape:
         tape.watch(variable)
-        result = augment(variable, tf.constant(numbers))
+        result = augment(variable, tf.constant(draws))
         total = tf.reduce_sum(weights * result, axis=[1, 2, 3])
-    expected = np.stack([augmented(*pair) for pair in zip(images, numbers, strict=True)])
+    expected = np.stack([augmented(*pair) for pair in zip(images, draws, strict=True)])
     np.testing.assert_array_equal(result, expected)
     untouched = (expected == images).all(axis=(1, 2, 3))
     assert 0.1 < untouched.mean() < 0.5  # neither is always there, so the generator need not draw them

@@ -13,7 +13,7 @@ import tensorflow as tf
 from components.core.artifacts.datasets import ImageShape
 from components.core.networks import gan
 from components.train import losses
-from components.train.augmentation import NUMBERS, augment
+from components.train.augmentation import DRAWS, augment
 from components.train.config import TrainConfig
 from components.train.step import WganStep, network_of
 from tests.programs import on_replicas
@@ -175,8 +175,8 @@ def test_conditional_losses_are_those_of_labels_as_documented(here: tf.distribut
         return wgan.generator([latents, tf.one_hot(batch_labels, CLASSES)], training=True)
 
     def augmented(images: tf.Tensor, position: int, purpose: int) -> tf.Tensor:
-        numbers = tf.random.stateless_uniform([8, 3, NUMBERS], tf.constant([0, position], tf.int64))
-        return images if augmentation == "none" else augment(images, numbers[:, purpose])
+        draws = tf.random.stateless_uniform([8, 3, DRAWS], tf.constant([0, position], tf.int64))
+        return images if augmentation == "none" else augment(images, draws[:, purpose])
 
     def scores(images: tf.Tensor, batch_labels: np.ndarray) -> tf.Tensor:
         return wgan.critic([images, tf.one_hot(batch_labels, CLASSES)])[:, 0]
