@@ -78,15 +78,15 @@ class AttemptFiles:
         with _naming_damage(f"{self}/{name}"):
             return np.frombuffer(self.read(name), kind)
 
-    def parts(self, locations: Iterable[FilePart]) -> Iterator[bytes]:
+    def parts(self, file_parts: Iterable[FilePart]) -> Iterator[bytes]:
         """Yield parts of files: `OSError` if one of a folder is cut short, `DataError` if one of a bucket is damaged.
 
         Damage by the disk is not detected here.
         """
-        return read_ahead(self._part, locations) if self.in_bucket else map(self._part, locations)
+        return read_ahead(self._part, file_parts) if self.in_bucket else map(self._part, file_parts)
 
-    def _part(self, location: FilePart) -> bytes:
-        name, start, size, crc32c = location
+    def _part(self, file_part: FilePart) -> bytes:
+        name, start, size, crc32c = file_part
         if self.in_bucket:
             return buckets.read_range(f"{self}/{name}", start, size, crc32c)
         with open(self.path / name, "rb", buffering=0) as file:

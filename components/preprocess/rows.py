@@ -53,7 +53,7 @@ class Quarantined(NamedTuple):
 class Outcome:
     """Outcome of the images of a chunk, or of all."""
 
-    locations: list[tuple[str, FilePart]] = dataclasses.field(default_factory=list)  # of rows, with their shard
+    file_parts: list[tuple[str, FilePart]] = dataclasses.field(default_factory=list)  # of rows, with their shard
     quarantined: list[Quarantined] = dataclasses.field(default_factory=list)  # the first by name, see `_Writer`
     quarantined_count: int = 0
     cropped_count: int = 0  # images of which much was cropped
@@ -86,7 +86,7 @@ def make(parts: Iterable[Part], decided: Plan, rows_at: AttemptFiles, decoders: 
 
 
 def blocks_in_order(
-    locations: Iterable[FilePart], rows_at: AttemptFiles, kind: np.dtype, at_once: int
+    file_parts: Iterable[FilePart], rows_at: AttemptFiles, kind: np.dtype, at_once: int
 ) -> Iterator[np.ndarray]:
     """Yield the rows of one shard in order, some at a time; only their sort keys are held in memory.
 
@@ -95,7 +95,7 @@ def blocks_in_order(
     orders, labels = [], []
     with tempfile.TemporaryFile(dir=rows_at.scratch) as merged:
         with errors.naming(rows_at.scratch):
-            for content in rows_at.parts(sorted(locations)):
+            for content in rows_at.parts(sorted(file_parts)):
                 merged.write(content)
                 part = np.frombuffer(content, kind)
                 orders.append(part["order"].copy())
@@ -223,8 +223,8 @@ class _Writer:
                 for start in range(0, len(numbers), at_once):
                     content = self._rows[numbers[start : start + at_once]].tobytes()
                     yield content
-                    location = name, begin, len(content), google_crc32c.value(content)
-                    self.outcome.locations.append((shard_names[shard], location))
+                    file_part = name, begin, len(content), google_crc32c.value(content)
+                    self.outcome.file_parts.append((shard_names[shard], file_part))
                     begin += len(content)
 
         if self._count:

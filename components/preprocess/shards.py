@@ -49,12 +49,12 @@ class BuildResult:
     """What all workers made, for the description of the dataset."""
 
     shards: list[ShardFacts]  # by file name
-    outcome: Outcome  # of all chunks, but for its locations
+    outcome: Outcome  # of all chunks, but for its file parts
     leaks: list[Leak]
 
 
 def write_shard(
-    name: str, locations: Iterable[FilePart], plan: Plan, rows_at: AttemptFiles, files: AttemptFiles
+    name: str, file_parts: Iterable[FilePart], plan: Plan, rows_at: AttemptFiles, files: AttemptFiles
 ) -> None:
     """Write a shard, the files beside it, and last its facts, unless a worker did this before."""
     if files.exists(f"{name}{_FACTS}"):
@@ -78,7 +78,7 @@ def write_shard(
             thumbnails.append(leaks.thumbnails(images.reshape(-1, *dataclasses.astuple(plan.image))))
         return part
 
-    blocks = rows.blocks_in_order(locations, rows_at, kind, max(1, _BLOCK_BYTES // kind.itemsize))
+    blocks = rows.blocks_in_order(file_parts, rows_at, kind, max(1, _BLOCK_BYTES // kind.itemsize))
     # Another thread measures a block while the next is encoded.
     parts = concurrent.in_threads(lambda pair: measured(*pair), map(encoded, blocks), threads=1)
     checksum = files.write(name, parts)
@@ -113,7 +113,7 @@ def gather(rows_at: AttemptFiles, files: AttemptFiles, chunk_count: int, plan: P
     reused, damaged = Counter[str](), Counter[str]()
     for outcome in _read_all(rows_at, rows_at.sizes(), rows.INDEX, Outcome):
         chunks += 1
-        expected |= {shard for shard, _ in outcome.locations}
+        expected |= {shard for shard, _ in outcome.file_parts}
         reused.update(outcome.reused)
         damaged.update(outcome.damaged)
         total.cropped_count += outcome.cropped_count

@@ -1,7 +1,7 @@
 """The Beam pipeline: make rows of chunks of the source, group them by shard, write shards, find leaks.
 
-Rows are in files, and Beam carries only their locations. Facts for the driver are in files too, beside the rows and the
-shards. Each step is given both folders: folders that all workers see, or folders of a bucket.
+Rows are in files, and Beam carries only their `FilePart`s. Facts for the driver are in files too, beside the rows and
+the shards. Each step is given both folders: folders that all workers see, or folders of a bucket.
 """
 
 import functools
@@ -52,7 +52,7 @@ def make_shards(
 
 
 def make_rows(chunk: str, plan: Plan, rows_at: str, location: str, decoders: int) -> list[tuple[str, FilePart]]:
-    """Make the rows of a chunk, once: a retry finds their locations in the chunk's index."""
+    """Make the rows of a chunk, once: a retry finds their `FilePart`s in the chunk's index."""
     index = f"{Path(chunk).stem}{rows.INDEX}"
 
     def work(files: AttemptFiles) -> list[tuple[str, FilePart]]:
@@ -65,17 +65,17 @@ def make_rows(chunk: str, plan: Plan, rows_at: str, location: str, decoders: int
             row_files.leave(index, outcome)
         else:
             outcome = row_files.read_note(index, Outcome)
-        return outcome.locations
+        return outcome.file_parts
 
     return attempt_files.results(location, work)
 
 
 def write_shard(shard: tuple[str, Iterable[FilePart]], plan: Plan, rows_at: str, location: str) -> list[str]:
     """Write a shard; return its name."""
-    name, locations = shard
+    name, file_parts = shard
 
     def work(files: AttemptFiles) -> list[str]:
-        shards.write_shard(name, locations, plan, AttemptFiles(rows_at), files)
+        shards.write_shard(name, file_parts, plan, AttemptFiles(rows_at), files)
         return [name]
 
     return attempt_files.results(location, work)

@@ -184,17 +184,17 @@ def _survey_archives(location: str, listing: Listing) -> Survey:
     splits_and_labels.require_same_files(paths, table)
     has_own_tables = table is None and any(table_of.values())
     split_folders, tally = splits_and_labels.has_split_folders(paths), Tally()
-    located: dict[SourceFile, list[tuple[Member, str, str | None]]] = {}
+    located: dict[SourceFile, list[tuple[Member, str, str | None]]] = {file: [] for file in members_of}
     for file, members in members_of.items():
         if has_own_tables:  # the images of an archive without one have no labels
             name, rows = table_of[file] or Table(file.name, {})
             table = Table(name, {path_of(file, member): row for member, row in rows.items()})
             splits_and_labels.require_same_files([path_of(file, member.name) for member in members], table)
-        located[file] = []
         for member in members:
-            place = splits_and_labels.split_and_class(location, split_folders, table, path_of(file, member.name))
-            tally.add(f"{file.name}/{member.name}", *place)
-            located[file].append((member, *place))
+            path = path_of(file, member.name)
+            split_and_label = splits_and_labels.split_and_class(location, split_folders, table, path)
+            tally.add(f"{file.name}/{member.name}", *split_and_label)
+            located[file].append((member, *split_and_label))
     classes = tally.classes(location)
     numbers, parts = splits_and_labels.numbers_of(classes), list[Part]()
     for file, images_of_file in located.items():

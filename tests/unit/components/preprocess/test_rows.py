@@ -105,7 +105,7 @@ def test_every_image_comes_to_its_place_or_is_quarantined(
         patch.setattr(rows, "_RUN_BYTES", run_bytes)
         outcome = rows.make(parts, decided, AttemptFiles(str(folder)), decoders)
     expected, quarantined = by_rule(pictures, decided)
-    assert in_order(outcome.locations, folder) == expected
+    assert in_order(outcome.file_parts, folder) == expected
     assert sorted(outcome.quarantined) == quarantined
     assert outcome.quarantined_count == len(quarantined)
 
@@ -113,7 +113,7 @@ def test_every_image_comes_to_its_place_or_is_quarantined(
 def test_plain_pixels_become_rows_of_any_shape(tmp_path: Path) -> None:
     decided = files_plan(stored=ImageShape(8, 8, 1), image=ImageShape(4, 6, 3))
     outcome = rows.make(survey.survey("digits").parts, decided, AttemptFiles(str(tmp_path)), decoders=1)
-    ordered = in_order(outcome.locations, tmp_path, rows.row_type(decided.image))
+    ordered = in_order(outcome.file_parts, tmp_path, rows.row_type(decided.image))
     expected = [original for part in survey.survey("digits").parts for original in survey.read(part)]
     images = {
         (original.label, pixels.from_pixels(original.content, ImageShape(8, 8, 1), decided.image, "fill"))
