@@ -20,7 +20,7 @@ from components.core.storage import atomic_files
 from components.core.storage.location import Location
 from components.evaluate.config import EvaluateConfig
 from components.evaluate.inputs import Inputs, PublishedChampion, unreadable_champion
-from components.evaluate.judging.verdict import Champion, Rule, fact, judge
+from components.evaluate.judging.verdict import Rule, ScoredChampion, fact, judge
 from components.evaluate.report import dataset_section, training_folder
 from components.evaluate.scoring import candidates, scores
 from components.evaluate.scoring.candidates import GRID_COUNT, Candidate
@@ -104,7 +104,7 @@ def make(config: EvaluateConfig, inputs: Inputs, location: Location) -> dict[str
 
 def _score_champion(
     config: EvaluateConfig, inputs: Inputs, reference: scores.Reference, train: np.ndarray, model: Candidate
-) -> tuple[Champion | None, Candidate | None]:
+) -> tuple[ScoredChampion | None, Candidate | None]:
     """Score the published champion like the model, unless that is pointless or impossible."""
     published = inputs.champion
     if published is None:
@@ -118,11 +118,11 @@ def _score_champion(
             published = unreadable_champion(config.registry, error)
             incomparable = _incomparable(published, inputs)
     if incomparable:
-        return Champion(version=published.version, incomparable=incomparable), None
+        return ScoredChampion(version=published.version, incomparable=incomparable), None
     kind = "samples of the champion"
     candidate = candidates.score(generator, reference, train, inputs.manifest, config.sample_count, kind)
     differences = scores.differences(model.scores, candidate.scores, reference)
-    return Champion(version=published.version, blocks=candidate.scores.blocks, differences=differences), candidate
+    return ScoredChampion(version=published.version, blocks=candidate.scores.blocks, differences=differences), candidate
 
 
 def _incomparable(published: PublishedChampion, inputs: Inputs) -> Rule | None:

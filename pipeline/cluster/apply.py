@@ -26,7 +26,7 @@ class Change:
     superseded: tuple[LiveSchedule, ...] = ()  # others of that name on the server, to be deleted
 
 
-def plan(wanted: Sequence[Schedule], live: Sequence[LiveSchedule]) -> list[Change]:
+def required_changes(wanted: Sequence[Schedule], live: Sequence[LiveSchedule]) -> list[Change]:
     """Return the changes that a file requires: in its order, then schedules that it no longer has."""
     by_name: dict[str, list[LiveSchedule]] = {schedule.name: [] for schedule in wanted}
     for existing in live:
@@ -54,7 +54,7 @@ def apply(target: str, server: Schedules, wanted: Sequence[Schedule], prune: boo
     Those stay whose runs are active. With `prune`, what the file no longer has is deleted, too.
     """
     going: set[str] = set()
-    for change in plan(wanted, server.live()):
+    for change in required_changes(wanted, server.live()):
         if change.action != DELETE or prune:
             yield from _carry_out(server, change)
             going |= {schedule.schedule_id for schedule in change.superseded}

@@ -84,7 +84,7 @@ def _run(parsed: argparse.Namespace) -> int:
 def _diff(servers: list[_Place], exit_code: bool) -> int:
     needed = False
     for target, server, schedules in servers:
-        for change in apply.plan(schedules, server.live()):
+        for change in apply.required_changes(schedules, server.live()):
             needed |= change.action != apply.UNCHANGED or bool(change.superseded)
             paused = ", paused" if change.wanted and not change.wanted.enabled else ""
             prune = "" if change.wanted else ": the file has none; only with --prune"
@@ -100,7 +100,7 @@ def _list(servers: list[_Place], has_file: bool) -> int:
     for target, server, schedules in servers:
         live = server.live()
         file_says = {}
-        for change in apply.plan(schedules, live):
+        for change in apply.required_changes(schedules, live):
             for schedule in change.superseded:
                 file_says[schedule.schedule_id] = "nothing" if change.action == apply.DELETE else "to be deleted"
             if change.wanted and change.kept:

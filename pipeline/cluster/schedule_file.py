@@ -63,15 +63,15 @@ class FileSettings(Settings):
 def read(path: Path) -> list[Schedule]:
     """Read a file of schedules and its packages; raise all mistakes of the file, or else all that the packages show."""
     text = yaml_files.read_bytes(path, "schedules", "; docs/schedules.md shows how to write them")
-    label = f"schedules {path}"
-    file = validation.read(FileSettings, text, label)
+    subject = f"schedules {path}"
+    file = validation.read(FileSettings, text, subject)
     schedules: list[Schedule] = []
     problems: list[str] = []
     for name, settings in file.schedules.items():
         try:
             schedules.append(_schedule(name, settings, path.parent, file.controller_time_zone))
         except ConfigError as error:
-            problems += [f"{label}: schedules.{name}.{problem}" for problem in error.problems]
+            problems += [f"{subject}: schedules.{name}.{problem}" for problem in error.problems]
     if problems:
         raise ConfigError(*problems)
     return schedules

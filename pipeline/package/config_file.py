@@ -30,10 +30,10 @@ def read(path: Path | None, fields: Mapping[str, Field], problems: list[str]) ->
     """
     if path is None:
         return {}
-    label = f"config {path}"
-    root = yaml_files.only(yaml_files.nodes(yaml_files.read_bytes(path, "config"), label), label)
+    subject = f"config {path}"
+    root = yaml_files.only(yaml_files.nodes(yaml_files.read_bytes(path, "config"), subject), subject)
     if not isinstance(root, yaml.MappingNode | None):
-        raise ConfigError(f"{label} must be a mapping of stages to their settings, as in examples/digits.yaml")
+        raise ConfigError(f"{subject} must be a mapping of stages to their settings, as in examples/digits.yaml")
     stages = parameters.by_stage(fields)
     place_of = {name: _place(stage, name) for stage, names in stages.items() for name in names}
     entries: list[tuple[str, str, yaml.Node]] = []  # each value with its stage, "" for one at the top, and its name
@@ -44,7 +44,7 @@ def read(path: Path | None, fields: Mapping[str, Field], problems: list[str]) ->
             entries.append(("", str(key.value), value))
     values = {}
     for stage, name, node in entries:
-        at, place = f"{label}, line {node.start_mark.line + 1}:", _place(stage, name)
+        at, place = f"{subject}, line {node.start_mark.line + 1}:", _place(stage, name)
         if not stage and name in stages:
             problems += [f"{at} {name} must be a mapping of settings, got {shown(node.value)}"] if node.value else []
         elif name not in stages.get(stage, ()):

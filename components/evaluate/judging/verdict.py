@@ -47,7 +47,7 @@ class Rule:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Champion:
+class ScoredChampion:
     """The published champion, scored in the same run if it can be compared with."""
 
     version: int  # in the registry; 0 if unreadable
@@ -66,7 +66,7 @@ class Verdict:
 
 
 def judge(
-    model: Scores, real: Scores, champion: Champion | None, config: EvaluateConfig, uncertified: str = ""
+    model: Scores, real: Scores, champion: ScoredChampion | None, config: EvaluateConfig, uncertified: str = ""
 ) -> Verdict:
     """Judge the scores of a model, `bad_samples` among them.
 
@@ -138,7 +138,7 @@ def _within(config: EvaluateConfig, values: Values, real: Scores) -> list[Rule]:
     ]
 
 
-def _against(champion: Champion, model: Scores, real: Scores) -> list[Rule]:
+def _against(champion: ScoredChampion, model: Scores, real: Scores) -> list[Rule]:
     """Return the rules against the champion: not worse in any space, not less diverse, better in at least one space."""
     first, *_ = spaces = list(real.blocks)
     rules, best = [], around(math.inf, 0.0)

@@ -10,7 +10,7 @@ from components.core.artifacts.evaluations import FAILED, HELD, HOLD, PASSED, PR
 from components.core.metrics.intervals import MISSING, Measured, around
 from components.core.metrics.quantities import CHAMPION, EXCESS, REAL, Quantity, Scores, Space, spaces_of
 from components.evaluate.config import JUDGE, EvaluateConfig
-from components.evaluate.judging.verdict import Champion, Verdict, fact, follows, judge
+from components.evaluate.judging.verdict import ScoredChampion, Verdict, fact, follows, judge
 from tests.inputs.limits import NO_LIMITS
 from tests.stages.evaluate.conftest import DOCUMENT
 
@@ -42,7 +42,7 @@ DIFFERENCES = {
     Quantity("coverage", FIRST, CHAMPION): (around(0.0, 0.03), -0.2),
     Quantity("class_distance", None, CHAMPION): (around(0.0, 0.03), 0.2),
 }
-RIVAL = Champion(version=3, blocks=BLOCKS, differences={name: good for name, (good, _) in DIFFERENCES.items()})
+RIVAL = ScoredChampion(version=3, blocks=BLOCKS, differences={name: good for name, (good, _) in DIFFERENCES.items()})
 
 
 def _moved(by: float, *spaces: Space) -> dict[Space, list[float]]:
@@ -53,7 +53,7 @@ def _moved(by: float, *spaces: Space) -> dict[Space, list[float]]:
 
 def _judge(
     changed: Mapping[Quantity, Measured] | None = None,
-    champion: Champion | None = None,
+    champion: ScoredChampion | None = None,
     config: EvaluateConfig = CONFIG,
     blocks: Mapping[Space, Sequence[float]] | None = None,
     real: Scores = OF_REAL_IMAGES,
