@@ -22,7 +22,7 @@ from pipeline.profiles.targets import VERTEX
 from pipeline.profiles.vertex import VertexStage
 from pipeline.step_table import Condition, Step
 
-_FACTS_OF_THE_RUN = {
+_RUN_FACTS = {
     "id": dsl.PIPELINE_JOB_ID_PLACEHOLDER,
     "name": dsl.PIPELINE_JOB_RESOURCE_NAME_PLACEHOLDER,
     "created": dsl.PIPELINE_JOB_CREATE_TIME_UTC_PLACEHOLDER,
@@ -54,7 +54,7 @@ def _pipeline(image_of: Mapping[str, str], profile: Profile) -> GraphComponent:
     def wgan_gp(*placeholders: Any) -> None:
         """Everything is kept under `root`; `{key}` becomes a digest of what decides the content of the folder."""
         # On Vertex a job's name is its id, by which `wgan` finds the run's notes; its UUID is a number of its own.
-        run = _FACTS_OF_THE_RUN | ({"id": dsl.PIPELINE_JOB_NAME_PLACEHOLDER} if profile.target == VERTEX else {})
+        run = _RUN_FACTS | ({"id": dsl.PIPELINE_JOB_NAME_PLACEHOLDER} if profile.target == VERTEX else {})
         values = step_table.values_of(dict(zip(parameters, placeholders, strict=True)), run)
         *steps, last = step_table.steps(profile.train_image)
         with dsl.ExitHandler(_task(last, values, image_of, profile), name="the run"), contextlib.ExitStack() as stack:
@@ -94,7 +94,7 @@ def component_of(step: Step, image: str) -> Any:
     """Build the container component of a step: each setting is an input, and its one argument the executor input."""
     fields = step.fields()
     required = {field.name: field.type for field in fields if field.required}
-    required |= dict.fromkeys(executor.OF_THE_RUN, str)
+    required |= dict.fromkeys(executor.RUN_INPUTS, str)
     if step.status:
         required[step.status] = dsl.PipelineTaskFinalStatus
     required |= {name: dsl.OutputPath(kind) for name, kind in step.outputs.items()}

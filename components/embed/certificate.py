@@ -121,19 +121,19 @@ def certify(
             repeated = features
     checks = []
     for space, real_features in real.items():
-        checks += _of_real_images(space, real_features)
+        checks += _real_image_checks(space, real_features)
         for kind in dict.fromkeys(kind for kind, _ in measured):  # distances grow with the disturbance
             distances = [by_name["Fréchet"][space] for (name, _), by_name in measured.items() if name == kind]
             steps = np.diff(distances[1:] if kind in _FIRST_STEP_MAY_BE_LOST else distances)
             if len(steps):
                 smallest = _ratio(steps.min(), distances[-1])
                 checks.append(_check("smallest step, of the largest distance", space, smallest, f"{kind}: "))
-        checks += _of_neighbors(space, real_features, repeated[space])
-    checks += _across_spaces(real, measured)
+        checks += _neighbor_checks(space, real_features, repeated[space])
+    checks += _space_checks(real, measured)
     return Certificate(outcome=PASSED if all(check.passed for check in checks) else FAILED, images=count, checks=checks)
 
 
-def _of_real_images(space: str, real: _RealFeatures) -> list[Check]:
+def _real_image_checks(space: str, real: _RealFeatures) -> list[Check]:
     """Check that real images are near each other, about as near as Gaussian ones, in any split."""
     count, size = real.reference.shape
     floor, spread = real.floors["Fréchet"].mean(), real.floors["Fréchet"].std(ddof=1)
@@ -152,7 +152,7 @@ def _of_real_images(space: str, real: _RealFeatures) -> list[Check]:
     ]
 
 
-def _of_neighbors(space: str, real: _RealFeatures, repeated: np.ndarray) -> list[Check]:
+def _neighbor_checks(space: str, real: _RealFeatures, repeated: np.ndarray) -> list[Check]:
     """Check that coverage sees repeats, and that nearness tells copies of training images from real ones."""
     reference = neighbors.make_balls(real.reference)
     fresh, collapsed = (neighbors.overlap(neighbors.make_balls(rows), reference) for rows in (real.base, repeated))
@@ -172,7 +172,7 @@ def _of_neighbors(space: str, real: _RealFeatures, repeated: np.ndarray) -> list
     ]
 
 
-def _across_spaces(real: Mapping[str, _RealFeatures], measured: Measured) -> list[Check]:
+def _space_checks(real: Mapping[str, _RealFeatures], measured: Measured) -> list[Check]:
     """Check that at least one space sees each fault, and that spaces agree on which disturbances are worse."""
     checks, least = [], _SENSITIVE * len(next(iter(real.values())).reference) / _AT_MOST
     for kind, strength in _MUST_BE_SEEN:
@@ -188,9 +188,9 @@ def _across_spaces(real: Mapping[str, _RealFeatures], measured: Measured) -> lis
     return checks
 
 
-def _ratio(value: float, of: float) -> float:
+def _ratio(value: float, divisor: float) -> float:
     """Return a quotient; NaN, which passes no check, if the divisor is 0."""
-    return float(value) / float(of) if of else math.nan
+    return float(value) / float(divisor) if divisor else math.nan
 
 
 def _check(

@@ -58,11 +58,11 @@ def _select(words: Sequence[str], root: str) -> dict[str, Location]:
     """Return the evaluations to compare, by their names on the page: `run N`, or a letter for a folder."""
     numbers = [word for word in words if word.isdecimal()]
     if len(words) < 2 and not numbers:
-        runs = _of_runs(Location.of(words[0] if words else root))
+        runs = _evaluations_by_run(Location.of(words[0] if words else root))
         last = {location: name for name, location in runs.items()}  # several runs may have the same evaluation
         chosen = {name: runs[name] for name in [name for name in runs if last[runs[name]] == name][-2:]}
     else:
-        chosen, numbered = {}, _of_runs(Location.of(root)) if numbers else {}
+        chosen, numbered = {}, _evaluations_by_run(Location.of(root)) if numbers else {}
         for index, word in enumerate(words):
             name = f"run {int(word)}" if word.isdecimal() else chr(ord("A") + index)
             if word.isdecimal() and name not in numbered:
@@ -74,7 +74,7 @@ def _select(words: Sequence[str], root: str) -> dict[str, Location]:
     return chosen
 
 
-def _of_runs(root: Location) -> dict[str, Location]:
+def _evaluations_by_run(root: Location) -> dict[str, Location]:
     """Return the evaluations of the runs under a root, oldest first, by `run N` or the id of a run on a cluster."""
     records, entries = root / "records", []
     for folder in records.children():
@@ -106,7 +106,7 @@ def _read(folder: Location) -> Evaluation:
 
 def _find(location: Location) -> Location:
     """Return the folder of an evaluation: the location, a version of a registry, or the newest of a root."""
-    for folder in (location, location / "evaluation", *[*_of_runs(location).values()][-1:]):
+    for folder in (location, location / "evaluation", *[*_evaluations_by_run(location).values()][-1:]):
         if folder.fetch(evaluations.MANIFEST):
             return folder
     raise DataError(

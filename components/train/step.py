@@ -33,7 +33,7 @@ NETWORKS = ("generator/", "critic/", "average/")
 # A block reports for each step: global means, and whether all was finite.
 MEANS = ("critic_loss", "generator_loss", "penalty", "gradient_norm", "wasserstein_estimate", "real_score")
 REPORTED = (*MEANS, "finite")
-_OF_CRITIC = ("penalty", "gradient_norm", "wasserstein_estimate", "real_score")
+_CRITIC_MEANS = ("penalty", "gradient_norm", "wasserstein_estimate", "real_score")
 
 
 def network_of(config: TrainConfig, image: ImageShape, classes: int = 0, label_features: int = 0) -> gan.NetworkConfig:
@@ -123,7 +123,7 @@ class WganStep:
     @tf.autograph.experimental.do_not_convert
     def _one_step(self, real: tf.Tensor, labels: _Labels) -> dict[str, tf.Tensor]:
         """Make every critic update of a step, then its generator update; return a scalar of each of `REPORTED`."""
-        sums = {name: tf.zeros([], self._float) for name in ("loss", *_OF_CRITIC)}
+        sums = {name: tf.zeros([], self._float) for name in ("loss", *_CRITIC_MEANS)}
         finite = tf.ones([], self._float)
         for inner in range(self._config.critic_steps):
             batch_labels = [] if labels is None else [labels[inner]]
@@ -164,7 +164,7 @@ class WganStep:
             penalty = losses.penalty(norms)
             if config.constraint == "gradient_penalty":
                 loss += config.penalty_weight * penalty
-            return LossOutput(loss, dict(zip(_OF_CRITIC, (penalty, norms, gap, real_scores), strict=True)))
+            return LossOutput(loss, dict(zip(_CRITIC_MEANS, (penalty, norms, gap, real_scores), strict=True)))
 
         means = apply_update(terms, self._critic_variables, self._critic_adam, self._sharing, self._rate_decay())
         if config.constraint == "weight_clipping":

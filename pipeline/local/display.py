@@ -87,11 +87,11 @@ class Display:
             return
         message = line.message.removeprefix(f"{name}: ")
         if line.work:
-            self._bars.update(self._rows[name], completed=line.work.done, total=line.work.of, work=line.work)
+            self._bars.update(self._rows[name], completed=line.work.done, total=line.work.total, work=line.work)
             task, work = self._row(name), line.work
             left = f", {duration(task.time_remaining)} left" if task.time_remaining else ""
             speed = f", {task.speed * work.images:,.0f} images/s" if task.speed and work.images else ""
-            message = f"{work.unit} {work.done:,} of {work.of:,}{left}{speed}"
+            message = f"{work.unit} {work.done:,} of {work.total:,}{left}{speed}"
         self._bars.update(self._rows[name], line=message)
         if not self._live:
             self._show_lines()

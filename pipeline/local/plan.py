@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from components.core import stages
 from components.core.errors import StageError
-from components.core.stage.executor import OF_THE_RUN
+from components.core.stage.executor import RUN_INPUTS
 from pipeline import step_table
 from pipeline.local import cache, history, processes
 from pipeline.local.containers import Containers
@@ -77,7 +77,7 @@ def _decide(step: Step, values: Values, past: Sequence[PastRun], executor: Proce
 
 def _run_now(step: Step, values: Values, executor: Processes | Containers) -> dict[str, Any]:
     # A plan is no run, and leaves no record.
-    inputs = {name: value for name, value in values.inputs(step).items() if name not in OF_THE_RUN}
+    inputs = {name: value for name, value in values.inputs(step).items() if name not in RUN_INPUTS}
     with Display([step.stage]) as display:
         display.begin(step.stage)
         show = functools.partial(display.show, step.stage)

@@ -21,7 +21,7 @@ from typing import Any
 from components.core import errors, stages
 from components.core.errors import StageError
 from components.core.stage import logs, run_notes
-from components.core.stage.executor import OF_THE_RUN, RunOf
+from components.core.stage.executor import RUN_INPUTS, RunOf
 from components.core.stage.run_notes import Note
 from pipeline import step_table
 from pipeline.local import cache, estimates, history, processes
@@ -112,7 +112,7 @@ class Run:
         self._settle(step, UNCHANGED, reason)
         # A stage that is not run cannot write its note.
         note = Note(stage=step.stage, state=run_notes.REUSED, outputs=task.outputs, exit_code=errors.OK)
-        run_notes.write(RunOf(*(str(inputs[name]) for name in OF_THE_RUN)), note)
+        run_notes.write(RunOf(*(str(inputs[name]) for name in RUN_INPUTS)), note)
         log.info("%s: reused: %s", step.stage, reason)
         return True
 
@@ -220,7 +220,7 @@ class Run:
             log.info("%s: done in %.1f s%s", stage, task.seconds, f": {summary}" if summary else "")
         elif self.interrupted_by:
             self._settle(step, INTERRUPTED)
-            saved = f"; {work.unit} {work.kept:,} of {work.of:,} is kept" if work and work.kept else ""
+            saved = f"; {work.unit} {work.kept:,} of {work.total:,} is kept" if work and work.kept else ""
             log.info("%s: interrupted%s", stage, saved)
         else:
             code = task.exit_code or errors.DEFECT

@@ -78,32 +78,32 @@ def corrected(distance: float, halves: np.ndarray, directions: int) -> Measured:
     return around(value, half_width)
 
 
-def paired_shares(of: np.ndarray, less: np.ndarray, count: float) -> Measured:
+def paired_shares(first: np.ndarray, second: np.ndarray, count: float) -> Measured:
     """Return the difference of two shares of the same images, which is that of the shares in one set alone.
 
-    `of` and `less` mark the images of each share, bool [n]; `count` is the effective number of independent images.
+    `first` and `second` mark the images of each share, bool [n]; `count` is the effective number of independent images.
     """
-    return _difference(float(np.mean(of & ~less)), float(np.mean(less & ~of)), count)
+    return _difference(float(np.mean(first & ~second)), float(np.mean(second & ~first)), count)
 
 
-def _difference(share_of: float, less: float, count: float) -> Measured:
+def _difference(first: float, second: float, count: float) -> Measured:
     """Return the difference of the shares of two kinds of observations, of `count` that may be of other kinds too.
 
     Their exact intervals are combined as errors of a multinomial distribution (Zou and Donner, 2008).
     """
-    one, other = share(share_of, count, LEVEL), share(less, count, LEVEL)
-    correlation = math.sqrt(share_of * less / ((1 - share_of) * (1 - less))) if share_of * less else 0.0
+    one, other = share(first, count, LEVEL), share(second, count, LEVEL)
+    correlation = math.sqrt(first * second / ((1 - first) * (1 - second))) if first * second else 0.0
 
     def half_width(*errors: float) -> float:
         return math.sqrt(sum(error**2 for error in errors) + 2 * correlation * math.prod(errors))
 
-    low = share_of - less - half_width(share_of - one.low, other.high - less)
-    return Measured(share_of - less, low, share_of - less + half_width(one.high - share_of, less - other.low))
+    low = first - second - half_width(first - one.low, other.high - second)
+    return Measured(first - second, low, first - second + half_width(one.high - first, second - other.low))
 
 
-def ratio(of: Measured, to: Measured) -> Measured:
+def ratio(amount: Measured, base: Measured) -> Measured:
     """Return the ratio of two non-negative quantities, dependent or not; intervals at half the level (Bonferroni)."""
-    return Measured(_over(of.value, to.value), max(of.low, 0.0) / to.high, _over(of.high, to.low))
+    return Measured(_over(amount.value, base.value), max(amount.low, 0.0) / base.high, _over(amount.high, base.low))
 
 
 def smallest_ratio(p: np.ndarray, n: np.ndarray | float, q: np.ndarray | float, m: np.ndarray | float) -> Measured:
@@ -156,8 +156,8 @@ def total_variation_difference(p: np.ndarray, n: int, other: np.ndarray, k: int,
     signs_p, signs_other = np.sign(p - q), np.sign(other - q)
     samples = (signs_p, p, n, 2), (-signs_other, other, k, 2), ((signs_other - signs_p) / 2, q, m, 1)
     down = up = 0.0
-    for signs, of, size, parts in samples:
-        one = _difference(float(np.maximum(signs, 0) @ of), float(np.maximum(-signs, 0) @ of), size)
+    for signs, shares, size, parts in samples:
+        one = _difference(float(np.maximum(signs, 0) @ shares), float(np.maximum(-signs, 0) @ shares), size)
         down, up = math.hypot(down, (one.value - one.low) / parts), math.hypot(up, (one.high - one.value) / parts)
     return Measured(value, value - down - bias_p[1] + bias_p[0], value + up + bias_other[1] - bias_other[0])
 

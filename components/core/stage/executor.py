@@ -12,7 +12,7 @@ from typing import Any
 from components.core.errors import ConfigError
 
 # Inputs of every stage that name its run, and do not change the result.
-OF_THE_RUN = ("records", "run")
+RUN_INPUTS = ("records", "run")
 _CHANNEL = "pipelinechannel--"
 # Vertex's launcher of custom jobs writes this output itself, but lists it among the stage's.
 _LAUNCHER_OUTPUT = "gcp_resources"
@@ -69,9 +69,9 @@ class ExecutorInput:
 
     def take_run(self, settings: Collection[str]) -> RunOf | None:
         """Take the run out of the parameters, unless it is missing or the stage has settings of these names."""
-        if any(name in settings or name not in self.parameters for name in OF_THE_RUN):
+        if any(name in settings or name not in self.parameters for name in RUN_INPUTS):
             return None
-        return RunOf(*(str(self.parameters.pop(name)) for name in OF_THE_RUN))
+        return RunOf(*(str(self.parameters.pop(name)) for name in RUN_INPUTS))
 
     def write_output(self, result: StageResult) -> None:
         """Write every declared output: parameter files, artifact files, and the executor output itself."""

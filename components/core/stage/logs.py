@@ -20,7 +20,7 @@ class Work:
 
     unit: str  # such as `step`
     done: int
-    of: int
+    total: int
     images: int = 0  # per unit
     samples: str = ""  # path of the newest grid
     kept: int = 0  # units that a stage which is interrupted now need not repeat
@@ -36,9 +36,9 @@ class Record:
     work: Work | None
 
 
-def work(unit: str, done: int, of: int, **more: Any) -> dict[str, Work]:
+def work(unit: str, done: int, total: int, **more: Any) -> dict[str, Work]:
     """Return the `extra` of a line that says how far a stage is."""
-    return {"work": Work(unit, done, of, **more)}
+    return {"work": Work(unit, done, total, **more)}
 
 
 class _Lines(logging.Formatter):

@@ -88,7 +88,7 @@ def from_pixels(content: bytes, stored: ImageShape, shape: ImageShape, resize: s
     return fitted(image, shape, resize).tobytes()
 
 
-def of_16_bit(values: "np.ndarray") -> "np.ndarray":
+def from_16_bit(values: "np.ndarray") -> "np.ndarray":
     """Convert 16-bit values to uint8 of the same shape: 0 to 65535 become 0 to 255, to the nearest."""
     return ((values.astype("uint32") + 128) // 257).astype("uint8")
 
@@ -100,7 +100,7 @@ def fitted(image: Image.Image, shape: ImageShape, resize: str, picture: Box | No
     enlarging, so that smaller images keep their pixels, `stretch` ignores the aspect. The image is of mode L or RGB;
     `picture` is the part of it to take, all if None.
     """
-    image = _of_mode(image, _MODES[shape.channels])
+    image = _converted(image, _MODES[shape.channels])
     size = (shape.width, shape.height)
     if image.size == size:
         return image
@@ -197,7 +197,7 @@ def _upright_8_bit(image: Image.Image) -> Image.Image:
         import numpy as np
 
         values = np.asarray(image)
-        gray = of_16_bit(values)
+        gray = from_16_bit(values)
         if "transparency" in image.info:  # one value is transparent there
             gray[values == image.info["transparency"]] = 255
         return Image.fromarray(gray)
@@ -205,8 +205,8 @@ def _upright_8_bit(image: Image.Image) -> Image.Image:
         image = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
         return image.convert("RGB")
-    return _of_mode(image, "L" if image.mode in ("1", "L") else "RGB")
+    return _converted(image, "L" if image.mode in ("1", "L") else "RGB")
 
 
-def _of_mode(image: Image.Image, mode: str) -> Image.Image:
+def _converted(image: Image.Image, mode: str) -> Image.Image:
     return image if image.mode == mode else image.convert(mode)

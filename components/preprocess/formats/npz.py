@@ -70,7 +70,7 @@ def list_stacks(files: Iterable[SourceFile]) -> list[Stack]:
 def examples(stack: Stack, with_images: bool = True) -> Iterator[Example]:
     """Yield the images of an array with their labels, whole numbers; without images, empty ones.
 
-    Values of 16 bit become 8 as in `pixels.of_16_bit`.
+    Values of 16 bit become 8 as in `pixels.from_16_bit`.
     """
     (file,), (array, *labels) = stack.files, stack.arrays
     with stacks.open_unpacked(file) as stored, zipfile.ZipFile(stored) as packed, packed.open(f"{array}.npy") as opened:
@@ -90,7 +90,7 @@ def examples(stack: Stack, with_images: bool = True) -> Iterator[Example]:
             size = stacks.shape_of(stack.name, (count, *sides)).size
             contents = stacks.read_items(stack.name, opened, count, size * dtype.itemsize)
             if dtype != np.uint8:
-                contents = (pixels.of_16_bit(np.frombuffer(image, dtype)).tobytes() for image in contents)
+                contents = (pixels.from_16_bit(np.frombuffer(image, dtype)).tobytes() for image in contents)
         yield from zip(contents, values, strict=True)
 
 
