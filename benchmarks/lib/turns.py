@@ -51,7 +51,6 @@ class Contender:
         self.turns.append(self._train(self._steps))
 
     def close(self) -> None:
-        """Stop the process."""
         self._input.close()
         self._process.wait(timeout=60)
 

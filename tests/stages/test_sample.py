@@ -1,4 +1,4 @@
-"""Tests for components/sample."""
+"""Grids of a champion's images, of any class or one, from a folder and a bucket; input that is refused."""
 
 import io
 from collections.abc import Sequence

@@ -18,8 +18,6 @@ _MOST_CONCURRENT = 10
 
 
 class Call(NamedTuple):
-    """One request."""
-
     ids: tuple[str, ...]  # names in its path
     query: Mapping[str, str]
     headers: Message
@@ -28,8 +26,6 @@ class Call(NamedTuple):
 
 @dataclasses.dataclass
 class Access:
-    """Access rules for requests."""
-
     token: str  # required bearer token; empty for none
     cookie: str  # required cookie, as `name=value`; empty for none
     multi_user: bool  # whether namespaces are separate

@@ -20,15 +20,11 @@ _CONDITION = re.compile(r"inputs\.parameter_values\['([^']+)'\] == '([^'\\]*)'")
 
 
 class Constant(NamedTuple):
-    """A value in the package."""
-
-    value: Any
+    value: Any  # in the package
 
 
 class Parameter(NamedTuple):
-    """A parameter of the pipeline."""
-
-    name: str
+    name: str  # among those of the pipeline
 
 
 class Output(NamedTuple):

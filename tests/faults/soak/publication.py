@@ -194,7 +194,7 @@ class Bench:
             return Tried(killed, [*self._not_published(location, self.second.outcome(location)), *observer.violations])
 
     def abandon(self, at: int, acted: bool) -> Tried:
-        """Do as `kill`, but another publication comes before the retry."""
+        """Let a publication die at a request, and another publish before its retry; they must end as if by one."""
         location = self.started()
         with self._watched(location) as observer:
             killed = self._killed(location, at, acted, observer)
@@ -375,5 +375,5 @@ def _counted(trials: Iterable[Tried]) -> Counts:
 
 
 def _files(objects: dict[str, bytes], version: int) -> dict[str, bytes]:
-    location = f"versions/{version}/"
-    return {name.removeprefix(location): content for name, content in objects.items() if name.startswith(location)}
+    prefix = f"versions/{version}/"
+    return {name.removeprefix(prefix): content for name, content in objects.items() if name.startswith(prefix)}

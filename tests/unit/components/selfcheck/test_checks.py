@@ -23,7 +23,10 @@ FAULTS = ("mean, not sum", "reduced twice", "local batch as divisor", "noise per
 
 
 def _plant(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Plant a common mistake in the step."""
+    """Plant a common mistake in the step.
+
+    It tests the checks of `selfcheck`, a command of users, not our tests: those must fail on each such mistake.
+    """
     context, here = tf.distribute.ReplicaContext, BatchPartition.here
     build: Any = gan.build_generator
     all_reduce, shard_of = context.all_reduce, BatchShard.of
@@ -45,14 +48,14 @@ def _plant(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def unsynchronized(*arguments: Any, **settings: Any) -> keras.Model:
         return build(*arguments, **{**settings, "synchronized": False})
 
-    locations: tuple[tuple[object, str, Any], ...] = (
+    replacements: tuple[tuple[object, str, Any], ...] = (
         (context, "all_reduce", mean_instead_of_sum),
         (context, "all_reduce", reduced_twice),
         (step, "apply_update", by_local_batch),
         (BatchShard, "of", same_noise_everywhere),
         (gan, "build_generator", unsynchronized),
     )
-    monkeypatch.setattr(*locations[FAULTS.index(fault)])
+    monkeypatch.setattr(*replacements[FAULTS.index(fault)])
 
 
 def _subject(strategy: tf.distribute.Strategy | None = None) -> checks.Subject:

@@ -1,5 +1,3 @@
-"""Tests for clusters.py."""
-
 import itertools
 import math
 

@@ -1,5 +1,3 @@
-"""Tests for environment.py."""
-
 from typing import Any
 
 import pytest

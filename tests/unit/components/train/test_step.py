@@ -1,5 +1,3 @@
-"""Tests for step.py."""
-
 import dataclasses
 import functools
 from collections.abc import Callable

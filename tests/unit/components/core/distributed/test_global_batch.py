@@ -1,5 +1,3 @@
-"""Tests for global_batch.py."""
-
 import functools
 from collections.abc import Callable
 from typing import Any

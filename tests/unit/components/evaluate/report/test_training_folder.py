@@ -1,5 +1,3 @@
-"""Tests for training_folder.py."""
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,5 +1,3 @@
-"""Tests for limits.py."""
-
 import dataclasses
 import math
 from typing import Any

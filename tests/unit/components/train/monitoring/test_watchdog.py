@@ -1,5 +1,3 @@
-"""Tests for watchdog.py."""
-
 import subprocess
 import sys
 import threading
