@@ -29,7 +29,7 @@ def stored(path: Path, content: bytes) -> SourceFile:
     return SourceFile(path.name, str(path), len(content))
 
 
-def held(source: Path | str, content: bytes | None = None) -> tuple[Survey, list[tuple[str, str, int, bytes]]]:
+def read_source(source: Path | str, content: bytes | None = None) -> tuple[Survey, list[tuple[str, str, int, bytes]]]:
     """Survey a source, a file of this content if any; return its images in order too, read as workers read them."""
     if content is not None:
         Path(source).write_bytes(content)
@@ -78,10 +78,10 @@ def write_images(folder: Path, count: int, classes: tuple[str, ...] = ("cats", "
     """Write PNG and JPEG images of noise, of sizes between 10 and 40; in one folder without classes."""
     generator = np.random.default_rng(seed)
     for number in range(count):
-        location = folder / classes[number % len(classes)] if classes else folder
-        location.mkdir(parents=True, exist_ok=True)
+        class_folder = folder / classes[number % len(classes)] if classes else folder
+        class_folder.mkdir(parents=True, exist_ok=True)
         image = Image.fromarray(generator.integers(0, 256, (*generator.integers(10, 40, 2), 3), np.uint8))
-        image.save(location / (f"{seed}-{number}.png" if number % 3 else f"{seed}-{number}.JPG"))
+        image.save(class_folder / (f"{seed}-{number}.png" if number % 3 else f"{seed}-{number}.JPG"))
 
 
 @pytest.fixture(scope="session")

@@ -22,11 +22,11 @@ def signed(images: np.ndarray) -> np.ndarray:
     return leaks.signatures(hashes, [leaks.thumbnails(images)])
 
 
-def held(*shards: np.ndarray) -> ReferenceSet:
+def reference_of(*shards: np.ndarray) -> ReferenceSet:
     return leaks.hold({f"test-{number:05d}": signed(images) for number, images in enumerate(shards)})
 
 
-def found(reference: ReferenceSet, images: np.ndarray, number: int = 0) -> list[Leak]:
+def leaks_of(reference: ReferenceSet, images: np.ndarray, number: int = 0) -> list[Leak]:
     return leaks.find(reference, f"train-{number:05d}", signed(images))
 
 
@@ -106,9 +106,9 @@ def test_what_is_found_is_what_a_comparison_of_all_pairs_finds(image: ImageShape
             shard[row] = change(source[random.integers(len(source))])
     held_out_images[1][0] = held_out_images[2][0] = held_out_images[0][0]  # two splits have it
     held_out = dict(zip(("test-00000", "test-00001", "validation-00000"), held_out_images, strict=True))
-    reference = leaks.hold({name: signed(some) for name, some in held_out.items()})
+    reference = leaks.hold({name: signed(shard) for name, shard in held_out.items()})
 
-    detected = [leak for number, shard in enumerate(images) for leak in found(reference, shard, number)]
+    detected = [leak for number, shard in enumerate(images) for leak in leaks_of(reference, shard, number)]
     expected = all_pairs(held_out, images)
     assert {leak.near for leak in expected} == {True, False}
     assert leaks.first_of_each(detected) == leaks.first_of_each(detected[::-1]) == expected
@@ -129,20 +129,20 @@ def test_a_difference_is_near_up_to_five_levels_and_below_a_tenth(block: int) ->
     one_more = (images + 5 * pattern(block)).astype(np.uint8)
     one_more[:, 0, 0] += np.where(pattern(block)[0, 0] > 0, 1, -1).astype(np.uint8)
     flat = (128 + 30 * pattern(2)).astype(np.uint8)[None]
-    reference = held(np.concatenate([images, flat, flat]))
+    reference = reference_of(np.concatenate([images, flat, flat]))
     for near, other in ((True, images + 5 * pattern(block)), (False, one_more)):
-        detected = found(reference, other.astype(np.uint8))
+        detected = leaks_of(reference, other.astype(np.uint8))
         assert [leak.record for leak in detected] == [record for record in range(100) if near]
     # Of a standard deviation of 30, or a little less or more.
     for near, levels in ((True, 2), (False, 3), (False, 4)):
-        detected = found(reference, (flat + levels * pattern(block)).astype(np.uint8))
+        detected = leaks_of(reference, (flat + levels * pattern(block)).astype(np.uint8))
         assert [leak.record for leak in detected] == ([100, 101] if near else [])
 
 
 def test_blank_images_are_leaks_only_where_they_are_the_same() -> None:
     held_out = np.stack([np.full((28, 28, 1), level, np.uint8) for level in (0, 0, 100, 101, 255)])
     training = np.stack([np.full((28, 28, 1), level, np.uint8) for level in (1, 0, 0, 101, 99)])
-    detected = found(held(held_out), training)
+    detected = leaks_of(reference_of(held_out), training)
     assert [(leak.near, leak.record, leak.train_record) for leak in detected] == [
         (False, 0, 1),
         (False, 1, 1),
@@ -154,11 +154,11 @@ def test_a_crowd_of_alike_images_takes_bounded_work_and_hides_no_exact_copy() ->
     random = np.random.default_rng(0)
     alike = pictures(random, 2, GRAY)[1] + random.integers(0, 5, (300, 28, 28, 1), dtype=np.uint8)
     training = np.concatenate([pictures(random, 30, GRAY), alike[[299, 7]]])
-    reference = held(alike)
+    reference = reference_of(alike)
     numbers, rows = leaks._near(reference, leaks.thumbnails(training), 0)
     assert np.bincount(rows, minlength=32).tolist() == [0] * 30 + [32, 32]
     assert {(299, 30), (7, 31)} <= set(zip(numbers.tolist(), rows.tolist(), strict=True))
-    detected = found(reference, training)
+    detected = leaks_of(reference, training)
     assert [leak.record for leak in detected if not leak.near] == [7, 299]
     assert 32 <= len(detected) <= 64
 
@@ -166,18 +166,22 @@ def test_a_crowd_of_alike_images_takes_bounded_work_and_hides_no_exact_copy() ->
 def test_near_copies_are_looked_for_of_some_and_exact_ones_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leaks, "MOST_HELD", 30)
     images = pictures(np.random.default_rng(0), 100, GRAY)
-    reference = held(images[::2], images[1::2])
+    reference = reference_of(images[::2], images[1::2])
     hashes = [hashlib.sha256(image.tobytes()).digest() for image in images]
     chosen = {(f"test-{n % 2:05d}", n // 2) for n in sorted(range(100), key=lambda n: hashes[n])[:30]}
-    detected = found(reference, np.stack([lighter(image) for image in images]))
+    detected = leaks_of(reference, np.stack([lighter(image) for image in images]))
     assert {(leak.shard, leak.record) for leak in detected} == chosen
-    assert len(found(reference, images)) == 100
+    assert len(leaks_of(reference, images)) == 100
 
 
 def test_nothing_to_compare() -> None:
     images = pictures(np.random.default_rng(0), 10, GRAY)
-    for reference, training in ((held(), images), (held(images[:0]), images), (held(images), images[:0])):
-        assert found(reference, training) == []
+    for reference, training in (
+        (reference_of(), images),
+        (reference_of(images[:0]), images),
+        (reference_of(images), images[:0]),
+    ):
+        assert leaks_of(reference, training) == []
     assert leaks.describe([], 0) == {"exact": 0, "near": 0, "compared": ["test"], "near_of": 0, "first": []}
 
 

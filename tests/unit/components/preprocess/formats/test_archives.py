@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from components.core.errors import DataError
 from components.core.sources import source_listing
 from components.preprocess.formats import archives, survey
-from tests.inputs.sources import held, stored
+from tests.inputs.sources import read_source, stored
 
 FILES = {
     "cats/1.png": b"one",
@@ -63,7 +63,7 @@ PACKERS = {
 
 
 def described(source: Path) -> tuple[list[str], dict[str, int], list[tuple[str, int, bytes]]]:
-    surveyed, images = held(source)
+    surveyed, images = read_source(source)
     return surveyed.classes, surveyed.counts, sorted(image[1:] for image in images)
 
 
@@ -115,7 +115,7 @@ def test_members_keep_their_names_and_others_are_logged(
     assert [message.partition(": ")[2] for message in caplog.messages] == ["notes.txt, inner.zip"]
     assert list(archives.read_members(file, members)) == list(FILES.values())
     monkeypatch.setattr(survey, "IMAGES_AT_ONCE", 3)
-    counts = [len([*survey.read(part)]) for part in held(file.location)[0].parts]
+    counts = [len([*survey.read(part)]) for part in read_source(file.location)[0].parts]
     assert counts == ([3, 1] if packer.endswith(".zip") else [4])  # of which some can be read alone
     assert [path.name for path in tmp_path.iterdir()] == [packer]
 
@@ -173,7 +173,7 @@ def encrypted() -> bytes:
 )
 def test_archives_that_are_wrong_are_refused(tmp_path: Path, name: str, content: bytes, words: str) -> None:
     with pytest.raises(DataError) as raised:
-        held(tmp_path / name, content)
+        read_source(tmp_path / name, content)
     assert name in str(raised.value)
     assert words in str(raised.value)
 
@@ -190,7 +190,7 @@ def test_links_of_an_archive_are_logged_and_not_followed(tmp_path: Path, caplog:
         ("x.tar", tarred({"a.png": b"x"}, tarfile.GNU_FORMAT, *links), 2),
         ("x.zip", packed.getvalue(), 1),
     ):
-        assert held(tmp_path / name, content)[1] == [(f"{name}/a.png", "train", -1, b"x")]
+        assert read_source(tmp_path / name, content)[1] == [(f"{name}/a.png", "train", -1, b"x")]
         assert caplog.messages[-1].endswith(": " + ", ".join(["link.png"] * count))
 
 
@@ -198,9 +198,9 @@ def test_of_a_member_too_large_no_more_is_unpacked_than_tells(tmp_path: Path, mo
     monkeypatch.setattr(archives, "LARGEST_FILE", 1000)
     bomb = bytes(3_000_000)
     for packer in PACKERS:
-        _, images = held(tmp_path / packer, PACKERS[packer]({"a.png": bomb, "b.png": b"x"}))
+        _, images = read_source(tmp_path / packer, PACKERS[packer]({"a.png": bomb, "b.png": b"x"}))
         assert [image[3] for image in images] == [bytes(1001), b"x"]
     lying = bytearray(zipped({"a.png": bomb}))
     struct.pack_into("<I", lying, lying.rindex(b"PK\1\2") + 24, 10)  # declares 10 bytes
     with pytest.raises(DataError, match=r"x\.zip .*a\.png"):
-        held(tmp_path / "x.zip", bytes(lying))
+        read_source(tmp_path / "x.zip", bytes(lying))

@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as numpy_strategies
 from components.core.artifacts.datasets import ImageShape
 from components.core.errors import DataError
 from components.preprocess.formats import idx as idx_files
-from tests.inputs.sources import held, idx
+from tests.inputs.sources import idx, read_source
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (7, 4, 3), np.uint8)
 LABELS = np.arange(7, dtype=np.uint8)
@@ -34,7 +34,7 @@ def test_images_are_read_as_they_were_written(
 ) -> None:
     folder = tmp_path_factory.mktemp("idx")
     (folder / NAME).write_bytes(packed(idx(images)))
-    surveyed, originals = held(folder)
+    surveyed, originals = read_source(folder)
     count, height, width, channels = (*images.shape, 1)[:4]
     assert (surveyed.counts, surveyed.stored) == ({"train": count}, ImageShape(height, width, channels))
     assert originals == [(f"{NAME}[{n}]", "train", -1, image.tobytes()) for n, image in enumerate(images)]
@@ -46,7 +46,7 @@ def test_more_images_than_are_read_at_once(tmp_path: Path) -> None:
     (tmp_path / NAME).write_bytes(idx(images))
     (tmp_path / LABELS_NAME).write_bytes(idx(labels))
     expected = [(f"{NAME}[{n}]", "train", labels[n] // 2, images[n].tobytes()) for n in range(2500)]
-    assert held(tmp_path)[1] == expected
+    assert read_source(tmp_path)[1] == expected
 
 
 def test_classes_have_the_names_of_fashion_mnist_if_all_labels_are_its(
@@ -57,9 +57,9 @@ def test_classes_have_the_names_of_fashion_mnist_if_all_labels_are_its(
     for split in ("train", "test"):
         (tmp_path / f"{split}-images.idx").write_bytes(idx(np.zeros((10, 2, 2))))
         (tmp_path / f"{split}-labels.idx").write_bytes(idx(labels))
-    assert held(tmp_path)[0].classes == [*idx_files.FASHION_MNIST_CLASSES]
+    assert read_source(tmp_path)[0].classes == [*idx_files.FASHION_MNIST_CLASSES]
     (tmp_path / "test-labels.idx").write_bytes(idx(labels + 1))
-    assert held(tmp_path)[0].classes == [str(value) for value in range(11)]
+    assert read_source(tmp_path)[0].classes == [str(value) for value in range(11)]
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_wrong_files_are_refused(tmp_path: Path, images: bytes, labels: bytes, w
     if labels:
         (tmp_path / LABELS_NAME).write_bytes(labels)
     with pytest.raises(DataError, match=re.escape(words)):
-        held(tmp_path)
+        read_source(tmp_path)
 
 
 def write(folder: Path, names: list[str]) -> None:
@@ -104,7 +104,7 @@ TRAIN_AND_TEST = {"train": 4, "test": 2}
 )
 def test_files_are_paired_by_name(tmp_path: Path, names: list[str], counts: dict[str, int]) -> None:
     write(tmp_path, names)
-    surveyed, _ = held(tmp_path)
+    surveyed, _ = read_source(tmp_path)
     assert (surveyed.counts, surveyed.classes) == (counts, ["0"] if "labels" in "".join(names) else [])
 
 
@@ -120,4 +120,4 @@ def test_files_are_paired_by_name(tmp_path: Path, names: list[str], counts: dict
 def test_files_that_do_not_pair_are_refused(tmp_path: Path, names: list[str], words: str) -> None:
     write(tmp_path, names)
     with pytest.raises(DataError, match=words):
-        held(tmp_path)
+        read_source(tmp_path)

@@ -17,7 +17,7 @@ from components.core.artifacts.datasets import ImageShape
 from components.core.errors import DataError
 from components.core.sources import source_listing
 from components.preprocess.formats import npz, splits_and_labels
-from tests.inputs.sources import Unpickled, held, stored
+from tests.inputs.sources import Unpickled, read_source, stored
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (7, 4, 3), np.uint8)
 
@@ -49,7 +49,7 @@ def test_arrays_are_read_as_numpy_writes_them(
 ) -> None:
     labels = data.draw(numpy_strategies.arrays(kind, len(images)))
     content = saved(compressed, x_train=images, y_train=labels[:, None] if column else labels)
-    surveyed, read_images = held(tmp_path_factory.getbasetemp() / "x.npz", content)
+    surveyed, read_images = read_source(tmp_path_factory.getbasetemp() / "x.npz", content)
     values, numbers = np.unique(labels, return_inverse=True)
     eight_bit = images if images.dtype == np.uint8 else np.rint(images / 257).astype(np.uint8)
     assert surveyed.classes == [str(value) for value in values]
@@ -63,12 +63,16 @@ def test_arrays_are_read_as_numpy_writes_them(
 def test_splits_are_recognized_by_the_names_of_arrays_or_of_files(tmp_path: Path) -> None:
     names = {"train_images": 4, "val_images": 2, "test_images": 3, "other": 1}
     arrays: dict[str, Any] = {name: IMAGES[:count] for name, count in names.items()}
-    assert held(tmp_path / "medmnist.npz", saved(True, **arrays))[0].counts == {"test": 3, "train": 4, "validation": 2}
+    assert read_source(tmp_path / "medmnist.npz", saved(True, **arrays))[0].counts == {
+        "test": 3,
+        "train": 4,
+        "validation": 2,
+    }
     folder = tmp_path / "folder"
     folder.mkdir()
     for name, count in (("a-train", 5), ("b-train", 2), ("test", 1)):
         (folder / f"{name}.npz").write_bytes(saved(images=IMAGES[:count], labels=np.arange(count)))
-    surveyed, _ = held(folder)
+    surveyed, _ = read_source(folder)
     assert (surveyed.kind, surveyed.counts) == (source_listing.ARRAYS, {"train": 7, "test": 1})
     assert surveyed.classes == ["0", "1", "2", "3", "4"]
 
@@ -103,7 +107,7 @@ WRONG: list[tuple[bytes, str]] = [
 @pytest.mark.parametrize(("content", "words"), WRONG)
 def test_wrong_files_are_refused(tmp_path: Path, content: bytes, words: str) -> None:
     with pytest.raises(DataError, match=re.escape(words)):
-        held(tmp_path / "x.npz", content)
+        read_source(tmp_path / "x.npz", content)
 
 
 def test_an_array_of_many_images_is_read_without_holding_it(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from components.core.errors import DataError
 from components.core.sources import source_listing
 from components.preprocess.decode import pixels
 from components.preprocess.formats.survey import survey
-from tests.inputs.sources import held, picture
+from tests.inputs.sources import picture, read_source
 
 IMAGES = [picture(number) for number in range(9)]
 
@@ -52,7 +52,7 @@ def test_a_table_is_read_as_it_was_written(
     images = pyarrow.array(structs([*IMAGES]) if in_struct else IMAGES, None if in_struct else kind)
     columns = {"img": images, "width": [3] * 9, **({} if labels is None else {"label": labels})}
     pyarrow.parquet.write_table(pyarrow.table(columns), path, compression=packing, row_group_size=2)
-    surveyed, read = held(path)
+    surveyed, read = read_source(path)
     assert (surveyed.kind, surveyed.counts) == (source_listing.PARQUET, {"train": 9})
     assert [name for name, *_ in read] == [f"x.parquet[{number}]" for number in range(9)]
     assert [content for *_, content in read] == IMAGES
@@ -70,7 +70,7 @@ def test_the_description_of_datasets_decides(tmp_path: Path) -> None:
     }
     other = [b"not an image"] * 3
     content = written(features, image=other, fine=[2, 0, 2], photo=IMAGES[:3], coarse=[0] * 3)
-    surveyed, read = held(tmp_path / "x.parquet", content)
+    surveyed, read = read_source(tmp_path / "x.parquet", content)
     assert [content for *_, content in read] == IMAGES[:3]
     assert (surveyed.classes, [label for _, _, label, _ in read]) == (["ant", "cow"], [1, 0, 1])
 
@@ -82,7 +82,7 @@ def test_splits_are_recognized_by_names_and_classes_are_of_all_files(tmp_path: P
     (tmp_path / "train-empty.parquet").write_bytes(
         written(image=pyarrow.array([], pyarrow.binary()), label=pyarrow.array([], pyarrow.string()))
     )
-    surveyed, read = held(tmp_path)
+    surveyed, read = read_source(tmp_path)
     assert (surveyed.counts, surveyed.classes) == ({"test": 1, "train": 2, "validation": 1}, ["a", "b", "c"])
     assert [(split, label) for _, split, label, _ in read] == [
         ("test", 2), ("train", 1), ("train", 0), ("validation", 0)
@@ -90,7 +90,7 @@ def test_splits_are_recognized_by_names_and_classes_are_of_all_files(tmp_path: P
 
 
 def test_what_is_no_image_file_is_left_to_the_quarantine(tmp_path: Path) -> None:
-    _, read = held(tmp_path / "x.parquet", written(image=structs([IMAGES[0], b"<html>", None])))
+    _, read = read_source(tmp_path / "x.parquet", written(image=structs([IMAGES[0], b"<html>", None])))
     assert [content for *_, content in read] == [IMAGES[0], b"<html>", b""]
 
 
@@ -98,7 +98,7 @@ def test_of_a_value_that_is_too_large_no_more_is_kept_than_tells(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pixels, "LARGEST_FILE", 1000)
-    _, read = held(tmp_path / "x.parquet", written(image=[IMAGES[0], bytes(5000)]))
+    _, read = read_source(tmp_path / "x.parquet", written(image=[IMAGES[0], bytes(5000)]))
     assert [len(content) for *_, content in read] == [len(IMAGES[0]), 1001]
 
 
@@ -121,7 +121,7 @@ WHOLE = written(image=IMAGES, label=[*range(9)])
 )
 def test_what_cannot_be_used_is_refused(tmp_path: Path, content: bytes, words: str) -> None:
     with pytest.raises(DataError, match=re.escape(words)):
-        held(tmp_path / "x.parquet", content)
+        read_source(tmp_path / "x.parquet", content)
 
 
 @pytest.mark.parametrize(
@@ -148,9 +148,9 @@ def test_no_thread_of_the_reader_is_left_to_abort_the_end_of_the_process(tmp_pat
     program = """
 import os, sys
 import pyarrow.compute, pyarrow.parquet
-from tests.inputs.sources import held
+from tests.inputs.sources import read_source
 before = os.listdir("/proc/self/task")
-assert len(held(sys.argv[1])[1]) == 9
+assert len(read_source(sys.argv[1])[1]) == 9
 assert os.listdir("/proc/self/task") == before
 """
     subprocess.run([sys.executable, "-c", program, str(tmp_path / "x.parquet")], check=True)

@@ -14,7 +14,7 @@ from components.core.errors import DataError
 from components.preprocess.formats import label_files
 from components.preprocess.formats.splits_and_labels import Row, Table
 from components.preprocess.formats.survey import survey
-from tests.inputs.sources import held
+from tests.inputs.sources import read_source
 from tests.unit.components.preprocess.formats.test_archives import PACKERS, tarred, zipped
 
 TWO = {"00000/img00000000.png": b"0", "00000/img00000001.png": b"1"}
@@ -39,7 +39,7 @@ def written(folder: Path, files: dict[str, bytes]) -> Path:
 
 def described(source: Path) -> tuple[list[str], list[tuple[str, int]]]:
     """Classes; split and label of each image, by its content."""
-    surveyed, images = held(source)
+    surveyed, images = read_source(source)
     return surveyed.classes, [image[1:3] for image in sorted(images, key=lambda image: image[3])]
 
 

@@ -10,7 +10,7 @@ from components.core.sources import source_listing
 from components.core.storage import buckets, tfrecord
 from tests.fakes.gcs.server import Server
 from tests.faults.damage.image_cases import JPEG, WEBP
-from tests.inputs.sources import held
+from tests.inputs.sources import read_source
 
 
 def files(folder: Path) -> None:
@@ -28,14 +28,14 @@ def files(folder: Path) -> None:
     shutil.make_archive(str(folder / "zip" / "photos"), "zip", folder / "labeled")
 
 
-@pytest.mark.parametrize("location", ["npz", "tfrecord", "zip", "labeled", "zip/photos.zip", "tfrecord/t*.tfrecord"])
-def test_a_format_in_a_bucket(gcs: Server, tmp_path: Path, location: str) -> None:
+@pytest.mark.parametrize("source", ["npz", "tfrecord", "zip", "labeled", "zip/photos.zip", "tfrecord/t*.tfrecord"])
+def test_a_format_in_a_bucket(gcs: Server, tmp_path: Path, source: str) -> None:
     files(tmp_path)
     gcs.create_bucket("photos")
     for path in tmp_path.rglob("*.*"):
         buckets.create(f"gs://photos/{path.relative_to(tmp_path)}", path)
-    remote, images = held(f"gs://photos/{location}")
-    local, expected = held(str(tmp_path / location))
+    remote, images = read_source(f"gs://photos/{source}")
+    local, expected = read_source(str(tmp_path / source))
     assert sorted(images) == sorted(expected)
     assert len(images) > 1
     assert (remote.kind, remote.counts, remote.classes) == (local.kind, local.counts, local.classes)

@@ -14,7 +14,7 @@ from components.core.sources import source_listing
 from components.core.storage import tfrecord
 from components.preprocess.formats import tfrecords
 from components.preprocess.formats.survey import read
-from tests.inputs.sources import held, picture
+from tests.inputs.sources import picture, read_source
 
 
 def serialized(**features: Any) -> bytes:
@@ -67,7 +67,7 @@ def test_a_file_that_tensorflow_wrote(tmp_path: Path) -> None:
         with tf.io.TFRecordWriter(str(tmp_path / name), packing) as writer:
             for number, image in enumerate(images):
                 writer.write(serialized(image__encoded=image, image__class__label=5 + number % 3, image__height=3))
-        surveyed, read_images = held(tmp_path / name)
+        surveyed, read_images = read_source(tmp_path / name)
         assert (surveyed.kind, surveyed.classes, surveyed.counts) == (
             source_listing.TFRECORDS,
             ["5", "6", "7"],
@@ -81,7 +81,7 @@ def test_a_record_whose_length_begins_as_gzip_does(tmp_path: Path) -> None:
     padding = 0x088B1F - len(serialized(image=image, pad=bytes(500_000))) + 500_000
     example = serialized(image=image, pad=bytes(padding))
     assert len(example) == 0x088B1F
-    assert held(tmp_path / "x.tfrecord", framed(example))[1] == [("x.tfrecord[0]", "train", -1, image)]
+    assert read_source(tmp_path / "x.tfrecord", framed(example))[1] == [("x.tfrecord[0]", "train", -1, image)]
 
 
 IMAGE = picture(0)
@@ -102,7 +102,7 @@ RECORD = framed(serialized(image=IMAGE, label=1))
 )
 def test_wrong_files_are_refused(tmp_path: Path, content: bytes, words: str) -> None:
     with pytest.raises(DataError, match=re.escape(words)):
-        held(tmp_path / "x.tfrecord", content)
+        read_source(tmp_path / "x.tfrecord", content)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,9 @@ def test_wrong_examples_are_refused(features: dict[str, Any], words: str) -> Non
     ("now", "message"), [([1], r"x\.tfrecord had 2 .* 1 now"), ([1, 3], r"x\.tfrecord .* label 3")]
 )
 def test_a_file_that_changed_after_it_was_surveyed(tmp_path: Path, now: list[int], message: str) -> None:
-    surveyed, _ = held(tmp_path / "x.tfrecord", framed(*(serialized(image=IMAGE, label=label) for label in (1, 2))))
+    surveyed, _ = read_source(
+        tmp_path / "x.tfrecord", framed(*(serialized(image=IMAGE, label=label) for label in (1, 2)))
+    )
     (tmp_path / "x.tfrecord").write_bytes(framed(*(serialized(image=IMAGE, label=label) for label in now)))
     with pytest.raises(DataError, match=message):
         [*itertools.chain.from_iterable(map(read, surveyed.parts))]
