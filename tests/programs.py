@@ -239,8 +239,8 @@ def _begin(
     os.environ.update(environment)
     os.umask(umask)
     tempfile.tempdir = None
-    for location, descriptor in zip(output, (1, 2), strict=True):
-        opened = os.open(location, os.O_WRONLY) if isinstance(location, str) else location.fileno()
+    for file, descriptor in zip(output, (1, 2), strict=True):
+        opened = os.open(file, os.O_WRONLY) if isinstance(file, str) else file.fileno()
         os.dup2(opened, descriptor)
         os.close(opened)
     sys.stdout, sys.stderr = (io.TextIOWrapper(io.FileIO(fd, "w"), write_through=True) for fd in (1, 2))

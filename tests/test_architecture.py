@@ -26,7 +26,7 @@ def test_import_contracts() -> None:
 def test_importing_does_nothing() -> None:
     """At module level there are only imports, definitions, constants and the one `if __name__` of an entry point."""
     definitions = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef, ast.Assign, ast.AnnAssign)
-    locations = []
+    statements = []
     for path in SOURCES:
         for node in ast.parse(path.read_text()).body:
             docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
@@ -36,9 +36,9 @@ def test_importing_does_nothing() -> None:
                 "TYPE_CHECKING",
             )
             if not (isinstance(node, definitions) or docstring or allowed_if):
-                locations.append(f"{path.relative_to(ROOT)}:{node.lineno}")
+                statements.append(f"{path.relative_to(ROOT)}:{node.lineno}")
     # A script that export starts by its path, where our packages cannot be imported.
-    assert [location for location in locations if not location.startswith("components/export/draw.py")] == []
+    assert [statement for statement in statements if not statement.startswith("components/export/draw.py")] == []
 
 
 def test_only_ci_knows_of_a_folder_beside_the_checkout() -> None:

@@ -15,7 +15,7 @@ from components.train.batches import Place, ReadAhead
 
 def main() -> int:
     """Run the stage with the flags that follow the name of the JSON file."""
-    location, arguments = Path(sys.argv[1]), sys.argv[2:]
+    waits_file, arguments = Path(sys.argv[1]), sys.argv[2:]
     waited: list[float] = []  # seconds per step, of each block
     read = ReadAhead.block
 
@@ -28,7 +28,7 @@ def main() -> int:
     # Replaced from outside, as the stage needs no hook for a clock.
     ReadAhead.block = timed  # type: ignore[method-assign, assignment]
     code = cli.main("train", arguments)
-    location.write_text(json.dumps(waited), encoding="utf-8")
+    waits_file.write_text(json.dumps(waited), encoding="utf-8")
     return code
 
 

@@ -95,9 +95,9 @@ def place(request: pytest.FixtureRequest) -> Iterator[Place]:
         bucket, _, folder = where.removeprefix("gs://").partition("/")
         prefix = f"{folder.rstrip('/')}/{os.urandom(8).hex()}/".lstrip("/")
         with contextlib.closing(Client()) as client:
-            location = Place(client, client.bucket(bucket), prefix, DEFAULT_RETRY)
+            place = Place(client, client.bucket(bucket), prefix, DEFAULT_RETRY)
             try:
-                yield location
+                yield place
             finally:
                 for blob in client.list_blobs(bucket, prefix=prefix):
                     blob.delete()

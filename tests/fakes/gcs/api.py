@@ -181,10 +181,10 @@ class Api:
             return self._begin_upload(request, bucket)
         if kind != "multipart":
             raise not_served(f"uploadType {kind}")
-        resource, location = _parts(request.headers, request.body)
+        resource, span = _parts(request.headers, request.body)
         checksums = _claimed(resource, request.headers)
         expected = _number(request, "ifGenerationMatch")
-        stored = _insert(self.store, bucket, resource, request.body[location], expected, checksums)
+        stored = _insert(self.store, bucket, resource, request.body[span], expected, checksums)
         return _rendered(request, _resource(request, bucket, resource["name"], stored))
 
     def _begin_upload(self, request: Request, bucket: str) -> Answer:
@@ -259,13 +259,13 @@ def _time(count: int) -> str:
 
 
 def _resource(request: Request, bucket: str, name: str, stored: Stored) -> dict[str, Any]:
-    location = f"b/{bucket}/o/{urllib.parse.quote(name, safe='')}"
+    path = f"b/{bucket}/o/{urllib.parse.quote(name, safe='')}"
     origin = f"http://{request.headers['Host']}"  # clients download from `mediaLink`
     return {
         "kind": "storage#object",
         "id": f"{bucket}/{name}/{stored.generation}",
-        "selfLink": f"{origin}/storage/v1/{location}",
-        "mediaLink": f"{origin}/download/storage/v1/{location}?generation={stored.generation}&alt=media",
+        "selfLink": f"{origin}/storage/v1/{path}",
+        "mediaLink": f"{origin}/download/storage/v1/{path}?generation={stored.generation}&alt=media",
         "name": name,
         "bucket": bucket,
         "generation": str(stored.generation),

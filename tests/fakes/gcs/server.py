@@ -120,14 +120,14 @@ class Server(http.Server):
 
     def _with_flipped_content(self, request: Request) -> Request:
         try:
-            location = content_span(request.headers, request.query, request.body)
+            span = content_span(request.headers, request.query, request.body)
         except Refusal:
             return request
         body = request.body
-        if not body[location]:
+        if not body[span]:
             return request
         self.fired.append(("flip-upload", request.number))
-        flipped = body[: location.start] + _flipped(body[location]) + body[location.stop :]
+        flipped = body[: span.start] + _flipped(body[span]) + body[span.stop :]
         return dataclasses.replace(request, body=flipped)
 
 

@@ -42,7 +42,7 @@ def load_prepare(self):
             while not os.path.exists(os.environ["ONCE"]):
                 time.sleep(0.01)
         case "memory":
-            held = [numpy.empty(50 << 20, numpy.uint8) for _ in range(1000)]  # not touched, so that it takes no time
+            memory = [numpy.empty(50 << 20, numpy.uint8) for _ in range(1000)]  # not touched, so that it takes no time
         case "nonsense":
             os.write(json.loads(sys.argv[1])[1], bytes([9] * 100))
             os._exit(0)

@@ -55,9 +55,9 @@ def _make_checkpoint(folder: Path) -> None:
 
 
 def _read_checkpoint(folder: Path) -> Any:
-    (location,) = folder.glob("step-*")
-    return checkpoints.Description.of(location), {
-        name: array.tolist() for name, array in checkpoints.load_state(location).items()
+    (checkpoint,) = folder.glob("step-*")
+    return checkpoints.Description.of(checkpoint), {
+        name: array.tolist() for name, array in checkpoints.load_state(checkpoint).items()
     }
 
 

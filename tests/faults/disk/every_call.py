@@ -92,8 +92,8 @@ def problem_of(writer: Writer, work: Path, allowed: tuple[Any, ...], new: Any) -
 def _everywhere(writer: Writer, folder: Path, every: int, faults_of: Callable[[str], Collection[str]]) -> Counts:
     counts, work, scratch = Counts(), folder / "work", folder / "scratch"
     old, new = states_of(writer, folder / "states")
-    for location in (folder / "old", work, scratch):
-        location.mkdir()
+    for new_folder in (folder / "old", work, scratch):
+        new_folder.mkdir()
     writer.prepare(folder / "old")
 
     def run(inject: str = "") -> int:

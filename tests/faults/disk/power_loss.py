@@ -56,7 +56,7 @@ class Disk:
         changes = [(id(folder), number) for folder in folders for number in range(len(folder.pending))]
         subsets: list[tuple[tuple[int, int], ...]]
         if 2 ** len(changes) <= _STATES_OF_A_POINT:
-            subsets = [some for n in range(len(changes) + 1) for some in itertools.combinations(changes, n)]
+            subsets = [subset for n in range(len(changes) + 1) for subset in itertools.combinations(changes, n)]
         else:
             chance = random.Random(seed)
             subsets = [(), tuple(changes)]
@@ -89,12 +89,12 @@ class Disk:
 
     def _openat(self, arguments: str, result: int) -> bool:
         self._open.pop(result, None)
-        location = self._locate(arguments)
-        if location is None:
+        folder_and_name = self._locate(arguments)
+        if folder_and_name is None:
             if _text(_STRING.findall(arguments)[0]) == str(self._root):
                 self._open[result] = (self._top, 0)
             return False
-        folder, name = location
+        folder, name = folder_and_name
         changed = name not in folder.entries
         if changed:
             _change(folder, {name: _File(bytearray(), b"")})
@@ -151,9 +151,9 @@ class Disk:
         return self._set_entry(arguments, None)
 
     def _set_entry(self, arguments: str, entry: "_Folder | None") -> bool:
-        if location := self._locate(arguments):
-            _change(location[0], {location[1]: entry})
-        return location is not None
+        if folder_and_name := self._locate(arguments):
+            _change(folder_and_name[0], {folder_and_name[1]: entry})
+        return folder_and_name is not None
 
     def _rename(self, arguments: str, result: int) -> bool:
         source_location, target_location = self._locate(arguments), self._locate(arguments, 1)
@@ -239,8 +239,8 @@ def lose_power_everywhere(writer: Writer, folder: Path) -> Counts:
     """Lose power after each system call of a writer, and after its end, in an empty folder."""
     counts, work, scratch = Counts(), folder / "work", folder / "scratch"
     old, new = states_of(writer, folder / "states")
-    for location in (work, scratch):
-        location.mkdir()
+    for new_folder in (work, scratch):
+        new_folder.mkdir()
     writer.prepare(work)
     disk = Disk(work)
     code = traced.run(lambda: exit_code_of(writer, work), scratch, hexadecimal=True)

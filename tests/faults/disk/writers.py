@@ -51,11 +51,11 @@ def _fill(folder: Path) -> None:
 
 
 def _read_folder(folder: Path) -> Any:
-    location = folder / "deep" / "place"
-    if not location.exists():
+    deep_folder = folder / "deep" / "place"
+    if not deep_folder.exists():
         return None
-    listed = atomic_files.read_json(location / "done.json", "folder")
-    assert list(atomic_files.changed_files(location, listed)) == []
+    listed = atomic_files.read_json(deep_folder / "done.json", "folder")
+    assert list(atomic_files.changed_files(deep_folder, listed)) == []
     return listed
 
 

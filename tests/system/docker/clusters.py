@@ -129,8 +129,8 @@ class Flink(Containers):
         name = f"stage-{len(self.started)}"
         runner = "--runner=PortableRunner --job_endpoint=jobs:8099 --artifact_endpoint=jobs:8098"
         workers = "--environment_type=EXTERNAL --environment_config=localhost:50000 --parallelism=2"
-        locations = ("--source", "gs://b/source", "--dataset", "gs://b/dataset")
-        self.start(name, *locations, *words, "--beam_options", f"{runner} {workers}")
+        flags = ("--source", "gs://b/source", "--dataset", "gs://b/dataset")
+        self.start(name, *flags, *words, "--beam_options", f"{runner} {workers}")
         return name
 
     def restart_machine(self, name: str) -> None:

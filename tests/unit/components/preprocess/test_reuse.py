@@ -105,8 +105,8 @@ def test_any_change_gives_the_dataset_made_from_scratch(tmp_path: Path, seed: in
             "beam_options": ("", "", "--direct_num_workers=2 --direct_running_mode=multi_threading", "")[generation],
             "seed": (0, 0, 0, 5)[generation],
         }
-        locations: dict[str, str] = {"source_index": str(index)} if generation % 2 else {}
-        outputs = run(source, earlier / f"{generation}", previous_datasets=str(earlier), **locations, **settings)
+        index_setting: dict[str, str] = {"source_index": str(index)} if generation % 2 else {}
+        outputs = run(source, earlier / f"{generation}", previous_datasets=str(earlier), **index_setting, **settings)
         run(source, tmp_path / f"scratch-{generation}", **settings)
         assert content(earlier / f"{generation}") == content(tmp_path / f"scratch-{generation}")
         reusable = [path for path in source.rglob("*.png") if path.read_bytes() in seen]
@@ -125,9 +125,9 @@ def test_what_is_known_is_not_read_and_what_was_decoded_is_not_decoded(
     opened, decoded = [], []
     open_file, started = files.open_file, pool._started
 
-    def noting_open(location: str, buffering: int) -> BinaryIO:
-        opened.append(Path(location).name)
-        return open_file(location, buffering=buffering)
+    def noting_open(path: str, buffering: int) -> BinaryIO:
+        opened.append(Path(path).name)
+        return open_file(path, buffering=buffering)
 
     def noting_started(contents: list[bytes], *words: Any) -> Any:
         decoded.extend(contents)

@@ -70,11 +70,11 @@ def by_rule(pictures: list[tuple[int, int]], decided: Plan) -> tuple[dict[str, l
     return {key: sorted(shard_rows) for key, shard_rows in expected.items()}, sorted(quarantined)
 
 
-def in_order(locations: list[tuple[str, FilePart]], folder: Path, kind: np.dtype = KIND) -> dict[str, list[Row]]:
+def in_order(file_parts: list[tuple[str, FilePart]], folder: Path, kind: np.dtype = KIND) -> dict[str, list[Row]]:
     ordered = {}
-    for key in {shard for shard, _ in locations}:
-        some = [location for shard, location in locations if shard == key]
-        blocks = [*rows.blocks_in_order(some, AttemptFiles(str(folder)), kind, at_once=3)]
+    for key in {shard for shard, _ in file_parts}:
+        shard_parts = [file_part for shard, file_part in file_parts if shard == key]
+        blocks = [*rows.blocks_in_order(shard_parts, AttemptFiles(str(folder)), kind, at_once=3)]
         assert {len(block) for block in blocks[:-1]} <= {3}
         ordered[key] = [*as_tuples(np.concatenate(blocks))]
     return ordered
@@ -119,7 +119,7 @@ def test_plain_pixels_become_rows_of_any_shape(tmp_path: Path) -> None:
         (original.label, pixels.from_pixels(original.content, ImageShape(8, 8, 1), decided.image, "fill"))
         for original in expected
     }
-    pairs = [(label, image) for some in ordered.values() for _, label, _, image in some]
+    pairs = [(label, image) for shard_rows in ordered.values() for _, label, _, image in shard_rows]
     assert len(pairs) == len(expected) == 1797
     assert set(pairs) == images
 

@@ -30,9 +30,9 @@ def retraining(source: str) -> None:
 
 def applied(world: World, wanted: list[Schedule]) -> list[Any]:
     """Apply to the end; return the resulting schedules, without ids."""
-    location = world.connected()
-    list(apply.apply(world.target, location, wanted, prune=True))
-    return sorted((live.name, live.enabled, live.digest, len(live.active_runs)) for live in location.live())
+    schedules = world.connected()
+    list(apply.apply(world.target, schedules, wanted, prune=True))
+    return sorted((live.name, live.enabled, live.digest, len(live.active_runs)) for live in schedules.live())
 
 
 @functools.cache
@@ -102,9 +102,9 @@ def test_back_to_a_replaced_schedule_creates_it_anew(world: World) -> None:
 
 
 def test_two_of_one_name_become_one(world: World) -> None:
-    location = world.connected()
+    schedules = world.connected()
     for _ in range(2):
-        location.resume(location.create(weekly(world)))
+        schedules.resume(schedules.create(weekly(world)))
     assert world.starting() == ["weekly", "weekly"]
     applied(world, [weekly(world)])
     assert world.starts() == [("weekly", True)]
@@ -121,8 +121,8 @@ def test_one_that_cannot_be_replaced_goes_on(world: World, acted: bool) -> None:
 
 def test_one_that_is_resumed_meanwhile_stays(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     applied(world, [weekly(world)])
-    location = world.connected()
-    monkeypatch.setattr(location, "pause", lambda schedule_id: None)  # somebody resumes it at once
-    (stays, _) = apply.apply(world.target, location, [], prune=True)
+    schedules = world.connected()
+    monkeypatch.setattr(schedules, "pause", lambda schedule_id: None)  # somebody resumes it at once
+    (stays, _) = apply.apply(world.target, schedules, [], prune=True)
     assert stays.endswith(" stays: it was resumed meanwhile")
     assert world.starting() == ["weekly"]

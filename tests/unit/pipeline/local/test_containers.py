@@ -70,12 +70,12 @@ def running(desk: Desk) -> list[str]:
 @pytest.mark.docker
 def test_fifty_containers_that_fail_at_once_are_fifty_failures(engine: str, desk: Desk) -> None:
     step: Any = Shell(image=NAME)
-    location = containers.prepare([step], [], desk.folder, NO_VALUES, False)
+    executor = containers.prepare([step], [], desk.folder, NO_VALUES, False)
     log = desk.folder / "log"
     with session(desk.root, Docker().program) as opened:
-        location.begin(opened)
+        executor.begin(opened)
         call = Call(step, ["sh", "-c", "echo last word; exit 3"], log, print)
-        codes = [location.run(call) for _ in range(50)]
+        codes = [executor.run(call) for _ in range(50)]
     assert codes == [3] * 50
     assert log.read_text() == "last word\n" * 50
 
@@ -357,11 +357,11 @@ def test_what_lies_behind_a_link_is_seen_by_the_name_that_was_given(
     # The kernel follows the link before the dots; in a container, which has no link, the dots go back in the name.
     assert Path("link/../images").is_dir()
     image = Image("wgan/train:1", "sha256:1", "linux/amd64", "1")
-    location = containers.Containers(Docker(), {"cpu": image}, [], tmp_path / "runs", ["link/../images"])
-    location.session = Session(tmp_path, reaper=None)  # type: ignore[arg-type]
+    executor = containers.Containers(Docker(), {"cpu": image}, [], tmp_path / "runs", ["link/../images"])
+    executor.session = Session(tmp_path, reaper=None)  # type: ignore[arg-type]
     call = Call(dataclasses.replace(step_table.STEPS[0], image="cpu"), ["stage"], tmp_path, print)
     mount = f"type=bind,source={tmp_path}/there/images,target={tmp_path}/here/images,readonly"
-    assert mount in location._words(call, "name")
+    assert mount in executor._words(call, "name")
 
 
 def test_an_engine_that_never_answers_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

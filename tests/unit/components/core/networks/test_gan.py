@@ -119,8 +119,8 @@ def test_labels_are_decided_by_seed_and_batch_and_say_nothing_of_the_latents() -
     for one, other in ((0, 1), (0, 2), (1, 2)):
         assert np.mean(drawn[one] == drawn[other]) == pytest.approx(0.5, abs=0.05)
     latents = tf.random.stateless_normal([4000, 2], [0, 0], alg="philox").numpy()
-    for location in range(2):
-        assert abs(np.corrcoef(latents[:, location], drawn[0])[0, 1]) < 0.06
+    for column in range(2):
+        assert abs(np.corrcoef(latents[:, column], drawn[0])[0, 1]) < 0.06
 
 
 def test_rows_are_classes_and_columns_are_latents() -> None:

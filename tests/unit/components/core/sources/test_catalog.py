@@ -11,10 +11,8 @@ from components.core.sources.catalog import Catalog, Checksum
 from components.core.sources.files import SourceFile
 
 NAMES = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1, max_size=3)
-LOCATIONS = st.one_of(
-    st.binary(min_size=1, max_size=9).map(lambda raw: raw.decode("utf-8", "surrogateescape")), st.text()
-)
-FILES = st.dictionaries(NAMES, st.tuples(st.integers(0, 2), LOCATIONS.filter(lambda t: "\0" not in t)), max_size=30)
+PATHS = st.one_of(st.binary(min_size=1, max_size=9).map(lambda raw: raw.decode("utf-8", "surrogateescape")), st.text())
+FILES = st.dictionaries(NAMES, st.tuples(st.integers(0, 2), PATHS.filter(lambda t: "\0" not in t)), max_size=30)
 
 
 def catalog_of(files: dict[str, tuple[int, str]]) -> Catalog:

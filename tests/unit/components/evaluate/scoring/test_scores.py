@@ -161,8 +161,8 @@ def test_the_classes_asked_for_are_those_that_the_classifier_should_see(
 
 def test_bins_find_what_lies_together_and_what_is_missing() -> None:
     random = np.random.default_rng(0)
-    locations = np.array([[0.0, 0.0], [20.0, 0.0], [0.0, 20.0]])
-    real = np.concatenate([random.normal(size=(50, 2)) + location for location in locations])
+    centers = np.array([[0.0, 0.0], [20.0, 0.0], [0.0, 20.0]])
+    real = np.concatenate([random.normal(size=(50, 2)) + center for center in centers])
     bins, seen_images = scores.fit_bins(real, seed=0), scores.Seen({"first": real}, {})
     assert (bins.kind, bins.count) == ("bin", 3)
     members = bins.of(seen_images)

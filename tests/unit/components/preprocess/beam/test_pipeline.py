@@ -62,9 +62,9 @@ def test_small_parts_share_a_chunk_and_a_whole_file_is_one(tmp_path: Path, monke
     parts: list[Part] = [*[ImagesPart((image,) * 4)] * 5, *survey.survey("digits").parts, ImagesPart((image,))]
     chunks = pipeline._write_chunks(parts, AttemptFiles(str(tmp_path)))
     lines = [(tmp_path / chunk).read_bytes().splitlines() for chunk in chunks]
-    chunk_parts = [[attempt_files.from_json(Part, line, "") for line in some] for some in lines]
-    assert [len(some) for some in chunk_parts] == [2, 2, 2, 1]
-    assert [part for some in chunk_parts for part in some] == parts
+    chunk_parts = [[attempt_files.from_json(Part, line, "") for line in chunk_lines] for chunk_lines in lines]
+    assert [len(chunk) for chunk in chunk_parts] == [2, 2, 2, 1]
+    assert [part for chunk in chunk_parts for part in chunk] == parts
 
 
 def test_work_that_is_done_again_makes_the_same_and_is_done_once(

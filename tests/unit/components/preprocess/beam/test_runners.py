@@ -51,8 +51,8 @@ def test_only_the_service_that_the_stage_sends_to_is_asked(
 ) -> None:
     connected = []
 
-    def connect(location: tuple[str, int], timeout: float) -> socket.socket:
-        connected.append(location)
+    def connect(address: tuple[str, int], timeout: float) -> socket.socket:
+        connected.append(address)
         return socket.socket()
 
     monkeypatch.setattr(socket, "create_connection", connect)
