@@ -31,7 +31,7 @@ def _shares(random: np.random.Generator, shares: np.ndarray, count: int) -> np.n
     return random.multinomial(count, shares) / count
 
 
-def _of_two(estimate: Callable[..., Measured], one: np.ndarray, n: int, other: np.ndarray, m: int) -> Draw:
+def _pair_draw(estimate: Callable[..., Measured], one: np.ndarray, n: int, other: np.ndarray, m: int) -> Draw:
     """Estimate something of the shares of groups in two sets of images."""
     return lambda random: estimate(_shares(random, one, n), n, _shares(random, other, m), m)
 
@@ -118,14 +118,14 @@ CASES: dict[str, tuple[Draw, float]] = {
     ),
     "deviation": (_skewed_deviation, DEVIATION),
     "ratio": (_ratio, 0.5),
-    "smallest ratio": (_of_two(intervals.smallest_ratio, P, 400, Q, 100), 0.5),
-    "smallest ratio of equals": (_of_two(intervals.smallest_ratio, P, 400, P, 100), 1.0),  # by chance alone
+    "smallest ratio": (_pair_draw(intervals.smallest_ratio, P, 400, Q, 100), 0.5),
+    "smallest ratio of equals": (_pair_draw(intervals.smallest_ratio, P, 400, P, 100), 1.0),  # by chance alone
     "smallest part": (_smallest_part(150, 0.5, 0.8, 0.8), 0.5 / 0.7),
     "smallest part of ten equals": (_smallest_part(400, *[0.6] * 10), 1.0),
-    "smallest ratio of many": (_of_two(intervals.smallest_ratio, MANY, 7000, MANY, 2000), 1.0),
-    "variation": (_of_two(intervals.total_variation, P, 400, Q, 60), float(np.abs(P - Q).sum() / 2)),
-    "no variation": (_of_two(intervals.total_variation, P, 400, P, 20), 0.0),
-    "no variation of many": (_of_two(intervals.total_variation, MANY, 7000, MANY, 200), 0.0),
+    "smallest ratio of many": (_pair_draw(intervals.smallest_ratio, MANY, 7000, MANY, 2000), 1.0),
+    "variation": (_pair_draw(intervals.total_variation, P, 400, Q, 60), float(np.abs(P - Q).sum() / 2)),
+    "no variation": (_pair_draw(intervals.total_variation, P, 400, P, 20), 0.0),
+    "no variation of many": (_pair_draw(intervals.total_variation, MANY, 7000, MANY, 200), 0.0),
     "no variation difference of many": (_variation_difference(MANY, MANY, 7000, MANY, 200), 0.0),
     "variation difference": (_variation_difference(P, np.roll(P, 1), 1000, Q, 200), VARIATION_DIFFERENCE),
     "variation difference to few": (_variation_difference(P, np.roll(P, 1), 10_000, Q, 20), VARIATION_DIFFERENCE),

@@ -35,7 +35,7 @@ SICK |= {"steps": 5000, "batch_size": 4, "critic_steps": 1}
 SICK |= {"log_every": 1000, "sample_every": 5000, "checkpoint_every": 100}
 
 
-def made(attempts: list[dict[str, Any]]) -> list[tuple[int, str]]:
+def run_all(attempts: list[dict[str, Any]]) -> list[tuple[int, str]]:
     """Make attempts one after another; return the exit code of each, below 0 for a signal, and its output.
 
     Each has the `flags` of the train stage; maybe a `plan`, a list of [phase, call, signals...], and `poison`, a list

@@ -23,7 +23,7 @@ def test_sigterm_in_every_phase_is_honored_and_shows_nowhere(tiny_dataset: Path,
     phases = ["load", "compile", "block", "window", "row", "samples", "save", "saved"]
     undisturbed, flags = (attempts.flags(tiny_dataset, folder, **SMALL) for folder in (whole, stopped))
     stops = [{"flags": flags, "plan": [[phase, 1, signal.SIGTERM]]} for phase in phases]
-    results = attempts.made([{"flags": undisturbed}, *stops, {"flags": flags}])
+    results = attempts.run_all([{"flags": undisturbed}, *stops, {"flags": flags}])
     codes = [code for code, _ in results]
     assert codes == [0, *[errors.TERMINATED] * len(phases), 0], "\n".join(log for _, log in results)
     step = 0
@@ -46,7 +46,7 @@ def test_sigterm_in_every_phase_is_honored_and_shows_nowhere(tiny_dataset: Path,
 def test_a_second_sigterm_acts_at_once_and_half_a_checkpoint_is_none(tiny_dataset: Path, tmp_path: Path) -> None:
     """During the first save: nothing of it is kept, and nothing is left behind."""
     flags = attempts.flags(tiny_dataset, tmp_path / "t", **SMALL)
-    ((code, log),) = attempts.made([{"flags": flags, "plan": [["save", 1, signal.SIGTERM, signal.SIGTERM]]}])
+    ((code, log),) = attempts.run_all([{"flags": flags, "plan": [["save", 1, signal.SIGTERM, signal.SIGTERM]]}])
     assert code == errors.TERMINATED, log
     assert log.count("planted: signal") == 2
     assert "which is saved" not in log
@@ -59,7 +59,7 @@ def test_each_attempt_that_lives_two_intervals_makes_progress_even_in_doubt(tiny
     """Killed before the third save of each, through failing windows, whose checkpoints are gone at the end."""
     flags = attempts.flags(tiny_dataset, tmp_path / "t", **{**SMALL, **attempts.SICK})
     kills = 5
-    results = attempts.made([*[{"flags": flags, "plan": [["save", 3, signal.SIGKILL]]}] * kills, {"flags": flags}])
+    results = attempts.run_all([*[{"flags": flags, "plan": [["save", 3, signal.SIGKILL]]}] * kills, {"flags": flags}])
     assert [code for code, _ in results] == [*[-signal.SIGKILL] * kills, errors.DEFECT], results[-1][1]
     resumptions = [re.search(r"resuming at step (\d+) of", log) for _, log in results]
     assert [int(match[1]) if match else 0 for match in resumptions] == [200 * index for index in range(kills + 1)]

@@ -117,7 +117,7 @@ def test_a_training_is_rolled_back_in_one_way_after_any_kill(tiny_dataset: Path,
         *((killed, {}, [[phase, call, signal.SIGKILL]], poison) for phase, call in kills),
         (killed, {}, [], poison),
     ]
-    done = attempts.made(
+    done = attempts.run_all(
         [
             {"flags": attempts.flags(tiny_dataset, location, **{**SMALL, **more}), "plan": plan, "poison": bad}
             for location, more, plan, bad in plans
@@ -155,7 +155,7 @@ def test_what_goes_bad_again_and_again_is_ended_with_its_step(tiny_dataset: Path
     locations, always = [tmp_path / name for name in ("overflow", "none", "again")], [[KERNEL, 250, 99]]
     overflowing = {"penalty_weight": 1e38, "steps": 30, "checkpoint_every": 1}
     changes: list[dict[str, Any]] = [overflowing, {"rollbacks": 0}, {"rollbacks": 2}]
-    (overflow, overflow_log), (none, none_log), (again, again_log) = attempts.made(
+    (overflow, overflow_log), (none, none_log), (again, again_log) = attempts.run_all(
         [
             {"flags": attempts.flags(tiny_dataset, location, **{**SMALL, **change}), "poison": poison}
             for location, change, poison in zip(locations, changes, ([], always, always), strict=True)
@@ -181,7 +181,7 @@ def test_what_goes_bad_again_and_again_is_ended_with_its_step(tiny_dataset: Path
 @pytest.mark.slow
 def test_a_resumed_training_with_fewer_rollbacks_than_it_had_has_none_left(tiny_dataset: Path, tmp_path: Path) -> None:
     short = {**SMALL, "checkpoint_every": 30, "learning_rate_decay": "none"}
-    (first_code, _), (second_code, log) = attempts.made(
+    (first_code, _), (second_code, log) = attempts.run_all(
         [
             {"flags": attempts.flags(tiny_dataset, tmp_path / "t", **{**short, **more}), "poison": poison}
             for more, poison in (

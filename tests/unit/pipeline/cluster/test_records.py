@@ -25,12 +25,12 @@ pytestmark = pytest.mark.usefixtures("bare_desk")
 
 DECIDED = Note(stage="decide", state=DONE, outputs={"decision": "RUN", "summary": "RUN: new data"})
 SKIPPED = Note(stage="decide", state=DONE, outputs={"decision": "SKIP", "summary": "SKIP: nothing is new"})
-MADE = [Note(stage=name, state=DONE, outputs={"summary": f"a {name}"}) for name in ("preprocess", "train", "embed")]
+TRAINED = [Note(stage=name, state=DONE, outputs={"summary": f"a {name}"}) for name in ("preprocess", "train", "embed")]
 REJECTED = Note(stage="evaluate", state=DONE, outputs={"verdict": "REJECT", "summary": "REJECT: copies"})
 PROMOTED = Note(stage="evaluate", state=DONE, outputs={"verdict": "PROMOTE", "summary": "PROMOTE: better"})
 EXPORTED = Note(stage="export", state=DONE)
 PUBLISHED = Note(stage="publish", state=DONE, outputs={"version": 2, "summary": "version 2"})
-WHOLE = [DECIDED, *MADE, REJECTED, EXPORTED]
+WHOLE = [DECIDED, *TRAINED, REJECTED, EXPORTED]
 CODES = {"FAILED": waiting.FAILED, "CANCELED": waiting.CANCELED}
 
 
@@ -70,7 +70,7 @@ def record(run: RunOf) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("notes", "failed", "state", "reason"),
     [
-        ([DECIDED, *MADE, PROMOTED, EXPORTED, PUBLISHED], "", "SUCCEEDED", "version 2"),
+        ([DECIDED, *TRAINED, PROMOTED, EXPORTED, PUBLISHED], "", "SUCCEEDED", "version 2"),
         ([SKIPPED], "", "SKIPPED", "SKIP: nothing is new"),
         ([], "decide", "FAILED", "no machine"),
         ([DECIDED, broken("preprocess", "", None)], "preprocess", "FAILED", "preprocess: it ended"),

@@ -24,7 +24,7 @@ STARTS_A_RUN = "POST .*/runs$|CreatePipelineJob"
 CHANGES_A_RUN = f"{STARTS_A_RUN}|:terminate$|:retry$|CancelPipelineJob"
 CREATES_A_SCHEDULE = "POST .*/recurringruns$|CreateSchedule"
 # Words of Vertex for states of Kubeflow; its SKIPPED is of a task whose result was reused.
-_OF_VERTEX = {"CANCELING": "CANCELLING", "CANCELED": "CANCELLED", "SKIPPED": "NOT_TRIGGERED"}
+_VERTEX_STATES = {"CANCELING": "CANCELLING", "CANCELED": "CANCELLED", "SKIPPED": "NOT_TRIGGERED"}
 
 
 def matches(pattern: str, *request: Any) -> bool:
@@ -172,8 +172,8 @@ class Vertex(World):
         return [name.rpartition("/")[2] for name in self.server.jobs]
 
     def set_run(self, run_id: str, state: str, stages: Stages | None = None) -> None:
-        theirs = {name: (_OF_VERTEX.get(at, at), message) for name, (at, message) in (stages or {}).items()}
-        self.server.set_run(run_id, _OF_VERTEX.get(state, state), theirs)
+        theirs = {name: (_VERTEX_STATES.get(at, at), message) for name, (at, message) in (stages or {}).items()}
+        self.server.set_run(run_id, _VERTEX_STATES.get(state, state), theirs)
 
     def fire(self) -> dict[str, str]:
         # later than the start that resuming sets; only the schedules look at this clock

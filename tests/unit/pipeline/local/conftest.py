@@ -31,7 +31,7 @@ STEPS = step_table.steps()
 FIELDS = step_table.PARAMETERS
 DEFAULTS = {name: field.default for name, field in FIELDS.items()}
 # The result of each cached stage, as outputs name it, and the setting of its folder.
-MADE = {
+CACHED_STAGES = {
     "preprocess": ("dataset", "dataset"),
     "train": ("checkpoint", "checkpoints"),
     "embed": ("embedding", "embedding"),
@@ -72,7 +72,7 @@ class Stages:
         executor = ExecutorInput(call.words[-1])
         executor.take_run([])
         stage = call.step.stage
-        outputs = self._make(stage, executor.parameters) if stage in MADE else self._answer()
+        outputs = self._make(stage, executor.parameters) if stage in CACHED_STAGES else self._answer()
         others = {name: kind() for name, kind in call.step.outputs.items()}
         executor.write_output(StageResult(parameters={**others, **outputs}))
         self.ran.add(stage)
@@ -81,8 +81,8 @@ class Stages:
     def _make(self, stage: str, parameters: dict[str, Any]) -> dict[str, str]:
         config = cli.build(stages.config_of(stage), parameters)
         parts = cache_key.key_parts(stage, config, self.world.code.get(stage, "0"))
-        name, location = MADE[stage]
-        folder = Path(cache_key.fill_key(getattr(config, location), parts))
+        name, setting = CACHED_STAGES[stage]
+        folder = Path(cache_key.fill_key(getattr(config, setting), parts))
         assert not folder.exists(), f"{stage} was started for what is there already"
         folder.mkdir(parents=True)
         described = _DESCRIPTIONS[stage](digests.digest_of({**parts, "code": ""}))
@@ -127,17 +127,17 @@ class Home:
 
     def plan(self, world: World) -> dict[str, tuple[str, str]]:
         self._scratch.mkdir(parents=True, exist_ok=True)
-        location = Stages(world, Path(tempfile.mkdtemp(dir=self._scratch)))
-        rows = plan.plan(STEPS, self.values(world), self.root, location)  # type: ignore[arg-type]
+        fake_stages = Stages(world, Path(tempfile.mkdtemp(dir=self._scratch)))
+        rows = plan.plan(STEPS, self.values(world), self.root, fake_stages)  # type: ignore[arg-type]
         return {row.task: (row.outcome, row.why) for row in rows}
 
     def run(self, world: World) -> dict[str, str]:
-        values, location = self.values(world), Stages(world, self.root)
+        values, fake_stages = self.values(world), Stages(world, self.root)
         history = History(self.root, values)
-        run = Run(STEPS, values, self.root, history, location)  # type: ignore[arg-type]
+        run = Run(STEPS, values, self.root, history, fake_stages)  # type: ignore[arg-type]
         assert run.execute() == 0
         states = {stage: task.state for stage, task in run.tasks.items()}
-        assert location.ran == {name for name, state in states.items() if state == DONE}
+        assert fake_stages.ran == {name for name, state in states.items() if state == DONE}
         return states
 
     def run_as_planned(self, world: World) -> dict[str, str]:

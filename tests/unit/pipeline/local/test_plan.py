@@ -17,7 +17,7 @@ from components.core.settings import fields_of
 from pipeline.local import plan
 from pipeline.local.history import DONE, SKIPPED, UNCHANGED
 from pipeline.package import parameters
-from tests.unit.pipeline.local.conftest import CHANGES, DOWNSTREAM, FIELDS, MADE, STEPS, Home, World
+from tests.unit.pipeline.local.conftest import CACHED_STAGES, CHANGES, DOWNSTREAM, FIELDS, STEPS, Home, World
 
 
 def possible(changed: dict[str, Any]) -> bool:
@@ -46,17 +46,17 @@ def worlds() -> st.SearchStrategy[World]:
 
 
 @settings(max_examples=settings().max_examples // 2)
-@given(st.lists(st.tuples(worlds(), st.sampled_from(["", *MADE])), min_size=2, max_size=3))
+@given(st.lists(st.tuples(worlds(), st.sampled_from(["", *CACHED_STAGES])), min_size=2, max_size=3))
 def test_plan_and_run_agree_after_any_change(steps: list[tuple[World, str]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         home = Home(Path(folder))
         for world, lost in steps:
             states = home.run_as_planned(world)
             repeated = home.run_as_planned(dataclasses.replace(world, libraries="other"))
-            expected = {name: SKIPPED if states[name] == SKIPPED else UNCHANGED for name in MADE}
-            assert {name: repeated[name] for name in MADE} == expected
+            expected = {name: SKIPPED if states[name] == SKIPPED else UNCHANGED for name in CACHED_STAGES}
+            assert {name: repeated[name] for name in CACHED_STAGES} == expected
             if lost:
-                shutil.rmtree(home.root / f"{MADE[lost][0]}s", ignore_errors=True)
+                shutil.rmtree(home.root / f"{CACHED_STAGES[lost][0]}s", ignore_errors=True)
 
 
 def test_a_root_can_be_copied_and_moved(home: Home, tmp_path: Path) -> None:
@@ -65,10 +65,10 @@ def test_a_root_can_be_copied_and_moved(home: Home, tmp_path: Path) -> None:
     shutil.copytree(home.root, copy.root)
     for description in home.root.glob("*/*/*.json"):
         description.write_bytes(b"the copy reads nothing here")
-    assert {copy.run_as_planned(World())[name] for name in MADE} == {UNCHANGED}
+    assert {copy.run_as_planned(World())[name] for name in CACHED_STAGES} == {UNCHANGED}
     shutil.rmtree(home.root)
     copy.root.rename(home.root)
-    assert {home.run_as_planned(World())[name] for name in MADE} == {UNCHANGED}
+    assert {home.run_as_planned(World())[name] for name in CACHED_STAGES} == {UNCHANGED}
 
 
 def test_plan_says_why(home: Home) -> None:
@@ -108,19 +108,19 @@ def test_plan_says_why(home: Home) -> None:
 def test_a_parameter_starts_the_stages_that_it_reaches_and_no_others(home: Home) -> None:
     """A run that keeps results is needed only once for each choice of stages: a plan says the same of the others."""
     home.run_as_planned(World())
-    fields = {stage: fields_of(stages.config_of(stage)) for stage in MADE}
-    deciding = {stage: {field.name for field in fields[stage] if field.setting.in_key} for stage in MADE}
+    fields = {stage: fields_of(stages.config_of(stage)) for stage in CACHED_STAGES}
+    deciding = {stage: {field.name for field in fields[stage] if field.setting.in_key} for stage in CACHED_STAGES}
     run: list[set[str]] = []
     for name, changed in CHANGES.items():
-        direct = {stage for stage in MADE if deciding[stage] & changed.keys()}
+        direct = {stage for stage in CACHED_STAGES if deciding[stage] & changed.keys()}
         reached = direct.union(*(DOWNSTREAM.get(stage, set()) for stage in direct))
         planned = home.plan(World(parameters=changed))
-        assert {stage for stage in MADE if planned[stage][0] == plan.RUNS} == direct, name
-        assert {stage for stage in MADE if planned[stage][0] != UNCHANGED} == reached, name
+        assert {stage for stage in CACHED_STAGES if planned[stage][0] == plan.RUNS} == direct, name
+        assert {stage for stage in CACHED_STAGES if planned[stage][0] != UNCHANGED} == reached, name
         if direct not in run:
             run.append(direct)
             states = home.run_as_planned(World(parameters=changed))
-            assert {stage for stage in MADE if states[stage] == DONE} == reached, name
+            assert {stage for stage in CACHED_STAGES if states[stage] == DONE} == reached, name
 
 
 def test_what_another_run_kept_is_found_again_and_differences_are_reported_against_the_latest(home: Home) -> None:
@@ -134,5 +134,5 @@ def test_a_stage_that_is_not_started_is_noted_with_its_outputs(home: Home) -> No
     for _ in range(2):
         home.run(World())
     notes = [json.loads(note.read_text()) for note in (home.root / "records" / "wgan-gp-0002").iterdir()]
-    assert {note["stage"]: note["state"] for note in notes} == dict.fromkeys(MADE, "reused")
+    assert {note["stage"]: note["state"] for note in notes} == dict.fromkeys(CACHED_STAGES, "reused")
     assert all(note["outputs"] for note in notes)

@@ -14,7 +14,7 @@ from pipeline import step_table
 from pipeline.package import config_file
 from tests.unit.pipeline.conftest import messages, wgan
 
-KNOWN = step_table.PARAMETERS
+PARAMETERS = step_table.PARAMETERS
 EXAMPLES = sorted((Path(__file__).parents[4] / "examples").glob("*.yaml"))
 
 
@@ -33,13 +33,13 @@ def field_values(field: Field) -> st.SearchStrategy[Any]:
     return numbers.filter(lambda value: not settings.field_problems(field, value))
 
 
-@given(st.fixed_dictionaries({name: field_values(field) for name, field in KNOWN.items()}))
+@given(st.fixed_dictionaries({name: field_values(field) for name, field in PARAMETERS.items()}))
 def test_what_is_written_is_read_as_the_same(tmp_path_factory: pytest.TempPathFactory, values: dict[str, Any]) -> None:
     path = tmp_path_factory.getbasetemp() / "written.yaml"
     path.write_text(config_file.written(values), encoding="utf-8")
     problems: list[str] = []
-    texts = config_file.read(path, KNOWN, problems)
-    assert {name: settings.parse_value(KNOWN[name], text) for name, text in texts.items()} == values
+    texts = config_file.read(path, PARAMETERS, problems)
+    assert {name: settings.parse_value(PARAMETERS[name], text) for name, text in texts.items()} == values
     assert problems == []
 
 
@@ -90,6 +90,6 @@ def test_an_example_changes_what_it_names(example: Path, tmp_path: Path) -> None
     printed = yaml.safe_load(result.stdout)
     for group, named in yaml.safe_load(example.read_text()).items():
         for name, value in named.items():
-            default = KNOWN[name].default
+            default = PARAMETERS[name].default
             assert value != default, f"{example.name} repeats the default of {group}.{name}"
             assert printed[group][name] == ("digits" if name == "source" else value)

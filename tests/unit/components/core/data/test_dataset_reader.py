@@ -41,9 +41,9 @@ def test_the_first_records_are_those_of_the_whole_split(sharded: Path) -> None:
     dataset, manifest = str(sharded), datasets.Manifest.of(str(sharded))
     images, labels = dataset_reader.load_split(dataset, manifest, "train")
     for most in (0, 1, 15, 16, 40, 99):
-        some, their_labels = dataset_reader.load_first(dataset, manifest, "train", most)
-        assert (some.dtype, their_labels.dtype) == (np.uint8, np.int32)
-        np.testing.assert_array_equal(some, images[:most])
+        first_images, their_labels = dataset_reader.load_first(dataset, manifest, "train", most)
+        assert (first_images.dtype, their_labels.dtype) == (np.uint8, np.int32)
+        np.testing.assert_array_equal(first_images, images[:most])
         np.testing.assert_array_equal(their_labels, labels[:most])
     for arrays in (
         dataset_reader.load_first(dataset, manifest, "validation", 9),

@@ -43,13 +43,13 @@ def normalized_on_replicas(strategy: tf.distribute.Strategy) -> dict[str, list[A
     for replicas in REPLICAS:
         # TensorFlow numbers the groups of each strategy from this on; two groups of one number must not meet.
         tf.distribute.MirroredStrategy._collective_key_base = 1000 * replicas
-        some = tf.distribute.MirroredStrategy([f"/cpu:{index}" for index in range(replicas)])
+        mirrored = tf.distribute.MirroredStrategy([f"/cpu:{index}" for index in range(replicas)])
         for case, (mean, deviation) in enumerate(FAR_FROM_ZERO):
             for synchronized in (True, False) if replicas == 1 else (True,):
-                with some.scope():
+                with mirrored.scope():
                     layer = BatchNormalization(synchronized=synchronized)
                     layer.build((None, 4, 4, 3))
-                results[f"{case} {replicas} {synchronized}"] = _on(some, layer, *far_inputs(mean, deviation))
+                results[f"{case} {replicas} {synchronized}"] = _on(mirrored, layer, *far_inputs(mean, deviation))
     return results
 
 

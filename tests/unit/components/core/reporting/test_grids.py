@@ -1,5 +1,3 @@
-"""Tests for grids.py."""
-
 import io
 
 import numpy as np
@@ -39,9 +37,9 @@ def test_anything_but_uint8_images_is_refused(images: np.ndarray) -> None:
 
 def test_a_bounded_sheet_shows_fewer_images_or_smaller_ones() -> None:
     noise = np.random.default_rng(0).integers(0, 256, (64, 96, 96, 3), dtype=np.uint8)
-    some = bounded_grid(noise, 300_000)
-    assert len(some) <= 300_000
-    np.testing.assert_array_equal(sheets.images_of(some, 96, 96).reshape(-1, 96, 96, 3), noise[:9])
+    grid = bounded_grid(noise, 300_000)
+    assert len(grid) <= 300_000
+    np.testing.assert_array_equal(sheets.images_of(grid, 96, 96).reshape(-1, 96, 96, 3), noise[:9])
     every = bounded_grid(noise, 300_000, columns=8)
     assert len(every) <= 300_000
     means = noise.reshape(64, 32, 3, 32, 3, 3).mean(axis=(2, 4)).round()

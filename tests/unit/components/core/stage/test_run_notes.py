@@ -211,8 +211,8 @@ def test_a_training_that_was_only_kept_is_not_passed_over(run: RunOf) -> None:
     assert recorded["reason"].startswith("HOLD: no better; nothing was trained")
 
 
-_MADE: dict[str, dict[str, Any]] = {name: {} for name in ("preprocess", "embed", "train", "export", "publish")}
-WHOLE = {"decide": {"decision": "RUN"}, **_MADE, "evaluate": {"verdict": "PROMOTE"}}
+_NO_OUTPUTS: dict[str, dict[str, Any]] = {name: {} for name in ("preprocess", "embed", "train", "export", "publish")}
+WHOLE = {"decide": {"decision": "RUN"}, **_NO_OUTPUTS, "evaluate": {"verdict": "PROMOTE"}}
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,3 @@
-"""Tests for verdict.py."""
-
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
@@ -36,7 +34,7 @@ CONFIG = EvaluateConfig(checkpoint="-", dataset="-", embedding="-", evaluation="
 LIMITS = [field.name for field in dataclasses.fields(EvaluateConfig) if field.name.endswith("_limit")]
 BLOCKS = {FIRST: [0.010, 0.012, 0.011, 0.009, 0.011], UNTRAINED: [0.020, 0.021, 0.019, 0.022, 0.020]}
 ERRORS = {Quantity("kcd_error", space): Measured(1e-4) for space in SPACES}
-OF_REAL_IMAGES = Scores({**ERRORS, CLASS_DISTANCE: around(0.0, 0.1)}, BLOCKS)
+REAL_SCORES = Scores({**ERRORS, CLASS_DISTANCE: around(0.0, 0.1)}, BLOCKS)
 DIFFERENCES = {
     Quantity("recall", FIRST, CHAMPION): (around(0.0, 0.03), -0.2),
     Quantity("coverage", FIRST, CHAMPION): (around(0.0, 0.03), -0.2),
@@ -56,7 +54,7 @@ def _judge(
     champion: ScoredChampion | None = None,
     config: EvaluateConfig = CONFIG,
     blocks: Mapping[Space, Sequence[float]] | None = None,
-    real: Scores = OF_REAL_IMAGES,
+    real: Scores = REAL_SCORES,
     uncertified: str = "",
 ) -> Verdict:
     model = Scores({BAD: around(0, 0.0), **GOOD, **(changed or {})}, _moved(-0.005) if blocks is None else blocks)
@@ -124,7 +122,7 @@ def test_an_interval_beyond_a_limit_alone_rejects_and_one_around_it_alone_holds(
         damaged = _judge({quantity: dataclasses.replace(good, **{part: math.nan})})
         assert _outcomes(damaged)[quantity] == FAILED
     kept = {other: value for other, value in GOOD.items() if other != quantity}
-    assert judge(Scores({BAD: around(0, 0.0), **kept}), OF_REAL_IMAGES, None, CONFIG).verdict == REJECT
+    assert judge(Scores({BAD: around(0, 0.0), **kept}), REAL_SCORES, None, CONFIG).verdict == REJECT
 
 
 @pytest.mark.parametrize("quantity", [BAD, Quantity("density", FIRST)])
