@@ -52,11 +52,10 @@ class TaskState:
         return digests.digest_of({"parts": self.parts, "outputs": self.outputs})
 
     def relocated(self, relocate: Callable[[str], LocationLike]) -> "TaskState":
-        """Return it, sealed, with other locations among its outputs."""
+        """Return it with other locations among its outputs."""
         outputs = (self.outputs or {}).items()
         moved = {name: str(relocate(uri)) if uri and name.endswith("_uri") else uri for name, uri in outputs}
-        task = dataclasses.replace(self, outputs=moved)
-        return dataclasses.replace(task, seal=task.sealed)
+        return dataclasses.replace(self, outputs=moved)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -69,7 +68,7 @@ class _State:
 
     def __post_init__(self) -> None:
         for task in self.tasks.values():
-            task.parts = task.parts if task.seal == task.sealed else {}  # then no run takes it
+            task.parts = {} if task.parts and task.seal != task.sealed else task.parts  # without them no run takes it
             for name, value in (task.outputs or {}).items():
                 if name.endswith("_uri"):
                     Location.of(typed(str, value, name))
@@ -99,8 +98,9 @@ class History:
 
     def write_state(self, exit_code: int, tasks: Mapping[str, TaskState]) -> None:
         noted = {name: task.relocated(self._root.note) for name, task in tasks.items()}
-        state = _State(began=self._began, exit_code=exit_code, tasks=noted)
-        atomic_files.write_json(self.folder / _STATE, dataclasses.asdict(state))
+        sealed = {name: dataclasses.asdict(task) | {"seal": task.sealed} for name, task in noted.items()}
+        state = {"began": self._began, "exit_code": exit_code, "tasks": sealed}
+        atomic_files.write_json(self.folder / _STATE, state)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
