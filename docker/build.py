@@ -127,13 +127,13 @@ def contents(engine: Engine, image: str) -> dict[str, Any]:
 
 def pinned_base(file: Path = PINNED_BASE) -> str:
     """Return the base of published images; refuse one that is not named by its digest."""
-    line = re.search(r"^BASE=(\S+)$", file.read_text(encoding="utf-8"), re.MULTILINE)
-    if line is None or not image_digests.is_digest(line[1]):
+    match = re.search(r"^BASE=(\S+)$", file.read_text(encoding="utf-8"), re.MULTILINE)
+    if match is None or not image_digests.is_digest(match[1]):
         raise ConfigError(
             f"{file.name} names no base by its digest; give one, BASE=NAME@sha256:..., or name another base, "
             f"BASE={LOCAL_BASE}, to publish images on that"
         )
-    return line[1]
+    return match[1]
 
 
 def push(engine: Engine, targets: tuple[str, ...], registry: str) -> dict[str, Any]:

@@ -39,7 +39,7 @@ _STARTUP_NOISE = re.compile(
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """A stage to run, with its command line and the folder of its outputs."""
+    """A stage to run: its command line, its log, and who sees its output."""
 
     step: Step
     words: list[str]  # its command and arguments
