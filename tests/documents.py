@@ -18,6 +18,6 @@ def commands(page: Path) -> list[str]:
 def mentions(page: Path) -> list[tuple[str, str]]:
     """Return the commands of ours in a text: each program, `wgan` or a module, and its words but for quoted ones."""
     text = page.read_text("utf-8").replace("\\\n", " ")
-    matches = re.findall(r"((?:(?<![\w/.-])|(?<=/bin/))wgan|(?<=-m )components\.\w+) ([a-z-][^`#|;\n]*)", text)
+    matches = re.findall(r"((?:(?<![\w/.-])|(?<=/bin/))wgan|(?<=-m )components [a-z]+) ([a-z-][^`#|;\n]*)", text)
     parts = ((program, *re.split(r"(?<![\w/.-])wgan (?=[a-z-])", words)) for program, words in matches)
     return [(program, re.sub(r"(['\"]).*?\1", "", words)) for program, *several in parts for words in several]

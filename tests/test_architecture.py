@@ -60,8 +60,9 @@ def test_no_package_among_the_tests() -> None:
 def test_every_stage_has_the_same_files_and_is_in_the_list_and_the_pipeline() -> None:
     programs = {path.parent.name for path in (ROOT / "components").glob("*/config.py")}
     for program in programs:
-        for name in ("__init__.py", "__main__.py", "config.py", "run.py"):
+        for name in ("__init__.py", "config.py", "run.py"):
             assert (ROOT / "components" / program / name).is_file(), f"{program}/{name}"
+    assert programs == set(stages.PROGRAMS)
     assert programs - set(stages.ALL) == {"report", "sample", "selfcheck"}
     assert {step.stage for step in step_table.STEPS} == set(stages.ALL)
 

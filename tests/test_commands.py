@@ -28,7 +28,7 @@ def _help(capfd: pytest.CaptureFixture[str], program: str, words: list[str]) -> 
         lines.append([*words, HELP_ALL])
     for line in lines:
         try:
-            code = main(line) if program == "wgan" else cli.main(program.removeprefix("components."), line)
+            code = main(line) if program == "wgan" else cli.main(program.removeprefix("components "), line)
         except SystemExit as end:
             code = int(end.code or 0)
         if code:

@@ -18,7 +18,6 @@ and `wgan run --help-all` every parameter.
 | `wgan ...` | does |
 | --- | --- |
 """
-_COMMANDS = ("sample", "report", "selfcheck")
 
 
 def _bounds(setting: settings.Setting) -> str:
@@ -54,7 +53,7 @@ def _set_by_profiles() -> list[str]:
 def written() -> str:
     texts = {verb.dest: verb.help for verb in command()[1]._choices_actions}
     lines = [_HEAD + "\n".join(f"| `{verb}` | {text} |" for verb, text in texts.items())]
-    for program in (*stages.ALL, *_COMMANDS):
+    for program in stages.PROGRAMS:
         lines += _table(program)
     lines += _set_by_profiles()
     return "\n".join(lines) + "\n"

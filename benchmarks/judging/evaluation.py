@@ -3,7 +3,7 @@
     python -m benchmarks.judging.evaluation
 
 Runs the stages as a user does, on Fashion-MNIST: an embedding and two short trainings, the first made champion.
-Measures each `python -m components.evaluate` as a whole, start and imports included.
+Measures each `python -m components evaluate` as a whole, start and imports included.
 """
 
 import argparse

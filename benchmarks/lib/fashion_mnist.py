@@ -34,7 +34,7 @@ def _make() -> None:
     from components.core.data import dataset_reader
 
     source = os.environ.get("FASHION_MNIST_DIR", "fashion-mnist")
-    command = [sys.executable, "-m", "components.preprocess", "--source", source, "--dataset", str(DATASET)]
+    command = [sys.executable, "-m", "components", "preprocess", "--source", source, "--dataset", str(DATASET)]
     subprocess.run(command, check=True)
     images, _ = dataset_reader.load_split(str(DATASET), datasets.Manifest.of(str(DATASET), ""), "train")
     np.save(_IMAGES, images)

@@ -2,7 +2,7 @@
 
     python -m benchmarks.training.stage
 
-The stage is `python -m components.train` on Fashion-MNIST, without classes, with log, samples and checkpoints. It is
+The stage is `python -m components train` on Fashion-MNIST, without classes, with log, samples and checkpoints. It is
 paused and resumed (SIGSTOP, SIGCONT) in turns with the bare step; only the time in which it runs counts.
 """
 
@@ -137,7 +137,7 @@ def _require_success(stage: subprocess.Popen[bytes]) -> None:
 
 
 def _start_stage(folder: Path, flags: list[str], waits: Path | None = None) -> subprocess.Popen[bytes]:
-    program = ["components.train"] if waits is None else ["benchmarks.training.observed_train", str(waits)]
+    program = ["components", "train"] if waits is None else ["benchmarks.training.observed_train", str(waits)]
     command = [sys.executable, "-m", *program, "--dataset", str(fashion_mnist.DATASET), "--checkpoints", str(folder)]
     command += ["--accelerator", "cpu", *flags]
     with open(_LOG, "a", encoding="utf-8") as log:

@@ -62,6 +62,7 @@ TABLE = {
     ),
 }
 ALL = tuple(TABLE)
+PROGRAMS = (*ALL, "sample", "report", "selfcheck")  # of `python -m components`
 # Stages whose code decides what is published.
 MAKERS = ("preprocess", "train", "embed", "evaluate", "export")
 
@@ -72,4 +73,4 @@ def config_of(stage: str) -> type:
 
 
 def command(stage: str) -> list[str]:
-    return ["python", "-m", f"components.{stage}"]
+    return ["python", "-m", "components", stage]

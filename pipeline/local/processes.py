@@ -52,7 +52,7 @@ def process_command(words: list[str]) -> list[str]:
     if words[0] != "python":
         return words
     # Our stages come from this program's folder, never from a folder that happens to be called components.
-    ours = words[1:2] == ["-m"] and words[2].startswith("components.")
+    ours = words[1:2] == ["-m"] and words[2].partition(".")[0] == "components"
     return [sys.executable, *(["-P"] if ours else []), *words[1:]]
 
 
@@ -160,7 +160,7 @@ def handling_signals(handler: Callable[[int, FrameType | None], None]) -> Iterat
 
 def run_in_front(verb: str, words: list[str]) -> int:
     """Run a verb's program here, without TensorFlow's remarks; return its exit code, 128 + N if signal N ended it."""
-    command = process_command(["python", "-m", f"components.{verb}", *words])
+    command = process_command(["python", "-m", "components", verb, *words])
     early: list[int] = []
     # In a group of its own, so that a terminal's Ctrl-C does not reach the program twice.
     with (

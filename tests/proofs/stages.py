@@ -12,7 +12,7 @@ from components.core.data import dataset_reader
 
 
 def command(name: str, **settings: object) -> list[str]:
-    return [sys.executable, "-m", f"components.{name}", *(f"--{key}={value}" for key, value in settings.items())]
+    return [sys.executable, "-m", "components", name, *(f"--{key}={value}" for key, value in settings.items())]
 
 
 def stage(name: str, **settings: object) -> None:

@@ -161,8 +161,10 @@ def test_again_it_has_the_same_digest_or_does_nothing(exported: Exported, tmp_pa
     checkpoint, model, result = exported
     assert _run(checkpoint, tmp_path / "elsewhere").parameters["model_digest"] == result.parameters["model_digest"]
     before = {path: path.stat().st_mtime_ns for path in model.rglob("*")}
-    without = "import sys; from components.core.stage import cli; sys.modules['tensorflow'] = None; cli.main('export')"
-    words = [sys.executable, "-c", without, f"--checkpoint={checkpoint}", f"--model={model}"]
+    without = (
+        "import sys; from components import __main__; sys.modules['tensorflow'] = None; __main__.main(sys.argv[1:])"
+    )
+    words = [sys.executable, "-c", without, "export", f"--checkpoint={checkpoint}", f"--model={model}"]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     assert f"model_digest: {result.parameters['model_digest']}\n" in done.stdout
     with pytest.raises(DataError, match="expected ffff"):

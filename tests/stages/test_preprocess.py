@@ -189,7 +189,7 @@ def test_damage_found_within_beam_reaches_the_user_without_a_traceback(
 def test_a_disk_that_takes_no_more(idx_folder: Path, tmp_path: Path) -> None:
     flags = [f"--source={idx_folder}", f"--dataset={tmp_path / 'dataset'}"]
     # Without -B Python would cut the compiled modules that it writes, and later processes could not import them.
-    stage = [sys.executable, "-B", "-m", "components.preprocess", *flags]
+    stage = [sys.executable, "-B", "-m", "components", "preprocess", *flags]
     command = ["bash", "-c", 'ulimit -f 8; exec "$@"', "bash", *stage]  # KiB
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 75

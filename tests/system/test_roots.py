@@ -81,7 +81,7 @@ def test_two_runs_at_once_on_two_machines_with_one_bucket(bucket: Server, folder
 
 def test_images_become_a_dataset_without_linux(tmp_path: Path) -> None:
     write_images(tmp_path / "pets", 60)
-    command = [sys.executable, "-m", "components.preprocess", f"--source={tmp_path / 'pets'}"]
+    command = [sys.executable, "-m", "components", "preprocess", f"--source={tmp_path / 'pets'}"]
     command += [f"--dataset={tmp_path / 'dataset'}", "--height=8", "--width=8"]
     subprocess.run(command, env=without_linux(tmp_path / "hidden"), check=True)
     assert sum(split.records for split in datasets.Manifest.of(tmp_path / "dataset").splits.values()) == 60

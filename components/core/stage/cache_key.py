@@ -27,9 +27,10 @@ def source_digest(stage: str) -> str:
 
 
 def source_files(stage: str) -> dict[str, bytes]:
-    """Return the files of a stage, all their imports, in functions too, and the templates that they name, by path."""
+    """Return a stage's files and `__main__.py`, all their imports, in functions too, and their templates, by path."""
     folder = _COMPONENTS / stage
-    pending = {path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
+    pending = {_COMPONENTS / "__main__.py"}
+    pending |= {path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
     files: dict[Path, bytes] = {}
     while pending:
         path = pending.pop()

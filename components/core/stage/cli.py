@@ -1,7 +1,7 @@
 """A stage as a program: flags or an executor input in, outputs and an exit code out.
 
-    python -m components.train --dataset DIR --checkpoints DIR --steps 1000
-    python -m components.train --executor-input '{...}'
+    python -m components train --dataset DIR --checkpoints DIR --steps 1000
+    python -m components train --executor-input '{...}'
 
 Configuration is checked, all mistakes at once, before the stage's own module (TensorFlow, Beam) is imported.
 """
@@ -13,7 +13,6 @@ import logging
 import os
 import re
 import signal
-import sys
 import traceback
 from collections.abc import Iterable
 from pathlib import Path
@@ -71,10 +70,9 @@ def set_umask() -> None:
         )
 
 
-def main(stage: str, arguments: list[str] | None = None) -> int:
-    """Run `components.STAGE.run`, and return the exit code."""
+def main(stage: str, words: list[str]) -> int:
+    """Run `components.STAGE.run` with the words of its command line, and return the exit code."""
     logs.log_to_stderr()
-    words = sys.argv[1:] if arguments is None else arguments
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     if not hardware.has_tpu():
         # On import `tensorflow-tpu`'s libtpu asks Google Cloud's metadata server for the TPU's shape, and elsewhere
@@ -88,7 +86,7 @@ def main(stage: str, arguments: list[str] | None = None) -> int:
         if stage in stages.ALL:  # the other programs write files that the user names
             set_umask()
         config_class = stages.config_of(stage)
-        raw_values, executor = _read_arguments(f"python -m components.{stage}", config_class, words)
+        raw_values, executor = _read_arguments(f"python -m components {stage}", config_class, words)
         names = [field.name for field in settings.fields_of(config_class)]
         run = executor.take_run(names) if executor else None
 

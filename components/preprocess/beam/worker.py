@@ -57,4 +57,5 @@ if __name__ == "__main__":
     if is_worker(sys.argv[1:]):
         become_worker(sys.argv[1:])
         sys.exit(errors.ConfigError.exit_code)
-    runpy.run_module("components.preprocess", run_name="__main__", alter_sys=True)
+    sys.argv.insert(1, "preprocess")
+    runpy.run_module("components", run_name="__main__", alter_sys=True)

@@ -45,7 +45,7 @@ def parts_of(device: str, torch: str, bench: Path) -> list[Part]:
     """Return the parts, made small on a CPU; `bench` is the folder of the benchmarks' dataset and results."""
     small = device == "cpu"
     dataset, part = str(bench / "dataset"), ("-m", "tests.proofs.gpu.parts")
-    check = ("-m", "components.selfcheck", "--accelerator", device, *(_SMALL_SELFCHECK if small else ()))
+    check = ("-m", "components", "selfcheck", "--accelerator", device, *(_SMALL_SELFCHECK if small else ()))
     size = ("--base_filters=4", "--batch_size=8", "--rounds=1", "--seconds=0.1") if small else ()
     step = ("-m", "benchmarks.training.gpu_step", "--device", device, "--torch_python", torch, *size)
     quality = ("10", "1") if small else ("10000", "5")

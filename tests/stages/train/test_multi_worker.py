@@ -39,7 +39,7 @@ def logs(folder: Path) -> list[str]:
 
 def stage(dataset: Path, location: Path, **changes: object) -> list[str]:
     settings = {"dataset": dataset, "checkpoints": location, "checkpoint_every": 1, **SMALL, **changes}
-    return [sys.executable, "-m", "components.train", *(f"--{name}={value}" for name, value in settings.items())]
+    return [sys.executable, "-m", "components", "train", *(f"--{name}={value}" for name, value in settings.items())]
 
 
 @pytest.mark.slow
@@ -61,7 +61,7 @@ def test_workers_whose_clocks_differ_agree_on_the_steps_of_a_time_budget(tiny_da
     """Each block is a collective: one that only some workers compute would never end."""
     location, ended = tmp_path / "together", tmp_path / "ended"
     command = stage(tiny_dataset, location, minutes=0.001, checkpoint_every=1000)
-    with two_workers(ended, [sys.executable, "-c", CLOCKS_DIFFER, *command[3:]]) as processes:
+    with two_workers(ended, [sys.executable, "-c", CLOCKS_DIFFER, *command[4:]]) as processes:
         pass
     assert [process.returncode for process in processes] == [0, 0], logs(ended)
     kept = checkpoints.newest(location)
@@ -73,7 +73,7 @@ def test_workers_whose_clocks_differ_agree_on_the_steps_of_a_time_budget(tiny_da
 @pytest.mark.timeout(600)
 def test_a_signal_to_one_worker_stops_both_and_they_end_as_one_process_does(tiny_dataset: Path, tmp_path: Path) -> None:
     location, stopped, finished = (tmp_path / name for name in ("together", "stopped", "finished"))
-    command = [sys.executable, "-c", WORKER_1_SIGNALED, *stage(tiny_dataset, location)[3:]]
+    command = [sys.executable, "-c", WORKER_1_SIGNALED, *stage(tiny_dataset, location)[4:]]
     with two_workers(stopped, command) as processes:
         pass
     assert [process.returncode for process in processes] == [errors.TERMINATED] * 2, logs(stopped)

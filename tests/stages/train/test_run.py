@@ -40,7 +40,7 @@ OFTEN = {"checkpoint_every": 1}  # so many that a signal finds a training runnin
 
 
 def command(dataset: Path | str, folder: Path | str, **changes: object) -> list[str]:
-    return [sys.executable, "-m", "components.train", *flags(dataset, folder, **{**SMALL, **changes})]
+    return [sys.executable, "-m", "components", "train", *flags(dataset, folder, **{**SMALL, **changes})]
 
 
 def train(dataset: Path | str, folder: Path | str, **changes: object) -> subprocess.CompletedProcess[str]:

@@ -29,7 +29,7 @@ def train(
     start = f"""
 import os, runpy
 os.sched_setaffinity(0, {cores or os.sched_getaffinity(0)})
-runpy.run_module("components.train", run_name="__main__")
+runpy.run_module("components", run_name="__main__")
 """
     done = programs.run([sys.executable, "-c", start, *command("train", **settings)[3:]], environment)
     assert done.returncode == 0, done.stderr

@@ -49,16 +49,16 @@ def train_image(client: str) -> str:
 
 @pytest.fixture(scope="session")
 def run(client: str) -> Run:
-    """Run a hardened container to its end: `run(image, *words, module="components.embed", options=(...))`.
+    """Run a hardened container to its end: `run(image, *words, program="embed", options=(...))`.
 
-    `module` replaces the image's own entry point.
+    `program` replaces the image's own entry point.
     """
 
     def run_container(
-        image: str, *words: object, module: str = "", options: tuple[str, ...] = ()
+        image: str, *words: object, program: str = "", options: tuple[str, ...] = ()
     ) -> subprocess.CompletedProcess[str]:
         command = [client, "run", "--rm", *HARDENED, *options]
-        command += ["--entrypoint", "python", image, "-m", module] if module else [image]
+        command += ["--entrypoint", "python", image, "-m", "components", program] if program else [image]
         return subprocess.run([*command, *map(str, words)], capture_output=True, text=True, timeout=600, check=False)
 
     return run_container

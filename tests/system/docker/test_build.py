@@ -135,6 +135,6 @@ def test_what_is_pushed_is_pulled_by_its_digest_and_runs(
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         assert "Downloaded" in done.stderr or "up to date" in done.stderr
-        assert "python -m components.preprocess" in done.stdout
+        assert "python -m components preprocess" in done.stdout
     finally:
         subprocess.run([client, "rmi", reference], capture_output=True, check=False)

@@ -29,7 +29,7 @@ def test_from_digits_to_a_champion(run: Run, preprocess_image: str, train_image:
     def stage(name: str, *words: object) -> dict[str, str]:
         image = preprocess_image if name in ("decide", "preprocess", "record") else train_image
         own = name in ("preprocess", "train")  # the entry points of the images
-        return outputs(run(image, *words, module="" if own else f"components.{name}", options=mount))
+        return outputs(run(image, *words, program="" if own else name, options=mount))
 
     source = ("--source", "digits")
     decided = stage("decide", *source, "--registry", "/data/registry")

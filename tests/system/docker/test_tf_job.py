@@ -136,7 +136,7 @@ def test_workers_in_containers_stop_go_on_and_end_as_on_loopback(
     root = tmp_path / "root"
     root.mkdir()
     alone, together = root / "alone", root / "together"
-    container = dsl.ContainerSpec(image=train_image, command=["python", "-m", "components.train"])
+    container = dsl.ContainerSpec(image=train_image, command=["python", "-m", "components", "train"])
     claims = {"runs": str(root), "data": str(tiny_dataset.parent)}
     job = KubernetesStage(workers=2, volume_claims=claims).job(container)
     flags = attempts.flags(tiny_dataset, together, **_SETTINGS, accelerator="multi-worker")
@@ -181,7 +181,7 @@ def test_workers_in_containers_stop_go_on_and_end_as_on_loopback(
     code, log = stage()
     assert (code, len(cluster.jobs)) == (errors.OK, jobs), log  # complete: no workers start
 
-    command = [sys.executable, "-m", "components.train"]
+    command = [sys.executable, "-m", "components", "train"]
     command += attempts.flags(tiny_dataset, alone, **_SETTINGS, accelerator="multi-worker")
     with two_workers(tmp_path / "loopback", command) as processes:
         pass

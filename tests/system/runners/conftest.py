@@ -68,7 +68,7 @@ class Stage:
         self._mark = str(uuid.uuid4())
         self._stderr = folder / "stderr"
         words = [f"--{name}={value}" for name, value in settings.items()]
-        command = [sys.executable, "-m", "components.preprocess", f"--dataset={self.dataset}", *words]
+        command = [sys.executable, "-m", "components", "preprocess", f"--dataset={self.dataset}", *words]
         with self._stderr.open("wb") as stderr:
             self.process = subprocess.Popen(
                 [*command, f"--beam_options={beam_options}"],

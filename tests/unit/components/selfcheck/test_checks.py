@@ -115,7 +115,7 @@ SMALL = ("--height=12", "--width=10", "--batch_size=8", "--base_filters=4")
     ],
 )
 def test_it_passes_here_and_says_what_it_could_not_check(more: list[str]) -> None:
-    done = programs.run([sys.executable, "-m", "components.selfcheck", *SMALL, *more])
+    done = programs.run([sys.executable, "-m", "components", "selfcheck", *SMALL, *more])
     assert done.returncode == errors.OK, done.stderr
     rows = [line for line in done.stdout.splitlines() if "  " in line]
     assert len(rows) == 8

@@ -16,7 +16,7 @@ from components.train.config import TrainConfig
 from tests.fakes import http, training_operator
 from tests.fakes.training_operator import TrainingOperator
 
-_CONTAINER = {"name": "tensorflow", "image": "train", "command": ["python", "-m", "components.train"]}
+_CONTAINER = {"name": "tensorflow", "image": "train", "command": ["python", "-m", "components", "train"]}
 _TEMPLATE: dict[str, Any] = {
     "apiVersion": "kubeflow.org/v1",
     "kind": "TFJob",

@@ -61,7 +61,7 @@ def train(dataset: Path, folder: Path, champion: Path, **changes: object) -> sub
     exact = {"reproducibility": "exact", "virtual_shards": 2, "learning_rate_decay": "none", "accelerator": "cpu"}
     every = {"checkpoint_every": 1, "keep_checkpoints": 0, "log_every": 5, "sample_every": 5}
     flags = [f"--{name}={value}" for name, value in {**exact, **every, **options}.items()]
-    return programs.run([sys.executable, "-m", "components.train", *flags])
+    return programs.run([sys.executable, "-m", "components", "train", *flags])
 
 
 def test_a_training_begins_with_both_networks_and_their_average_alone(

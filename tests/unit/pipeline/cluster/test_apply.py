@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("bare_desk")
 
 @dsl.container_component
 def train(source: str) -> dsl.ContainerSpec:
-    return dsl.ContainerSpec(image="trainer:1", command=["python", "-m", "components.train", source])
+    return dsl.ContainerSpec(image="trainer:1", command=["python", "-m", "components", "train", source])
 
 
 def retraining(source: str) -> None:

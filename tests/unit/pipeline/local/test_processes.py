@@ -36,7 +36,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 def test_our_stages_are_never_taken_from_the_working_folder(run: Run, tmp_path: Path) -> None:
     (tmp_path / "components").mkdir()
     (tmp_path / "components" / "__init__.py").write_text("raise SystemExit(99)")
-    code, log = run("python", "-m", "components.decide", "--source", "digits", "--registry", str(tmp_path / "none"))
+    code, log = run("python", "-m", "components", "decide", "--source", "digits", "--registry", str(tmp_path / "none"))
     assert (code, "source_fingerprint: " in log) == (0, True), log
     assert run("python", "-c", "import sys; print(sys.executable)") == (0, f"{sys.executable}\n")
 

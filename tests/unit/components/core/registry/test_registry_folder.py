@@ -61,7 +61,7 @@ def test_a_publication_that_was_interrupted_before_the_champion_moved_ends(
 def test_processes_that_publish_one_model_make_one_version(two_candidates: list[Candidate], folder: Path) -> None:
     model, evaluation = two_candidates[0].model, two_candidates[0].evaluation
     flags = [f"--model={model}", f"--evaluation={evaluation}", f"--registry={folder}"]
-    command = [sys.executable, "-m", "components.publish", *flags]
+    command = [sys.executable, "-m", "components", "publish", *flags]
     started = [subprocess.Popen(command, stderr=subprocess.DEVNULL) for _ in range(3)]
     assert [process.wait() for process in started] == [0, 0, 0]
     assert registry.versions(folder) == [1]

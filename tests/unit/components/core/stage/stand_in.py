@@ -53,4 +53,4 @@ if __name__ == "__main__":
         module = types.ModuleType(f"components.stage.{name}")
         vars(module).update(content)
         sys.modules[module.__name__] = module
-    sys.exit(cli.main("stage"))
+    sys.exit(cli.main("stage", sys.argv[1:]))

@@ -40,7 +40,7 @@ def reachable_files() -> dict[str, set[str]]:
     reachable = {}
     for stage in STAGES:
         package = f"components.{stage}"
-        own = {package, *graph.find_descendants(package)} - {f"{package}.component"}
+        own = {package, "components.__main__", *graph.find_descendants(package)} - {f"{package}.component"}
         modules = own.union(*(graph.find_upstream_modules(module) for module in own))
         # Python runs a package before its modules.
         packages = {module.rpartition(".")[0] for module in modules} - {""}

@@ -44,7 +44,7 @@ def test_kubeflow_hands_values_in_and_takes_outputs(tmp_path: Path) -> None:
 def test_every_mistake_is_reported_at_once_before_anything_heavy() -> None:
     words = ["--steps=many", "--batch_size=0", "--nonsense=1"]
     done = subprocess.run(
-        [sys.executable, "-X", "importtime", "-m", "components.train", *words],
+        [sys.executable, "-X", "importtime", "-m", "components", "train", *words],
         capture_output=True,
         text=True,
         check=False,
@@ -115,7 +115,7 @@ def test_other_users_cannot_read_results_unless_the_user_chooses_another_umask(
     inherited: int, chosen: str, mode: int, tmp_path: Path
 ) -> None:
     """Kubeflow starts stages with a umask of 0, and Docker with 022."""
-    words = [sys.executable, "-m", "components.decide", "--source=digits", f"--registry={tmp_path}/runs/registry"]
+    words = [sys.executable, "-m", "components", "decide", "--source=digits", f"--registry={tmp_path}/runs/registry"]
     variables = {**os.environ, cli.UMASK: chosen}
     done = subprocess.run(words, capture_output=True, text=True, check=False, env=variables, umask=inherited)
     assert done.returncode == errors.OK, done.stderr

@@ -19,7 +19,7 @@ def test_the_stage_is_run_with_the_stages_flags() -> None:
     done = start("--source", "digits", "--heigth", "16")
     assert done.returncode == errors.BAD_CONFIGURATION
     assert "heigth" in done.stderr
-    assert "usage: python -m components.preprocess" in start("--help").stdout
+    assert "usage: python -m components preprocess" in start("--help").stdout
 
 
 def test_beams_flags_mean_a_worker_and_no_setting_of_the_stage_is_taken_for_one() -> None:

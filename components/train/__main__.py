@@ -1,6 +1,0 @@
-"""python -m components.train"""
-
-from components.core.stage import cli
-
-if __name__ == "__main__":
-    raise SystemExit(cli.main("train"))
