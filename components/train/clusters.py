@@ -1,19 +1,17 @@
 """Clusters of images without labels, which a conditional training uses in place of classes.
 
-K-means (Lloyd 1982) with k-means++ (Arthur & Vassilvitskii 2007) on the directions of edges, a histogram for each cell
-of pixels (Dalal & Triggs 2005), so that shapes count and brightness does not. Points and centers are rounded to
-integers of norm 1000, so all distances are exact, below 2^24 also in float32: every machine finds the same clusters.
+K-means groups the directions of edges, a histogram for each cell of pixels (Dalal & Triggs 2005), so that shapes count
+and brightness does not.
 """
 
 import logging
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
-import scipy.cluster.vq
-import scipy.sparse
 
 from components.core.data.dataset_reader import Images
+from components.core.metrics import k_means
 from components.core.stage import logs
 from components.train.config import IMAGES_PER_CLUSTER
 
@@ -27,9 +25,7 @@ _SIDE_AT_MOST = 32
 _CELLS, _DIRECTIONS = 7, 8  # of the longer side; of half a turn
 _OPENING = 0.8  # cosine of the angle up to which an edge counts for a direction
 _SEARCHED = 20_000  # images, the first of the split, which is in random order
-_ROUNDS = 20
-_IMAGES_AT_ONCE, _BYTES_AT_ONCE = 2048, 2**26
-_NORM = 1000
+_BYTES_AT_ONCE = 2**26
 _STEPS_OF_ONE = 1024  # of features: machines differ in the last bits of eigenvectors
 
 
@@ -45,24 +41,13 @@ def names(count: int) -> list[str]:
 def find(images: Images | np.ndarray, count: int, seed: int) -> np.ndarray:
     """Find centers int16 [count, edges] of images uint8 [n, height, width, channels]."""
     points = np.concatenate([*_edges(images, min(len(images), _SEARCHED))])
-    centers = _first_centers(points, count, np.random.default_rng(seed))
-    for done in range(1, _ROUNDS + 1):
-        nearest = _nearest(np.array_split(points, math.ceil(len(points) / _IMAGES_AT_ONCE)), centers)
-        ones, numbers = np.ones(len(points)), np.arange(len(points))
-        members = scipy.sparse.csr_array((ones, (nearest, numbers)), (count, len(points)))
-        sizes = members.sum(axis=1)[:, None]
-        # An empty cluster keeps its center, and is never drawn.
-        moved = np.where(sizes > 0, np.rint(members @ points / np.maximum(1, sizes)), centers).astype(np.float32)
-        log.debug("centers moved", extra=logs.work("grouping round", done, _ROUNDS))
-        if np.array_equal(moved, centers):
-            break
-        centers = moved
-    return centers.astype(np.int16)
+    # A cluster that is empty in the end is never drawn.
+    return k_means.find(points, count, np.random.default_rng(seed)).astype(np.int16)
 
 
 def assign(images: Images | np.ndarray, centers: np.ndarray) -> np.ndarray:
     """Return the nearest center's number, int32 [n], for images uint8 [n, height, width, channels]."""
-    return _nearest(_edges(images, len(images)), centers.astype(np.float32))
+    return k_means.nearest(_edges(images, len(images)), centers.astype(np.float32))
 
 
 def features(centers: np.ndarray, count: int) -> np.ndarray:
@@ -85,23 +70,18 @@ def features(centers: np.ndarray, count: int) -> np.ndarray:
     return rounded
 
 
-def _nearest(blocks: Iterable[np.ndarray], centers: np.ndarray) -> np.ndarray:
-    """Return the nearest center's number, int32 [n], of points in blocks: `vq` computes all distances of a block."""
-    numbers = [scipy.cluster.vq.vq(block, centers)[0] for block in blocks]
-    return np.concatenate([np.empty(0, np.int32), *numbers])
-
-
 def _edges(images: Images | np.ndarray, count: int) -> Iterator[np.ndarray]:
     """Yield the directions of the edges of the first images as integers in float32 [n, edges], some at a time.
 
     Each cell has the roots of the sums of edges in each direction; every operation rounds alike on all machines.
     """
-    at_once = min(_IMAGES_AT_ONCE, max(1, _BYTES_AT_ONCE // math.prod(images.shape[1:])))
+    at_once = min(k_means.AT_ONCE, max(1, _BYTES_AT_ONCE // math.prod(images.shape[1:])))
     for at in range(0, count, at_once):
         end = min(count, at + at_once)
         edges = _histograms(images[at:end])
         log.debug("images seen", extra=logs.work("grouping image", end, count))
-        yield np.rint(_NORM * np.sqrt(edges / np.maximum(1, edges.sum(axis=1, keepdims=True)))).astype(np.float32)
+        roots = np.sqrt(edges / np.maximum(1, edges.sum(axis=1, keepdims=True)))
+        yield np.rint(k_means.NORM * roots).astype(np.float32)
 
 
 def _histograms(images: np.ndarray) -> np.ndarray:
@@ -124,16 +104,3 @@ def _histograms(images: np.ndarray) -> np.ndarray:
         cells = part.reshape(count, part.shape[1] // cell, cell, part.shape[2] // cell, cell)
         sums.append(cells.sum(axis=(2, 4)).reshape(count, -1))
     return np.concatenate(sums, axis=1)
-
-
-def _first_centers(points: np.ndarray, count: int, random: np.random.Generator) -> np.ndarray:
-    """Choose points with probabilities in proportion to their squared distances from those chosen before."""
-    chosen = [int(random.integers(len(points)))]
-    norms = np.square(points).sum(axis=1)
-    nearest = np.full(len(points), np.inf)
-    while len(chosen) < count:
-        last = chosen[-1]
-        nearest = np.minimum(nearest, norms + norms[last] - 2 * (points @ points[last]))
-        ends = np.cumsum(nearest.astype(np.int64) if nearest.any() else np.ones(len(points), np.int64))
-        chosen.append(int(np.searchsorted(ends, random.integers(ends[-1]), side="right")))
-    return points[chosen]

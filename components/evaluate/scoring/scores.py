@@ -3,14 +3,13 @@
 import dataclasses
 import hashlib
 import logging
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import scipy.cluster.vq
 
 from components.core.errors import DataError
-from components.core.metrics import feature_spaces, intervals, neighbors, set_distances
+from components.core.metrics import feature_spaces, intervals, k_means, neighbors, set_distances
 from components.core.metrics.intervals import MISSING, Measured
 from components.core.metrics.quantities import CHAMPION, REAL, Quantity, Scores, spaces_of
 
@@ -163,12 +162,10 @@ def make_reference(
 def fit_bins(features: np.ndarray, seed: int) -> Groups:
     """Cluster real features [n, k] by k-means into at most 20 bins of about 50 images or more."""
     count = max(2, min(_BINS_AT_MOST, len(features) // _REAL_PER_BIN))
-    features = np.unique(features, axis=0)
-    count = min(count, len(features))
-    with warnings.catch_warnings():
-        # An empty bin has no share, and so no weight.
-        warnings.filterwarnings("ignore", "One of the clusters is empty", UserWarning)
-        centers, _ = scipy.cluster.vq.kmeans2(features, count, minit="++", seed=np.random.default_rng(seed))
+    distinct = np.unique(features, axis=0)
+    unit = np.linalg.norm(distinct, axis=1).max() / k_means.NORM or 1.0
+    points = np.rint(distinct / unit).astype(np.float32)
+    centers = unit * k_means.find(points, min(count, len(points)), np.random.default_rng(seed))
     return Groups("bin", len(centers), centers)
 
 
