@@ -70,7 +70,7 @@ test: install ## Run the tests
 	$(BIN)/$(PYTEST) -m "not docker and not slow and not long and not flink and not kubeflow"
 
 test-slow: install ## Run the tests that take long: retraining, and trainings of several processes or replica counts
-	$(BIN)/$(PYTEST) -m slow
+	$(BIN)/$(PYTEST) -m "slow and not long"
 
 test-long: install ## Run the tests that take minutes each: signals in every phase, rollbacks, other replicas, retraining
 	$(BIN)/$(PYTEST) -m long
