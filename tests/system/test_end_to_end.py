@@ -118,7 +118,8 @@ def test_the_code_of_a_page_runs(location: Path, tmp_path: Path, page: str) -> N
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "demo").symlink_to(location / "runs")
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-    for command in documents.commands(DOCS / page):
+    commands = documents.commands(DOCS / page)
+    for command in commands[:-1] if page == "use-the-model.md" else commands:  # `make notebook` runs its Python
         done = subprocess.run(["bash", "-c", command], cwd=tmp_path, env=environment, capture_output=True, text=True)
         assert done.returncode == 0, f"{command}\n{done.stderr}"
 

@@ -47,13 +47,12 @@ class Case:
 
 
 CLIPPED, PLAIN = {"constraint": "weight_clipping"}, {"generator_normalization": "none"}
-AUGMENTED, EXACT = {"augmentation": "geometric"}, {"reproducibility": "exact"}
+AUGMENTED, EXACT = {"augmentation": "geometric"}, {"reproducibility": "exact", "virtual_shards": 4}
 CASES = {
     "float32": Case((2,), 1e-4, "float32", 10),
     "penalty": Case((4,), 1e-9, "float64", 50),
-    "clipping": Case((2,), 1e-9, "float64", 50, CLIPPED),
-    "no normalization, rates that decay": Case(
-        (2,), 1e-9, "float64", 50, {**PLAIN, "learning_rate_decay": "linear", "steps": 60}
+    "clipping, no normalization, rates that decay": Case(
+        (2,), 1e-9, "float64", 50, {**CLIPPED, **PLAIN, "learning_rate_decay": "linear", "steps": 60}
     ),
     "uneven shares, with clusters, augmented": Case(
         (4,), 1e-9, "float64", 50, {**AUGMENTED, "conditioning": "cluster", "batch_size": 10}
