@@ -24,7 +24,7 @@ from pipeline.registry import upkeep
 from tests.fakes.gcs.server import FAULTS, Request, Server, Stored
 from tests.faults.candidates import Candidate, Outcome, candidate
 from tests.faults.counts import Counts
-from tests.faults.soak.served import death, quick_server, without_retries
+from tests.faults.soak.served import die_at_every_request, dies, hooked, quick_server
 
 NAME = "runs/registry"
 KINDS = ("kill", "abandon", "zombie", "race", "interference")
@@ -38,7 +38,6 @@ class Observer:
         self.violations: list[str] = []
         self.going_back = False  # whether a version may follow a higher one, because a user rolls back
         self.tampered = False  # whether objects are deleted meanwhile; then only the champion must be whole
-        self.then: Callable[[Request], None] = lambda request: None  # called after each check
         self._server, self._location = server, location
         self._lock = threading.Lock()
         self._last: dict[str, Any] = {"version": 0, "revision": 0}
@@ -48,7 +47,6 @@ class Observer:
         if request.method != "GET":
             with self._lock:
                 self.violations += self._seen()
-        self.then(request)
 
     def _seen(self) -> list[str]:
         objects = contents(self._server, self._location)
@@ -179,25 +177,18 @@ class Bench:
         finally:
             self.server.before = self.server.after = None
 
-    def _strike(self, observer: Observer, acted: bool, hook: Callable[[Request], None]) -> None:
-        """Call a hook at each request from now on, before or after it is executed."""
-        if acted:
-            observer.then = hook
-        else:
-            self.server.before = hook
-
     def kill(self, at: int, acted: bool) -> Tried:
         """Let a publication die at a request, before or after it is executed; a retry must finish."""
         location = self.started()
         with self._watched(location) as observer:
-            killed = self._killed(location, at, acted, observer)
+            killed = dies(self.server, at, acted, self.second.publish, location)
             return Tried(killed, [*self._not_published(location, self.second.outcome(location)), *observer.violations])
 
     def abandon(self, at: int, acted: bool) -> Tried:
         """Let a publication die at a request, and another publish before its retry; they must end as if by one."""
         location = self.started()
         with self._watched(location) as observer:
-            killed = self._killed(location, at, acted, observer)
+            killed = dies(self.server, at, acted, self.second.publish, location)
             was_champion = registry.read_pointer(location).champion
             other = self.third.outcome(location)
             again = self.second.outcome(location)
@@ -211,14 +202,6 @@ class Bench:
                     problems.append(f"what died stops another publication: {other!r}")
             return Tried(killed, [*observer.violations, *problems])
 
-    def _killed(self, location: str, at: int, acted: bool, observer: Observer) -> bool:
-        """Publish the second until it dies at a request; return whether it got that far."""
-        self._strike(observer, acted, death(at))
-        with without_retries():
-            outcome = self.second.outcome(location)
-        self._strike(observer, acted, lambda request: None)
-        return isinstance(outcome, TransientError)
-
     def zombie(self, at: int, acted: bool, then: str) -> Tried:
         """Pause an attempt at a request, and wake it after its retry and then a "successor" or a "rollback"."""
         location, count = self.started(), itertools.count()
@@ -229,9 +212,8 @@ class Bench:
                 asleep.set()
                 awake.wait(_TIMES["REQUEST_SECONDS"] / 2)
 
-        with self._watched(location) as observer:
+        with self._watched(location) as observer, hooked(self.server, acted, pause):
             observer.going_back = then == "rollback"
-            self._strike(observer, acted, pause)
             zombie = self._pool.submit(self.second.outcome, location)
             while not asleep.wait(0.01) and not zombie.done():
                 pass
@@ -362,9 +344,15 @@ def _lost(outcome: Outcome) -> bool:
 
 
 def exhaust(folder: Path) -> dict[str, Counts]:
+    tried: list[Tried] = []
+
+    def trial(at: int, acted: bool) -> bool:
+        tried.append(workbench.kill(at, acted))
+        return tried[-1].fired
+
     with bench(folder) as workbench:
-        requests = range(workbench.requests)
-        return {"kill": _counted(workbench.kill(at, acted) for at in requests for acted in (False, True))}
+        die_at_every_request(trial)
+    return {"kill": _counted(killed for killed in tried if killed.fired)}
 
 
 def _counted(trials: Iterable[Tried]) -> Counts:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from unittest import mock
 
-from components.core.errors import StageError
+from components.core.errors import StageError, TransientError
 from components.core.storage import buckets, location
 from tests.fakes.gcs.server import HangUp, Request, Server, serving
 
@@ -41,36 +41,49 @@ def without_retries() -> Iterator[None]:
         yield
 
 
-def death(at: int) -> Callable[[Request], None]:
-    """Return a hook that lets nothing be answered from so many requests on."""
-    seen = itertools.count()
+@contextlib.contextmanager
+def hooked(server: Server, acted: bool, hook: Callable[[Request], None]) -> Iterator[None]:
+    """Call a hook at each request of the block, before or after it is executed, besides the server's own hook."""
+    moment = "after" if acted else "before"
+    previous = getattr(server, moment)
+
+    def both(request: Request) -> None:
+        if previous is not None:
+            previous(request)
+        hook(request)
+
+    with mock.patch.object(server, moment, both):
+        yield
+
+
+def dies(server: Server, at: int, acted: bool, action: Callable[..., object], *arguments: object) -> bool:
+    """Act until so many requests were answered; return whether another came, which and all later ones hang up.
+
+    That request is executed if `acted`.
+    """
+    count = itertools.count()
 
     def die(request: Request) -> None:
-        if next(seen) >= at:
+        if next(count) >= at:
             raise HangUp
 
-    return die
+    with hooked(server, acted, die), without_retries():
+        try:
+            action(*arguments)
+        except StageError as error:
+            return isinstance(error, TransientError)
+    return False
 
 
-def die_at_every_request(
-    server: Server, prepare: Callable[[], object], action: Callable[[], object], check: Callable[[], object]
-) -> int:
-    """Act until a request, before or after it is executed, from which on nothing is answered; check what is left.
+def die_at_every_request(trial: Callable[[int, bool], bool]) -> int:
+    """Try a death at each request, before and after it is executed, until none is left; return their number.
 
-    Return the number of deaths. A retry comes in `check`, and each prepared state is that before the first attempt.
+    A trial calls `dies` with its arguments, checks what is left, and returns whether it died.
     """
     deaths = 0
-    with without_retries():
-        for moment in ("before", "after"):
-            for at in itertools.count():
-                prepare()
-                setattr(server, moment, death(at))
-                try:
-                    action()
-                    break
-                except StageError:
-                    deaths += 1
-                finally:
-                    setattr(server, moment, None)
-                check()
+    for acted in (False, True):
+        for at in itertools.count():
+            if not trial(at, acted):
+                break
+            deaths += 1
     return deaths

@@ -17,7 +17,7 @@ from components.core.storage.location import COMMITTED, Location
 from components.train import uploads
 from components.train.uploads import Uploads
 from tests.fakes.gcs.server import Request, Server
-from tests.faults.soak.served import die_at_every_request
+from tests.faults.soak.served import die_at_every_request, dies
 from tests.inputs import artifacts
 from tests.inputs.damages import damages
 
@@ -241,15 +241,14 @@ def test_death_at_every_request_of_an_upload(bucket: Server) -> None:
     uploads.send_all(Location.of(URI), KEEP)
     before, location = dict(bucket.objects["b"]), Location.of(URI).path
 
-    def prepare() -> None:
+    def trial(at: int, acted: bool) -> bool:
         bucket.objects["b"].clear()
         bucket.objects["b"].update(before)
         forget()
         uploads.fetch(Location.of(URI))
         training_log.go_back(location, 1, checkpoints.step_folder(location, 1))
         train_to(2)
-
-    def check() -> None:
+        died = dies(bucket, at, acted, uploads.send_all, Location.of(URI), KEEP)
         forget()
         uploads.fetch(Location.of(URI))
         newest = checkpoints.newest(location)
@@ -257,6 +256,6 @@ def test_death_at_every_request_of_an_upload(bucket: Server) -> None:
         assert newest[1].step == (2 if "training/step-0000000002/committed.json" in bucket.contents() else 1)
         steps = range(1, newest[1].step + 1)
         assert training_log.read(newest[0] / training_log.METRICS) == [{"step": step} for step in steps]
+        return died
 
-    assert die_at_every_request(bucket, prepare, lambda: uploads.send_all(Location.of(URI), KEEP), check) > 15
-    check()
+    assert die_at_every_request(trial) > 15

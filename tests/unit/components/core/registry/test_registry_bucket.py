@@ -15,7 +15,7 @@ from tests.fakes.gcs.server import HangUp, Request
 from tests.faults.candidates import candidate
 from tests.faults.soak import publication
 from tests.faults.soak.publication import NAME, Bench
-from tests.faults.soak.served import death, without_retries
+from tests.faults.soak.served import dies, without_retries
 
 # A connection that a fault cuts, or a thread leaves open, is left to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
@@ -126,10 +126,7 @@ def test_a_first_publication_that_dies_is_finished_by_the_same_command(bench: Be
     whole, writes = bench.contents(location), [request.number - since for request in bench.server.writes(since)]
     for at in (writes[0], writes[1], writes[-2], writes[-1]):
         location = bench.fresh()
-        bench.server.after = death(at)
-        with without_retries(), pytest.raises(TransientError):
-            bench.first.publish(location)
-        bench.server.after = None
+        assert dies(bench.server, at, True, bench.first.publish, location)
         registry.read_champion(location)  # no champion counts as lost
         assert bench.first.publish(location).parameters["version"] == 1
         assert bench.contents(location) == whole, at

@@ -17,7 +17,7 @@ from components.core.storage import atomic_files, buckets
 from components.core.storage.location import DESCRIPTION_ALONE, Location, at_once
 from tests.fakes.gcs.server import Request, Server
 from tests.fakes.http import Answer
-from tests.faults.soak.served import die_at_every_request
+from tests.faults.soak.served import die_at_every_request, dies
 
 MANIFEST = "thing.json"
 
@@ -252,11 +252,10 @@ def test_death_at_every_request_of_a_commit(bucket: Server) -> None:
     make("gs://b/x")
     expected = bucket.contents()
 
-    def prepare() -> None:
+    def trial(at: int, acted: bool) -> bool:
         bucket.objects["b"].clear()
         forget()
-
-    def check() -> None:
+        died = dies(bucket, at, acted, make, "gs://b/x")
         forget()
         complete = Location.of("gs://b/x").fetch(MANIFEST)
         assert complete == ("x/committed.json" in bucket.objects["b"])
@@ -264,5 +263,6 @@ def test_death_at_every_request_of_a_commit(bucket: Server) -> None:
             assert files(Location.of("gs://b/x").path)["one"] == b"1"
         make("gs://b/x")
         assert bucket.contents() == expected
+        return died
 
-    assert die_at_every_request(bucket, prepare, lambda: make("gs://b/x"), check) > 10
+    assert die_at_every_request(trial) > 10
