@@ -12,7 +12,7 @@ STATE = "state.npz"
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Description(Manifest):
     FILE = MANIFEST
-    WHAT = "checkpoint"
+    KIND = "checkpoint"
     VERSION = 1
     LEFT_OUT_IF_EMPTY = ("class_counts",)
 

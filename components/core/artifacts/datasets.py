@@ -54,7 +54,7 @@ class Split:
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Manifest(manifest.Manifest):
     FILE = MANIFEST
-    WHAT = "dataset"
+    KIND = "dataset"
     VERSION = 3  # since all records of a shard have one size
 
     image: ImageShape

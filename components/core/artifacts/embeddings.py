@@ -29,7 +29,7 @@ class Space:
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Description(Manifest):
     FILE = MANIFEST
-    WHAT = "embedding"
+    KIND = "embedding"
     VERSION = 3
 
     image: datasets.ImageShape

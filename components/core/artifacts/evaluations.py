@@ -24,7 +24,7 @@ NO_CHAMPION = "none"
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Description(Manifest):
     FILE = MANIFEST
-    WHAT = "evaluation"
+    KIND = "evaluation"
     VERSION = 2
     NOT_IN_DIGEST = ("source",)
 

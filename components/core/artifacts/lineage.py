@@ -82,7 +82,7 @@ class Lineage(Manifest):
     """The content of `lineage.json`: the descriptions of the inputs, and how the evaluation was made."""
 
     FILE = evaluations.LINEAGE
-    WHAT = "lineage"
+    KIND = "lineage"
     VERSION = 1
 
     dataset: dict[str, Any]  # without fields that may differ between datasets of the same content
@@ -124,7 +124,7 @@ def read(evaluation: LocationLike, described: evaluations.Description) -> Lineag
     """Read the lineage of an evaluation, whose files were checked, and compare its digests with the evaluation's."""
     folder = Location.of(evaluation)
     file = folder / Lineage.FILE  # has no seal: the evaluation lists its digest
-    lineage = Lineage.from_json(atomic_files.read_json(file, Lineage.WHAT), str(file))
+    lineage = Lineage.from_json(atomic_files.read_json(file, Lineage.KIND), str(file))
     for name, digest in lineage.digests.items():
         judged = getattr(described, f"{name}_digest")
         if digest != judged:

@@ -16,7 +16,7 @@ Kind = TypeVar("Kind", bound=Manifest)
 
 
 def made_once(
-    where: str, parts: dict[str, Any], kind: type[Kind], make: Callable[[Location], object], whole: bool = True
+    where: str, parts: dict[str, Any], artifact: type[Kind], make: Callable[[Location], object], whole: bool = True
 ) -> tuple[Location, Kind, bool]:
     """Return where an artifact is, its description, and whether it existed; make it if it did not, or was damaged.
 
@@ -29,22 +29,22 @@ def made_once(
     with location.removed_if_damaged():
         described = None
         try:
-            if location.fetch(kind.FILE, None if whole else DESCRIPTION_ALONE):
-                described = kind.read(location)
+            if location.fetch(artifact.FILE, None if whole else DESCRIPTION_ALONE):
+                described = artifact.read(location)
             elif is_keyed and not location.in_bucket and location.path.exists():
-                raise DataError(f"no {kind.WHAT} at {location}: {kind.FILE} is missing")
+                raise DataError(f"no {artifact.KIND} at {location}: {artifact.FILE} is missing")
         except DataError as error:
             if is_keyed or isinstance(error, Incompatible):
                 raise
             # It is not surely ours.
             raise Incompatible(f"{error}; delete {location}, if it holds nothing else, and run this again") from None
         if described is not None:
-            atomic_files.require_own_folder(location, kind.WHAT, described.identity, identity)
-            described = kind.of(location, whole=whole or not location.in_bucket)
-            log.info("%s: already complete at %s", kind.WHAT, location)
+            atomic_files.require_own_folder(location, artifact.KIND, described.identity, identity)
+            described = artifact.of(location, whole=whole or not location.in_bucket)
+            log.info("%s: already complete at %s", artifact.KIND, location)
             return location, described, True
     if not (location.in_bucket or is_keyed):  # a mirror may outlive its artifact
-        atomic_files.require_own_folder(location, kind.WHAT, None, identity)
+        atomic_files.require_own_folder(location, artifact.KIND, None, identity)
     location.require_writable()
     make(location)
-    return location, kind.fetch(location, whole=whole), False
+    return location, artifact.fetch(location, whole=whole), False

@@ -16,7 +16,7 @@ class Manifest:
     """The description of an artifact. Each field is in the file under its name; reading checks its type."""
 
     FILE: ClassVar[str]
-    WHAT: ClassVar[str]  # the kind of artifact, for messages
+    KIND: ClassVar[str]  # the kind of artifact, for messages
     VERSION: ClassVar[int]
     NOT_IN_DIGEST: ClassVar[tuple[str, ...]] = (digests.MADE_WITH,)
     # Fields that older artifacts do not have: not written while empty, so that those keep their digest.
@@ -54,12 +54,12 @@ class Manifest:
     def read(cls, folder: LocationLike) -> Self:
         """Read the description of an artifact, and no other file of it; `DataError` if it is missing or damaged."""
         path = Location.of(folder) / cls.FILE
-        return cls.parse(atomic_files.read(path, cls.WHAT), path)
+        return cls.parse(atomic_files.read(path, cls.KIND), path)
 
     @classmethod
     def parse(cls, content: bytes, path: Location) -> Self:
         """Convert the content of the file, as `read` does."""
-        value = atomic_files.unsealed(content, path, cls.WHAT)
+        value = atomic_files.unsealed(content, path, cls.KIND)
         try:
             return cls.from_json(value, str(path))
         except DataError as error:  # by its seal it is as it was written
@@ -72,7 +72,7 @@ class Manifest:
             version = value.pop("schema_version")
             if version != cls.VERSION:
                 raise Incompatible(
-                    f"{where} has schema version {reprlib.repr(version)}, expected {cls.VERSION}: make the {cls.WHAT} "
+                    f"{where} has schema version {reprlib.repr(version)}, expected {cls.VERSION}: make the {cls.KIND} "
                     "again, or use the version of this program that made it"
                 )
             description: Self = typed(cls, value, "")
@@ -80,13 +80,13 @@ class Manifest:
             atomic_files.require_within(description.listed)
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-            raise DataError(f"{where} does not describe the {cls.WHAT}: {reason}") from None
+            raise DataError(f"{where} does not describe the {cls.KIND}: {reason}") from None
         return description
 
     @classmethod
     def fetch(cls, folder: LocationLike, expected_digest: str = "", whole: bool = True) -> Self:
         """Read an artifact as `of` does, after fetching it from its bucket: all of it or its description alone."""
-        location = Location.of(folder).require(cls.FILE, cls.WHAT, None if whole else DESCRIPTION_ALONE)
+        location = Location.of(folder).require(cls.FILE, cls.KIND, None if whole else DESCRIPTION_ALONE)
         return cls.of(location, expected_digest, whole)
 
     @classmethod
@@ -97,7 +97,7 @@ class Manifest:
         """
         description = cls.read(folder)
         for changed in atomic_files.changed_files(Location.of(folder), description.listed if whole else {}):
-            raise DataError(f"{cls.WHAT} {folder} is damaged: {changed} is not the file that {cls.FILE} describes")
+            raise DataError(f"{cls.KIND} {folder} is damaged: {changed} is not the file that {cls.FILE} describes")
         if expected_digest and description.digest != expected_digest:
-            raise DataError(f"{cls.WHAT} {folder} has digest {description.digest}, expected {expected_digest}")
+            raise DataError(f"{cls.KIND} {folder} has digest {description.digest}, expected {expected_digest}")
         return description

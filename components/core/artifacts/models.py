@@ -17,7 +17,7 @@ _CLASSES_SHOWN = 32
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Description(Manifest):
     FILE = MANIFEST
-    WHAT = "model"
+    KIND = "model"
     VERSION = 1
     NOT_IN_DIGEST = ("made_with", "card_sha256", "recipe_sha256")
     LEFT_OUT_IF_EMPTY = ("class_counts", "conditioning", "recipe_sha256")

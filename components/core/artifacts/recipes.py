@@ -16,7 +16,7 @@ class Recipe(Manifest):
     """Everything that decides the result of a run."""
 
     FILE = "recipe.json"
-    WHAT = "recipe"
+    KIND = "recipe"
     VERSION = 2
 
     source_fingerprint: str

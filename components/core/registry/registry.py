@@ -40,7 +40,7 @@ _AT_ONCE = 8  # versions that are read at once
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Champion(Manifest):
     FILE = CHAMPION
-    WHAT = "champion"
+    KIND = "champion"
     VERSION = 2
 
     version: int  # to serve; 0 before the first one
