@@ -26,8 +26,8 @@ from components.train.batches import Batches, Place, ReadAhead
 from components.train.config import TrainConfig, deciding_settings, sample_period, with_kept_steps
 from components.train.labels import choose, label_features
 from components.train.monitoring import limits
+from components.train.monitoring.metrics_writer import MetricsWriter
 from components.train.monitoring.monitor import Monitor
-from components.train.monitoring.progress import Progress
 from components.train.monitoring.watchdog import Watchdog
 from components.train.rollback import Rollbacks
 from components.train.step import NETWORKS, WganStep, network_of
@@ -138,7 +138,7 @@ class Session:
         self._labels, self._network, self._batches = labels, network, ReadAhead(batches)
         self._wgan = WganStep(config, network, strategy, precision.name, labels.features)
         written_folder = folder.path if workers.is_chief else None
-        self._progress = Progress(written_folder, config, network)
+        self._metrics = MetricsWriter(written_folder, config, network)
         labeled = zip(splits, labels.by_split, strict=True)
         self._monitor = Monitor(written_folder, config, self._wgan, labels.counts, *labeled)
         self._rollbacks = Rollbacks(config)
@@ -164,7 +164,7 @@ class Session:
         """Train to the last step, or until a signal: then the current step is kept."""
         config, stopped = self.config, False
         with deferred() as stop:
-            with self._uploads.running(), self._progress, self._batches, Watchdog() as watchdog:
+            with self._uploads.running(), self._metrics, self._batches, Watchdog() as watchdog:
                 while self.step < config.steps and not stopped:
                     # Compute a block of steps.
                     place = self._place_of_block(self.step)
@@ -181,7 +181,7 @@ class Session:
                     self.step += place.steps
 
                     # Check it, on all workers alike.
-                    self._progress.add(block, seconds)
+                    self._metrics.add(block, seconds)
                     self._monitor.window.add(block)
                     if self.step % self._window_steps == 0:
                         notes = self._rollbacks.notes(self.step - self._window_steps)
@@ -190,18 +190,18 @@ class Session:
                             self._give_up(findings)
 
                     # Show it.
-                    self._progress.report(self.step, self._kept)
+                    self._metrics.report(self.step, self._kept)
                     if self._is_due(config.log_every):
-                        self._progress.write_row(self.step)
+                        self._metrics.write_row(self.step)
                     if self._is_due(sample_period(config)):
-                        self._progress.write_samples(self._wgan.average, self.step)
+                        self._metrics.write_samples(self._wgan.average, self.step)
 
                     # Keep it. A signal to one worker is a signal to all, at the same step.
                     stop.signal = self._workers.largest(stop.signal or 0) or None
                     stopped = bool(stop)
                     if self._workers.is_chief and (stopped or self._is_due(config.checkpoint_every)):
                         self._save()
-                self._progress.report(self.step, self._kept)
+                self._metrics.report(self.step, self._kept)
                 if stopped:
                     log.info("train: stopped at step %d of %d, which is saved", self.step, config.steps)
             # Everything is uploaded, before others look for the result.
@@ -264,20 +264,20 @@ class Session:
             if wrong := checkpoints.differences(wanted, loaded):
                 raise DataError(f"{kind} {source} does not fit: {'; '.join(wrong)}")
             arrays = arrays | loaded
-        for part in (self._wgan, self._progress.window, self._monitor):
+        for part in (self._wgan, self._metrics.window, self._monitor):
             part.restore(arrays)
         if checkpoint is None and source:
             log.info("train: starting from the networks of %s", source)
         if self._workers.is_chief:
             folder = self._folder.path
             training_log.go_back(folder, self.step, checkpoints.step_folder(folder, self.step))
-            self._progress.go_back(self.step)
+            self._metrics.go_back(self.step)
         return arrays
 
     def _state(self) -> dict[str, np.ndarray]:
         """Return the arrays of every checkpoint; those of rollbacks exist only after one."""
         centers = {} if self._labels.centers is None else {clusters.CENTERS: self._labels.centers}
-        return self._wgan.state_arrays() | centers | self._progress.window.state() | self._monitor.state()
+        return self._wgan.state_arrays() | centers | self._metrics.window.state() | self._monitor.state()
 
     def _save(self) -> None:
         """Write a checkpoint of this step, remove superseded ones, and have it uploaded."""

@@ -14,7 +14,7 @@ from components.core.networks import gan
 from components.train.config import TrainConfig
 from components.train.labels import Split
 from components.train.monitoring import limits
-from components.train.monitoring.progress import Window
+from components.train.monitoring.metrics_writer import Window
 from components.train.step import WganStep
 
 log = logging.getLogger(__name__)

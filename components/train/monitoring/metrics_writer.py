@@ -1,4 +1,4 @@
-"""Progress of a training: a log line, a row of the log file, a point in TensorBoard, and sheets of samples."""
+"""Metrics of a training: a log line, a row of the log file, a point in TensorBoard; and sheets of samples."""
 
 import contextlib
 import logging
@@ -51,7 +51,7 @@ class Window:
         self._count = arrays[f"{self._prefix}/count"].copy()
 
 
-class Progress:
+class MetricsWriter:
     """Means over the steps since the last row, and samples; `folder` is None on a worker that writes nothing."""
 
     def __init__(self, folder: Path | None, config: TrainConfig, network: gan.NetworkConfig) -> None:
@@ -70,7 +70,7 @@ class Progress:
         self._inputs = gan.with_labels(latents, labels, network.classes)
         self._newest_samples = ""  # path of the last sheet written
 
-    def __enter__(self) -> "Progress":
+    def __enter__(self) -> "MetricsWriter":
         return self
 
     def __exit__(self, *_: object) -> None:
