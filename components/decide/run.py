@@ -10,7 +10,7 @@ from components.core.registry.registry import Champion
 from components.core.sources import source_listing
 from components.core.stage import inputs
 from components.core.stage.executor import StageResult
-from components.core.storage.location import DESCRIPTION_ALONE, Location
+from components.core.storage.location import MANIFEST_ALONE, Location
 from components.decide.config import DecideConfig
 
 _CHANGES_SHOWN = 3
@@ -75,7 +75,7 @@ def _checkpoint_of(champion: Champion, published: Recipe | None, root: Location)
     problem = f"version {champion.version} has no recorded checkpoint;"
     if published and published.checkpoint_uri:
         checkpoint = root / published.checkpoint_uri
-        if checkpoint.fetch(checkpoints.MANIFEST, DESCRIPTION_ALONE):
+        if checkpoint.fetch(checkpoints.MANIFEST, MANIFEST_ALONE):
             return checkpoint.uri
         problem = f"the checkpoint of version {champion.version} is gone from {checkpoint}; restore it, or"
     raise ConfigError(f"start_from is champion, but {problem} give start_from scratch")

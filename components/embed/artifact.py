@@ -1,4 +1,4 @@
-"""From a dataset to the embedding artifact: the networks and their accuracy, whitenings, certificate, description."""
+"""From a dataset to the embedding artifact: the networks and their accuracy, whitenings, certificate, manifest."""
 
 import dataclasses
 import functools
@@ -79,7 +79,7 @@ def make_embedding(
         with location.new_folder(embeddings.MANIFEST) as folder:
             saved_models.save(module, folder / embeddings.MODEL_FOLDER)
             feature_spaces.save_whitenings(folder, whitenings)
-            embeddings.Description(
+            embeddings.Manifest(
                 image=image,
                 spaces=[
                     embeddings.Space(name=name, feature_size=len(space.mean), components=space.size)

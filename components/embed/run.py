@@ -42,14 +42,14 @@ def run(config: EmbedConfig) -> StageResult:
         make_embedding(config, manifest, location, cluster)
 
     # The other workers read the chief's files.
-    location, description, reused = made_once(config.embedding, parts, embeddings.Description, make)
-    summary = f"{description.spaces[0].name}, custom; " if custom_digest else ""
-    if description.test_accuracy is None:
+    location, embedding, reused = made_once(config.embedding, parts, embeddings.Manifest, make)
+    summary = f"{embedding.spaces[0].name}, custom; " if custom_digest else ""
+    if embedding.test_accuracy is None:
         summary += "untrained network, as the dataset has no classes"
-    elif not description.class_count:
-        summary += f"untrained network; {description.remarks[0]}"
+    elif not embedding.class_count:
+        summary += f"untrained network; {embedding.remarks[0]}"
     else:
-        summary += f"classifier of {description.class_count} classes, test accuracy {description.test_accuracy:.4f}"
-    summary += f"; certificate: {description.certificate['outcome']}"
-    outputs = {"embedding_uri": location.uri, "embedding_digest": description.digest}
+        summary += f"classifier of {embedding.class_count} classes, test accuracy {embedding.test_accuracy:.4f}"
+    summary += f"; certificate: {embedding.certificate['outcome']}"
+    outputs = {"embedding_uri": location.uri, "embedding_digest": embedding.digest}
     return StageResult(parameters={**outputs, "summary": summary}, reused=reused)

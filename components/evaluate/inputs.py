@@ -25,14 +25,14 @@ class PublishedChampion:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Inputs:
-    checkpoint: checkpoints.Description
+    checkpoint: checkpoints.Manifest
     manifest: datasets.Manifest
-    embedding: embeddings.Description
+    embedding: embeddings.Manifest
     champion: PublishedChampion | None  # None if absent
 
     @property
     def digests(self) -> dict[str, str]:
-        """Digests of the inputs, by the name of the field in the evaluation's description."""
+        """Digests of the inputs, by the name of the field in the evaluation's manifest."""
         return {
             "checkpoint_digest": self.checkpoint.digest,
             "dataset_digest": self.manifest.digest,
@@ -43,9 +43,9 @@ class Inputs:
 
 def read_inputs(config: EvaluateConfig) -> Inputs:
     """Read the inputs, and refuse those that do not belong together."""
-    checkpoint = checkpoints.Description.fetch(config.checkpoint, config.checkpoint_digest)
+    checkpoint = checkpoints.Manifest.fetch(config.checkpoint, config.checkpoint_digest)
     manifest = datasets.Manifest.fetch(config.dataset, config.dataset_digest, whole=False)
-    embedding = embeddings.Description.fetch(config.embedding, config.embedding_digest)
+    embedding = embeddings.Manifest.fetch(config.embedding, config.embedding_digest)
     strangers = [
         f"{name} was made of dataset {digest}, but {config.dataset} is {manifest.digest}; give one made of it"
         for name, digest in (
@@ -67,7 +67,7 @@ def read_champion(location: str) -> PublishedChampion | None:
         pointed = registry.read_champion(location)
         if pointed is None:
             return None
-        model = models.Description.of(registry.version_location(location, pointed.version))
+        model = models.Manifest.of(registry.version_location(location, pointed.version))
     except (DataError, OSError) as error:
         return unreadable_champion(location, error)
     return PublishedChampion(

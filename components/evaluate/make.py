@@ -88,7 +88,7 @@ def make(config: EvaluateConfig, inputs: Inputs, location: Location) -> dict[str
         sheet = grids.png_grid(model.first) if model.rows is None else grids.png_grid(model.rows, GRID_COLUMNS)
         atomic_files.write_file(folder / evaluations.SAMPLES, sheet)
         atomic_files.write_file(folder / evaluations.REPORT, page.encode())
-        evaluations.Description(
+        evaluations.Manifest(
             verdict=verdict.verdict,
             reasons=verdict.reasons,
             rules=[rule.to_json() for rule in verdict.rules],
@@ -113,7 +113,7 @@ def _score_champion(
     if incomparable is None:
         try:
             folder = registry.version_folder(config.registry, published.version)
-            generator = candidates.published(folder, models.Description.of(folder, published.digest))
+            generator = candidates.published(folder, models.Manifest.of(folder, published.digest))
         except DataError as error:
             published = unreadable_champion(config.registry, error)
             incomparable = _incomparable(published, inputs)

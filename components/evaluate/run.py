@@ -34,7 +34,7 @@ def run(config: EvaluateConfig) -> StageResult:
 
         numbers.update(make(config, inputs, location))
 
-    location, description, reused = made_once(config.evaluation, parts, evaluations.Description, make)
+    location, manifest, reused = made_once(config.evaluation, parts, evaluations.Manifest, make)
     if reused:
         numbers = atomic_files.read_json(location / evaluations.METRICS, "evaluation")
     name, scores = numbers["distance"], numbers["model"]  # of the Fréchet distance in the first space; of the model
@@ -50,9 +50,9 @@ def run(config: EvaluateConfig) -> StageResult:
     return StageResult(
         parameters={
             "evaluation_uri": location.uri,
-            "evaluation_digest": description.digest,
-            "verdict": description.verdict,
-            "summary": "; ".join([f"{description.verdict}: {distance}", *description.reasons]),
+            "evaluation_digest": manifest.digest,
+            "verdict": manifest.verdict,
+            "summary": "; ".join([f"{manifest.verdict}: {distance}", *manifest.reasons]),
         },
         reused=reused,
         metrics={name: value for name, value in rows.items() if value is not None},

@@ -27,7 +27,7 @@ _FLOAT_TOLERANCE = 1e-5  # on the scale [-1, 1]; a gray level is 8e-3
 _LEVELS_SHARE = 1e-3  # of the pixels may differ, by one gray level: values halfway between two levels
 
 
-def make(config: ExportConfig, checkpoint: checkpoints.Description, location: Location) -> None:
+def make(config: ExportConfig, checkpoint: checkpoints.Manifest, location: Location) -> None:
     """Save the averaged generator, and describe the model."""
     network = gan.NetworkConfig.from_json(checkpoint.network)
     generator = checkpoint_networks.load_averaged(config.checkpoint, checkpoint.digest)
@@ -35,7 +35,7 @@ def make(config: ExportConfig, checkpoint: checkpoints.Description, location: Lo
         served = serving.ServedGenerator(generator, network.image, network.latent_size, checkpoint.class_counts)
         saved_models.save(served, folder, served.signatures_by_name)
         _check(folder, generator, network.latent_size, checkpoint.class_counts)
-        description = models.Description(
+        manifest = models.Manifest(
             files=models.list_files(folder),
             checkpoint_digest=checkpoint.digest,
             step=checkpoint.step,
@@ -47,8 +47,8 @@ def make(config: ExportConfig, checkpoint: checkpoints.Description, location: Lo
             conditioning=checkpoint.conditioning,
             made_with=lineage.made_with("export"),
         )
-        description = models.with_card(folder, description, model_card.render(description, checkpoint.settings))
-        description.write(folder)
+        manifest = models.with_card(folder, manifest, model_card.render(manifest, checkpoint.settings))
+        manifest.write(folder)
 
 
 def _check(model: Path, generator: keras.Model, latent_size: int, class_counts: Sequence[int] = ()) -> None:

@@ -20,7 +20,7 @@ def run(config: ExportConfig) -> StageResult:
         DataError: The checkpoint is missing or damaged.
         StageError: The saved model does not draw what the generator draws, or cannot be loaded by TensorFlow alone.
     """
-    checkpoint = checkpoints.Description.fetch(config.checkpoint, config.checkpoint_digest)
+    checkpoint = checkpoints.Manifest.fetch(config.checkpoint, config.checkpoint_digest)
     parts = cache_key.key_parts("export", config, checkpoint_digest=checkpoint.digest)
 
     def make(location: Location) -> None:
@@ -33,9 +33,9 @@ def run(config: ExportConfig) -> StageResult:
         with tf.device("CPU:0"):  # so that the graph is the same on any machine
             make(config, checkpoint, location)
 
-    location, description, reused = made_once(config.model, parts, models.Description, make)
-    size = sum(entry["bytes"] for entry in description.files.values())
-    summary = f"step {description.step:,}, images of {description.image}, {size / 1e6:.1f} MB"
+    location, manifest, reused = made_once(config.model, parts, models.Manifest, make)
+    size = sum(entry["bytes"] for entry in manifest.files.values())
+    summary = f"step {manifest.step:,}, images of {manifest.image}, {size / 1e6:.1f} MB"
     return StageResult(
-        parameters={"model_uri": location.uri, "model_digest": description.digest, "summary": summary}, reused=reused
+        parameters={"model_uri": location.uri, "model_digest": manifest.digest, "summary": summary}, reused=reused
     )

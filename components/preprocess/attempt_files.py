@@ -239,7 +239,7 @@ def new_attempt(location: Location, in_process: bool) -> Iterator[tuple[AttemptF
 
 
 def finish(location: Location, files: AttemptFiles, manifest: datasets.Manifest, written: dict[str, Written]) -> None:
-    """Write the description of the dataset, last; make these files of the attempt the dataset, and no others.
+    """Write the manifest of the dataset, last; make these files of the attempt the dataset, and no others.
 
     `TransientError` if a file in the bucket is not what a worker has written.
     """

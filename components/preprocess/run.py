@@ -1,4 +1,4 @@
-"""The preprocess stage: read the source, find an existing dataset, make shards, write the description."""
+"""The preprocess stage: read the source, find an existing dataset, make shards, write the manifest."""
 
 import dataclasses
 import functools
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 _ENTRIES_KEPT = 100
 _REASONS_SHOWN = 5
 QUARANTINE = "quarantine.jsonl"
-Facts = dict[str, Any]  # for the dataset's description
+Facts = dict[str, Any]  # for the dataset's manifest
 _LARGEST_SHARD = 256 << 20  # bytes of pixels
 _SHAPE_OF_FILES = ImageShape(64, 64, 3)  # of images made of files, unless another is requested
 

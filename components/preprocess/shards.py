@@ -1,4 +1,4 @@
-"""Write a shard, and beside it the facts that the dataset's description is made of."""
+"""Write a shard, and beside it the facts that the dataset's manifest is made of."""
 
 import dataclasses
 import hashlib
@@ -30,7 +30,7 @@ SIGNED, LEAKS, _FACTS = ".signed", ".leaks", ".facts"
 
 @dataclasses.dataclass(frozen=True)
 class ShardFacts:
-    """Facts about one shard for the description of the dataset.
+    """Facts about one shard for the manifest of the dataset.
 
     All copies of an image in one split are in one shard, because the shard follows from the image's content.
     """
@@ -46,7 +46,7 @@ class ShardFacts:
 
 @dataclasses.dataclass
 class BuildResult:
-    """What all workers made, for the description of the dataset."""
+    """What all workers made, for the manifest of the dataset."""
 
     shards: list[ShardFacts]  # by file name
     outcome: Outcome  # of all chunks, but for its file parts

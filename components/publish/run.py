@@ -32,8 +32,8 @@ def run(config: PublishConfig) -> StageResult:
         Superseded: Another process changed the champion meanwhile.
         TransientError: The bucket does not answer; publishing again continues.
     """
-    model = models.Description.fetch(config.model, config.model_digest)
-    evaluation = evaluations.Description.fetch(config.evaluation, config.evaluation_digest)
+    model = models.Manifest.fetch(config.model, config.model_digest)
+    evaluation = evaluations.Manifest.fetch(config.evaluation, config.evaluation_digest)
     origin = _require_promoted(config, model, evaluation)
     numbers = atomic_files.read_json(Location.of(config.evaluation) / evaluations.METRICS, "evaluation")
     judgment = model_card.Judgment(evaluation=evaluation, numbers=numbers, lineage=origin)
@@ -58,10 +58,10 @@ def run(config: PublishConfig) -> StageResult:
             checkpoint = config.checkpoint and Location.of(config.registry).parent.note(config.checkpoint)
             dataclasses.replace(recipes.from_text(config.recipe), checkpoint_uri=checkpoint).write(folder)
             recipe_sha256 = digests.sha256_of_file(folder / recipes.Recipe.FILE)
-        described = models.with_card(folder, model, judged_card)
-        dataclasses.replace(described, recipe_sha256=recipe_sha256).write(folder)
-        models.Description.of(folder, model.digest)
-        evaluations.Description.of(registry.evaluation_folder(folder), evaluation.digest)
+        manifest = models.with_card(folder, model, judged_card)
+        dataclasses.replace(manifest, recipe_sha256=recipe_sha256).write(folder)
+        models.Manifest.of(folder, model.digest)
+        evaluations.Manifest.of(registry.evaluation_folder(folder), evaluation.digest)
 
     with registry.locked(config.registry):
         return _publish(config, fill, model, evaluation, champion)
@@ -70,8 +70,8 @@ def run(config: PublishConfig) -> StageResult:
 def _publish(
     config: PublishConfig,
     fill: Callable[[Path], None],
-    model: models.Description,
-    evaluation: evaluations.Description,
+    model: models.Manifest,
+    evaluation: evaluations.Manifest,
     accepted: registry.Champion,
 ) -> StageResult:
     """Add the version that `fill` makes, and make it champion, unless another process replaced the `accepted` one."""
@@ -105,9 +105,7 @@ def _publish(
         return _result(version, model, f"version {version} is the champion ({previous})")
 
 
-def _published_before(
-    config: PublishConfig, model: models.Description, champion: registry.Champion
-) -> StageResult | None:
+def _published_before(config: PublishConfig, model: models.Manifest, champion: registry.Champion) -> StageResult | None:
     """Return the result if this model is or was champion."""
     version = registry.find(config.registry, model.digest, champion)
     if version is None or version not in champion.been:
@@ -117,12 +115,12 @@ def _published_before(
     return _result(version, model, summary, reused=True)
 
 
-def _result(version: int, model: models.Description, summary: str, reused: bool = False) -> StageResult:
+def _result(version: int, model: models.Manifest, summary: str, reused: bool = False) -> StageResult:
     return StageResult(parameters={"version": version, "model_digest": model.digest, "summary": summary}, reused=reused)
 
 
 def _require_promoted(
-    config: PublishConfig, model: models.Description, evaluation: evaluations.Description
+    config: PublishConfig, model: models.Manifest, evaluation: evaluations.Manifest
 ) -> lineage.Lineage:
     """Return the lineage of an evaluation that promotes this model; refuse any other."""
     if evaluation.checkpoint_digest != model.checkpoint_digest:
@@ -153,7 +151,7 @@ def _require_promoted(
 
 
 def _require_compared_with(
-    champion: registry.Champion, evaluation: evaluations.Description, refusal: type[StageError]
+    champion: registry.Champion, evaluation: evaluations.Manifest, refusal: type[StageError]
 ) -> None:
     if champion.model_digest != evaluation.champion_digest:
         numbers = evaluation.champion_version, champion.version

@@ -25,7 +25,7 @@ _DIGEST_LENGTH = 12
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Evaluation:
     folder: Location
-    described: evaluations.Description
+    manifest: evaluations.Manifest
     compared: int  # samples, with as many real images
     low_n: bool  # whether these are too few for reliable distances
     model: Mapping[Quantity, float | None]  # scores
@@ -49,7 +49,7 @@ def run(config: ReportConfig) -> StageResult:
     chosen = _select(config.runs, config.root)
     runs = {name: _read(folder) for name, folder in chosen.items()}
     atomic_files.write_file(output, pages.render(_PAGE, **_contents(runs)).encode())
-    verdicts = ", ".join(f"{name} {run.described.verdict}" for name, run in runs.items())
+    verdicts = ", ".join(f"{name} {run.manifest.verdict}" for name, run in runs.items())
     scored = "; ".join(f"scored {how}" for how in _differences(runs)) or "scored alike"
     return StageResult(parameters={"page_uri": str(output), "summary": f"{verdicts}; {scored}"})
 
@@ -89,12 +89,12 @@ def _evaluations_by_run(root: Location) -> dict[str, Location]:
 
 
 def _read(folder: Location) -> Evaluation:
-    described = evaluations.Description.of(folder)
+    manifest = evaluations.Manifest.of(folder)
     metrics = atomic_files.read_json(folder / evaluations.METRICS, "evaluation")
     spaces = [space["name"] for space in metrics["spaces"]]
     return Evaluation(
         folder=folder,
-        described=described,
+        manifest=manifest,
         compared=metrics["compared"],
         low_n=metrics["low_n"],
         model=metric_labels.read(metrics["model"], spaces),
@@ -119,7 +119,7 @@ def _contents(runs: Runs) -> dict[str, Any]:
     """Return the template's values for runs, by their names on the page."""
     settings_of_stages = {
         "training": [run.training["settings"] for run in runs.values()],
-        "evaluation": [run.described.settings for run in runs.values()],
+        "evaluation": [run.manifest.settings for run in runs.values()],
     }
     settings = [
         {"stage": stage, "name": name, "values": [settings.get(name, "–") for settings in settings_of_runs]}
@@ -152,8 +152,8 @@ def _contents(runs: Runs) -> dict[str, Any]:
 def _differences(runs: Runs) -> list[str]:
     """Return the differences in scoring that make distances incomparable; nothing if scored alike."""
     aspects: dict[str, list[Any]] = {
-        "on different data": [run.described.dataset_digest[:_DIGEST_LENGTH] for run in runs.values()],
-        "on different spaces": [run.described.embedding_digest[:_DIGEST_LENGTH] for run in runs.values()],
+        "on different data": [run.manifest.dataset_digest[:_DIGEST_LENGTH] for run in runs.values()],
+        "on different spaces": [run.manifest.embedding_digest[:_DIGEST_LENGTH] for run in runs.values()],
         "over different numbers of images": [run.compared for run in runs.values()],
     }
     return [f"{how} ({' and '.join(map(str, values))})" for how, values in aspects.items() if not _alike(values)]

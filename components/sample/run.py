@@ -26,7 +26,7 @@ def run(config: SampleConfig) -> StageResult:
     if champion is None:
         raise DataError(f"nothing has been published in {config.registry} yet; run the pipeline with this registry")
     folder = registry.version_folder(config.registry, champion.version)
-    rows = _rows(config, models.Description.of(folder))
+    rows = _rows(config, models.Manifest.of(folder))
     # here, so that a mistake is reported before TensorFlow is imported, which takes seconds
     import numpy as np
     import tensorflow as tf
@@ -46,7 +46,7 @@ def run(config: SampleConfig) -> StageResult:
     return StageResult(parameters={"image_uri": str(out), "summary": summary})
 
 
-def _rows(config: SampleConfig, model: models.Description) -> list[list[int]]:
+def _rows(config: SampleConfig, model: models.Manifest) -> list[list[int]]:
     """Return the labels of each row of the grid; a single row is laid out as a square.
 
     No rows if the model takes no labels, or if there would be only one image of a class: `sample` then chooses classes.

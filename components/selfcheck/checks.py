@@ -91,11 +91,11 @@ def check_step(subject: Subject) -> Iterator[Finding]:
         error = _difference(left, right, prefix)
         yield _judged(f"gradients of {networks}, 1 against {count} replicas", error, subject.replica_tolerance)
     with tempfile.TemporaryDirectory() as folder:
-        description = checkpoints.Description(
+        manifest = checkpoints.Manifest(
             step=1, network=subject.network.to_json(), settings={}, classes=[], dataset_digest="", state_sha256="",
             made_with={},
         )  # fmt: skip
-        checkpoints.save(Path(folder), description, spread.state_arrays())
+        checkpoints.save(Path(folder), manifest, spread.state_arrays())
         alone = subject.make_with_noise_of(spread)
         alone.restore(checkpoints.load_state(checkpoints.step_folder(Path(folder), 1)))
     alone.run_block(*second)

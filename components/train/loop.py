@@ -34,7 +34,7 @@ from components.train.step import NETWORKS, WganStep, network_of
 
 log = logging.getLogger(__name__)
 
-Checkpoint = tuple[Location, checkpoints.Description] | None  # its folder and description; None for the start
+Checkpoint = tuple[Location, checkpoints.Manifest] | None  # its folder and manifest; None for the start
 
 # Few enough to notice a signal within seconds, enough that a call's overhead does not matter.
 _BLOCK_STEPS = 10
@@ -282,7 +282,7 @@ class Session:
     def _save(self) -> None:
         """Write a checkpoint of this step, remove superseded ones, and have it uploaded."""
         rolled_back = {"rolled_back": len(self._rollbacks)} if len(self._rollbacks) else {}
-        description = checkpoints.Description(
+        manifest = checkpoints.Manifest(
             step=self.step,
             network=self._network.to_json(),
             settings=deciding_settings(self.config),
@@ -292,7 +292,7 @@ class Session:
             state_sha256="",
             made_with={**self._made_with, **rolled_back},
         )
-        checkpoints.save(self._folder, description, self._state() | self._rollbacks.state())
+        checkpoints.save(self._folder, manifest, self._state() | self._rollbacks.state())
         self._kept = self.step
         needed = self._needed()
         checkpoints.keep(self._folder, needed)

@@ -119,7 +119,7 @@ def run(config: TrainConfig) -> StageResult:
     return StageResult(
         parameters={
             "checkpoint_uri": folder.uri,
-            "checkpoint_digest": checkpoints.Description.of(folder).digest,
+            "checkpoint_digest": checkpoints.Manifest.of(folder).digest,
             "summary": f"{config.steps:,} steps of {config.critic_steps} x {config.batch_size} images",
         },
         reused=step == config.steps,
@@ -132,13 +132,13 @@ def require_fitting(config: TrainConfig, manifest: datasets.Manifest) -> None:
     from components.core.networks.gan import NetworkConfig
     from components.train.step import network_of
 
-    description = _describe_initial(config)
+    checkpoint = _describe_initial(config)
     kind, names = conditioning_of(config, manifest)
-    initial = {**vars(NetworkConfig.from_json(description.network)), "conditioning": description.conditioning}
+    initial = {**vars(NetworkConfig.from_json(checkpoint.network)), "conditioning": checkpoint.conditioning}
     new = {**vars(network_of(config, manifest.image, len(names), label_features(kind))), "conditioning": kind}
     # Without labels any classes will do; clusters are those of the initial checkpoint.
-    is_by_class = description.conditioning == kind == "class"
-    initial["classes"], new["classes"] = (description.classes, names) if is_by_class else ([], [])
+    is_by_class = checkpoint.conditioning == kind == "class"
+    initial["classes"], new["classes"] = (checkpoint.classes, names) if is_by_class else ([], [])
     differing = [f"{name} is {initial[name]} there and {new[name]} here" for name in new if new[name] != initial[name]]
     if differing:
         raise ConfigError(
@@ -147,9 +147,9 @@ def require_fitting(config: TrainConfig, manifest: datasets.Manifest) -> None:
         )
 
 
-def _describe_initial(config: TrainConfig, remedy: str = "") -> checkpoints.Description:
+def _describe_initial(config: TrainConfig, remedy: str = "") -> checkpoints.Manifest:
     try:
-        return checkpoints.Description.fetch(config.initial_checkpoint, config.initial_checkpoint_digest)
+        return checkpoints.Manifest.fetch(config.initial_checkpoint, config.initial_checkpoint_digest)
     except DataError as error:
         raise DataError(f"initial_checkpoint must be a whole step-NNNNNNNNNN folder: {error}{remedy}") from None
 
@@ -173,14 +173,14 @@ def _is_claimed(location: Location, claim: dict[str, Any], is_keyed: bool, write
     return recorded == claim
 
 
-def _require_own(folder: Location, description: checkpoints.Description, identity: dict[str, Any]) -> None:
+def _require_own(folder: Location, checkpoint: checkpoints.Manifest, identity: dict[str, Any]) -> None:
     """Refuse a checkpoint of another training, or of another step than its name says."""
-    trained = {**description.settings, "dataset_digest": description.dataset_digest}
+    trained = {**checkpoint.settings, "dataset_digest": checkpoint.dataset_digest}
     if "steps" not in identity:
         trained.pop("steps", None)
     atomic_files.require_own_folder(folder, "training", trained, identity)
-    if folder != checkpoints.step_folder(folder.parent, description.step):
+    if folder != checkpoints.step_folder(folder.parent, checkpoint.step):
         raise ConfigError(
-            f"{folder} holds the checkpoint of step {description.step}; rename it to "
-            f"{checkpoints.step_folder(folder.parent, description.step).name}, or remove it"
+            f"{folder} holds the checkpoint of step {checkpoint.step}; rename it to "
+            f"{checkpoints.step_folder(folder.parent, checkpoint.step).name}, or remove it"
         )

@@ -33,7 +33,7 @@ def fetch(location: Location, at_most: float = math.inf) -> None:
     for step in reversed([step for step in _steps_in_bucket(location) if local_step < step <= at_most]):
         folder = checkpoints.step_folder(location, step)
         with folder.removed_if_damaged("passed over: %s"):
-            checkpoints.Description.fetch(folder)
+            checkpoints.Manifest.fetch(folder)
             return
 
 

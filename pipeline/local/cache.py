@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from components.core import errors
-from components.core.artifacts import checkpoint_description, datasets, embeddings, models
+from components.core.artifacts import checkpoint_manifest, datasets, embeddings, models
 from components.core.artifacts.manifest import Manifest
 from components.core.errors import DataError
 from components.core.stage import cache_key, cli
@@ -23,9 +23,9 @@ _PLACEHOLDER = "made-later"
 # The artifact of a stage, in its output `NAME_uri`.
 _ARTIFACTS: dict[str, tuple[str, type[Manifest]]] = {
     "preprocess": ("dataset", datasets.Manifest),
-    "train": ("checkpoint", checkpoint_description.Description),
-    "embed": ("embedding", embeddings.Description),
-    "export": ("model", models.Description),
+    "train": ("checkpoint", checkpoint_manifest.Manifest),
+    "embed": ("embedding", embeddings.Manifest),
+    "export": ("model", models.Manifest),
 }
 
 

@@ -66,7 +66,7 @@ def write_dataset(
     return manifest
 
 
-def checkpoint(step: int = 1, **changes: Any) -> checkpoints.Description:
+def checkpoint(step: int = 1, **changes: Any) -> checkpoints.Manifest:
     """Describe a checkpoint; `checkpoints.save` writes it."""
     defaults: dict[str, Any] = {
         "network": {},
@@ -76,10 +76,10 @@ def checkpoint(step: int = 1, **changes: Any) -> checkpoints.Description:
         "state_sha256": "",
         "made_with": {},
     }
-    return checkpoints.Description(step=step, **{**defaults, **changes})
+    return checkpoints.Manifest(step=step, **{**defaults, **changes})
 
 
-def embedding(**changes: Any) -> embeddings.Description:
+def embedding(**changes: Any) -> embeddings.Manifest:
     """Describe a certified embedding without classes."""
     defaults: dict[str, Any] = {
         "image": SHAPE,
@@ -91,7 +91,7 @@ def embedding(**changes: Any) -> embeddings.Description:
         "settings": {"seed": 0},
         "files": {"whitening.npz": "a" * 64},
     }
-    return embeddings.Description(**{**defaults, **changes})
+    return embeddings.Manifest(**{**defaults, **changes})
 
 
 def origin(data: datasets.Manifest, trained: Mapping[str, Any], **embedding: Any) -> lineage.Lineage:
@@ -100,9 +100,7 @@ def origin(data: datasets.Manifest, trained: Mapping[str, Any], **embedding: Any
     return lineage.of(data.to_json(), dict(trained), embedding)
 
 
-def write_model(
-    folder: Path, origin: lineage.Lineage, files: Mapping[str, bytes], **changes: Any
-) -> models.Description:
+def write_model(folder: Path, origin: lineage.Lineage, files: Mapping[str, bytes], **changes: Any) -> models.Manifest:
     """Write a model of the checkpoint in a lineage; its files are arbitrary bytes that TensorFlow cannot load."""
     for name, content in files.items():
         atomic_files.write_file(folder / name, content)
@@ -114,12 +112,12 @@ def write_model(
         "classes": origin.checkpoint["classes"],
         "dataset_digest": origin.digests["dataset"],
     }
-    described = models.Description(files=models.list_files(folder), **{**defaults, **changes})
-    described.write(folder)
-    return described
+    manifest = models.Manifest(files=models.list_files(folder), **{**defaults, **changes})
+    manifest.write(folder)
+    return manifest
 
 
-def evaluation(**changes: Any) -> evaluations.Description:
+def evaluation(**changes: Any) -> evaluations.Manifest:
     """Describe an evaluation that promotes."""
     defaults: dict[str, Any] = {
         "verdict": evaluations.PROMOTE,
@@ -133,7 +131,7 @@ def evaluation(**changes: Any) -> evaluations.Description:
         "settings": {},
         "files": {},
     }
-    return evaluations.Description(**{**defaults, **changes})
+    return evaluations.Manifest(**{**defaults, **changes})
 
 
 def metrics(champion: bool = False, distance: str = "fcd") -> dict[str, Any]:
@@ -156,7 +154,7 @@ def write_evaluation(
     champion: tuple[str, int] = (evaluations.NO_CHAMPION, 0),
     numbers: Mapping[str, Any] | None = None,
     **changes: Any,
-) -> evaluations.Description:
+) -> evaluations.Manifest:
     """Write an evaluation of the checkpoint in a lineage, compared with a champion: its digest and version."""
     atomic_files.write_json(folder / evaluations.METRICS, numbers or metrics(champion[1] > 0))
     atomic_files.write_json(folder / evaluations.LINEAGE, origin.to_json())
@@ -167,19 +165,19 @@ def write_evaluation(
         "files": atomic_files.files_in(folder),
         **parents,
     }
-    described = evaluation(**{**defaults, **changes})
-    described.write(folder)
-    return described
+    manifest = evaluation(**{**defaults, **changes})
+    manifest.write(folder)
+    return manifest
 
 
 def crown(location: Path, model: Path, version: int) -> None:
     """Make a model a version of a registry and its champion, without a verdict."""
     shutil.copytree(model, registry.version_folder(location, version))
-    described = models.Description.of(model)
+    manifest = models.Manifest.of(model)
     registry.Champion(
         version=version,
-        model_digest=described.digest,
-        checkpoint_digest=described.checkpoint_digest,
+        model_digest=manifest.digest,
+        checkpoint_digest=manifest.checkpoint_digest,
         evaluation_digest="e" * 64,
     ).write(location)
 

@@ -36,7 +36,7 @@ def make_checkpoint(
         else np.ones(variable.shape, np.float32)
         for variable in gan.build_generator(network).variables
     }
-    description = artifacts.checkpoint(
+    manifest = artifacts.checkpoint(
         100 + seed,
         network=network.to_json(),
         settings={"seed": seed, "batch_size": 64},
@@ -44,8 +44,8 @@ def make_checkpoint(
         dataset_digest=dataset_digest,
         class_counts=list(class_counts),
     )
-    checkpoints.save(folder, description, state)
-    return checkpoints.step_folder(folder, description.step)
+    checkpoints.save(folder, manifest, state)
+    return checkpoints.step_folder(folder, manifest.step)
 
 
 def make_dataset(
@@ -88,7 +88,7 @@ def make_evaluation(
 ) -> Path:
     """Write an evaluation of a model of `make_model` with the given verdict."""
     (checkpoint,) = (model.parent / "checkpoints").iterdir()
-    trained = checkpoints.Description.of(checkpoint).to_json()
+    trained = checkpoints.Manifest.of(checkpoint).to_json()
     origin = artifacts.origin(artifacts.dataset(classes=CLASSES), trained)
     artifacts.write_evaluation(folder, origin, champion, verdict=verdict)
     return folder
@@ -131,7 +131,7 @@ def make_embedding(folder: Path, dataset: str) -> Path:
     saved_models.save(projection, folder / embeddings.MODEL_FOLDER)
     features = projection.embed(dataset_reader.load_split(dataset, manifest, "train")[0])
     feature_spaces.save_whitenings(folder, {name: fit_whitening(features[name].numpy(), 24) for name in spaces})
-    description = embeddings.Description(
+    embedding = embeddings.Manifest(
         image=image,
         spaces=[embeddings.Space(name=name, feature_size=24, components=24) for name in spaces],
         class_count=len(manifest.classes),
@@ -141,5 +141,5 @@ def make_embedding(folder: Path, dataset: str) -> Path:
         settings={},
         files=atomic_files.files_in(folder),
     )
-    description.write(folder)
+    embedding.write(folder)
     return folder

@@ -43,7 +43,7 @@ def draw(training: Path, step: int, count: int) -> np.ndarray:
     from components.evaluate.scoring import candidates  # with TensorFlow
 
     folder = checkpoints.step_folder(training, step)
-    description = checkpoints.Description.of(folder)
-    image = datasets.ImageShape(**description.network["image"])
-    batches = candidates.draw(candidates.averaged(folder, description), image, count, seed=0)
+    manifest = checkpoints.Manifest.of(folder)
+    image = datasets.ImageShape(**manifest.network["image"])
+    batches = candidates.draw(candidates.averaged(folder, manifest), image, count, seed=0)
     return np.concatenate([batch for batch, _ in batches])

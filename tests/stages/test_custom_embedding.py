@@ -91,8 +91,8 @@ def two_checkpoints(root: Path, dataset: str) -> list[Path]:
 
 def test_its_space_is_the_first_and_the_classifier_tells_the_classes(embedding: Path, dataset: str) -> None:
     loaded = feature_spaces.load(embedding)
-    assert [space.name for space in loaded.description.spaces] == ["mine", "untrained"]
-    assert loaded.description.spaces[0].feature_size == FEATURES
+    assert [space.name for space in loaded.manifest.spaces] == ["mine", "untrained"]
+    assert loaded.manifest.spaces[0].feature_size == FEATURES
     images = dataset_reader.load_split(dataset, datasets.Manifest.of(dataset), "train")[0]
     features, logits = loaded.embed(images)
     assert logits is not None
@@ -124,7 +124,7 @@ def test_scores_and_rules_go_by_its_name_and_are_those_of_its_features(
     reported = json.loads((tmp_path / "e" / evaluations.METRICS).read_text())
     assert reported["distance"] == "mine_fd"
     assert "(mine_fd)" in (tmp_path / "e" / evaluations.REPORT).read_text()
-    rules = {rule["rule"]: rule["value"] for rule in evaluations.Description.of(tmp_path / "e").rules}
+    rules = {rule["rule"]: rule["value"] for rule in evaluations.Manifest.of(tmp_path / "e").rules}
     assert {"mine_fd_corrected", "untrained_fcd_corrected", "mine_recall against real images"} <= rules.keys()
     assert {"mine_recall less the champion's", "mine_coverage less the champion's"} <= rules.keys()
     assert any("kernel distance (mine)" in rule for rule in rules)
@@ -143,7 +143,7 @@ def test_one_that_tells_faults_badly_fails_its_certificate(tmp_path: Path) -> No
         dataset=dataset, embedding=str(tmp_path / "e"), custom_embedding=location, custom_embedding_name="strips"
     )
     assert str(embed.run(config).parameters["summary"]).endswith("certificate: failed")
-    checks = embeddings.Description.of(tmp_path / "e").certificate["checks"]
+    checks = embeddings.Manifest.of(tmp_path / "e").certificate["checks"]
     failed = {check["check"] for check in checks if check["space"] == "strips" and not check["passed"]}
     assert {check.split()[0] for check in failed} >= {"density", "coverage"}
 

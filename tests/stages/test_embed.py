@@ -45,14 +45,14 @@ def test_it_has_the_accuracy_that_it_states_and_white_features_of_each_image_alo
     images, labels = dataset_reader.load_split(str(tiny_dataset), datasets.Manifest.of(str(tiny_dataset)), "test")
     features, logits = loaded.embed(images)
     assert {name: values.shape for name, values in features.items()} == {
-        space.name: (120, space.components) for space in loaded.description.spaces
+        space.name: (120, space.components) for space in loaded.manifest.spaces
     }
-    assert [space.name for space in loaded.description.spaces] == ["classifier", "untrained"]
-    assert all(space.feature_size == 64 and space.components == 12 for space in loaded.description.spaces)
-    assert loaded.description.certificate == {"outcome": "too few images", "images": 60, "checks": []}
+    assert [space.name for space in loaded.manifest.spaces] == ["classifier", "untrained"]
+    assert all(space.feature_size == 64 and space.components == 12 for space in loaded.manifest.spaces)
+    assert loaded.manifest.certificate == {"outcome": "too few images", "images": 60, "checks": []}
     assert logits is not None
-    assert np.mean(logits.argmax(axis=1) == labels) == loaded.description.test_accuracy
-    assert (loaded.description.test_accuracy or 0) > 0.9
+    assert np.mean(logits.argmax(axis=1) == labels) == loaded.manifest.test_accuracy
+    assert (loaded.manifest.test_accuracy or 0) > 0.9
     train, _ = dataset_reader.load_split(str(tiny_dataset), datasets.Manifest.of(str(tiny_dataset)), "train")
     alone, train_features = (loaded.embed(pixels)[0] for pixels in (images[7:8], train))
     for name, together in features.items():
@@ -75,10 +75,10 @@ def test_a_complete_one_in_a_bucket_fetches_no_images_and_other_settings_are_ref
 
 def test_data_without_classes_gets_an_untrained_network(unlabeled_dataset: Path, tmp_path: Path) -> None:
     loaded = embed(unlabeled_dataset, tmp_path / "e")
-    assert [space.name for space in loaded.description.spaces] == ["untrained"]
-    assert loaded.description.test_accuracy is None
+    assert [space.name for space in loaded.manifest.spaces] == ["untrained"]
+    assert loaded.manifest.test_accuracy is None
     features, logits = loaded.embed(np.zeros((2, 9, 16, 3), np.uint8))
-    assert features["untrained"].shape == (2, loaded.description.spaces[0].components)
+    assert features["untrained"].shape == (2, loaded.manifest.spaces[0].components)
     assert logits is None
 
 
@@ -94,9 +94,9 @@ def test_a_classifier_that_is_no_better_than_chance_is_dropped(tiny_dataset: Pat
         splits[name] = dataclasses.replace(split, shards=[shard])
     dataclasses.replace(manifest, splits=splits).write(dataset)
     loaded = embed(dataset, tmp_path / "e", classifier_epochs=1)
-    assert [space.name for space in loaded.description.spaces] == ["untrained"]
-    assert loaded.description.class_count == 0
-    assert (loaded.description.test_accuracy or 1) < 0.6
+    assert [space.name for space in loaded.manifest.spaces] == ["untrained"]
+    assert loaded.manifest.class_count == 0
+    assert (loaded.manifest.test_accuracy or 1) < 0.6
     assert loaded.embed(np.zeros((2, 12, 10, 1), np.uint8))[1] is None
 
 
@@ -116,5 +116,5 @@ def test_two_workers_make_the_embedding_that_one_makes(embedding: Path, tiny_dat
 
 
 def test_the_same_training_gives_the_same_embedding(embedding: Path, tiny_dataset: Path, tmp_path: Path) -> None:
-    again = embed(tiny_dataset, tmp_path / "again").description
-    assert again.digest == embeddings.Description.of(embedding).digest
+    again = embed(tiny_dataset, tmp_path / "again").manifest
+    assert again.digest == embeddings.Manifest.of(embedding).digest

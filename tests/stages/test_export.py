@@ -42,9 +42,9 @@ def _draw(signatures: Any, seed: int, count: int) -> np.ndarray:
 
 def test_the_manifest_names_every_file_and_where_the_model_comes_from(exported: Exported) -> None:
     checkpoint, model, result = exported
-    description = models.Description.of(model, str(result.parameters["model_digest"]))
-    assert description.checkpoint_digest == checkpoints.Description.of(checkpoint).digest
-    assert models.list_files(model).keys() - description.files.keys() == {models.MANIFEST, models.CARD}
+    manifest = models.Manifest.of(model, str(result.parameters["model_digest"]))
+    assert manifest.checkpoint_digest == checkpoints.Manifest.of(checkpoint).digest
+    assert models.list_files(model).keys() - manifest.files.keys() == {models.MANIFEST, models.CARD}
 
 
 def test_the_seed_decides_sample_and_png_and_latents_the_served_images(exported: Exported) -> None:
@@ -84,7 +84,7 @@ def test_a_conditional_model_draws_the_labels_that_it_is_given(conditional: tupl
     for wrong in ([0, 0, 0, 3], [0, 0, -1, 0]):
         with pytest.raises(tf.errors.InvalidArgumentError, match="labels must be 0 to 2"):
             serve(latents=latents, labels=tf.constant(wrong))
-    assert models.Description.of(model).class_counts == [10, 0, 30]
+    assert models.Manifest.of(model).class_counts == [10, 0, 30]
     card = (model / models.CARD).read_text()
     assert "| `sample_labels` |" in card
     assert "0 dark, 1 left, 2 right" in card
@@ -154,7 +154,7 @@ def test_without_labels_classes_are_as_frequent_as_in_the_data(conditional: tupl
 
 def test_a_conditional_generator_has_the_same_bytes_again(conditional: tuple[Path, Path], tmp_path: Path) -> None:
     again = make_model(tmp_path, class_counts=[10, 0, 30])
-    assert models.Description.of(again).files == models.Description.of(conditional[1]).files
+    assert models.Manifest.of(again).files == models.Manifest.of(conditional[1]).files
 
 
 def test_again_it_has_the_same_digest_or_does_nothing(exported: Exported, tmp_path: Path) -> None:

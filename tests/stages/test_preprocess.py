@@ -91,7 +91,7 @@ def test_images_without_classes_in_gray(tmp_path: Path) -> None:
 
 
 def shards_and_members(folder: Path) -> dict[str, str]:
-    """Return every file of a dataset but its description, which has the kind of the source."""
+    """Return every file of a dataset but its manifest, which has the kind of the source."""
     return {name: sha256 for name, sha256 in content(folder).items() if name != datasets.MANIFEST}
 
 

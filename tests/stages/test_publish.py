@@ -43,14 +43,14 @@ def test_the_first_version_is_a_servable_copy_with_its_evaluation_and_a_guarded_
     assert publish.run(config).parameters["version"] == 1
     version = registry.version_folder(config.registry, 1)
     assert (version / "saved_model.pb").is_file()
-    model, described = models.Description.of(config.model), evaluations.Description.of(config.evaluation)
-    assert models.Description.of(version).digest == model.digest
-    assert evaluations.Description.of(version / "evaluation").digest == described.digest
+    model, manifest = models.Manifest.of(config.model), evaluations.Manifest.of(config.evaluation)
+    assert models.Manifest.of(version).digest == model.digest
+    assert evaluations.Manifest.of(version / "evaluation").digest == manifest.digest
     assert registry.read_champion(config.registry) == registry.Champion(
         version=1,
         model_digest=model.digest,
-        checkpoint_digest=described.checkpoint_digest,
-        evaluation_digest=described.digest,
+        checkpoint_digest=manifest.checkpoint_digest,
+        evaluation_digest=manifest.digest,
     )
     card = (version / models.CARD).read_text()
     assert "| Fréchet distance | fcd | 1.25 | 0.5 | 30 |" in card
@@ -93,7 +93,7 @@ def test_a_damaged_model_or_evaluation_is_not_published(judged: Judged, tmp_path
 def test_an_evaluation_that_was_changed_is_not_published(judged: Judged) -> None:
     """A changed verdict.json has another digest than evaluate's, or contradicts its rules."""
     config = judged(0, evaluations.HOLD)
-    digest = evaluations.Description.of(config.evaluation).digest
+    digest = evaluations.Manifest.of(config.evaluation).digest
     path = Path(config.evaluation, evaluations.MANIFEST)
     promoted = {**artifacts.unsealed(path), "verdict": evaluations.PROMOTE}
     artifacts.seal(path, promoted)

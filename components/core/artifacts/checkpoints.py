@@ -16,9 +16,9 @@ from typing import TypeVar
 import numpy as np
 
 from components.core.artifacts import training_log
-from components.core.artifacts.checkpoint_description import MANIFEST as MANIFEST
-from components.core.artifacts.checkpoint_description import STATE
-from components.core.artifacts.checkpoint_description import Description as Description
+from components.core.artifacts.checkpoint_manifest import MANIFEST as MANIFEST
+from components.core.artifacts.checkpoint_manifest import STATE
+from components.core.artifacts.checkpoint_manifest import Manifest as Manifest
 from components.core.errors import DataError, Incompatible, TrainingDiverged, describe_os_error
 from components.core.storage import array_files, atomic_files, digests
 from components.core.storage.location import Location, LocationLike
@@ -43,8 +43,8 @@ def steps_named(folders: Iterable[str]) -> list[int]:
     return sorted(int(match[1]) for name in folders if (match := _STEP_FOLDER.fullmatch(name)))
 
 
-def save(checkpoints: Folder, description: Description, state: Mapping[str, np.ndarray]) -> Description:
-    """Write a checkpoint, whole or not at all, and return its description with `state_sha256` filled in.
+def save(checkpoints: Folder, manifest: Manifest, state: Mapping[str, np.ndarray]) -> Manifest:
+    """Write a checkpoint, whole or not at all, and return its manifest with `state_sha256` filled in.
 
     One of the same step stays, unless it is damaged. `TrainingDiverged` if a variable is not finite.
     """
@@ -52,20 +52,20 @@ def save(checkpoints: Folder, description: Description, state: Mapping[str, np.n
     if wrong:
         more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
         raise TrainingDiverged(
-            f"{wrong[0]}{more} is not finite at step {description.step}, and was not saved; start again to "
+            f"{wrong[0]}{more} is not finite at step {manifest.step}, and was not saved; start again to "
             "resume from the newest checkpoint"
         )
-    location = step_folder(checkpoints, description.step)
+    location = step_folder(checkpoints, manifest.step)
     path = Path(location)
     with Location.of(path).removed_if_damaged():
         if path.exists():
-            Description.of(location)
+            Manifest.of(location)
     with atomic_files.new_folder(path, MANIFEST) as folder:
         array_files.write_arrays(folder / STATE, state)
         training_log.copy_to(folder, Path(checkpoints))
-        description = dataclasses.replace(description, state_sha256=digests.sha256_of_file(folder / STATE))
-        description.write(folder)
-    return description
+        manifest = dataclasses.replace(manifest, state_sha256=digests.sha256_of_file(folder / STATE))
+        manifest.write(folder)
+    return manifest
 
 
 def not_finite(state: Mapping[str, np.ndarray]) -> list[str]:
@@ -77,13 +77,13 @@ def not_finite(state: Mapping[str, np.ndarray]) -> list[str]:
     ]
 
 
-def newest(checkpoints: Folder, at_most: float = math.inf) -> tuple[Folder, Description] | None:
+def newest(checkpoints: Folder, at_most: float = math.inf) -> tuple[Folder, Manifest] | None:
     """Return the newest whole checkpoint up to a step; skip damaged ones, `DataError` for one of another version."""
     for step in reversed(steps(checkpoints)):
         folder = step_folder(checkpoints, step)
         try:
             if step <= at_most:
-                return folder, Description.of(folder)
+                return folder, Manifest.of(folder)
         except Incompatible:
             raise
         except DataError as error:

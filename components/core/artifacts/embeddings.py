@@ -7,8 +7,7 @@ each space comparable; `embedding.json`, written last. `components.core.metrics.
 import dataclasses
 from typing import Any
 
-from components.core.artifacts import datasets
-from components.core.artifacts.manifest import Manifest
+from components.core.artifacts import datasets, manifest
 from components.core.errors import DataError
 from components.core.storage.location import LocationLike
 
@@ -27,7 +26,7 @@ class Space:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Description(Manifest):
+class Manifest(manifest.Manifest):
     FILE = MANIFEST
     KIND = "embedding"
     VERSION = 3
@@ -65,11 +64,11 @@ class Description(Manifest):
         return self.files
 
 
-def require_certified(embedding: LocationLike, description: Description) -> None:
+def require_certified(embedding: LocationLike, manifest: Manifest) -> None:
     """Raise `DataError` for an embedding that failed its certificate, with the checks that failed."""
-    if description.certificate["outcome"] == FAILED:
-        failed = [check["check"] for check in description.certificate["checks"] if not check["passed"]]
-        is_custom = description.custom_embedding_digest
+    if manifest.certificate["outcome"] == FAILED:
+        failed = [check["check"] for check in manifest.certificate["checks"] if not check["passed"]]
+        is_custom = manifest.custom_embedding_digest
         remedy = "with another custom_embedding" if is_custom else "with more classifier_epochs"
         raise DataError(
             f"embedding {embedding} failed its certificate and cannot be used to judge: {'; '.join(failed)}; "
@@ -77,10 +76,10 @@ def require_certified(embedding: LocationLike, description: Description) -> None
         )
 
 
-def why_uncertified(description: Description, manifest: datasets.Manifest) -> str:
+def why_uncertified(embedding: Manifest, dataset: datasets.Manifest) -> str:
     """Return why an embedding has no certificate, such as `34 test images, 2,000 needed`; empty if it has one."""
-    if description.certificate["outcome"] == PASSED:
+    if embedding.certificate["outcome"] == PASSED:
         return ""
-    kind = min(("test", "train"), key=lambda split: manifest.splits[split].records)
+    kind = min(("test", "train"), key=lambda split: dataset.splits[split].records)
     name = "training" if kind == "train" else kind
-    return f"{manifest.splits[kind].records:,} {name} images, {CERTIFIABLE:,} needed"
+    return f"{dataset.splits[kind].records:,} {name} images, {CERTIFIABLE:,} needed"

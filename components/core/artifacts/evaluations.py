@@ -5,7 +5,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from components.core.artifacts.manifest import Manifest
+from components.core.artifacts import manifest
 from components.core.errors import DataError
 from components.core.storage import atomic_files
 from components.core.storage.json_values import typed
@@ -22,7 +22,7 @@ NO_CHAMPION = "none"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Description(Manifest):
+class Manifest(manifest.Manifest):
     FILE = MANIFEST
     KIND = "evaluation"
     VERSION = 2

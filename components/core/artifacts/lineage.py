@@ -1,6 +1,6 @@
 """Lineage: the inputs of an evaluation, and how each stage made its artifact. Standard library only.
 
-`lineage.json` holds the descriptions of dataset, checkpoint and embedding, from which their digests can be computed.
+`lineage.json` holds the manifests of dataset, checkpoint and embedding, from which their digests can be computed.
 """
 
 import contextlib
@@ -79,7 +79,7 @@ def libraries_of(rows: list[Row]) -> dict[str, str]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Lineage(Manifest):
-    """The content of `lineage.json`: the descriptions of the inputs, and how the evaluation was made."""
+    """The content of `lineage.json`: the inputs' manifests, and how the evaluation was made."""
 
     FILE = evaluations.LINEAGE
     KIND = "lineage"
@@ -92,7 +92,7 @@ class Lineage(Manifest):
 
     @property
     def digests(self) -> dict[str, str]:
-        """The digests of dataset, checkpoint and embedding, computed from their descriptions."""
+        """The digests of dataset, checkpoint and embedding, computed from their manifests."""
         return {name: digests.digest_of_record(getattr(self, name)) for name in PARENTS}
 
     def rows(self) -> list[Row]:
@@ -120,13 +120,13 @@ def of(dataset: dict[str, Any], checkpoint: dict[str, Any], embedding: dict[str,
     )
 
 
-def read(evaluation: LocationLike, described: evaluations.Description) -> Lineage:
+def read(evaluation: LocationLike, manifest: evaluations.Manifest) -> Lineage:
     """Read the lineage of an evaluation, whose files were checked, and compare its digests with the evaluation's."""
     folder = Location.of(evaluation)
     file = folder / Lineage.FILE  # has no seal: the evaluation lists its digest
     lineage = Lineage.from_json(atomic_files.read_json(file, Lineage.KIND), str(file))
     for name, digest in lineage.digests.items():
-        judged = getattr(described, f"{name}_digest")
+        judged = getattr(manifest, f"{name}_digest")
         if digest != judged:
             raise DataError(
                 f"the lineage in {folder} is of {name} {digest}, but {judged} was judged; restore the folder"

@@ -8,7 +8,7 @@ from components.core.artifacts.manifest import Manifest
 from components.core.errors import DataError, Incompatible
 from components.core.stage import cache_key
 from components.core.storage import atomic_files
-from components.core.storage.location import DESCRIPTION_ALONE, Location
+from components.core.storage.location import MANIFEST_ALONE, Location
 
 log = logging.getLogger(__name__)
 
@@ -18,19 +18,19 @@ Kind = TypeVar("Kind", bound=Manifest)
 def made_once(
     where: str, parts: dict[str, Any], artifact: type[Kind], make: Callable[[Location], object], whole: bool = True
 ) -> tuple[Location, Kind, bool]:
-    """Return where an artifact is, its description, and whether it existed; make it if it did not, or was damaged.
+    """Return where an artifact is, its manifest, and whether it existed; make it if it did not, or was damaged.
 
     `parts` are those of its key. If `where` has `{key}`, all that is there is ours; elsewhere an artifact of other
-    settings or inputs, or without a readable description, is refused. Unless `whole`, only the description is fetched
+    settings or inputs, or without a readable manifest, is refused. Unless `whole`, only the manifest is fetched
     from a bucket, whose listing then shows damage.
     """
     location, is_keyed = Location.of(cache_key.fill_key(where, parts)), cache_key.is_keyed(where)
     identity = {**parts["settings"], **parts["inputs"]}
     with location.removed_if_damaged():
-        described = None
+        manifest = None
         try:
-            if location.fetch(artifact.FILE, None if whole else DESCRIPTION_ALONE):
-                described = artifact.read(location)
+            if location.fetch(artifact.FILE, None if whole else MANIFEST_ALONE):
+                manifest = artifact.read(location)
             elif is_keyed and not location.in_bucket and location.path.exists():
                 raise DataError(f"no {artifact.KIND} at {location}: {artifact.FILE} is missing")
         except DataError as error:
@@ -38,11 +38,11 @@ def made_once(
                 raise
             # It is not surely ours.
             raise Incompatible(f"{error}; delete {location}, if it holds nothing else, and run this again") from None
-        if described is not None:
-            atomic_files.require_own_folder(location, artifact.KIND, described.identity, identity)
-            described = artifact.of(location, whole=whole or not location.in_bucket)
+        if manifest is not None:
+            atomic_files.require_own_folder(location, artifact.KIND, manifest.identity, identity)
+            manifest = artifact.of(location, whole=whole or not location.in_bucket)
             log.info("%s: already complete at %s", artifact.KIND, location)
-            return location, described, True
+            return location, manifest, True
     if not (location.in_bucket or is_keyed):  # a mirror may outlive its artifact
         atomic_files.require_own_folder(location, artifact.KIND, None, identity)
     location.require_writable()

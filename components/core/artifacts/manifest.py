@@ -1,4 +1,4 @@
-"""The description of an artifact: a frozen dataclass, kept beside the artifact's files as sealed JSON, written last."""
+"""The manifest of an artifact: a frozen dataclass, kept beside the artifact's files as sealed JSON, written last."""
 
 import dataclasses
 import reprlib
@@ -8,12 +8,12 @@ from typing import Any, ClassVar, Self
 from components.core.errors import DataError, Incompatible
 from components.core.storage import atomic_files, digests
 from components.core.storage.json_values import typed
-from components.core.storage.location import DESCRIPTION_ALONE, Location, LocationLike
+from components.core.storage.location import MANIFEST_ALONE, Location, LocationLike
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """The description of an artifact. Each field is in the file under its name; reading checks its type."""
+    """The manifest of an artifact. Each field is in the file under its name; reading checks its type."""
 
     FILE: ClassVar[str]
     KIND: ClassVar[str]  # the kind of artifact, for messages
@@ -52,7 +52,7 @@ class Manifest:
 
     @classmethod
     def read(cls, folder: LocationLike) -> Self:
-        """Read the description of an artifact, and no other file of it; `DataError` if it is missing or damaged."""
+        """Read the manifest of an artifact, and no other file of it; `DataError` if it is missing or damaged."""
         path = Location.of(folder) / cls.FILE
         return cls.parse(atomic_files.read(path, cls.KIND), path)
 
@@ -75,29 +75,29 @@ class Manifest:
                     f"{where} has schema version {reprlib.repr(version)}, expected {cls.VERSION}: make the {cls.KIND} "
                     "again, or use the version of this program that made it"
                 )
-            description: Self = typed(cls, value, "")
-            _ = description.digest  # raises for values that our files never hold, such as NaN
-            atomic_files.require_within(description.listed)
+            manifest: Self = typed(cls, value, "")
+            _ = manifest.digest  # raises for values that our files never hold, such as NaN
+            atomic_files.require_within(manifest.listed)
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
             raise DataError(f"{where} does not describe the {cls.KIND}: {reason}") from None
-        return description
+        return manifest
 
     @classmethod
     def fetch(cls, folder: LocationLike, expected_digest: str = "", whole: bool = True) -> Self:
-        """Read an artifact as `of` does, after fetching it from its bucket: all of it or its description alone."""
-        location = Location.of(folder).require(cls.FILE, cls.KIND, None if whole else DESCRIPTION_ALONE)
+        """Read an artifact as `of` does, after fetching it from its bucket: all of it or its manifest alone."""
+        location = Location.of(folder).require(cls.FILE, cls.KIND, None if whole else MANIFEST_ALONE)
         return cls.of(location, expected_digest, whole)
 
     @classmethod
     def of(cls, folder: LocationLike, expected_digest: str = "", whole: bool = True) -> Self:
-        """Read the description of an artifact and check the listed files, and its digest if one is expected.
+        """Read the manifest of an artifact and check the listed files, and its digest if one is expected.
 
         Unless `whole`, the files are left to the caller: those of a bucket were checked by its listing.
         """
-        description = cls.read(folder)
-        for changed in atomic_files.changed_files(Location.of(folder), description.listed if whole else {}):
+        manifest = cls.read(folder)
+        for changed in atomic_files.changed_files(Location.of(folder), manifest.listed if whole else {}):
             raise DataError(f"{cls.KIND} {folder} is damaged: {changed} is not the file that {cls.FILE} describes")
-        if expected_digest and description.digest != expected_digest:
-            raise DataError(f"{cls.KIND} {folder} has digest {description.digest}, expected {expected_digest}")
-        return description
+        if expected_digest and manifest.digest != expected_digest:
+            raise DataError(f"{cls.KIND} {folder} has digest {manifest.digest}, expected {expected_digest}")
+        return manifest

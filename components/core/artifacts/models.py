@@ -4,8 +4,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from components.core.artifacts import datasets
-from components.core.artifacts.manifest import Manifest
+from components.core.artifacts import datasets, manifest
 from components.core.artifacts.recipes import Recipe
 from components.core.storage import atomic_files, digests
 
@@ -15,7 +14,7 @@ _CLASSES_SHOWN = 32
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Description(Manifest):
+class Manifest(manifest.Manifest):
     FILE = MANIFEST
     KIND = "model"
     VERSION = 1
@@ -61,7 +60,7 @@ def list_files(folder: Path) -> dict[str, dict[str, Any]]:
     }
 
 
-def with_card(folder: Path, description: Description, card: str) -> Description:
-    """Write the card of a model, and return the description that names it; the caller writes the description."""
+def with_card(folder: Path, manifest: Manifest, card: str) -> Manifest:
+    """Write the card of a model, and return the manifest that names it; the caller writes the manifest."""
     atomic_files.write_file(folder / CARD, card.encode())
-    return dataclasses.replace(description, card_sha256=digests.sha256_of_file(folder / CARD))
+    return dataclasses.replace(manifest, card_sha256=digests.sha256_of_file(folder / CARD))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from components.core.artifacts.embeddings import MODEL_FOLDER, Description
+from components.core.artifacts.embeddings import MODEL_FOLDER, Manifest
 from components.core.metrics.whitening import Whitening
 from components.core.networks import saved_models
 from components.core.storage import array_files
@@ -26,7 +26,7 @@ def save_whitenings(folder: Path, whitenings: Mapping[str, Whitening]) -> None:
 
 @dataclasses.dataclass
 class FeatureSpaces:
-    description: Description
+    manifest: Manifest
     model: Any  # its SavedModel
     whitenings: Mapping[str, Whitening]  # by the name of the space
 
@@ -41,13 +41,13 @@ class FeatureSpaces:
             return np.concatenate([part[name].numpy() for part in parts]).astype(np.float64)
 
         features = {name: whitening(together(name)) for name, whitening in self.whitenings.items()}
-        return features, together("logits") if self.description.class_count else None
+        return features, together("logits") if self.manifest.class_count else None
 
 
 def load(embedding: LocationLike) -> FeatureSpaces:
     """Load the spaces of an embedding after checking every file of it; raise `DataError` if it is damaged."""
-    description, folder = Description.of(embedding), Location.of(embedding)
+    manifest, folder = Manifest.of(embedding), Location.of(embedding)
     with np.load(folder / _WHITENING, allow_pickle=False) as arrays:
-        names = [space.name for space in description.spaces]
+        names = [space.name for space in manifest.spaces]
         whitenings = {name: Whitening(*(arrays[f"{name}/{field}"] for field in _FIELDS)) for name in names}
-    return FeatureSpaces(description, saved_models.load(folder / MODEL_FOLDER, "embedding"), whitenings)
+    return FeatureSpaces(manifest, saved_models.load(folder / MODEL_FOLDER, "embedding"), whitenings)

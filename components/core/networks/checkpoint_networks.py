@@ -16,8 +16,8 @@ def load_averaged(checkpoint: LocationLike, expected_digest: str = "") -> keras.
 
     It takes float32 latents [n, latent_size] to float32 images [n, height, width, channels] in [-1, 1].
     """
-    description = checkpoints.Description.of(checkpoint, expected_digest)
-    model = gan.build_generator(gan.NetworkConfig.from_json(description.network))
+    manifest = checkpoints.Manifest.of(checkpoint, expected_digest)
+    model = gan.build_generator(gan.NetworkConfig.from_json(manifest.network))
     arrays = checkpoints.load_state(checkpoint, AVERAGE)
     wanted = {AVERAGE + variable.path: np.asarray(variable) for variable in model.variables}
     if wrong := checkpoints.differences(wanted, arrays):

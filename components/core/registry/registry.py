@@ -28,7 +28,7 @@ from components.core.errors import DataError, Incompatible, TransientError
 from components.core.sources import concurrent
 from components.core.storage import atomic_files, buckets, digests
 from components.core.storage.buckets import Conflict, Stored
-from components.core.storage.location import DESCRIPTION_ALONE, Location, LocationLike, at_once, files_below
+from components.core.storage.location import MANIFEST_ALONE, Location, LocationLike, at_once, files_below
 
 CHAMPION = "champion.json"
 _VERSIONS, _EVALUATION, _CLAIMS = "versions", "evaluation", "claims"
@@ -67,8 +67,8 @@ class Version:
     """A whole version, and the evaluation by which it was promoted."""
 
     number: int
-    model: models.Description
-    evaluation: evaluations.Description
+    model: models.Manifest
+    evaluation: evaluations.Manifest
 
 
 NOBODY = Champion(
@@ -173,7 +173,7 @@ def read_champion(registry: LocationLike) -> Champion | None:
     champion = read_pointer(registry).champion
     if not champion.version:
         return None
-    models.Description.of(_fetched(registry, champion.version), champion.model_digest)
+    models.Manifest.of(_fetched(registry, champion.version), champion.model_digest)
     return champion
 
 
@@ -206,7 +206,7 @@ def add(registry: LocationLike, fill: Callable[[Path], None], model_digest: str,
         with atomic_files.new_folder(path, models.MANIFEST) as folder:
             fill(folder)
         # On shared volumes without working locks another publication may have taken the number.
-        if models.Description.of(path).digest == model_digest:
+        if models.Manifest.of(path).digest == model_digest:
             return number
 
 
@@ -217,8 +217,8 @@ def read_version(registry: LocationLike, number: int, champion: Champion | None)
         raise no_version(registry, number, numbers)
     folder = _fetched(registry, number)
     expected = champion if champion and champion.version == number else None
-    model = models.Description.of(folder, expected.model_digest if expected else "")
-    evaluation = evaluations.Description.of(folder / _EVALUATION, expected.evaluation_digest if expected else "")
+    model = models.Manifest.of(folder, expected.model_digest if expected else "")
+    evaluation = evaluations.Manifest.of(folder / _EVALUATION, expected.evaluation_digest if expected else "")
     if evaluation.checkpoint_digest != model.checkpoint_digest:
         raise DataError(
             f"version {number} of {registry} is damaged: its evaluation judges checkpoint "
@@ -236,7 +236,7 @@ def no_version(registry: LocationLike, number: int, numbers: Collection[int]) ->
 def read_digests(registry: LocationLike, number: int) -> tuple[str, str]:
     """Read the digests of the model and of the evaluation of a fetched version, without checking its files."""
     version = version_location(registry, number)
-    return models.Description.read(version).digest, evaluations.Description.read(version / _EVALUATION).digest
+    return models.Manifest.read(version).digest, evaluations.Manifest.read(version / _EVALUATION).digest
 
 
 def read_recipe(registry: LocationLike, number: int) -> recipes.Recipe | None:
@@ -250,8 +250,8 @@ def find(registry: LocationLike, model_digest: str, champion: Champion | None) -
 
     def is_same(number: int) -> bool:
         version = version_location(registry, number)
-        is_there = version.fetch(models.MANIFEST, DESCRIPTION_ALONE)
-        return is_there and models.Description.read(version).digest == model_digest
+        is_there = version.fetch(models.MANIFEST, MANIFEST_ALONE)
+        return is_there and models.Manifest.read(version).digest == model_digest
 
     numbers = versions(registry, champion)
     return max(itertools.compress(numbers, concurrent.in_threads(is_same, numbers, _AT_ONCE)), default=None)
@@ -264,11 +264,11 @@ def damage(registry: LocationLike, number: int, champion: Champion | None) -> li
         folder = _fetched(registry, number).path
         if folder.is_symlink():
             return ["it is a symbolic link"]
-        listed = models.Description.read(version).listed
-        judged = evaluations.Description.read(version / _EVALUATION).files
+        listed = models.Manifest.read(version).listed
+        judged = evaluations.Manifest.read(version / _EVALUATION).files
         listed |= {f"{_EVALUATION}/{name}": sha256 for name, sha256 in judged.items()}
-        descriptions = {models.MANIFEST, recipes.Recipe.FILE, f"{_EVALUATION}/{evaluations.MANIFEST}"}
-        lost = [*atomic_files.changed_files(folder, listed), *_added(folder, listed.keys() | descriptions)]
+        manifests = {models.MANIFEST, recipes.Recipe.FILE, f"{_EVALUATION}/{evaluations.MANIFEST}"}
+        lost = [*atomic_files.changed_files(folder, listed), *_added(folder, listed.keys() | manifests)]
         if lost:
             return lost
         read_version(registry, number, champion)

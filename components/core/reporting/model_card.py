@@ -25,7 +25,7 @@ class _Markdown(str):
 class Judgment:
     """Evaluation of a model, the JSON value of its `metrics.json`, and its lineage."""
 
-    evaluation: evaluations.Description
+    evaluation: evaluations.Manifest
     numbers: dict[str, Any]
     lineage: Lineage
 
@@ -46,7 +46,7 @@ def _template() -> jinja2.Template:
         return environment.from_string(_TEMPLATE.read_text("utf-8"))
 
 
-def render(model: models.Description, settings: dict[str, Any], judged: Judgment | None = None) -> str:
+def render(model: models.Manifest, settings: dict[str, Any], judged: Judgment | None = None) -> str:
     """Return the card of a model that was trained with these settings."""
     model_row = lineage.row("model", model.digest, model.made_with)
     stages, counts = {"train": settings}, []

@@ -111,7 +111,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def read_json(path: os.PathLike[str], kind: str) -> dict[str, Any]:
-    """Read the JSON description of a dataset, a checkpoint, ...; `DataError` if it is missing or no object of JSON."""
+    """Read the JSON manifest of a dataset, a checkpoint, ...; `DataError` if it is missing or no object of JSON."""
     value = _parse(read(path, kind), path, kind)
     if not isinstance(value, dict):
         raise DataError(f"{path} does not describe the {kind}: it holds {reprlib.repr(value)}")
@@ -189,7 +189,7 @@ def require_writable(path: str | Path, setting: str) -> None:
 
 
 def require_within(names: Iterable[str]) -> None:
-    """Raise `ValueError` for names of files, as a description lists them, that lead out of its folder on any system."""
+    """Raise `ValueError` for names of files, as a manifest lists them, that lead out of its folder on any system."""
     for name in names:
         if any(part in ("", ".", "..") for part in name.split("/")) or "\\" in name or "\0" in name or name[1:2] == ":":
             raise ValueError(f"a file is {reprlib.repr(name)}, expected a path within the folder")

@@ -23,7 +23,7 @@ def digest_of(value: Any) -> str:
 
 
 def digest_of_record(record: dict[str, Any]) -> str:
-    """Return the digest of an artifact's description, without `made_with` and its seal."""
+    """Return the digest of an artifact's manifest, without `made_with` and its seal."""
     return digest_of({name: value for name, value in record.items() if name not in (MADE_WITH, SEAL)})
 
 

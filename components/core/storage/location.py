@@ -47,8 +47,8 @@ class Written(NamedTuple):
     crc32c: str  # as the storage of a bucket writes it; empty in a folder
 
 
-Wanted = Callable[[str], bool] | None  # which files to fetch, beside the description: None for all
-DESCRIPTION_ALONE: Wanted = frozenset[str]().__contains__
+Wanted = Callable[[str], bool] | None  # which files to fetch, beside the manifest: None for all
+MANIFEST_ALONE: Wanted = frozenset[str]().__contains__
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,7 +106,7 @@ class Location(os.PathLike[str]):
         return path.removeprefix(f"{root}/")
 
     def fetch(self, manifest: str, wanted: Wanted = None) -> bool:
-        """Update an artifact's description, and the wanted files, from the bucket.
+        """Update an artifact's manifest, and the wanted files, from the bucket.
 
         Files of an earlier, interrupted fetch are kept. Return whether the artifact is complete. `DataError` if a file
         is missing or damaged in the bucket, `TransientError` if the files do not fit on the disk or the network fails.
@@ -139,8 +139,8 @@ class Location(os.PathLike[str]):
                     path.unlink(missing_ok=True)
         return True
 
-    def _download(self, missing: list[tuple[Stored, Path, str]], description: Path) -> None:
-        """Download files if they fit on the disk, the description last; log progress every few seconds."""
+    def _download(self, missing: list[tuple[Stored, Path, str]], manifest: Path) -> None:
+        """Download files if they fit on the disk, the manifest last; log progress every few seconds."""
         needed = sum(stored.bytes for stored, _, _ in missing)
         folder = next(parent for parent in self.path.parents if parent.exists())
         free = shutil.disk_usage(folder).free
@@ -150,7 +150,7 @@ class Location(os.PathLike[str]):
                 f"some, or set {MIRRORS} to a folder on a larger disk"
             )
         # Otherwise another process would take the mirror for complete too early.
-        files = [file for file in missing if file[1] != description]
+        files = [file for file in missing if file[1] != manifest]
         size = sum(stored.bytes for stored, _, _ in files)
         if files:
             log.info("downloading %s: %d files, %.1f MB", self, len(files), size / 1e6)
@@ -167,7 +167,7 @@ class Location(os.PathLike[str]):
                 log.info(message, done / 1e6, size / 1e6, self, rate / 1e6, (size - done) / rate)
 
         at_once(_download, files, log_progress)
-        at_once(_download, [file for file in missing if file[1] == description])
+        at_once(_download, [file for file in missing if file[1] == manifest])
 
     def require(self, manifest: str, kind: str, wanted: Wanted = None) -> "Location":
         """Fetch files of an artifact as `fetch` does; `DataError` if the bucket has none."""
@@ -220,7 +220,7 @@ class Location(os.PathLike[str]):
             buckets.put(self.uri, self.path.read_bytes())
 
     def artifacts(self, manifest: str) -> list["Location"]:
-        """Return the artifacts with such a description in this folder of a bucket; none of a local folder."""
+        """Return the artifacts with such a manifest in this folder of a bucket; none of a local folder."""
         if not self.in_bucket:
             return []
         paths = [name.split("/") for name in files_below(self.uri)]
@@ -287,7 +287,7 @@ class Location(os.PathLike[str]):
     def publish(self, folder: str, files: Mapping[str, Written], manifest: str) -> bool:
         """Make complete files of a folder within this one this artifact.
 
-        Return False if one with another description was committed before; `TransientError` if the files in the bucket
+        Return False if one with another manifest was committed before; `TransientError` if the files in the bucket
         are others.
         """
         objects = files_below(f"{self}/{folder}")

@@ -47,7 +47,7 @@ class Candidate:
     copies: np.ndarray | None  # the samples closest to training images, each followed by that image
 
 
-def averaged(folder: LocationLike, checkpoint: checkpoints.Description) -> Generator:
+def averaged(folder: LocationLike, checkpoint: checkpoints.Manifest) -> Generator:
     """Load the averaged generator of a checkpoint."""
     model = checkpoint_networks.load_averaged(folder, checkpoint.digest)
 
@@ -57,7 +57,7 @@ def averaged(folder: LocationLike, checkpoint: checkpoints.Description) -> Gener
     return _generator(images, checkpoint.network["latent_size"], checkpoint)
 
 
-def published(folder: Path, model: models.Description) -> Generator:
+def published(folder: Path, model: models.Manifest) -> Generator:
     """Load a published generator, and draw as in serving."""
     served = saved_models.load(folder, "model")
 
@@ -68,9 +68,9 @@ def published(folder: Path, model: models.Description) -> Generator:
     return _generator(images, model.latent_size, model)
 
 
-def _generator(images: Draw, latent_size: int, description: checkpoints.Description | models.Description) -> Generator:
-    classes = [] if description.conditioning == "cluster" else description.classes
-    return Generator(images=images, latent_size=latent_size, classes=classes, class_counts=description.class_counts)
+def _generator(images: Draw, latent_size: int, manifest: checkpoints.Manifest | models.Manifest) -> Generator:
+    classes = [] if manifest.conditioning == "cluster" else manifest.classes
+    return Generator(images=images, latent_size=latent_size, classes=classes, class_counts=manifest.class_counts)
 
 
 def score(

@@ -56,7 +56,7 @@ def _make_checkpoint(folder: Path) -> None:
 
 def _read_checkpoint(folder: Path) -> Any:
     (checkpoint,) = folder.glob("step-*")
-    return checkpoints.Description.of(checkpoint), {
+    return checkpoints.Manifest.of(checkpoint), {
         name: array.tolist() for name, array in checkpoints.load_state(checkpoint).items()
     }
 
@@ -70,8 +70,8 @@ def _make_embedding(folder: Path) -> None:
 
 
 def _read_evaluation(folder: Path) -> Any:
-    described = evaluations.Description.of(folder / "1" / "evaluation")
-    return described, lineage.read(folder / "1" / "evaluation", described)
+    manifest = evaluations.Manifest.of(folder / "1" / "evaluation")
+    return manifest, lineage.read(folder / "1" / "evaluation", manifest)
 
 
 def _publish(folder: Path) -> None:
@@ -104,15 +104,15 @@ ARTIFACTS = {
     "dataset.json": Artifact(_make_dataset, datasets.MANIFEST, _read_dataset),
     "checkpoint's state": Artifact(_make_checkpoint, "*/state.npz", _read_checkpoint),
     "checkpoint.json": Artifact(_make_checkpoint, f"*/{checkpoints.MANIFEST}", _read_checkpoint),
-    "embedding's files": Artifact(_make_embedding, "*[!j][!s][!o][!n]", embeddings.Description.of),
-    "embedding.json": Artifact(_make_embedding, embeddings.MANIFEST, embeddings.Description.of),
+    "embedding's files": Artifact(_make_embedding, "*[!j][!s][!o][!n]", embeddings.Manifest.of),
+    "embedding.json": Artifact(_make_embedding, embeddings.MANIFEST, embeddings.Manifest.of),
     "evaluation's files": Artifact(_publish, "1/evaluation/[!v]*", _read_evaluation),
     "verdict.json": Artifact(_publish, f"1/evaluation/{evaluations.MANIFEST}", _read_evaluation),
     "model's files": Artifact(_publish, "registry/versions/1/**/[!MCe]*", writers.read_registry),
     "model's card": Artifact(_publish, "registry/versions/1/CARD.md", writers.read_registry),
     "MANIFEST.json": Artifact(_publish, "registry/versions/1/MANIFEST.json", writers.read_registry),
     "MANIFEST.json alone": Artifact(
-        _publish, "1/model/MANIFEST.json", lambda folder: models.Description.of(folder / "1/model")
+        _publish, "1/model/MANIFEST.json", lambda folder: models.Manifest.of(folder / "1/model")
     ),
     "champion.json": Artifact(_publish, "registry/champion.json", writers.read_registry),
     "cached result": Artifact(

@@ -101,7 +101,7 @@ def bits(device: str, dataset: str, steps: str) -> bool:
             # Rates are constant, so that a training can be lengthened.
             stage("train", checkpoints=training, steps=last, learning_rate_decay="none", **settings)
         return {
-            training.name: checkpoints.Description.of(checkpoints.step_folder(training, int(steps))).state_sha256
+            training.name: checkpoints.Manifest.of(checkpoints.step_folder(training, int(steps))).state_sha256
             for training in (straight, again, resumed)
         }
 

@@ -47,7 +47,7 @@ def champions(tmp_path_factory: pytest.TempPathFactory, two_checkpoints: list[Pa
 
 
 def rules(result: StageResult) -> list[str]:
-    return [rule["rule"] for rule in evaluations.Description.of(folder_of(result)).rules]
+    return [rule["rule"] for rule in evaluations.Manifest.of(folder_of(result)).rules]
 
 
 def test_a_finished_evaluation_is_found_without_heavy_imports(
@@ -73,14 +73,14 @@ def test_the_first_good_model_is_promoted_with_every_number_in_place(
 ) -> None:
     assert first.parameters["verdict"] == evaluations.PROMOTE
     assert str(first.parameters["summary"]).startswith("PROMOTE: FCD ")
-    described = evaluations.Description.of(folder_of(first))
-    assert described.digest == first.parameters["evaluation_digest"]
-    assert described.checkpoint_digest == checkpoints.Description.of(two_checkpoints[0]).digest
-    assert described.dataset_digest == datasets.Manifest.of(dataset).digest
-    assert described.embedding_digest == embeddings.Description.of(embedding).digest
-    assert described.champion_digest == evaluations.NO_CHAMPION
+    manifest = evaluations.Manifest.of(folder_of(first))
+    assert manifest.digest == first.parameters["evaluation_digest"]
+    assert manifest.checkpoint_digest == checkpoints.Manifest.of(two_checkpoints[0]).digest
+    assert manifest.dataset_digest == datasets.Manifest.of(dataset).digest
+    assert manifest.embedding_digest == embeddings.Manifest.of(embedding).digest
+    assert manifest.champion_digest == evaluations.NO_CHAMPION
     names = ("METRICS", "SAMPLES", "REPORT", "LINEAGE", "TRAINING")
-    assert described.files.keys() == {getattr(evaluations, name) for name in names}  # whose damage is noticed
+    assert manifest.files.keys() == {getattr(evaluations, name) for name in names}  # whose damage is noticed
     assert all(np.isfinite(list(first.metrics.values())))
     assert {"fcd", "fcd_floor", "class_distance", "samples"} <= first.metrics.keys()
     assert "champion_fcd" not in first.metrics
@@ -142,9 +142,9 @@ def test_challenger_against_champion_both_ways_round(
     challenger = run(two_checkpoints[1], tmp_path / "e", registry=champions)
     assert challenger.metrics["champion_fcd"] == pytest.approx(first.metrics["fcd"], rel=1e-3)
     assert challenger.parameters["verdict"] == evaluations.PROMOTE, challenger.parameters["summary"]
-    described = evaluations.Description.of(folder_of(challenger))
+    manifest = evaluations.Manifest.of(folder_of(challenger))
     champion = registry.read_champion(champions) or registry.NOBODY
-    assert (described.champion_version, described.champion_digest) == (1, champion.model_digest)
+    assert (manifest.champion_version, manifest.champion_digest) == (1, champion.model_digest)
     reverse = run(two_checkpoints[0], tmp_path / "reverse", registry=champion_of(two_checkpoints[1], tmp_path))
     assert reverse.metrics["champion_fcd"] == pytest.approx(challenger.metrics["fcd"], rel=1e-3)
     assert reverse.parameters["verdict"] == evaluations.REJECT
@@ -218,12 +218,12 @@ def test_the_champion_of_a_registry_in_a_bucket(champions: Path, gcs: Server) ->
 
 
 def test_a_generator_that_draws_nan_is_rejected(run: Run, two_checkpoints: list[Path], tmp_path: Path) -> None:
-    described, state = checkpoints.Description.of(two_checkpoints[0]), checkpoints.load_state(two_checkpoints[0])
+    manifest, state = checkpoints.Manifest.of(two_checkpoints[0]), checkpoints.load_state(two_checkpoints[0])
     name = next(name for name in state if name.endswith("to_image/bias"))
     state[name] = np.full_like(state[name], np.nan)
     with mock.patch.object(checkpoints, "not_finite", return_value=[]):
-        checkpoints.save(tmp_path, described, state)
-    result = run(checkpoints.step_folder(tmp_path, described.step), tmp_path / "e")
+        checkpoints.save(tmp_path, manifest, state)
+    result = run(checkpoints.step_folder(tmp_path, manifest.step), tmp_path / "e")
     assert result.parameters["verdict"] == evaluations.REJECT
     assert "bad_samples is 2000" in str(result.parameters["summary"])
     assert "fcd" not in result.metrics
@@ -254,13 +254,13 @@ def test_a_dropped_classifier_and_no_certificate_are_in_the_reasons(
     run: Run, two_checkpoints: list[Path], embedding: Path, tmp_path: Path
 ) -> None:
     dropped = Path(shutil.copytree(embedding, tmp_path / "embedding"))
-    described = embeddings.Description.of(dropped)
+    manifest = embeddings.Manifest.of(dropped)
     changes: dict[str, Any] = {"certificate": {"outcome": embeddings.TOO_FEW, "images": 200, "checks": []}}
-    changes["spaces"] = [space for space in described.spaces if space.name == embeddings.UNTRAINED]
-    dataclasses.replace(described, class_count=0, test_accuracy=0.35, **changes).write(dropped)
+    changes["spaces"] = [space for space in manifest.spaces if space.name == embeddings.UNTRAINED]
+    dataclasses.replace(manifest, class_count=0, test_accuracy=0.35, **changes).write(dropped)
     result = run(two_checkpoints[0], tmp_path / "e", embedding=dropped, uncertified="hold")
     assert result.parameters["verdict"] == evaluations.HOLD
-    assert evaluations.Description.of(tmp_path / "e").uncertified == "990 test images, 2,000 needed"
+    assert evaluations.Manifest.of(tmp_path / "e").uncertified == "990 test images, 2,000 needed"
     for text in (str(result.parameters["summary"]), report(result)):
         assert "990 test images" in text
         assert "0.35" in text
@@ -279,7 +279,7 @@ def test_too_few_images_strangers_and_an_embedding_without_a_certificate_are_ref
     assert [problem.split()[0] for problem in raised.value.problems] == ["checkpoint", "embedding"]
     checks = [{"check": name, "space": "", "value": 1.0, "limit": "", "passed": name == "x"} for name in ("x", "blur")]
     failed = {"outcome": embeddings.FAILED, "images": 9, "checks": checks}
-    dataclasses.replace(embeddings.Description.of(embedding), certificate=failed).write(embedding)
+    dataclasses.replace(embeddings.Manifest.of(embedding), certificate=failed).write(embedding)
     with pytest.raises(DataError, match=r"certificate .*: blur;"):
         run(checkpoint, tmp_path / "e", dataset=dataset, embedding=embedding)
     assert not (tmp_path / "e").exists()
@@ -298,6 +298,6 @@ def test_the_report_stands_alone(run: Run, two_checkpoints: list[Path], champion
     assert "http" not in text.replace("http-equiv", "")
     assert str(tmp_path) not in text
     kept = json.loads((tmp_path / "e" / evaluations.TRAINING).read_text())
-    described = checkpoints.Description.of(checkpoint)
+    manifest = checkpoints.Manifest.of(checkpoint)
     warning = {"warning": warning_row["message"], "first": 60, "last": 60, "windows": 1}
-    assert kept == {"step": described.step, "settings": described.settings, "log": rows, "warnings": [warning]}
+    assert kept == {"step": manifest.step, "settings": manifest.settings, "log": rows, "warnings": [warning]}

@@ -233,9 +233,9 @@ def test_a_conditional_generator_draws_the_class_that_it_is_asked_for(tiny_datas
     pixels = gan.to_pixels(checkpoint_networks.load_averaged(folder)(inputs, training=False)).numpy()
     assert np.mean(classes_seen(pixels) == labels) > 0.8
     assert len(np.unique(pixels, axis=0)) > 250  # not one image for each class
-    description = checkpoints.Description.of(folder)
-    assert description.network["classes"] == 3
-    assert sum(description.class_counts) == 300
+    manifest = checkpoints.Manifest.of(folder)
+    assert manifest.network["classes"] == 3
+    assert sum(manifest.class_counts) == 300
     cells = sheets.images_of((tmp_path / "t" / "samples" / "step-0000000300.png").read_bytes(), 12, 10)
     assert cells.shape == (3, GRID_COLUMNS, 12, 10, 1)
     assert np.mean(classes_seen(cells.reshape(-1, 12, 10, 1)) == np.repeat(np.arange(3), GRID_COLUMNS)) > 0.8
@@ -250,21 +250,21 @@ def test_images_without_labels_are_trained_on_by_clusters_that_stay(unlabeled_da
     changes = {"steps": 4, "checkpoint_every": 2, "learning_rate_decay": "none", "keep_checkpoints": 0}
     assert "into 2 clusters" in trained(unlabeled_dataset, tmp_path / "whole", **changes)
     whole, half = (checkpoints.step_folder(tmp_path / "whole", step) for step in (4, 2))
-    described = checkpoints.Description.of(whole)
+    manifest = checkpoints.Manifest.of(whole)
     images = dataset_reader.open_split(str(unlabeled_dataset), datasets.Manifest.of(str(unlabeled_dataset)), "train")
     centers = clusters.find(images, 2, seed=0)
     np.testing.assert_array_equal(centers_of(whole), centers)
-    assert described.classes == ["cluster 0", "cluster 1"]
-    assert described.class_counts == np.bincount(clusters.assign(images, centers)).tolist()
+    assert manifest.classes == ["cluster 0", "cluster 1"]
+    assert manifest.class_counts == np.bincount(clusters.assign(images, centers)).tolist()
 
     # As if they had been found in another order.
     state = {**checkpoints.load_state(half), clusters.CENTERS: centers[::-1]}
     shutil.copytree(tmp_path / "whole", tmp_path / "swapped", ignore=shutil.ignore_patterns("step-*"))
-    checkpoints.save(tmp_path / "swapped", checkpoints.Description.of(half), state)
+    checkpoints.save(tmp_path / "swapped", checkpoints.Manifest.of(half), state)
     trained(unlabeled_dataset, tmp_path / "swapped", **changes)
     resumed = checkpoints.step_folder(tmp_path / "swapped", 4)
     np.testing.assert_array_equal(centers_of(resumed), centers[::-1])
-    assert checkpoints.Description.of(resumed).class_counts == described.class_counts[::-1]
+    assert checkpoints.Manifest.of(resumed).class_counts == manifest.class_counts[::-1]
     trained(unlabeled_dataset, tmp_path / "warm", initial_checkpoint=resumed, **changes)
     np.testing.assert_array_equal(centers_of(checkpoints.step_folder(tmp_path / "warm", 4)), centers[::-1])
 
@@ -353,7 +353,7 @@ def large_images(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def threads_of(location: Path) -> int:
-    return int(checkpoints.Description.of(checkpoints.step_folder(location, threads.STEPS)).made_with["threads"])
+    return int(checkpoints.Manifest.of(checkpoints.step_folder(location, threads.STEPS)).made_with["threads"])
 
 
 @pytest.mark.slow

@@ -38,7 +38,7 @@ runpy.run_module("components", run_name="__main__")
 
 def bits(location: Path) -> str:
     """Return the beginning of the sha256 of the last step's `state.npz`."""
-    return checkpoints.Description.of(checkpoints.step_folder(location, STEPS)).state_sha256[:12]
+    return checkpoints.Manifest.of(checkpoints.step_folder(location, STEPS)).state_sha256[:12]
 
 
 def resumed(dataset: Path, half: Path, location: Path, mode: str, threads: int) -> str:

@@ -47,7 +47,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def expected(source: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The files that one machine makes, without the description, which names the source."""
+    """The files that one machine makes, without the manifest, which names the source."""
     dataset = tmp_path_factory.mktemp("direct") / "dataset"
     preprocess.run(PreprocessConfig(source=str(source), dataset=str(dataset), images_per_shard=IMAGES_PER_SHARD))
     return {name: sha256 for name, sha256 in content(dataset).items() if name != "dataset.json"}

@@ -100,7 +100,7 @@ def test_every_nonfinite_value_is_found_before_an_update_of_its_network(name: st
 
 
 def digest(folder: Path) -> str:
-    return checkpoints.Description.of(checkpoints.step_folder(folder, SMALL["steps"])).digest
+    return checkpoints.Manifest.of(checkpoints.step_folder(folder, SMALL["steps"])).digest
 
 
 @pytest.mark.long
@@ -137,7 +137,7 @@ def test_a_training_is_rolled_back_in_one_way_after_any_kill(tiny_dataset: Path,
     assert digest(whole) == digest(killed)
     state = checkpoints.load_state(checkpoints.step_folder(whole, 640))
     assert state[STATE].tolist() == [[400, 491], [200, 561]]
-    assert checkpoints.Description.of(checkpoints.step_folder(whole, 640)).made_with["rolled_back"] == 2
+    assert checkpoints.Manifest.of(checkpoints.step_folder(whole, 640)).made_with["rolled_back"] == 2
     warned = [row["warnings"] for row in attempts.left_by(whole)["health"]]
     assert [len(logged) for logged in warned] == [0, 1, 1]  # of steps 1 to 200, 201 to 400, 401 to 600
     assert warned[1][0]["signal"] == "rollback"

@@ -39,10 +39,10 @@ def write_champion(folder: Path, dataset: Path, **changes: Any) -> Path:
         name: (array + random.uniform(0.01, 0.02, array.shape)).astype(array.dtype) if array.ndim else array + 500
         for name, array in wgan.state_arrays().items()
     }
-    description = artifacts.checkpoint(
+    checkpoint = artifacts.checkpoint(
         500, network=network.to_json(), settings=deciding_settings(config), classes=manifest.classes
     )
-    checkpoints.save(folder, description, state)
+    checkpoints.save(folder, checkpoint, state)
     return checkpoints.step_folder(folder, 500)
 
 
@@ -88,9 +88,9 @@ def test_a_training_begins_with_both_networks_and_their_average_alone(
     for name in averages:
         expected = 0.99 * before[name] + 0.01 * after[name.replace("average", "generator")]
         np.testing.assert_allclose(after[name], expected, rtol=1e-5, atol=1e-7)
-    settings = checkpoints.Description.of(tmp_path / "t" / "step-0000000001").settings
+    settings = checkpoints.Manifest.of(tmp_path / "t" / "step-0000000001").settings
     claim = json.loads((tmp_path / "t" / "training.json").read_text())
-    digest = checkpoints.Description.of(champion).digest
+    digest = checkpoints.Manifest.of(champion).digest
     assert settings["initial_checkpoint_digest"] == claim["initial_checkpoint_digest"] == digest
     assert "initial_checkpoint" not in claim  # its location may change
 
@@ -99,7 +99,7 @@ def test_a_training_begins_with_both_networks_and_their_average_alone(
 def test_begun_on_two_replicas_it_goes_on_without_the_initial_one_and_ends_in_the_same_bits(
     tiny_dataset: Path, champion: Path, tmp_path: Path
 ) -> None:
-    digest, whole = checkpoints.Description.of(champion).digest, tmp_path / "whole"
+    digest, whole = checkpoints.Manifest.of(champion).digest, tmp_path / "whole"
     done = train(tiny_dataset, whole, champion, steps=10)
     assert done.returncode == 0, done.stderr
     first = train(tiny_dataset, tmp_path / "t", champion, steps=5, replicas=2, initial_checkpoint_digest=digest)
@@ -144,15 +144,15 @@ def test_the_folder_is_named_by_what_the_initial_checkpoint_holds_not_by_where_i
 ) -> None:
     elsewhere = shutil.copytree(champion, tmp_path / "elsewhere" / champion.name)
     other = shutil.copytree(champion, tmp_path / "other" / champion.name)
-    description = artifacts.unsealed(other / checkpoints.MANIFEST)
-    artifacts.seal(other / checkpoints.MANIFEST, description, step=501)
+    checkpoint = artifacts.unsealed(other / checkpoints.MANIFEST)
+    artifacts.seal(other / checkpoints.MANIFEST, checkpoint, step=501)
 
     def location(folder: Path | str, **changes: Any) -> Location:
         return run.resolve(config_of(tiny_dataset, folder, checkpoints="c/{key}", **changes))[2]
 
     named = location(champion)
     assert named == location(elsewhere)
-    assert named == location(tmp_path, initial_checkpoint_digest=checkpoints.Description.of(champion).digest)
+    assert named == location(tmp_path, initial_checkpoint_digest=checkpoints.Manifest.of(champion).digest)
     assert location(other) != named
     assert location("") != named
 
@@ -180,11 +180,11 @@ def test_networks_of_another_kind_are_refused_with_every_difference(
 
 def test_a_conditional_training_begins_with_one_of_the_same_classes_alone(tiny_dataset: Path, tmp_path: Path) -> None:
     conditional = write_champion(tmp_path, tiny_dataset)
-    description = artifacts.unsealed(conditional / checkpoints.MANIFEST)
-    artifacts.seal(conditional / checkpoints.MANIFEST, description, classes=["0", "1", "ankle\nboot"])
+    checkpoint = artifacts.unsealed(conditional / checkpoints.MANIFEST)
+    artifacts.seal(conditional / checkpoints.MANIFEST, checkpoint, classes=["0", "1", "ankle\nboot"])
     reason = refusal(tiny_dataset, tmp_path / "new", conditional)
     assert r"classes is ['0', '1', 'ankle\nboot'] there and ['0', '1', '2'] here" in reason
-    artifacts.seal(conditional / checkpoints.MANIFEST, description)
+    artifacts.seal(conditional / checkpoints.MANIFEST, checkpoint)
     run.require_fitting(config_of(tiny_dataset, conditional), datasets.Manifest.of(str(tiny_dataset)))
 
 
@@ -195,8 +195,8 @@ def test_a_training_on_more_images_keeps_its_first_clusters(unlabeled_dataset: P
     config = config_of(unlabeled_dataset, tmp_path / "step-0000000500")
     network = network_of(config, manifest.image, 3, 32).to_json()
     names = [f"cluster {number}" for number in range(3)]
-    described = artifacts.checkpoint(500, network=network, classes=names, class_counts=[200, 100, 100])
-    checkpoints.save(tmp_path, described, {clusters.CENTERS: centers})
+    checkpoint = artifacts.checkpoint(500, network=network, classes=names, class_counts=[200, 100, 100])
+    checkpoints.save(tmp_path, checkpoint, {clusters.CENTERS: centers})
     run.require_fitting(config, manifest)
     chosen = labels.choose(config, manifest, [images], config.initial_checkpoint)
     assert (chosen.names, len(chosen.counts)) == (names, 3)
@@ -221,6 +221,6 @@ def test_variables_that_the_networks_do_not_have_are_named(tiny_dataset: Path, c
     state = checkpoints.load_state(champion)
     lost = next(name for name in state if name.startswith("critic/"))
     changed = {"critic/old": state.pop(lost), **state, "step": np.zeros(3)}  # of its step nothing is taken
-    checkpoints.save(tmp_path, checkpoints.Description.of(champion), changed)
+    checkpoints.save(tmp_path, checkpoints.Manifest.of(champion), changed)
     with pytest.raises(DataError, match=f"{lost} is missing; critic/old is not known$"):
         begin(config_of(tiny_dataset, tmp_path / champion.name))

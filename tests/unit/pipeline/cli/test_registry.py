@@ -30,7 +30,7 @@ def publish_version(
     """Publish a model of a few bytes, which is judged as good beside whoever is champion now.
 
     `code` is the digest of the code that trained it (empty: that of here), `distance` what it was judged by, `initial`
-    the digest of the checkpoint that its training began with, `changes` other values of the evaluation's description.
+    the digest of the checkpoint that its training began with, `changes` other values of the evaluation's manifest.
     """
     course = {"log_every": 50, "checkpoint_every": step, "when_unhealthy": "warn"}
     maker = lineage.made_with("train", accelerator="cpu", replicas=2, precision="bfloat16", threads=3, **course)
@@ -55,9 +55,9 @@ def publish_version(
     files = {"saved_model.pb": b"%d" % step}
     artifacts.write_model(folder / "model", origin, files, made_with=lineage.made_with("export"))
     numbers = artifacts.metrics(champion is not None, distance)
-    described = {"reasons": ["better than ever", HOSTILE], "rules": [artifacts.RULE], "source": PICTURES, **changes}
-    described |= {"settings": {"sample_count": 500}}
-    artifacts.write_evaluation(folder / "evaluation", origin, rival, numbers, **described)
+    manifest = {"reasons": ["better than ever", HOSTILE], "rules": [artifacts.RULE], "source": PICTURES, **changes}
+    manifest |= {"settings": {"sample_count": 500}}
+    artifacts.write_evaluation(folder / "evaluation", origin, rival, numbers, **manifest)
     candidates.at(folder).publish(location)
 
 
@@ -90,7 +90,7 @@ def ask(wgan_models: Callable[..., Answer]) -> Callable[..., str]:
 
 def test_list_names_every_version_and_the_champion(location: Path, ask: Callable[..., str]) -> None:
     rows = [line.split() for line in ask("list", "--registry", location).splitlines()]
-    digest = [models.Description.of(registry.version_folder(location, number)).digest[:12] for number in (1, 2)]
+    digest = [models.Manifest.of(registry.version_folder(location, number)).digest[:12] for number in (1, 2)]
     assert rows[1] == ["1", "300", "8x8x1", "2.5", digest[0], "certified"]
     uncertified = ["uncertified:", "34", "test", "images,", "2,000", "needed"]
     assert rows[2] == ["2", "champion", "200", "8x8x1", "2.5", digest[1], *uncertified]
@@ -99,7 +99,7 @@ def test_list_names_every_version_and_the_champion(location: Path, ask: Callable
 def test_why_tells_where_a_version_came_from_and_whom_it_beat(location: Path, ask: Callable[..., str]) -> None:
     text = ask("why", 2, "--registry", location)
     facts = dict(line.split(maxsplit=1) for line in text.split("\n\n")[0].splitlines())
-    model = models.Description.of(registry.version_folder(location, 2))
+    model = models.Manifest.of(registry.version_folder(location, 2))
     assert facts["checkpoint"] == "of 200 generator updates, of 300"
     assert facts["data"] == "test: 20 train, 20 validation, 20 test images of 8x8x1 in 2 classes"
     assert facts["verdict"] == r"PROMOTE: better than ever; bad\x1b[31m\nname"
@@ -120,7 +120,7 @@ def test_reproduce_prints_settings_that_are_no_defaults_and_the_digests_to_expec
     location: Path, ask: Callable[..., str], tmp_path: Path
 ) -> None:
     text = ask("reproduce", 1, "--registry", location, "--root", "a folder")
-    described = evaluations.Description.of(registry.evaluation_folder(registry.version_folder(location, 1)))
+    manifest = evaluations.Manifest.of(registry.evaluation_folder(registry.version_folder(location, 1)))
     (tmp_path / "again.yaml").write_text(text)
     problems: list[str] = []
     assert config_file.read(tmp_path / "again.yaml", step_table.PARAMETERS, problems) == {
@@ -140,8 +140,8 @@ def test_reproduce_prints_settings_that_are_no_defaults_and_the_digests_to_expec
     }
     assert not problems
     comments = [line for line in text.splitlines() if line.startswith("# ")]
-    digest = models.Description.of(registry.version_folder(location, 1)).digest
-    assert {f"# source {'f' * 64}", f"# dataset {described.dataset_digest}", f"# model {digest}"} <= {*comments}
+    digest = models.Manifest.of(registry.version_folder(location, 1)).digest
+    assert {f"# source {'f' * 64}", f"# dataset {manifest.dataset_digest}", f"# model {digest}"} <= {*comments}
     assert [re.findall(r"[A-Z_]+=\d", comment) for comment in comments if "threads: " in comment] == [
         ["TF_NUM_INTRAOP_THREADS=3"],
         ["TF_NUM_INTRAOP_THREADS=4"],
@@ -165,7 +165,7 @@ def test_what_a_training_began_with_is_reported_and_must_be_there_to_reproduce_i
 ) -> None:
     location = tmp_path / "registry"
     publish_version(tmp_path / "1", location, 100)
-    first = models.Description.of(registry.version_folder(location, 1)).checkpoint_digest
+    first = models.Manifest.of(registry.version_folder(location, 1)).checkpoint_digest
     publish_version(tmp_path / "2", location, 200, initial=first)
     publish_version(tmp_path / "3", location, 300, initial="e" * 64)  # what it began with was never published
     assert "initial" not in ask("why", 1, "--registry", location)

@@ -1,4 +1,4 @@
-"""Plans and runs of the pipeline whose stages make descriptions without files."""
+"""Plans and runs of the pipeline whose stages make manifests without files."""
 
 import dataclasses
 import hashlib
@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from components.core import settings, stages
-from components.core.artifacts import checkpoint_description, models
+from components.core.artifacts import checkpoint_manifest, models
 from components.core.artifacts.manifest import Manifest
 from components.core.settings import Field
 from components.core.stage import cache_key, cli
@@ -53,7 +53,7 @@ class World:
 
 
 class Stages:
-    """Stages that make a description at their key's location; its content follows from everything but the code."""
+    """Stages that make a manifest at their key's location; its content follows from everything but the code."""
 
     def __init__(self, world: World, folder: Path) -> None:
         self.world, self.stopping, self.ran = world, threading.Event(), set[str]()
@@ -85,11 +85,11 @@ class Stages:
         folder = Path(cache_key.fill_key(getattr(config, setting), parts))
         assert not folder.exists(), f"{stage} was started for what is there already"
         folder.mkdir(parents=True)
-        described = _DESCRIPTIONS[stage](digests.digest_of({**parts, "code": ""}))
-        described.write(folder)
+        manifest = _MANIFESTS[stage](digests.digest_of({**parts, "code": ""}))
+        manifest.write(folder)
         if stage == "train":
-            (folder / checkpoint_description.STATE).touch()
-        return {f"{name}_uri": str(folder), f"{name}_digest": described.digest}
+            (folder / checkpoint_manifest.STATE).touch()
+        return {f"{name}_uri": str(folder), f"{name}_digest": manifest.digest}
 
     def _answer(self) -> dict[str, Any]:
         """Return the outputs of the stages that run each time."""
@@ -106,11 +106,11 @@ class Stages:
 
 _NO_STATE = hashlib.sha256().hexdigest()
 # By stage, and a digest that it must depend on.
-_DESCRIPTIONS: dict[str, Callable[[str], Manifest]] = {
+_MANIFESTS: dict[str, Callable[[str], Manifest]] = {
     "preprocess": lambda digest: artifacts.dataset(source={"fingerprint": digest}),
     "train": lambda digest: artifacts.checkpoint(settings={"made": digest}, state_sha256=_NO_STATE),
     "embed": lambda digest: artifacts.embedding(dataset_digest=digest, files={}),
-    "export": lambda digest: models.Description(
+    "export": lambda digest: models.Manifest(
         files={}, checkpoint_digest=digest, step=1, image=artifacts.SHAPE, latent_size=1, classes=[], dataset_digest=""
     ),
 }

@@ -52,8 +52,8 @@ def train_once(root: Path, run: int, images_per_second: float, **settings: Any) 
     rows = [{"step": step, "images_per_second": rate} for step, rate in enumerate(rates)]
     (checkpoint / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     network = {"image": {"height": 28, "width": 28, "channels": 1}}
-    described = {"network": network, "settings": train_inputs(dataset="", **settings)}
-    (checkpoint / "checkpoint.json").write_text(json.dumps(described))
+    manifest = {"network": network, "settings": train_inputs(dataset="", **settings)}
+    (checkpoint / "checkpoint.json").write_text(json.dumps(manifest))
     task = TaskState(DONE, outputs={"checkpoint_uri": str(checkpoint)}, parts={"run": run})
     History(root, {}).write_state(0, {"train": task})
 

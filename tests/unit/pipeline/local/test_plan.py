@@ -63,8 +63,8 @@ def test_a_root_can_be_copied_and_moved(home: Home, tmp_path: Path) -> None:
     home.run(World())
     copy = Home(tmp_path / "copy")
     shutil.copytree(home.root, copy.root)
-    for description in home.root.glob("*/*/*.json"):
-        description.write_bytes(b"the copy reads nothing here")
+    for manifest in home.root.glob("*/*/*.json"):
+        manifest.write_bytes(b"the copy reads nothing here")
     assert {copy.run_as_planned(World())[name] for name in CACHED_STAGES} == {UNCHANGED}
     shutil.rmtree(home.root)
     copy.root.rename(home.root)

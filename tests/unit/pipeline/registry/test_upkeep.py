@@ -156,7 +156,7 @@ def test_list_why_reproduce_and_promote(location: str, ask: Ask) -> None:
     write(location, "versions/4/saved_model.pb", b"another")
     assert "saved_model.pb" in ask("promote", 4)[2]
     version = registry.version_location(location, 3).require(models.MANIFEST, "model").path
-    value = evaluations.Description.read(version / "evaluation").to_json()
+    value = evaluations.Manifest.read(version / "evaluation").to_json()
     write(location, "versions/3/evaluation/verdict.json", atomic_files.sealed_json({**value, "verdict": "HOLD"}))
     answer = ask("promote", 3)
     assert (answer.code, "HOLD" in answer.logged) == (65, True)

@@ -18,7 +18,7 @@ from tests.inputs import artifacts
 STATE: dict[str, Any] = {"step": np.int64(5), "b/x": np.arange(6, dtype=np.float32).reshape(2, 3), "a": np.float64(0.1)}
 
 
-def describe(step: int) -> checkpoints.Description:
+def describe(step: int) -> checkpoints.Manifest:
     return artifacts.checkpoint(step, settings={})
 
 
@@ -74,7 +74,7 @@ def test_a_damaged_checkpoint_gives_way_to_the_next_of_its_step_and_a_whole_one_
     with caplog.at_level(logging.WARNING):
         written = checkpoints.save(whole.parent, describe(5), other)
     assert whole.name in caplog.text
-    assert checkpoints.Description.of(whole) == written
+    assert checkpoints.Manifest.of(whole) == written
     assert checkpoints.load_state(whole)["a"] == 0.2
     assert [path.name for path in whole.parent.iterdir()] == [whole.name]
 

@@ -1,4 +1,4 @@
-"""The description of a dataset, and how damage to it or to its shards is reported."""
+"""The manifest of a dataset, and how damage to it or to its shards is reported."""
 
 import json
 import os

@@ -15,7 +15,7 @@ from tests.inputs import artifacts
 
 
 @pytest.fixture(scope="module")
-def parents() -> tuple[datasets.Manifest, checkpoints.Description, embeddings.Description]:
+def parents() -> tuple[datasets.Manifest, checkpoints.Manifest, embeddings.Manifest]:
     reused = {"images": 3, "datasets": ["an-earlier-one"]}
     cropped = {"images": 1, "of": 9}
     maker = lineage.made_with("preprocess", source="/home/user/pictures", reused=reused, cropped=cropped)
@@ -41,14 +41,14 @@ def evaluation(parents: tuple[Any, ...], tmp_path: Path) -> Path:
 
 def describe(folder: Path, **changes: Any) -> Path:
     """Describe the present files of an evaluation."""
-    described = evaluations.Description.read(folder)
+    manifest = evaluations.Manifest.read(folder)
     files = {name: digest for name, digest in atomic_files.files_in(folder).items() if name != evaluations.MANIFEST}
-    dataclasses.replace(described, files=files, **changes).write(folder)
+    dataclasses.replace(manifest, files=files, **changes).write(folder)
     return folder
 
 
 def test_the_digests_of_all_parents_can_be_computed_again(parents: tuple[Any, ...], evaluation: Path) -> None:
-    record = lineage.read(evaluation, evaluations.Description.of(evaluation))
+    record = lineage.read(evaluation, evaluations.Manifest.of(evaluation))
     assert list(record.digests.values()) == [parent.digest for parent in parents]
     assert [row.artifact for row in record.rows()] == ["source (test)", *lineage.PARENTS, "evaluation"]
     codes = [row.code for row in record.rows()[1:]]
@@ -58,9 +58,9 @@ def test_the_digests_of_all_parents_can_be_computed_again(parents: tuple[Any, ..
 def test_where_images_were_read_is_neither_in_the_lineage_nor_in_a_digest(evaluation: Path) -> None:
     assert "/home/user" not in (evaluation / evaluations.LINEAGE).read_text()
     assert "an-earlier-one" not in (evaluation / evaluations.LINEAGE).read_text()
-    before = evaluations.Description.of(evaluation).digest
+    before = evaluations.Manifest.of(evaluation).digest
     describe(evaluation, source="/home/user/pictures")
-    assert evaluations.Description.of(evaluation, before).source == "/home/user/pictures"
+    assert evaluations.Manifest.of(evaluation, before).source == "/home/user/pictures"
 
 
 def test_a_lineage_of_something_else_is_refused(evaluation: Path) -> None:
@@ -69,4 +69,4 @@ def test_a_lineage_of_something_else_is_refused(evaluation: Path) -> None:
     atomic_files.write_json(evaluation / evaluations.LINEAGE, value)
     describe(evaluation)  # a verdict that names the changed file
     with pytest.raises(DataError, match=r"is of checkpoint .*, but .* was judged"):
-        lineage.read(evaluation, evaluations.Description.of(evaluation))
+        lineage.read(evaluation, evaluations.Manifest.of(evaluation))

@@ -45,9 +45,9 @@ def _embedding(folder: Path) -> None:
 
 KINDS: dict[type[Manifest], Callable[[Path], object]] = {
     datasets.Manifest: _dataset,
-    embeddings.Description: _embedding,
-    evaluations.Description: lambda folder: artifacts.write_evaluation(folder, ORIGIN),
-    models.Description: lambda folder: artifacts.write_model(folder, ORIGIN, {"variables/data": b"many weights"}),
+    embeddings.Manifest: _embedding,
+    evaluations.Manifest: lambda folder: artifacts.write_evaluation(folder, ORIGIN),
+    models.Manifest: lambda folder: artifacts.write_model(folder, ORIGIN, {"variables/data": b"many weights"}),
 }
 
 
@@ -72,7 +72,7 @@ class Maker:
 
 
 def test_it_is_made_if_it_is_not_there_and_found_if_it_is(tmp_path: Path) -> None:
-    maker = Maker(models.Description, f"{tmp_path}/chosen", tmp_path / "template")
+    maker = Maker(models.Manifest, f"{tmp_path}/chosen", tmp_path / "template")
     assert [maker.run() for _ in range(2)] == [False, True]
     with pytest.raises(ConfigError, match="checkpoint_digest"):
         maker.run(checkpoint_digest="e" * 64)
@@ -96,7 +96,7 @@ def test_a_damaged_one_is_made_again(kind: type[Manifest], tmp_path: Path, caplo
     assert {path.name for path in tmp_path.iterdir()} == {maker.location.name, "template"}
 
 
-@pytest.mark.parametrize("kind", [evaluations.Description, models.Description])
+@pytest.mark.parametrize("kind", [evaluations.Manifest, models.Manifest])
 def test_a_damaged_one_in_a_bucket_is_made_again(
     kind: type[Manifest], tmp_path: Path, gcs: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -121,7 +121,7 @@ def test_a_damaged_one_in_a_bucket_is_made_again(
 def test_what_another_process_has_made_again_stays(tmp_path: Path, gcs: Server) -> None:
     gcs.create_bucket("b")
     for number, where in enumerate((f"{tmp_path}/{{key}}", "gs://b/{key}")):
-        maker = Maker(models.Description, where, tmp_path / f"template {number}")
+        maker = Maker(models.Manifest, where, tmp_path / f"template {number}")
         maker.run()
         location = maker.location
         if location.in_bucket:
@@ -140,11 +140,11 @@ def test_where_the_user_chose_the_folder_nothing_is_removed_that_may_be_no_artif
     maker = Maker(datasets.Manifest, f"{tmp_path}/chosen", tmp_path / "template")
     location = maker.location
     maker.run()
-    shard, description = location.path / "train-00000-of-00001.tfrecord", location.path / datasets.MANIFEST
+    shard, manifest = location.path / "train-00000-of-00001.tfrecord", location.path / datasets.MANIFEST
     shard.unlink()
     assert not maker.run()
     for left in (b"{}", b"", None):
-        description.unlink() if left is None else description.write_bytes(left)
+        manifest.unlink() if left is None else manifest.write_bytes(left)
         with pytest.raises(ConfigError if left is None else Incompatible, match=str(location)):
             maker.run()
         assert shard.exists()

@@ -30,9 +30,9 @@ def _checkpoint(folder: Path) -> Manifest:
 
 
 def _embedding(folder: Path) -> Manifest:
-    description = artifacts.embedding()
-    description.write(folder)
-    return description
+    manifest = artifacts.embedding()
+    manifest.write(folder)
+    return manifest
 
 
 def _origin() -> lineage.Lineage:
@@ -73,8 +73,8 @@ def test_the_bytes_and_the_digest_of_an_artifact_stay(
     make: Callable[[Path], Manifest], digest: str, content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lineage, "made_with", lambda stage: {})
-    description = make(tmp_path)
-    assert (description.digest, _sha256_of_all(tmp_path)) == (digest, content)
+    manifest = make(tmp_path)
+    assert (manifest.digest, _sha256_of_all(tmp_path)) == (digest, content)
 
 
 def test_the_bytes_of_a_registry_stay(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_the_bytes_of_a_registry_stay(tmp_path: Path) -> None:
 
 # Descriptions that list one file.
 LISTS: dict[str, Callable[[str], Manifest]] = {
-    "model": lambda name: models.Description(files={name: {"bytes": 0, "sha256": ""}}, **MODEL),
+    "model": lambda name: models.Manifest(files={name: {"bytes": 0, "sha256": ""}}, **MODEL),
     "evaluation": lambda name: artifacts.evaluation(files={name: ""}),
     "embedding": lambda name: artifacts.embedding(files={name: ""}),
     "dataset": lambda name: artifacts.dataset(
@@ -132,8 +132,8 @@ def _is_accepted(kind: str, name: str) -> bool:
             with mock.patch.object(buckets, "read", return_value=(json.dumps(value).encode(), None)):
                 location.Location("gs://b/a", Path()).committed()
         else:
-            described = LISTS[kind](name)
-            type(described).from_json(described.to_json(), "there")
+            manifest = LISTS[kind](name)
+            type(manifest).from_json(manifest.to_json(), "there")
     except DataError:
         return False
     return True

@@ -64,8 +64,8 @@ def test_weights_are_those_that_were_kept_and_of_other_networks_refused(tmp_path
     for variable in checkpoint_networks.load_averaged(checkpoint).variables:
         np.testing.assert_array_equal(variable, kept.pop(checkpoint_networks.AVERAGE + variable.path))
     assert not kept
-    described = artifacts.unsealed(checkpoint / checkpoints.MANIFEST)
-    described["network"]["base_filters"] *= 2
-    artifacts.seal(checkpoint / checkpoints.MANIFEST, described)
+    manifest = artifacts.unsealed(checkpoint / checkpoints.MANIFEST)
+    manifest["network"]["base_filters"] *= 2
+    artifacts.seal(checkpoint / checkpoints.MANIFEST, manifest)
     with pytest.raises(DataError, match=f"^checkpoint {checkpoint} .*, expected "):
         checkpoint_networks.load_averaged(checkpoint)

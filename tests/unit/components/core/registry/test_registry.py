@@ -66,7 +66,7 @@ def state(location: str) -> str:
     """Return everything that a reader finds."""
     champion = registry.read_champion(location)
     numbers = registry.versions(location, champion)
-    described = [models.Description.read(registry._fetched(location, number)).digest for number in numbers]
+    described = [models.Manifest.read(registry._fetched(location, number)).digest for number in numbers]
     assert [registry.damage(location, number, champion) for number in numbers] == [[]] * len(numbers)
     return json.dumps([champion and dataclasses.asdict(champion), numbers, described], indent=1)
 

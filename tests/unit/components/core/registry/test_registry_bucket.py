@@ -45,7 +45,7 @@ def test_a_version_is_claimed_then_uploaded_then_committed_then_named(bench: Ben
     champion = registry.read_champion(location)
     assert champion is not None
     assert (champion.version, champion.revision, champion.previous) == (2, 2, (1,))
-    assert champion.model_digest == models.Description.of(bench.second.model).digest
+    assert champion.model_digest == models.Manifest.of(bench.second.model).digest
     assert registry.read_version(location, 2, champion).evaluation.champion_version == 1
     assert registry.versions(location) == [1, 2]
 

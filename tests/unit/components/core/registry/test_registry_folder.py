@@ -105,4 +105,4 @@ def test_where_the_lock_holds_nobody_off_no_version_is_lost(
         patched.setattr(registry, "versions", lambda location: [])
         assert registry.add(str(folder), fill, two_candidates[1].digest, None) == 2
     assert registry.versions(folder) == [1, 2]
-    assert models.Description.of(registry.version_folder(folder, 1)) == models.Description.of(prepared)
+    assert models.Manifest.of(registry.version_folder(folder, 1)) == models.Manifest.of(prepared)

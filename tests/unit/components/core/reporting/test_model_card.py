@@ -17,7 +17,7 @@ from tests.inputs import artifacts
 from tests.unit.components.core.reporting.rendered import tables, types
 
 HOSTILE = "a|b\nc <script>alert(1)</script> [x](http://evil) **bold** `code` &lt; \x1b[31m\u202e # ![i](u) _e_ ~s~ \\|"
-MODEL = models.Description(
+MODEL = models.Manifest(
     files={},
     checkpoint_digest="1" * 64,
     step=1200,

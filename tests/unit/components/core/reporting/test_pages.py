@@ -112,12 +112,12 @@ def evaluation(tmp_path_factory: pytest.TempPathFactory, hostile: list[str]) -> 
     embedding = make_embedding(root / "embedding", dataset)
     training = root / hostile[1].replace("/", "\\")
     checkpoint = make_checkpoint(training, dataset_digest=datasets.Manifest.of(dataset).digest)
-    described = checkpoints.Description.of(checkpoint)
-    settings = {**described.settings, **{f"setting {index}": text for index, text in enumerate(hostile)}, hostile[1]: 1}
-    described = dataclasses.replace(described, settings=settings)
-    described.write(checkpoint)
-    write_log(checkpoint, described.step)
-    write_samples(training, ImageShape(8, 8, 1), described.step)
+    manifest = checkpoints.Manifest.of(checkpoint)
+    settings = {**manifest.settings, **{f"setting {index}": text for index, text in enumerate(hostile)}, hostile[1]: 1}
+    manifest = dataclasses.replace(manifest, settings=settings)
+    manifest.write(checkpoint)
+    write_log(checkpoint, manifest.step)
+    write_samples(training, ImageShape(8, 8, 1), manifest.step)
     champion = root / "registry" / registry.CHAMPION
     champion.parent.mkdir()
     artifacts.seal(champion, {"schema_version": 1, hostile[0]: hostile[1]})

@@ -14,7 +14,7 @@ import pytest
 
 from components.core.errors import ConfigError, DataError, TransientError
 from components.core.storage import atomic_files, buckets
-from components.core.storage.location import DESCRIPTION_ALONE, Location, at_once
+from components.core.storage.location import MANIFEST_ALONE, Location, at_once
 from tests.fakes.gcs.server import Request, Server
 from tests.fakes.http import Answer
 from tests.faults.soak.served import die_at_every_request, dies
@@ -148,7 +148,7 @@ def downloads(bucket: Server) -> list[str]:
 
 
 def copied(count: int) -> Location:
-    """An artifact that a user copied to the bucket: files of 1,000 bytes, called 0, 1, ..., and a description."""
+    """An artifact that a user copied to the bucket: files of 1,000 bytes, called 0, 1, ..., and a manifest."""
     for number in range(count):
         buckets.put(f"gs://b/x/{number}", bytes([number]) * 1000)
     buckets.put(f"gs://b/x/{MANIFEST}", b"{}")
@@ -157,7 +157,7 @@ def copied(count: int) -> Location:
 
 def test_only_the_wanted_files_are_downloaded(bucket: Server) -> None:
     location = copied(5)
-    assert location.fetch(MANIFEST, DESCRIPTION_ALONE)
+    assert location.fetch(MANIFEST, MANIFEST_ALONE)
     assert set(files(location.path)) == {MANIFEST}
     assert location.fetch(MANIFEST, {"1", "3"}.__contains__)
     assert set(files(location.path)) == {"1", "3", MANIFEST}

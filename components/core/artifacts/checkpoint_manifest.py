@@ -1,16 +1,16 @@
-"""The description of a checkpoint, without NumPy, for programs that read no state."""
+"""The manifest of a checkpoint, without NumPy, for programs that read no state."""
 
 import dataclasses
 from typing import Any
 
-from components.core.artifacts.manifest import Manifest
+from components.core.artifacts import manifest
 
 MANIFEST = "checkpoint.json"
 STATE = "state.npz"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Description(Manifest):
+class Manifest(manifest.Manifest):
     FILE = MANIFEST
     KIND = "checkpoint"
     VERSION = 1
