@@ -46,10 +46,11 @@ from components.core.networks import gan
 from components.core.networks.precision import choose_precision
 from components.core.reporting import grids
 from components.core.storage import atomic_files
+from components.core.storage.location import Location
 from components.evaluate.scoring import candidates, scores
 from components.train.batches import Batches
-from components.train.config import TrainConfig, with_augmentation
-from components.train.labels import Labels, choose, label_features
+from components.train.config import ResolvedConfig, TrainConfig, with_augmentation
+from components.train.labels import Labels, choose, conditioning_of, label_features
 from components.train.step import WganStep, network_of
 
 _SAMPLES_AT_MOST = 10_000
@@ -192,7 +193,8 @@ def train_and_score(
     """Train a candidate to its last step, continuing an earlier run, and score it at each mark."""
     config, identity = candidate.config, candidate.identity
     images, classes = (array[: candidate.train_images] for array in data.train)  # in random order
-    labels = choose(config, data.manifest, [(images, classes)])
+    resolved = ResolvedConfig(config, data.manifest, Location.of("-"), conditioning_of(config, data.manifest), {})
+    labels = choose(resolved, [(images, classes)])
     network, wgan = candidate.make_step(data.manifest.image, labels)
     kept = work / f"{candidate.file_stem}.npz"
     used = 0.0

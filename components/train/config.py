@@ -1,20 +1,23 @@
 """Settings of the train stage."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Annotated, Any
 
+from components.core.artifacts import checkpoint_manifest, datasets
 from components.core.settings import Config, Setting, share_problem, values_in_key
 from components.core.stage.hardware import Accelerator, Replicas, Tpu, exact_problem
+from components.core.storage.location import Location
 
+Conditioning = tuple[str, list[str]]  # `class`, `cluster` or `none`, and the names of the classes or clusters
+Checkpoint = tuple[Location, checkpoint_manifest.Manifest] | None  # its folder; None for the start
 # From so many training images on, augmentation costs more than it gains: benchmarks/judging/quality.md, "Few images".
 FEW_IMAGES = 1000
 # Images without labels form a cluster per so many; more clusters would make the generator copy few images.
 IMAGES_PER_CLUSTER = 200
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainConfig(Config):
     """Train a WGAN-GP on a dataset, on any number of replicas; resume an interrupted training."""
 
@@ -165,6 +168,21 @@ class TrainConfig(Config):
             yield f"initial_checkpoint must be given with its digest, got none for {self.initial_checkpoint_digest}"
 
 
+@dataclasses.dataclass(frozen=True)
+class ResolvedConfig:
+    """A training with all that its settings leave to the dataset and the initial checkpoint; made by `run.resolve`."""
+
+    config: TrainConfig  # with the digest of the initial checkpoint, and the augmentation that `auto` chooses
+    manifest: datasets.Manifest
+    location: Location  # of checkpoints, samples and logs; `{key}` is replaced
+    conditioning: Conditioning
+    identity: dict[str, Any]  # settings and dataset that all checkpoints of this training share
+
+    def steps(self, checkpoint: Checkpoint) -> int:
+        """Return the last step; with a time budget, that of a checkpoint if there is one, else it is not known yet."""
+        return checkpoint[1].settings["steps"] if checkpoint and self.config.minutes else self.config.steps
+
+
 def deciding_settings(config: TrainConfig) -> dict[str, Any]:
     """Return the settings that decide the result; for a time budget, the number of steps instead."""
     settings, digest = values_in_key(config), config.initial_checkpoint_digest
@@ -175,11 +193,6 @@ def deciding_settings(config: TrainConfig) -> dict[str, Any]:
 def sample_period(config: TrainConfig) -> int:
     """Return the steps between sample grids; by default a multiple of 10, so that it cuts no block of steps."""
     return config.sample_every or 10 * -(-config.steps // 200)
-
-
-def with_kept_steps(config: TrainConfig, settings: Mapping[str, Any]) -> TrainConfig:
-    """Return the settings of a resumed training: with a time budget, the steps are those of its checkpoint."""
-    return dataclasses.replace(config, steps=settings["steps"]) if config.minutes else config
 
 
 def with_augmentation(config: TrainConfig, images: int) -> TrainConfig:

@@ -12,7 +12,7 @@ from components.core.data.dataset_reader import Images
 from components.core.errors import ConfigError
 from components.core.storage.location import LocationLike
 from components.train import clusters
-from components.train.config import IMAGES_PER_CLUSTER, TrainConfig
+from components.train.config import IMAGES_PER_CLUSTER, Conditioning, ResolvedConfig, TrainConfig
 
 log = logging.getLogger(__name__)
 
@@ -31,33 +31,34 @@ class Labels:
     features: np.ndarray | None = None  # that stand for a cluster in the networks: float32 [clusters, features]
 
 
-def choose(config: TrainConfig, manifest: Manifest, splits: Sequence[Split], start: LocationLike = "") -> Labels:
+def choose(resolved: ResolvedConfig, splits: Sequence[Split], start: LocationLike = "") -> Labels:
     """Return the labels of a training on splits, each of images and their classes, that of training first.
 
     Its clusters are those of the checkpoint `start`, if it starts from one.
     """
-    kind, names = conditioning_of(config, manifest)
+    kind, names = resolved.conditioning
     if kind != "cluster":
-        counts = manifest.splits["train"].class_counts if names else []
+        counts = resolved.manifest.splits["train"].class_counts if names else []
         return Labels(kind, names, counts, [classes for _, classes in splits])
     if start:
         centers = checkpoints.load_state(start, clusters.CENTERS)[clusters.CENTERS]
     else:
         images = splits[0][0]
         log.info("train: grouping %d images into %d clusters", len(images), len(names))
-        centers = clusters.find(images, len(names), config.seed)
+        centers = clusters.find(images, len(names), resolved.config.seed)
     names = clusters.names(len(centers))  # those of the checkpoint, on more images too
     by_split = [clusters.assign(images, centers) for images, _ in splits]
     counts = np.bincount(by_split[0], minlength=len(names)).tolist()
     return Labels(kind, names, counts, by_split, centers, clusters.features(centers, label_features(kind)))
 
 
-def conditioning_of(config: TrainConfig, manifest: Manifest) -> tuple[str, list[str]]:
-    """Return what the networks of a training distinguish: `class`, `cluster` or `none`, and the names of these.
+def conditioning_of(config: TrainConfig, manifest: Manifest) -> Conditioning:
+    """Return what the networks of a training distinguish, and the names of these.
 
     Raises a `ConfigError` if not every training image has a label for `class`, or there are too few for `cluster`.
     """
-    images, unlabeled = manifest.splits["train"].records, unlabeled_count(manifest)
+    split = manifest.splits["train"]
+    images, unlabeled = split.records, split.records - sum(split.class_counts)
     cluster_count = clusters.number_for(images)
     if config.conditioning == "class" and unlabeled:
         raise ConfigError(
@@ -80,8 +81,3 @@ def conditioning_of(config: TrainConfig, manifest: Manifest) -> tuple[str, list[
 def label_features(kind: str) -> int:
     """Return how many numbers stand for each in the networks; 0 if these learn them, as they do for classes."""
     return clusters.FEATURES if kind == "cluster" else 0
-
-
-def unlabeled_count(manifest: Manifest) -> int:
-    split = manifest.splits["train"]
-    return split.records - sum(split.class_counts)

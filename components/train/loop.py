@@ -12,7 +12,6 @@ import numpy as np
 import tensorflow as tf
 
 from components.core.artifacts import checkpoints, lineage, training_log
-from components.core.artifacts.datasets import Manifest
 from components.core.data import dataset_reader
 from components.core.distributed.cluster import Cluster
 from components.core.distributed.coordination import Agreement
@@ -20,10 +19,9 @@ from components.core.distributed.strategies import choose_strategy, set_threads
 from components.core.errors import ConfigError, DataError, TrainingDiverged
 from components.core.networks.precision import Precision, choose_precision, report
 from components.core.stage.signals import deferred
-from components.core.storage.location import Location
 from components.train import clusters, environment, rollback, uploads
 from components.train.batches import Batches, Place, ReadAhead
-from components.train.config import TrainConfig, deciding_settings, sample_period, with_kept_steps
+from components.train.config import Checkpoint, ResolvedConfig, TrainConfig, deciding_settings, sample_period
 from components.train.labels import choose, label_features
 from components.train.monitoring import limits
 from components.train.monitoring.metrics_writer import MetricsWriter
@@ -33,8 +31,6 @@ from components.train.rollback import Rollbacks
 from components.train.step import NETWORKS, WganStep, network_of
 
 log = logging.getLogger(__name__)
-
-Checkpoint = tuple[Location, checkpoints.Manifest] | None  # its folder and manifest; None for the start
 
 # Few enough to notice a signal within seconds, enough that a call's overhead does not matter.
 _BLOCK_STEPS = 10
@@ -46,32 +42,26 @@ _ON_RECORD = ("log_every", "sample_every", "checkpoint_every", "keep_checkpoints
 _PER_WORKER = {"dataset", "dataset_digest", "checkpoints", "initial_checkpoint", "accelerator", "tpu", "replicas"}
 
 
-def train(
-    config: TrainConfig, manifest: Manifest, folder: Location, checkpoint: Checkpoint, cluster: Cluster | None = None
-) -> TrainConfig:
-    """Train from the checkpoint found (None: from the start) to `config.steps`, keeping checkpoints in the folder.
+def train(resolved: ResolvedConfig, checkpoint: Checkpoint, cluster: Cluster | None = None) -> int:
+    """Train from the checkpoint found (None: from the start) to the last step, and return this step.
 
-    `config` has the digest of the initial checkpoint, if there is one. With a cluster every worker trains and the chief
-    alone writes; each returns when all have finished. Return the settings, with the steps of a time budget.
+    With a cluster every worker trains and the chief alone writes; each returns when all have finished.
     """
-    exact = config.reproducibility == "exact"
+    config, exact = resolved.config, resolved.config.reproducibility == "exact"
     set_threads(exact)
     strategy = choose_strategy(config.accelerator, config.replicas, config.batch_size, config.tpu, cluster, exact)
     workers = Agreement(strategy, cluster)
     if not workers.is_chief:
         # Again: from here on nobody but the chief writes there.
-        checkpoint = checkpoints.newest(folder)
-        config = config if checkpoint is None else with_kept_steps(config, checkpoint[1].settings)
+        checkpoint = checkpoints.newest(resolved.location)
     try:
         with workers.or_try_again():
-            session = Session(config, manifest, folder, checkpoint, workers)
-            session.run()
+            return Session(resolved, checkpoint, workers).run()
     except (MemoryError, tf.errors.ResourceExhaustedError):
         raise ConfigError(
             f"not enough memory for a batch of {config.batch_size} and base_filters {config.base_filters}; "
             "lower either, or use more replicas, each with its own memory"
         ) from None
-    return session.config
 
 
 def common_precision(config: TrainConfig, checkpoint: Checkpoint, workers: Agreement) -> Precision:
@@ -111,44 +101,44 @@ def measured_steps(wgan: WganStep, batches: Batches, config: TrainConfig, worker
 class Session:
     """A training on one worker. `step` counts the generator updates done."""
 
-    def __init__(
-        self, config: TrainConfig, manifest: Manifest, folder: Location, checkpoint: Checkpoint, workers: Agreement
-    ) -> None:
+    def __init__(self, resolved: ResolvedConfig, checkpoint: Checkpoint, workers: Agreement) -> None:
         """Make the parts of a training, and take their state from a checkpoint; None to start."""
+        # Agree with the other workers.
+        config, manifest, steps = resolved.config, resolved.manifest, resolved.steps(checkpoint)
         common = {name: value for name, value in dataclasses.asdict(config).items() if name not in _PER_WORKER}
-        step = 0 if checkpoint is None else checkpoint[1].step
-        workers.require_same({**common, "dataset": manifest.digest}, step)
+        common |= {"steps": steps, "dataset": manifest.digest}
+        workers.require_same(common, 0 if checkpoint is None else checkpoint[1].step)
         precision, strategy = common_precision(config, checkpoint, workers), workers.strategy
 
-        # Images and labels.
+        # Open the images, and choose their labels.
         splits = tuple(dataset_reader.open_split(config.dataset, manifest, name) for name in ("train", "validation"))
         start = checkpoint[0] if checkpoint else config.initial_checkpoint
-        labels = choose(config, manifest, [(images, images.labels) for images in splits], start)
+        labels = choose(resolved, [(images, images.labels) for images in splits], start)
         network = network_of(config, manifest.image, len(labels.names), label_features(labels.kind))
         batches = Batches(splits[0], labels.by_split[0] if labels.names else None, config)
 
-        # The steps of a time budget.
+        # Settle the steps, the only setting found so late: a new training measures how many its time budget allows.
         if config.minutes and checkpoint is None:
             measured = WganStep(config, network, strategy, precision.name, labels.features)
-            config = dataclasses.replace(config, steps=measured_steps(measured, batches, config, workers))
+            steps = measured_steps(measured, batches, config, workers)
             del measured
+        config = dataclasses.replace(config, steps=steps)
 
-        # Parts.
-        self.config, self._manifest, self._folder, self._workers = config, manifest, folder, workers
-        self._labels, self._network, self._batches = labels, network, ReadAhead(batches)
+        # Construct the networks with their optimizers, and what goes with them.
+        folder, self.config, self._manifest, self._workers = resolved.location, config, manifest, workers
+        self._folder, self._labels, self._network, self._batches = folder, labels, network, ReadAhead(batches)
         self._wgan = WganStep(config, network, strategy, precision.name, labels.features)
         written_folder = folder.path if workers.is_chief else None
         self._metrics = MetricsWriter(written_folder, config, network)
         labeled = zip(splits, labels.by_split, strict=True)
         self._monitor = Monitor(written_folder, config, self._wgan, labels.counts, *labeled)
-        self._rollbacks = Rollbacks(config)
         self._uploads = uploads.Uploads(folder if workers.is_chief else None)
-        self._window_steps = limits.window_steps(config)
+        self._rollbacks, self._window_steps = Rollbacks(config), limits.window_steps(config)
         hardware = {**environment.of(strategy, precision.name), "precision_reason": precision.reason}
         recorded = {name: getattr(config, name) for name in _ON_RECORD}
         self._made_with = lineage.made_with("train", **hardware, **recorded)
 
-        # State.
+        # Take the state to start or to resume from.
         self._at_start = self._state()
         self._rollbacks.restore(self._take_state(checkpoint))
         if checkpoint is not None:
@@ -157,16 +147,15 @@ class Session:
             if changed := environment.differences(checkpoint[1].made_with, self._made_with, exact):
                 message = "train: bits may differ from here on from an uninterrupted training: %s"
                 log.warning(message, "; ".join(changed))
-        message = "train: %d images of %s; compiling the first block takes some seconds"
-        log.info(message, len(splits[0]), manifest.image)
+        log.info("train: %d images of %s; compiling the first block takes some seconds", len(splits[0]), manifest.image)
 
-    def run(self) -> None:
-        """Train to the last step, or until a signal: then the current step is kept."""
+    def run(self) -> int:
+        """Train to the last step and return it; or until a signal: then save the current step, and leave."""
         config, stopped = self.config, False
         with deferred() as stop:
             with self._uploads.running(), self._metrics, self._batches, Watchdog() as watchdog:
                 while self.step < config.steps and not stopped:
-                    # Compute a block of steps.
+                    # Train for a block of steps.
                     place = self._place_of_block(self.step)
                     self._wgan.rollbacks.assign(place.rollbacks)
                     started = time.monotonic()
@@ -180,7 +169,7 @@ class Session:
                         continue
                     self.step += place.steps
 
-                    # Check it, on all workers alike.
+                    # Check for a training that fails, on all workers alike.
                     self._metrics.add(block, seconds)
                     self._monitor.window.add(block)
                     if self.step % self._window_steps == 0:
@@ -189,14 +178,14 @@ class Session:
                         if config.when_unhealthy == "stop" and self._workers.largest(len(findings)):
                             self._give_up(findings)
 
-                    # Show it.
+                    # Show the progress.
                     self._metrics.report(self.step, self._kept)
                     if self._is_due(config.log_every):
                         self._metrics.write_row(self.step)
                     if self._is_due(sample_period(config)):
                         self._metrics.write_samples(self._wgan.average, self.step)
 
-                    # Keep it. A signal to one worker is a signal to all, at the same step.
+                    # Save a checkpoint. A signal to one worker is a signal to all, at the same step.
                     stop.signal = self._workers.largest(stop.signal or 0) or None
                     stopped = bool(stop)
                     if self._workers.is_chief and (stopped or self._is_due(config.checkpoint_every)):
@@ -208,6 +197,7 @@ class Session:
             self._workers.wait()
             if stopped:
                 stop.leave()
+        return self.step
 
     def _place_of_block(self, step: int) -> Place:
         """Return the steps from one until something is due, but not too many; no steps after the last one."""

@@ -7,50 +7,19 @@ from typing import Any
 
 from components.core.artifacts import checkpoints, datasets
 from components.core.data import dataset_reader
-from components.core.distributed.cluster import cluster_for
+from components.core.distributed.cluster import Cluster, cluster_for
 from components.core.errors import ConfigError, DataError
 from components.core.stage import cache_key
 from components.core.stage.executor import StageResult
 from components.core.storage import atomic_files
 from components.core.storage.location import Location
 from components.train import tf_job, uploads
-from components.train.config import TrainConfig, deciding_settings, with_augmentation, with_kept_steps
-from components.train.labels import conditioning_of, label_features, unlabeled_count
+from components.train.config import Checkpoint, ResolvedConfig, TrainConfig, deciding_settings, with_augmentation
+from components.train.labels import conditioning_of, label_features
 
 log = logging.getLogger(__name__)
 
 _CLAIM = "training.json"
-
-
-def resolve(config: TrainConfig) -> tuple[TrainConfig, datasets.Manifest, Location]:
-    """Return the settings with all that they leave to dataset and initial checkpoint, the dataset, and the folder.
-
-    A `{key}` in the folder is replaced, from the digests of both. Errors are those of `run`.
-    """
-    manifest = datasets.Manifest.fetch(config.dataset, config.dataset_digest, whole=False)
-    images, unlabeled = manifest.splits["train"].records, unlabeled_count(manifest)
-    kind, names = conditioning_of(config, manifest)
-    chosen = {
-        "class": f"the generator draws each of {len(names)} classes",
-        "cluster": "the generator draws clusters of similar images, at half of both learning rates",
-        "none": "the generator takes no class",
-    }[kind]
-    why = ""
-    if config.conditioning == "auto" and kind != "class":
-        few = f"{unlabeled:,} of {images:,} training images have no label"
-        why = f", as {few}" if unlabeled else ", as there is only one"
-    log.info("train: %s%s", chosen, why)
-    if config.initial_checkpoint and not config.initial_checkpoint_digest:
-        # In the settings, so that a training with its own checkpoints resumes when the initial one is gone.
-        remedy = "; if it is gone, a training that it started resumes with initial_checkpoint_digest"
-        config = dataclasses.replace(config, initial_checkpoint_digest=_describe_initial(config, remedy).digest)
-    parts = cache_key.key_parts("train", config, dataset_digest=manifest.digest)
-    location = Location.of(cache_key.fill_key(config.checkpoints, parts))
-    why = f", as there are {images:,}" if config.augmentation == "auto" else ""
-    config = with_augmentation(config, images)
-    if config.augmentation != "none":
-        log.info("train: the critic sees shifted and cut images (augmentation geometric)%s", why)
-    return config, manifest, location
 
 
 def run(config: TrainConfig) -> StageResult:
@@ -70,72 +39,79 @@ def run(config: TrainConfig) -> StageResult:
     job = tf_job.requested()
     cluster = None if job else cluster_for(config.accelerator)
     writes = not job and (cluster is None or cluster.is_chief)
-    requested, (config, manifest, location) = config, resolve(config)
+    resolved = resolve(config)
+    location = resolved.location
     uploads.fetch(location)
     if config.initial_checkpoint and not checkpoints.steps(location):
-        require_fitting(config, manifest)
+        require_fitting(resolved)
+    claim = _missing_claim(resolved, writes)
+    with atomic_files.only_one(location.path) if writes else contextlib.nullcontext():
+        checkpoint = checkpoints.newest(location)
+        if checkpoint is not None:
+            _require_own(*checkpoint, resolved.identity)
+        step, steps = -1 if checkpoint is None else checkpoint[1].step, resolved.steps(checkpoint)
+        if writes:
+            checkpoints.remove_after(location, step)  # they are damaged
+            if claim is not None:
+                atomic_files.write_json(location.path / _CLAIM, claim)
+                (location / _CLAIM).put_file()
+        if step > steps:
+            raise ConfigError(
+                f"steps must be at least {step}, those already trained in {location}, got {steps}; "
+                "give another folder for a shorter training"
+            )
+        if step == steps:
+            _reuse(resolved, writes)
+        elif job:
+            steps = _train_in_pods(resolved, job, config)
+        else:
+            steps = _train_here(resolved, checkpoint, cluster)
+    folder = checkpoints.step_folder(location, steps)
+    if not writes:
+        folder.require(checkpoints.MANIFEST, "checkpoint")
+    outputs = {"checkpoint_uri": folder.uri, "checkpoint_digest": checkpoints.Manifest.of(folder).digest}
+    summary = f"{steps:,} steps of {config.critic_steps} x {config.batch_size} images"
+    return StageResult(parameters={**outputs, "summary": summary}, reused=step == steps)
+
+
+def resolve(config: TrainConfig) -> ResolvedConfig:
+    """Find all that the settings leave to the dataset and the initial checkpoint, and log it; raise as `run` does."""
+    manifest = datasets.Manifest.fetch(config.dataset, config.dataset_digest, whole=False)
+    split = manifest.splits["train"]
+    images, unlabeled = split.records, split.records - sum(split.class_counts)
+    kind, names = conditioning_of(config, manifest)
+    chosen = {
+        "class": f"the generator draws each of {len(names)} classes",
+        "cluster": "the generator draws clusters of similar images, at half of both learning rates",
+        "none": "the generator takes no class",
+    }[kind]
+    few = f"{unlabeled:,} of {images:,} training images have no label" if unlabeled else "there is only one"
+    log.info("train: %s%s", chosen, f", as {few}" if config.conditioning == "auto" and kind != "class" else "")
+    if config.initial_checkpoint and not config.initial_checkpoint_digest:
+        # In the settings, so that a training with its own checkpoints resumes when the initial one is gone.
+        remedy = "; if it is gone, a training that it started resumes with initial_checkpoint_digest"
+        config = dataclasses.replace(config, initial_checkpoint_digest=_describe_initial(config, remedy).digest)
+    parts = cache_key.key_parts("train", config, dataset_digest=manifest.digest)
+    location = Location.of(cache_key.fill_key(config.checkpoints, parts))
+    why = f", as there are {images:,}" if config.augmentation == "auto" else ""
+    config = with_augmentation(config, images)
+    if config.augmentation != "none":
+        log.info("train: the critic sees shifted and cut images (augmentation geometric)%s", why)
     identity = {**deciding_settings(config), "dataset_digest": manifest.digest}
     if config.learning_rate_decay == "none" or config.minutes:
         del identity["steps"]  # a constant rate allows lengthening; a time budget finds the steps itself
-    claim = {**identity, "minutes": config.minutes} if config.minutes else identity
-    is_claimed = _is_claimed(location, claim, cache_key.is_keyed(config.checkpoints), writes)
-    with atomic_files.only_one(location.path) if writes else contextlib.nullcontext():
-        checkpoint = checkpoints.newest(location)
-        step = -1 if checkpoint is None else checkpoint[1].step
-        if checkpoint is not None:
-            _require_own(*checkpoint, identity)
-            config = with_kept_steps(config, checkpoint[1].settings)
-        if writes:
-            checkpoints.remove_after(location, step)  # they are damaged
-            if not is_claimed:
-                atomic_files.write_json(location.path / _CLAIM, claim)
-                (location / _CLAIM).put_file()
-        if step > config.steps:
-            raise ConfigError(
-                f"steps must be at least {step}, those already trained in {location}, got {config.steps}; "
-                "give another folder for a shorter training"
-            )
-        if step == config.steps:
-            log.info("train: already complete at %s", location)
-            if writes:
-                uploads.send_all(location, config.keep_checkpoints)
-        elif job:
-            tf_job.train(job, requested, location)
-            uploads.fetch(location)
-            trained = checkpoints.newest(location)
-            config = with_kept_steps(config, trained[1].settings) if trained else config
-        else:
-            if writes:
-                location.require_writable()
-            # here, so that a complete training needs no TensorFlow
-            dataset_reader.fetch(config.dataset, manifest, "train", "validation")
-            log.info("train: loading TensorFlow")
-            from components.train.loop import train
-
-            config = train(config, manifest, location, checkpoint, cluster)
-    folder = checkpoints.step_folder(location, config.steps)
-    if not writes:
-        folder.require(checkpoints.MANIFEST, "checkpoint")
-    return StageResult(
-        parameters={
-            "checkpoint_uri": folder.uri,
-            "checkpoint_digest": checkpoints.Manifest.of(folder).digest,
-            "summary": f"{config.steps:,} steps of {config.critic_steps} x {config.batch_size} images",
-        },
-        reused=step == config.steps,
-    )
+    return ResolvedConfig(config, manifest, location, (kind, names), identity)
 
 
-def require_fitting(config: TrainConfig, manifest: datasets.Manifest) -> None:
+def require_fitting(resolved: ResolvedConfig) -> None:
     """Raise a `ConfigError` that names every difference if the initial checkpoint is of other networks or classes."""
-    # here, so that other errors are reported without TensorFlow
     from components.core.networks.gan import NetworkConfig
-    from components.train.step import network_of
+    from components.train.step import network_of  # here, so that other errors are reported without TensorFlow
 
+    config, image, (kind, names) = resolved.config, resolved.manifest.image, resolved.conditioning
     checkpoint = _describe_initial(config)
-    kind, names = conditioning_of(config, manifest)
     initial = {**vars(NetworkConfig.from_json(checkpoint.network)), "conditioning": checkpoint.conditioning}
-    new = {**vars(network_of(config, manifest.image, len(names), label_features(kind))), "conditioning": kind}
+    new = {**vars(network_of(config, image, len(names), label_features(kind))), "conditioning": kind}
     # Without labels any classes will do; clusters are those of the initial checkpoint.
     is_by_class = checkpoint.conditioning == kind == "class"
     initial["classes"], new["classes"] = (checkpoint.classes, names) if is_by_class else ([], [])
@@ -154,23 +130,25 @@ def _describe_initial(config: TrainConfig, remedy: str = "") -> checkpoints.Mani
         raise DataError(f"initial_checkpoint must be a whole step-NNNNNNNNNN folder: {error}{remedy}") from None
 
 
-def _is_claimed(location: Location, claim: dict[str, Any], is_keyed: bool, writes: bool) -> bool:
-    """Return whether this training has claimed the folder; refuse another training's.
+def _missing_claim(resolved: ResolvedConfig, writes: bool) -> dict[str, Any] | None:
+    """Return the claim of this training, None if the folder has it; refuse another training's folder.
 
     Without a readable claim the checkpoints tell whose it is. A folder named by the key is ours in any case.
     """
-    file, recorded = location / _CLAIM, None
+    minutes, is_keyed = resolved.config.minutes, cache_key.is_keyed(resolved.config.checkpoints)
+    claim, recorded = resolved.identity | ({"minutes": minutes} if minutes else {}), None
+    file = resolved.location / _CLAIM
     try:
-        if file.fetch_file() or checkpoints.steps(location):
+        if file.fetch_file() or checkpoints.steps(resolved.location):
             recorded = atomic_files.read_json(file, "training")
     except DataError as error:
         log.warning("made again, as %s", error)
     # Without a claim, the chief may be creating it now.
-    if not is_keyed and (recorded is not None or (writes and checkpoints.newest(location) is None)):
-        atomic_files.require_own_folder(location, "training", recorded, claim)
+    if not is_keyed and (recorded is not None or (writes and checkpoints.newest(resolved.location) is None)):
+        atomic_files.require_own_folder(resolved.location, "training", recorded, claim)
     if recorded not in (None, claim):
         log.warning("%s is not what this training wrote; it is made again", file)
-    return recorded == claim
+    return None if recorded == claim else claim
 
 
 def _require_own(folder: Location, checkpoint: checkpoints.Manifest, identity: dict[str, Any]) -> None:
@@ -179,8 +157,31 @@ def _require_own(folder: Location, checkpoint: checkpoints.Manifest, identity: d
     if "steps" not in identity:
         trained.pop("steps", None)
     atomic_files.require_own_folder(folder, "training", trained, identity)
-    if folder != checkpoints.step_folder(folder.parent, checkpoint.step):
-        raise ConfigError(
-            f"{folder} holds the checkpoint of step {checkpoint.step}; rename it to "
-            f"{checkpoints.step_folder(folder.parent, checkpoint.step).name}, or remove it"
-        )
+    step, named = checkpoint.step, checkpoints.step_folder(folder.parent, checkpoint.step)
+    if folder != named:
+        raise ConfigError(f"{folder} holds the checkpoint of step {step}; rename it to {named.name}, or remove it")
+
+
+def _reuse(resolved: ResolvedConfig, writes: bool) -> None:
+    """Train nothing, and upload what an interrupted process left on this machine."""
+    log.info("train: already complete at %s", resolved.location)
+    if writes:
+        uploads.send_all(resolved.location, resolved.config.keep_checkpoints)
+
+
+def _train_in_pods(resolved: ResolvedConfig, job: dict[str, Any], config: TrainConfig) -> int:
+    """Start workers in pods, which resolve the settings themselves, as they were given, and return the last step."""
+    tf_job.train(job, config, resolved.location)
+    uploads.fetch(resolved.location)
+    return resolved.steps(checkpoints.newest(resolved.location))
+
+
+def _train_here(resolved: ResolvedConfig, checkpoint: Checkpoint, cluster: Cluster | None) -> int:
+    """Train in this process, which may be a worker of several, and return the last step."""
+    if cluster is None or cluster.is_chief:
+        resolved.location.require_writable()
+    dataset_reader.fetch(resolved.config.dataset, resolved.manifest, "train", "validation")
+    log.info("train: loading TensorFlow")
+    from components.train.loop import train  # here, so that a complete training needs no TensorFlow
+
+    return train(resolved, checkpoint, cluster)

@@ -129,14 +129,10 @@ def test_all_workers_begin_with_one_checkpoint(tiny_dataset: Path, monkeypatch: 
 
     monkeypatch.setattr(Agreement, "require_same", compare)
     for location, digest in (("here", "a" * 64), ("there", "a" * 64), ("there", "b" * 64)):
+        resolved = run.resolve(config_of(tiny_dataset, location, initial_checkpoint_digest=digest))
         with pytest.raises(ConfigError, match="compared"):
-            begin(config_of(tiny_dataset, location, initial_checkpoint_digest=digest))
+            loop.Session(resolved, None, Agreement(HERE, None))
     assert compared[0] == compared[1] != compared[2]
-
-
-def begin(config: TrainConfig) -> loop.Session:
-    manifest = datasets.Manifest.of(config.dataset)
-    return loop.Session(config, manifest, Location.of("unused"), None, Agreement(HERE, None))
 
 
 def test_the_folder_is_named_by_what_the_initial_checkpoint_holds_not_by_where_it_lies(
@@ -148,7 +144,7 @@ def test_the_folder_is_named_by_what_the_initial_checkpoint_holds_not_by_where_i
     artifacts.seal(other / checkpoints.MANIFEST, checkpoint, step=501)
 
     def location(folder: Path | str, **changes: Any) -> Location:
-        return run.resolve(config_of(tiny_dataset, folder, checkpoints="c/{key}", **changes))[2]
+        return run.resolve(config_of(tiny_dataset, folder, checkpoints="c/{key}", **changes)).location
 
     named = location(champion)
     assert named == location(elsewhere)
@@ -185,7 +181,7 @@ def test_a_conditional_training_begins_with_one_of_the_same_classes_alone(tiny_d
     reason = refusal(tiny_dataset, tmp_path / "new", conditional)
     assert r"classes is ['0', '1', 'ankle\nboot'] there and ['0', '1', '2'] here" in reason
     artifacts.seal(conditional / checkpoints.MANIFEST, checkpoint)
-    run.require_fitting(config_of(tiny_dataset, conditional), datasets.Manifest.of(str(tiny_dataset)))
+    run.require_fitting(run.resolve(config_of(tiny_dataset, conditional)))
 
 
 def test_a_training_on_more_images_keeps_its_first_clusters(unlabeled_dataset: Path, tmp_path: Path) -> None:
@@ -197,8 +193,9 @@ def test_a_training_on_more_images_keeps_its_first_clusters(unlabeled_dataset: P
     names = [f"cluster {number}" for number in range(3)]
     checkpoint = artifacts.checkpoint(500, network=network, classes=names, class_counts=[200, 100, 100])
     checkpoints.save(tmp_path, checkpoint, {clusters.CENTERS: centers})
-    run.require_fitting(config, manifest)
-    chosen = labels.choose(config, manifest, [images], config.initial_checkpoint)
+    resolved = run.resolve(config)
+    run.require_fitting(resolved)
+    chosen = labels.choose(resolved, [images], config.initial_checkpoint)
     assert (chosen.names, len(chosen.counts)) == (names, 3)
     np.testing.assert_array_equal(chosen.centers, centers)
 
@@ -222,5 +219,6 @@ def test_variables_that_the_networks_do_not_have_are_named(tiny_dataset: Path, c
     lost = next(name for name in state if name.startswith("critic/"))
     changed = {"critic/old": state.pop(lost), **state, "step": np.zeros(3)}  # of its step nothing is taken
     checkpoints.save(tmp_path, checkpoints.Manifest.of(champion), changed)
+    resolved = run.resolve(config_of(tiny_dataset, tmp_path / champion.name))
     with pytest.raises(DataError, match=f"{lost} is missing; critic/old is not known$"):
-        begin(config_of(tiny_dataset, tmp_path / champion.name))
+        loop.Session(resolved, None, Agreement(HERE, None))
