@@ -88,10 +88,10 @@ class WganStep:
                 [variable.value for variable in model.trainable_variables] for model in (self.generator, self.critic)
             )
             betas = (config.beta_1, config.beta_2)
-            rate_factor = _CLUSTERS_RATE_FACTOR if network.label_features else 1.0
-            rates = [rate_factor * rate for rate in (config.generator_learning_rate, config.critic_learning_rate)]
-            self._generator_adam = Adam(self._generator_variables, rates[0], *betas, name="generator_adam")
-            self._critic_adam = Adam(self._critic_variables, rates[1], *betas, name="critic_adam")
+            factor = _CLUSTERS_RATE_FACTOR if network.label_features else 1.0
+            generator_rate, critic_rate = factor * config.generator_learning_rate, factor * config.critic_learning_rate
+            self._generator_adam = Adam(self._generator_variables, generator_rate, *betas, name="generator_adam")
+            self._critic_adam = Adam(self._critic_variables, critic_rate, *betas, name="critic_adam")
             self.step = tf.Variable(0, trainable=False, dtype=tf.int64)  # generator updates done
             # Rollbacks before this step, which change the seed of noise; kept by the training, not in this state.
             self.rollbacks = tf.Variable(0, trainable=False, dtype=tf.int64)
