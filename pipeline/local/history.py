@@ -132,12 +132,11 @@ class PastRun:
     @property
     def evaluation(self) -> Location | None:
         """The folder of its evaluation, with samples and report; None if it did not come so far."""
-        uri = self.output("evaluate", "evaluation_uri")
-        return Location.of(uri) if uri else None
+        return self.location("evaluate", "evaluation_uri")
 
-    @property
-    def model(self) -> Location | None:
-        uri = self.output("export", "model_uri")
+    def location(self, stage: str, name: str) -> Location | None:
+        """Return the location that is an output of a stage; None if it has none."""
+        uri = self.output(stage, name)
         return Location.of(uri) if uri else None
 
     def output(self, stage: str, name: str) -> Any:

@@ -54,7 +54,7 @@ def write(overview: Overview) -> None:
     newest = overview.runs[-1]
     root = newest.root.path
     try:
-        _link(root / "latest", newest.evaluation, newest.model, newest.folder)
+        _link(root / "latest", newest.evaluation, newest.location("export", "model_uri"), newest.folder)
         if overview.champion:
             _link(root / "champion", registry.evaluation_folder(overview.champion), overview.champion, None)
         atomic_files.write_file(root / PAGE, _page(overview).encode())
