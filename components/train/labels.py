@@ -58,7 +58,7 @@ def conditioning_of(config: TrainConfig, manifest: Manifest) -> Conditioning:
     Raises a `ConfigError` if not every training image has a label for `class`, or there are too few for `cluster`.
     """
     split = manifest.splits["train"]
-    images, unlabeled = split.records, split.records - sum(split.class_counts)
+    images, unlabeled = split.records, split.unlabeled
     cluster_count = clusters.number_for(images)
     if config.conditioning == "class" and unlabeled:
         raise ConfigError(

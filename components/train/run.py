@@ -78,7 +78,7 @@ def resolve(config: TrainConfig) -> ResolvedConfig:
     """Find all that the settings leave to the dataset and the initial checkpoint, and log it; raise as `run` does."""
     manifest = datasets.Manifest.fetch(config.dataset, config.dataset_digest, whole=False)
     split = manifest.splits["train"]
-    images, unlabeled = split.records, split.records - sum(split.class_counts)
+    images, unlabeled = split.records, split.unlabeled
     kind, names = conditioning_of(config, manifest)
     chosen = {
         "class": f"the generator draws each of {len(names)} classes",

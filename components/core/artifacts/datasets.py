@@ -50,6 +50,10 @@ class Split:
     class_counts: list[int]
     shards: list[Shard]
 
+    @property
+    def unlabeled(self) -> int:
+        return self.records - sum(self.class_counts)
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Manifest(manifest.Manifest):
