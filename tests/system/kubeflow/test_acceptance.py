@@ -221,7 +221,7 @@ def test_a_run_that_failed_is_fixed_and_retried(cluster: Cluster) -> None:
 
 def test_a_canceled_training_goes_on_when_it_is_retried(cluster: Cluster) -> None:
     before = cluster.checkpoints()
-    run_id = cluster.submit(steps=6000, seed=5, wait=False)
+    run_id = cluster.submit(steps=3000, seed=5, wait=False)
     cluster.until("training", lambda: cluster.stages(run_id).get("train") == "RUNNING")
     if cluster.records_can_be_read:
         cluster.until("a checkpoint", lambda: cluster.checkpoints() > before)
