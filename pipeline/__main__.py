@@ -25,7 +25,7 @@ _BEFORE_COMMAND = re.compile(r"(?s)^(.*[;&|(\n])?[^;&|(\n]*?(?<![^\s/;&|(])(?=wg
 def main(arguments: list[str] | None = None) -> int:
     """Run the command and return its exit code (see `components.core.errors`)."""
     logs.log_to_stderr()
-    with redaction.of_output():
+    with redaction.redacted_output():
         try:
             try:
                 return _dispatch(sys.argv[1:] if arguments is None else arguments)

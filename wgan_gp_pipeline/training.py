@@ -6,7 +6,7 @@ from components.core.distributed.global_batch import (
     BatchShard,
     LossOutput,
     apply_update,
-    of_one_replica,
+    first_replica,
 )
 from components.core.networks.normalization import BatchNormalization, ExactLayerNormalization, recorded_statistics
 from components.train.losses import critic_loss, generator_loss, gradient_norms, interpolate
@@ -22,11 +22,11 @@ __all__ = [
     "LossOutput",
     "apply_update",
     "critic_loss",
+    "first_replica",
     "generator_loss",
     "gradient_norms",
     "gradient_penalty",
     "interpolate",
-    "of_one_replica",
     "recorded_statistics",
     "refuse_wrong_layers",
 ]

@@ -30,7 +30,7 @@ def run(config: DecideConfig) -> StageResult:
     """
     contents = source_listing.contents(config.source, config.source_index, config.results)
     custom_digest = inputs.digest_of_embedding(config.custom_embedding)
-    now = recipes.of_this_code(contents.fingerprint, custom_digest, config.settings)
+    now = recipes.current(contents.fingerprint, custom_digest, config.settings)
     champion = registry.read_champion(config.registry)
     published = registry.read_recipe(config.registry, champion.version) if champion else None
     decision, reason = _decide(config, champion, published, now)

@@ -40,7 +40,7 @@ def redacted(text: str) -> str:
 
 
 @contextlib.contextmanager
-def of_output() -> Iterator[None]:
+def redacted_output() -> Iterator[None]:
     """Redact stdout and stderr, with the log, until the block ends; secrets in variables are known."""
     _secrets.clear()
     know(*(value for name, value in os.environ.items() if _VARIABLE.search(name)))

@@ -55,7 +55,7 @@ class _Answer(NamedTuple):
     remedy: str = ""
 
 
-def of_kubeflow(
+def kubeflow(
     doing: str, host: str, namespace: str = "", perhaps_done: str = ""
 ) -> contextlib.AbstractContextManager[None]:
     """Turn each error of a client of Kubeflow or Kubernetes within a block into one line: `cannot DOING: ...`.
@@ -66,8 +66,8 @@ def of_kubeflow(
     return _explained(doing, perhaps_done, lambda error: _kubeflow(error, host, namespace))
 
 
-def of_vertex(doing: str, perhaps_done: str = "") -> contextlib.AbstractContextManager[None]:
-    """Turn each error of Google's libraries within a block into one line, as `of_kubeflow` does."""
+def vertex(doing: str, perhaps_done: str = "") -> contextlib.AbstractContextManager[None]:
+    """Turn each error of Google's libraries within a block into one line, as `kubeflow` does."""
     return _explained(doing, perhaps_done, _vertex)
 
 

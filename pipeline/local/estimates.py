@@ -142,4 +142,4 @@ def _step_seconds(image: ImageShape, settings: dict[str, Any]) -> float:
     """Return the seconds of one step on the machine above."""
     names = ("base_filters", "latent_size", "batch_size", "critic_steps")
     filters, latents, batch, critic_steps = (int(settings[name]) for name in names)
-    return cost.of_step(image, filters, latents, batch, critic_steps) / _RATE + (critic_steps + 1) * _UPDATE_SECONDS
+    return cost.step(image, filters, latents, batch, critic_steps) / _RATE + (critic_steps + 1) * _UPDATE_SECONDS

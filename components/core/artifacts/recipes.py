@@ -26,7 +26,7 @@ class Recipe(Manifest):
     checkpoint_uri: str = ""  # of a published version: location of its model's checkpoint; decides nothing
 
 
-def of_this_code(source_fingerprint: str, custom_embedding_digest: str, settings: str) -> Recipe:
+def current(source_fingerprint: str, custom_embedding_digest: str, settings: str) -> Recipe:
     """Return the recipe of a run of this code; `settings` has one line `name=value` for each deciding parameter."""
     lines = (line.partition("=") for line in settings.split("\n") if line)
     return Recipe(

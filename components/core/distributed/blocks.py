@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from components.core.distributed.global_batch import of_one_replica
+from components.core.distributed.global_batch import first_replica
 from components.core.distributed.strategies import kind_of
 
 _Values = dict[str, tf.Tensor]
@@ -25,7 +25,7 @@ def compiled(
         return tf.function(loop, signature)
 
     def program(*tensors: tf.Tensor) -> _Values:
-        return of_one_replica(strategy, strategy.run(loop, args=[shards(strategy, tensor, axis) for tensor in tensors]))
+        return first_replica(strategy, strategy.run(loop, args=[shards(strategy, tensor, axis) for tensor in tensors]))
 
     return tf.function(program)
 
@@ -34,7 +34,7 @@ def run_update(strategy: tf.distribute.Strategy, update: Callable[..., _Values],
     """Make an update on every replica from the loop of a block, and return the values of one."""
     if kind_of(strategy) == "tpu":  # the loop is inside the replicas already
         return update(*arguments)
-    return of_one_replica(strategy, strategy.run(update, args=arguments))
+    return first_replica(strategy, strategy.run(update, args=arguments))
 
 
 def shards(strategy: tf.distribute.Strategy, tensor: tf.Tensor, axis: int) -> tf.distribute.DistributedValues:

@@ -14,7 +14,7 @@ def doublings(image: ImageShape) -> int:
     return max(1, math.ceil(math.log2(max(image.height, image.width) / _LARGEST_SEED)))
 
 
-def of_step(
+def step(
     image: ImageShape, base_filters: int, latent_size: int, batch_size: int, critic_steps: int, classes: int = 0
 ) -> int:
     """Return the multiplications of one step: critic updates, then a generator update.
@@ -22,11 +22,11 @@ def of_step(
     A backward pass costs two forward passes, or one where only inputs or only weights have a gradient. A critic update
     draws images and trains on two; its penalty, a gradient's gradient, costs six forward passes of the critic.
     """
-    drawn, scored = of_generator(image, base_filters, latent_size, classes), of_critic(image, base_filters, classes)
+    drawn, scored = generator(image, base_filters, latent_size, classes), critic(image, base_filters, classes)
     return batch_size * (critic_steps * (drawn + 12 * scored) + 3 * drawn + 2 * scored)
 
 
-def of_generator(image: ImageShape, base_filters: int, latent_size: int, classes: int = 0) -> int:
+def generator(image: ImageShape, base_filters: int, latent_size: int, classes: int = 0) -> int:
     """Return the multiplications that the generator of `gan.build_generator` needs for an image."""
     levels = doublings(image)
     height, width = (math.ceil(side / (1 << levels)) for side in (image.height, image.width))
@@ -40,7 +40,7 @@ def of_generator(image: ImageShape, base_filters: int, latent_size: int, classes
     return total + height * width * _AT_FULL_SIZE * filters[-1] * image.channels
 
 
-def of_critic(image: ImageShape, base_filters: int, classes: int = 0) -> int:
+def critic(image: ImageShape, base_filters: int, classes: int = 0) -> int:
     """Return the multiplications that the critic of `gan.build_critic` needs for an image."""
     total, height, width, channels = 0, image.height, image.width, image.channels
     for level in range(doublings(image) + 1):

@@ -72,7 +72,7 @@ def beside(files: Iterable[SourceFile]) -> Table | None:
     return read(by_path, content_of)
 
 
-def of_samples(file: SourceFile, images: list[Member], others: list[Member]) -> dict[str, str]:
+def sample_labels(file: SourceFile, images: list[Member], others: list[Member]) -> dict[str, str]:
     """Return the labels that WebDataset's files give images of an archive, by their names; samples may have none."""
     samples = {_sample(image.name)[0] for image in images}
     members = [member for member in others if is_of_sample(member.name) and member.bytes]

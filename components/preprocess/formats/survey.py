@@ -221,7 +221,7 @@ def _list_archive(file: SourceFile, several: bool) -> tuple[list[Member], Table 
         return next(archives.read_members(file, [label_members[name]]))
 
     table = label_files.read(label_members, content_of, f"{file.name}/")
-    if table is None and (label_of := label_files.of_samples(file, images, others)):
+    if table is None and (label_of := label_files.sample_labels(file, images, others)):
         split = splits_and_labels.split_of(file.name) if several else None
         table = Table(file.name, {image.name: Row(label_of.get(image.name), split) for image in images})
     return images, table

@@ -142,8 +142,8 @@ class KubeflowConnection:
             return Client(configuration, self.namespace, self.cookie, self.seconds)
 
     def explained(self, doing: str, perhaps_done: str = "") -> contextlib.AbstractContextManager[None]:
-        """Turn errors of this server within the block into one line (see `refusals.of_kubeflow`)."""
-        return refusals.of_kubeflow(doing, self.host or f"context {self.kube_context}", self.namespace, perhaps_done)
+        """Turn errors of this server within the block into one line (see `refusals.kubeflow`)."""
+        return refusals.kubeflow(doing, self.host or f"context {self.kube_context}", self.namespace, perhaps_done)
 
     @property
     def pod_namespace(self) -> str:

@@ -81,7 +81,7 @@ def _pods(connection: KubeflowConnection, run_id: str, doing: str) -> Iterator[t
     if urllib.parse.urlsplit(configuration.host).hostname in _LOOPBACK:
         configuration.proxy = None
     host = f"context {connection.kube_context}" if connection.kube_context else "the cluster"
-    with refusals.of_kubeflow(doing, host, connection.pod_namespace):
+    with refusals.kubeflow(doing, host, connection.pod_namespace):
         api = client.CoreV1Api(client.ApiClient(configuration))
         selected = {"label_selector": f"{RUN_LABEL}={run_id}", "_request_timeout": connection.seconds}
         pods = api.list_namespaced_pod(connection.pod_namespace, **selected).items

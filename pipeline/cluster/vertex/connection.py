@@ -66,7 +66,7 @@ class VertexConnection:
 
         # It would warn about a missing project, which we check.
         logging.getLogger("google.auth._default").setLevel(logging.ERROR)
-        with refusals.of_vertex("log in to Google Cloud"):
+        with refusals.vertex("log in to Google Cloud"):
             credentials, _ = google.auth.default(scopes=[_SCOPE])
             if isinstance(credentials, service_account.Credentials):
                 # As the clients do: such a token needs no server. (google-auth types few functions.)

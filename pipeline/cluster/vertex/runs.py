@@ -67,7 +67,7 @@ class VertexRuns(Runs):
             "page_size": min(count, 100),
             "read_mask": FieldMask(paths=_LIST_FIELDS),
         }
-        with refusals.of_vertex("list runs"):
+        with refusals.vertex("list runs"):
             jobs = self.connection.pipelines.list_pipeline_jobs(request=request, timeout=REQUEST_SECONDS)
             return [self._status_of(job) for job in itertools.islice(jobs, count)]
 
@@ -95,7 +95,7 @@ class VertexRuns(Runs):
 
     def cancel(self, run_id: str) -> None:
         job = self._job(run_id)
-        with refusals.of_vertex(f"cancel run {run_id}", self.perhaps_changed(run_id)):
+        with refusals.vertex(f"cancel run {run_id}", self.perhaps_changed(run_id)):
             self.connection.pipelines.cancel_pipeline_job(name=job.name, timeout=REQUEST_SECONDS)
 
     def retry(self, run_id: str) -> RunStatus:
@@ -119,7 +119,7 @@ class VertexRuns(Runs):
         run_id = f"{name}-{now:%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"
         request = {"parent": self.connection.parent, "pipeline_job": job, "pipeline_job_id": run_id}
         look = f"it may have started: `{self.command('status', run_id)}` shows it then"
-        with refusals.of_vertex(f"start run {run_id}", look):
+        with refusals.vertex(f"start run {run_id}", look):
             for seconds in (*_WAITS, None):
                 try:
                     pipelines = self.connection.pipelines
@@ -133,7 +133,7 @@ class VertexRuns(Runs):
         raise AssertionError("every attempt returns or raises")
 
     def _job(self, run_id: str, perhaps_done: str = "") -> Any:
-        with refusals.of_vertex(f"find run {run_id}", perhaps_done):
+        with refusals.vertex(f"find run {run_id}", perhaps_done):
             name = f"{self.connection.parent}/pipelineJobs/{run_id}"
             return self.connection.pipelines.get_pipeline_job(name=name, timeout=REQUEST_SECONDS)
 

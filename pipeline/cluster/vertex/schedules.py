@@ -31,7 +31,7 @@ class VertexBackend(VertexRuns, Schedules):
 
     def live(self) -> list[LiveSchedule]:
         request = {"parent": self.connection.parent, "filter": "create_pipeline_job_request:*", "page_size": 100}
-        with refusals.of_vertex("list schedules"):
+        with refusals.vertex("list schedules"):
             schedules = list(self._api.list_schedules(request=request, timeout=REQUEST_SECONDS))
         live = []
         for schedule in filter(_digest, schedules):
@@ -66,7 +66,7 @@ class VertexBackend(VertexRuns, Schedules):
             "createPipelineJobRequest": {"parent": parent, "pipelineJob": job},
         }
         body = message("Schedule", content)
-        with refusals.of_vertex(f"create schedule {schedule.name}", backend.PERHAPS_CREATED):
+        with refusals.vertex(f"create schedule {schedule.name}", backend.PERHAPS_CREATED):
             created = self._api.create_schedule(parent=parent, schedule=body, timeout=REQUEST_SECONDS)
             self._api.pause_schedule(name=created.name, timeout=REQUEST_SECONDS)
         return str(created.name.rpartition("/")[2])
@@ -74,7 +74,7 @@ class VertexBackend(VertexRuns, Schedules):
     def pause(self, schedule_id: str) -> None:
         schedule = self._schedule(schedule_id)
         if schedule.state.name == "ACTIVE":
-            with refusals.of_vertex(f"pause schedule {schedule.display_name}"):
+            with refusals.vertex(f"pause schedule {schedule.display_name}"):
                 self._api.pause_schedule(name=schedule.name, timeout=REQUEST_SECONDS)
 
     def resume(self, schedule_id: str) -> None:
@@ -82,7 +82,7 @@ class VertexBackend(VertexRuns, Schedules):
         from google.protobuf.field_mask_pb2 import FieldMask
 
         schedule = self._schedule(schedule_id)
-        with refusals.of_vertex(f"resume schedule {schedule.display_name}"):
+        with refusals.vertex(f"resume schedule {schedule.display_name}"):
             if _never_resumed(schedule):
                 # Not before the latest time of Vertex' own clock, if ours is slow.
                 shown = (schedule.create_time, schedule.update_time, schedule.last_pause_time)
@@ -96,12 +96,12 @@ class VertexBackend(VertexRuns, Schedules):
 
     def delete(self, schedule_id: str) -> None:
         """Delete a schedule; its runs stay, and active ones continue."""
-        with refusals.of_vertex(f"delete schedule {schedule_id}"):
+        with refusals.vertex(f"delete schedule {schedule_id}"):
             name = f"{self.connection.parent}/schedules/{schedule_id}"
             self._api.delete_schedule(name=name, timeout=REQUEST_SECONDS).result(timeout=_DELETION_SECONDS)
 
     def _schedule(self, schedule_id: str) -> Any:
-        with refusals.of_vertex(f"find schedule {schedule_id}"):
+        with refusals.vertex(f"find schedule {schedule_id}"):
             name = f"{self.connection.parent}/schedules/{schedule_id}"
             return self._api.get_schedule(name=name, timeout=REQUEST_SECONDS)
 

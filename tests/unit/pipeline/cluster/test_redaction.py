@@ -168,7 +168,7 @@ def test_a_password_in_the_address_is_not_shown(words: list[str], monkeypatch: p
 
 def test_variables_and_urls_are_redacted(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("SOME_TOKEN", _TOKEN)
-    with redaction.of_output():
+    with redaction.redacted_output():
         print(_TOKEN, f"https://me:{_PASSWORD}@proxy:80", "gs://bucket/a:b@c")
         print("-", _TOKEN, file=sys.stderr)
     assert capsys.readouterr() == ("*** https://***@proxy:80 gs://bucket/a:b@c\n", "- ***\n")

@@ -27,7 +27,7 @@ def answered(status: int, body: Any) -> kfp_server_api.ApiException:
 
 def explained(error: Exception) -> StageError:
     """The one line for an error of a request."""
-    with pytest.raises(StageError) as raised, refusals.of_kubeflow("do it", _HOST):
+    with pytest.raises(StageError) as raised, refusals.kubeflow("do it", _HOST):
         raise error
     assert "\n" not in str(raised.value)
     return raised.value
@@ -108,5 +108,5 @@ def test_the_way_there_fails_in_one_line(error: Exception, kind: type[Exception]
 
 
 def test_a_defect_of_ours_stays_one() -> None:
-    with pytest.raises(ZeroDivisionError), refusals.of_kubeflow("do it", _HOST):
+    with pytest.raises(ZeroDivisionError), refusals.kubeflow("do it", _HOST):
         raise ZeroDivisionError

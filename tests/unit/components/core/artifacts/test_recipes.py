@@ -53,6 +53,6 @@ def test_other_text_is_refused(text: str) -> None:
 
 
 def test_settings_are_read_as_the_graph_writes_them() -> None:
-    recipe = recipes.of_this_code("a" * 64, "", "steps=20\nname=a=b\nempty=")
+    recipe = recipes.current("a" * 64, "", "steps=20\nname=a=b\nempty=")
     assert recipe.settings == {"steps": "20", "name": "a=b", "empty": ""}
     assert set(recipe.code) == {"preprocess", "train", "embed", "evaluate", "export"}

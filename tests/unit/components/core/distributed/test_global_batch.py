@@ -13,7 +13,7 @@ from components.core.distributed.global_batch import (
     BatchShard,
     LossOutput,
     apply_update,
-    of_one_replica,
+    first_replica,
 )
 from components.core.errors import ConfigError
 from tests.programs import on_replicas
@@ -53,7 +53,7 @@ def mean_step(strategy: tf.distribute.Strategy, values: list[float], shards: int
         def update() -> dict[str, tf.Tensor]:
             return apply_update(terms, [weight], adam, BatchPartition(len(values), shards))
 
-        return of_one_replica(strategy, strategy.run(update))
+        return first_replica(strategy, strategy.run(update))
 
     reported = {name: float(value) for name, value in step().items()}
     copies = (strategy.experimental_local_results(part) for part in (weight, adam.first[0], adam.iterations))

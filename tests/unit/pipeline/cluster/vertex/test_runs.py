@@ -153,7 +153,7 @@ def test_refusals_become_one_line(vertex: VertexRuns, server: VertexServer, want
 def test_refused_fields_are_named() -> None:
     detail = BadRequest()
     detail.field_violations.add(field="pipeline_job.network", description="is not\n peered")
-    with pytest.raises(ConfigError) as refusal, refusals.of_vertex("start run x"):
+    with pytest.raises(ConfigError) as refusal, refusals.vertex("start run x"):
         raise InvalidArgument("invalid request", details=[detail])
     assert str(refusal.value).endswith("INVALID_ARGUMENT: invalid request; pipeline_job.network: is not peered")
 
