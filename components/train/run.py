@@ -137,14 +137,15 @@ def _missing_claim(resolved: ResolvedConfig, writes: bool) -> dict[str, Any] | N
     """
     minutes, is_keyed = resolved.config.minutes, cache_key.is_keyed(resolved.config.checkpoints)
     claim, recorded = resolved.identity | ({"minutes": minutes} if minutes else {}), None
-    file = resolved.location / _CLAIM
+    # Looked at first, as another process may write its claim at any time.
+    is_used, file = writes and atomic_files.is_used(resolved.location), resolved.location / _CLAIM
     try:
         if file.fetch_file() or checkpoints.steps(resolved.location):
             recorded = atomic_files.read_json(file, "training")
     except DataError as error:
         log.warning("made again, as %s", error)
     # Without a claim, the chief may be creating it now.
-    if not is_keyed and (recorded is not None or (writes and checkpoints.newest(resolved.location) is None)):
+    if not is_keyed and (recorded is not None or (is_used and checkpoints.newest(resolved.location) is None)):
         atomic_files.require_own_folder(resolved.location, "training", recorded, claim)
     if recorded not in (None, claim):
         log.warning("%s is not what this training wrote; it is made again", file)

@@ -25,7 +25,7 @@ def made_once(
     from a bucket, whose listing then shows damage.
     """
     location, is_keyed = Location.of(cache_key.fill_key(where, parts)), cache_key.is_keyed(where)
-    identity = {**parts["settings"], **parts["inputs"]}
+    identity, is_used = {**parts["settings"], **parts["inputs"]}, atomic_files.is_used(location)  # another may make it
     with location.removed_if_damaged():
         manifest = None
         try:
@@ -43,7 +43,7 @@ def made_once(
             manifest = artifact.of(location, whole=whole or not location.in_bucket)
             log.info("%s: already complete at %s", artifact.KIND, location)
             return location, manifest, True
-    if not (location.in_bucket or is_keyed):  # a mirror may outlive its artifact
+    if is_used and not (location.in_bucket or is_keyed):  # a mirror may outlive its artifact
         atomic_files.require_own_folder(location, artifact.KIND, None, identity)
     location.require_writable()
     make(location)

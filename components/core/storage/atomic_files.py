@@ -159,21 +159,22 @@ def _parse(content: bytes, path: str | os.PathLike[str], kind: str) -> Any:
         raise DataError(f"{path} does not describe the {kind}: {error}") from None
 
 
+def is_used(location: os.PathLike[str]) -> bool:
+    """Return whether a path is a file, or a folder with other than hidden files."""
+    path = Path(location)
+    return path.exists() and not (path.is_dir() and all(entry.name.startswith(".") for entry in path.iterdir()))
+
+
 def require_own_folder(
     location: os.PathLike[str], kind: str, previous: dict[str, Any] | None, identity: dict[str, Any]
 ) -> None:
     """Refuse a folder with other files, or with an artifact of other settings or inputs: `previous`, None if absent."""
-    if previous is None:
-        folder = Path(location)
-        if folder.exists() and not (folder.is_dir() and all(path.name.startswith(".") for path in folder.iterdir())):
-            raise ConfigError(f"{location} holds something else than a {kind}; give another folder")
-        return
-    changed = [
-        f"{name} was {previous.get(name)!r} there and is {identity.get(name)!r} now"
-        for name in sorted(previous.keys() | identity.keys())
-        if previous.get(name) != identity.get(name)
-    ]
-    if changed:
+    if previous is None and is_used(location):
+        raise ConfigError(f"{location} holds something else than a {kind}; give another folder")
+    previous = identity if previous is None else previous
+    names = sorted(name for name in previous.keys() | identity.keys() if previous.get(name) != identity.get(name))
+    if names:
+        changed = [f"{name} was {previous.get(name)!r} there and is {identity.get(name)!r} now" for name in names]
         raise ConfigError(
             f"{location} belongs to another {kind}; give another folder, or the previous settings:", *changed
         )

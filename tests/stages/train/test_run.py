@@ -22,9 +22,9 @@ from components.core.data import dataset_reader
 from components.core.networks import checkpoint_networks, gan
 from components.core.networks.gan import GRID_COLUMNS
 from components.core.stage import logs
-from components.core.storage import buckets
+from components.core.storage import atomic_files, buckets
 from components.core.storage.location import Location
-from components.train import clusters, loop
+from components.train import clusters, loop, run
 from components.train.config import ResolvedConfig, TrainConfig
 from tests import programs
 from tests.conftest import classes_seen, write_dataset
@@ -201,6 +201,21 @@ def test_two_at_once_in_one_folder_end_as_one(tiny_dataset: Path, uninterrupted:
     assert [process.returncode for process in both] == [0, 0], messages
     assert any("another process" in message for message in messages)
     assert left_by(folder) == left_by(uninterrupted)
+
+
+def test_a_claim_that_another_process_writes_meanwhile_is_taken(
+    tiny_dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resolved = run.resolve(TrainConfig(dataset=str(tiny_dataset), checkpoints=str(tmp_path / "both")))
+
+    def missing_then_written(file: Location) -> bool:
+        monkeypatch.undo()
+        atomic_files.write_json(file.path, resolved.identity)
+        return False
+
+    monkeypatch.setattr(Location, "fetch_file", missing_then_written)
+    assert run._missing_claim(resolved, writes=True) == resolved.identity
+    assert run._missing_claim(resolved, writes=True) is None
 
 
 @pytest.mark.slow

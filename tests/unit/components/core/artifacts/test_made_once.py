@@ -5,6 +5,7 @@ import logging
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -61,14 +62,14 @@ class Maker:
         self._parts = {"settings": kind.read(template).identity, "inputs": {}}
         self.location = Location.of(cache_key.fill_key(where, self._parts))
 
-    def _make(self, location: Location) -> None:
+    def make(self, location: Location) -> None:
         self.count += 1
         with location.new_folder(self.kind.FILE) as folder:
             shutil.copytree(self._template, folder, dirs_exist_ok=True)
 
     def run(self, **inputs: str) -> bool:
         """Return whether it was there."""
-        return made_once(self._where, {**self._parts, "inputs": inputs}, self.kind, self._make)[2]
+        return made_once(self._where, {**self._parts, "inputs": inputs}, self.kind, self.make)[2]
 
 
 def test_it_is_made_if_it_is_not_there_and_found_if_it_is(tmp_path: Path) -> None:
@@ -77,6 +78,19 @@ def test_it_is_made_if_it_is_not_there_and_found_if_it_is(tmp_path: Path) -> Non
     with pytest.raises(ConfigError, match="checkpoint_digest"):
         maker.run(checkpoint_digest="e" * 64)
     assert maker.count == 1
+
+
+def test_one_that_another_process_makes_meanwhile_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    maker = Maker(models.Manifest, f"{tmp_path}/chosen", tmp_path / "template")
+
+    def missing_then_made(location: Location, *_: Any) -> bool:
+        monkeypatch.undo()
+        maker.make(location)
+        return False
+
+    monkeypatch.setattr(Location, "fetch", missing_then_made)
+    assert [maker.run(), maker.run()] == [False, True]
+    assert maker.count == 2  # by the other process and by this one
 
 
 @pytest.mark.parametrize("kind", KINDS)
