@@ -25,7 +25,7 @@ from components.preprocess.attempt_files import AttemptFiles, FilePart
 from components.preprocess.decode import pixels, pool
 from components.preprocess.decode.pixels import Decoded, UndecodableImage
 from components.preprocess.formats import survey
-from components.preprocess.formats.stacks import Original
+from components.preprocess.formats.splits_and_labels import Original
 from components.preprocess.formats.survey import ImagesPart, Part
 from components.preprocess.placement import Plan
 from components.preprocess.reuse import CachedPixels

@@ -31,7 +31,7 @@ from components.core.stage.executor import ExecutorInput
 from components.core.storage import tfrecord
 from components.preprocess.decode import pixels
 from components.preprocess.formats import archives, label_files, survey
-from components.preprocess.formats.stacks import Original
+from components.preprocess.formats.splits_and_labels import Original
 from tests.faults.damage.image_cases import CASES
 
 _SHAPE = ImageShape(8, 8, 3)

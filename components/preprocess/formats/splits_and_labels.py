@@ -8,11 +8,21 @@ from typing import Any, NamedTuple
 from components.core.artifacts import datasets
 from components.core.errors import DataError
 from components.core.sources.catalog import Rows
-from components.core.sources.files import printable
+from components.core.sources.files import SourceFile, printable
 
 SPLIT_FOLDERS = {"train": "train", "validation": "validation", "val": "validation", "test": "test"}
 SPLIT_WORDS = {**SPLIT_FOLDERS, "valid": "validation"}  # in the names of files and arrays that hold many images
 Label = int | str | None  # of an image; text is the name of its class; None if it has none
+
+
+class Original(NamedTuple):
+    """One image of the source."""
+
+    name: str
+    split: str  # of the source
+    label: int
+    content: bytes
+    file: SourceFile | None = None  # set if the image is a file; if that is too large to be decoded, it is not read
 
 
 class Row(NamedTuple):

@@ -11,7 +11,7 @@ import dataclasses
 import errno
 import gzip
 from collections.abc import Collection, Iterable, Iterator
-from typing import IO, BinaryIO, NamedTuple, cast
+from typing import IO, BinaryIO, cast
 
 from components.core.artifacts.datasets import ImageShape
 from components.core.errors import DataError, StageError
@@ -26,16 +26,6 @@ _BYTES_AT_ONCE = 16 << 20
 MOST_IMAGES = 100_000_000  # the labels of so many, read at once, still fit into memory
 _HEAD_BYTES = 16
 _LONGEST_REASON = 200
-
-
-class Original(NamedTuple):
-    """One image of the source."""
-
-    name: str
-    split: str  # of the source
-    label: int
-    content: bytes
-    file: SourceFile | None = None  # set if the image is a file; if that is too large to be decoded, it is not read
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

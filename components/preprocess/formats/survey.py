@@ -20,8 +20,8 @@ from components.preprocess.decode import pixels
 from components.preprocess.decode.pool import IMAGES_AT_ONCE
 from components.preprocess.formats import archives, idx, label_files, npz, parquet, splits_and_labels, tfrecords
 from components.preprocess.formats.archives import Member
-from components.preprocess.formats.splits_and_labels import Row, Table, Tally
-from components.preprocess.formats.stacks import Example, Original, Stack, file_stacks
+from components.preprocess.formats.splits_and_labels import Original, Row, Table, Tally
+from components.preprocess.formats.stacks import Example, Stack, file_stacks
 
 log = logging.getLogger(__name__)
 
