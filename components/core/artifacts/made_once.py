@@ -25,7 +25,7 @@ def made_once(
     from a bucket, whose listing then shows damage.
     """
     location, is_keyed = Location.of(cache_key.fill_key(where, parts)), cache_key.is_keyed(where)
-    identity, is_used = {**parts["settings"], **parts["inputs"]}, atomic_files.is_used(location)  # another may make it
+    identity, is_used = parts["settings"] | parts["inputs"], atomic_files.is_used(location)  # before another makes it
     with location.removed_if_damaged():
         manifest = None
         try:

@@ -38,8 +38,7 @@ def find(points: np.ndarray, count: int, random: np.random.Generator) -> np.ndar
 
 def nearest(blocks: Iterable[np.ndarray], centers: np.ndarray) -> np.ndarray:
     """Return the nearest center's number, int32 [n], of points in blocks: `vq` computes all distances of a block."""
-    numbers = [scipy.cluster.vq.vq(block, centers)[0] for block in blocks]
-    return np.concatenate([np.empty(0, np.int32), *numbers])
+    return np.concatenate([np.empty(0, np.int32), *(scipy.cluster.vq.vq(block, centers)[0] for block in blocks)])
 
 
 def _first_centers(points: np.ndarray, count: int, random: np.random.Generator) -> np.ndarray:

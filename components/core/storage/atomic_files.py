@@ -169,9 +169,10 @@ def require_own_folder(
     location: os.PathLike[str], kind: str, previous: dict[str, Any] | None, identity: dict[str, Any]
 ) -> None:
     """Refuse a folder with other files, or with an artifact of other settings or inputs: `previous`, None if absent."""
-    if previous is None and is_used(location):
-        raise ConfigError(f"{location} holds something else than a {kind}; give another folder")
-    previous = identity if previous is None else previous
+    if previous is None:
+        if is_used(location):
+            raise ConfigError(f"{location} holds something else than a {kind}; give another folder")
+        return
     names = sorted(name for name in previous.keys() | identity.keys() if previous.get(name) != identity.get(name))
     if names:
         changed = [f"{name} was {previous.get(name)!r} there and is {identity.get(name)!r} now" for name in names]
