@@ -51,11 +51,15 @@ LIMITS = Limits()
 
 
 def decode_all(
-    batches: Iterable[tuple[Tag, Sequence[bytes]]], shape: ImageShape, resize: str, processes: int
+    batches: Iterable[tuple[Tag, Sequence[bytes]]],
+    shape: ImageShape,
+    resize: str,
+    processes: int,
+    is_retry: bool = False,
 ) -> Generator[tuple[Tag, list[Decoded | UndecodableImage]], None, None]:
     """Decode several batches of image files at once; yield the result of each as soon as it is ready.
 
-    For each file it has what `pixels.from_file` returns, or why the file cannot be used.
+    For each file it has what `pixels.from_file` returns, or why the file cannot be used. `is_retry` tries none again.
     """
     running: dict[_Process, tuple[Tag, Sequence[bytes]]] = {}
 
@@ -65,13 +69,25 @@ def decode_all(
             # `wait` returns one of these connections; its stub says anything to wait for.
             process = by_connection[wait(by_connection)[0]]  # type: ignore[index]
             process.require_ready()
-            if process.connection.poll():  # an answer or the end, not the message that it is ready
-                tag, contents = running.pop(process)
-                yield tag, _results(process, contents, shape, resize, is_retry=False)
+            if not process.connection.poll():
+                continue  # that it is ready was all it sent
+            tag, contents = running.pop(process)
+            try:
+                images = process.answer(len(contents), shape.size)
+                _idle.append(process)
+            except _FAILED as error:
+                images = [UndecodableImage(process.end_after(error))]
+                if not is_retry:
+                    alone = ((None, [content]) for content in contents)
+                    images = [image for _, [image] in decode_all(alone, shape, resize, processes=1, is_retry=True)]
+            yield tag, images
 
     try:
         for tag, contents in batches:
-            running[_started(contents, shape, resize)] = tag, contents
+            process = _idle_or_new()
+            with contextlib.suppress(ConnectionError):  # if it is dead, its answer is missing
+                process.connection.send((contents, shape, resize))
+            running[process] = tag, contents
             yield from done(processes - 1)
         yield from done(0)
     finally:
@@ -89,31 +105,14 @@ def start(images: int) -> None:
     _idle.extend([_Process() for _ in range(min(wanted(), -(-images // IMAGES_AT_ONCE)))])
 
 
-def _started(contents: Sequence[bytes], shape: ImageShape, resize: str) -> "_Process":
-    """Have an idle process, or a new one, decode a batch. Each thread gets another."""
+def _idle_or_new() -> "_Process":
+    """Return a process that waits for work. Each thread gets another."""
     try:
         while (process := _idle.pop()).process.poll() is not None:
             process.end()
     except IndexError:
         process = _Process()
-    with contextlib.suppress(ConnectionError):  # if it is dead, `_results` notices
-        process.connection.send((contents, shape, resize))
     return process
-
-
-def _results(
-    process: "_Process", contents: Sequence[bytes], shape: ImageShape, resize: str, is_retry: bool
-) -> list[Decoded | UndecodableImage]:
-    try:
-        images = process.answer(len(contents), shape.size)
-    except _FAILED as error:
-        reason = process.end_after(error)
-        if is_retry:
-            return [UndecodableImage(reason)]
-        batches = ([content] for content in contents)
-        return [_results(_started(batch, shape, resize), batch, shape, resize, is_retry=True)[0] for batch in batches]
-    _idle.append(process)
-    return images
 
 
 class _Process:

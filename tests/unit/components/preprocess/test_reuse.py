@@ -6,7 +6,7 @@ import os
 import random
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -123,15 +123,16 @@ def test_what_is_known_is_not_read_and_what_was_decoded_is_not_decoded(
     kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened, decoded = [], []
-    open_file, started = files.open_file, pool._started
+    open_file, decode_all = files.open_file, pool.decode_all
 
     def noting_open(path: str, buffering: int) -> BinaryIO:
         opened.append(Path(path).name)
         return open_file(path, buffering=buffering)
 
-    def noting_started(contents: list[bytes], *words: Any) -> Any:
-        decoded.extend(contents)
-        return started(contents, *words)
+    def noting_decode(batches: Iterable[tuple[Any, list[bytes]]], *words: Any) -> Any:
+        for tag, contents in batches:
+            decoded.extend(contents)
+            yield from decode_all([(tag, contents)], *words)
 
     source, index = tmp_path / "pets", str(tmp_path / "index")
     write(source, [100, 101])
@@ -140,7 +141,7 @@ def test_what_is_known_is_not_read_and_what_was_decoded_is_not_decoded(
     time.sleep(0.02)  # a tick of the file system's clock
     fingerprint = source_listing.contents(str(source), index).fingerprint
     monkeypatch.setattr(files, "open_file", noting_open)
-    monkeypatch.setattr(pool, "_started", noting_started)
+    monkeypatch.setattr(pool, "decode_all", noting_decode)
     undecodable = {path.name for path in source.rglob("*.png") if b"no image" in path.read_bytes()}
     assert len(undecodable) == 8
     run(source, kept / "2", previous_datasets=str(kept), source_index=index, source_fingerprint=fingerprint)
