@@ -100,8 +100,9 @@ def fitted(image: Image.Image, shape: ImageShape, resize: str, picture: Box | No
     enlarging, so that smaller images keep their pixels, `stretch` ignores the aspect. The image is of mode L or RGB;
     `picture` is the part of it to take, all if None.
     """
-    image = _converted(image, _MODES[shape.channels])
-    size = (shape.width, shape.height)
+    mode, size = _MODES[shape.channels], (shape.width, shape.height)
+    if image.mode != mode:
+        image = image.convert(mode)
     if image.size == size:
         return image
     left, top, right, bottom = picture = picture or (0, 0, *image.size)
@@ -205,8 +206,4 @@ def _upright_8_bit(image: Image.Image) -> Image.Image:
         image = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
         return image.convert("RGB")
-    return _converted(image, "L" if image.mode in ("1", "L") else "RGB")
-
-
-def _converted(image: Image.Image, mode: str) -> Image.Image:
-    return image if image.mode == mode else image.convert(mode)
+    return image if image.mode in ("L", "RGB") else image.convert("L" if image.mode == "1" else "RGB")
