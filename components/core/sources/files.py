@@ -1,6 +1,5 @@
 """A file of a source, local or in a bucket, and how to read it. Standard library only for local files."""
 
-import functools
 import hashlib
 import os
 import stat
@@ -70,23 +69,23 @@ def open_file(location: str, checksum: str = "", buffering: int = -1) -> BinaryI
     return file
 
 
-def content_of(file: SourceFile, at_most: int) -> bytes:
-    """Return the content of a file, or its first bytes if it has grown or has more than `at_most`; as `open_file`."""
-    if buckets.is_uri(file.location):
+def contents_of(files: Sequence[SourceFile], at_most: int) -> Iterator[bytes]:
+    """Yield the content of each file of a source, or its first bytes if it has grown or has more than `at_most`.
+
+    From a bucket several downloads run at once. Raises as `open_file`.
+    """
+
+    def downloaded(file: SourceFile) -> bytes:
         content = buckets.content_of(Stored(file.location, file.bytes, file.checksum, 0))
         if content is None:
             raise _changed(file.location)
         return content
-    with open_file(file.location, buffering=0) as opened:  # a buffer takes as long as a small file itself
-        return opened.read(min(file.bytes + 1, at_most))
 
+    def opened(file: SourceFile) -> bytes:
+        with open_file(file.location, buffering=0) as opened_file:  # a buffer takes as long as a small file itself
+            return opened_file.read(min(file.bytes + 1, at_most))
 
-def contents_of(files: Sequence[SourceFile], at_most: int) -> Iterator[bytes]:
-    """Yield the content of each file of a source as `content_of` does; from a bucket several downloads run at once."""
-    read = functools.partial(content_of, at_most=at_most)
-    if files and buckets.is_uri(files[0].location):
-        return read_ahead(read, files)
-    return map(read, files)
+    return read_ahead(downloaded, files) if files and buckets.is_uri(files[0].location) else map(opened, files)
 
 
 def read_ahead(read: Callable[[Item], bytes], items: Iterable[Item]) -> Iterator[bytes]:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from components.core.errors import DataError
 from components.core.sources import concurrent, source_listing
-from components.core.sources.files import SourceFile, content_of, open_file, sha256_of
+from components.core.sources.files import SourceFile, contents_of, open_file, sha256_of
 from tests.unit.components.core.sources.conftest import names
 
 
@@ -79,8 +79,8 @@ def test_of_a_file_that_has_grown_no_more_is_read_than_tells(tmp_path: Path) -> 
     content = os.urandom(3_000_000)
     (tmp_path / "1.png").write_bytes(content)
     listed = SourceFile("1.png", str(tmp_path / "1.png"), bytes=9)
-    assert content_of(listed, 1 << 26) == content[:10]
-    assert content_of(listed, 5) == content[:5]
+    assert [*contents_of([listed], 1 << 26)] == [content[:10]]
+    assert [*contents_of([listed], 5)] == [content[:5]]
     assert sha256_of(listed.location) == hashlib.sha256(content).hexdigest()
 
 
