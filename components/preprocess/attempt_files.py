@@ -71,7 +71,8 @@ class AttemptFiles:
 
     def read_note(self, name: str, kind: Any) -> Any:
         """Return the value of a type that was left; `DataError` if it is damaged."""
-        return from_json(kind, self.read(name), f"{self}/{name}")
+        with _naming_damage(f"{self}/{name}"):
+            return typed(kind, json.loads(self.read(name)), f"{self}/{name}", signed=True)
 
     def read_array(self, name: str, kind: np.dtype) -> np.ndarray:
         """Return the array of a file of its bytes; `DataError` if it is damaged."""
@@ -83,18 +84,21 @@ class AttemptFiles:
 
         Damage by the disk is not detected here.
         """
-        return read_ahead(self._part, file_parts) if self.in_bucket else map(self._part, file_parts)
 
-    def _part(self, file_part: FilePart) -> bytes:
-        name, start, size, crc32c = file_part
-        if self.in_bucket:
-            return buckets.read_range(f"{self}/{name}", start, size, crc32c)
-        with open(self.path / name, "rb", buffering=0) as file:
-            file.seek(start)
-            content = file.read(size)
-        if len(content) < size:
-            raise OSError(errno.EIO, "cut short", str(self.path / name))
-        return content
+        def downloaded(file_part: FilePart) -> bytes:
+            name, *span_and_checksum = file_part
+            return buckets.read_range(f"{self}/{name}", *span_and_checksum)
+
+        def opened(file_part: FilePart) -> bytes:
+            name, start, size, _ = file_part
+            with open(self.path / name, "rb", buffering=0) as file:
+                file.seek(start)
+                content = file.read(size)
+            if len(content) < size:
+                raise OSError(errno.EIO, "cut short", str(self.path / name))
+            return content
+
+        return read_ahead(downloaded, file_parts) if self.in_bucket else map(opened, file_parts)
 
     def write(self, name: str, parts: Iterable[bytes]) -> str:
         """Write a file; return its checksum in a bucket, where the disk of this machine holds it before, else nothing.
@@ -120,9 +124,12 @@ class AttemptFiles:
         return Written(len(content), hashlib.sha256(content).hexdigest(), self.write(name, [content]))
 
     def leave(self, name: str, value: Any) -> None:
-        """Write a value as a note; in a bucket the first of several stays."""
+        """Write a value as a note: JSON, which can hold no code, a class as its fields.
+
+        In a bucket the first of several stays.
+        """
         with contextlib.suppress(Conflict):
-            self.write(name, [to_json(value)])
+            self.write(name, [json.dumps(value, default=vars).encode()])
 
     def take_back(self) -> None:
         """Delete the uncommitted objects that this object created, because the attempt is over."""
@@ -151,13 +158,13 @@ class AttemptFiles:
             return {file.name: file.stat().st_size for file in entries if file.name[0] != "." and file.is_file()}
 
 
-def results(location: str, work: Callable[[AttemptFiles], Iterable[Result]]) -> list[Result]:
-    """Return the results of some work; none if the attempt is over. A failure ends the attempt."""
+def results(item: Any, work: Callable[..., Iterable[Result]], location: str, *arguments: Any) -> list[Result]:
+    """Return the results of `work(files, item, *arguments)`; none if the attempt is over. A failure ends it."""
     files = AttemptFiles(location)
     try:
         if not files.exists(MARK):
             return []
-        values = [*work(files)]
+        values = [*work(files, item, *arguments)]
         if files.exists(MARK):
             return values
         files.take_back()
@@ -184,17 +191,6 @@ def raise_failure(files: AttemptFiles) -> None:
     if files.exists(FAILED):
         exit_code, message = files.read_note(FAILED, tuple[int, str])
         raise _RAISED.get(exit_code, StageError)(message)
-
-
-def to_json(value: Any) -> bytes:
-    """Return a note as JSON of one line, a class as its fields. JSON can hold no code that reading would run."""
-    return json.dumps(value, default=vars).encode()
-
-
-def from_json(kind: Any, content: bytes, where: str) -> Any:
-    """Return the value of a type that a note holds; `DataError` if it holds none."""
-    with _naming_damage(where):
-        return typed(kind, json.loads(content), where, signed=True)
 
 
 @contextlib.contextmanager

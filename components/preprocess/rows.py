@@ -11,7 +11,8 @@ import itertools
 import mmap
 import secrets
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 import google_crc32c
@@ -69,20 +70,40 @@ def row_type(image: ImageShape) -> np.dtype:
     )
 
 
-def make(parts: Iterable[Part], decided: Plan, rows_at: AttemptFiles, decoders: int) -> Outcome:
-    """Read and decode parts of a source, in so many processes at once, and write their rows to files."""
-    writer = _Writer(decided, rows_at)
-    batches = itertools.chain.from_iterable(_batches(part, writer) for part in parts)
-    shape, resize, stored = decided.image, decided.resize, decided.stored
+def make(files: AttemptFiles, chunk: str, plan: Plan, rows_at: str, decoders: int) -> list[tuple[str, FilePart]]:
+    """Read and decode a chunk of a source, in so many processes at once, and write its rows to files.
+
+    Return the `FilePart`s of its rows with their shards; a retry finds them in the chunk's index.
+    """
+    # `files` itself if all are in one folder, so that it knows what was written.
+    row_files = files if rows_at == str(files) else AttemptFiles(rows_at)
+    index = f"{Path(chunk).stem}{INDEX}"
+    if row_files.exists(index):
+        kept: Outcome = row_files.read_note(index, Outcome)
+        return kept.file_parts
+    writer = _Writer(plan, row_files)
+    batches = itertools.chain.from_iterable(_batches(part, writer) for part in row_files.read_note(chunk, list[Part]))
+    shape, resize, stored = plan.image, plan.resize, plan.stored
     if stored is None:
-        with contextlib.closing(pool.decode_all(batches, shape, resize, decoders)) as decoded:
-            for batch, images in decoded:
-                writer.add(batch, images)
+        decoded = pool.decode_all(batches, shape, resize, decoders)
     else:  # plain pixels, which need no other process
-        for batch, contents in batches:
-            writer.add(batch, [Decoded(pixels.from_pixels(content, stored, shape, resize)) for content in contents])
+        decoded = (
+            (batch, [Decoded(pixels.from_pixels(content, stored, shape, resize)) for content in contents])
+            for batch, contents in batches
+        )
+    with contextlib.closing(decoded):
+        for batch, images in decoded:
+            examples = []
+            for (original, key), image in zip(batch, images, strict=True):
+                if isinstance(image, UndecodableImage):
+                    writer.quarantine(Quarantined(original.name, key[2].hex(), str(image)))
+                else:
+                    examples.append((key, image.pixels))
+                    writer.outcome.cropped_count += image.is_cropped
+            writer.add(examples)
     writer.write_run()
-    return writer.outcome
+    row_files.leave(index, writer.outcome)
+    return writer.outcome.file_parts
 
 
 def blocks_in_order(
@@ -153,17 +174,6 @@ class _Writer:
         self._rows, self._count = np.empty(capacity, kind), 0
         self._shards = np.empty(capacity, np.int64)  # their numbers in `Plan.shard_names`
 
-    def add(self, batch: Batch, images: Sequence[Decoded | UndecodableImage]) -> None:
-        """Add decoded images, and quarantine the others."""
-        examples = []
-        for (original, key), image in zip(batch, images, strict=True):
-            if isinstance(image, UndecodableImage):
-                self.quarantine(Quarantined(original.name, key[2].hex(), str(image)))
-            else:
-                examples.append((key, image.pixels))
-                self.outcome.cropped_count += image.is_cropped
-        self._add_examples(examples)
-
     def take_over(self, keys: list[Key]) -> list[int]:
         """Add the images that earlier datasets have; return the numbers of the others."""
         cache = self.plan.cache
@@ -179,14 +189,14 @@ class _Writer:
             members.sort()
             images = reuse.read_pixels(shard, [cached for cached, _ in members], self.plan.image.size)
             reused = {number: image for (_, number), image in zip(members, images, strict=True) if image}
-            self._add_examples([(keys[number], image) for number, image in reused.items()])
+            self.add([(keys[number], image) for number, image in reused.items()])
             damaged = [number for _, number in members if number not in reused]
             missing += damaged
             for counts, numbers in ((self.outcome.reused, reused), (self.outcome.damaged, damaged)):
                 counts[shard] = counts.get(shard, 0) + len(numbers)
         return sorted(missing)
 
-    def _add_examples(self, examples: list[tuple[Key, bytes]]) -> None:
+    def add(self, examples: list[tuple[Key, bytes]]) -> None:
         """Add examples: their keys and pixels."""
         while examples:
             if self._count == len(self._rows):

@@ -1,6 +1,7 @@
 """Write a shard, and beside it the facts that the dataset's manifest is made of."""
 
 import dataclasses
+import functools
 import hashlib
 import itertools
 from collections import Counter
@@ -17,7 +18,7 @@ from components.core.storage import tfrecord
 from components.core.storage.location import Written
 from components.preprocess import leaks, reuse, rows
 from components.preprocess.attempt_files import AttemptFiles, FilePart
-from components.preprocess.leaks import Leak
+from components.preprocess.leaks import Leak, ReferenceSet
 from components.preprocess.placement import Plan
 from components.preprocess.rows import Outcome
 
@@ -25,7 +26,7 @@ _BLOCK_BYTES = 1 << 19  # of rows encoded together; twice as many take 17 MiB mo
 _READ_AT_ONCE = 8  # notes
 # Endings of files beside a shard: signatures to find leaks, the leaks found, and last,
 # once all of it is written, its facts.
-SIGNED, LEAKS, _FACTS = ".signed", ".leaks", ".facts"
+_SIGNED, _LEAKS, _FACTS = ".signed", ".leaks", ".facts"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,12 +54,11 @@ class BuildResult:
     leaks: list[Leak]
 
 
-def write_shard(
-    name: str, file_parts: Iterable[FilePart], plan: Plan, rows_at: AttemptFiles, files: AttemptFiles
-) -> None:
-    """Write a shard, the files beside it, and last its facts, unless a worker did this before."""
+def write(files: AttemptFiles, group: tuple[str, Iterable[FilePart]], plan: Plan, rows_at: str) -> list[str]:
+    """Write a shard, the files beside it, and last its facts, unless a worker did this before; return its name."""
+    name, file_parts = group
     if files.exists(f"{name}{_FACTS}"):
-        return
+        return [name]
     kind = rows.row_type(plan.image)
     split = name.partition("-")[0]
     labels, contents, thumbnails = list[np.ndarray](), list[np.ndarray](), list[np.ndarray]()  # by block
@@ -78,15 +78,15 @@ def write_shard(
             thumbnails.append(leaks.thumbnails(images.reshape(-1, *dataclasses.astuple(plan.image))))
         return part
 
-    blocks = rows.blocks_in_order(file_parts, rows_at, kind, max(1, _BLOCK_BYTES // kind.itemsize))
+    blocks = rows.blocks_in_order(file_parts, AttemptFiles(rows_at), kind, max(1, _BLOCK_BYTES // kind.itemsize))
     # Another thread measures a block while the next is encoded.
     parts = concurrent.in_threads(lambda pair: measured(*pair), map(encoded, blocks), threads=1)
     checksum = files.write(name, parts)
     if thumbnails:
-        files.write(f"{name}{SIGNED}", [leaks.signatures(hashes, thumbnails).tobytes()])
+        files.write(f"{name}{_SIGNED}", [leaks.signatures(hashes, thumbnails).tobytes()])
     size = len(hashes) * tfrecord.record_type(plan.image.size).itemsize
     shard = datasets.Shard(name, len(hashes), size, shard_sha256.hexdigest())
-    written = {name: Written(shard.bytes, shard.sha256, checksum)}
+    written = {name: Written(size, shard.sha256, checksum)}
     all_labels, all_contents = np.concatenate(labels), np.concatenate(contents)
     if plan.decoding:
         members = Path(name).with_suffix(reuse.MEMBERS).name
@@ -104,6 +104,22 @@ def write_shard(
         contradicting=min(contradicting, default=""),
     )
     files.leave(f"{name}{_FACTS}", facts)
+    return [name]
+
+
+def find_leaks(files: AttemptFiles, shard: str) -> list[str]:
+    """Look for images of the held-out shards in a training shard, if it holds any, and write the leaks beside it."""
+    if files.exists(f"{shard}{_SIGNED}"):
+        signatures = files.read_array(f"{shard}{_SIGNED}", leaks.SIGNATURE)
+        files.leave(f"{shard}{_LEAKS}", leaks.find(_reference_set(str(files)), shard, signatures))
+    return []
+
+
+@functools.lru_cache(maxsize=1)
+def _reference_set(location: str) -> ReferenceSet:
+    files = AttemptFiles(location)
+    names = [name for name in files.sizes() if name.startswith("test-") and name.endswith(_SIGNED)]
+    return leaks.hold({name.removesuffix(_SIGNED): files.read_array(name, leaks.SIGNATURE) for name in names})
 
 
 def gather(rows_at: AttemptFiles, files: AttemptFiles, chunk_count: int, plan: Plan) -> BuildResult:
@@ -121,7 +137,7 @@ def gather(rows_at: AttemptFiles, files: AttemptFiles, chunk_count: int, plan: P
         total.quarantined = sorted(total.quarantined + outcome.quarantined)[: rows.MOST_QUARANTINED + 1]
     total.reused, total.damaged = reused, damaged
     shards = [*_read_all(files, names, _FACTS, ShardFacts)]
-    training = {f"{facts.shard.file}{LEAKS}" for facts in shards if facts.split == "train"}
+    training = {f"{facts.shard.file}{_LEAKS}" for facts in shards if facts.split == "train"}
     missing = {
         "chunks of the source": chunk_count - chunks,
         "shards": len(expected - {facts.shard.file for facts in shards}),
@@ -133,7 +149,7 @@ def gather(rows_at: AttemptFiles, files: AttemptFiles, chunk_count: int, plan: P
             f"the job ended without the results of {lost}: Beam's workers do not see {files}, or its disk is full, "
             "or two worker pools share a port, or the runner lost them; fix that, or try again"
         )
-    return BuildResult(shards, total, [*itertools.chain(*_read_all(files, names, LEAKS, list[Leak]))])
+    return BuildResult(shards, total, [*itertools.chain(*_read_all(files, names, _LEAKS, list[Leak]))])
 
 
 def _read_all(files: AttemptFiles, names: Iterable[str], suffix: str, kind: Any) -> Iterator[Any]:

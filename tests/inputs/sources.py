@@ -3,7 +3,9 @@
 import functools
 import gzip
 import io
+import json
 import struct
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +16,12 @@ from PIL import Image
 from components.core.artifacts.datasets import ImageShape
 from components.core.sources import source_listing
 from components.core.sources.files import SourceFile
-from components.preprocess import attempt_files
+from components.core.storage.json_values import typed
+from components.preprocess import rows
+from components.preprocess.attempt_files import AttemptFiles
 from components.preprocess.formats.survey import Part, Survey, read, survey
 from components.preprocess.placement import Plan
+from components.preprocess.rows import Outcome
 
 
 def idx(values: np.ndarray) -> bytes:
@@ -34,11 +39,19 @@ def read_source(source: Path | str, content: bytes | None = None) -> tuple[Surve
     if content is not None:
         Path(source).write_bytes(content)
     source_survey = survey(str(source), source_listing.contents(str(source)).listing)
-    parts = [
-        attempt_files.from_json(Part, attempt_files.to_json({type(part).__name__: part}), "")
-        for part in source_survey.parts
-    ]
+    as_json = json.dumps([{type(part).__name__: part} for part in source_survey.parts], default=vars)
+    parts = typed(list[Part], json.loads(as_json), "", signed=True)
     return source_survey, [image[:4] for part in parts for image in read(part)]
+
+
+def make_rows(parts: Iterable[Part], decided: Plan, folder: Path, decoders: int = 1) -> Outcome:
+    """Make the rows of parts in the folder, as a worker does."""
+    files = AttemptFiles(str(folder))
+    files.leave("parts.json", [{type(part).__name__: part} for part in parts])
+    file_parts = rows.make(files, "parts.json", decided, str(folder), decoders)
+    outcome: Outcome = files.read_note("parts.index", Outcome)
+    assert outcome.file_parts == file_parts
+    return outcome
 
 
 def plan(**changes: object) -> Plan:

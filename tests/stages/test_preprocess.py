@@ -15,13 +15,14 @@ from components.core.artifacts import datasets
 from components.core.data import dataset_reader
 from components.core.errors import DataError
 from components.core.stage import cli
-from components.core.storage import digests, tfrecord
+from components.core.storage import tfrecord
 from components.decide import run as decide
 from components.decide.config import DecideConfig
 from components.preprocess import run as preprocess
 from components.preprocess.beam import pipeline
 from components.preprocess.config import PreprocessConfig
 from tests.inputs.sources import write_images
+from tests.system.runners.conftest import content
 
 
 def run(source: Path | str, dataset: Path | str, **settings: Any) -> dict[str, Any]:
@@ -31,10 +32,6 @@ def run(source: Path | str, dataset: Path | str, **settings: Any) -> dict[str, A
 def load(dataset: Path) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     manifest = datasets.Manifest.of(str(dataset))
     return {split: dataset_reader.load_split(str(dataset), manifest, split) for split in datasets.SPLITS}
-
-
-def content(folder: Path) -> dict[str, str]:
-    return {path.name: digests.sha256_of_file(path) for path in folder.iterdir()}
 
 
 def rows(images: np.ndarray, labels: np.ndarray) -> list[bytes]:

@@ -15,7 +15,7 @@ from components.core.errors import ConfigError, DataError, StageError, Transient
 from components.core.storage import buckets
 from components.core.storage.location import COMMITTED, Location
 from components.preprocess import attempt_files
-from components.preprocess.attempt_files import AttemptFiles
+from components.preprocess.attempt_files import AttemptFiles, results
 from tests.fakes.gcs.server import Server
 
 DATASET = Location.of("gs://b/d")
@@ -59,7 +59,7 @@ def test_the_same_bytes_count_as_ours_and_others_end_the_attempt(objects: dict[s
     files = attempt_files.new_in_bucket(DATASET)
     files.write("a", [b"1"])
     files.write("a", [b"1"])
-    attempt_files.results(str(files), lambda opened: [opened.write("a", [b"2"])])
+    results("a", lambda opened, name: [opened.write(name, [b"2"])], str(files))
     with pytest.raises(ConfigError, match="bytes of a;"):
         attempt_files.raise_failure(files)
     files.leave("a", 2)
@@ -81,29 +81,26 @@ def test_the_same_bytes_count_as_ours_and_others_end_the_attempt(objects: dict[s
 def test_the_first_failure_ends_the_attempt_and_is_raised(
     files: AttemptFiles, error: Exception, kind: type[Exception], message: str
 ) -> None:
-    def fail(_: AttemptFiles) -> Iterator[int]:
+    def fail(_: AttemptFiles, item: None) -> Iterator[int]:
         yield 1
         raise copy.copy(error)  # because its path is added
 
-    assert attempt_files.results(str(files), lambda opened: [str(opened)]) == [str(files)]
-    assert attempt_files.results(str(files), fail) == []
-    assert attempt_files.results(str(files), lambda _: ["not done"]) == []
+    assert results(None, lambda opened, _: [str(opened)], str(files)) == [str(files)]
+    assert results(None, fail, str(files)) == []
+    assert results(None, lambda *_: ["not done"], str(files)) == []
     with pytest.raises(kind, match=message.format(above=str(files).rpartition("/")[0])):
         attempt_files.raise_failure(files)
 
 
 def test_a_defect_is_raised_where_it_is(tmp_path: Path) -> None:
-    def fail(_: AttemptFiles) -> list[int]:
-        raise ZeroDivisionError
-
     attempt_files.begin(str(tmp_path))
     with pytest.raises(ZeroDivisionError):
-        attempt_files.results(str(tmp_path), fail)
+        results(0, lambda _, zero: [1 // zero], str(tmp_path))
     attempt_files.raise_failure(AttemptFiles(str(tmp_path)))
-    assert attempt_files.results(str(tmp_path / "gone"), fail) == []  # the attempt is over
+    assert results(0, lambda _, zero: [1 // zero], str(tmp_path / "gone")) == []  # the attempt is over
 
 
-def work(files: AttemptFiles) -> list[int]:
+def work(files: AttemptFiles, _: None) -> list[int]:
     files.write("run-0.rows", [b"rows"])
     files.write("train.tfrecord", [b"shard"])
     files.leave("train.facts", "facts")
@@ -150,7 +147,7 @@ def test_nothing_is_left_whenever_an_attempt_ends_beside_a_worker_that_was_taken
         objects.clear()
         files = attempt_files.new_in_bucket(DATASET)
         if end == "commits":
-            work(AttemptFiles(str(files)))
+            work(AttemptFiles(str(files)), None)
             files.write(datasets.MANIFEST, [b"{}"])
 
         def act(files: AttemptFiles = files, at: int = at) -> None:
@@ -160,7 +157,7 @@ def test_nothing_is_left_whenever_an_attempt_ends_beside_a_worker_that_was_taken
             attempt_files.sweep(DATASET, files)
 
         asked = interrupting(monkeypatch, at, act)
-        attempt_files.results(str(files), work)
+        results(None, work, str(files))
         done = at >= asked()
         if done:
             act()
@@ -175,8 +172,8 @@ def test_nothing_is_left_whenever_an_attempt_ends_beside_a_worker_that_was_taken
 
 def test_a_later_run_removes_what_attempts_left_and_nothing_else(objects: dict[str, Any]) -> None:
     left, won = (attempt_files.new_in_bucket(DATASET) for _ in range(2))
-    work(left)
-    work(won)
+    work(left, None)
+    work(won, None)
     won.write(datasets.MANIFEST, [b"{}"])
     buckets.create("gs://b/d/mine/attempt.json", b"a user's")
     attempt_files.sweep(DATASET)  # before the commit any of them may still be active

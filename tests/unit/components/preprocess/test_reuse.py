@@ -19,14 +19,13 @@ from components.core.sources import files, source_listing
 from components.core.sources.files import SourceFile
 from components.core.storage import buckets, digests
 from components.core.storage.location import Location
-from components.preprocess import reuse, rows
+from components.preprocess import reuse
 from components.preprocess import run as preprocess
-from components.preprocess.attempt_files import AttemptFiles
 from components.preprocess.config import PreprocessConfig
 from components.preprocess.decode import pixels, pool
 from components.preprocess.formats.survey import ImagesPart
 from tests.fakes.gcs.server import Server
-from tests.inputs.sources import picture, plan
+from tests.inputs.sources import make_rows, picture, plan
 
 pytestmark = pytest.mark.slow
 
@@ -235,7 +234,7 @@ def test_a_file_that_changed_since_it_was_fingerprinted(tmp_path: Path) -> None:
     (tmp_path / "0.png").write_bytes(picture(0))
     file = SourceFile("a/0.png", str(tmp_path / "0.png"), len(picture(0)), checksum="0" * 64)
     with pytest.raises(DataError, match=r"^a/0\.png changed since"):
-        rows.make([ImagesPart(((file, "train", 0),))], plan(stored=None, image=SHAPE), AttemptFiles(str(tmp_path)), 1)
+        make_rows([ImagesPart(((file, "train", 0),))], plan(stored=None, image=SHAPE), tmp_path)
 
 
 def test_decoding_is_of_all_that_decides_pixels(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from components.preprocess.formats import survey
 from components.preprocess.formats.survey import ImagesPart
 from components.preprocess.placement import Plan, divide
 from components.preprocess.rows import FilePart, Quarantined
-from tests.inputs.sources import picture, plan
+from tests.inputs.sources import make_rows, picture, plan
 
 SHAPE = ImageShape(8, 8, 3)
 KIND = rows.row_type(SHAPE)
@@ -34,10 +34,7 @@ def files_plan(**changes: object) -> Plan:
 
 
 def parts_of(folder: Path, pictures: list[tuple[int, int]], has_sha256: bool) -> list[ImagesPart]:
-    """Return parts of a source of pictures, given by number and label, a few in a part, with any known sha256.
-
-    The source has every third of them in its validation split.
-    """
+    """Return parts of a few pictures, given by number and label; the source has every third for validation."""
     folder.mkdir(parents=True, exist_ok=True)
     files = []
     for index, (number, label) in enumerate(pictures):
@@ -103,7 +100,7 @@ def test_every_image_comes_to_its_place_or_is_quarantined(
     decided = files_plan()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rows, "_RUN_BYTES", run_bytes)
-        outcome = rows.make(parts, decided, AttemptFiles(str(folder)), decoders)
+        outcome = make_rows(parts, decided, folder, decoders)
     expected, quarantined = by_rule(pictures, decided)
     assert in_order(outcome.file_parts, folder) == expected
     assert sorted(outcome.quarantined) == quarantined
@@ -112,7 +109,7 @@ def test_every_image_comes_to_its_place_or_is_quarantined(
 
 def test_plain_pixels_become_rows_of_any_shape(tmp_path: Path) -> None:
     decided = files_plan(stored=ImageShape(8, 8, 1), image=ImageShape(4, 6, 3))
-    outcome = rows.make(survey.survey("digits").parts, decided, AttemptFiles(str(tmp_path)), decoders=1)
+    outcome = make_rows(survey.survey("digits").parts, decided, tmp_path)
     ordered = in_order(outcome.file_parts, tmp_path, rows.row_type(decided.image))
     expected = [original for part in survey.survey("digits").parts for original in survey.read(part)]
     images = {

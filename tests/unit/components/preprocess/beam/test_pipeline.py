@@ -9,7 +9,7 @@ from components.core.artifacts.datasets import ImageShape
 from components.core.errors import DataError, TransientError
 from components.core.sources.files import SourceFile
 from components.preprocess import attempt_files, rows, shards
-from components.preprocess.attempt_files import FAILED, AttemptFiles, FilePart
+from components.preprocess.attempt_files import FAILED, AttemptFiles, FilePart, results
 from components.preprocess.beam import pipeline
 from components.preprocess.formats import survey
 from components.preprocess.formats.survey import ImagesPart, Part
@@ -40,14 +40,14 @@ def write_all(parts: list[tuple[str, FilePart]], rows_at: str, location: str) ->
     groups: dict[str, list[FilePart]] = {}
     for shard, part in parts:
         groups.setdefault(shard, []).append(part)
-    return [name for group in groups.items() for name in pipeline.write_shard(group, DIGITS, rows_at, location)]
+    return [name for group in groups.items() for name in results(group, shards.write, location, DIGITS, rows_at)]
 
 
 def build(folder: Path) -> tuple[str, str, str]:
     (chunk,), rows_at, location = chunks_of_digits(folder)
-    for shard in write_all(pipeline.make_rows(chunk, DIGITS, rows_at, location, 1), rows_at, location):
+    for shard in write_all(results(chunk, rows.make, location, DIGITS, rows_at, 1), rows_at, location):
         if shard.startswith("train"):
-            pipeline.find_leaks(shard, location)
+            results(shard, shards.find_leaks, location)
     return chunk, rows_at, location
 
 
@@ -61,8 +61,7 @@ def test_small_parts_share_a_chunk_and_a_whole_file_is_one(tmp_path: Path, monke
     image = (SourceFile("x", "/x", 1), "train", 0)
     parts: list[Part] = [*[ImagesPart((image,) * 4)] * 5, *survey.survey("digits").parts, ImagesPart((image,))]
     chunks = pipeline._write_chunks(parts, AttemptFiles(str(tmp_path)))
-    lines = [(tmp_path / chunk).read_bytes().splitlines() for chunk in chunks]
-    chunk_parts = [[attempt_files.from_json(Part, line, "") for line in chunk_lines] for chunk_lines in lines]
+    chunk_parts = [AttemptFiles(str(tmp_path)).read_note(chunk, list[Part]) for chunk in chunks]
     assert [len(chunk) for chunk in chunk_parts] == [2, 2, 2, 1]
     assert [part for chunk in chunk_parts for part in chunk] == parts
 
@@ -72,12 +71,12 @@ def test_work_that_is_done_again_makes_the_same_and_is_done_once(
 ) -> None:
     (chunk,), rows_at, location = chunks_of_digits(tmp_path)
     monkeypatch.setattr(rows, "_RUN_BYTES", 20_000)
-    parts = pipeline.make_rows(chunk, DIGITS, rows_at, location, 1)
+    parts = results(chunk, rows.make, location, DIGITS, rows_at, 1)
     names = write_all(parts, rows_at, location)
     before = content(tmp_path)
     assert sorted(before) == sorted(names)
     remove(tmp_path, f"rows/{chunk}")  # so that reading it again fails
-    assert pipeline.make_rows(chunk, DIGITS, rows_at, location, 1) == parts
+    assert results(chunk, rows.make, location, DIGITS, rows_at, 1) == parts
     remove(tmp_path, "*.facts")
     write_all(parts, rows_at, location)
     assert content(tmp_path) == before
@@ -89,9 +88,9 @@ def test_work_that_is_done_again_makes_the_same_and_is_done_once(
 def test_two_workers_that_make_one_chunk_disturb_nobody(tmp_path: Path) -> None:
     """As when a runner takes a live worker for dead: the rows of both stay readable."""
     (chunk,), rows_at, location = chunks_of_digits(tmp_path)
-    first = pipeline.make_rows(chunk, DIGITS, rows_at, location, 1)
+    first = results(chunk, rows.make, location, DIGITS, rows_at, 1)
     remove(tmp_path, "rows/*.index")
-    second = pipeline.make_rows(chunk, DIGITS, rows_at, location, 1)
+    second = results(chunk, rows.make, location, DIGITS, rows_at, 1)
     write_all(first, rows_at, location)
     before = content(tmp_path)
     remove(tmp_path, "*.facts")
@@ -111,8 +110,8 @@ def test_a_note_that_another_wrote_is_refused(tmp_path: Path, name: str) -> None
     (replaced,) = [tmp_path / FAILED] if name == FAILED else tmp_path.glob(name)
     replaced.write_bytes(pickle.dumps(Unpickled()))
     with pytest.raises(DataError, match=rf"{replaced} is damaged"):  # noqa: PT012 - by whoever reads it
-        pipeline.make_rows(chunk, DIGITS, rows_at, location, 1)
-        pipeline.find_leaks("train-00000-of-00003.tfrecord", location)
+        results(chunk, rows.make, location, DIGITS, rows_at, 1)
+        results("train-00000-of-00003.tfrecord", shards.find_leaks, location)
         attempt_files.raise_failure(AttemptFiles(str(tmp_path)))
         shards.gather(AttemptFiles(rows_at), AttemptFiles(str(tmp_path)), 1, DIGITS)
 

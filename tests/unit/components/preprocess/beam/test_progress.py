@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from components.preprocess import attempt_files, rows
+from components.preprocess import rows
 from components.preprocess.attempt_files import AttemptFiles
 from components.preprocess.beam import progress
 from components.preprocess.beam.progress import Done
@@ -14,7 +14,7 @@ def leave(rows_at: Path, name: str, images: int, quarantined: int | None = None)
     """Files as a worker leaves them: rows of ten bytes, and the outcome of a chunk once it is done."""
     (rows_at / f"run-{name}.rows").write_bytes(bytes(10 * images))
     if quarantined is not None:
-        (rows_at / f"{name}.index").write_bytes(attempt_files.to_json(rows.Outcome(quarantined_count=quarantined)))
+        AttemptFiles(str(rows_at)).leave(f"{name}.index", rows.Outcome(quarantined_count=quarantined))
 
 
 def test_what_all_workers_have_done_is_added(tmp_path: Path) -> None:
