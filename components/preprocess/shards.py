@@ -6,6 +6,7 @@ import hashlib
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -65,23 +66,22 @@ def write(files: AttemptFiles, group: tuple[str, Iterable[FilePart]], plan: Plan
     hashes: list[bytes] = []  # of the pixels of each image
     shard_sha256 = hashlib.sha256()
 
-    def encoded(block: np.ndarray) -> tuple[bytes, np.ndarray]:
-        images = [image.tobytes() for image in block["image"]]
+    def encoded(block: np.ndarray) -> np.ndarray:
         labels.append(block["label"].copy())
         contents.append(block["content"].copy())
-        hashes.extend(hashlib.sha256(image).digest() for image in images)
-        return b"".join(tfrecord.frame(map(tfrecord.encode_example, images, block["label"].tolist()))), block["image"]
+        hashes.extend(hashlib.sha256(image).digest() for image in block["image"])
+        return tfrecord.framed_examples(block["image"], block["label"])
 
-    def measured(part: bytes, images: np.ndarray) -> bytes:  # without the GIL throughout
+    def measured(records: np.ndarray) -> bytes:  # without the GIL throughout
+        part = records.tobytes()
         shard_sha256.update(part)
         if split in leaks.COMPARED:
-            thumbnails.append(leaks.thumbnails(images.reshape(-1, *dataclasses.astuple(plan.image))))
+            thumbnails.append(leaks.thumbnails(records["image"].reshape(-1, *dataclasses.astuple(plan.image))))
         return part
 
     blocks = rows.blocks_in_order(file_parts, AttemptFiles(rows_at), kind, max(1, _BLOCK_BYTES // kind.itemsize))
-    # Another thread measures a block while the next is encoded.
-    parts = concurrent.in_threads(lambda pair: measured(*pair), map(encoded, blocks), threads=1)
-    checksum = files.write(name, parts)
+    with ThreadPoolExecutor(1) as executor:  # which measures a block while the next is encoded
+        checksum = files.write(name, concurrent.ordered(executor, measured, map(encoded, blocks), ahead=1))
     if thumbnails:
         files.write(f"{name}{_SIGNED}", [leaks.signatures(hashes, thumbnails).tobytes()])
     size = len(hashes) * tfrecord.record_type(plan.image.size).itemsize

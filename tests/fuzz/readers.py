@@ -28,11 +28,11 @@ from components.core.errors import ConfigError, DataError
 from components.core.sources import source_listing
 from components.core.sources.files import SourceFile
 from components.core.stage.executor import ExecutorInput
-from components.core.storage import tfrecord
 from components.preprocess.decode import pixels
 from components.preprocess.formats import archives, label_files, survey
 from components.preprocess.formats.splits_and_labels import Original
 from tests.faults.damage.image_cases import CASES
+from tests.inputs.sources import framed, framed_example
 
 _SHAPE = ImageShape(8, 8, 3)
 
@@ -109,7 +109,7 @@ def read_archive(folder: Path, content: bytes) -> Any:
 
 def read_example(folder: Path, content: bytes) -> Any:
     """Read a `tf.train.Example` in a file with right checksums, which no mutation achieves."""
-    return read_stack(source_listing.TFRECORDS, "x", folder, b"".join(tfrecord.frame([content])))
+    return read_stack(source_listing.TFRECORDS, "x", folder, framed(content))
 
 
 def read_labels(name: str, folder: Path, content: bytes) -> Any:
@@ -182,13 +182,13 @@ def seeds_of_parquet() -> Iterator[bytes]:
 
 
 def seeds_of_tfrecord() -> Iterator[bytes]:
-    content = b"".join(tfrecord.frame(tfrecord.encode_example(b"\xff\xd8\xff", label) for label in (0, 1)))
+    content = b"".join(framed_example(b"\xff\xd8\xff", label) for label in (0, 1))
     yield from (content, gzip.compress(content, mtime=0))
 
 
 def seeds_of_example() -> Iterator[bytes]:
-    yield tfrecord.encode_example(b"\x89PNG\r\n\x1a\n", 3)
-    yield tfrecord.encode_example(b"\xff\xd8\xff", -1)
+    yield framed_example(b"\x89PNG\r\n\x1a\n", 3)[12:-4]
+    yield framed_example(b"\xff\xd8\xff", -1)[12:-4]
 
 
 def seeds_of_image() -> Iterator[bytes]:

@@ -16,6 +16,7 @@ from PIL import Image
 from components.core.artifacts.datasets import ImageShape
 from components.core.sources import source_listing
 from components.core.sources.files import SourceFile
+from components.core.storage import tfrecord
 from components.core.storage.json_values import typed
 from components.preprocess import rows
 from components.preprocess.attempt_files import AttemptFiles
@@ -32,6 +33,17 @@ def idx(values: np.ndarray) -> bytes:
 def stored(path: Path, content: bytes) -> SourceFile:
     path.write_bytes(content)
     return SourceFile(path.name, str(path), len(content))
+
+
+def framed(*records: bytes) -> bytes:
+    """Return a TFRecord file of any records."""
+    crcs = [tfrecord._CRC.pack(tfrecord._masked_crc(record)) for record in records]
+    return b"".join(tfrecord._head(len(record)) + record + crc for record, crc in zip(records, crcs, strict=True))
+
+
+def framed_example(image: bytes, label: int) -> bytes:
+    """Return a TFRecord file of one image, in any format."""
+    return tfrecord.framed_examples(np.frombuffer(image, np.uint8)[None], np.array([label])).tobytes()
 
 
 def read_source(source: Path | str, content: bytes | None = None) -> tuple[Survey, list[tuple[str, str, int, bytes]]]:

@@ -6,7 +6,7 @@ crc32c, rotated and offset as in tensorflow/core/lib/hash/crc32c.h.
 
 import functools
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, BinaryIO, NamedTuple
 
 import google_crc32c
@@ -15,7 +15,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, te
 
 _HEAD, _CRC = struct.Struct("<QI"), struct.Struct("<I")
 _LABEL_BYTES = 10  # of a varint of 64 bits, at most
-_FORMS_KEPT = 4096  # lengths and labels whose encoding is cached
+_FORMS_KEPT = 4096  # lengths whose encoding is cached
 # From tensorflow/core/example/{example,feature}.proto, without lists of floats, which nobody reads here.
 _SCHEMA = """
 name: "example.proto" syntax: "proto3"
@@ -50,11 +50,6 @@ class Record(NamedTuple):
     content: bytes
 
 
-def frame(records: Iterable[bytes]) -> Iterator[bytes]:
-    for record in records:
-        yield b"".join((_head(len(record)), record, _CRC.pack(_masked_crc(record))))
-
-
 def read(file: BinaryIO, largest: int) -> Iterator[Record]:
     """Yield the records of a file after comparing checksums; `Damage` for a damaged or cut one.
 
@@ -81,11 +76,25 @@ def starts_a_record(head: bytes) -> bool:
     return len(head) >= _HEAD.size and head[: _HEAD.size] == _head(int.from_bytes(head[:8], "little"))
 
 
-def encode_example(image: bytes, label: int) -> bytes:
-    """Serialize one `tf.train.Example` with the features `image` and `label`, always in that order."""
-    # The label takes ten bytes, as some labels must, so that examples of images of one size have one size too.
-    before, after = _around_image(len(image))
-    return b"".join((before, image, after, _varint(label)))
+def framed_examples(images: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Return framed examples with the features `image` and `label`, always in that order, as a `record_type` [n].
+
+    Of images, uint8 [n, bytes], and their labels, whole numbers of 64 bits [n].
+    """
+    kind, (before, after) = record_type(images.shape[1]), _around_image(images.shape[1])
+    head, end = _HEAD.size, kind.itemsize - _CRC.size  # of an example in its record
+    records = np.empty(len(images), kind)
+    records["before"] = np.frombuffer(_head(end - head) + before, np.uint8)
+    records["image"] = images
+    records["after"] = np.frombuffer(after, np.uint8)
+    # A varint: seven bits in each byte, and a bit that says whether more follow. All labels take ten bytes, as some
+    # must, so that examples of images of one size have one size too.
+    bits = labels.astype(np.int64).view(np.uint64)[:, None] >> np.arange(0, 7 * _LABEL_BYTES, 7, dtype=np.uint64)
+    records["label"] = (bits & 0x7F).astype(np.uint8) | np.array([0x80] * (_LABEL_BYTES - 1) + [0], np.uint8)
+    content = records.tobytes()
+    starts = range(0, len(content), kind.itemsize)
+    records["crc"] = [_masked_crc(content[start + head : start + end]) for start in starts]
+    return records
 
 
 def record_type(image_bytes: int) -> np.dtype:
@@ -120,13 +129,6 @@ def _around_image(length: int) -> tuple[bytes, bytes]:
     example.features.feature["image"].bytes_list.value.append(bytes(length))
     whole = example.SerializeToString(deterministic=True)  # a map sorted by its keys
     return whole[: len(whole) - len(after) - length], after[:-_LABEL_BYTES]
-
-
-@functools.lru_cache(maxsize=_FORMS_KEPT)
-def _varint(label: int) -> bytes:
-    """Return a label as a varint of ten bytes: seven bits in each, and a bit that says whether more follow."""
-    bits = label % 2**64
-    return bytes(0x80 | bits >> shift & 0x7F for shift in range(0, 63, 7)) + bytes([bits >> 63])
 
 
 def _example_class() -> Any:

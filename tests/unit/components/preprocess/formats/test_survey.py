@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from components.core.sources import source_listing
-from components.core.storage import buckets, tfrecord
+from components.core.storage import buckets
 from tests.fakes.gcs.server import Server
 from tests.faults.damage.image_cases import JPEG, WEBP
-from tests.inputs.sources import read_source
+from tests.inputs.sources import framed_example, read_source
 
 
 def files(folder: Path) -> None:
@@ -20,8 +20,7 @@ def files(folder: Path) -> None:
     np.savez(folder / "npz" / "train.npz", images=images, labels=np.arange(5))
     np.savez_compressed(folder / "npz" / "test.npz", images=images[:2], labels=np.arange(2))
     for split, content in (("train", JPEG), ("test", WEBP)):
-        example = tfrecord.encode_example(content, 4)
-        (folder / "tfrecord" / f"{split}.tfrecord").write_bytes(b"".join(tfrecord.frame([example])))
+        (folder / "tfrecord" / f"{split}.tfrecord").write_bytes(framed_example(content, 4))
     (folder / "labeled" / "a.jpg").write_bytes(JPEG)
     (folder / "labeled" / "b.webp").write_bytes(WEBP)
     (folder / "labeled" / source_listing.LABELS).write_bytes(b"file,label,split\na.jpg,x,\nb.webp,y,test\n")

@@ -14,7 +14,7 @@ from components.core.sources import source_listing
 from components.core.storage import tfrecord
 from components.preprocess.formats import tfrecords
 from components.preprocess.formats.survey import read
-from tests.inputs.sources import picture, read_source
+from tests.inputs.sources import framed, framed_example, picture, read_source
 
 
 def serialized(**features: Any) -> bytes:
@@ -31,10 +31,6 @@ def serialized(**features: Any) -> bytes:
 
     named = {name.replace("__", "/"): feature(value) for name, value in features.items()}
     return tf.train.Example(features=tf.train.Features(feature=named)).SerializeToString()
-
-
-def framed(*examples: bytes) -> bytes:
-    return b"".join(tfrecord.frame(examples))
 
 
 values = (
@@ -68,11 +64,8 @@ def test_a_file_that_tensorflow_wrote(tmp_path: Path) -> None:
             for number, image in enumerate(images):
                 writer.write(serialized(image__encoded=image, image__class__label=5 + number % 3, image__height=3))
         surveyed, read_images = read_source(tmp_path / name)
-        assert (surveyed.kind, surveyed.classes, surveyed.counts) == (
-            source_listing.TFRECORDS,
-            ["5", "6", "7"],
-            {"train": 250},
-        )
+        assert surveyed.kind == source_listing.TFRECORDS
+        assert (surveyed.classes, surveyed.counts) == (["5", "6", "7"], {"train": 250})
         assert read_images == [(f"{name}[{n}]", "train", n % 3, image) for n, image in enumerate(images)]
 
 
@@ -97,7 +90,7 @@ RECORD = framed(serialized(image=IMAGE, label=1))
         (tfrecord._head(1 << 40), "1,099,511,627,776 bytes"),
         (RECORD + framed(serialized(image=IMAGE, label=-1)), "without one (x.tfrecord[1])"),
         # A shard of a dataset of this pipeline.
-        (framed(tfrecord.encode_example(bytes(64), 3)), "image of 64 bytes"),
+        (framed_example(bytes(64), 3), "image of 64 bytes"),
     ],
 )
 def test_wrong_files_are_refused(tmp_path: Path, content: bytes, words: str) -> None:
