@@ -115,12 +115,7 @@ ARTIFACTS = {
         _publish, "1/model/MANIFEST.json", lambda folder: models.Manifest.of(folder / "1/model")
     ),
     "champion.json": Artifact(_publish, "registry/champion.json", writers.read_registry),
-    "cached result": Artifact(
-        _run_once,
-        "history/0001/state.json",
-        _read_cached,
-        optional=True,
-    ),
+    "cached result": Artifact(_run_once, "history/0001/state.json", _read_cached, optional=True),
     "source's index": Artifact(
         writers.BY_NAME["source's index"].prepare, "index/*.index", writers.read_index, optional=True
     ),
