@@ -69,10 +69,11 @@ class AttemptFiles:
         """Return a file's content."""
         return (self._folder / name).read_file()[0]
 
-    def read_note(self, name: str, kind: Any) -> Any:
+    def read_note(self, name: str, kind: type[Result]) -> Result:
         """Return the value of a type that was left; `DataError` if it is damaged."""
         with _naming_damage(f"{self}/{name}"):
-            return typed(kind, json.loads(self.read(name)), f"{self}/{name}", signed=True)
+            value: Result = typed(kind, json.loads(self.read(name)), f"{self}/{name}", signed=True)
+            return value
 
     def read_array(self, name: str, kind: np.dtype) -> np.ndarray:
         """Return the array of a file of its bytes; `DataError` if it is damaged."""

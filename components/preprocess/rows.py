@@ -79,8 +79,7 @@ def make(files: AttemptFiles, chunk: str, plan: Plan, rows_at: str, decoders: in
     row_files = files if rows_at == str(files) else AttemptFiles(rows_at)
     index = f"{Path(chunk).stem}{INDEX}"
     if row_files.exists(index):
-        kept: Outcome = row_files.read_note(index, Outcome)
-        return kept.file_parts
+        return row_files.read_note(index, Outcome).file_parts
     writer = _Writer(plan, row_files)
     batches = itertools.chain.from_iterable(_batches(part, writer) for part in row_files.read_note(chunk, list[Part]))
     shape, resize, stored = plan.image, plan.resize, plan.stored
