@@ -36,6 +36,7 @@ from components.core.storage import atomic_files, buckets
 from components.core.storage.buckets import Conflict
 from components.core.storage.json_values import typed
 from components.core.storage.location import Location, Written, files_below, private
+from components.core.storage.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -142,14 +143,9 @@ class AttemptFiles:
 
     def delete(self, name: str) -> bool:
         """Delete a file; return whether it existed."""
-        if not self.in_bucket:
-            existed = (self.path / name).exists()
-            (self.path / name).unlink(missing_ok=True)
-            return existed
-        stored = buckets.stat(f"{self}/{name}")
-        if stored:
-            buckets.delete(stored)
-        return stored is not None
+        existed = self.exists(name)
+        Store(self._folder).delete([name])
+        return existed
 
     def sizes(self) -> dict[str, int]:
         """Return the bytes of each file."""

@@ -46,7 +46,7 @@ def run(config: PublishConfig) -> StageResult:
     def fill(folder: Path) -> None:
         """Copy the model and the evaluation into the folder of a new version, and check the copies."""
         for source, names, target in (
-            (config.evaluation, [*evaluation.files, evaluations.MANIFEST], registry.evaluation_folder(folder)),
+            (config.evaluation, [*evaluation.files, evaluations.MANIFEST], folder / registry.EVALUATION),
             (config.model, model.files, folder),
         ):
             for name in names:
@@ -61,10 +61,9 @@ def run(config: PublishConfig) -> StageResult:
         manifest = models.with_card(folder, model, judged_card)
         dataclasses.replace(manifest, recipe_sha256=recipe_sha256).write(folder)
         models.Manifest.of(folder, model.digest)
-        evaluations.Manifest.of(registry.evaluation_folder(folder), evaluation.digest)
+        evaluations.Manifest.of(folder / registry.EVALUATION, evaluation.digest)
 
-    with registry.locked(config.registry):
-        return _publish(config, fill, model, evaluation, champion)
+    return _publish(config, fill, model, evaluation, champion)
 
 
 def _publish(
@@ -89,7 +88,6 @@ def _publish(
             _require_compared_with(champion, evaluation, Superseded)
             accepted = champion
         # An interrupted publication may have added it with an earlier evaluation.
-        version = version or registry.find(config.registry, model.digest, champion)
         version = version or registry.add(config.registry, fill, model.digest, champion)
         _require_next(version, champion)
         try:

@@ -101,7 +101,7 @@ def _version_details(location: str, number: int) -> Iterator[tuple[Version, Line
     """Yield a version, its lineage, the champion, and the folder of its evaluation; name a missing value."""
     champion = _read_champion(location)
     version = registry.read_version(location, number, champion)
-    folder = registry.evaluation_folder(registry.version_folder(location, number))
+    folder = registry.version_folder(location, number) / registry.EVALUATION
     origin = lineage.read(folder, version.evaluation)
     try:
         yield version, origin, champion, folder
@@ -139,7 +139,7 @@ def _list(location: str) -> None:
         state = "champion" if champion is not None and champion.version == number else ""
         try:
             version = registry.read_version(location, number, champion)
-            ratio = evaluations.distance_ratio(registry.evaluation_folder(registry.version_folder(location, number)))
+            ratio = evaluations.distance_ratio(registry.version_folder(location, number) / registry.EVALUATION)
         except DataError as error:
             damaged.append(str(error))
             rows.append((str(number), "damaged", "", "", "", "", ""))

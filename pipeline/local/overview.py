@@ -56,7 +56,7 @@ def write(overview: Overview) -> None:
     try:
         _link(root / "latest", newest.evaluation, newest.location("export", "model_uri"), newest.folder)
         if overview.champion:
-            _link(root / "champion", registry.evaluation_folder(overview.champion), overview.champion, None)
+            _link(root / "champion", overview.champion / registry.EVALUATION, overview.champion, None)
         atomic_files.write_file(root / PAGE, _page(overview).encode())
     except OSError as error:
         log.warning("%s and the links beside it are not up to date: %s", root / PAGE, errors.describe_os_error(error))
@@ -85,7 +85,7 @@ def _page(overview: Overview) -> str:
     from components.core.reporting import pages  # it needs Jinja2, which is slow to import
 
     version = overview.champion
-    best = evaluations.distance_ratio(registry.evaluation_folder(version)) if version else None
+    best = evaluations.distance_ratio(version / registry.EVALUATION) if version else None
     scores = [run.score for run in overview.runs]
     drawn = [score for score in (*scores, best) if score and score > 0]
     low, high = (math.log(end) for end in (min(drawn, default=1), max(drawn, default=1)))

@@ -30,7 +30,7 @@ def export(
     """
     if folder.exists():
         raise ConfigError(f"FOLDER is {folder}, which exists: name a new one")
-    judged = registry.evaluation_folder(source)
+    judged = source / registry.EVALUATION
     numbers = atomic_files.read_json(judged / evaluations.METRICS, "evaluation")
     distance, labels = numbers["distance"], dict(numbers["names"])
     metrics = [

@@ -1,10 +1,8 @@
 """`wgan registry verify`, `promote`, `rollback` and `gc`: check versions, move the champion, remove versions."""
 
-import contextlib
 import dataclasses
-from collections.abc import Iterator
 
-from components.core.artifacts import evaluations
+from components.core.artifacts import evaluations, models
 from components.core.errors import DataError, Superseded
 from components.core.registry import registry
 from components.core.registry.registry import Champion, Pointer
@@ -34,7 +32,9 @@ def verify(location: str, number: int | None) -> None:
     for version in versions if number is None else [number]:
         damage = registry.damage(location, version, champion)
         if not damage:
-            original = originals.setdefault(registry.read_digests(location, version), version)
+            folder = registry.version_location(location, version)
+            digest = models.Manifest.read(folder).digest, evaluations.Manifest.read(folder / registry.EVALUATION).digest
+            original = originals.setdefault(digest, version)
             damage = [f"it is a copy of version {original}"] if original != version else []
         if damage:
             problems.append(f"version {version} of {location} is damaged: {', '.join(damage)}")
@@ -50,35 +50,37 @@ def promote(location: str, number: int) -> None:
 
     So does a user who has lost `champion.json`, and writes it again.
     """
-    with _locked(location, rebuild=True) as pointer:
-        version = registry.read_version(location, number, pointer.champion)
-        if version.evaluation.verdict != evaluations.PROMOTE:
-            verdict = version.evaluation.verdict
-            raise DataError(f"the verdict on version {number} of {location} is {verdict}: it was changed")
-        if pointer.champion.version == number:
-            print(f"version {number} is the champion already")
-            return
-        _move(location, pointer, registry.crowned(pointer.champion, version))
+    registry.require_there(location)
+    pointer = registry.read_pointer(location, rebuild=True)
+    version = registry.read_version(location, number, pointer.champion)
+    if version.evaluation.verdict != evaluations.PROMOTE:
+        verdict = version.evaluation.verdict
+        raise DataError(f"the verdict on version {number} of {location} is {verdict}: it was changed")
+    if pointer.champion.version == number:
+        print(f"version {number} is the champion already")
+        return
+    _move(location, pointer, registry.crowned(pointer.champion, version))
     print(f"version {number} is the champion")
 
 
 def rollback(location: str) -> None:
     """Make the previous champion champion again; publishing the rolled-back model again does not undo that."""
-    with _locked(location) as pointer:
-        champion = pointer.champion
-        if not champion.version:
-            raise nothing_published(location)
-        if not champion.previous:
-            raise DataError(
-                f"champion.json of {location} names no champion before version {champion.version}; promote a version"
-            )
-        number = champion.previous[-1]
-        if number not in registry.versions(location, champion):
-            raise DataError(f"version {number}, the champion before, is gone from {location}; promote another version")
-        crowned = registry.crowned(champion, registry.read_version(location, number, None))
-        rolled_back = tuple(sorted({*champion.rolled_back, champion.version} - {number}))
-        crowned = dataclasses.replace(crowned, previous=champion.previous[:-1], rolled_back=rolled_back)
-        _move(location, pointer, crowned)
+    registry.require_there(location)
+    pointer = registry.read_pointer(location)
+    champion = pointer.champion
+    if not champion.version:
+        raise nothing_published(location)
+    if not champion.previous:
+        raise DataError(
+            f"champion.json of {location} names no champion before version {champion.version}; promote a version"
+        )
+    number = champion.previous[-1]
+    if number not in registry.versions(location, champion):
+        raise DataError(f"version {number}, the champion before, is gone from {location}; promote another version")
+    crowned = registry.crowned(champion, registry.read_version(location, number, None))
+    rolled_back = tuple(sorted({*champion.rolled_back, champion.version} - {number}))
+    crowned = dataclasses.replace(crowned, previous=champion.previous[:-1], rolled_back=rolled_back)
+    _move(location, pointer, crowned)
     print(f"version {number} is the champion again, instead of version {champion.version}")
 
 
@@ -89,33 +91,28 @@ def gc(location: str, keep: int, uncommitted: bool, yes: bool) -> None:
     `champion.json` lists removals first, so that a concurrent promotion sees them or is seen. `uncommitted` also
     removes unfinished publications, dead or active.
     """
-    with _locked(location) as pointer:
-        champion = pointer.champion
-        versions = registry.versions(location, champion)
-        kept = {champion.version, *champion.previous[-1:], *versions[-keep:]}
-        rows: list[tuple[str, ...]] = [(str(number), "not needed") for number in versions if number not in kept]
-        rows += [(name, "never finished") for name in registry.uncommitted(location, champion) if uncommitted]
-        rows += [(str(number), "removed before, with files left") for number in registry.left_over(location, champion)]
-        if not rows:
-            print("nothing to remove")
-            return
-        tables.print_rows(("version", "why"), rows)
-        if not yes:
-            print("\nnothing was removed; --yes removes them")
-            return
-        if gone := {int(name) for name, *_ in rows if name.isdecimal()} - set(champion.removed):
-            removed = tuple(sorted({*champion.removed, *gone}))
-            _move(location, pointer, dataclasses.replace(champion, revision=champion.revision + 1, removed=removed))
-        for name, *_ in rows:
-            registry.remove(location, name)
-    print(f"\nremoved: {len(rows)}")
-
-
-@contextlib.contextmanager
-def _locked(location: str, rebuild: bool = False) -> Iterator[Pointer]:
     registry.require_there(location)
-    with registry.locked(location):
-        yield registry.read_pointer(location, rebuild)
+    pointer = registry.read_pointer(location)
+    champion = pointer.champion
+    versions = registry.versions(location, champion)
+    kept = {champion.version, *champion.previous[-1:], *versions[-keep:]}
+    rows = [(number, "not needed") for number in versions if number not in kept]
+    rows += [(number, "never finished") for number in registry.uncommitted(location, champion) if uncommitted]
+    left_over = registry.begun(location).keys() & {*champion.removed}
+    rows += [(number, "removed before, with files left") for number in sorted(left_over)]
+    if not rows:
+        print("nothing to remove")
+        return
+    tables.print_rows(("version", "why"), [(str(number), why) for number, why in rows])
+    if not yes:
+        print("\nnothing was removed; --yes removes them")
+        return
+    if gone := {number for number, _ in rows} - {*champion.removed}:
+        removed = tuple(sorted({*champion.removed, *gone}))
+        _move(location, pointer, dataclasses.replace(champion, revision=champion.revision + 1, removed=removed))
+    for number, _ in rows:
+        registry.remove(location, number)
+    print(f"\nremoved: {len(rows)}")
 
 
 def nothing_published(location: str) -> DataError:

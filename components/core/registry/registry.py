@@ -4,34 +4,31 @@ Versions are counted from 1 and never change; no number is used twice. `versions
 Serving reads. A version's `evaluation/` is the evaluation by which it was promoted. `champion.json` is written before
 the first version, when it names none: versions without it have lost it.
 
-A folder is locked while it changes; a version appears by one rename. A bucket has neither locks nor renames, and claims
-in a folder would show TensorFlow Serving half a version: so a bucket's version is claimed, uploaded in a safe order,
-verified, and committed by its manifest. `claims/NNNNNNNN` reserves a number: a publication creates it only if it does
-not exist, with the digest of the version's content. Another attempt at the same content finds the claim of one that
-died, or is still at work, and continues it. Both upload the same bytes, each object only if it does not exist. A claim
-is never deleted, so no number is used twice. `saved_model.pb`, by which TensorFlow Serving finds a model, is uploaded
-after all other files of the model. Then every object is compared with what was sent. `MANIFEST.json`, which makes it a
-version, comes last. Removal begins with it.
+A version is claimed, written in a safe order, verified, and committed by its manifest. `claims/NNNNNNNN` reserves a
+number: a publication creates it only if it does not exist, with the digest of the version's content. Another attempt at
+the same content finds the claim of one that died, or is still at work, and continues it. Both write the same bytes,
+each file only if it does not exist. A claim is never deleted, so no number is used twice. `saved_model.pb`, by which
+TensorFlow Serving finds a model, is written after all other files of the model. Then every file is compared with what
+was sent. `MANIFEST.json`, which makes it a version, comes last. Removal begins with it.
 """
 
 import dataclasses
 import itertools
-import shutil
-import tempfile
 from collections.abc import Callable, Collection, Set
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import suppress
 from pathlib import Path
 
 from components.core.artifacts import evaluations, models, recipes
 from components.core.artifacts.manifest import Manifest
-from components.core.errors import DataError, Incompatible, TransientError
+from components.core.errors import DataError, Incompatible, TransientError, naming
 from components.core.sources import concurrent
 from components.core.storage import atomic_files, buckets, digests
-from components.core.storage.buckets import Conflict, Stored
-from components.core.storage.location import MANIFEST_ALONE, Location, LocationLike, at_once, files_below
+from components.core.storage.buckets import Conflict
+from components.core.storage.location import MANIFEST_ALONE, Location, LocationLike
+from components.core.storage.store import Store
 
 CHAMPION = "champion.json"
-_VERSIONS, _EVALUATION, _CLAIMS = "versions", "evaluation", "claims"
+EVALUATION, _VERSIONS, _CLAIMS = "evaluation", "versions", "claims"
 _SERVABLE = "saved_model.pb"
 _CLAIM_VERSION = 1
 _AT_ONCE = 8  # versions that are read at once
@@ -81,7 +78,7 @@ class Pointer:
     """`champion.json`, as read."""
 
     champion: Champion
-    generation: int = 0  # of the object in a bucket, 1 in folders of this machine; 0 if there was none
+    generation: int = 0  # of the file in its store; 0 if there was none
 
 
 def crowned(before: Champion, version: Version) -> Champion:
@@ -105,12 +102,6 @@ def require_there(registry: LocationLike) -> None:
         raise DataError(f"no registry at {registry}: there is no such folder; give --registry, or run the pipeline")
 
 
-def locked(registry: LocationLike) -> AbstractContextManager[None]:
-    """Lock a local folder against other processes; in a bucket, champions are replaced only as read."""
-    location = Location.of(registry)
-    return nullcontext() if location.in_bucket else atomic_files.only_one(location.path)
-
-
 def version_location(registry: LocationLike, version: int) -> Location:
     return Location.of(registry) / _VERSIONS / str(version)
 
@@ -119,18 +110,10 @@ def version_folder(registry: LocationLike, version: int) -> Path:
     return version_location(registry, version).path
 
 
-def evaluation_folder(version: Path) -> Path:
-    return version / _EVALUATION
-
-
 def begun(registry: LocationLike) -> dict[int, bool]:
-    """Return the numbers of the versions with any files, and whether each is committed: in a bucket by its manifest."""
-    folder = Location.of(registry) / _VERSIONS
-    if not folder.in_bucket:
-        committed = {number: True for path in folder.path.glob("*") if (number := _number_of(path.name))}
-        return dict.fromkeys(_unfinished(registry).values(), False) | committed
+    """Return the numbers of the versions with any files, and whether each is committed, by its manifest."""
     numbers: dict[int, bool] = {}
-    for path in files_below(folder.uri):
+    for path in Store(Location.of(registry)).names(_VERSIONS):
         version, _, name = path.partition("/")
         if name and (number := _number_of(version)):
             numbers[number] = numbers.get(number, False) or name == models.MANIFEST
@@ -154,10 +137,9 @@ def read_pointer(registry: LocationLike, rebuild: bool = False) -> Pointer:
         raise DataError(f"registry {location} is a file, not a folder")
     problem, generation = f"no champion at {location}: {CHAMPION} is missing", 0
     try:
-        content, generation = (location / CHAMPION).read_file()
-        return Pointer(Champion.parse(content, location / CHAMPION), generation)
-    except FileNotFoundError:
-        pass
+        if answer := Store(location).read(CHAMPION):
+            content, generation = answer
+            return Pointer(Champion.parse(content, location / CHAMPION), generation)
     except Incompatible:
         raise
     except DataError as error:
@@ -178,36 +160,24 @@ def read_champion(registry: LocationLike) -> Champion | None:
 
 
 def move_champion(registry: LocationLike, pointer: Pointer, champion: Champion) -> None:
-    """Replace `champion.json` as it was read under the lock; `buckets.Conflict` if another process replaced it."""
-    file, content = Location.of(registry) / CHAMPION, atomic_files.sealed_json(champion.to_json())
-    if file.in_bucket:
-        buckets.replace(file.uri, content, pointer.generation)
-    else:
-        atomic_files.write_file(file.path, content)
+    """Replace `champion.json` as it was read; `Conflict` if another process replaced it."""
+    Store(Location.of(registry)).replace(CHAMPION, atomic_files.sealed_json(champion.to_json()), pointer.generation)
 
 
 def add(registry: LocationLike, fill: Callable[[Path], None], model_digest: str, champion: Champion | None) -> int:
-    """Add a version under the lock, or finish an attempt at it; `fill` writes all its files. Return its number."""
-    location, removed = Location.of(registry), _removed(champion)
-    number: int = max([0, *versions(registry), *(champion.been if champion else ()), *removed])
-    if location.in_bucket:
-        with tempfile.TemporaryDirectory() as name:
-            prepared = Path(name)
-            fill(prepared)
-            content = digests.digest_of(atomic_files.files_in(prepared))
-            claim = {"schema_version": _CLAIM_VERSION, "content_digest": content, "model_digest": model_digest}
-            # This lists the claims after the versions were listed, so that no number is missed.
-            number = _claimed(location, digests.canonical_json(claim), number, removed)
-            _upload(prepared, f"{location}/{_VERSIONS}/{number}")
+    """Return the version of a model, perhaps with another evaluation; add it by `fill`, or finish an attempt at it."""
+    store, done = Store(Location.of(registry)), [*versions(registry), *_removed(champion)]
+    if number := find(registry, model_digest, champion):
         return number
-    while True:
-        number += 1
-        path = version_folder(registry, number)
-        with atomic_files.new_folder(path, models.MANIFEST) as folder:
-            fill(folder)
-        # On shared volumes without working locks another publication may have taken the number.
-        if models.Manifest.of(path).digest == model_digest:
-            return number
+    with naming(store.scratch, "/.tmp-"), atomic_files.temporary_folder(store.scratch) as aside:
+        prepared = aside / "version"
+        fill(prepared)
+        content = digests.digest_of(atomic_files.files_in(prepared))
+        claim = {"schema_version": _CLAIM_VERSION, "content_digest": content, "model_digest": model_digest}
+        atomic_files.write_file(aside / "claim", digests.canonical_json(claim))
+        number = _claimed(store, aside / "claim", {0, *done, *(champion.been if champion else ())})
+        _write(prepared, store, f"{_VERSIONS}/{number}")
+    return number
 
 
 def read_version(registry: LocationLike, number: int, champion: Champion | None) -> Version:
@@ -218,7 +188,7 @@ def read_version(registry: LocationLike, number: int, champion: Champion | None)
     folder = _fetched(registry, number)
     expected = champion if champion and champion.version == number else None
     model = models.Manifest.of(folder, expected.model_digest if expected else "")
-    evaluation = evaluations.Manifest.of(folder / _EVALUATION, expected.evaluation_digest if expected else "")
+    evaluation = evaluations.Manifest.of(folder / EVALUATION, expected.evaluation_digest if expected else "")
     if evaluation.checkpoint_digest != model.checkpoint_digest:
         raise DataError(
             f"version {number} of {registry} is damaged: its evaluation judges checkpoint "
@@ -231,12 +201,6 @@ def no_version(registry: LocationLike, number: int, numbers: Collection[int]) ->
     """Return the error about a version that a registry lacks."""
     existing = ", ".join(map(str, numbers)) or "none yet"
     return DataError(f"registry {registry} has no version {number}; there are: {existing}")
-
-
-def read_digests(registry: LocationLike, number: int) -> tuple[str, str]:
-    """Read the digests of the model and of the evaluation of a fetched version, without checking its files."""
-    version = version_location(registry, number)
-    return models.Manifest.read(version).digest, evaluations.Manifest.read(version / _EVALUATION).digest
 
 
 def read_recipe(registry: LocationLike, number: int) -> recipes.Recipe | None:
@@ -265,9 +229,9 @@ def damage(registry: LocationLike, number: int, champion: Champion | None) -> li
         if folder.is_symlink():
             return ["it is a symbolic link"]
         listed = models.Manifest.read(version).listed
-        judged = evaluations.Manifest.read(version / _EVALUATION).files
-        listed |= {f"{_EVALUATION}/{name}": sha256 for name, sha256 in judged.items()}
-        manifests = {models.MANIFEST, recipes.Recipe.FILE, f"{_EVALUATION}/{evaluations.MANIFEST}"}
+        judged = evaluations.Manifest.read(version / EVALUATION).files
+        listed |= {f"{EVALUATION}/{name}": sha256 for name, sha256 in judged.items()}
+        manifests = {models.MANIFEST, recipes.Recipe.FILE, f"{EVALUATION}/{evaluations.MANIFEST}"}
         lost = [*atomic_files.changed_files(folder, listed), *_added(folder, listed.keys() | manifests)]
         if lost:
             return lost
@@ -284,42 +248,19 @@ def strays(registry: LocationLike) -> list[str]:
     return [folder.name for folder in folders if not _number_of(folder.name)]
 
 
-def uncommitted(registry: LocationLike, champion: Champion | None) -> list[str]:
-    """Return the names of unfinished publications: interrupted ones, or ones at work now."""
-    removed = _removed(champion)
-    return [name for name, number in _unfinished(registry).items() if number not in removed]
+def uncommitted(registry: LocationLike, champion: Champion | None) -> list[int]:
+    """Return the numbers of unfinished publications, claimed or with files: interrupted ones, or ones at work now."""
+    numbers = begun(registry)
+    claimed = _claims(Store(Location.of(registry))) | numbers.keys()
+    return sorted(number for number in claimed - {*_removed(champion)} if not numbers.get(number))
 
 
-def _unfinished(registry: LocationLike) -> dict[str, int]:
-    """Return the interrupted or current publications by name, with their numbers, 0 for none."""
-    location = Location.of(registry)
-    if location.in_bucket:  # claimed or with objects, and no versions
-        numbers = begun(registry)
-        return {str(number): number for number in sorted({*numbers, *_claims(location)}) if not numbers.get(number)}
-    names = sorted(path.name for path in (location.path / _VERSIONS).glob(".tmp-*"))
-    return {name: _number_of(name.removeprefix(".tmp-").partition("-")[0]) for name in names}
-
-
-def left_over(registry: LocationLike, champion: Champion | None) -> list[int]:
-    """Return the removed versions with leftover files."""
-    return sorted(set(begun(registry)).intersection(_removed(champion)))
-
-
-def remove(registry: LocationLike, name: str) -> None:
-    """Delete a version by number, or an item of `uncommitted`; `champion.json` must list it as removed already."""
-    location = Location.of(registry) / _VERSIONS / name
-    if location.in_bucket:  # the manifest, then `saved_model.pb`, then the rest: so nobody finds an incomplete one
-        objects = files_below(location.uri)
-        for first in (models.MANIFEST, _SERVABLE):
-            if first in objects:
-                buckets.delete(objects.pop(first))
-        at_once(buckets.delete, [(stored,) for stored in objects.values()])
-    elif name.isdecimal():
-        atomic_files.remove_folder(location.path)  # gone at once for readers and servers
-        atomic_files.sweep(location.path.parent)
-    else:
-        with suppress(FileNotFoundError):  # the publication has ended
-            shutil.rmtree(location.path)
+def remove(registry: LocationLike, number: int) -> None:
+    """Delete a version, or what there is of it; `champion.json` must list it as removed already."""
+    store, folder = Store(Location.of(registry)), f"{_VERSIONS}/{number}"
+    for name in (models.MANIFEST, _SERVABLE):  # first, so that nobody finds an incomplete one
+        store.delete([f"{folder}/{name}"])
+    store.delete([f"{folder}/{name}" for name in store.names(folder)])
 
 
 def _number_of(folder: str) -> int:
@@ -347,51 +288,48 @@ def _added(folder: Path, expected: Set[str]) -> list[str]:
     return sorted(added)
 
 
-def _claims(registry: Location) -> dict[int, Stored]:
-    claims = files_below(f"{registry}/{_CLAIMS}")
-    return {int(name): stored for name, stored in claims.items() if name.isdecimal()}
+def _claims(store: Store) -> set[int]:
+    return {int(name) for name in store.names(_CLAIMS) if name.isdecimal()}
 
 
-def _claimed(registry: Location, claim: bytes, taken: int, removed: Collection[int]) -> int:
-    """Return the number that another attempt claimed for a version, or claim one."""
-    claims = _claims(registry)
-    for number, stored in sorted(claims.items()):
-        if number not in removed and (stored.bytes, stored.crc32c) == (len(claim), buckets.checksum(claim)):
-            answer = buckets.read(stored.uri)
-            if answer is not None and answer[0] == claim:
-                return number
+def _claimed(store: Store, claim: Path, taken: set[int]) -> int:
+    """Return the number that another attempt claimed for a version, but none that was `taken` before, or claim one."""
+    claims = _claims(store)  # listed after the versions, so that no number is missed
+    for number in sorted(claims - taken):
+        answer = store.read(f"{_CLAIMS}/{number:08d}")
+        if answer is not None and answer[0] == claim.read_bytes():
+            return number
     # From here on no number is skipped, so that another attempt at this version claims the same one, or finds ours.
-    number = max([taken, *claims])
+    number = max(claims | taken)
     while True:
         number += 1
         with suppress(Conflict):
-            buckets.create(f"{registry}/{_CLAIMS}/{number:08d}", claim)
+            store.create({f"{_CLAIMS}/{number:08d}": claim})
             return number
 
 
-def _upload(prepared: Path, location: str) -> None:
-    """Upload the files of a version in a safe order; `DataError` if one of its objects has other content."""
+def _write(prepared: Path, store: Store, folder: str) -> None:
+    """Write the files of a version in a safe order; `DataError` if one of them has other content."""
     paths = {path.relative_to(prepared).as_posix(): path for path in sorted(prepared.rglob("*")) if path.is_file()}
     expected = {name: (path.stat().st_size, buckets.checksum_of_file(path)) for name, path in paths.items()}
 
-    def compared() -> set[str]:
-        objects = files_below(location)
-        for name, stored in objects.items():
-            if expected.get(name) != (stored.bytes, stored.crc32c):
-                raise Conflict(stored.uri)
-        return set(objects)
+    def missing() -> set[str]:
+        checksums = store.checksums(folder)
+        for name, checksum in checksums.items():
+            if expected.get(name) != checksum:
+                raise Conflict(f"{store.root}/{folder}/{name}")
+        return paths.keys() - checksums.keys()
 
-    def send(names: Collection[str]) -> None:
-        at_once(buckets.create, [(f"{location}/{name}", paths[name]) for name in names if name not in uploaded])
+    def create(names: Set[str]) -> None:
+        store.create({f"{folder}/{name}": paths[name] for name in sorted(names)})
 
     try:
-        uploaded = compared()
-        send(sorted(paths.keys() - {_SERVABLE, models.MANIFEST}))
-        send([_SERVABLE])
-        lost = sorted(paths.keys() - compared() - {models.MANIFEST})
-        if lost:
-            raise TransientError(f"{location}/{lost[0]} was uploaded and is missing; try again")
-        send([models.MANIFEST])
+        files = missing() - {models.MANIFEST}
+        create(files - {_SERVABLE})
+        create(files & {_SERVABLE})
+        if lost := missing() - {models.MANIFEST}:
+            raise TransientError(f"{store.root}/{folder}/{min(lost)} was written and is missing; try again")
+        create({models.MANIFEST})
     except Conflict as conflict:
         raise DataError(
             f"{conflict} exists with other content and is not overwritten; remove it "

@@ -42,6 +42,19 @@ def write_file(path: Path, content: bytes | Iterable[bytes]) -> None:
         _sync(path.parent)
 
 
+def link_new(source: Path, path: Path) -> bool:
+    """Give a finished file of the same file system a second name that no file has; return False if one has it."""
+    with naming(path, "/.tmp-"):
+        make_folder(path.parent)
+        _sync(source)
+        try:
+            os.link(source, path)
+        except FileExistsError:
+            return False
+        _sync(path.parent)
+    return True
+
+
 def write_link(path: Path, target: Path) -> None:
     """Make a symbolic link, relative to its folder, in place of the one before; atomic, without a lock or a sync."""
     link = path.with_name(f"{_prefix(path)}{secrets.token_hex(4)}")
@@ -107,7 +120,7 @@ def sweep(folder: Path) -> None:
 
 def write_json(path: Path, value: Any) -> None:
     """Write readable JSON, whole or not at all; refuse NaN and infinity."""
-    write_file(path, _readable(value))
+    write_file(path, readable_json(value))
 
 
 def read_json(path: os.PathLike[str], kind: str) -> dict[str, Any]:
@@ -131,7 +144,7 @@ def read(path: os.PathLike[str], kind: str) -> bytes:
 
 def sealed_json(value: dict[str, Any]) -> bytes:
     """Return the content of a manifest, sealed: the digest of its other fields is its `sha256`."""
-    return _readable({**value, digests.SEAL: digests.digest_of(value)})
+    return readable_json({**value, digests.SEAL: digests.digest_of(value)})
 
 
 def unsealed(content: bytes, path: str | os.PathLike[str], kind: str) -> dict[str, Any]:
@@ -141,7 +154,7 @@ def unsealed(content: bytes, path: str | os.PathLike[str], kind: str) -> dict[st
         raise DataError(f"{path} does not describe the {kind}: it has no {digests.SEAL}; make the {kind} again")
     fields = {name: field for name, field in value.items() if name != digests.SEAL}
     try:
-        whole = digests.digest_of(fields) == value[digests.SEAL] and content == _readable(value)
+        whole = digests.digest_of(fields) == value[digests.SEAL] and content == readable_json(value)
     except (ValueError, RecursionError):  # no manifest is written with NaN
         whole = False
     if not whole:
@@ -244,6 +257,7 @@ def temporary_folder(parent: Path) -> Iterator[Path]:
     make_folder(parent)
     with aside(parent / "run", is_folder=True) as folder:
         yield folder
+    _sync(parent)  # so that what is written next cannot outlast its removal
 
 
 @contextlib.contextmanager
@@ -296,7 +310,8 @@ def _prefix(location: Path) -> str:
     return f".tmp-{location.name}-"
 
 
-def _readable(value: Any) -> bytes:
+def readable_json(value: Any) -> bytes:
+    """Return readable JSON; refuse NaN and infinity."""
     return json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False).encode() + b"\n"
 
 

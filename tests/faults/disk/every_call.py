@@ -25,6 +25,7 @@ ERRORS = {
     "sendfile": (errno.EIO, errno.ENOSPC),
     "fsync": (errno.EIO, errno.ENOSPC),
     "rename": (errno.EIO, errno.ENOSPC, errno.EROFS),
+    "link": (errno.EIO, errno.ENOSPC, errno.EROFS),
     "mkdir": (errno.ENOSPC, errno.EROFS),
     "unlink": (errno.EIO,),
     "unlinkat": (errno.EIO,),

@@ -155,6 +155,13 @@ class Disk:
             _change(folder_and_name[0], {folder_and_name[1]: entry})
         return folder_and_name is not None
 
+    def _link(self, arguments: str, result: int) -> bool:
+        source, target = self._locate(arguments), self._locate(arguments, 1)
+        if target is not None:
+            assert source is not None
+            _change(target[0], {target[1]: source[0].entries[source[1]]})
+        return target is not None
+
     def _rename(self, arguments: str, result: int) -> bool:
         source_location, target_location = self._locate(arguments), self._locate(arguments, 1)
         if source_location is None or target_location is None:
@@ -178,7 +185,7 @@ class Disk:
         return int(arguments.split("<")[0]) in self._open and self._refuse(arguments, result)
 
     _pwrite64 = _ftruncate = _refuse_if_open
-    _copy_file_range = _link = _refuse
+    _copy_file_range = _refuse
 
 
 def _read(folder: Path) -> _Folder:

@@ -28,7 +28,7 @@ from tests.inputs import artifacts
 @dataclasses.dataclass(frozen=True)
 class Writer:
     name: str
-    prepare: Callable[[Path], None]  # makes the old state in an empty folder, and the writer's inputs
+    prepare: Callable[[Path], object]  # makes the old state in an empty folder, and the writer's inputs
     write: Callable[[Path], object]  # makes the new state; repeating it changes nothing
     read: Callable[[Path], Any]  # returns the state for a reader; raises if it is invalid
     tolerant: bool = False  # whether it only warns when it cannot write, because that only costs time

@@ -120,7 +120,7 @@ def test_reproduce_prints_settings_that_are_no_defaults_and_the_digests_to_expec
     location: Path, ask: Callable[..., str], tmp_path: Path
 ) -> None:
     text = ask("reproduce", 1, "--registry", location, "--root", "a folder")
-    manifest = evaluations.Manifest.of(registry.evaluation_folder(registry.version_folder(location, 1)))
+    manifest = evaluations.Manifest.of(registry.version_folder(location, 1) / registry.EVALUATION)
     (tmp_path / "again.yaml").write_text(text)
     problems: list[str] = []
     assert config_file.read(tmp_path / "again.yaml", step_table.PARAMETERS, problems) == {
@@ -190,7 +190,7 @@ def test_what_cannot_be_reported_is_an_error(own_registry: Path, tmp_path: Path,
     assert complaint("why")
 
     first = registry.version_folder(own_registry, 1)
-    verdict = registry.evaluation_folder(first) / evaluations.MANIFEST
+    verdict = first / registry.EVALUATION / evaluations.MANIFEST
     artifacts.seal(verdict, artifacts.unsealed(verdict), checkpoint_digest="d" * 64)
     assert "version 1 of" in complaint("why", 1)
 

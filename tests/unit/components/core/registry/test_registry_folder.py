@@ -1,20 +1,16 @@
 """A registry in a folder: its lock, interruptions, and several processes."""
 
 import errno
-import functools
-import shutil
 import subprocess
 import sys
-import tempfile
-import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from components.core.artifacts import evaluations, models
+from components.core.artifacts import evaluations
 from components.core.errors import Superseded
 from components.core.registry import registry
+from components.core.storage.store import Store
 from tests.faults import candidates
 from tests.faults.candidates import Candidate
 from tests.inputs import artifacts
@@ -68,41 +64,24 @@ def test_processes_that_publish_one_model_make_one_version(two_candidates: list[
     assert champion_of(folder) == 1
 
 
-def test_who_waits_for_a_folder_and_then_finds_another_champion_has_lost(
-    two_candidates: list[Candidate], folder: Path
+@pytest.mark.parametrize("name", ["claims/00000001", "versions/1/saved_model.pb", "versions/1/MANIFEST.json"])
+def test_of_two_publications_the_later_one_to_move_the_champion_has_lost(
+    two_candidates: list[Candidate], folder: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """As in a bucket: a publication with an outdated verdict ends with its own exit code, and adds nothing."""
+    """As in a bucket: a publication with an outdated verdict ends with its own exit code, and harms nothing."""
     first, late = two_candidates
-    with ThreadPoolExecutor() as pool:
-        with registry.locked(folder):
-            waiting = pool.submit(late.publish, folder)
-            while not waiting.done() and not _waits_for(folder / ".lock"):
-                time.sleep(0.01)
-            with tempfile.TemporaryDirectory() as aside:
-                first.publish(f"{aside}/registry")
-                shutil.copytree(Path(aside, "registry", "versions"), folder / "versions")
-                shutil.copy(Path(aside, "registry", registry.CHAMPION), folder)
-        with pytest.raises(Superseded, match=r"no champion, .* version 1 "):
-            waiting.result()
-    assert registry.versions(folder) == [1]
-    assert champion_of(folder) == 1
+    create = Store.create
 
+    def create_after_first(store: Store, sources: dict[str, Path]) -> None:
+        if name in sources:
+            monkeypatch.setattr(Store, "create", create)
+            first.publish(folder)
+        create(store, sources)
 
-def _waits_for(path: Path) -> bool:
-    """Return whether anybody waits for a lock, from the kernel's list."""
-    inode = f":{path.stat().st_ino} "
-    return any("->" in line and inode in line for line in Path("/proc/locks").read_text().splitlines())
-
-
-def test_where_the_lock_holds_nobody_off_no_version_is_lost(
-    two_candidates: list[Candidate], folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """On some shared volumes: another process takes the number between the check and the rename."""
-    two_candidates[0].publish(folder)
-    prepared = Path(shutil.copytree(registry.version_folder(folder, 1), tmp_path / "prepared"))
-    fill = functools.partial(shutil.copytree, two_candidates[1].model, dirs_exist_ok=True)
-    with monkeypatch.context() as patched:
-        patched.setattr(registry, "versions", lambda location: [])
-        assert registry.add(str(folder), fill, two_candidates[1].digest, None) == 2
-    assert registry.versions(folder) == [1, 2]
-    assert models.Manifest.of(registry.version_folder(folder, 1)) == models.Manifest.of(prepared)
+    monkeypatch.setattr(Store, "create", create_after_first)
+    with pytest.raises(Superseded, match=r"no champion, .* version [12] "):
+        late.publish(folder)
+    champion = registry.read_champion(folder)
+    assert champion is not None
+    assert champion.model_digest == first.digest
+    assert [registry.damage(folder, number, champion) for number in registry.versions(folder)] == [[], []]
