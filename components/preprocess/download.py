@@ -10,7 +10,6 @@ from pathlib import Path
 
 from components.core.errors import DataError, TransientError
 from components.core.sources.source_listing import FASHION_MNIST_MD5
-from components.core.storage import atomic_files
 from components.core.storage.location import Location, LocationLike
 
 log = logging.getLogger(__name__)
@@ -52,8 +51,7 @@ def fashion_mnist(downloads: LocationLike, url: str = FASHION_MNIST_URL) -> Path
             raise DataError(
                 f"{address} has MD5 {_md5(content)}, published is {md5}; the download was discarded, try again"
             )
-        atomic_files.write_file(path, bytes(content))
-        (location / name).put_file()
+        (location / name).write_file(bytes(content))
     return location.path
 
 

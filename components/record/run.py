@@ -125,13 +125,10 @@ def describe(config: RecordConfig, stage_notes: list[Note], has_ended: bool = Tr
 
 def write(config: RecordConfig, record: dict[str, Any]) -> None:
     """Write the record of a run and its page, unless they exist and are the same."""
-    file = _file(config)
-    page = file.parent / PAGE
+    page = _file(config).parent / PAGE
     if record != _read(config) or not page.fetch_file():
-        atomic_files.write_file(page.path, _page(record).encode())
-        page.put_file()
-        atomic_files.write_json(file.path, record)
-        file.put_file()
+        page.write_file(_page(record).encode())
+        _file(config).write_file(atomic_files.readable_json(record))
 
 
 def _page(record: dict[str, Any]) -> str:

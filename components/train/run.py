@@ -53,8 +53,7 @@ def run(config: TrainConfig) -> StageResult:
         if writes:
             checkpoints.remove_after(location, step)  # they are damaged
             if claim is not None:
-                atomic_files.write_json(location.path / _CLAIM, claim)
-                (location / _CLAIM).put_file()
+                (location / _CLAIM).write_file(atomic_files.readable_json(claim))
         if step > steps:
             raise ConfigError(
                 f"steps must be at least {step}, those already trained in {location}, got {steps}; "

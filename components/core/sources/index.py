@@ -83,9 +83,7 @@ class SourceIndex:
         for line in self._lines(checksums):
             digest.update(line)
         try:
-            first_line = f"{digest.hexdigest()}\n".encode()
-            atomic_files.write_file(self._file.path, itertools.chain([first_line], self._lines(checksums)))
-            self._file.put_file()
+            self._file.write_file(itertools.chain([f"{digest.hexdigest()}\n".encode()], self._lines(checksums)))
         except (errors.StageError, OSError) as error:
             self._warn(error)
 

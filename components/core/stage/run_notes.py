@@ -95,9 +95,7 @@ def noted(stage: str, run: RunOf | None, work: Callable[[], StageResult]) -> Sta
 def write(run: RunOf, note: Note) -> None:
     """Write a note over the stage's earlier one; a failure is only logged, as no stage may fail for its note."""
     try:
-        file = folder_of(run) / f"{note.stage}.json"
-        atomic_files.write_json(file.path, dataclasses.asdict(note))
-        file.put_file()
+        (folder_of(run) / f"{note.stage}.json").write_file(atomic_files.readable_json(dataclasses.asdict(note)))
     except (OSError, StageError) as error:
         log.warning("%s: missing in the run's record: %s", note.stage, errors.line_of(error))
 

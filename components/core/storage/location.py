@@ -19,7 +19,7 @@ import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed, wait
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -214,8 +214,9 @@ class Location(os.PathLike[str]):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.uri)
         return answer[0], answer[1].generation
 
-    def put_file(self) -> None:
-        """Upload one file of a mirror, which has no other writers, over the one in the bucket."""
+    def write_file(self, content: bytes | Iterable[bytes]) -> None:
+        """Write one file, which has no other writers, as `atomic_files` does; in a bucket over the one there too."""
+        atomic_files.write_file(self.path, content)
         if self.in_bucket:
             buckets.put(self.uri, self.path.read_bytes())
 

@@ -211,9 +211,7 @@ def test_a_run_that_failed_is_fixed_and_retried(cluster: Cluster) -> None:
         file = Location.of(pictures) / f"{number}.png"
         with io.BytesIO() as encoded:
             PIL.Image.fromarray(pixels).save(encoded, "PNG")
-            file.path.parent.mkdir(parents=True, exist_ok=True)
-            file.path.write_bytes(encoded.getvalue())
-        file.put_file()
+            file.write_file(encoded.getvalue())
     cluster.wgan("retry", run_id, "--wait", *cluster.connection)
     record = cluster.record(run_id)
     assert (record["state"], record["stages"]["decide"]["attempt"]) == ("SUCCEEDED", 4)  # three before the retry

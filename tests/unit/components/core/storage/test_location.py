@@ -221,8 +221,7 @@ def test_a_damaged_mirror_is_mended(bucket: Server) -> None:
 def test_single_files(bucket: Server) -> None:
     notes = Location.of("gs://b/notes")
     folder = notes.path
-    atomic_files.write_file(folder / "1.json", b"1")
-    (notes / "1.json").put_file()
+    (notes / "1.json").write_file(b"1")
     buckets.put("gs://b/notes/2.json", b"2")
     buckets.put("gs://b/notes/deep/3.json", b"3")
     buckets.put("gs://b/notes/4.txt", b"4")
