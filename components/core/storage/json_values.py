@@ -17,9 +17,10 @@ def typed(kind: Any, value: Any, subject: str, signed: bool = False) -> Any:
     an object has a field that its type lacks, a list another length, or a number is not finite; `KeyError` if an object
     has the name of none of several classes.
     """
-    convert = functools.partial(typed, signed=signed)
-    if kind is Any:
+    is_negative = kind is int and type(value) is int and value < 0
+    if kind is Any or (type(value) is kind and kind in (str, int, bool) and (signed or not is_negative)):
         return value
+    convert = functools.partial(typed, signed=signed)
     if isinstance(kind, types.UnionType):
         first, *_, last = get_args(kind)
         if last is types.NoneType:
@@ -37,7 +38,6 @@ def typed(kind: Any, value: Any, subject: str, signed: bool = False) -> Any:
     plain = get_origin(kind) or kind
     items = tuple(kind.__annotations__.values()) if hasattr(kind, "_fields") else get_args(kind)
     accepted: Any = (int, float) if plain is float else list if issubclass(plain, tuple) else plain
-    is_negative = plain is int and isinstance(value, int) and value < 0
     if not isinstance(value, accepted) or isinstance(value, bool) != (plain is bool) or (is_negative and not signed):
         raise TypeError(f"{subject} is {reprlib.repr(value)}")
     if plain is float and not abs(value) <= sys.float_info.max:
