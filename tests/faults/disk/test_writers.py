@@ -80,5 +80,5 @@ def test_every_call_fails(name: str, folder: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", REGISTRIES)
 def test_a_change_of_a_registry_killed_at_some_calls_and_with_some_failing(name: str, folder: Path) -> None:
-    all_well(kill_everywhere(BY_NAME[name], folder / "killed", every=4))
-    all_well(fail_everywhere(BY_NAME[name], folder / "failing", every=10))
+    all_well(kill_everywhere(BY_NAME[name], folder / "killed", every=12))
+    all_well(fail_everywhere(BY_NAME[name], folder / "failing", every=30))
