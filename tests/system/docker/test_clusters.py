@@ -114,7 +114,7 @@ def test_a_machine_that_is_lost_costs_time_and_no_data(cluster: Flink, expected:
     assert_dataset(cluster, expected, stage)
 
 
-@pytest.mark.parametrize("moment", [".jsonl", ".rows", ".tfrecord"])
+@pytest.mark.parametrize("moment", ["parts-000000.json", ".rows", ".tfrecord"])
 def test_a_python_worker_that_is_killed(cluster: Flink, expected: dict[str, str], moment: str) -> None:
     """Boot starts it again, and the runner repeats its work."""
     stage = start(cluster)
@@ -137,7 +137,7 @@ def test_two_stages_at_once(cluster: Flink, expected: dict[str, str]) -> None:
 def test_a_worker_that_wakes_late(cluster: Flink) -> None:
     """The stage is stopped while a worker is paused; files that the worker writes later do not stay."""
     stage = start(cluster)
-    wait_for_object(cluster, ".jsonl")
+    wait_for_object(cluster, "parts-000000.json")
     pid = signal_worker(cluster, "SIGSTOP")
     cluster.docker("stop", "--time=60", cluster.full_name(stage))
     assert cluster.wait(stage) == errors.TERMINATED, cluster.log_of(stage)
