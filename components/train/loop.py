@@ -36,8 +36,12 @@ log = logging.getLogger(__name__)
 _BLOCK_STEPS = 10
 # Of the measurement for a time budget.
 _LEAST_BLOCKS, _LEAST_SECONDS = 5, 5.0
-# Settings that change no weight, but which steps are kept, when means restart, and whether training continues.
-_ON_RECORD = ("log_every", "sample_every", "checkpoint_every", "keep_checkpoints", "when_unhealthy", "rollbacks")
+# Settings that change no weight, but which steps are kept, when means restart, and whether training continues; and the
+# time budget, which found the steps.
+_ON_RECORD = (
+    *("log_every", "sample_every", "checkpoint_every", "keep_checkpoints", "when_unhealthy", "rollbacks"),
+    "minutes",
+)
 # Locations and hardware, in which workers may differ.
 _PER_WORKER = {"dataset", "dataset_digest", "checkpoints", "initial_checkpoint", "accelerator", "tpu", "replicas"}
 

@@ -5,7 +5,7 @@ import dataclasses
 import logging
 from typing import Any
 
-from components.core.artifacts import checkpoints, datasets
+from components.core.artifacts import checkpoints, datasets, training_log
 from components.core.data import dataset_reader
 from components.core.distributed.cluster import Cluster, cluster_for
 from components.core.errors import ConfigError, DataError
@@ -19,7 +19,8 @@ from components.train.labels import conditioning_of, label_features
 
 log = logging.getLogger(__name__)
 
-_CLAIM = "training.json"
+# What a training that has no checkpoint yet leaves in its folder.
+_BEGUN = {training_log.METRICS, training_log.HEALTH, "samples", "tensorboard"}
 
 
 def run(config: TrainConfig) -> StageResult:
@@ -44,16 +45,12 @@ def run(config: TrainConfig) -> StageResult:
     uploads.fetch(location)
     if config.initial_checkpoint and not checkpoints.steps(location):
         require_fitting(resolved)
-    claim = _missing_claim(resolved, writes)
     with atomic_files.only_one(location.path) if writes else contextlib.nullcontext():
         checkpoint = checkpoints.newest(location)
-        if checkpoint is not None:
-            _require_own(*checkpoint, resolved.identity)
+        _require_own(resolved, checkpoint)
         step, steps = -1 if checkpoint is None else checkpoint[1].step, resolved.steps(checkpoint)
         if writes:
             checkpoints.remove_after(location, step)  # they are damaged
-            if claim is not None:
-                (location / _CLAIM).write_file(atomic_files.readable_json(claim))
         if step > steps:
             raise ConfigError(
                 f"steps must be at least {step}, those already trained in {location}, got {steps}; "
@@ -96,7 +93,7 @@ def resolve(config: TrainConfig) -> ResolvedConfig:
     config = with_augmentation(config, images)
     if config.augmentation != "none":
         log.info("train: the critic sees shifted and cut images (augmentation geometric)%s", why)
-    identity = {**deciding_settings(config), "dataset_digest": manifest.digest}
+    identity = {**deciding_settings(config), "dataset_digest": manifest.digest, "minutes": config.minutes}
     if config.learning_rate_decay == "none" or config.minutes:
         del identity["steps"]  # a constant rate allows lengthening; a time budget finds the steps itself
     return ResolvedConfig(config, manifest, location, (kind, names), identity)
@@ -129,37 +126,26 @@ def _describe_initial(config: TrainConfig, remedy: str = "") -> checkpoints.Mani
         raise DataError(f"initial_checkpoint must be a whole step-NNNNNNNNNN folder: {error}{remedy}") from None
 
 
-def _missing_claim(resolved: ResolvedConfig, writes: bool) -> dict[str, Any] | None:
-    """Return the claim of this training, None if the folder has it; refuse another training's folder.
+def _require_own(resolved: ResolvedConfig, checkpoint: Checkpoint) -> None:
+    """Refuse another training's folder, unless it is named by the key, and a checkpoint of another step than its name.
 
-    Without a readable claim the checkpoints tell whose it is. A folder named by the key is ours in any case.
+    In a folder that a user chose, nothing is trained beside damaged checkpoints alone: they do not tell whose it is.
     """
-    minutes, is_keyed = resolved.config.minutes, cache_key.is_keyed(resolved.config.checkpoints)
-    claim, recorded = resolved.identity | ({"minutes": minutes} if minutes else {}), None
-    # Looked at first, as another process may write its claim at any time.
-    is_used, file = writes and atomic_files.is_used(resolved.location), resolved.location / _CLAIM
-    try:
-        if file.fetch_file() or checkpoints.steps(resolved.location):
-            recorded = atomic_files.read_json(file, "training")
-    except DataError as error:
-        log.warning("made again, as %s", error)
-    # Without a claim, the chief may be creating it now.
-    if not is_keyed and (recorded is not None or (is_used and checkpoints.newest(resolved.location) is None)):
-        atomic_files.require_own_folder(resolved.location, "training", recorded, claim)
-    if recorded not in (None, claim):
-        log.warning("%s is not what this training wrote; it is made again", file)
-    return None if recorded == claim else claim
-
-
-def _require_own(folder: Location, checkpoint: checkpoints.Manifest, identity: dict[str, Any]) -> None:
-    """Refuse a checkpoint of another training, or of another step than its name says."""
-    trained = {**checkpoint.settings, "dataset_digest": checkpoint.dataset_digest}
-    if "steps" not in identity:
-        trained.pop("steps", None)
-    atomic_files.require_own_folder(folder, "training", trained, identity)
-    step, named = checkpoint.step, checkpoints.step_folder(folder.parent, checkpoint.step)
-    if folder != named:
-        raise ConfigError(f"{folder} holds the checkpoint of step {step}; rename it to {named.name}, or remove it")
+    location, identity, trained = resolved.location, resolved.identity, None
+    if checkpoint is not None:
+        folder, manifest = checkpoint
+        named = checkpoints.step_folder(location, manifest.step)
+        if folder != named:
+            remedy = f"rename it to {named.name}, or remove it"
+            raise ConfigError(f"{folder} holds the checkpoint of step {manifest.step}; {remedy}")
+        trained = {**manifest.settings, "dataset_digest": manifest.dataset_digest}
+        trained["minutes"] = manifest.made_with.get("minutes", identity["minutes"])  # older checkpoints lack them
+        if "steps" not in identity:
+            trained.pop("steps", None)
+    if cache_key.is_keyed(resolved.config.checkpoints):
+        return
+    if trained or {path.name for path in location.path.glob("[!.]*")} - _BEGUN:
+        atomic_files.require_own_folder(location, "training", trained, identity)
 
 
 def _reuse(resolved: ResolvedConfig, writes: bool) -> None:

@@ -1,7 +1,6 @@
 """Tests for run.py and training.py: real trainings of a tiny dataset, interrupted and continued."""
 
 import hashlib
-import json
 import os
 import shutil
 import signal
@@ -22,7 +21,6 @@ from components.core.data import dataset_reader
 from components.core.networks import checkpoint_networks, gan
 from components.core.networks.gan import GRID_COLUMNS
 from components.core.stage import logs
-from components.core.storage import atomic_files, buckets
 from components.core.storage.location import Location
 from components.train import clusters, loop, run
 from components.train.config import ResolvedConfig, TrainConfig
@@ -34,7 +32,7 @@ from tests.inputs.damages import damage
 from tests.stages.train import threads
 from tests.stages.train.attempts import SICK, curves_of, flags, left_by
 
-SMALL: dict[str, object] = {"batch_size": 16, "latent_size": 8, "base_filters": 4, "steps": 30}
+SMALL: dict[str, Any] = {"batch_size": 16, "latent_size": 8, "base_filters": 4, "steps": 30}
 SMALL |= {"log_every": 7, "sample_every": 10, "checkpoint_every": 10}
 OFTEN = {"checkpoint_every": 1}  # so many that a signal finds a training running even on a busy machine
 
@@ -94,27 +92,26 @@ def test_a_training_reports_each_block_with_the_newest_samples_and_checkpoint(re
 
 
 def test_damaged_checkpoints_are_skipped_and_made_anew(tiny_dataset: Path, uninterrupted: Path, tmp_path: Path) -> None:
-    """From the one before, or from nothing; in a folder of the user's own too, if it is this training's for sure."""
-    expected = left_by(uninterrupted)
-    for folder, names, how in (
-        (tmp_path / "claim", ["step-0000000030/checkpoint.json", "training.json"], "deleted"),
-        (tmp_path / "all", [f"step-00000000{step}/state.npz" for step in (10, 20, 30)], "cut"),
+    """From the one before, or from nothing; in a folder that a user chose, only beside a whole one."""
+    keyed = str(tmp_path / "{key}")
+    named = run.resolve(TrainConfig(**SMALL, dataset=str(tiny_dataset), checkpoints=keyed)).location.path
+    for folder, where, names, how in (
+        (tmp_path / "chosen", str(tmp_path / "chosen"), ["step-0000000030/checkpoint.json"], "deleted"),
+        (named, keyed, [f"step-00000000{step}/state.npz" for step in (10, 20, 30)], "cut"),
     ):
         shutil.copytree(uninterrupted, folder)
         for name in names:
             damage(folder / name, how)
-        log = trained(tiny_dataset, folder)
+        log = trained(tiny_dataset, where)
         assert all(Path(name).name in log for name in names)
-        assert left_by(folder) == expected
+        assert left_by(folder) == left_by(uninterrupted)
         for name in names:
             assert (folder / name).read_bytes() == (uninterrupted / name).read_bytes(), name
-    (tmp_path / "claim" / "training.json").write_bytes(b"{")
-    damage(tmp_path / "claim" / "step-0000000030" / "state.npz", "cut")
-    for step in (10, 20):
-        shutil.rmtree(checkpoints.step_folder(tmp_path / "claim", step))
-    done = train(tiny_dataset, tmp_path / "claim")
+    for step in (10, 20, 30):
+        damage(tmp_path / "chosen" / f"step-00000000{step}" / "state.npz", "cut")
+    done = train(tiny_dataset, tmp_path / "chosen")
     assert done.returncode == errors.BAD_CONFIGURATION
-    assert (tmp_path / "claim" / "step-0000000030").exists()
+    assert (tmp_path / "chosen" / "step-0000000030").exists()
 
 
 def test_sigkill_and_the_same_command_again(tiny_dataset: Path, uninterrupted: Path, tmp_path: Path) -> None:
@@ -188,7 +185,6 @@ def test_a_complete_training_in_a_bucket_fetches_none(tiny_dataset: Path, uninte
     Location.of("gs://b/dataset").commit(tiny_dataset, datasets.MANIFEST)
     for checkpoint in uninterrupted.glob("step-*"):
         Location.of(f"gs://b/training/{checkpoint.name}").commit(checkpoint, checkpoints.MANIFEST)
-    buckets.create("gs://b/training/training.json", uninterrupted / "training.json")
     assert "already complete" in trained("gs://b/dataset", "gs://b/training")
     assert [path.name for path in Location.of("gs://b/dataset").path.iterdir()] == [datasets.MANIFEST]
 
@@ -201,21 +197,6 @@ def test_two_at_once_in_one_folder_end_as_one(tiny_dataset: Path, uninterrupted:
     assert [process.returncode for process in both] == [0, 0], messages
     assert any("another process" in message for message in messages)
     assert left_by(folder) == left_by(uninterrupted)
-
-
-def test_a_claim_that_another_process_writes_meanwhile_is_taken(
-    tiny_dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    resolved = run.resolve(TrainConfig(dataset=str(tiny_dataset), checkpoints=str(tmp_path / "both")))
-
-    def missing_then_written(file: Location) -> bool:
-        monkeypatch.undo()
-        atomic_files.write_json(file.path, resolved.identity)
-        return False
-
-    monkeypatch.setattr(Location, "fetch_file", missing_then_written)
-    assert run._missing_claim(resolved, writes=True) == resolved.identity
-    assert run._missing_claim(resolved, writes=True) is None
 
 
 @pytest.mark.slow
@@ -321,11 +302,8 @@ def test_a_checkpoint_from_elsewhere_is_refused(tiny_dataset: Path, uninterrupte
     (tmp_path / "tensorflow.py").write_text("raise SystemExit('TensorFlow was imported')")
     without = {**os.environ, "PYTHONPATH": str(tmp_path)}
     other, renamed, stray = (tmp_path / name for name in ("other", "renamed", "stray"))
-    for folder, seed, name in ((other, 5, "step-0000000030"), (renamed, 0, "step-0000000040"), (stray, 0, "step-1")):
+    for folder, name in ((other, "step-0000000030"), (renamed, "step-0000000040"), (stray, "step-1")):
         shutil.copytree(uninterrupted / "step-0000000030", folder / name)
-        if folder != stray:
-            claim = json.loads((uninterrupted / "training.json").read_text())
-            (folder / "training.json").write_text(json.dumps({**claim, "seed": seed}))
     for folder, changes, message in (
         (other, {"seed": 5}, "seed was 0 there and is 5 now"),
         (renamed, {}, "rename it to step-0000000030"),
