@@ -75,7 +75,7 @@ class Manifest(manifest.Manifest):
             raise ValueError(f"splits are {reprlib.repr(sorted(self.splits))}, expected {', '.join(SPLITS)}")
 
     @property
-    def identity(self) -> dict[str, Any]:
+    def decided_by(self) -> dict[str, Any]:
         return {**self.preprocessing, "source_fingerprint": self.source["fingerprint"]}
 
     @property

@@ -54,12 +54,6 @@ class Manifest(manifest.Manifest):
         ]
 
     @property
-    def identity(self) -> dict[str, Any]:
-        custom = self.custom_embedding_digest
-        digests = {"dataset_digest": self.dataset_digest, **({"custom_embedding_digest": custom} if custom else {})}
-        return {**self.settings, **digests}
-
-    @property
     def listed(self) -> dict[str, str]:
         return self.files
 

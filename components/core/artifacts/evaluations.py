@@ -51,11 +51,6 @@ class Manifest(manifest.Manifest):
     def listed(self) -> dict[str, str]:
         return self.files
 
-    @property
-    def identity(self) -> dict[str, Any]:
-        inputs = [f"{name}_digest" for name in ("checkpoint", "dataset", "embedding", "champion")]
-        return {**self.settings, **{name: getattr(self, name) for name in inputs}}
-
 
 def distance_ratio(folder: Path) -> float | None:
     """Return the distance of an evaluation divided by that of real images; None if it has none or is damaged."""

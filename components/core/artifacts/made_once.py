@@ -39,7 +39,8 @@ def made_once(
             # It is not surely ours.
             raise Incompatible(f"{error}; delete {location}, if it holds nothing else, and run this again") from None
         if manifest is not None:
-            atomic_files.require_own_folder(location, artifact.KIND, manifest.identity, identity)
+            recorded = {name: value for name, value in manifest.decided_by.items() if name in identity}
+            atomic_files.require_own_folder(location, artifact.KIND, recorded, identity)
             manifest = artifact.of(location, whole=whole or not location.in_bucket)
             log.info("%s: already complete at %s", artifact.KIND, location)
             return location, manifest, True

@@ -38,9 +38,9 @@ class Manifest:
         return digests.digest_of(self.content)
 
     @property
-    def identity(self) -> dict[str, Any]:
-        """The settings that decided the artifact and the digests of its inputs."""
-        raise NotImplementedError
+    def decided_by(self) -> dict[str, Any]:
+        """The settings that decided the artifact, and among other fields the digests of its inputs."""
+        return {**vars(self), **vars(self).get("settings", {})}
 
     @property
     def listed(self) -> dict[str, str]:

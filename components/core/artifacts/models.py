@@ -35,11 +35,6 @@ class Manifest(manifest.Manifest):
     made_with: dict[str, Any] = dataclasses.field(default_factory=dict)  # code, image and libraries
 
     @property
-    def identity(self) -> dict[str, Any]:
-        """The checkpoint alone: the export has no settings."""
-        return {"checkpoint_digest": self.checkpoint_digest}
-
-    @property
     def listed(self) -> dict[str, str]:
         files = {name: entry["sha256"] for name, entry in self.files.items()}
         beside = {CARD: self.card_sha256, Recipe.FILE: self.recipe_sha256}

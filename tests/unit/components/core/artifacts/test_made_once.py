@@ -59,7 +59,9 @@ class Maker:
         KINDS[kind](template)
         self.kind, self._where, self._template, self.count = kind, where, template, 0
         self.content = {name: (template / name).read_bytes() for name in atomic_files.files_in(template)}
-        self._parts = {"settings": kind.read(template).identity, "inputs": {}}
+        recorded = kind.read(template).decided_by
+        decided_by = ("source_fingerprint", "dataset_digest", "checkpoint_digest")
+        self._parts = {"settings": {name: recorded[name] for name in decided_by if name in recorded}, "inputs": {}}
         self.location = Location.of(cache_key.fill_key(where, self._parts))
 
     def make(self, location: Location) -> None:
