@@ -68,7 +68,7 @@ class AttemptFiles:
 
     def read(self, name: str) -> bytes:
         """Return a file's content."""
-        return (self._folder / name).read_file()[0]
+        return (self._folder / name).read_file()
 
     def read_note(self, name: str, kind: type[Result]) -> Result:
         """Return the value of a type that was left; `DataError` if it is damaged."""

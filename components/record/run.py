@@ -166,7 +166,7 @@ def _samples(location: str, longest: int) -> str:
     if not location:
         return ""
     try:
-        png = Location.of(location).read_file()[0]
+        png = Location.of(location).read_file()
     except (OSError, ValueError, StageError) as error:  # a record is written without its samples
         log.warning("record: the page has no samples: %s", errors.line_of(error))
         return ""

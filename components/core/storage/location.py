@@ -24,7 +24,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed, wait
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from components.core.errors import ConfigError, DataError, Incompatible, TransientError, naming
+from components.core.errors import ConfigError, DataError, Incompatible, TransientError
 from components.core.storage import atomic_files, buckets, digests
 from components.core.storage.buckets import Conflict, Stored
 
@@ -184,12 +184,7 @@ class Location(os.PathLike[str]):
 
     def fetch_file(self) -> bool:
         """Update one file of a mirror from the bucket; return whether it exists."""
-        if self.in_bucket:
-            stored = buckets.stat(self.uri)
-            if stored is None:
-                self.path.unlink(missing_ok=True)
-            elif not _is_same(stored, self.path, ""):
-                _download(stored, self.path, "")
+        self.parent.fetch_files(self.name)
         return self.path.exists()
 
     def fetch_files(self, suffix: str) -> None:
@@ -204,15 +199,12 @@ class Location(os.PathLike[str]):
         copies = [(stored, self.path / name, "") for name, stored in wanted.items()]
         at_once(_download, [copy for copy in copies if not _is_same(*copy)])
 
-    def read_file(self) -> tuple[bytes, int]:
-        """Return one file's content, without its mirror, and its generation: 1 here; `FileNotFoundError` if absent."""
-        if not self.in_bucket:
-            with naming(self.path):
-                return self.path.read_bytes(), 1
-        answer = buckets.read(self.uri)
+    def read_file(self) -> bytes:
+        """Return one file's content, without its mirror; `FileNotFoundError` if absent."""
+        answer = buckets.read(self.uri) if self.in_bucket else (self.path.read_bytes(), None)
         if answer is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.uri)
-        return answer[0], answer[1].generation
+        return answer[0]
 
     def write_file(self, content: bytes | Iterable[bytes]) -> None:
         """Write one file, which has no other writers, as `atomic_files` does; in a bucket over the one there too."""

@@ -60,6 +60,6 @@ def timeline(training: Location, last_step: int, size: int) -> list[dict[str, An
     pictures = []
     for step in steps:
         with contextlib.suppress(OSError, ValueError):
-            png = grids.shrunk_sheet(sheet_of_step[step].read_file()[0], size // len(steps))
+            png = grids.shrunk_sheet(sheet_of_step[step].read_file(), size // len(steps))
             pictures.append({"caption": f"step {step:,}", "png": png})
     return pictures
