@@ -1,4 +1,4 @@
-"""Real stages killed, stopped and ended as Kubeflow ends them: 20 seeded kills here, 200 by `make soak`."""
+"""Real stages killed and stopped: some seeded kills here, 200 by `make soak`, which ends pods as Kubeflow does too."""
 
 import json
 import subprocess
@@ -11,9 +11,9 @@ ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.slow
-def test_killed_late_and_ended_stages_leave_the_bytes_of_those_that_were_not() -> None:
+def test_killed_and_late_stages_leave_the_bytes_of_those_that_were_not() -> None:
     """One process, because importing TensorFlow takes long."""
-    often = {"trainings": 3, "light": 3, "zombies": 1, "pods": 1, "seed": 8}
+    often = {"trainings": 3, "light": 3, "zombies": 1, "seed": 8}
     words = [f"--{name}={count}" for name, count in often.items()]
     done = subprocess.run([sys.executable, "-m", "tests.faults", *words], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -25,4 +25,4 @@ def test_killed_late_and_ended_stages_leave_the_bytes_of_those_that_were_not() -
     assert kills.pop("train, trainings ended") > 0
     assert sum(kills.values()) == 3
     late = ("preprocess", "publish", "publish, then the next version", "train")
-    assert (fired["zombies"], fired["pods"]) == (dict.fromkeys(late, 1), {"train": 1})
+    assert fired["zombies"] == dict.fromkeys(late, 1)
