@@ -86,7 +86,7 @@ soak: install .venv-soak/installed ## Kill, damage and starve everything: KILLS=
 	$(BIN)/python -m tests.faults.soak --kills $(KILLS) --seed $(or $(SEED),0)
 
 test-docker: install ## Run the tests of the images: they need a Docker engine, and make images before
-	$(BIN)/$(PYTEST) -m docker tests/system/docker tests/system/test_same_in_docker.py \
+	$(BIN)/$(PYTEST) -m "docker and not long" tests/system/docker tests/system/test_same_in_docker.py \
 	  tests/unit/pipeline/local/test_containers.py
 
 test-kubeflow: install ## Run a pipeline's story on the server of KF_PIPELINES_ENDPOINT, or without one on ours: ROOT= CLAIM= IMAGES= KUBE_CONTEXT= (docs/kubeflow.md)

@@ -113,7 +113,7 @@ def test_ctrl_c_in_the_middle_of_training_ends_the_container_and_loses_nothing(t
     root, log = tmp_path / "runs", tmp_path / "runs" / "history" / "0001" / "train.log"
     with open(tmp_path / "stderr.txt", "w") as file:
         process = subprocess.Popen(
-            whole_runs.command(root, "--runner", "docker", **{**SETTINGS, "steps": 1500}), stdout=file, stderr=file
+            whole_runs.command(root, "--runner", "docker", **{**SETTINGS, "steps": 800}), stdout=file, stderr=file
         )
     until(lambda: process.poll() is not None or (log.exists() and "step 200 of" in log.read_text()), 600)
     listed = ["ps", "--all", "--quiet", "--filter", f"label=wgan-gp-pipeline.root={root}"]
@@ -125,8 +125,8 @@ def test_ctrl_c_in_the_middle_of_training_ends_the_container_and_loses_nothing(t
     assert tasks(root)["train"]["exit_code"] == 143
     kept = [path.name for path in (root / "checkpoints").glob("*/step-*")]
     assert len(kept) == 1, log.read_text()
-    done = run(root, "--runner", "docker", steps=1500)
+    done = run(root, "--runner", "docker", steps=800)
     assert done.returncode == 0, done.stderr
     assert in_state("unchanged", root, 2) == {"preprocess", "embed"}
     log = root / "history" / "0002" / "train.log"
-    assert f"resuming at step {int(kept[0].removeprefix('step-'))} of 1500" in log.read_text()
+    assert f"resuming at step {int(kept[0].removeprefix('step-'))} of 800" in log.read_text()

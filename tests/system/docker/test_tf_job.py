@@ -28,7 +28,7 @@ from tests.programs import two_workers
 from tests.stages.train import attempts
 from tests.system.docker import required
 
-pytestmark = pytest.mark.docker
+pytestmark = [pytest.mark.docker, pytest.mark.long]
 
 _NETWORK = "wgan-test-tf-job"
 _SETTINGS = {
