@@ -138,54 +138,15 @@ def stat(uri: str) -> Stored | None:
 
 def read(uri: str) -> tuple[bytes, Stored] | None:
     """Return content of an object, and the object; None if absent."""
-
-    def ask(stored: Stored, blob: "Blob") -> bytes:
-        content: bytes = blob.bucket.blob(blob.name, generation=stored.generation).download_as_bytes(**_reading())
-        _require_checksum(checksum(content), stored.crc32c)
-        return content
-
-    while stored := stat(uri):
-        with contextlib.suppress(_Missing):  # replaced or deleted since
-            return _request(uri, "read", functools.partial(ask, stored)), stored
+    with contextlib.suppress(_Missing):
+        return _request(uri, "read", _get)
     return None
 
 
 def content_of(listed: Stored) -> bytes | None:
-    """Return the content of a listed object, such as an image; None if it has changed.
-
-    One request, without the layers of the client, where `read` sends two. `DataError` if it is gone.
-    """
-
-    def ask(blob: "Blob") -> bytes | None:
-        name = "/".join(urllib.parse.quote(part, safe="") for part in (blob.bucket.name, "o", blob.name))
-        content: bytes
-        content, crc32c = _retry()(_get)(f"{_client().api_endpoint}/download/storage/v1/b/{name}?alt=media", listed)
-        if (len(content), crc32c) != (listed.bytes, listed.crc32c):
-            return None
-        _require_checksum(checksum(content), crc32c)
-        return content
-
-    return _request(listed.uri, "read", ask)
-
-
-def _get(url: str, listed: Stored) -> tuple[bytes, str]:
-    """Return content and checksum of a URL; both empty if it has another size."""
-    import urllib3
-    from google.api_core import exceptions
-
-    options = {"retries": False, "timeout": REQUEST_SECONDS, "preload_content": False, "decode_content": False}
-    try:
-        response = _THREAD.http.request("GET", url, headers={"Accept-Encoding": "gzip"}, **options)
-        if response.status == 200 and int(response.headers.get("Content-Length", listed.bytes)) != listed.bytes:
-            response.close()
-            return b"", ""
-        content: bytes = response.read()
-    except urllib3.exceptions.HTTPError as error:
-        raise ConnectionError(str(error)) from None
-    if response.status != 200:
-        raise exceptions.from_http_status(response.status, content.decode(errors="replace"))
-    hashes = dict(entry.strip().split("=", 1) for entry in response.headers.get("X-Goog-Hash", "").split(",") if entry)
-    return content, hashes.get("crc32c", listed.crc32c)
+    """Return the content of a listed object, such as an image; None if it has changed. `DataError` if it is gone."""
+    content, stored = _request(listed.uri, "read", functools.partial(_get, size=listed.bytes))
+    return content if (len(content), stored.crc32c) == (listed.bytes, listed.crc32c) else None
 
 
 def read_range(uri: str, start: int, size: int, crc32c: int) -> bytes:
@@ -193,7 +154,7 @@ def read_range(uri: str, start: int, size: int, crc32c: int) -> bytes:
     import google_crc32c
 
     def ask(blob: "Blob") -> bytes:
-        content: bytes = blob.download_as_bytes(start=start, end=start + size - 1, **{**_reading(), "checksum": None})
+        content, _ = _get(blob, span=f"bytes={start}-{start + size - 1}")
         actual = google_crc32c.value(content)
         if len(content) != size or actual != crc32c:
             raise _DamagedOnItsWay(f"{len(content):,} bytes with crc32c {actual}, expected {size:,} with {crc32c}")
@@ -278,6 +239,42 @@ def _size_and_checksum(source: Path | bytes) -> tuple[int, str]:
 def _reading() -> dict[str, Any]:
     """Return the options of a download of content as stored, not decompressed on the way."""
     return {"raw_download": True, "timeout": REQUEST_SECONDS, "retry": _retry(), "checksum": "crc32c"}
+
+
+def _get(blob: "Blob", span: str = "", size: int | None = None) -> tuple[bytes, Stored]:
+    """Return the content of an object, or of a span of it, and the object as it was then, by one request.
+
+    Without the layers of the client, for speed. No content of an object that has another size than `size`.
+    """
+    import urllib3
+    from google.api_core import exceptions
+
+    name = "/".join(urllib.parse.quote(part, safe="") for part in (blob.bucket.name, "o", blob.name))
+    url = f"{_client().api_endpoint}/download/storage/v1/b/{name}?alt=media"
+    headers = {"Accept-Encoding": "gzip", **({"Range": span} if span else {})}
+    options = {"retries": False, "timeout": REQUEST_SECONDS, "preload_content": False, "decode_content": False}
+
+    def send() -> tuple[bytes | None, Any]:
+        try:
+            response = _THREAD.http.request("GET", url, headers=headers, **options)
+            if response.status == 200 and size not in (None, int(response.headers.get("Content-Length", size or 0))):
+                response.close()
+                return None, response.headers
+            content: bytes = response.read()
+        except urllib3.exceptions.HTTPError as error:
+            raise ConnectionError(str(error)) from None
+        if response.status not in (200, 206):
+            raise exceptions.from_http_status(response.status, content.decode(errors="replace"))
+        return content, response.headers
+
+    content, answer = _retry()(send)()
+    hashes = dict(entry.strip().split("=", 1) for entry in answer.get("X-Goog-Hash", "").split(",") if entry)
+    actual = checksum(content or b"")
+    crc32c, generation = hashes.get("crc32c", actual), int(answer.get("X-Goog-Generation", 0))
+    if content is not None and not span:
+        _require_checksum(actual, crc32c)
+    uri = f"{SCHEME}{blob.bucket.name}/{blob.name}"
+    return content or b"", Stored(uri, len(content or b""), crc32c, generation)
 
 
 def _require_checksum(actual: str, expected: str | None) -> None:

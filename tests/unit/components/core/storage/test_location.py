@@ -14,7 +14,7 @@ import pytest
 
 from components.core.errors import ConfigError, DataError, TransientError
 from components.core.storage import atomic_files, buckets
-from components.core.storage.location import MANIFEST_ALONE, Location, at_once
+from components.core.storage.location import COMMITTED, MANIFEST_ALONE, Location, at_once
 from tests.fakes.gcs.server import Request, Server
 from tests.fakes.http import Answer
 from tests.faults.soak.served import die_at_every_request, dies
@@ -142,9 +142,10 @@ def test_damage_in_the_bucket_is_noticed(bucket: Server, damage: str | bytes) ->
 
 
 def downloads(bucket: Server) -> list[str]:
-    """Return the names of the downloaded objects, by the last part, in order."""
+    """Return the names of the downloaded files, by the last part, in order."""
     paths = (request.path for request in bucket.requests if request.query.get("alt") == "media")
-    return [urllib.parse.unquote(path).rpartition("/")[2] for path in paths]
+    names = [urllib.parse.unquote(path).rpartition("/")[2] for path in paths]
+    return [name for name in names if name != COMMITTED]
 
 
 def copied(count: int) -> Location:
