@@ -150,7 +150,7 @@ def _list(location: str) -> None:
         rows.append((str(number), state, *numbers, model.digest[:12], space))
     tables.print_rows(("version", "state", "step", "images", "distance / real", "model", "feature space"), rows)
     if damaged:
-        raise DataError("\n".join([*damaged, "restore the damaged versions, and do not serve them"]))
+        raise DataError("\n".join([*damaged, "copy the damaged versions back from a backup, and do not serve them"]))
 
 
 def _why(location: str, number: int) -> None:

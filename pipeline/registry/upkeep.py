@@ -23,7 +23,7 @@ def verify(location: str, number: int | None) -> None:
     if number is not None and number not in versions:
         raise registry.no_version(location, number, versions)
     lost = champion.been.difference([0], champion.removed, versions) if champion else ()
-    problems += [f"version {number} of {location} is lost" for number in sorted(lost)]
+    problems += [f"version {number} of {location} is lost: copy it back from a backup" for number in sorted(lost)]
     problems += [f"versions/{name} of {location} is no version: remove it" for name in registry.strays(location)]
     if not versions and not problems:
         raise nothing_published(location)
@@ -37,12 +37,13 @@ def verify(location: str, number: int | None) -> None:
             original = originals.setdefault(digest, version)
             damage = [f"it is a copy of version {original}"] if original != version else []
         if damage:
-            problems.append(f"version {version} of {location} is damaged: {', '.join(damage)}")
+            remedy = "copy it back from a backup, and serve another until then"
+            problems.append(f"version {version} of {location} is damaged: {', '.join(damage)}; {remedy}")
         is_champion = champion is not None and champion.version == version
         rows.append((str(version), "champion" if is_champion else "", "damaged" if damage else "whole"))
     tables.print_rows(("version", "state", "files"), rows)
     if problems:
-        raise DataError("\n".join([*problems, "restore it, and do not serve it"]))
+        raise DataError("\n".join(problems))
 
 
 def promote(location: str, number: int) -> None:
@@ -56,7 +57,7 @@ def promote(location: str, number: int) -> None:
     if version.evaluation.verdict != evaluations.PROMOTE:
         verdict = version.evaluation.verdict
         raise DataError(f"the verdict on version {number} of {location} is {verdict}: it was changed")
-    if pointer.champion.version == number:
+    if pointer.champion.version == number and not pointer.is_rebuilt:
         print(f"version {number} is the champion already")
         return
     _move(location, pointer, registry.crowned(pointer.champion, version))

@@ -2,7 +2,8 @@
 
 Versions are counted from 1 and never change; no number is used twice. `versions/` has the layout that TensorFlow
 Serving reads. A version's `evaluation/` is the evaluation by which it was promoted. `champion.json` is written before
-the first version, when it names none: versions without it have lost it.
+the first version, when it names none: versions without it have lost it. `champions/REVISION.json` is every content
+that it has had, each written after it, so that a lost one is noticed, and an older one in its place.
 
 A version is claimed, written in a safe order, verified, and committed by its manifest. `claims/NNNNNNNN` reserves a
 number: a publication creates it only if it does not exist, with the digest of the version's content. Another attempt at
@@ -28,7 +29,7 @@ from components.core.storage.location import MANIFEST_ALONE, Location, LocationL
 from components.core.storage.store import Store
 
 CHAMPION = "champion.json"
-EVALUATION, _VERSIONS, _CLAIMS = "evaluation", "versions", "claims"
+EVALUATION, _VERSIONS, _CLAIMS, _HISTORY = "evaluation", "versions", "claims", "champions"
 _SERVABLE = "saved_model.pb"
 _CLAIM_VERSION = 1
 _AT_ONCE = 8  # versions that are read at once
@@ -79,17 +80,19 @@ class Pointer:
 
     champion: Champion
     generation: int = 0  # of the file in its store; 0 if there was none
+    is_rebuilt: bool = False  # from the history, and not written yet
 
 
 def crowned(before: Champion, version: Version) -> Champion:
     """Return the `champion.json` that makes a version champion, after another one or as the first."""
+    was_same = before.version in (0, version.number)  # as after a loss of the file
     return Champion(
         version=version.number,
         model_digest=version.model.digest,
         checkpoint_digest=version.model.checkpoint_digest,
         evaluation_digest=version.evaluation.digest,
         revision=before.revision + 1,
-        previous=tuple(number for number in (*before.previous, before.version) if number),
+        previous=before.previous if was_same else (*before.previous, before.version),
         rolled_back=tuple(number for number in before.rolled_back if number != version.number),
         removed=before.removed,
     )
@@ -129,25 +132,33 @@ def versions(registry: LocationLike, champion: Champion | None = None) -> list[i
 def read_pointer(registry: LocationLike, rebuild: bool = False) -> Pointer:
     """Read which version is champion, without checking that version.
 
-    A lost or damaged pointer is a `DataError`. To `rebuild` it, one is returned that names none, and none of the
-    versions for publications, because their order is lost with it.
+    A lost, damaged or outdated pointer is a `DataError`. To `rebuild` it, the last in the history is returned; without
+    any, one that names none, and none of the versions for publications, because their order is lost.
     """
     location = Location.of(registry)
     if not location.in_bucket and location.path.is_file():
         raise DataError(f"registry {location} is a file, not a folder")
-    problem, generation = f"no champion at {location}: {CHAMPION} is missing", 0
+    store, problem, generation = Store(location), f"no champion at {location}: {CHAMPION} is missing", 0
+    # Listed first, as `champion.json` is written first.
+    noted = [name for name in store.names(_HISTORY) if name.removesuffix(".json").isdecimal()]
     try:
-        if answer := Store(location).read(CHAMPION):
+        if answer := store.read(CHAMPION):
             content, generation = answer
-            return Pointer(Champion.parse(content, location / CHAMPION), generation)
+            champion = Champion.parse(content, location / CHAMPION)
+            if not noted or _noted_name(champion) >= noted[-1]:
+                return Pointer(champion, generation)
+            problem = f"{location / CHAMPION} is older than {noted[-1]} in {_HISTORY}"
     except Incompatible:
         raise
     except DataError as error:
         problem = str(error)
-    numbers = versions(location)
-    if not rebuild and (numbers or generation):
-        raise DataError(f"{problem}; restore the file, or choose the version to serve: `wgan registry promote N`")
-    return Pointer(dataclasses.replace(NOBODY, rolled_back=tuple(numbers)), generation)
+    numbers, last = versions(location), _last(store, noted)
+    if not rebuild and (numbers or generation or noted):
+        number = last.version if last else "N"
+        raise DataError(
+            f"{problem}; restore the file, or choose the version to serve: `wgan registry promote {number}`"
+        )
+    return Pointer(last or dataclasses.replace(NOBODY, rolled_back=tuple(numbers)), generation, is_rebuilt=True)
 
 
 def read_champion(registry: LocationLike) -> Champion | None:
@@ -161,7 +172,17 @@ def read_champion(registry: LocationLike) -> Champion | None:
 
 def move_champion(registry: LocationLike, pointer: Pointer, champion: Champion) -> None:
     """Replace `champion.json` as it was read; `Conflict` if another process replaced it."""
+    note(registry, pointer.champion)  # its writer may have died
     Store(Location.of(registry)).replace(CHAMPION, atomic_files.sealed_json(champion.to_json()), pointer.generation)
+    note(registry, champion)
+
+
+def note(registry: LocationLike, champion: Champion) -> None:
+    """Add a pointer to the history, unless it is there or names no version."""
+    store, name = Store(Location.of(registry)), _noted_name(champion)
+    if champion.version and name not in store.names(_HISTORY):
+        with suppress(Conflict):  # another process adds it
+            store.replace(f"{_HISTORY}/{name}", atomic_files.sealed_json(champion.to_json()), 0)
 
 
 def add(registry: LocationLike, fill: Callable[[Path], None], model_digest: str, champion: Champion | None) -> int:
@@ -261,6 +282,19 @@ def remove(registry: LocationLike, number: int) -> None:
     for name in (models.MANIFEST, _SERVABLE):  # first, so that nobody finds an incomplete one
         store.delete([f"{folder}/{name}"])
     store.delete([f"{folder}/{name}" for name in store.names(folder)])
+
+
+def _noted_name(champion: Champion) -> str:
+    return f"{champion.revision:08d}.json"
+
+
+def _last(store: Store, noted: list[str]) -> Champion | None:
+    """Return the last whole pointer of the history; None without one."""
+    for name in reversed(noted):
+        with suppress(DataError):
+            if answer := store.read(f"{_HISTORY}/{name}"):
+                return Champion.parse(answer[0], store.root / _HISTORY / name)
+    return None
 
 
 def _number_of(folder: str) -> int:

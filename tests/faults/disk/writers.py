@@ -132,11 +132,18 @@ def _rollback(folder: Path) -> None:
     if champion and champion.version == 2:
         with contextlib.redirect_stdout(io.StringIO()):
             upkeep.rollback(str(folder / "registry"))
+    _note(folder)
 
 
 def _remove_versions(folder: Path) -> None:
     with contextlib.redirect_stdout(io.StringIO()):
         upkeep.gc(str(folder / "registry"), keep=1, uncommitted=False, yes=True)
+    _note(folder)
+
+
+def _note(folder: Path) -> None:
+    """Do what the next change of the champion begins with, if the one before died after its effect."""
+    registry.note(folder / "registry", registry.read_pointer(folder / "registry").champion)
 
 
 def read_registry(folder: Path) -> Any:

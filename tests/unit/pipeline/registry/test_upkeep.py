@@ -13,6 +13,7 @@ from components.core.artifacts import evaluations, models
 from components.core.errors import DataError, Superseded, TransientError
 from components.core.registry import registry
 from components.core.storage import atomic_files, buckets
+from components.core.storage.location import Location
 from components.core.storage.store import Store
 from components.decide import run as decide
 from components.decide.config import DecideConfig
@@ -171,9 +172,11 @@ def test_list_why_reproduce_and_promote(location: str, ask: Ask) -> None:
 def test_a_lost_champion_is_refused_everywhere_until_one_is_promoted(
     location: str, ask: Ask, candidates: list[Candidate], content: bytes | None, versions: int
 ) -> None:
-    """Otherwise a worse model, compared with none, would be published as the first."""
+    """Otherwise a worse model, compared with none, would be published as the first. Here the history is lost too."""
     for number in range(versions + 1, VERSIONS + 1):
         registry.remove(location, number)
+    for revision in range(1, VERSIONS + 1):
+        write(location, f"champions/{revision:08d}.json", None)
     write(location, registry.CHAMPION, content)
     remedy = "registry promote"
     for words in (["verify"], ["list"], ["why", 1], ["reproduce", 1], ["rollback"], ["gc", "--yes"]):
@@ -199,6 +202,19 @@ def test_a_lost_champion_is_refused_everywhere_until_one_is_promoted(
     for content, codes in ((b'{"version": 1}', [65, 0]), (later, [65, 65])):
         write(location, registry.CHAMPION, content)
         assert [ask(*words).code for words in (["list"], ["promote", 1])] == codes
+
+
+@pytest.mark.parametrize("how", ["lost", "damaged", "older"])
+def test_the_history_tells_what_a_lost_champion_was(location: str, ask: Ask, how: str) -> None:
+    before, older = champion(location), Store(Location.of(location)).read("champions/00000004.json")
+    write(location, registry.CHAMPION, {"lost": None, "damaged": b"{", "older": older and older[0]}[how])
+    answer = ask("verify")
+    assert (answer.code, "registry promote 5" in answer.logged) == (65, True)
+    with pytest.raises(DataError, match="registry promote 5"):
+        registry.read_champion(location)
+    assert ask("promote", 5).code == 0
+    assert champion(location) == dataclasses.replace(before, revision=6)
+    assert ask("verify").code == 0
 
 
 def decides(location: str) -> DecideConfig:

@@ -39,9 +39,10 @@ def test_a_version_is_claimed_then_uploaded_then_committed_then_named(bench: Ben
     assert not result.reused
     names = written(bench, since)
     assert names[0] == "claims/00000002"
-    assert names[-3:] == ["versions/2/saved_model.pb", "versions/2/MANIFEST.json", "champion.json"]
-    assert len({*names[1:-3]}) == 8
-    assert all(name.startswith("versions/2/") for name in names[1:-3])
+    order = ["versions/2/saved_model.pb", "versions/2/MANIFEST.json", "champion.json", "champions/00000002.json"]
+    assert names[-4:] == order
+    assert len({*names[1:-4]}) == 8
+    assert all(name.startswith("versions/2/") for name in names[1:-4])
     champion = registry.read_champion(location)
     assert champion is not None
     assert (champion.version, champion.revision, champion.previous) == (2, 2, (1,))
