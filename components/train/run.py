@@ -45,6 +45,10 @@ def run(config: TrainConfig) -> StageResult:
     uploads.fetch(location)
     if config.initial_checkpoint and not checkpoints.steps(location):
         require_fitting(resolved)
+    is_keyed = cache_key.is_keyed(config.checkpoints)
+    # In this order, as another process may save its first checkpoint meanwhile.
+    if writes and not is_keyed and atomic_files.is_used(location, _BEGUN) and not checkpoints.steps(location):
+        atomic_files.require_own_folder(location, "training", None, resolved.identity)
     with atomic_files.only_one(location.path) if writes else contextlib.nullcontext():
         checkpoint = checkpoints.newest(location)
         _require_own(resolved, checkpoint)
@@ -142,9 +146,7 @@ def _require_own(resolved: ResolvedConfig, checkpoint: Checkpoint) -> None:
         trained["minutes"] = manifest.made_with.get("minutes", identity["minutes"])  # older checkpoints lack them
         if "steps" not in identity:
             trained.pop("steps", None)
-    if cache_key.is_keyed(resolved.config.checkpoints):
-        return
-    if trained or {path.name for path in location.path.glob("[!.]*")} - _BEGUN:
+    if not cache_key.is_keyed(resolved.config.checkpoints) and (trained or checkpoints.steps(location)):
         atomic_files.require_own_folder(location, "training", trained, identity)
 
 

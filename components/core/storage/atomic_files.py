@@ -16,7 +16,7 @@ import reprlib
 import secrets
 import shutil
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from pathlib import Path
 from typing import Any
 
@@ -172,10 +172,10 @@ def _parse(content: bytes, path: str | os.PathLike[str], kind: str) -> Any:
         raise DataError(f"{path} does not describe the {kind}: {error}") from None
 
 
-def is_used(location: os.PathLike[str]) -> bool:
-    """Return whether a path is a file, or a folder with other than hidden files."""
+def is_used(location: os.PathLike[str], own: Set[str] = frozenset()) -> bool:
+    """Return whether a path is a file, or a folder with other than hidden files and those of its `own` names."""
     path = Path(location)
-    return path.exists() and not (path.is_dir() and all(entry.name.startswith(".") for entry in path.iterdir()))
+    return path.exists() and not (path.is_dir() and {entry.name for entry in path.glob("[!.]*")} <= own)
 
 
 def require_own_folder(

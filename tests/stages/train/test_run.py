@@ -114,6 +114,16 @@ def test_damaged_checkpoints_are_skipped_and_made_anew(tiny_dataset: Path, unint
     assert (tmp_path / "chosen" / "step-0000000030").exists()
 
 
+def test_a_file_and_a_folder_of_something_else_are_refused_untouched(tiny_dataset: Path, tmp_path: Path) -> None:
+    folder, file = tmp_path / "other", tmp_path / "other" / "notes.txt"
+    folder.mkdir()
+    file.touch()
+    for place in (file, folder):
+        done = train(tiny_dataset, place)
+        assert (done.returncode, "something else than a training" in done.stderr) == (errors.BAD_CONFIGURATION, True)
+        assert [*folder.iterdir()] == [file]
+
+
 def test_sigkill_and_the_same_command_again(tiny_dataset: Path, uninterrupted: Path, tmp_path: Path) -> None:
     """Its newest checkpoint is damaged, and sheets of samples are, or are none: they are passed over."""
     folder = tmp_path / "killed"
