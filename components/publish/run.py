@@ -109,7 +109,7 @@ def _published_before(config: PublishConfig, model: models.Manifest, champion: r
     if version is None or version not in champion.been:
         return None
     log.info("publish: already published as version %d", version)
-    registry.note(config.registry, champion)  # if it died before
+    registry.note(config.registry, champion)  # the process that published it may have died before
     summary = f"already published as version {version}; the champion is version {champion.version}"
     return _result(version, model, summary, reused=True)
 

@@ -36,12 +36,8 @@ log = logging.getLogger(__name__)
 _BLOCK_STEPS = 10
 # Of the measurement for a time budget.
 _LEAST_BLOCKS, _LEAST_SECONDS = 5, 5.0
-# Settings that change no weight, but which steps are kept, when means restart, and whether training continues; and the
-# time budget, which found the steps.
-_ON_RECORD = (
-    *("log_every", "sample_every", "checkpoint_every", "keep_checkpoints", "when_unhealthy", "rollbacks"),
-    "minutes",
-)
+# Settings that change no weight, but which steps are kept, when means restart, and whether training continues.
+_ON_RECORD = ("log_every", "sample_every", "checkpoint_every", "keep_checkpoints", "when_unhealthy", "rollbacks")
 # Locations and hardware, in which workers may differ.
 _PER_WORKER = {"dataset", "dataset_digest", "checkpoints", "initial_checkpoint", "accelerator", "tpu", "replicas"}
 
@@ -139,7 +135,7 @@ class Session:
         self._uploads = uploads.Uploads(folder if workers.is_chief else None)
         self._rollbacks, self._window_steps = Rollbacks(config), limits.window_steps(config)
         hardware = {**environment.of(strategy, precision.name), "precision_reason": precision.reason}
-        recorded = {name: getattr(config, name) for name in _ON_RECORD}
+        recorded = {name: getattr(config, name) for name in (*_ON_RECORD, "minutes")}
         self._made_with = lineage.made_with("train", **hardware, **recorded)
 
         # Take the state to start or to resume from.

@@ -63,8 +63,8 @@ class Store:
             return
         for name, source in sources.items():
             if not atomic_files.link_new(source, self.root.path / name):
-                stored = self.read(name)
-                if stored is None or stored[0] != source.read_bytes():
+                stored_content, _ = self.read(name) or (None, 0)
+                if stored_content != source.read_bytes():
                     raise Conflict(f"{self.root}/{name}")
 
     def replace(self, name: str, content: bytes, generation: int) -> None:
@@ -73,10 +73,10 @@ class Store:
             buckets.replace(f"{self.root}/{name}", content, generation)
             return
         with atomic_files.only_one(self.root.path):
-            stored = self.read(name)
-            if stored and stored[0] == content:
+            stored_content, stored_generation = self.read(name) or (None, 0)
+            if stored_content == content:
                 return
-            if (stored[1] if stored else 0) != generation:
+            if stored_generation != generation:
                 raise Conflict(f"{self.root}/{name}")
             atomic_files.write_file(self.root.path / name, content)
 
