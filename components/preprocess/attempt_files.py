@@ -1,14 +1,12 @@
-"""The files of an attempt to make a dataset: its beginning and end, and the work between.
+"""The files of an attempt to make a dataset: the notes that workers leave one another, rows and shards.
 
-In a folder the attempt is a temporary one that all workers see, which is renamed to the dataset at the end. In a bucket
-it is a folder within the dataset's, which `committed.json` names at the end.
+In a folder the attempt is a temporary one that all workers see, which is renamed to the dataset at the end. If the
+dataset is in a bucket, one process alone works in such a folder too, and sends it. Workers that share nothing but the
+bucket write to a folder within the dataset's, which `committed.json` names at the end.
 
 A file appears whole or not at all, and never changes. In a bucket it is created only if absent; an object with the same
-bytes counts as ours. So repeated work, also by a worker that was wrongly taken for dead, does no harm.
-
-The folder has a mark while the attempt is open. A worker looks for the mark before and after its work. If it is gone
-before, the worker does nothing. If it is gone after, the worker deletes its objects, unless they were committed. To end
-an attempt, delete the mark, then list the folder. So either the worker or the list sees the other, and nothing is left.
+bytes counts as ours. So repeated work, also by a worker that was wrongly taken for dead, does no harm. Nothing that it
+writes after the end is named by `committed.json`; the next run of the stage deletes it.
 
 Errors travel as a file: an exception would reach the user as a page of Beam's tracebacks, whose form depends on the
 runner.
@@ -35,28 +33,24 @@ from components.core.sources.files import read_ahead
 from components.core.storage import atomic_files, buckets
 from components.core.storage.buckets import Conflict
 from components.core.storage.json_values import typed
-from components.core.storage.location import Location, Written, files_below, private
-from components.core.storage.store import Store
+from components.core.storage.location import ATTEMPT, Location, Written, files_below
 
 log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 _RAISED = {kind.exit_code: kind for kind in (ConfigError, DataError, TransientError)}
-MARK, FAILED = "attempt.json", "failed"  # the latter has the exit code and message of the failure that ended it
-_PREFIX = "attempt-"  # of folders of attempts in a bucket; nothing else is swept
+FAILED = "failed"  # has the exit code and message of the failure that ended the attempt
 
 # A part of a file: name, offset, bytes, their crc32c; a plain tuple, which Beam encodes without pickle.
 FilePart = tuple[str, int, int, int]
 
 
 class AttemptFiles:
-    """Files in a folder, here or in a bucket. Each piece of work has its own object of this class."""
+    """Files in a folder, here or in a bucket."""
 
     def __init__(self, folder: str) -> None:
         self._folder = Location.of(folder)
-        self._created: list[str] = []  # in a bucket; a folder goes with all that is in it
-        self.path = self._folder.path
-        self.in_bucket = self._folder.in_bucket
+        self.path, self.in_bucket = self._folder.path, self._folder.in_bucket
         self.scratch = Path(tempfile.gettempdir()) if self.in_bucket else self.path  # for temporary files
 
     def __str__(self) -> str:
@@ -115,8 +109,7 @@ class AttemptFiles:
             if not self.in_bucket:
                 temporary.replace(self.path / name)
                 return ""
-            if buckets.create(f"{self}/{name}", temporary):
-                self._created.append(name)
+            buckets.create(f"{self}/{name}", temporary)
             return buckets.checksum_of_file(temporary)
         finally:
             temporary.unlink(missing_ok=True)  # on a full disk the error message needs the space
@@ -133,20 +126,6 @@ class AttemptFiles:
         with contextlib.suppress(Conflict):
             self.write(name, [json.dumps(value, default=vars).encode()])
 
-    def take_back(self) -> None:
-        """Delete the uncommitted objects that this object created, because the attempt is over."""
-        committed = self._folder.parent.committed() if self._created else None
-        kept = committed[1] if committed and committed[0] == str(self) else {}
-        for name in self._created:
-            if name not in kept:
-                self.delete(name)
-
-    def delete(self, name: str) -> bool:
-        """Delete a file; return whether it existed."""
-        existed = self.exists(name)
-        Store(self._folder).delete([name])
-        return existed
-
     def sizes(self) -> dict[str, int]:
         """Return the bytes of each file."""
         if self.in_bucket:
@@ -156,16 +135,10 @@ class AttemptFiles:
 
 
 def results(item: Any, work: Callable[..., Iterable[Result]], location: str, *arguments: Any) -> list[Result]:
-    """Return the results of `work(files, item, *arguments)`; none if the attempt is over. A failure ends it."""
+    """Return the results of `work(files, item, *arguments)`; none after a failure, which ends the attempt."""
     files = AttemptFiles(location)
     try:
-        if not files.exists(MARK):
-            return []
-        values = [*work(files, item, *arguments)]
-        if files.exists(MARK):
-            return values
-        files.take_back()
-        return []
+        return [] if files.exists(FAILED) else [*work(files, item, *arguments)]
     except MemoryError:
         failure = errors.TRANSIENT, "out of memory; give fewer images_per_shard, or use a larger machine"
     except Conflict as error:
@@ -178,8 +151,6 @@ def results(item: Any, work: Callable[..., Iterable[Result]], location: str, *ar
         failure = errors.exit_code_of(error), "\n".join(errors.lines_of(error))
     with contextlib.suppress(OSError, StageError):  # the driver notices missing files
         files.leave(FAILED, failure)
-        if not files.delete(MARK):  # a failure after the end is ignored: a file may vanish while it is read
-            files.take_back()
     return []
 
 
@@ -198,37 +169,28 @@ def _naming_damage(where: str) -> Iterator[None]:
         raise DataError(f"{where} is damaged: it is not what this stage writes; start the stage again") from None
 
 
-def begin(folder: str) -> AttemptFiles:
-    """Begin an attempt in a folder, which exists unless it is in a bucket."""
-    files = AttemptFiles(folder)
-    files.leave(MARK, {})
-    return files
-
-
 @contextlib.contextmanager
-def new_attempt(location: Location, in_process: bool) -> Iterator[tuple[AttemptFiles, AttemptFiles]]:
-    """Yield the files of a new attempt, and of its rows: on this machine if one process does all the work.
+def new_attempt(location: Location, in_process: bool) -> Iterator[AttemptFiles]:
+    """Yield the files of a new attempt, on this machine if one process does all the work; `finish` commits them.
 
-    Uncommitted files are removed after the block. A failure is ignored if another process has made the dataset
-    meanwhile.
+    Uncommitted files are removed after the block. A failure of workers that share a bucket is ignored if another
+    process has made the dataset meanwhile, and deleted what they read.
     """
-    if not location.in_bucket:
-        with atomic_files.new_folder(location.path, datasets.MANIFEST) as folder:
-            files = begin(str(folder))
-            yield files, files
+    if in_process or not location.in_bucket:
+        with location.new_folder(datasets.MANIFEST) as folder:
+            yield AttemptFiles(str(folder))
         return
-    with atomic_files.temporary_folder(private("aside")) as scratch:
-        files = new_in_bucket(location)
-        try:
-            yield files, AttemptFiles(str(scratch)) if in_process else files
-        except (StageError, OSError) as error:
-            with contextlib.suppress(StageError):
-                if location.committed() is not None:
-                    log.info("another process made %s first; its result is used; here: %s", location, error)
-                    return
-            raise
-        finally:
-            sweep(location, files)
+    files = AttemptFiles(f"{location}/{ATTEMPT}{secrets.token_hex(8)}")
+    try:
+        yield files
+    except (StageError, OSError) as error:
+        with contextlib.suppress(StageError):
+            if location.committed() is not None:
+                log.info("another process made %s first; its result is used; here: %s", location, error)
+                return
+        raise
+    finally:
+        location.sweep(files.path.name)
 
 
 def finish(location: Location, files: AttemptFiles, manifest: datasets.Manifest, written: dict[str, Written]) -> None:
@@ -236,7 +198,7 @@ def finish(location: Location, files: AttemptFiles, manifest: datasets.Manifest,
 
     `TransientError` if a file in the bucket is not what a worker has written.
     """
-    if location.in_bucket:
+    if files.in_bucket:
         content = atomic_files.sealed_json(manifest.to_json())
         written = {**written, datasets.MANIFEST: files.put(datasets.MANIFEST, content)}
         if not location.publish(files.path.name, written, datasets.MANIFEST):
@@ -246,30 +208,3 @@ def finish(location: Location, files: AttemptFiles, manifest: datasets.Manifest,
         if path.name not in written:
             path.unlink()
     manifest.write(files.path)
-
-
-def new_in_bucket(location: Location) -> AttemptFiles:
-    """Begin an attempt in a bucket."""
-    return begin(f"{location}/{_PREFIX}{secrets.token_hex(8)}")
-
-
-def sweep(location: Location, attempt: AttemptFiles | None = None) -> None:
-    """Delete uncommitted files of attempts in a bucket; before any commit, only those of `attempt`.
-
-    A failure is logged, and the next run of the stage tries again.
-    """
-    try:
-        if attempt:
-            attempt.delete(MARK)
-        committed = location.committed()
-        if not (committed or attempt):
-            return
-        folder, files = committed or ("", {})
-        kept = {f"{folder}/{name}" for name in files}
-        swept = _PREFIX if committed or not attempt else f"{attempt.path.name}/"
-        for ending in (f"/{MARK}", ""):  # marks first, so that workers that still write take it back
-            for name, stored in files_below(location.uri).items():
-                if name.startswith(swept) and name.endswith(ending) and stored.uri not in kept:
-                    buckets.delete(stored)
-    except StageError as error:
-        log.warning("files that are no longer needed stay below %s until this runs again: %s", location, error)

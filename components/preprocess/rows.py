@@ -70,18 +70,16 @@ def row_type(image: ImageShape) -> np.dtype:
     )
 
 
-def make(files: AttemptFiles, chunk: str, plan: Plan, rows_at: str, decoders: int) -> list[tuple[str, FilePart]]:
+def make(files: AttemptFiles, chunk: str, plan: Plan, decoders: int) -> list[tuple[str, FilePart]]:
     """Read and decode a chunk of a source, in so many processes at once, and write its rows to files.
 
     Return the `FilePart`s of its rows with their shards; a retry finds them in the chunk's index.
     """
-    # `files` itself if all are in one folder, so that it knows what was written.
-    row_files = files if rows_at == str(files) else AttemptFiles(rows_at)
     index = f"{Path(chunk).stem}{INDEX}"
-    if row_files.exists(index):
-        return row_files.read_note(index, Outcome).file_parts
-    writer = _Writer(plan, row_files)
-    batches = itertools.chain.from_iterable(_batches(part, writer) for part in row_files.read_note(chunk, list[Part]))
+    if files.exists(index):
+        return files.read_note(index, Outcome).file_parts
+    writer = _Writer(plan, files)
+    batches = itertools.chain.from_iterable(_batches(part, writer) for part in files.read_note(chunk, list[Part]))
     shape, resize, stored = plan.image, plan.resize, plan.stored
     if stored is None:
         decoded = pool.decode_all(batches, shape, resize, decoders)
@@ -101,21 +99,21 @@ def make(files: AttemptFiles, chunk: str, plan: Plan, rows_at: str, decoders: in
                     writer.outcome.cropped_count += image.is_cropped
             writer.add(examples)
     writer.write_run()
-    row_files.leave(index, writer.outcome)
+    files.leave(index, writer.outcome)
     return writer.outcome.file_parts
 
 
 def blocks_in_order(
-    file_parts: Iterable[FilePart], rows_at: AttemptFiles, kind: np.dtype, at_once: int
+    file_parts: Iterable[FilePart], files: AttemptFiles, kind: np.dtype, at_once: int
 ) -> Iterator[np.ndarray]:
     """Yield the rows of one shard in order, some at a time; only their sort keys are held in memory.
 
     `order` is a hash of the content, so rows with the same `order` are of one image, and only their labels can differ.
     """
     orders, labels = [], []
-    with tempfile.TemporaryFile(dir=rows_at.scratch) as merged:
-        with errors.naming(rows_at.scratch):
-            for content in rows_at.parts(sorted(file_parts)):
+    with tempfile.TemporaryFile(dir=files.scratch) as merged:
+        with errors.naming(files.scratch):
+            for content in files.parts(sorted(file_parts)):
                 merged.write(content)
                 part = np.frombuffer(content, kind)
                 orders.append(part["order"].copy())
@@ -165,9 +163,9 @@ def _batches(part: Part, writer: "_Writer") -> Iterator[tuple[Batch, list[bytes]
 class _Writer:
     """Collects rows, and writes a run to a file when there are enough."""
 
-    def __init__(self, decided: Plan, rows_at: AttemptFiles) -> None:
+    def __init__(self, decided: Plan, files: AttemptFiles) -> None:
         self.outcome = Outcome()
-        self.plan, self._rows_at = decided, rows_at
+        self.plan, self._files = decided, files
         kind = row_type(decided.image)
         capacity = max(1, _RUN_BYTES // kind.itemsize)
         self._rows, self._count = np.empty(capacity, kind), 0
@@ -237,5 +235,5 @@ class _Writer:
                     begin += len(content)
 
         if self._count:
-            self._rows_at.write(name, parts())
+            self._files.write(name, parts())
         self._count = 0

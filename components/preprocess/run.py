@@ -55,7 +55,7 @@ def run(config: PreprocessConfig) -> StageResult:
     make = functools.partial(_make, config, contents)
     location, manifest, reused = made_once(config.dataset, parts, Manifest, make, whole=False)
     if reused and location.in_bucket:
-        attempt_files.sweep(location)
+        location.sweep()
     summary = f"{_listed({name: manifest.splits[name].records for name in datasets.SPLITS})} images of {manifest.image}"
     summary += f" in {manifest.class_count} classes" if manifest.classes else ""
     quarantined = manifest.quarantine["count"]
@@ -83,18 +83,18 @@ def _make(config: PreprocessConfig, contents: Contents, location: Location) -> N
         gc.enable()
         logging.disable(logging.NOTSET)
     is_in_process = runners.is_in_process(runners.chosen(config.beam_options)[0])
-    with attempt_files.new_attempt(location, is_in_process) as (files, rows_at):
+    with attempt_files.new_attempt(location, is_in_process) as files:
         if config.previous_datasets and listing is not None and listing.kind == source_listing.IMAGES:
-            if rows_at.in_bucket:
+            if files.in_bucket:
                 log.warning(
                     "all images are decoded again: Beam's workers cannot read the cache of earlier datasets in a bucket"
                 )
             else:
                 is_hashed = not buckets.is_uri(config.source)
                 hashes = (bytes.fromhex(file.sha256) for file in listing.files) if is_hashed else None
-                cache = reuse.cache_of(config.previous_datasets, plan.decoding, hashes, rows_at.path)
+                cache = reuse.cache_of(config.previous_datasets, plan.decoding, hashes, files.path)
                 plan = dataclasses.replace(plan, cache=cache)
-        built = pipeline.make_shards(surveyed.parts, plan, images, rows_at, files, config.beam_options)
+        built = pipeline.make_shards(surveyed.parts, plan, images, files, config.beam_options)
         written = {name: file for shard in built.shards for name, file in shard.files.items()}
         quarantine = _quarantine(built.outcome, images, config.bad_images_limit, files, location, written)
         manifest = _describe(config, contents.fingerprint, surveyed, plan, built, quarantine)
@@ -182,8 +182,8 @@ def _quarantine(
         raise DataError("\n".join([f"{problem}repair or remove them, or raise the limit. The first:", *reasons]))
     described = {"count": count, "limit": limit, "entries": [entry._asdict() for entry in quarantined[:_ENTRIES_KEPT]]}
     if quarantined:
-        listed = f"{files if location.in_bucket else location}/{QUARANTINE}"
-        log.warning("%s images cannot be used; all are listed in %s; first: %s", f"{count:,}", listed, reasons[0])
+        message = "%s images cannot be used; %s in %s lists all; first: %s"
+        log.warning(message, f"{count:,}", QUARANTINE, location, reasons[0])
         content = b"".join(digests.canonical_json(entry._asdict()) + b"\n" for entry in quarantined)
         written[QUARANTINE] = file = files.put(QUARANTINE, content)
         described["list"] = {"file": QUARANTINE, "bytes": file.bytes, "sha256": file.sha256}

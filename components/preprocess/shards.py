@@ -55,7 +55,7 @@ class BuildResult:
     leaks: list[Leak]
 
 
-def write(files: AttemptFiles, group: tuple[str, Iterable[FilePart]], plan: Plan, rows_at: str) -> list[str]:
+def write(files: AttemptFiles, group: tuple[str, Iterable[FilePart]], plan: Plan) -> list[str]:
     """Write a shard, the files beside it, and last its facts, unless a worker did this before; return its name."""
     name, file_parts = group
     if files.exists(f"{name}{_FACTS}"):
@@ -79,7 +79,7 @@ def write(files: AttemptFiles, group: tuple[str, Iterable[FilePart]], plan: Plan
             thumbnails.append(leaks.thumbnails(records["image"].reshape(-1, *dataclasses.astuple(plan.image))))
         return part
 
-    blocks = rows.blocks_in_order(file_parts, AttemptFiles(rows_at), kind, max(1, _BLOCK_BYTES // kind.itemsize))
+    blocks = rows.blocks_in_order(file_parts, files, kind, max(1, _BLOCK_BYTES // kind.itemsize))
     with ThreadPoolExecutor(1) as executor:  # which measures a block while the next is encoded
         checksum = files.write(name, concurrent.ordered(executor, measured, map(encoded, blocks), ahead=1))
     if thumbnails:
@@ -122,12 +122,12 @@ def _reference_set(location: str) -> ReferenceSet:
     return leaks.hold({name.removesuffix(_SIGNED): files.read_array(name, leaks.SIGNATURE) for name in names})
 
 
-def gather(rows_at: AttemptFiles, files: AttemptFiles, chunk_count: int, plan: Plan) -> BuildResult:
+def gather(files: AttemptFiles, chunk_count: int, plan: Plan) -> BuildResult:
     """Read the workers' files; `TransientError` if one is missing although no step failed."""
     names = files.sizes()
     expected, chunks, total = set[str](), 0, Outcome()
     reused, damaged = Counter[str](), Counter[str]()
-    for outcome in _read_all(rows_at, rows_at.sizes(), rows.INDEX, Outcome):
+    for outcome in _read_all(files, names, rows.INDEX, Outcome):
         chunks += 1
         expected |= {shard for shard, _ in outcome.file_parts}
         reused.update(outcome.reused)

@@ -60,7 +60,7 @@ def make_rows(parts: Iterable[Part], decided: Plan, folder: Path, decoders: int 
     """Make the rows of parts in the folder, as a worker does."""
     files = AttemptFiles(str(folder))
     files.leave("parts.json", [{type(part).__name__: part} for part in parts])
-    file_parts = rows.make(files, "parts.json", decided, str(folder), decoders)
+    file_parts = rows.make(files, "parts.json", decided, decoders)
     outcome: Outcome = files.read_note("parts.index", Outcome)
     assert outcome.file_parts == file_parts
     return outcome

@@ -15,6 +15,7 @@ import functools
 import json
 import logging
 import os
+import re
 import shutil
 import stat
 import tempfile
@@ -24,7 +25,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed, wait
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from components.core.errors import ConfigError, DataError, Incompatible, TransientError
+from components.core.errors import ConfigError, DataError, Incompatible, StageError, TransientError
 from components.core.storage import atomic_files, buckets, digests
 from components.core.storage.buckets import Conflict, Stored
 
@@ -33,7 +34,9 @@ log = logging.getLogger(__name__)
 COMMITTED = "committed.json"
 # Variable: folder of mirrors. A run's own TMPDIR is removed with it; mirrors save the next run the download.
 MIRRORS = "WGAN_MIRRORS"
+ATTEMPT = "attempt-"  # begins the name of the folder of an artifact's files whose digest is not known when it begins
 SCHEMA_VERSION = 1
+_UNCOMMITTED = re.compile(f"({ATTEMPT})?[0-9a-f]{{16}}")  # a folder of an artifact's files; nothing else is swept
 _AT_ONCE = 8  # concurrent transfers
 _SECONDS_BETWEEN_LINES = 5
 LocationLike = str | os.PathLike[str]  # a path or URI from users, or a `Location`
@@ -252,7 +255,6 @@ class Location(os.PathLike[str]):
                     aside.rename(self.path)
             else:
                 log.info("another process made %s first; its result is used", self)
-        self.fetch(complete)
 
     def commit(self, folder: Path, manifest: str) -> bool:
         """Commit a complete folder, which nobody writes to any more, as this artifact in the bucket.
@@ -338,6 +340,23 @@ class Location(os.PathLike[str]):
         finally:
             if handle is not None:
                 os.close(handle)
+
+    def sweep(self, attempt: str = "") -> None:
+        """Delete files of attempts that were not committed from the bucket; before any commit, only those of `attempt`.
+
+        A failure is logged, and the next run of the stage tries again.
+        """
+        try:
+            committed = self.committed()
+            folder, files = committed or ("", {})
+            kept = {f"{folder}/{name}" for name in files}
+            for name, stored in files_below(self.uri).items():
+                within = name.partition("/")[0]
+                is_over = _UNCOMMITTED.fullmatch(within) if committed else within == attempt
+                if is_over and stored.uri not in kept:
+                    buckets.delete(stored)
+        except StageError as error:
+            log.warning("files that are no longer needed stay below %s until this runs again: %s", self, error)
 
     def remove(self) -> None:
         """Remove an artifact from the bucket: first `committed.json`, then its files."""

@@ -1,7 +1,6 @@
 """The Beam pipeline: make rows of chunks of the source, group them by shard, write shards, find leaks.
 
-Rows are in files, and Beam carries only their `FilePart`s. Facts for the driver are in files too, beside the rows and
-the shards. Each step is given both folders: folders that all workers see, or folders of a bucket.
+Rows are in files of the attempt, and Beam carries only their `FilePart`s. Facts for the driver are in files too.
 """
 
 import itertools
@@ -21,31 +20,29 @@ from components.preprocess.shards import BuildResult
 _CHUNK_IMAGES = 5_000  # seconds of work, so that a runner's cost per element does not matter
 
 
-def make_shards(
-    parts: Iterable[Part], plan: Plan, images: int, rows_at: AttemptFiles, files: AttemptFiles, beam_options: str
-) -> BuildResult:
-    """Make the shards of a dataset of so many images. All workers reach its files and those of rows."""
+def make_shards(parts: Iterable[Part], plan: Plan, images: int, files: AttemptFiles, beam_options: str) -> BuildResult:
+    """Make the shards of a dataset of so many images. All workers reach its files."""
     row_bytes = rows.row_type(plan.image).itemsize
     shard_count = sum(plan.shard_counts.values())
-    with progress.shown(rows_at, files, row_bytes, images, shard_count), runners.pipeline(beam_options) as pipeline:
-        chunks = _write_chunks(parts, rows_at)
+    with progress.shown(files, row_bytes, images, shard_count), runners.pipeline(beam_options) as pipeline:
+        chunks = _write_chunks(parts, files)
         # A runner that can start more workers gives each of them one process that decodes image files.
         decoders = pool.wanted() if runners.is_in_process(pipeline.options) else 1
-        make_rows = beam.FlatMap(results, rows.make, str(files), plan, str(rows_at), decoders)
+        make_rows = beam.FlatMap(results, rows.make, str(files), plan, decoders)
         training_shards = [name for name in plan.shard_names if name.startswith("train-")]
         (
             pipeline
             | "List chunks" >> beam.Create(chunks, reshuffle=True)
             | "Make rows" >> make_rows.with_output_types(tuple[str, FilePart])
             | "Group by shard" >> beam.GroupByKey()
-            | "Write shards" >> beam.FlatMap(results, shards.write, str(files), plan, str(rows_at))
+            | "Write shards" >> beam.FlatMap(results, shards.write, str(files), plan)
             | "When all are written" >> beam.CombineGlobally(beam.combiners.CountCombineFn()).without_defaults()
             | "List training shards" >> beam.FlatMap(_training_shards, training_shards)
             | "Spread" >> beam.Reshuffle()
             | "Find leaks" >> beam.FlatMap(results, shards.find_leaks, str(files))
         )
     attempt_files.raise_failure(files)
-    return shards.gather(rows_at, files, len(chunks), plan)
+    return shards.gather(files, len(chunks), plan)
 
 
 def _training_shards(_: int, names: list[str]) -> list[str]:  # no lambda: its pickle has a path of this machine

@@ -26,14 +26,14 @@ class Done(NamedTuple):
     shards: int
 
 
-def done(rows_at: AttemptFiles, files: AttemptFiles, row_bytes: int, seen: dict[str, int]) -> Done:
+def done(files: AttemptFiles, row_bytes: int, seen: dict[str, int]) -> Done:
     """Return what all workers have done; `seen` keeps the count of each index, so that each is read once."""
-    sizes = rows_at.sizes()
+    sizes = files.sizes()
     for name in sizes:
         if name.endswith(rows.INDEX) and name not in seen:
-            seen[name] = rows_at.read_note(name, rows.Outcome).quarantined_count
+            seen[name] = files.read_note(name, rows.Outcome).quarantined_count
     images = sum(size // row_bytes for name, size in sizes.items() if name.endswith(rows.ROWS))
-    return Done(images, sum(seen.values()), sum(name.endswith(".tfrecord") for name in files.sizes()))
+    return Done(images, sum(seen.values()), sum(name.endswith(".tfrecord") for name in sizes))
 
 
 def line(now: Done, before: Done, seconds: float, images: int, shards: int) -> str:
@@ -48,16 +48,16 @@ def line(now: Done, before: Done, seconds: float, images: int, shards: int) -> s
 
 
 @contextlib.contextmanager
-def shown(rows_at: AttemptFiles, files: AttemptFiles, row_bytes: int, images: int, shards: int) -> Iterator[None]:
+def shown(files: AttemptFiles, row_bytes: int, images: int, shards: int) -> Iterator[None]:
     """Log every few seconds of the block how many of all images and shards are done."""
     ended = threading.Event()
 
     def show() -> None:
         seen: dict[str, int] = {}
         before, at = Done(0, 0, 0), time.monotonic()
-        while not ended.wait(_SECONDS_BETWEEN_LINES if not rows_at.in_bucket else _IN_A_BUCKET):
+        while not ended.wait(_SECONDS_BETWEEN_LINES if not files.in_bucket else _IN_A_BUCKET):
             try:
-                now, at, since = done(rows_at, files, row_bytes, seen), time.monotonic(), at
+                now, at, since = done(files, row_bytes, seen), time.monotonic(), at
             except (StageError, OSError) as error:  # the job continues, or fails on its own
                 log.warning("progress cannot be shown: %s", error)
                 continue

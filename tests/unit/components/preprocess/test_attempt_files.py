@@ -3,7 +3,7 @@
 import copy
 import errno
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import pytest
 from components.core.artifacts import datasets
 from components.core.errors import ConfigError, DataError, StageError, TransientError
 from components.core.storage import buckets
-from components.core.storage.location import COMMITTED, Location
+from components.core.storage.location import ATTEMPT, COMMITTED, Location
 from components.preprocess import attempt_files
 from components.preprocess.attempt_files import AttemptFiles, results
 from tests.fakes.gcs.server import Server
@@ -30,9 +30,13 @@ def objects(gcs: Server) -> dict[str, Any]:
 @pytest.fixture(params=["folder", "bucket"])
 def files(request: pytest.FixtureRequest, tmp_path: Path) -> AttemptFiles:
     if request.param == "folder":
-        return attempt_files.begin(str(tmp_path))
+        return AttemptFiles(str(tmp_path))
     request.getfixturevalue("objects")
-    return attempt_files.new_in_bucket(DATASET)
+    return in_bucket("0")
+
+
+def in_bucket(digit: str) -> AttemptFiles:
+    return AttemptFiles(f"{DATASET}/{ATTEMPT}{digit * 16}")
 
 
 def test_what_is_written_is_read(files: AttemptFiles) -> None:
@@ -41,7 +45,7 @@ def test_what_is_written_is_read(files: AttemptFiles) -> None:
     files.leave("b.facts", "facts")
     assert (files.read("a.rows"), files.read_note("b.facts", str)) == (b"0123456789", "facts")
     assert (files.exists("a.rows"), files.exists("c")) == (True, False)
-    assert {**files.sizes(), attempt_files.MARK: 2} == {"a.rows": 10, "b.facts": 7, attempt_files.MARK: 2}
+    assert files.sizes() == {"a.rows": 10, "b.facts": 7}
     assert [*files.parts([("a.rows", 2, 7, google_crc32c.value(b"2345678"))])] == [b"2345678"]
     parts = [("a.rows", number % 10, 1, google_crc32c.value(b"%d" % (number % 10))) for number in range(99)]
     assert [*files.parts(parts)] == [b"%d" % (number % 10) for number in range(99)]  # some on their way at once
@@ -56,7 +60,7 @@ def test_a_part_that_is_cut_short(files: AttemptFiles) -> None:
 
 
 def test_the_same_bytes_count_as_ours_and_others_end_the_attempt(objects: dict[str, Any]) -> None:
-    files = attempt_files.new_in_bucket(DATASET)
+    files = in_bucket("0")
     files.write("a", [b"1"])
     files.write("a", [b"1"])
     results("a", lambda opened, name: [opened.write(name, [b"2"])], str(files))
@@ -93,11 +97,14 @@ def test_the_first_failure_ends_the_attempt_and_is_raised(
 
 
 def test_a_defect_is_raised_where_it_is(tmp_path: Path) -> None:
-    attempt_files.begin(str(tmp_path))
     with pytest.raises(ZeroDivisionError):
         results(0, lambda _, zero: [1 // zero], str(tmp_path))
     attempt_files.raise_failure(AttemptFiles(str(tmp_path)))
-    assert results(0, lambda _, zero: [1 // zero], str(tmp_path / "gone")) == []  # the attempt is over
+
+
+def test_a_worker_of_an_attempt_that_is_over_leaves_nothing(tmp_path: Path) -> None:
+    assert results(None, work, str(tmp_path / "gone")) == []
+    assert [*tmp_path.iterdir()] == []
 
 
 def work(files: AttemptFiles, _: None) -> list[int]:
@@ -108,82 +115,64 @@ def work(files: AttemptFiles, _: None) -> list[int]:
 
 
 def commit(files: AttemptFiles) -> None:
-    listed = {
-        name: files.put(name, files.read(name))
-        for name in {**files.sizes(), datasets.MANIFEST: 2}
-        if name.endswith((".tfrecord", ".json")) and name != attempt_files.MARK
-    }
-    assert DATASET.publish(files.path.name, listed, datasets.MANIFEST)
-
-
-def interrupting(monkeypatch: pytest.MonkeyPatch, at: int, act: Callable[[], None]) -> Callable[[], int]:
-    """Act once between a worker's requests: before number `at`. Return a function for their number."""
-    numbers = itertools.count()
-    before = buckets._request
-
-    def request(*arguments: Any) -> Any:
-        if next(numbers) == at:
-            monkeypatch.setattr(buckets, "_request", before)
-            act()
-            monkeypatch.setattr(buckets, "_request", request)
-        return before(*arguments)
-
-    monkeypatch.setattr(buckets, "_request", request)
-
-    def asked() -> int:
-        monkeypatch.setattr(buckets, "_request", before)
-        return next(numbers)
-
-    return asked
+    names = ("train.tfrecord", datasets.MANIFEST)
+    assert DATASET.publish(files.path.name, {name: files.put(name, files.read(name)) for name in names}, names[1])
 
 
 @pytest.mark.parametrize("end", ["gives up", "commits"])
-def test_nothing_is_left_whenever_an_attempt_ends_beside_a_worker_that_was_taken_for_dead(
+def test_whenever_an_attempt_ends_beside_a_worker_that_was_taken_for_dead_the_next_run_leaves_nothing(
     objects: dict[str, Any], monkeypatch: pytest.MonkeyPatch, end: str
 ) -> None:
     """Another worker has done the work; the driver ends the attempt between any two requests of this one."""
-    ended = list[int]()
+    before = buckets._request
     for at in itertools.count():
         objects.clear()
-        files = attempt_files.new_in_bucket(DATASET)
-        if end == "commits":
-            work(AttemptFiles(str(files)), None)
-            files.write(datasets.MANIFEST, [b"{}"])
+        files, numbers = in_bucket("0"), itertools.count()
+        work(files, None)
+        files.write(datasets.MANIFEST, [b"{}"])
 
-        def act(files: AttemptFiles = files, at: int = at) -> None:
-            ended.append(at)
-            if end == "commits":
-                commit(files)
-            attempt_files.sweep(DATASET, files)
+        def request(
+            *arguments: Any, files: AttemptFiles = files, numbers: Iterator[int] = numbers, at: int = at
+        ) -> Any:
+            if next(numbers) == at:
+                monkeypatch.setattr(buckets, "_request", before)
+                if end == "commits":
+                    commit(files)
+                DATASET.sweep(files.path.name)
+                kept = {
+                    f"d/{COMMITTED}",
+                    *(f"d/{files.path.name}/{name}" for name in ("train.tfrecord", "dataset.json")),
+                }
+                assert objects.keys() == (kept if end == "commits" else set())
+                monkeypatch.setattr(buckets, "_request", request)
+            return before(*arguments)
 
-        asked = interrupting(monkeypatch, at, act)
+        monkeypatch.setattr(buckets, "_request", request)
         results(None, work, str(files))
-        done = at >= asked()
-        if done:
-            act()
-        folder = f"d/{files.path.name}"
-        kept = {"d/committed.json", f"{folder}/train.tfrecord", f"{folder}/dataset.json"} if end == "commits" else set()
-        assert objects.keys() == kept, at
-        if done:
+        monkeypatch.setattr(buckets, "_request", before)
+        if next(numbers) <= at:
             break
-    assert ended == [*range(at + 1)]
+        if end == "gives up":
+            files = in_bucket("1")
+            work(files, None)
+            files.write(datasets.MANIFEST, [b"{}"])
+            commit(files)
+        DATASET.sweep()
+        names = ("train.tfrecord", "dataset.json")
+        assert objects.keys() == {f"d/{COMMITTED}", *(f"d/{files.path.name}/{name}" for name in names)}, at
     assert at >= 5
 
 
 def test_a_later_run_removes_what_attempts_left_and_nothing_else(objects: dict[str, Any]) -> None:
-    left, won = (attempt_files.new_in_bucket(DATASET) for _ in range(2))
+    left, won = in_bucket("0"), in_bucket("1")
     work(left, None)
     work(won, None)
     won.write(datasets.MANIFEST, [b"{}"])
     buckets.create("gs://b/d/mine/attempt.json", b"a user's")
-    attempt_files.sweep(DATASET)  # before the commit any of them may still be active
-    assert left.exists(attempt_files.MARK)
-    assert won.exists(attempt_files.MARK)
+    before = {*objects}
+    DATASET.sweep()  # before the commit any of them may still be active
+    assert objects.keys() == before
     commit(won)
-    attempt_files.sweep(DATASET)
-    assert objects.keys() == {
-        f"d/{COMMITTED}",
-        f"d/{won.path.name}/dataset.json",
-        f"d/{won.path.name}/train.tfrecord",
-        "d/mine/attempt.json",
-    }
+    DATASET.sweep()
+    names = (COMMITTED, f"{won.path.name}/dataset.json", f"{won.path.name}/train.tfrecord", "mine/attempt.json")
+    assert objects.keys() == {f"d/{name}" for name in names}

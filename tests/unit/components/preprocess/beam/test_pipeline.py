@@ -28,27 +28,29 @@ def content(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.glob("*.tfrecord")}
 
 
-def chunks_of_digits(folder: Path) -> tuple[list[str], str, str]:
-    """The chunk of the digits, the folder of rows, that of shards."""
-    (folder / "rows").mkdir(parents=True)
-    attempt_files.begin(str(folder))
-    rows_at = AttemptFiles(str(folder / "rows"))
-    return pipeline._write_chunks(survey.survey("digits").parts, rows_at), str(rows_at), str(folder)
+def chunk_of_digits(folder: Path) -> str:
+    folder.mkdir(parents=True, exist_ok=True)
+    (chunk,) = pipeline._write_chunks(survey.survey("digits").parts, AttemptFiles(str(folder)))
+    return chunk
 
 
-def write_all(parts: list[tuple[str, FilePart]], rows_at: str, location: str) -> list[str]:
+def make_rows(chunk: str, folder: Path) -> list[tuple[str, FilePart]]:
+    return results(chunk, rows.make, str(folder), DIGITS, 1)
+
+
+def write_all(parts: list[tuple[str, FilePart]], folder: Path) -> list[str]:
     groups: dict[str, list[FilePart]] = {}
     for shard, part in parts:
         groups.setdefault(shard, []).append(part)
-    return [name for group in groups.items() for name in results(group, shards.write, location, DIGITS, rows_at)]
+    return [name for group in groups.items() for name in results(group, shards.write, str(folder), DIGITS)]
 
 
-def build(folder: Path) -> tuple[str, str, str]:
-    (chunk,), rows_at, location = chunks_of_digits(folder)
-    for shard in write_all(results(chunk, rows.make, location, DIGITS, rows_at, 1), rows_at, location):
+def build(folder: Path) -> str:
+    chunk = chunk_of_digits(folder)
+    for shard in write_all(make_rows(chunk, folder), folder):
         if shard.startswith("train"):
-            results(shard, shards.find_leaks, location)
-    return chunk, rows_at, location
+            results(shard, shards.find_leaks, str(folder))
+    return chunk
 
 
 def remove(folder: Path, pattern: str) -> None:
@@ -69,58 +71,55 @@ def test_small_parts_share_a_chunk_and_a_whole_file_is_one(tmp_path: Path, monke
 def test_work_that_is_done_again_makes_the_same_and_is_done_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (chunk,), rows_at, location = chunks_of_digits(tmp_path)
+    chunk = chunk_of_digits(tmp_path)
     monkeypatch.setattr(rows, "_RUN_BYTES", 20_000)
-    parts = results(chunk, rows.make, location, DIGITS, rows_at, 1)
-    names = write_all(parts, rows_at, location)
+    parts = make_rows(chunk, tmp_path)
+    names = write_all(parts, tmp_path)
     before = content(tmp_path)
     assert sorted(before) == sorted(names)
-    remove(tmp_path, f"rows/{chunk}")  # so that reading it again fails
-    assert results(chunk, rows.make, location, DIGITS, rows_at, 1) == parts
+    remove(tmp_path, chunk)  # so that reading it again fails
+    assert make_rows(chunk, tmp_path) == parts
     remove(tmp_path, "*.facts")
-    write_all(parts, rows_at, location)
+    write_all(parts, tmp_path)
     assert content(tmp_path) == before
-    remove(tmp_path, "rows/*.rows")
-    assert write_all(parts, rows_at, location) == names
+    remove(tmp_path, "*.rows")
+    assert write_all(parts, tmp_path) == names
     attempt_files.raise_failure(AttemptFiles(str(tmp_path)))
 
 
 def test_two_workers_that_make_one_chunk_disturb_nobody(tmp_path: Path) -> None:
     """As when a runner takes a live worker for dead: the rows of both stay readable."""
-    (chunk,), rows_at, location = chunks_of_digits(tmp_path)
-    first = results(chunk, rows.make, location, DIGITS, rows_at, 1)
-    remove(tmp_path, "rows/*.index")
-    second = results(chunk, rows.make, location, DIGITS, rows_at, 1)
-    write_all(first, rows_at, location)
+    chunk = chunk_of_digits(tmp_path)
+    first = make_rows(chunk, tmp_path)
+    remove(tmp_path, "*.index")
+    second = make_rows(chunk, tmp_path)
+    write_all(first, tmp_path)
     before = content(tmp_path)
     remove(tmp_path, "*.facts")
-    write_all(second, rows_at, location)
+    write_all(second, tmp_path)
     assert content(tmp_path) == before
 
 
-NOTES = ["rows/parts-*", "rows/parts-*.index", "train-0*0-*.signed", "train-0*1-*.leaks", "train-0*2-*.facts", FAILED]
+NOTES = ["parts-*.json", "parts-*.index", "train-0*0-*.signed", "train-0*1-*.leaks", "train-0*2-*.facts", FAILED]
 
 
 @pytest.mark.parametrize("name", NOTES)
 def test_a_note_that_another_wrote_is_refused(tmp_path: Path, name: str) -> None:
-    if name == "rows/parts-*":
-        (chunk,), rows_at, location = chunks_of_digits(tmp_path)
-    else:
-        chunk, rows_at, location = build(tmp_path)
+    chunk = chunk_of_digits(tmp_path) if name == "parts-*.json" else build(tmp_path)
     (replaced,) = [tmp_path / FAILED] if name == FAILED else tmp_path.glob(name)
     replaced.write_bytes(pickle.dumps(Unpickled()))
     with pytest.raises(DataError, match=rf"{replaced} is damaged"):  # noqa: PT012 - by whoever reads it
-        results(chunk, rows.make, location, DIGITS, rows_at, 1)
-        results("train-00000-of-00003.tfrecord", shards.find_leaks, location)
+        make_rows(chunk, tmp_path)
+        results("train-00000-of-00003.tfrecord", shards.find_leaks, str(tmp_path))
         attempt_files.raise_failure(AttemptFiles(str(tmp_path)))
-        shards.gather(AttemptFiles(rows_at), AttemptFiles(str(tmp_path)), 1, DIGITS)
+        shards.gather(AttemptFiles(str(tmp_path)), 1, DIGITS)
 
 
-@pytest.mark.parametrize("missing", ["*.facts", "rows/*.index", "*.leaks"])
+@pytest.mark.parametrize("missing", ["*.facts", "*.index", "*.leaks"])
 def test_what_no_worker_could_leave_is_noticed(tmp_path: Path, missing: str) -> None:
-    _, rows_at, _ = build(tmp_path)
-    gathered = shards.gather(AttemptFiles(rows_at), AttemptFiles(str(tmp_path)), 1, DIGITS)
+    build(tmp_path)
+    gathered = shards.gather(AttemptFiles(str(tmp_path)), 1, DIGITS)
     assert sum(facts.shard.records for facts in gathered.shards) == 1797
     next(tmp_path.glob(missing)).unlink()
     with pytest.raises(TransientError, match=str(tmp_path)):
-        shards.gather(AttemptFiles(rows_at), AttemptFiles(str(tmp_path)), 1, DIGITS)
+        shards.gather(AttemptFiles(str(tmp_path)), 1, DIGITS)

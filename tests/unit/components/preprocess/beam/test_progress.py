@@ -25,9 +25,9 @@ def test_what_all_workers_have_done_is_added(tmp_path: Path) -> None:
     (tmp_path / "train-00000-of-00002.tfrecord").touch()
     (tmp_path / ".tmp-train-00001-of-00002.tfrecord-x").touch()
     files = AttemptFiles(str(tmp_path))
-    assert progress.done(files, files, 10, seen) == Done(6, 1, 1)
+    assert progress.done(files, 10, seen) == Done(6, 1, 1)
     leave(tmp_path, "1", 5, 2)
-    assert progress.done(files, files, 10, seen) == Done(9, 3, 1)
+    assert progress.done(files, 10, seen) == Done(9, 3, 1)
 
 
 @pytest.mark.parametrize(
