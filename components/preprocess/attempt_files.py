@@ -17,7 +17,6 @@ import errno
 import hashlib
 import json
 import logging
-import os
 import secrets
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
@@ -26,14 +25,14 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from components.core import errors
+from components.core import concurrent, errors
 from components.core.artifacts import datasets
 from components.core.errors import ConfigError, DataError, StageError, TransientError
-from components.core.sources.files import read_ahead
 from components.core.storage import atomic_files, buckets
 from components.core.storage.buckets import Conflict
 from components.core.storage.json_values import typed
-from components.core.storage.location import ATTEMPT, Location, Written, files_below
+from components.core.storage.location import ATTEMPT, Location, Written
+from components.core.storage.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -94,7 +93,7 @@ class AttemptFiles:
                 raise OSError(errno.EIO, "cut short", str(self.path / name))
             return content
 
-        return read_ahead(downloaded, file_parts) if self.in_bucket else map(opened, file_parts)
+        return concurrent.transfers(downloaded, file_parts) if self.in_bucket else map(opened, file_parts)
 
     def write(self, name: str, parts: Iterable[bytes]) -> str:
         """Write a file; return its checksum in a bucket, where the disk of this machine holds it before, else nothing.
@@ -128,10 +127,7 @@ class AttemptFiles:
 
     def sizes(self) -> dict[str, int]:
         """Return the bytes of each file."""
-        if self.in_bucket:
-            return {name: stored.bytes for name, stored in files_below(str(self)).items()}
-        with os.scandir(self.path) as entries:
-            return {file.name: file.stat().st_size for file in entries if file.name[0] != "." and file.is_file()}
+        return Store(self._folder).sizes("")
 
 
 def results(item: Any, work: Callable[..., Iterable[Result]], location: str, *arguments: Any) -> list[Result]:

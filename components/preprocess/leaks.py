@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from components.core.sources import concurrent
+from components.core import concurrent
 
 _SIDE = 16  # fields along a side of a thumbnail
 _FIELDS = _SIDE**2

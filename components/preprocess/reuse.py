@@ -94,7 +94,7 @@ def cache_of(earlier: str, made_by: bytes, wanted: Iterable[bytes] | None, folde
     The table is written to `folder`, which every worker must see.
     """
     kept = Location.of(earlier)
-    for dataset in kept.artifacts(datasets.MANIFEST):
+    for dataset in kept.children():
         dataset.fetch_if_intact(datasets.MANIFEST, lambda name: name.endswith(MEMBERS))
     path = atomic_files.make_unique(folder, "reuse-", ".sqlite")
     # Newest first, because those have most of the wanted images. Which of two copies is read does not matter.

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from components.core import concurrent
 from components.core.artifacts import datasets
 from components.core.errors import TransientError
-from components.core.sources import concurrent
 from components.core.storage import tfrecord
 from components.core.storage.location import Written
 from components.preprocess import leaks, reuse, rows

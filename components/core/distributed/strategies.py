@@ -9,11 +9,11 @@ from pathlib import Path
 
 import tensorflow as tf
 
+from components.core import concurrent
 from components.core.distributed import cluster as workers
 from components.core.distributed import cuda
 from components.core.distributed.cluster import Cluster
 from components.core.errors import ConfigError, TransientError, first_line
-from components.core.sources import concurrent
 from components.core.stage.hardware import exact_problem, has_tpu
 
 log = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 
-from components.core.sources import concurrent
+from components.core import concurrent
 
 _SIDE, _TRIALS = 512, 40
 

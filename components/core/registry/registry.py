@@ -19,10 +19,10 @@ from collections.abc import Callable, Collection, Set
 from contextlib import suppress
 from pathlib import Path
 
+from components.core import concurrent
 from components.core.artifacts import evaluations, models, recipes
 from components.core.artifacts.manifest import Manifest
 from components.core.errors import DataError, Incompatible, TransientError, naming
-from components.core.sources import concurrent
 from components.core.storage import atomic_files, buckets, digests
 from components.core.storage.buckets import Conflict
 from components.core.storage.location import MANIFEST_ALONE, Location, LocationLike

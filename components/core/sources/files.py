@@ -4,19 +4,17 @@ import hashlib
 import os
 import stat
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, TypeVar
 
+from components.core import concurrent
 from components.core.errors import DataError
-from components.core.sources import concurrent
 from components.core.storage import buckets
 from components.core.storage.buckets import Stored
-from components.core.storage.location import lasting_threads
 
 LARGEST_IMAGE_FILE = 64 << 20  # bytes; a larger image file is neither hashed nor decoded
 _READ_AT_ONCE = 1 << 20
-_ON_THEIR_WAY = 16  # objects; an answer of the service takes 20 to 50 ms
 Item = TypeVar("Item")
 
 
@@ -85,12 +83,8 @@ def contents_of(files: Sequence[SourceFile], at_most: int) -> Iterator[bytes]:
         with open_file(file.location, buffering=0) as opened_file:  # a buffer takes as long as a small file itself
             return opened_file.read(min(file.bytes + 1, at_most))
 
-    return read_ahead(downloaded, files) if files and buckets.is_uri(files[0].location) else map(opened, files)
-
-
-def read_ahead(read: Callable[[Item], bytes], items: Iterable[Item]) -> Iterator[bytes]:
-    """Yield the content of each item of a bucket in order; several downloads run at once."""
-    return concurrent.ordered(lasting_threads(os.getpid(), _ON_THEIR_WAY), read, items, _ON_THEIR_WAY)
+    is_remote = files and buckets.is_uri(files[0].location)
+    return concurrent.transfers(downloaded, files) if is_remote else map(opened, files)
 
 
 def sha256_of(location: str) -> str:

@@ -76,16 +76,13 @@ def split(uri: str) -> tuple[str, str]:
     return bucket, name
 
 
-def create(uri: str, source: Path | bytes) -> bool:
-    """Upload content, or a file that nobody writes any more; `Conflict` if there is an object with other content.
-
-    Return False if the same content was there, or the answer to its upload was lost.
-    """
-    return replace(uri, source, 0)
+def create(uri: str, source: Path | bytes) -> None:
+    """Upload content, or a file that nobody writes any more; `Conflict` if there is an object with other content."""
+    replace(uri, source, 0)
 
 
-def replace(uri: str, source: Path | bytes, generation: int) -> bool:
-    """Upload over the object of a generation, 0 for none; `Conflict` if it has changed, False as of `create`."""
+def replace(uri: str, source: Path | bytes, generation: int) -> None:
+    """Upload over the object of a generation, 0 for none; `Conflict` if it has changed and has other content now."""
     size, crc32c = _size_and_checksum(source)
     # Given the checksum beforehand, the service refuses damaged content even in a resumed upload.
     options: dict[str, Any] = {
@@ -105,12 +102,10 @@ def replace(uri: str, source: Path | bytes, generation: int) -> bool:
 
     try:
         _request(uri, "written", ask)
-        return True
-    except Conflict:
+    except Conflict:  # the answer to our own upload may have been lost
         stored = stat(uri)
         if stored is None or (stored.bytes, stored.crc32c) != (size, crc32c):
             raise
-        return False
 
 
 def put(uri: str, content: bytes) -> None:

@@ -11,7 +11,6 @@ copied it there, or it is a version in a registry.
 import contextlib
 import dataclasses
 import errno
-import functools
 import json
 import logging
 import os
@@ -21,10 +20,10 @@ import stat
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor, as_completed, wait
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from components.core import concurrent
 from components.core.errors import ConfigError, DataError, Incompatible, StageError, TransientError
 from components.core.storage import atomic_files, buckets, digests
 from components.core.storage.buckets import Conflict, Stored
@@ -37,7 +36,6 @@ MIRRORS = "WGAN_MIRRORS"
 ATTEMPT = "attempt-"  # begins the name of the folder of an artifact's files whose digest is not known when it begins
 SCHEMA_VERSION = 1
 _UNCOMMITTED = re.compile(f"({ATTEMPT})?[0-9a-f]{{16}}")  # a folder of an artifact's files; nothing else is swept
-_AT_ONCE = 8  # concurrent transfers
 _SECONDS_BETWEEN_LINES = 5
 LocationLike = str | os.PathLike[str]  # a path or URI from users, or a `Location`
 
@@ -132,7 +130,7 @@ class Location(os.PathLike[str]):
             for name, (stored, sha256) in files.items()
             if wanted is None or name == manifest or wanted(name)
         ]
-        are_here = at_once(_is_same, chosen)
+        are_here = concurrent.transfers(_is_same, chosen)
         missing = [file for file, is_here in zip(chosen, are_here, strict=True) if not is_here]
         self._download(missing, self.path / manifest)
         if wanted is None and not committed:  # copied by a user, who may remove files
@@ -153,24 +151,22 @@ class Location(os.PathLike[str]):
                 f"some, or set {MIRRORS} to a folder on a larger disk"
             )
         # Otherwise another process would take the mirror for complete too early.
+        missing = sorted(missing, key=lambda file: file[1] == manifest)
         files = [file for file in missing if file[1] != manifest]
         size = sum(stored.bytes for stored, _, _ in files)
         if files:
             log.info("downloading %s: %d files, %.1f MB", self, len(files), size / 1e6)
         began = logged = time.monotonic()
         done = 0
-
-        def log_progress(stored: Stored, _path: Path, _sha256: str) -> None:
-            nonlocal done, logged
+        for (stored, _, _), _ in zip(files, concurrent.transfers(_download, files), strict=True):
             done += stored.bytes
             now = time.monotonic()
             if now - logged > _SECONDS_BETWEEN_LINES and done < size:
                 rate, logged = done / (now - began), now
                 message = "downloaded %.1f of %.1f MB of %s, %.1f MB/s, %.0f s left"
                 log.info(message, done / 1e6, size / 1e6, self, rate / 1e6, (size - done) / rate)
-
-        at_once(_download, files, log_progress)
-        at_once(_download, [file for file in missing if file[1] == manifest])
+        for file in missing[len(files) :]:
+            _download(file)
 
     def require(self, manifest: str, kind: str, wanted: Wanted = None) -> "Location":
         """Fetch files of an artifact as `fetch` does; `DataError` if the bucket has none."""
@@ -200,7 +196,7 @@ class Location(os.PathLike[str]):
             if path.name not in wanted:
                 path.unlink(missing_ok=True)
         copies = [(stored, self.path / name, "") for name, stored in wanted.items()]
-        at_once(_download, [copy for copy in copies if not _is_same(*copy)])
+        list(concurrent.transfers(_download, [copy for copy in copies if not _is_same(copy)]))
 
     def read_file(self) -> bytes:
         """Return one file's content, without its mirror; `FileNotFoundError` if absent."""
@@ -214,14 +210,6 @@ class Location(os.PathLike[str]):
         atomic_files.write_file(self.path, content)
         if self.in_bucket:
             buckets.put(self.uri, self.path.read_bytes())
-
-    def artifacts(self, manifest: str) -> list["Location"]:
-        """Return the artifacts with such a manifest in this folder of a bucket; none of a local folder."""
-        if not self.in_bucket:
-            return []
-        paths = [name.split("/") for name in files_below(self.uri)]
-        names = {path[0] for path in paths if len(path) == 2 and path[1] in (COMMITTED, manifest)}
-        return [self / name for name in sorted(names)]
 
     def children(self, are_folders: bool = True) -> list["Location"]:
         """Return the folders in this one, whose mirrors may be empty, or its files; no hidden ones."""
@@ -276,7 +264,7 @@ class Location(os.PathLike[str]):
         for name, stored in files_below(target).items():
             if name in files and not _is_whole(stored, files[name]):
                 buckets.delete(stored)  # damaged, as the folder's name is the digest of its files
-        at_once(buckets.create, [(f"{target}/{name}", folder / name) for name in files])
+        create_all({f"{target}/{name}": folder / name for name in files})
         return self.publish(attempt, files, manifest)
 
     def publish(self, folder: str, files: Mapping[str, Written], manifest: str) -> bool:
@@ -398,7 +386,13 @@ def files_below(uri: str) -> dict[str, Stored]:
     return objects
 
 
-def _is_same(stored: Stored, path: Path, sha256: str) -> bool:
+def create_all(sources: Mapping[str, Path]) -> None:
+    """Upload finished files to their URIs, as `buckets.create` does, several at once."""
+    list(concurrent.transfers(lambda item: buckets.create(*item), sources.items()))
+
+
+def _is_same(copy: tuple[Stored, Path, str]) -> bool:
+    stored, path, sha256 = copy
     if not path.is_file() or path.stat().st_size != stored.bytes:
         return False
     if sha256:
@@ -406,34 +400,11 @@ def _is_same(stored: Stored, path: Path, sha256: str) -> bool:
     return buckets.checksum_of_file(path) == stored.crc32c
 
 
-def _download(stored: Stored, path: Path, sha256: str) -> None:
+def _download(copy: tuple[Stored, Path, str]) -> None:
+    stored, path, sha256 = copy
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_files.aside(path, is_folder=False) as aside:
         buckets.download(stored.uri, aside)
         if sha256 and digests.sha256_of_file(aside) != sha256:
             raise DataError(f"{stored.uri} is damaged: it is not the file that {COMMITTED} describes")
         aside.replace(path)
-
-
-def at_once(
-    transfer: Callable[..., Any], arguments: list[tuple[Any, ...]], on_done: Callable[..., object] = lambda *_: None
-) -> list[Any]:
-    """Run transfers concurrently and return their results; call `on_done` with the arguments of each finished one.
-
-    After a failure no other transfer begins. It is raised when the running ones have ended.
-    """
-    futures = {lasting_threads(os.getpid(), _AT_ONCE).submit(transfer, *values): values for values in arguments}
-    try:
-        for future in as_completed(futures):
-            future.result()
-            on_done(*futures[future])
-    except BaseException:
-        wait([future for future in futures if not future.cancel()])
-        raise
-    return [future.result() for future in futures]
-
-
-@functools.cache
-def lasting_threads(process: int, threads: int) -> ThreadPoolExecutor:
-    """Return the process's long-lived threads, because each has a client with credentials and connections."""
-    return ThreadPoolExecutor(threads, "transfers")

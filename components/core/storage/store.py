@@ -10,10 +10,11 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from components.core import concurrent
 from components.core.errors import naming
 from components.core.storage import atomic_files, buckets
 from components.core.storage.buckets import Conflict
-from components.core.storage.location import Location, at_once, files_below, private
+from components.core.storage.location import Location, create_all, files_below, private
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,6 +38,12 @@ class Store:
             files = [Path(parent, name) for parent, _, names in walked for name in names if not name.startswith(".")]
         return sorted(file.relative_to(folder).as_posix() for file in files)
 
+    def sizes(self, below: str) -> dict[str, int]:
+        """Return the bytes of the files below a folder, by their paths within it."""
+        if self.root.in_bucket:
+            return {name: stored.bytes for name, stored in files_below(f"{self.root}/{below}".rstrip("/")).items()}
+        return {name: (self.root.path / below / name).stat().st_size for name in self.names(below)}
+
     def checksums(self, below: str) -> dict[str, tuple[int, str]]:
         """Return the bytes and the crc32c, in base64, of the files below a folder, by their paths within it."""
         if self.root.in_bucket:
@@ -59,7 +66,7 @@ class Store:
     def create(self, sources: Mapping[str, Path]) -> None:
         """Make new files of finished ones in `scratch`, by name. The same content that is there already stays."""
         if self.root.in_bucket:
-            at_once(buckets.create, [(f"{self.root}/{name}", source) for name, source in sources.items()])
+            create_all({f"{self.root}/{name}": source for name, source in sources.items()})
             return
         for name, source in sources.items():
             if not atomic_files.link_new(source, self.root.path / name):
@@ -83,8 +90,9 @@ class Store:
     def delete(self, names: Iterable[str]) -> None:
         """Delete files that exist, and the folders that are empty then."""
         if self.root.in_bucket:
-            objects = at_once(buckets.stat, [(f"{self.root}/{name}",) for name in names])
-            at_once(buckets.delete, [(stored,) for stored in objects if stored])
+            for stored in concurrent.transfers(buckets.stat, [f"{self.root}/{name}" for name in names]):
+                if stored:
+                    buckets.delete(stored)
             return
         for name in names:
             (self.root.path / name).unlink(missing_ok=True)

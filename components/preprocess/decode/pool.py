@@ -15,9 +15,9 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from multiprocessing.connection import Pipe, wait
 from typing import NamedTuple, TypeVar
 
+from components.core import concurrent
 from components.core.artifacts.datasets import ImageShape
 from components.core.errors import TransientError
-from components.core.sources import concurrent
 from components.preprocess.decode import decoder_process
 from components.preprocess.decode.pixels import Decoded, UndecodableImage
 

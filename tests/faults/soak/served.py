@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from unittest import mock
 
+from components.core import concurrent
 from components.core.errors import StageError, TransientError
-from components.core.storage import buckets, location
+from components.core.storage import buckets
 from tests.fakes.gcs.server import HangUp, Request, Server, serving
 
 
@@ -37,7 +38,7 @@ def quick_server(folder: Path, **seconds: float) -> Iterator[Server]:
 @contextlib.contextmanager
 def without_retries() -> Iterator[None]:
     """Send one request after another, and none again."""
-    with mock.patch.object(buckets, "RETRY_SECONDS", 0.0), mock.patch.object(location, "_AT_ONCE", 1):
+    with mock.patch.object(buckets, "RETRY_SECONDS", 0.0), mock.patch.object(concurrent, "_TRANSFERS", 1):
         yield
 
 

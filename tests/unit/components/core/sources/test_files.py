@@ -4,16 +4,12 @@ import hashlib
 import logging
 import os
 import socket
-import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from components.core.errors import DataError
-from components.core.sources import concurrent, source_listing
+from components.core.sources import source_listing
 from components.core.sources.files import SourceFile, contents_of, open_file, sha256_of
 from tests.unit.components.core.sources.conftest import names
 
@@ -82,28 +78,3 @@ def test_of_a_file_that_has_grown_no_more_is_read_than_tells(tmp_path: Path) -> 
     assert [*contents_of([listed], 1 << 26)] == [content[:10]]
     assert [*contents_of([listed], 5)] == [content[:5]]
     assert sha256_of(listed.location) == hashlib.sha256(content).hexdigest()
-
-
-@given(st.lists(st.integers()), st.integers(1, 4))
-def test_results_come_in_the_order_of_their_items_which_are_taken_as_results_are(items: list[int], count: int) -> None:
-    taken: list[int] = []
-
-    def noting() -> Iterator[int]:
-        for item in items:
-            taken.append(item)
-            yield item
-
-    results = concurrent.in_threads(str, noting(), count)
-    for number, result in enumerate(results):
-        assert result == str(items[number])
-        assert len(taken) <= number + count + 1
-    assert taken == items
-
-
-def test_as_many_run_at_once_as_there_are_threads_and_an_error_is_raised_for_its_result() -> None:
-    together = threading.Barrier(3, timeout=60)
-    assert list(concurrent.in_threads(lambda _: together.wait() < 3, range(9), 3)) == [True] * 9
-    results = concurrent.in_threads(lambda item: 1 // item, [1, 1, 0, 1], 2)
-    assert [next(results), next(results)] == [1, 1]
-    with pytest.raises(ZeroDivisionError):
-        next(results)

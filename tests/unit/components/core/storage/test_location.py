@@ -5,7 +5,6 @@ import json
 import os
 import shutil
 import threading
-import time
 import urllib.parse
 from pathlib import Path
 from unittest import mock
@@ -14,7 +13,7 @@ import pytest
 
 from components.core.errors import ConfigError, DataError, TransientError
 from components.core.storage import atomic_files, buckets
-from components.core.storage.location import COMMITTED, MANIFEST_ALONE, Location, at_once
+from components.core.storage.location import COMMITTED, MANIFEST_ALONE, Location
 from tests.fakes.gcs.server import Request, Server
 from tests.fakes.http import Answer
 from tests.faults.soak.served import die_at_every_request, dies
@@ -194,23 +193,6 @@ def test_an_interrupted_fetch_goes_on_with_what_is_missing(bucket: Server) -> No
     assert set(files(location.path)) == {*map(str, range(9)), MANIFEST}
 
 
-def test_no_transfer_begins_after_a_failure() -> None:
-    began: list[int] = []
-
-    def transfer(number: int) -> None:
-        began.append(number)
-        if number == 3:
-            raise DataError("no")
-        time.sleep(0.01)
-
-    with pytest.raises(DataError, match="no"):
-        at_once(transfer, [(number,) for number in range(5000)])
-    count = len(began)
-    assert 4 <= count < 5000
-    time.sleep(0.05)
-    assert len(began) == count
-
-
 def test_a_damaged_mirror_is_mended(bucket: Server) -> None:
     path = make("gs://b/x")
     contents = files(path)
@@ -233,18 +215,6 @@ def test_single_files(bucket: Server) -> None:
     assert (notes / "1.json").fetch_file()
     assert (folder / "1.json").read_bytes() == b"one"
     assert not (notes / "none.json").fetch_file()
-
-
-def test_artifacts_beside_each_other(bucket: Server) -> None:
-    make("gs://b/things/1")
-    make("gs://b/things/2", "2")
-    buckets.put("gs://b/things/plain/thing.json", b"{}")
-    buckets.put("gs://b/things/half/0123/thing.json", b"{}")
-    buckets.put("gs://b/things/log.jsonl", b"{}")
-    forget()
-    things = Location.of("gs://b/things")
-    assert [thing.name for thing in things.artifacts(MANIFEST)] == ["1", "2", "plain"]
-    assert Location.of("things").artifacts(MANIFEST) == []
 
 
 def test_death_at_every_request_of_a_commit(bucket: Server) -> None:
