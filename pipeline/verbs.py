@@ -38,3 +38,10 @@ def require(extra: str, verb: str) -> None:
     if any(importlib.util.find_spec(package) is None for package in _PACKAGES[extra]):
         command = f"pip install 'wgan-gp-pipeline[{extra}]'"
         raise ConfigError(f'wgan {verb} needs the extra "{extra}", which is not installed: {command}')
+
+
+def positive_int(text: str) -> int:
+    """Convert the value of a flag."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number from 1 on, got {text!r}")
+    return int(text)

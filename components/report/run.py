@@ -1,7 +1,6 @@
 """The report command: evaluations, found by the numbers of runs or by folders, side by side on one HTML page."""
 
 import dataclasses
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,13 +10,12 @@ from components.core.errors import ConfigError, DataError
 from components.core.metrics.quantities import Quantity
 from components.core.reporting import grids, metric_labels, pages, training_curves
 from components.core.stage import run_notes
-from components.core.stage.executor import RunOf, StageResult
+from components.core.stage.executor import StageResult
 from components.core.storage import atomic_files
 from components.core.storage.location import Location
 from components.report.config import ReportConfig
 
 _PAGE = Path(__file__).with_name("compare.html.j2")
-_LOCAL_RUN = re.compile(r".+-(\d{4,9})")  # record of a run that `wgan run` numbered; ids of clusters end otherwise
 _SAMPLES_BYTES = 1_000_000  # for all sheets, so that the page stays small
 _DIGEST_LENGTH = 12
 
@@ -76,16 +74,12 @@ def _select(words: Sequence[str], root: str) -> dict[str, Location]:
 
 def _evaluations_by_run(root: Location) -> dict[str, Location]:
     """Return the evaluations of the runs under a root, oldest first, by `run N` or the id of a run on a cluster."""
-    records, entries = root / "records", []
-    for folder in records.children():
-        numbered = _LOCAL_RUN.fullmatch(folder.name)
-        name = f"run {int(numbered[1])}" if numbered else folder.name
-        entries += [
-            (note.started, name, root / "evaluations" / Path(str(note.outputs["evaluation_uri"])).name)
-            for note in run_notes.read(RunOf(records.uri, folder.name))
-            if "evaluation_uri" in note.outputs
-        ]
-    return {name: location for _, name, location in sorted(entries, key=lambda entry: entry[0])}
+    runs = {}
+    for folder, notes in run_notes.read_all(root / "records"):
+        number = run_notes.local_number(folder.name)
+        for uri in [note.outputs["evaluation_uri"] for note in notes if "evaluation_uri" in note.outputs]:
+            runs[f"run {number}" if number else folder.name] = root / "evaluations" / Path(str(uri)).name
+    return runs
 
 
 def _read(folder: Location) -> Evaluation:

@@ -68,7 +68,7 @@ def add_to(command: "argparse._SubParsersAction[cli.Parser]") -> None:
     add("rollback", "make the previous champion the champion again", upkeep.rollback)
     verb = add("gc", "list versions that are not needed; with --yes remove them", upkeep.gc)
     help_text = "keep the newest K versions, besides the champion and the one before it (default: 3)"
-    verb.add_argument("--keep", type=_positive_int, default=3, metavar="K", help=help_text)
+    verb.add_argument("--keep", type=verbs.positive_int, default=3, metavar="K", help=help_text)
     help_text = "also remove unfinished publications; one that is running has to start again"
     verb.add_argument("--uncommitted", action="store_true", help=help_text)
     verb.add_argument("--yes", action="store_true", help="remove them instead of only listing them")
@@ -80,12 +80,6 @@ def _run(run: Callable[..., None], parsed: argparse.Namespace) -> int:
     if parsed.action in ("promote", "rollback"):
         overview.write(overview.read(Location.of(parsed.location).parent))
     return errors.OK
-
-
-def _positive_int(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"must be a whole number from 1 on, got {text!r}")
-    return int(text)
 
 
 def _read_champion(location: str) -> Champion | None:

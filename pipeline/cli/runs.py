@@ -9,9 +9,10 @@ from components.core.artifacts import evaluations
 from components.core.errors import ConfigError, DataError
 from components.core.reporting.text import duration
 from components.core.stage import cli
+from components.core.storage import atomic_files
 from components.core.storage.location import Location
 from pipeline import tables, verbs
-from pipeline.local import history, overview
+from pipeline.local import garbage, history, overview
 from pipeline.local.display import relative
 from pipeline.local.history import PastRun
 from pipeline.local.overview import Overview
@@ -20,8 +21,13 @@ log = logging.getLogger("pipeline")
 
 
 def add_to(command: "argparse._SubParsersAction[cli.Parser]") -> None:
-    runs = verbs.add(command, "runs", "list the runs of this machine, or show one (runs show N)", _runs)
-    runs.add_argument("show", nargs="?", choices=("show",), help="show one run (default: list all)")
+    text = "list the runs of this machine, show one (runs show N), or remove old results (runs gc)"
+    runs = verbs.add(command, "runs", text, _runs)
+    help_text = "show one run, or list results that are not needed (default: list the runs)"
+    runs.add_argument("action", nargs="?", choices=("show", "gc"), help=help_text)
+    help_text = "gc: keep the results of the newest K runs, besides those of published versions (default: 3)"
+    runs.add_argument("--keep", type=verbs.positive_int, default=3, metavar="K", help=help_text)
+    runs.add_argument("--yes", action="store_true", help="gc: remove the results instead of only listing them")
     opening = verbs.add(command, "open", "open the report or the samples of a run in a browser", _open)
     opening.add_argument("file", choices=tables.FILES, help="what to open")
     for parser, default in ((runs, ""), (opening, " (default: the newest with a report)")):
@@ -30,22 +36,32 @@ def add_to(command: "argparse._SubParsersAction[cli.Parser]") -> None:
         parser.add_argument("--root", default="runs", help=text)
 
 
-def _overview(parsed: argparse.Namespace) -> Overview:
-    """Return the runs under the root; `DataError` if there are none."""
+def _root(parsed: argparse.Namespace) -> Location:
     cli.set_umask()
     root = Location.of(parsed.root)
-    root = root if root.in_bucket else Location.of(root.path.resolve())
-    root_overview = overview.read(root)
+    return root if root.in_bucket else Location.of(root.path.resolve())
+
+
+def _overview(parsed: argparse.Namespace) -> Overview:
+    """Return the runs under the root; `DataError` if there are none."""
+    root_overview = overview.read(_root(parsed))
     if not root_overview.runs:
         raise DataError(f"no run of this machine under {parsed.root}: give --root, or run the pipeline")
     return root_overview
 
 
 def _runs(parsed: argparse.Namespace) -> int:
-    if parsed.show and parsed.number is None:
-        raise ConfigError("runs show needs the number of a run, such as: wgan runs show 3")
+    if (parsed.action == "show") != (parsed.number is not None):
+        raise ConfigError("runs show needs the number of a run, such as: wgan runs show 3; nothing else takes one")
+    if parsed.action == "gc":
+        root = _root(parsed)
+        if not (root.in_bucket or root.path.is_dir()):
+            raise DataError(f"no runs at {root}: there is no such folder; give --root")
+        with atomic_files.only_one(root.own):
+            _collect(root, parsed.keep, parsed.yes)
+        return errors.OK
     root_overview = _overview(parsed)
-    if parsed.show:
+    if parsed.action == "show":
         _show(root_overview, history.numbered(root_overview.runs, parsed.number))
         return errors.OK
     rows: list[tuple[str, ...]] = [
@@ -67,6 +83,23 @@ def _runs(parsed: argparse.Namespace) -> int:
         print()
         tables.print_facts({"page": relative(root.path / overview.PAGE)})
     return errors.OK
+
+
+def _collect(root: Location, keep: int, yes: bool) -> None:
+    """List the results that are not needed, and remove them if the user said yes."""
+    folders = garbage.unneeded(root, keep)
+    if not folders:
+        print("nothing to remove")
+        return
+    rows = [(folder.name, f"{folder.bytes / 1e6:,.1f} MB", folder.run) for folder in folders]
+    tables.print_rows(("folder", "size", "last run"), rows)
+    in_all = f"{len(rows):,} folders, {sum(folder.bytes for folder in folders) / 1e6:,.1f} MB"
+    if not yes:
+        print(f"\nnothing was removed; --yes removes them: {in_all}")
+        return
+    garbage.remove(root, folders)
+    overview.write(overview.read(root))
+    print(f"\nremoved: {in_all}")
 
 
 def _show(root_overview: Overview, run: PastRun) -> None:

@@ -84,7 +84,7 @@ class History:
         self._root = location = Location.of(root)
         runs = location.own / FOLDER
         runs.mkdir(parents=True, exist_ok=True)
-        self.number = max(_folders(location), default=0) + 1
+        self.number = max(folders(location), default=0) + 1
         while True:
             self.folder = runs / f"{self.number:04d}"
             with contextlib.suppress(FileExistsError, buckets.Conflict):
@@ -155,7 +155,7 @@ def read(root: LocationLike) -> list[PastRun]:
     location = Location.of(root)
     runs: list[PastRun] = []
     before: dict[str, Any] | None = None
-    for number, folder in _folders(location).items():
+    for number, folder in folders(location).items():
         file = folder / _PARAMETERS
         if not file.exists():
             continue
@@ -194,7 +194,7 @@ def results(runs: Sequence[PastRun], stage: str) -> list[TaskState]:
     return [task for task in tasks if task.state == DONE and task.parts and task.outputs]
 
 
-def _folders(root: Location) -> dict[int, Path]:
+def folders(root: Location) -> dict[int, Path]:
     """Return the folders of the runs under a root by their numbers, oldest first."""
     paths = (root.own / FOLDER).glob("*")
     return dict(sorted((int(path.name), path) for path in paths if re.fullmatch("[0-9]+", path.name)))

@@ -42,14 +42,20 @@ class Session:
             self.reaper.stdin.write(f"{' '.join(words)}\n".encode())
 
 
-@contextlib.contextmanager
-def session(parent: Path, docker: str) -> Iterator[Session]:
-    """Open a session with a temporary folder in `parent`; remove what dead runs and their stages left there."""
+def sweep(root: Path) -> None:
+    """Remove what dead runs and their stages left in a root."""
     for name in _SWEPT:
-        for place, folders, _ in os.walk(parent / name):
+        for place, folders, _ in os.walk(root / name):
             atomic_files.sweep(Path(place))
             folders[:] = [folder for folder in folders if not folder.startswith(".")]  # what is left there is alive
+
+
+@contextlib.contextmanager
+def session(parent: Path, docker: str) -> Iterator[Session]:
+    """Open a session with a temporary folder in `parent`, from which `wgan runs gc` removes nothing meanwhile."""
+    sweep(parent)
     with (
+        atomic_files.only_one(parent, shared=True),
         atomic_files.temporary_folder(parent) as folder,
         subprocess.Popen(
             [sys.executable, "-I", "-S", reaper.__file__, docker],

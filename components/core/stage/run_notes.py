@@ -7,6 +7,7 @@ import dataclasses
 import datetime
 import logging
 import os
+import re
 import time
 from collections.abc import Callable
 from typing import Any
@@ -113,3 +114,15 @@ def read(run: RunOf) -> list[Note]:
         except (DataError, TypeError, ValueError) as error:
             log.warning("%s is left out of the record: %s", path, error)
     return sorted(notes, key=lambda note: note.started)
+
+
+def read_all(records: Location) -> list[tuple[Location, list[Note]]]:
+    """Return the folders and notes of the runs below a root's records, ordered by when their last stages began."""
+    runs = [(folder, read(RunOf(records.uri, folder.name))) for folder in records.children()]
+    return sorted(runs, key=lambda run: run[1][-1].started if run[1] else "")
+
+
+def local_number(run: str) -> int | None:
+    """Return the number of a run that `wgan run` numbered; None for one on a cluster, whose id ends otherwise."""
+    numbered = re.fullmatch(r".+-(\d{4,9})", run)
+    return int(numbered[1]) if numbered else None

@@ -261,18 +261,21 @@ def temporary_folder(parent: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def only_one(folder: Path) -> Iterator[None]:
-    """Lock a folder against other processes of this machine; wait, and log it, while another one holds the lock."""
+def only_one(folder: Path, shared: bool = False) -> Iterator[None]:
+    """Lock a folder against other processes of this machine; wait, and log it, while another one holds the lock.
+
+    Those that share the lock keep out only one that does not.
+    """
     make_folder(folder)
-    location = folder / ".lock"
+    location, lock = folder / ".lock", fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     handle = os.open(location, os.O_WRONLY | os.O_CREAT, 0o666)
     try:
         with naming(location):
             try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(handle, lock | fcntl.LOCK_NB)
             except BlockingIOError:
                 log.info("another process is at work in %s; waiting for it", folder)
-                fcntl.flock(handle, fcntl.LOCK_EX)
+                fcntl.flock(handle, lock)
         yield
     finally:
         with naming(location):

@@ -33,18 +33,18 @@ def start(root: Path) -> tuple["subprocess.Popen[str]", Path, int]:
 
 def test_a_run_removes_the_folder_of_a_dead_one_and_not_that_of_one_that_lives(tmp_path: Path) -> None:
     (alive, folder, _), (dead, left, reaper) = start(tmp_path), start(tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == {folder.name, left.name}
+    assert {*tmp_path.glob(".tmp-*")} == {folder, left}
     dead.kill()
     dead.communicate()
     until(lambda: not is_running(reaper))
     assert (left / "large").exists()
     with session(tmp_path, "docker") as opened:
-        assert {path.name for path in tmp_path.iterdir()} == {folder.name, opened.folder.name}
+        assert {*tmp_path.glob(".tmp-*")} == {folder, opened.folder}
         assert (folder / "large").exists()
     alive.kill()
     alive.communicate()
     with session(tmp_path, "docker") as opened:
-        assert list(tmp_path.iterdir()) == [opened.folder]
+        assert [*tmp_path.glob(".tmp-*")] == [opened.folder]
 
 
 def test_a_run_removes_what_killed_stages_left_and_not_what_living_ones_write(tmp_path: Path) -> None:

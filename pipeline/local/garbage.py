@@ -1,0 +1,114 @@
+"""The results of a root that no version, none of the newest runs and no running stage needs: `wgan runs gc`."""
+
+import contextlib
+from typing import NamedTuple
+
+from components.core.artifacts import checkpoint_manifest, datasets, embeddings, evaluations
+from components.core.artifacts.manifest import Manifest
+from components.core.errors import DataError, TransientError
+from components.core.registry import registry
+from components.core.stage import run_notes
+from components.core.storage import atomic_files
+from components.core.storage.location import Location
+from components.core.storage.store import Store
+from pipeline.local import history, session
+
+_CHECKPOINTS = "checkpoints"
+# A version may need one of these; of `_COPIED` it has a copy.
+_KINDS: dict[str, type[Manifest]] = {
+    "datasets": datasets.Manifest,
+    "embeddings": embeddings.Manifest,
+    _CHECKPOINTS: checkpoint_manifest.Manifest,
+}
+_COPIED = ("evaluations", "models")
+
+
+class _Run(NamedTuple):
+    """A run that made or used something, as its stages noted it."""
+
+    name: str
+    results: set[str]  # such as `datasets/KEY`, wherever the root was
+    untrained: str  # digest of its dataset, if its training has not ended
+
+
+class Unneeded(NamedTuple):
+    """A folder of results, such as `datasets/KEY`, and the last run that made or used it."""
+
+    folder: Location
+    name: str
+    bytes: int
+    run: str
+
+
+def unneeded(root: Location, keep: int) -> list[Unneeded]:
+    """Return the folders that are not needed, when no run is at work in the root, whose lock the caller holds.
+
+    Needed is what the newest `keep` runs made or used, a training that one of them began, and what a version was made
+    from. `TransientError` if a run of another machine has not ended.
+    """
+    runs = _runs(root)
+    published, newest = _published(root), runs[-keep:]
+    last = {result: run.name for run in runs for result in run.results}
+    folders = [folder for kind in (*_KINDS, *_COPIED) for folder in (root / kind).children()]
+    return [
+        Unneeded(folder, _name_of(folder), sum(Store(folder).sizes("").values()), last.get(_name_of(folder), "none"))
+        for folder in folders
+        if not _is_needed(folder, newest, published)
+    ]
+
+
+def remove(root: Location, folders: list[Unneeded]) -> None:
+    """Remove folders of results, and what killed stages left anywhere in the root."""
+    session.sweep(root.own)
+    for folder, *_ in folders:
+        if root.in_bucket:
+            folder.remove()
+        atomic_files.remove_folder(folder.path)
+
+
+def _runs(root: Location) -> list[_Run]:
+    """Return the runs that made or used something, oldest first; `TransientError` if one elsewhere has not ended."""
+    runs, here = list[_Run](), history.folders(root)
+    for folder, notes in run_notes.read_all(root / "records"):
+        is_here = run_notes.local_number(folder.name) in here
+        if root.in_bucket and not is_here and not (folder.path / run_notes.RECORD).exists():
+            raise TransientError(
+                f"run {folder.name} has not ended; wait for it, or, if it was killed, remove {folder} and try again"
+            )
+        outputs = {name: value for note in notes for name, value in note.outputs.items()}
+        results = {_name_of(Location.of(uri)) for name, uri in outputs.items() if name.endswith("_uri") and uri}
+        if results := {name for name in results if name.partition("/")[0] in (*_KINDS, *_COPIED)}:
+            untrained = "" if "checkpoint_uri" in outputs else str(outputs.get("dataset_digest"))
+            runs.append(_Run(folder.name, results, untrained))
+    return runs
+
+
+def _name_of(location: Location) -> str:
+    """Return the name within its root of a folder of results, or of the folder that a checkpoint is in."""
+    folder = location.parent if location.parent.parent.name == _CHECKPOINTS else location
+    return f"{folder.parent.name}/{folder.name}"
+
+
+def _published(root: Location) -> set[str]:
+    """Return the digests of the datasets, checkpoints and embeddings of all versions."""
+    location, needed = root / "registry", set[str]()
+    for number in registry.versions(location, registry.read_pointer(location).champion):
+        evaluation = evaluations.Manifest.fetch(
+            registry.version_location(location, number) / registry.EVALUATION, whole=False
+        )
+        needed |= {evaluation.dataset_digest, evaluation.checkpoint_digest, evaluation.embedding_digest}
+    return needed
+
+
+def _is_needed(folder: Location, newest: list[_Run], published: set[str]) -> bool:
+    if any(_name_of(folder) in run.results for run in newest):
+        return True
+    kind, untrained = _KINDS.get(folder.parent.name), {run.untrained for run in newest}
+    for artifact in folder.children() if folder.parent.name == _CHECKPOINTS else [folder]:
+        with contextlib.suppress(DataError):  # it is unfinished or damaged
+            manifest = kind and kind.fetch(artifact, whole=False)
+            if manifest and manifest.digest in published:
+                return True
+            if isinstance(manifest, checkpoint_manifest.Manifest) and manifest.dataset_digest in untrained:
+                return True
+    return False
