@@ -27,6 +27,7 @@ class _Run(NamedTuple):
     """A run that made or used something, as its stages noted it."""
 
     name: str
+    number: int | None  # if `wgan run` numbered it
     results: set[str]  # such as `datasets/KEY`, wherever the root was
     untrained: str  # digest of its dataset, if its training has not ended
 
@@ -43,11 +44,12 @@ class Unneeded(NamedTuple):
 def unneeded(root: Location, keep: int) -> list[Unneeded]:
     """Return the folders that are not needed, when no run is at work in the root, whose lock the caller holds.
 
-    Needed is what the newest `keep` runs made or used, a training that one of them began, and what a version was made
-    from. `TransientError` if a run of another machine has not ended.
+    Needed is what the newest `keep` runs made or used, here by their numbers and on clusters by their times, a training
+    that one of them began, and what a version was made from. `TransientError` if a run elsewhere has not ended.
     """
-    runs = _runs(root)
-    published, newest = _published(root), runs[-keep:]
+    runs, published = _runs(root), _published(root)
+    numbered, others = ([run for run in runs if bool(run.number) == has_number] for has_number in (True, False))
+    newest = sorted(numbered, key=lambda run: run.number or 0)[-keep:] + others[-keep:]
     last = {result: run.name for run in runs for result in run.results}
     folders = [folder for kind in (*_KINDS, *_COPIED) for folder in (root / kind).children()]
     return [
@@ -70,8 +72,8 @@ def _runs(root: Location) -> list[_Run]:
     """Return the runs that made or used something, oldest first; `TransientError` if one elsewhere has not ended."""
     runs, here = list[_Run](), history.folders(root)
     for folder, notes in run_notes.read_all(root / "records"):
-        is_here = run_notes.local_number(folder.name) in here
-        if root.in_bucket and not is_here and not (folder.path / run_notes.RECORD).exists():
+        number = run_notes.local_number(folder.name)
+        if root.in_bucket and number not in here and not (folder.path / run_notes.RECORD).exists():
             raise TransientError(
                 f"run {folder.name} has not ended; wait for it, or, if it was killed, remove {folder} and try again"
             )
@@ -79,7 +81,7 @@ def _runs(root: Location) -> list[_Run]:
         results = {_name_of(Location.of(uri)) for name, uri in outputs.items() if name.endswith("_uri") and uri}
         if results := {name for name in results if name.partition("/")[0] in (*_KINDS, *_COPIED)}:
             untrained = "" if "checkpoint_uri" in outputs else str(outputs.get("dataset_digest"))
-            runs.append(_Run(folder.name, results, untrained))
+            runs.append(_Run(folder.name, number, results, untrained))
     return runs
 
 

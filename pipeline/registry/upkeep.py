@@ -25,6 +25,8 @@ def verify(location: str, number: int | None) -> None:
     lost = champion.been.difference([0], champion.removed, versions) if champion else ()
     problems += [f"version {number} of {location} is lost: copy it back from a backup" for number in sorted(lost)]
     problems += [f"versions/{name} of {location} is no version: remove it" for name in registry.strays(location)]
+    history = registry.damage_of_history(location)
+    problems += [f"champions/{name} of {location} is damaged or lost: copy it back from a backup" for name in history]
     if not versions and not problems:
         raise nothing_published(location)
     rows: list[tuple[str, ...]] = []
@@ -35,7 +37,8 @@ def verify(location: str, number: int | None) -> None:
             folder = registry.version_location(location, version)
             digest = models.Manifest.read(folder).digest, evaluations.Manifest.read(folder / registry.EVALUATION).digest
             original = originals.setdefault(digest, version)
-            damage = [f"it is a copy of version {original}"] if original != version else []
+            copied = [f"it is a copy of version {original}"] if original != version else []
+            damage = copied or registry.damage_of_claim(location, version)
         if damage:
             remedy = "copy it back from a backup, and serve another until then"
             problems.append(f"version {version} of {location} is damaged: {', '.join(damage)}; {remedy}")

@@ -73,8 +73,8 @@ def record_of(root: Path, number: int = 1) -> dict[str, Any]:
 
 
 def outputs(record: dict[str, Any]) -> dict[str, Any]:
-    """Return a run's results from its record: digests, verdict and version."""
-    results: dict[str, Any] = {}
+    """Return a run's results from its record: digests, verdict and version, None if there is none."""
+    results: dict[str, Any] = {"version": None}
     for stage in record["stages"].values():
         results |= stage["outputs"]
     return {name: results[name] for name in (*_DIGESTS, "verdict", "version")}

@@ -193,9 +193,7 @@ def add(registry: LocationLike, fill: Callable[[Path], None], model_digest: str,
     with naming(store.scratch, "/.tmp-"), atomic_files.temporary_folder(store.scratch) as aside:
         prepared = aside / "version"
         fill(prepared)
-        content = digests.digest_of(atomic_files.files_in(prepared))
-        claim = {"schema_version": _CLAIM_VERSION, "content_digest": content, "model_digest": model_digest}
-        atomic_files.write_file(aside / "claim", digests.canonical_json(claim))
+        atomic_files.write_file(aside / "claim", _claim_of(prepared, model_digest))
         number = _claimed(store, aside / "claim", {0, *done, *(champion.been if champion else ())})
         _write(prepared, store, f"{_VERSIONS}/{number}")
     return number
@@ -263,6 +261,24 @@ def damage(registry: LocationLike, number: int, champion: Champion | None) -> li
     return []
 
 
+def damage_of_claim(registry: LocationLike, number: int) -> list[str]:
+    """Return what is wrong if a version whose listed files are whole is not what was published."""
+    folder, claim = version_folder(registry, number), f"{_CLAIMS}/{number:08d}"
+    answer = Store(Location.of(registry)).read(claim)
+    is_claimed = answer is not None and answer[0] == _claim_of(folder, models.Manifest.read(folder).digest)
+    files = f"{models.MANIFEST}, {recipes.Recipe.FILE}, {EVALUATION}/{evaluations.MANIFEST} or {claim}"
+    return [] if is_claimed else [f"{files} is not what was published"]
+
+
+def damage_of_history(registry: LocationLike) -> list[str]:
+    """Return the names of the files of the champion's history that are missing or damaged."""
+    store = Store(Location.of(registry))
+    names = [name for name in store.names(_HISTORY) if name.removesuffix(".json").isdecimal()]
+    revisions = range(int(names[0][:-5]), int(names[-1][:-5])) if names else ()
+    missing = [name for revision in revisions if (name := f"{revision:08d}.json") not in names]
+    return missing + [name for name in names if _last(store, [name]) is None]
+
+
 def strays(registry: LocationLike) -> list[str]:
     """Return the names of the folders among the versions that are none, such as copies named 0 or 01."""
     folders = (Location.of(registry) / _VERSIONS).children()
@@ -320,6 +336,13 @@ def _added(folder: Path, expected: Set[str]) -> list[str]:
         elif not path.is_dir() and name not in expected:
             added.append(f"{name} (added)")
     return sorted(added)
+
+
+def _claim_of(version: Path, model_digest: str) -> bytes:
+    """Return the content of the claim for a version, from all its files."""
+    content = digests.digest_of(atomic_files.files_in(version))
+    claim = {"schema_version": _CLAIM_VERSION, "content_digest": content, "model_digest": model_digest}
+    return digests.canonical_json(claim)
 
 
 def _claims(store: Store) -> set[int]:

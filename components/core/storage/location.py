@@ -151,8 +151,10 @@ class Location(os.PathLike[str]):
                 f"some, or set {MIRRORS} to a folder on a larger disk"
             )
         # Otherwise another process would take the mirror for complete too early.
-        missing = sorted(missing, key=lambda file: file[1] == manifest)
-        files = [file for file in missing if file[1] != manifest]
+        files, last = (
+            [file for file in missing if file[1] != manifest],
+            [file for file in missing if file[1] == manifest],
+        )
         size = sum(stored.bytes for stored, _, _ in files)
         if files:
             log.info("downloading %s: %d files, %.1f MB", self, len(files), size / 1e6)
@@ -165,7 +167,7 @@ class Location(os.PathLike[str]):
                 rate, logged = done / (now - began), now
                 message = "downloaded %.1f of %.1f MB of %s, %.1f MB/s, %.0f s left"
                 log.info(message, done / 1e6, size / 1e6, self, rate / 1e6, (size - done) / rate)
-        for file in missing[len(files) :]:
+        for file in last:
             _download(file)
 
     def require(self, manifest: str, kind: str, wanted: Wanted = None) -> "Location":

@@ -1,4 +1,4 @@
-"""Artifacts with bits of each byte flipped, and cut at each length: the project's readers notice before any use.
+"""Artifacts with bits of each byte flipped, cut at each length, and with files lost or replaced: readers notice it.
 
 A file that a manifest names is guarded by its sha256. A manifest, the champion, a source index and a cached result have
 to guard themselves, even if their reader expects no digest.
@@ -132,15 +132,23 @@ def damages(content: bytes, every: int = 1, bits: Sequence[int] = ()) -> Iterato
 
 @quiet()
 def damage_everywhere(kind: str, folder: Path, every: int = 1, bits: Sequence[int] = ()) -> Counts:
-    """Damage each file of one of ARTIFACTS in each way of `damages`, in an empty folder, and read the artifact."""
+    """Damage each file of one of ARTIFACTS in an empty folder, in each way of `damages`, and read the artifact.
+
+    Each file is lost as well, and replaced by each other one beside it.
+    """
     counts, artifact = Counts(), ARTIFACTS[kind]
     folder.mkdir(parents=True)
     artifact.make(folder)
     whole = repr(artifact.read(folder))
     for path in sorted(path for path in folder.glob(artifact.part) if path.is_file()):
         content = path.read_bytes()
-        for damage, left in (*damages(content, every, bits), ("made longer", content + b"\n")):
-            path.write_bytes(left)
+        others = {f"replaced by {other}": other.read_bytes() for other in folder.rglob("*") if other.is_file()}
+        replaced = [(name, left) for name, left in sorted(others.items()) if left != content]
+        ends = [("made longer", content + b"\n"), ("deleted", None), *replaced]
+        for damage, left in (*damages(content, every, bits), *ends):
+            path.unlink(missing_ok=True)
+            if left is not None:
+                path.write_bytes(left)
             problem = _problem_of(artifact, folder, path.name, whole)
             counts.add(left != content, f"{kind}, {path.name}, {damage}: {problem}" if problem else "")
         path.write_bytes(content)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from components.core.artifacts import checkpoints, training_log
+from components.core.errors import DataError
 from components.core.registry import registry
 from components.core.sources.catalog import Checksum
 from components.core.sources.index import SourceIndex
@@ -151,6 +152,8 @@ def read_registry(folder: Path) -> Any:
     champion = registry.read_champion(folder / "registry")
     for number in registry.versions(folder / "registry", champion):
         registry.read_version(folder / "registry", number, champion)
+        if problems := registry.damage_of_claim(folder / "registry", number):
+            raise DataError(f"{folder}: {problems[0]}")
     return champion
 
 

@@ -14,7 +14,7 @@ from tests.faults.disk.every_call import fail_everywhere, kill_everywhere
 from tests.faults.disk.power_loss import lose_power_everywhere
 from tests.faults.disk.writers import WRITERS, Writer
 from tests.faults.soak import publication
-from tests.faults.stages import clocks
+from tests.faults.stages import clocks, roots
 
 ROOT = Path(__file__).parents[3]
 
@@ -41,7 +41,10 @@ def _kills(amount: Amount, folder: Path) -> dict[str, Counts]:
 
 def _wrong_clocks(amount: Amount, folder: Path) -> dict[str, Counts]:
     faketime = clocks.library()
-    return {"stages": clocks.run_under_wrong_clocks(faketime)} if faketime else {}
+    if not faketime:
+        return {}
+    race = clocks.race_under_wrong_clocks(faketime, folder)
+    return {"stages": clocks.run_under_wrong_clocks(faketime), "two machines": race}
 
 
 PARTS: dict[str, Callable[[Amount, Path], dict[str, Counts]]] = {
@@ -57,6 +60,9 @@ PARTS: dict[str, Callable[[Amount, Path], dict[str, Counts]]] = {
     # Retries, zombies and races, at seeded instants, checked after every write.
     "publications beside each other": lambda amount, folder: publication.soak(
         folder, max(1, amount.kills // 2), amount.seed
+    ),
+    "roots copied, moved, cleaned and damaged": lambda amount, folder: roots.disturb(
+        folder, max(1, amount.kills // 40), amount.seed
     ),
     "wrong clocks": _wrong_clocks,
 }

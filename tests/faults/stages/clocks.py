@@ -7,6 +7,7 @@ Nothing but the wall clock is faked: durations are measured by another.
 """
 
 import contextlib
+import datetime
 import hashlib
 import itertools
 import json
@@ -17,9 +18,15 @@ import tempfile
 import time
 from pathlib import Path
 
+from components.core import errors
+from components.core.registry import registry
+from components.core.stage import run_notes
+from components.core.stage.executor import RunOf
 from tests.faults import candidates
 from tests.faults.counts import Counts
+from tests.faults.soak.served import quick_server
 from tests.faults.stages.kills import OUTPUT, TRAINING, Stage, content, light_stages
+from tests.system import whole_runs
 
 ROOT = Path(__file__).parents[3]
 # Offsets, each for a fifth of a second, again and again.
@@ -39,8 +46,8 @@ def digests_under(offsets: list[str], faketime: Path) -> tuple[dict[str, str], f
     with tempfile.TemporaryDirectory() as folder:
         clock = Path(folder, "clock")
         clock.write_text(offsets[0])
-        faked = {"LD_PRELOAD": str(faketime), "FAKETIME_TIMESTAMP_FILE": str(clock), "FAKETIME_NO_CACHE": "1"}
-        environment = {**os.environ, **faked, "DONT_FAKE_MONOTONIC": "1", "FAKETIME_DONT_FAKE_UTIMES": "1"}
+        environment = {**os.environ, **_environment(faketime), "FAKETIME_NO_CACHE": "1"}
+        environment["FAKETIME_TIMESTAMP_FILE"] = str(clock)
         command = [sys.executable, "-m", "tests.faults.stages.clocks", f"{folder}/work"]
         began, printed = time.monotonic(), ""
         with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as process:
@@ -66,6 +73,34 @@ def run_under_wrong_clocks(faketime: Path) -> Counts:
         # Proof that it fired: a clock in the process was wrong by hours.
         counts.add(wrong_by > 3600, f"clock {clock}: other bytes in {differing}" if differing else "")
     return counts
+
+
+def race_under_wrong_clocks(faketime: Path, folder: Path) -> Counts:
+    """Run the pipeline at once on two machines, whose clocks are two days apart, in one bucket: one version is made."""
+    counts, records = Counts(), "gs://b/runs/records"
+    whole_runs.run(folder / "alone")
+    wanted = whole_runs.outputs(whole_runs.record_of(folder / "alone"))
+    with quick_server(folder) as server:
+        server.create_bucket("b")
+        processes = []
+        for offset in ("-1d", "+1d"):
+            (folder / offset).mkdir()
+            faked = {**_environment(faketime), "FAKETIME": offset, "TMPDIR": str(folder / offset)}
+            processes.append(whole_runs.start("gs://b/runs", faked))
+        logs = [process.communicate()[1] for process in processes]
+        codes = sorted(process.returncode for process in processes)
+        notes = [note for number in (1, 2) for note in run_notes.read(RunOf(records, f"wgan-gp-{number:04d}"))]
+        champion = registry.read_champion("gs://b/runs/registry")
+    problem = "" if codes in ([errors.OK, errors.OK], [errors.OK, errors.SUPERSEDED]) else f"ended with {codes}: {logs}"
+    if champion is None or (champion.version, champion.model_digest) != (1, wanted["model_digest"]):
+        problem += f"; the champion is {champion}"
+    seen = [datetime.datetime.fromisoformat(note.started) for note in notes if note.started]
+    counts.add(max(seen) - min(seen) > datetime.timedelta(days=1), problem)
+    return counts
+
+
+def _environment(faketime: Path) -> dict[str, str]:
+    return {"LD_PRELOAD": str(faketime), "DONT_FAKE_MONOTONIC": "1", "FAKETIME_DONT_FAKE_UTIMES": "1"}
 
 
 def main(folder: Path) -> None:

@@ -51,7 +51,7 @@ def published(candidates: list[Candidate], tmp_path_factory: pytest.TempPathFact
 
 @pytest.fixture(params=["folder", "bucket"])
 def location(request: pytest.FixtureRequest, published: Path, tmp_path: Path, gcs: Server) -> str:
-    """The registry, in a folder, or copied from there to a bucket; so it has no claims."""
+    """The registry, in a folder, or copied from there to a bucket."""
     if request.param == "folder":
         return str(shutil.copytree(published, tmp_path / "registry"))
     gcs.create_bucket("b")
@@ -130,6 +130,15 @@ def test_verify_names_what_is_lost_and_folders_that_are_no_version(published: Pa
     strays = [f"versions/{copy} of" for copy in ("0", "01", "Copy of 5", "٥")]
     assert [line for line in ("version 2 of", *strays, "copy of version 5") if line not in answer.logged] == []
     assert "versions/6" not in answer.logged
+
+
+def test_verify_names_claims_and_the_history_of_champions(location: str, ask: Ask) -> None:
+    damaged = {"claims/00000003": b"{}", "champions/00000002.json": None, "champions/00000004.json": b"{}"}
+    for name, content in {**damaged, "versions/2/recipe.json": b"{}"}.items():
+        write(location, name, content)
+    answer = ask("verify")
+    assert answer.code == 65
+    assert [name for name in (*damaged, "version 2 of") if name not in answer.logged] == []
 
 
 def test_verify_names_links(published: Path, tmp_path: Path) -> None:
