@@ -213,12 +213,12 @@ class Location(os.PathLike[str]):
         if self.in_bucket:
             buckets.put(self.uri, self.path.read_bytes())
 
-    def children(self, are_folders: bool = True) -> list["Location"]:
-        """Return the folders in this one, whose mirrors may be empty, or its files; no hidden ones."""
+    def children(self) -> list["Location"]:
+        """Return the folders in this one, whose mirrors may be empty; no hidden ones."""
         if self.in_bucket:
-            names = {name.partition("/")[0] for name in files_below(self.uri) if ("/" in name) == are_folders}
+            names = {name.partition("/")[0] for name in files_below(self.uri) if "/" in name}
         else:
-            names = {path.name for path in self.path.glob("*") if path.is_dir() == are_folders}
+            names = {path.name for path in self.path.glob("*") if path.is_dir()}
         return [self / name for name in sorted(names) if not name.startswith(".")]
 
     def file(self, name: str) -> str:

@@ -30,27 +30,27 @@ class Store:
 
     def names(self, below: str) -> list[str]:
         """Return the files below a folder, by their paths within it."""
-        if self.root.in_bucket:
-            return sorted(files_below(f"{self.root}/{below}"))
-        folder = self.root.path / below
-        with naming(folder):
-            walked = os.walk(folder, onerror=_raise_unless_gone, followlinks=True)
-            files = [Path(parent, name) for parent, _, names in walked for name in names if not name.startswith(".")]
-        return sorted(file.relative_to(folder).as_posix() for file in files)
+        return sorted(self.sizes(below))
 
     def sizes(self, below: str) -> dict[str, int]:
         """Return the bytes of the files below a folder, by their paths within it."""
         if self.root.in_bucket:
-            return {name: stored.bytes for name, stored in files_below(f"{self.root}/{below}".rstrip("/")).items()}
-        return {name: (self.root.path / below / name).stat().st_size for name in self.names(below)}
+            return {name: file.bytes for name, file in files_below(f"{self.root}/{below}".rstrip("/")).items()}
+        folder, sizes = self.root.path / below, {}
+        with naming(folder):
+            for parent, _, names in os.walk(folder, onerror=_raise_unless_gone, followlinks=True):
+                for file in [Path(parent, name) for name in names if not name.startswith(".")]:
+                    with contextlib.suppress(FileNotFoundError):  # it is deleted meanwhile
+                        sizes[file.relative_to(folder).as_posix()] = file.stat().st_size
+        return sizes
 
     def checksums(self, below: str) -> dict[str, tuple[int, str]]:
         """Return the bytes and the crc32c, in base64, of the files below a folder, by their paths within it."""
         if self.root.in_bucket:
             return {name: (file.bytes, file.crc32c) for name, file in files_below(f"{self.root}/{below}").items()}
-        paths = {name: self.root.path / below / name for name in self.names(below)}
-        with naming(self.root.path / below):
-            return {name: (path.stat().st_size, buckets.checksum_of_file(path)) for name, path in paths.items()}
+        folder = self.root.path / below
+        with naming(folder):
+            return {name: (size, buckets.checksum_of_file(folder / name)) for name, size in self.sizes(below).items()}
 
     def read(self, name: str) -> tuple[bytes, int] | None:
         """Return the content of a file and its generation, another number for another content; None if absent."""
