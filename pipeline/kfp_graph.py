@@ -19,7 +19,7 @@ from pipeline import step_table
 from pipeline.package.reader import Origin
 from pipeline.profiles.profile_file import Profile
 from pipeline.profiles.targets import VERTEX
-from pipeline.profiles.vertex import VertexStage
+from pipeline.profiles.vertex import LAUNCHED, VertexStage
 from pipeline.step_table import Condition, Step
 
 _RUN_FACTS = {
@@ -79,35 +79,33 @@ def _pipeline(image_of: Mapping[str, str], profile: Profile) -> GraphComponent:
 
 def _task(step: Step, values: Mapping[str, Any], image_of: Mapping[str, str], profile: Profile) -> dsl.PipelineTask:
     """Return a step as a task, with the hardware of its stage."""
-    stage, image = profile.stages[step.stage], image_of[step.image]
-    component = component_of(step, image)
-    if isinstance(stage, VertexStage) and stage.machine_type:
-        component = stage.custom_job(component, vars(profile))
+    component = _component(step, image_of[step.image], profile)
     task = component(**{name: step_table.filled(wire, values) for name, wire in step.inputs.items()})
     if not step.cached:
         task.set_caching_options(False)
-    stage.apply(task)
+    profile.stages[step.stage].apply(task)
     return task
 
 
-def component_of(step: Step, image: str) -> Any:
+def _component(step: Step, image: str, profile: Profile) -> Any:
     """Build the container component of a step: each setting is an input, and its one argument the executor input."""
-    fields = step.fields()
+    fields, stage = step.fields(), profile.stages[step.stage]
+    arguments = ["--executor-input", dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER]
+    container: dict[str, Any] = {"image": image, "command": stages.command(step.stage), "args": arguments}
     required = {field.name: field.type for field in fields if field.required}
     required |= dict.fromkeys(executor.RUN_INPUTS, str)
     if step.status:
         required[step.status] = dsl.PipelineTaskFinalStatus
     required |= {name: dsl.OutputPath(kind) for name, kind in step.outputs.items()}
     required |= {name: dsl.Output[getattr(dsl, kind)] for name, kind in step.artifacts.items()}
+    if isinstance(stage, VertexStage) and stage.machine_type:
+        container = stage.launcher(step.stage, container, vars(profile))
+        required[LAUNCHED] = dsl.OutputPath(str)
     parameters = {name: (kind, dataclasses.MISSING) for name, kind in required.items()}
     parameters |= {field.name: (field.type, field.default) for field in fields if field.name not in required}
 
     def component(*_: Any) -> dsl.ContainerSpec:
-        return dsl.ContainerSpec(
-            image=image,
-            command=stages.command(step.stage),
-            args=["--executor-input", dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER],
-        )
+        return dsl.ContainerSpec(**container)
 
     component.__name__, component.__doc__ = step.stage, stages.TABLE[step.stage].description
     return dsl.container_component(_with_parameters(component, parameters))

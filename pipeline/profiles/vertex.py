@@ -7,7 +7,6 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self
 
-import yaml
 from pydantic import model_validator
 
 from components.core.errors import ConfigError
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 LAUNCHER_IMAGE = "gcr.io/ml-pipeline/google-cloud-pipeline-components:2.22.0"
 _LAUNCHER = "google_cloud_pipeline_components.container.v1.custom_job.launcher"
 # The launcher's note of the job that it started. Stages do not write it (components/core/stage/executor.py).
-_LAUNCHED = "gcp_resources"
+LAUNCHED = "gcp_resources"
 _TOPOLOGIES = {"ct5lp-hightpu-1t": "1x1", "ct5lp-hightpu-4t": "2x2", "ct5lp-hightpu-8t": "2x4"}
 _FOR_CUSTOM_JOBS = ("tpu_topology", "spot", "timeout")
 
@@ -92,51 +91,38 @@ class VertexStage(Settings):
             task.set_accelerator_type(self.accelerator).set_accelerator_limit(self.accelerator_count)
         self.retries.apply(task)
 
-    def custom_job(self, component: Any, options: Mapping[str, str]) -> Any:
-        """Return a container component with the same inputs and outputs, which runs as a custom job on the machine.
+    def launcher(self, name: str, container: Mapping[str, Any], options: Mapping[str, str]) -> dict[str, Any]:
+        """Return the container that starts another one as a custom job on the machine, and waits for it.
 
-        Its one argument is the executor input. `options` are the job's service_account, network and encryption_key.
+        The last argument of `container` is the executor input. `options` are the service_account, network and
+        encryption_key of the job.
         """
-        from google.protobuf import json_format
-        from kfp import components
-
-        spec = json_format.MessageToDict(component.pipeline_spec)
-        (executor,) = spec["deploymentSpec"]["executors"].values()
-        (inner,) = spec["components"].values()
-        job = self._job(component.name, executor["container"], options)
-        executor["container"] = {
+        return {
             "image": LAUNCHER_IMAGE,
             "command": ["python3", "-u", "-m", _LAUNCHER],
             "args": [
                 *("--type", "CustomJob"),
-                *("--payload", json.dumps(job, sort_keys=True)),
+                *("--payload", json.dumps(self._job(name, container, options), sort_keys=True)),
                 *("--project", "{{$.pipeline_google_cloud_project_id}}"),
                 *("--location", "{{$.pipeline_google_cloud_location}}"),
-                *("--gcp_resources", f"{{{{$.outputs.parameters['{_LAUNCHED}'].output_file}}}}"),
+                *("--gcp_resources", f"{{{{$.outputs.parameters['{LAUNCHED}'].output_file}}}}"),
             ],
         }
-        # The component is used as a task and, as a pipeline of one task, as its root.
-        for definitions in (inner, spec["root"]):
-            definitions["outputDefinitions"]["parameters"][_LAUNCHED] = {"parameterType": "STRING"}
-        return components.load_component_from_text(yaml.safe_dump(spec))
 
-    def _job(self, name: str, container: dict[str, Any], options: Mapping[str, str]) -> dict[str, Any]:
+    def _job(self, name: str, container: Mapping[str, Any], options: Mapping[str, str]) -> dict[str, Any]:
         """Return the message `CustomJob` of Vertex, as JSON; the executor input within it is escaped once."""
-        from kfp import dsl
-
         machine: dict[str, Any] = {"machine_type": self.machine_type}
         if self.accelerator:
             machine |= {"accelerator_type": self.accelerator, "accelerator_count": self.accelerator_count}
         if self.tpu_topology:
             machine["tpu_topology"] = self.tpu_topology
-        executor_input = dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER
         variables = {run_notes.RETRIES: self.retries.count}
         if self.timeout:
             variables[run_notes.TIMEOUT] = self.timeout
         started = {
             "image_uri": container["image"],
             "command": container["command"],
-            "args": ["{{$.json_escape[1]}}" if word == executor_input else word for word in container["args"]],
+            "args": [*container["args"][:-1], "{{$.json_escape[1]}}"],
             "env": [{"name": name, "value": str(value)} for name, value in variables.items()],
         }
         pool = {"machine_spec": machine, "replica_count": 1, "container_spec": started}
