@@ -63,6 +63,7 @@ class Package:
 
     path: Path
     text: bytes  # the YAML
+    spec: dict[str, Any]  # its first document, a `PipelineSpec`
     name: str  # the pipeline's
     origin: Origin  # how it was compiled, and for which target
     parameters: dict[str, Field]  # with the package's defaults, and our help and bounds of the same name
@@ -134,7 +135,7 @@ def read(path: Path, target: str = "") -> Package:
     if target and origin.target != target:
         remedy = f"compile it with `wgan compile --target {target}`"
         raise ConfigError(f"package {path} was compiled for {origin.target}, and this is {target}: {remedy}")
-    return Package(path=path, text=text, name=name, origin=origin, parameters=fields, volumes=volumes)
+    return Package(path=path, text=text, spec=spec, name=name, origin=origin, parameters=fields, volumes=volumes)
 
 
 def _parameter(name: str, definition: dict[str, Any]) -> Field:

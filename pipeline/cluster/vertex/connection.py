@@ -3,6 +3,7 @@
 import argparse
 import dataclasses
 import functools
+import json
 import logging
 import os
 import re
@@ -93,12 +94,7 @@ def library() -> Any:
 
 def message(kind: str, content: dict[str, Any]) -> Any:
     """Return JSON as a message of Vertex, such as `PipelineJob`."""
-    from google.protobuf import json_format
-
-    message_class = getattr(library().types, kind)
-    instance = message_class()
-    json_format.ParseDict(content, message_class.pb(instance))
-    return instance
+    return getattr(library().types, kind).from_json(json.dumps(content))
 
 
 _API_ENDPOINT = "another address of the API, such as one of Private Service Connect (default: that of the region)"

@@ -3,9 +3,7 @@
 Its messages have no types here, because it takes seconds to import, which only requests to Vertex should cost.
 """
 
-import copy
 import datetime
-import functools
 import itertools
 import logging
 import re
@@ -13,8 +11,6 @@ import secrets
 import time
 from collections.abc import Iterator
 from typing import Any
-
-import yaml
 
 from components.core import stages
 from components.core.errors import ConfigError
@@ -154,12 +150,14 @@ class VertexRuns(Runs):
         )
 
 
-def job_content(submission: Submission) -> dict[str, Any]:
-    """Return the request for a run as JSON, made without Vertex' libraries."""
+def job_content(submission: Submission, note: str = "") -> dict[str, Any]:
+    """Return the request for a run as JSON, made without Vertex' libraries; a note ends the pipeline's description."""
+    spec = submission.package.spec
+    info = spec["pipelineInfo"] | {"description": f"{spec['pipelineInfo']['description']}{note}"}
     labels = {PACKAGE_LABEL: submission.package.version.replace(".", "_"), EXPERIMENT_LABEL: submission.experiment}
     content: dict[str, Any] = {
         "displayName": submission.run_name,
-        "pipelineSpec": copy.deepcopy(_spec(submission.package.text)),
+        "pipelineSpec": spec | {"pipelineInfo": info},
         # In lower case, - for other characters, cut.
         "labels": {name: re.sub(r"[^a-z0-9_-]", "-", text.lower())[:_LONGEST_LABEL] for name, text in labels.items()},
         "runtimeConfig": {
@@ -177,9 +175,6 @@ def job_content(submission: Submission) -> dict[str, Any]:
     if origin.encryption_key:
         content["encryptionSpec"] = {"kmsKeyName": origin.encryption_key}
     return content
-
-
-_spec = functools.lru_cache(maxsize=8)(yaml.safe_load)  # of a package; it takes long, and several schedules need it
 
 
 def state_of(theirs: Any) -> str:

@@ -52,9 +52,8 @@ class VertexBackend(VertexRuns, Schedules):
 
     def create(self, schedule: Schedule) -> str:
         """Create a schedule that starts nothing within a year, and pause it."""
-        parent, job = self.connection.parent, job_content(schedule.submission)
-        note = json.dumps({"digest": schedule.digest()})
-        job["pipelineSpec"]["pipelineInfo"]["description"] += f"{_NOTE}{note}"
+        parent, note = self.connection.parent, json.dumps({"digest": schedule.digest()})
+        job = job_content(schedule.submission, f"{_NOTE}{note}")
         content = {
             "displayName": schedule.name,
             "cron": f"TZ={schedule.time_zone} {schedule.cron}",
