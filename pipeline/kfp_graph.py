@@ -16,7 +16,6 @@ from components.core import container_images, stages
 from components.core.errors import ConfigError
 from components.core.stage import executor
 from pipeline import step_table
-from pipeline.package.reader import Origin
 from pipeline.profiles.profile_file import Profile
 from pipeline.profiles.targets import VERTEX
 from pipeline.profiles.vertex import LAUNCHED, VertexStage
@@ -54,7 +53,7 @@ def _pipeline(image_of: Mapping[str, str], profile: Profile) -> GraphComponent:
     def wgan_gp(*placeholders: Any) -> None:
         """Everything is kept under `root`; `{key}` becomes a digest of what decides the content of the folder."""
         # On Vertex a job's name is its id, by which `wgan` finds the run's notes; its UUID is a number of its own.
-        run = _RUN_FACTS | ({"id": dsl.PIPELINE_JOB_NAME_PLACEHOLDER} if profile.target == VERTEX else {})
+        run = _RUN_FACTS | ({"id": dsl.PIPELINE_JOB_NAME_PLACEHOLDER} if profile.origin.target == VERTEX else {})
         values = step_table.values_of(dict(zip(parameters, placeholders, strict=True)), run)
         *steps, last = step_table.steps(profile.train_image)
         with dsl.ExitHandler(_task(last, values, image_of, profile), name="the run"), contextlib.ExitStack() as stack:
@@ -72,8 +71,7 @@ def _pipeline(image_of: Mapping[str, str], profile: Profile) -> GraphComponent:
         name: (field.type, defaults.get(name, field.default))
         for name, field in sorted(step_table.PARAMETERS.items(), key=lambda item: not item[1].required)
     }
-    origin = Origin(profile.target, profile.name, profile.service_account, profile.network, profile.encryption_key)
-    description = f"Trains a WGAN-GP, judges it, and publishes it if it is good. {origin}"
+    description = f"Trains a WGAN-GP, judges it, and publishes it if it is good. {profile.origin}"
     return dsl.pipeline(name=step_table.NAME, description=description)(_with_parameters(wgan_gp, parameters))
 
 
@@ -99,7 +97,7 @@ def _component(step: Step, image: str, profile: Profile) -> Any:
     required |= {name: dsl.OutputPath(kind) for name, kind in step.outputs.items()}
     required |= {name: dsl.Output[getattr(dsl, kind)] for name, kind in step.artifacts.items()}
     if isinstance(stage, VertexStage) and stage.machine_type:
-        container = stage.launcher(step.stage, container, vars(profile))
+        container = stage.launcher(step.stage, container, profile.origin)
         required[LAUNCHED] = dsl.OutputPath(str)
     parameters = {name: (kind, dataclasses.MISSING) for name, kind in required.items()}
     parameters |= {field.name: (field.type, field.default) for field in fields if field.name not in required}

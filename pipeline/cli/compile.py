@@ -67,8 +67,8 @@ def _compile(parsed: argparse.Namespace) -> int:
     from pipeline.kfp_graph import compiled_package
 
     atomic_files.write_file(parsed.output, compiled_package(image_of, profile, defaults))
-    log.info("wrote %s for %s, profile %s", parsed.output, profile.target, profile.name)
-    if account := profile.service_account:
+    log.info("wrote %s for %s, profile %s", parsed.output, parsed.target, parsed.profile)
+    if account := profile.origin.service_account:
         # To servers the account is a field of each run and schedule, not of a package, whose description notes it.
         log.info(
             "`wgan submit` and `wgan schedule apply` use its service account %s; give it to other clients", account
@@ -87,7 +87,7 @@ def _checked_defaults(profile: "Profile", parsed: argparse.Namespace) -> dict[st
     several = {name: text for name, text in raw_values.items() if "\n" in text}
     problems += [f"{name} must be one line in a package, got {text!r}" for name, text in several.items()]
     problems += [
-        f"{name} follows from profile {profile.name} ({', '.join(map(str, hardware.values()))}): leave it out"
+        f"{name} follows from profile {parsed.profile} ({', '.join(map(str, hardware.values()))}): leave it out"
         for name in hardware
         if raw_values.get(name, str(fields[name].default)) != str(fields[name].default)
     ]
@@ -96,5 +96,5 @@ def _checked_defaults(profile: "Profile", parsed: argparse.Namespace) -> dict[st
         steps = step_table.steps(profile.train_image)
         values = parameters.parse(fields, steps, {**later, **profile.parameters, **raw_values, **hardware}, problems)
     except ConfigError as error:
-        raise ConfigError(*(f"with profile {profile.name}: {problem}" for problem in error.problems)) from None
+        raise ConfigError(*(f"with profile {parsed.profile}: {problem}" for problem in error.problems)) from None
     return {name: values[name] for name in raw_values}

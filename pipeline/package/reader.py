@@ -8,10 +8,9 @@ import dataclasses
 import functools
 import hashlib
 import posixpath
-import re
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
-from typing import Any, Self
+from typing import Any
 
 from components.core import container_images, stages
 from components.core.container_images import VERSION
@@ -21,40 +20,11 @@ from components.core.storage import buckets
 from pipeline import step_table
 from pipeline.package import parameters
 from pipeline.profiles import yaml_files
-from pipeline.profiles.targets import KFP
+from pipeline.profiles.targets import KFP, Origin
 from pipeline.step_table import Step
 
 _TYPES: dict[str, type] = {"STRING": str, "NUMBER_INTEGER": int, "NUMBER_DOUBLE": float}
 _EXECUTOR = "exec-"  # kfp names a stage's executor after it
-_OPTIONS = ("service account", "network", "encryption key")
-_ORIGIN = re.compile(
-    r"Compiled for (\w+), profile (\S+?)" + "".join(rf"(?:, {option} (\S+?))?" for option in _OPTIONS) + r"\.$"
-)
-
-
-@dataclasses.dataclass(frozen=True)
-class Origin:
-    """Target and profile of a package, and how its runs should be started; empty for the target's default.
-
-    It is in the pipeline's description, the one text of a package that servers keep and show.
-    """
-
-    target: str
-    profile: str
-    service_account: str = ""
-    network: str = ""
-    encryption_key: str = ""
-
-    def __str__(self) -> str:
-        values = (self.service_account, self.network, self.encryption_key)
-        options = "".join(f", {option} {value}" for option, value in zip(_OPTIONS, values, strict=True) if value)
-        return f"Compiled for {self.target}, profile {self.profile}{options}."
-
-    @classmethod
-    def of(cls, description: str) -> Self | None:
-        """Return the origin from a pipeline's description; None if another program compiled it."""
-        match = _ORIGIN.search(description)
-        return cls(*(group or "" for group in match.groups())) if match else None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

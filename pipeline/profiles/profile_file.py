@@ -15,7 +15,7 @@ from components.core.settings import suggestion, unknown
 from components.train.config import TrainConfig
 from pipeline.profiles import validation, yaml_files
 from pipeline.profiles.kubernetes import KubernetesStage
-from pipeline.profiles.targets import KFP, TARGETS, VERTEX
+from pipeline.profiles.targets import KFP, TARGETS, VERTEX, Origin
 from pipeline.profiles.validation import Settings, Text, matching
 from pipeline.profiles.vertex import VertexStage
 
@@ -92,13 +92,9 @@ class Targets(Settings):
 class Profile:
     """Hardware of every stage on one target."""
 
-    name: str
-    target: str  # kfp or vertex
+    origin: Origin  # of the packages that are compiled with it
     stages: Mapping[str, KubernetesStage | VertexStage]  # all of components.core.stages
-    parameters: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # defaults of the pipeline's, typed
-    service_account: str = ""  # of the package's runs; empty for the target's default
-    network: str = ""  # to peer Vertex jobs with; empty for none
-    encryption_key: str = ""  # of Cloud KMS, for runs on Vertex; empty for Google's own
+    parameters: Mapping[str, Any]  # defaults of the pipeline's, typed
 
     @property
     def train_image(self) -> str:
@@ -159,8 +155,8 @@ def parse(text: bytes, where: str) -> dict[tuple[str, str], Profile]:
                 by_stage = {stage: named.get(stage) or named.get(_OTHERS) or STAGES[target]() for stage in stages.ALL}
                 if target == KFP and _EXIT_HANDLER not in named:
                     by_stage[_EXIT_HANDLER] = by_stage[_EXIT_HANDLER].model_copy(update=_EXIT_HANDLER_REQUESTS)
-                options = settings.model_dump(exclude={"stages"}) | {"parameters": targets.parameters}
-                profiles[name, target] = Profile(name=name, target=target, stages=by_stage, **options)
+                origin = Origin(target, name, **settings.model_dump(exclude={"stages"}))
+                profiles[name, target] = Profile(origin=origin, stages=by_stage, parameters=targets.parameters)
     return profiles
 
 

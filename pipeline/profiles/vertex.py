@@ -13,6 +13,7 @@ from components.core.errors import ConfigError
 from components.core.stage import run_notes
 from pipeline.profiles.kubernetes import chips_of
 from pipeline.profiles.profile_values import RETRIES, Cpu, Devices, Memory, Retries, Seconds
+from pipeline.profiles.targets import Origin
 from pipeline.profiles.validation import Settings, Text
 
 if TYPE_CHECKING:
@@ -91,25 +92,24 @@ class VertexStage(Settings):
             task.set_accelerator_type(self.accelerator).set_accelerator_limit(self.accelerator_count)
         self.retries.apply(task)
 
-    def launcher(self, name: str, container: Mapping[str, Any], options: Mapping[str, str]) -> dict[str, Any]:
+    def launcher(self, name: str, container: Mapping[str, Any], origin: Origin) -> dict[str, Any]:
         """Return the container that starts another one as a custom job on the machine, and waits for it.
 
-        The last argument of `container` is the executor input. `options` are the service_account, network and
-        encryption_key of the job.
+        The last argument of `container` is the executor input.
         """
         return {
             "image": LAUNCHER_IMAGE,
             "command": ["python3", "-u", "-m", _LAUNCHER],
             "args": [
                 *("--type", "CustomJob"),
-                *("--payload", json.dumps(self._job(name, container, options), sort_keys=True)),
+                *("--payload", json.dumps(self._job(name, container, origin), sort_keys=True)),
                 *("--project", "{{$.pipeline_google_cloud_project_id}}"),
                 *("--location", "{{$.pipeline_google_cloud_location}}"),
                 *("--gcp_resources", f"{{{{$.outputs.parameters['{LAUNCHED}'].output_file}}}}"),
             ],
         }
 
-    def _job(self, name: str, container: Mapping[str, Any], options: Mapping[str, str]) -> dict[str, Any]:
+    def _job(self, name: str, container: Mapping[str, Any], origin: Origin) -> dict[str, Any]:
         """Return the message `CustomJob` of Vertex, as JSON; the executor input within it is escaped once."""
         machine: dict[str, Any] = {"machine_type": self.machine_type}
         if self.accelerator:
@@ -129,8 +129,8 @@ class VertexStage(Settings):
         scheduling = {"timeout": f"{self.timeout}s"} if self.timeout else {}
         scheduling |= {"strategy": "SPOT"} if self.spot else {}
         spec: dict[str, Any] = {"worker_pool_specs": [pool]} | ({"scheduling": scheduling} if scheduling else {})
-        spec |= {name: options[name] for name in ("service_account", "network") if options[name]}
+        spec |= {name: value for name in ("service_account", "network") if (value := getattr(origin, name))}
         job: dict[str, Any] = {"display_name": name, "job_spec": spec}
-        if options["encryption_key"]:
-            job["encryption_spec"] = {"kms_key_name": options["encryption_key"]}
+        if origin.encryption_key:
+            job["encryption_spec"] = {"kms_key_name": origin.encryption_key}
         return job

@@ -44,7 +44,7 @@ def test_targets_can_read_a_package_and_are_given_every_input(key: tuple[str, st
     if payload := custom_job(first):
         job = json_format.Parse(payload, CustomJob.pb(CustomJob()))
         assert len(job.job_spec.worker_pool_specs) == 1
-    assert len(platforms) == (profile.target == KFP and profile.train_image != "cpu")
+    assert len(platforms) == (profile.origin.target == KFP and profile.train_image != "cpu")
     for document in platforms:
         json_format.ParseDict(document, pipeline_spec_pb2.PlatformSpec())
         executors = document["platforms"]["kubernetes"]["deploymentSpec"]["executors"]

@@ -9,7 +9,7 @@ import yaml
 from components.core.container_images import VERSION
 from pipeline import step_table
 from pipeline.package import config_file
-from pipeline.package.reader import Origin
+from pipeline.profiles.targets import Origin
 from tests.unit.pipeline.conftest import messages, wgan
 
 ROOT = Path(__file__).parents[4]

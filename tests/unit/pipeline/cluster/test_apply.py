@@ -13,7 +13,8 @@ from components.core.errors import TransientError
 from pipeline.cluster import apply
 from pipeline.cluster.backend import Schedule, Submission
 from pipeline.package import reader
-from pipeline.package.reader import Origin, Package
+from pipeline.package.reader import Package
+from pipeline.profiles.targets import Origin
 from tests.unit.pipeline.cluster.worlds import CREATES_A_SCHEDULE, World
 
 pytestmark = pytest.mark.usefixtures("bare_desk")

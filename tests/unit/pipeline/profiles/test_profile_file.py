@@ -19,7 +19,7 @@ def test_a_stage_gets_what_it_says_or_what_the_others_get() -> None:
     stages = {"train": {"cpu_request": 8}, "others": {"cpu_request": 1, "retries": {"count": 1}}}
     (profile,) = parse({"mine": {KFP: {"service_account": "trainer", "stages": stages}}}).values()
     once = Retries(count=1)
-    assert profile.service_account == "trainer"
+    assert profile.origin.service_account == "trainer"
     assert profile.stages["train"] == KubernetesStage(cpu_request="8")
     assert profile.stages["embed"] == profile.stages["publish"] == KubernetesStage(cpu_request="1", retries=once)
     small = KubernetesStage(cpu_request="100m", memory_request="128Mi", retries=once)

@@ -14,7 +14,7 @@ from pipeline.cluster.backend import Submission
 from pipeline.cluster.kubeflow.connection import KubeflowConnection
 from pipeline.cluster.kubeflow.runs import KubeflowRuns
 from pipeline.package import reader
-from pipeline.package.reader import Origin
+from pipeline.profiles.targets import Origin
 from tests.fakes.kubeflow.server import HangUp, Request, Server, serving
 from tests.unit.pipeline.packages import package_of
 

@@ -12,6 +12,7 @@ from pipeline.cluster.vertex.connection import VertexConnection
 from pipeline.kfp_graph import compiled_package
 from pipeline.package import reader
 from pipeline.profiles.profile_file import Profile
+from pipeline.profiles.targets import Origin
 from tests.fakes.vertex.server import VertexServer, serving
 from tests.unit.pipeline.packages import DIGESTS, PROFILES
 
@@ -31,12 +32,14 @@ def connection(server: VertexServer) -> VertexConnection:
 
 @pytest.fixture(scope="session")
 def profile() -> Profile:
-    return dataclasses.replace(
-        PROFILES["tpu-v5e-8", "vertex"],
+    origin = Origin(
+        "vertex",
+        "tpu-v5e-8",
         service_account="of-profile@p.iam.gserviceaccount.com",
         network="projects/12345/global/networks/default",
         encryption_key="projects/p/locations/us-central1/keyRings/r/cryptoKeys/k",
     )
+    return dataclasses.replace(PROFILES["tpu-v5e-8", "vertex"], origin=origin)
 
 
 @pytest.fixture(scope="session")

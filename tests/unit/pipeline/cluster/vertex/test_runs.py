@@ -37,9 +37,9 @@ def test_a_custom_job_has_what_the_profile_says(wanted: Submission, profile: Pro
     words = job["pipelineSpec"]["deploymentSpec"]["executors"]["exec-train"]["container"]["args"]
     custom = CustomJob()
     json_format.ParseDict(json.loads(words[words.index("--payload") + 1]), CustomJob.pb(custom))
-    assert custom.job_spec.service_account == profile.service_account
-    assert custom.job_spec.network == profile.network
-    assert custom.encryption_spec.kms_key_name == profile.encryption_key
+    assert custom.job_spec.service_account == profile.origin.service_account
+    assert custom.job_spec.network == profile.origin.network
+    assert custom.encryption_spec.kms_key_name == profile.origin.encryption_key
     changed = dataclasses.replace(wanted, service_account="given@p.iam.gserviceaccount.com")
     assert job_content(changed)["serviceAccount"] == changed.service_account
 

@@ -42,7 +42,7 @@ def test_a_run(wanted: Submission, profile: Profile) -> None:
     theirs = as_json(PipelineJob(sdk_job(wanted)._gca_resource))
     assert ours.pop("labels").keys() == {"wgan_package", "wgan_experiment"}
     # The SDK takes these when it submits.
-    assert (ours.pop("serviceAccount"), ours.pop("network")) == (profile.service_account, profile.network)
+    assert (ours.pop("serviceAccount"), ours.pop("network")) == (profile.origin.service_account, profile.origin.network)
     assert ours == theirs
 
 
@@ -58,8 +58,8 @@ def test_a_schedule(
         start_time="2099-01-01T00:00:00Z",
         max_concurrent_run_count=2,
         max_concurrent_active_run_count=2,
-        service_account=profile.service_account,
-        network=profile.network,
+        service_account=profile.origin.service_account,
+        network=profile.origin.network,
     )
     ours, sdks = (_comparable(request) for method, request in server.requests if method == "CreateSchedule")
     assert ours == sdks
