@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 
 from components.core.errors import StageError
-from pipeline.cluster.backend import LiveSchedule, Schedule, Schedules
+from pipeline.cluster.backend import LiveSchedule, Schedule, Server
 
 CREATE, REPLACE, PAUSE, RESUME, UNCHANGED, DELETE = "create", "replace", "pause", "resume", "unchanged", "delete"
 
@@ -48,7 +48,7 @@ def required_changes(wanted: Sequence[Schedule], live: Sequence[LiveSchedule]) -
     return changes + [Change(name=name, action=DELETE, superseded=tuple(old)) for name, old in by_name.items()]
 
 
-def apply(target: str, server: Schedules, wanted: Sequence[Schedule], prune: bool) -> Iterator[str]:
+def apply(target: str, server: Server, wanted: Sequence[Schedule], prune: bool) -> Iterator[str]:
     """Make a server's schedules those of a file; yield a line for each thing done.
 
     Those stay whose runs are active. With `prune`, what the file no longer has is deleted, too.
@@ -76,7 +76,7 @@ def apply(target: str, server: Schedules, wanted: Sequence[Schedule], prune: boo
         yield f"{target}: apply again later to delete what stays"
 
 
-def _carry_out(server: Schedules, change: Change) -> Iterator[str]:
+def _carry_out(server: Server, change: Change) -> Iterator[str]:
     """Pause superseded schedules, and make the wanted one exist, enabled or paused."""
     paused = [schedule for schedule in change.superseded if schedule.enabled]
     for schedule in paused:

@@ -127,15 +127,11 @@ class Runs(Protocol):
         return f"it may have happened: `{self.command('status', run_id)}` shows the run's state"
 
 
-class Schedules(Protocol):
-    """Schedules of one backend. Every method raises a `StageError` of one line for each refusal of the backend."""
+class Server(Runs, Protocol):
+    """Runs and schedules of one backend."""
 
     def live(self) -> list[LiveSchedule]: ...  # all that this program made
     def create(self, schedule: Schedule) -> str: ...  # paused; returns its id
     def pause(self, schedule_id: str) -> None: ...  # active runs go on
     def resume(self, schedule_id: str) -> None: ...  # lets it start runs
     def delete(self, schedule_id: str) -> None: ...  # the caller has checked that it has no active runs
-
-
-class Server(Runs, Schedules, Protocol):
-    """Runs and schedules of one backend."""
