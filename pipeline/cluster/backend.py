@@ -3,7 +3,7 @@
 import dataclasses
 import datetime
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 from components.core.storage import digests
@@ -105,10 +105,11 @@ class Runs(Protocol):
     """Runs of one backend. Every method raises a `StageError` of one line for each refusal of the backend."""
 
     connection: Any
+    flags: Sequence[str]  # of further commands
 
-    def __init__(self, connection: Any) -> None:
+    def __init__(self, connection: Any, flags: Sequence[str] = ()) -> None:
         """Send nothing before a method is called."""
-        self.connection = connection
+        self.connection, self.flags = connection, flags
 
     def submit(self, submission: Submission) -> RunStatus: ...  # starts a run, never twice
     def status(self, run_id: str) -> RunStatus: ...  # with its stages
@@ -120,7 +121,7 @@ class Runs(Protocol):
 
     def command(self, verb: str, *words: str) -> str:
         """Return the command that a user copies to run `wgan VERB WORDS` for this server."""
-        return shlex.join(["wgan", verb, *words, *self.connection.flags])
+        return shlex.join(["wgan", verb, *words, *self.flags])
 
     def perhaps_changed(self, run_id: str) -> str:
         """Return what may have happened if the answer to a request about a run was lost, and where to look."""

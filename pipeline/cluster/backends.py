@@ -1,7 +1,6 @@
 """The backends, by target; a new one is a folder and an entry here."""
 
 import argparse
-import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -19,7 +18,7 @@ class Backend(NamedTuple):
     title: str  # of its flags in the help
     flags: dict[str, tuple[str, str]]  # for address and credentials: by name, metavar and help
     from_flags: Callable[[argparse.Namespace], Any]  # makes the connection from flags; sends nothing
-    server: Callable[[Any], Server]  # of a connection
+    server: Callable[[Any, list[str]], Server]  # of a connection, and the flags of further commands
 
 
 _VERTEX_TITLE = "Vertex AI, with application default credentials (gcloud auth application-default login)"
@@ -44,6 +43,6 @@ def _flag(name: str) -> str:
 def server(target: str, parsed: argparse.Namespace) -> Server:
     """Return the server that flags and environment name, which further commands repeat; nothing is sent yet."""
     backend = BACKENDS[target]
-    connection = backend.from_flags(parsed)
-    words = [word for name in backend.flags if (value := getattr(parsed, name)) for word in (_flag(name), value)]
-    return backend.server(dataclasses.replace(connection, flags=(*connection.flags, *words)))
+    words = [] if target == KFP else ["--target", target]
+    words += [word for name in backend.flags if (value := getattr(parsed, name)) for word in (_flag(name), value)]
+    return backend.server(backend.from_flags(parsed), words)

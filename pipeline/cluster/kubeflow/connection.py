@@ -102,7 +102,6 @@ class KubeflowConnection:
     cookie: str = dataclasses.field(default="", repr=False)
     ca_cert: str = ""  # file with the CA bundle; empty for the system's
     ui: str = ""  # URL of the web pages
-    flags: tuple[str, ...] = ()  # of further commands
     seconds: tuple[float, float] = (5.0, 30.0)  # time limits for a connection, and for an answer
 
     @functools.cached_property

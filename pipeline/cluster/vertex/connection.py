@@ -11,7 +11,6 @@ from typing import Any
 
 from components.core.errors import ConfigError
 from pipeline.cluster import redaction, refusals
-from pipeline.profiles.targets import VERTEX
 
 _VARIABLES = {"project": ("GOOGLE_CLOUD_PROJECT",), "location": ("GOOGLE_CLOUD_REGION", "CLOUD_ML_REGION")}  # Google's
 _SCOPE = "https://www.googleapis.com/auth/cloud-platform"
@@ -41,7 +40,6 @@ class VertexConnection:
     project: str
     location: str
     api_endpoint: str = ""  # empty for the region's; http:// is for a local server, which gets no credentials
-    flags: tuple[str, ...] = ("--target", VERTEX)  # of further commands
 
     @property
     def parent(self) -> str:

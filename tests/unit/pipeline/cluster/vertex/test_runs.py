@@ -29,7 +29,7 @@ from tests.fakes.vertex.server import Refused, VertexServer
 @pytest.fixture
 def vertex(connection: VertexConnection, monkeypatch: pytest.MonkeyPatch) -> VertexRuns:
     monkeypatch.setattr(vertex_runs, "_WAITS", (0.0, 0.0))
-    return VertexRuns(connection)
+    return VertexRuns(connection, ["--target", "vertex"])
 
 
 def test_a_custom_job_has_what_the_profile_says(wanted: Submission, profile: Profile) -> None:
