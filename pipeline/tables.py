@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from rich.console import Console
 from rich.table import Table
@@ -22,38 +22,48 @@ FILES = {"samples": "samples.png", "report": "report.html"}  # of an evaluation,
 
 def print_run(tasks: Mapping[str, TaskState]) -> None:
     """Print stage, state, seconds and artifact."""
-    table = _table("stage", "state", "seconds", "what it made")
-    table.columns[2].justify = "right"
+    rows: list[tuple[str | Text, ...]] = []
     for name, task in tasks.items():
-        seconds = f"{task.seconds:.1f}" if task.attempts else ""
-        summary = (task.outputs or {}).get("summary", "")
         state = f"{task.state}: {task.reason}" if task.state == SKIPPED and task.reason else task.state
         state = f"failed ({task.exit_code})" if task.state == FAILED else state
-        styled = Text(plain(state), _STYLES.get(task.state, ""))
-        table.add_row(Text(plain(name)), styled, seconds, Text(plain(summary)))
-    _print(table)
+        seconds = f"{task.seconds:.1f}" if task.attempts else ""
+        summary = (task.outputs or {}).get("summary", "")
+        rows.append((name, Text(plain(state), _STYLES.get(task.state, "")), seconds, summary))
+    print_rows(("stage", "state", "seconds", "what it made"), rows, right="seconds")
 
 
-def print_plan(rows: list[Planned]) -> None:
+def print_plan(planned: list[Planned]) -> None:
     """Print stage, what will happen, how long it will take, and why."""
-    table = _table("stage", "plan", "time", "why")
-    table.columns[2].justify = "right"
-    for row in rows:
+    rows: list[tuple[str | Text, ...]] = []
+    for row in planned:
         took = "" if row.seconds is None else duration(row.seconds)
-        table.add_row(row.task, Text(row.outcome, "cyan" if row.outcome == UNCHANGED else ""), took, Text(row.why))
-    _print(table)
-    in_all = total({row.task: row.seconds for row in rows if row.outcome in (RUNS, MAYBE)})
-    advice = [f"{row.task}: {row.advice}" for row in rows if row.advice]
+        rows.append((row.task, Text(row.outcome, "cyan" if row.outcome == UNCHANGED else ""), took, Text(row.why)))
+    print_rows(("stage", "plan", "time", "why"), rows, right="time")
+    in_all = total({row.task: row.seconds for row in planned if row.outcome in (RUNS, MAYBE)})
+    advice = [f"{row.task}: {row.advice}" for row in planned if row.advice]
     if in_all:
         print("", in_all, *advice, sep="\n")
 
 
-def print_rows(columns: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:
-    """Print rows of text, each one printable line, below the names of their columns."""
-    table = _table(*columns)
+def print_rows(columns: tuple[str, ...], rows: Iterable[tuple[str | Text, ...]], right: str = "") -> None:
+    """Print rows, whose texts become printable lines, below the names of their columns, one of which stands right.
+
+    A table is in color on a terminal, plain and without trailing spaces in a log.
+    """
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in columns:
+        justify: Literal["left", "right"] = "right" if name == right else "left"
+        table.add_column(name, justify=justify, overflow="fold", no_wrap=name != columns[-1])
     for row in rows:
-        table.add_row(*(Text(plain(text)) for text in row))
-    _print(table)
+        table.add_row(*(cell if isinstance(cell, Text) else Text(plain(cell)) for cell in row))
+    console = Console(highlight=False)
+    if console.is_terminal:
+        console.print(table)
+        return
+    in_log = Console(highlight=False, width=_PLAIN_WIDTH, no_color=True)
+    with in_log.capture() as captured:
+        in_log.print(table)
+    print("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 
 def print_facts(facts: Mapping[str, object]) -> None:
@@ -87,22 +97,3 @@ def number(value: Any) -> str:
     if value is None:
         return "-"
     return f"{value:.4g}" if isinstance(value, float) else plain(value)
-
-
-def _table(*columns: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column, overflow="fold", no_wrap=column != columns[-1])
-    return table
-
-
-def _print(table: Table) -> None:
-    """Print a table: in color on a terminal, plain and without trailing spaces in a log."""
-    console = Console(highlight=False)
-    if console.is_terminal:
-        console.print(table)
-        return
-    plain = Console(highlight=False, width=_PLAIN_WIDTH, no_color=True)
-    with plain.capture() as captured:
-        plain.print(table)
-    print("\n".join(line.rstrip() for line in captured.get().splitlines()))
