@@ -109,8 +109,6 @@ def _submit(parsed: argparse.Namespace) -> int:
     package = reader.read(parsed.package)
     target, problems = package.origin.target, list[str](parsed.problems)
     raw_values = config_file.read(parsed.config, package.parameters, problems) | parameters.flag_values(parsed)
-    if parsed.root is not None:
-        raw_values["root"] = parsed.root
     missing = [name for name in raw_values if name not in package.parameters]
     problems += [f"the package has no parameter {name}: compile it again with this version" for name in missing]
     problems += [
