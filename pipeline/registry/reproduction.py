@@ -92,21 +92,17 @@ def config(
 
 def _differences(version: Version, origin: Lineage) -> list[str]:
     """Return how code and libraries here differ from those that made a version."""
-    records = {name: getattr(origin, name).get(digests.MADE_WITH, {}) for name in lineage.PARENTS}
-    makers = {**records, "evaluation": origin.made_with, "model": version.model.made_with}
-    stages = {STAGES[artifact]: maker.get("code") for artifact, maker in makers.items()}
+    makers = {name: getattr(origin, name).get(digests.MADE_WITH, {}) for name in lineage.PARENTS}
+    makers |= {"evaluation": origin.made_with, "model": version.model.made_with}
     installed = lineage.library_versions()
-    libraries = {
-        f"WARNING: {name} was {was}, and is {installed.get(name, 'not installed')} here."
-        for maker in makers.values()
-        for name, was in maker.get("libraries", {}).items()
-        if installed.get(name) != was
-    }
-    return [
-        *(
-            f"WARNING: the code of {stage} here differs from that of the model ({code})."
-            for stage, code in stages.items()
-            if code != cache_key.source_digest(stage)
-        ),
-        *sorted(libraries),
-    ]
+    changed_code: list[str] = []
+    changed_libraries: set[str] = set()
+    for artifact, maker in makers.items():
+        if maker.get("code") != cache_key.source_digest(STAGES[artifact]):
+            changed_code.append(
+                f"WARNING: the code of {STAGES[artifact]} here differs from that of the model ({maker.get('code')})."
+            )
+        for name, was in maker.get("libraries", {}).items():
+            if installed.get(name) != was:
+                changed_libraries.add(f"WARNING: {name} was {was}, and is {installed.get(name, 'not installed')} here.")
+    return [*changed_code, *sorted(changed_libraries)]
