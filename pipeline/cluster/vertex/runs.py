@@ -152,10 +152,10 @@ class VertexRuns(Runs):
 
 def job_content(submission: Submission, note: str = "") -> dict[str, Any]:
     """Return the request for a run as JSON, made without Vertex' libraries; a note ends the pipeline's description."""
-    spec = submission.package.spec
+    spec, origin = submission.package.spec, submission.package.origin
     info = spec["pipelineInfo"] | {"description": f"{spec['pipelineInfo']['description']}{note}"}
     labels = {PACKAGE_LABEL: submission.package.version.replace(".", "_"), EXPERIMENT_LABEL: submission.experiment}
-    content: dict[str, Any] = {
+    return {
         "displayName": submission.run_name,
         "pipelineSpec": spec | {"pipelineInfo": info},
         # In lower case, - for other characters, cut.
@@ -166,15 +166,10 @@ def job_content(submission: Submission, note: str = "") -> dict[str, Any]:
             # Not FAST, which would start no more tasks after a failure, not even the exit handler.
             "failurePolicy": "PIPELINE_FAILURE_POLICY_FAIL_SLOW",
         },
+        "serviceAccount": submission.service_account or origin.service_account,
+        "network": origin.network,
+        "encryptionSpec": {"kmsKeyName": origin.encryption_key} if origin.encryption_key else None,
     }
-    origin = submission.package.origin
-    if account := submission.service_account or origin.service_account:
-        content["serviceAccount"] = account
-    if origin.network:
-        content["network"] = origin.network
-    if origin.encryption_key:
-        content["encryptionSpec"] = {"kmsKeyName": origin.encryption_key}
-    return content
 
 
 def state_of(theirs: Any) -> str:
