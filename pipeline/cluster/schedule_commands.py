@@ -50,25 +50,23 @@ def add_to(command: "argparse._SubParsersAction[cli.Parser]") -> None:
 def _run(parsed: argparse.Namespace) -> int:
     """Run `wgan schedule` and return the exit code."""
     verbs.require("pipeline", parsed.verb)
-    wanted: list[Schedule] | None = None
-    if parsed.file or parsed.action in (_DIFF, _APPLY) or _DEFAULT_FILE.exists():
+    wanted: list[Schedule] = []
+    has_file = bool(parsed.file) or parsed.action in (_DIFF, _APPLY) or _DEFAULT_FILE.exists()
+    if has_file:
         from pipeline.cluster import schedule_file  # it needs pydantic
 
         wanted = schedule_file.read(parsed.file or _DEFAULT_FILE)
-    servers = []
-    if parsed.target:
-        targets = [parsed.target]
-    else:  # in the file's order
-        named_targets = [schedule.target for schedule in wanted or () if schedule.name == getattr(parsed, "name", None)]
-        targets = named_targets or list(dict.fromkeys(schedule.target for schedule in wanted or ()))
+    named = [schedule for schedule in wanted if schedule.name == getattr(parsed, "name", None)]
+    targets = [parsed.target] if parsed.target else [schedule.target for schedule in named or wanted]
     if not targets:
-        why = f"there is no file {_DEFAULT_FILE}" if wanted is None else "the file has no schedule"
+        why = "the file has no schedule" if has_file else f"there is no file {_DEFAULT_FILE}"
         raise ConfigError(f"{why}: say which target is meant (--target {' or '.join(TARGETS)}, or --file)")
-    for target in targets:
-        schedules = [schedule for schedule in wanted or () if schedule.target == target]
-        servers.append((target, backends.server(target, parsed), schedules))
+    servers = [
+        (target, backends.server(target, parsed), [schedule for schedule in wanted if schedule.target == target])
+        for target in dict.fromkeys(targets)  # in the file's order
+    ]
     if parsed.action == _LIST:
-        return _list(servers, has_file=wanted is not None)
+        return _list(servers, has_file)
     if parsed.action in (_PAUSE, _RESUME):
         return _pause_or_resume(servers, parsed.name, enable=parsed.action == _RESUME)
     if parsed.action == _DIFF:
