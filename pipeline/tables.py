@@ -60,9 +60,9 @@ def print_rows(columns: tuple[str, ...], rows: Iterable[tuple[str | Text, ...]],
     if console.is_terminal:
         console.print(table)
         return
-    in_log = Console(highlight=False, width=_PLAIN_WIDTH, no_color=True)
-    with in_log.capture() as captured:
-        in_log.print(table)
+    console.width = _PLAIN_WIDTH
+    with console.capture() as captured:
+        console.print(table)
     print("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 
