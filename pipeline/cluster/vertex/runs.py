@@ -54,14 +54,12 @@ class VertexRuns(Runs):
 
     def listed(self, matching: str, count: int) -> list[RunStatus]:
         """Return the newest runs that match a filter of Vertex, newest first, without stages."""
-        from google.protobuf.field_mask_pb2 import FieldMask
-
         request = {
             "parent": self.connection.parent,
             "filter": matching,
             "order_by": "create_time desc",
             "page_size": min(count, 100),
-            "read_mask": FieldMask(paths=_LIST_FIELDS),
+            "read_mask": {"paths": _LIST_FIELDS},
         }
         with refusals.vertex("list runs"):
             jobs = self.connection.pipelines.list_pipeline_jobs(request=request, timeout=REQUEST_SECONDS)
@@ -96,12 +94,10 @@ class VertexRuns(Runs):
 
     def retry(self, run_id: str) -> RunStatus:
         """Start a run again as another run: Vertex cannot continue one that has ended."""
-        from google.protobuf.field_mask_pb2 import FieldMask
-
-        job, again = self._job(run_id), message("PipelineJob", {})
-        FieldMask(paths=_FIELDS_TO_REPEAT).MergeMessage(type(job).pb(job), type(again).pb(again))
-        again.labels = {name: job.labels[name] for name in (PACKAGE_LABEL, EXPERIMENT_LABEL) if name in job.labels}
-        started = self._start(again)
+        job = self._job(run_id)
+        fields = {name: getattr(job, name) for name in _FIELDS_TO_REPEAT if name in job}
+        labels = {name: job.labels[name] for name in (PACKAGE_LABEL, EXPERIMENT_LABEL) if name in job.labels}
+        started = self._start(type(job)(labels=labels, **fields))
         why = "Vertex cannot continue a run that has ended, but stages reuse their results"
         log.info("%s repeats run %s: %s", started.run_id, run_id, why)
         return started

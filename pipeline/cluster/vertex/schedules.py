@@ -78,8 +78,6 @@ class VertexBackend(VertexRuns, Server):
 
     def resume(self, schedule_id: str) -> None:
         """Let a schedule start runs; it makes up for runs missed while paused if its file asks for that."""
-        from google.protobuf.field_mask_pb2 import FieldMask
-
         schedule = self._schedule(schedule_id)
         with refusals.vertex(f"resume schedule {schedule.display_name}"):
             if _never_resumed(schedule):
@@ -87,7 +85,7 @@ class VertexBackend(VertexRuns, Server):
                 shown = (schedule.create_time, schedule.update_time, schedule.last_pause_time)
                 now = datetime.datetime.now(datetime.UTC)
                 schedule.start_time = max(now, *filter(None, map(utc, shown))) + _AT_ONCE
-                mask = FieldMask(paths=["start_time"])
+                mask = {"paths": ["start_time"]}
                 self._api.update_schedule(schedule=schedule, update_mask=mask, timeout=REQUEST_SECONDS)
             if schedule.state.name != "ACTIVE":
                 catch_up = schedule.allow_queueing
