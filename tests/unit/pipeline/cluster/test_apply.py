@@ -13,7 +13,6 @@ from components.core.errors import TransientError
 from pipeline.cluster import apply
 from pipeline.cluster.backend import Schedule, Submission
 from pipeline.package import reader
-from pipeline.package.reader import Package
 from pipeline.profiles.targets import Origin
 from tests.unit.pipeline.cluster.worlds import CREATES_A_SCHEDULE, World
 
@@ -37,7 +36,7 @@ def applied(world: World, wanted: list[Schedule]) -> list[Any]:
 
 
 @functools.cache
-def small_package(target: str) -> Package:
+def small_package(target: str) -> reader.Package:
     """A package of one stage: a server takes long to read ours often."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "pipeline.yaml")

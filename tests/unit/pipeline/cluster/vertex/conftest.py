@@ -11,7 +11,6 @@ from pipeline.cluster.backend import Schedule, Submission
 from pipeline.cluster.vertex.connection import VertexConnection
 from pipeline.kfp_graph import compiled_package
 from pipeline.package import reader
-from pipeline.profiles.profile_file import Profile
 from pipeline.profiles.targets import Origin
 from tests.fakes.vertex.server import VertexServer, serving
 from tests.unit.pipeline.packages import DIGESTS, PROFILES
@@ -31,20 +30,20 @@ def connection(server: VertexServer) -> VertexConnection:
 
 
 @pytest.fixture(scope="session")
-def profile() -> Profile:
-    origin = Origin(
+def origin() -> Origin:
+    return Origin(
         "vertex",
         "tpu-v5e-8",
         service_account="of-profile@p.iam.gserviceaccount.com",
         network="projects/12345/global/networks/default",
         encryption_key="projects/p/locations/us-central1/keyRings/r/cryptoKeys/k",
     )
-    return dataclasses.replace(PROFILES["tpu-v5e-8", "vertex"], origin=origin)
 
 
 @pytest.fixture(scope="session")
-def wanted(profile: Profile, tmp_path_factory: pytest.TempPathFactory) -> Submission:
+def wanted(origin: Origin, tmp_path_factory: pytest.TempPathFactory) -> Submission:
     path = tmp_path_factory.mktemp("package") / "pipeline.yaml"
+    profile = dataclasses.replace(PROFILES["tpu-v5e-8", "vertex"], origin=origin)
     path.write_bytes(compiled_package(DIGESTS, profile))
     return Submission(
         package=reader.read(path),

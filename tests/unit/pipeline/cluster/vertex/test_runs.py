@@ -12,7 +12,6 @@ import grpc
 import pytest
 from google.api_core.exceptions import InvalidArgument
 from google.cloud.aiplatform_v1.types import CustomJob, PipelineJob, PipelineState, PipelineTaskDetail
-from google.protobuf import json_format
 from google.rpc import code_pb2
 from google.rpc.error_details_pb2 import BadRequest
 
@@ -22,7 +21,7 @@ from pipeline.cluster.backend import Submission
 from pipeline.cluster.vertex import runs as vertex_runs
 from pipeline.cluster.vertex.connection import VertexConnection, message
 from pipeline.cluster.vertex.runs import VertexRuns, job_content, state_of
-from pipeline.profiles.profile_file import Profile
+from pipeline.profiles.targets import Origin
 from tests.fakes.vertex.server import Refused, VertexServer
 
 
@@ -32,14 +31,13 @@ def vertex(connection: VertexConnection, monkeypatch: pytest.MonkeyPatch) -> Ver
     return VertexRuns(connection, ["--target", "vertex"])
 
 
-def test_a_custom_job_has_what_the_profile_says(wanted: Submission, profile: Profile) -> None:
+def test_a_custom_job_has_what_the_profile_says(wanted: Submission, origin: Origin) -> None:
     job = job_content(wanted)
     words = job["pipelineSpec"]["deploymentSpec"]["executors"]["exec-train"]["container"]["args"]
-    custom = CustomJob()
-    json_format.ParseDict(json.loads(words[words.index("--payload") + 1]), CustomJob.pb(custom))
-    assert custom.job_spec.service_account == profile.origin.service_account
-    assert custom.job_spec.network == profile.origin.network
-    assert custom.encryption_spec.kms_key_name == profile.origin.encryption_key
+    custom = CustomJob.from_json(words[words.index("--payload") + 1])
+    assert custom.job_spec.service_account == origin.service_account
+    assert custom.job_spec.network == origin.network
+    assert custom.encryption_spec.kms_key_name == origin.encryption_key
     changed = dataclasses.replace(wanted, service_account="given@p.iam.gserviceaccount.com")
     assert job_content(changed)["serviceAccount"] == changed.service_account
 

@@ -14,7 +14,7 @@ from pipeline.cluster.backend import Submission
 from pipeline.cluster.vertex.connection import VertexConnection, message
 from pipeline.cluster.vertex.runs import job_content
 from pipeline.cluster.vertex.schedules import VertexBackend
-from pipeline.profiles.profile_file import Profile
+from pipeline.profiles.targets import Origin
 from tests.fakes.vertex.server import VertexServer
 from tests.unit.pipeline.cluster.vertex.conftest import Nightly
 
@@ -37,17 +37,17 @@ def as_json(message: Any) -> dict[str, Any]:
     return json_format.MessageToDict(type(message).pb(message))
 
 
-def test_a_run(wanted: Submission, profile: Profile) -> None:
+def test_a_run(wanted: Submission, origin: Origin) -> None:
     ours = as_json(message("PipelineJob", job_content(wanted)))
     theirs = as_json(PipelineJob(sdk_job(wanted)._gca_resource))
     assert ours.pop("labels").keys() == {"wgan_package", "wgan_experiment"}
     # The SDK takes these when it submits.
-    assert (ours.pop("serviceAccount"), ours.pop("network")) == (profile.origin.service_account, profile.origin.network)
+    assert (ours.pop("serviceAccount"), ours.pop("network")) == (origin.service_account, origin.network)
     assert ours == theirs
 
 
 def test_a_schedule(
-    wanted: Submission, profile: Profile, connection: VertexConnection, server: VertexServer, nightly: Nightly
+    wanted: Submission, origin: Origin, connection: VertexConnection, server: VertexServer, nightly: Nightly
 ) -> None:
     VertexBackend(connection).create(nightly(concurrency=2))
     theirs = aiplatform.PipelineJobSchedule(sdk_job(wanted), "nightly", **PROJECT)
@@ -58,8 +58,8 @@ def test_a_schedule(
         start_time="2099-01-01T00:00:00Z",
         max_concurrent_run_count=2,
         max_concurrent_active_run_count=2,
-        service_account=profile.origin.service_account,
-        network=profile.origin.network,
+        service_account=origin.service_account,
+        network=origin.network,
     )
     ours, sdks = (_comparable(request) for method, request in server.requests if method == "CreateSchedule")
     assert ours == sdks
