@@ -9,7 +9,7 @@ import tensorflow as tf
 from benchmarks.lib import fashion_mnist, turns
 from benchmarks.training import size
 from components.core.artifacts.datasets import ImageShape
-from components.core.data.data_order import EndlessOrder
+from components.core.data.data_order import examples_at
 from components.core.distributed.strategies import choose_strategy, set_threads
 from components.core.networks.precision import choose_precision
 from components.train.config import TrainConfig
@@ -72,10 +72,10 @@ def compile_updates(step: WganStep) -> None:
 def make_blocks(config: TrainConfig) -> list[np.ndarray]:
     """Return blocks of real images, each uint8 [BLOCK_STEPS, critic_steps, batch_size, 28, 28, 1]."""
     images = fashion_mnist.load_images()
-    order = EndlessOrder(len(images), config.seed)
     count = BLOCK_STEPS * config.critic_steps * config.batch_size
     shape = (BLOCK_STEPS, config.critic_steps, config.batch_size, *images.shape[1:])
-    return [images[order.at(index * count, count)].reshape(shape) for index in range(_BLOCKS)]
+    chosen = [examples_at(index * count, count, len(images), config.seed) for index in range(_BLOCKS)]
+    return [images[numbers].reshape(shape) for numbers in chosen]
 
 
 def count_parameters(variables: Sequence[tf.Variable]) -> int:

@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from components.core.artifacts.datasets import ImageShape
-from components.core.data.data_order import EndlessOrder
+from components.core.data.data_order import examples_at
 from components.core.distributed.adam import Adam
 from components.core.distributed.blocks import compiled, run_update
 from components.core.distributed.coordination import Agreement
@@ -109,11 +109,11 @@ class ClassifierStep:
     def train(self, images: np.ndarray, labels: np.ndarray, workers: Agreement) -> None:
         """Make every update, on images uint8 [n, height, width, channels] and their labels int32 [n]."""
         batch, total, epochs = self._batch_size, self._total_steps, self._config.classifier_epochs
-        order, step, logged = EndlessOrder(len(images), self._config.seed), 0, time.monotonic()
+        step, logged = 0, time.monotonic()
         with deferred() as stop:
             while step < total:
                 steps = min(_BLOCK_STEPS, total - step)
-                chosen = order.at(step * batch, steps * batch)
+                chosen = examples_at(step * batch, steps * batch, len(images), self._config.seed)
                 means = self.run_block(
                     images[chosen].reshape(steps, batch, *images.shape[1:]), labels[chosen].reshape(steps, batch)
                 )

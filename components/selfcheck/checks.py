@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from components.core.artifacts import checkpoints
-from components.core.data.data_order import EndlessOrder
+from components.core.data.data_order import examples_at
 from components.core.errors import first_line
 from components.core.networks import gan
 from components.train import losses, second_order
@@ -147,10 +147,9 @@ def check_second_order(subject: Subject) -> Finding:
 def check_input_order(subject: Subject) -> Finding:
     """Check that each image comes once per epoch, and that the order does not depend on the block length."""
     count, seed = 1009, subject.config.seed
-    whole = EndlessOrder(count, seed).at(0, 3 * count)
-    cut = EndlessOrder(count, seed)
+    whole = examples_at(0, 3 * count, count, seed)
     starts = range(0, 3 * count, 97)
-    again = np.concatenate([cut.at(start, min(97, 3 * count - start)) for start in starts])
+    again = np.concatenate([examples_at(start, min(97, 3 * count - start), count, seed) for start in starts])
     complete = all(len(set(epoch)) == count for epoch in whole.reshape(3, count).tolist())
     outcome = PASSED if complete and np.array_equal(whole, again) else FAILED
     return Finding("order of images, for any block length", outcome, f"{3 * count} positions, 3 epochs")

@@ -1,28 +1,28 @@
 """Order of the training examples: a pure function of seed and position, whatever replicas, threads and attempts."""
 
+import functools
+
 import numpy as np
 
 
-class EndlessOrder:
-    """An endless pass over `count` examples, each epoch in its own order."""
+def examples_at(start: int, length: int, count: int, seed: int) -> np.ndarray:
+    """Return the examples at positions start to start + length of an endless pass over `count` examples.
 
-    def __init__(self, count: int, seed: int) -> None:
-        self._count, self._seed = count, seed
-        self._epoch, self._order = -1, np.empty(0, np.int64)
+    Int64 [length] of indices below `count`; each epoch has its own order.
+    """
+    parts = []
+    while length > 0:
+        epoch, offset = divmod(start, count)
+        parts.append(_order_of_epoch(epoch, count, seed)[offset : offset + length])
+        start, length = start + len(parts[-1]), length - len(parts[-1])
+    return np.concatenate(parts)
 
-    def at(self, start: int, length: int) -> np.ndarray:
-        """Return the examples at positions start to start + length: int64 [length] of indices below `count`."""
-        parts = []
-        while length > 0:
-            epoch, offset = divmod(start, self._count)
-            if epoch != self._epoch:
-                # A hash of seed, epoch and index: NumPy's generators may change, this cannot.
-                hashed = _splitmix64(_splitmix64(np.array([self._seed], np.uint64)) + np.array([epoch], np.uint64))
-                hashed = _splitmix64(hashed + np.arange(self._count, dtype=np.uint64))
-                self._epoch, self._order = epoch, np.argsort(hashed, kind="stable")
-            parts.append(self._order[offset : offset + length])
-            start, length = start + len(parts[-1]), length - len(parts[-1])
-        return np.concatenate(parts)
+
+@functools.lru_cache(maxsize=1)
+def _order_of_epoch(epoch: int, count: int, seed: int) -> np.ndarray:
+    # A hash of seed, epoch and index: NumPy's generators may change, this cannot.
+    hashed = _splitmix64(_splitmix64(np.array([seed], np.uint64)) + np.array([epoch], np.uint64))
+    return np.argsort(_splitmix64(hashed + np.arange(count, dtype=np.uint64)), kind="stable")
 
 
 def _splitmix64(value: np.ndarray) -> np.ndarray:
