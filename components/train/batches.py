@@ -41,7 +41,7 @@ class ReadAhead:
 
     def __init__(self, batches: Batches) -> None:
         self._batches, self._thread = batches, ThreadPoolExecutor(1, "read-ahead")
-        self._ahead: tuple[Place, Future[Arrays]] | None = None
+        self._reading: dict[Place, Future[Arrays]] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -51,11 +51,7 @@ class ReadAhead:
 
     def block(self, place: Place, following: Place) -> Arrays:
         """Return a block, and begin to read the following one, unless it has no steps."""
-        if self._ahead is None or self._ahead[0] != place:  # at the start, and after a rollback
-            self._ahead = place, self._read(place)
-        arrays = self._ahead[1].result()
-        self._ahead = (following, self._read(following)) if following.steps else None
-        return arrays
-
-    def _read(self, place: Place) -> Future[Arrays]:
-        return self._thread.submit(self._batches.block, *place)
+        earlier, wanted = self._reading, (place, following) if following.steps else (place,)
+        # The place is not among the earlier ones at the start, and after a rollback.
+        self._reading = {at: earlier.get(at) or self._thread.submit(self._batches.block, *at) for at in wanted}
+        return self._reading.pop(place).result()
