@@ -4,11 +4,9 @@ TensorFlow numbers functions and custom gradients by counters of the process, st
 fixed order, and adds a `fingerprint.pb` with a random part, which nothing needs.
 """
 
-import contextlib
-import logging
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +25,7 @@ _CAPTURE_NAME = "_user_specified_name"  # of a captured variable: the number of 
 
 def save(module: tf.Module, folder: Path, signatures: Mapping[str, Any] | None = None) -> None:
     """Write `module` as a SavedModel into `folder`, which may exist."""
-    with _without_notices():
-        tf.saved_model.save(module, str(folder), signatures=signatures)
+    tf.saved_model.save(module, str(folder), signatures=signatures)
     (folder / "fingerprint.pb").unlink(missing_ok=True)
     graph = folder / "saved_model.pb"
     graph.write_bytes(canonical(graph.read_bytes()))
@@ -42,8 +39,7 @@ def plain_variables(variables: Iterable[keras.Variable]) -> list[tf.Variable]:
 def load(folder: Path | Location, kind: str) -> Any:
     """Load a SavedModel; `kind` names it in the `DataError` if TensorFlow cannot load it."""
     try:
-        with _without_notices():
-            return tf.saved_model.load(os.fspath(folder))
+        return tf.saved_model.load(os.fspath(folder))
     except (OSError, ValueError, tf.errors.OpError) as error:
         reason = first_line(error)
         raise DataError(f"{kind} {folder} cannot be loaded by TensorFlow {tf.__version__}: {reason}") from None
@@ -113,17 +109,3 @@ def _rename_map(entry: Any, values: Any, rename: Callable[[str], str]) -> None:
             _rename(values[key], rename)
         elif value_field.type == value_field.TYPE_STRING:
             values[key] = rename(values[key])
-
-
-@contextlib.contextmanager
-def _without_notices() -> Iterator[None]:
-    """Keep TensorFlow's notes on names, paths and fingerprints out of the log, but not its warnings."""
-    loggers = [logging.getLogger(name) for name in ("absl", "tensorflow")]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.WARNING)
-    try:
-        yield
-    finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)

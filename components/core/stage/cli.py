@@ -78,7 +78,7 @@ def main(stage: str, words: list[str]) -> int:
         # On import `tensorflow-tpu`'s libtpu asks Google Cloud's metadata server for the TPU's shape, and elsewhere
         # retries for many minutes.
         os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
-    # TensorFlow logs every all-reduce and server, Beam every step, matplotlib its search for fonts.
+    # TensorFlow logs every all-reduce, server and SavedModel, Beam every step, matplotlib its search for fonts.
     for name in ("tensorflow", "absl", "apache_beam", "matplotlib"):
         logging.getLogger(name).setLevel(logging.WARNING)
     signal.signal(signal.SIGTERM, _terminate)
