@@ -128,6 +128,6 @@ class ClassifierStep:
                     epoch, loss, accuracy = step / (total // epochs), means["loss"], means["accuracy"]
                     text = "embed: epoch %.1f of %d  loss %.4f  accuracy %.4f"
                     log.info(text, epoch, epochs, loss, accuracy, extra=logs.work("step", step, total, images=batch))
-                stop.signal = workers.largest(stop.signal or 0) or None
+                stop.signal = workers.largest(stop.signal)
                 if stop:
                     stop.leave()

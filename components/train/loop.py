@@ -186,7 +186,7 @@ class Session:
                         self._metrics.write_samples(self._wgan.average, self.step)
 
                     # Save a checkpoint. A signal to one worker is a signal to all, at the same step.
-                    stop.signal = self._workers.largest(stop.signal or 0) or None
+                    stop.signal = self._workers.largest(stop.signal)
                     stopped = bool(stop)
                     if self._workers.is_chief and (stopped or self._is_due(config.checkpoint_every)):
                         self._save()

@@ -11,11 +11,10 @@ from components.core.errors import Terminated
 class StopRequest:
     """True once SIGINT or SIGTERM has arrived."""
 
-    def __init__(self) -> None:
-        self.signal: int | None = None
+    signal: int = 0  # none yet
 
     def __bool__(self) -> bool:
-        return self.signal is not None
+        return self.signal != 0
 
     def leave(self) -> None:
         """End the stage as the signal would have, with its exit code."""
