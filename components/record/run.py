@@ -13,7 +13,7 @@ from components.core.artifacts.recipes import SKIP
 from components.core.errors import DataError, StageError
 from components.core.reporting.text import escaped
 from components.core.stage import run_notes
-from components.core.stage.executor import RunOf, StageResult
+from components.core.stage.executor import StageResult
 from components.core.stage.run_notes import DONE, FAILED, REUSED, RUNNING, Note
 from components.core.storage import atomic_files
 from components.core.storage.json_values import typed
@@ -41,19 +41,19 @@ _LINKS = {
 
 def run(config: RecordConfig) -> StageResult:
     """Write `record.json` from the notes of the stages. Standard library only."""
-    record = describe(config, run_notes.read(RunOf(config.records, config.run)))
+    file = _file(config)
+    record = describe(config, run_notes.read(file.parent))
     write(config, record)
     summary = record["reason"] if record["state"] == SUCCEEDED else f"{record['state']}: {record['reason']}"
-    file = _file(config)
     return StageResult(
         parameters={"record_uri": file.uri, "state": record["state"], "summary": summary},
         files={"page": file.path.with_name(PAGE)},
     )
 
 
-def update(retried: RunOf) -> None:
+def update(retried: Location) -> None:
     """Rewrite the record of a retried run, because Kubeflow does not repeat an exit handler that has succeeded."""
-    config = RecordConfig(records=retried.records, run=retried.run)
+    config = RecordConfig(records=retried.parent.uri, run=retried.name)
     if (old := _read(config)) is None:
         return
     try:
@@ -176,7 +176,7 @@ def _samples(location: str, longest: int) -> str:
 
 
 def _file(config: RecordConfig) -> Location:
-    return run_notes.folder_of(RunOf(config.records, config.run)) / run_notes.RECORD
+    return Location.of(config.records) / config.run / run_notes.RECORD
 
 
 def _read(config: RecordConfig) -> dict[str, Any] | None:

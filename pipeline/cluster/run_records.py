@@ -7,7 +7,7 @@ import logging
 from components.core import errors
 from components.core.errors import StageError
 from components.core.stage import run_notes
-from components.core.stage.executor import RunOf
+from components.core.storage.location import Location
 from components.record import run as record
 from components.record.config import RecordConfig
 from pipeline.cluster import backend
@@ -26,12 +26,11 @@ def with_notes(run: RunStatus) -> RunStatus:
     if run.state == backend.FAILED and failed:
         run = dataclasses.replace(run, message="; ".join(f"{stage.name}: {stage.message}" for stage in failed))
     root = run.parameters.get("root", "")
-    run_of = RunOf(f"{root}/records", run.run_id)
-    folder = run_notes.folder_of(run_of)
+    folder = Location.of(f"{root}/records") / run.run_id
     try:
         if not root or not (folder.in_bucket or folder.path.is_dir()):
             return run
-        notes = run_notes.read(run_of)
+        notes = run_notes.read(folder)
     except (OSError, StageError) as error:
         log.warning("the notes of the run cannot be read: %s", errors.line_of(error))
         return run
@@ -44,7 +43,7 @@ def with_notes(run: RunStatus) -> RunStatus:
         return run
     times = {"created": run.created, "scheduled": run.scheduled}
     config = RecordConfig(
-        records=run_of.records,
+        records=folder.parent.uri,
         run=run.run_id,
         run_name=run.name,
         **{name: f"{time:%Y-%m-%dT%H:%M:%SZ}" if time else "" for name, time in times.items()},

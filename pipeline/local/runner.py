@@ -21,8 +21,9 @@ from typing import Any
 from components.core import errors, stages
 from components.core.errors import StageError
 from components.core.stage import logs, run_notes
-from components.core.stage.executor import RUN_INPUTS, RunOf
+from components.core.stage.executor import RUN_INPUTS
 from components.core.stage.run_notes import Note
+from components.core.storage.location import Location
 from pipeline import step_table
 from pipeline.local import cache, estimates, history, processes
 from pipeline.local.containers import Containers
@@ -112,7 +113,8 @@ class Run:
         self._settle(step, UNCHANGED, reason)
         # A stage that is not run cannot write its note.
         note = Note(stage=step.stage, state=run_notes.REUSED, outputs=task.outputs, exit_code=errors.OK)
-        run_notes.write(RunOf(*(str(inputs[name]) for name in RUN_INPUTS)), note)
+        records, run = (str(inputs[name]) for name in RUN_INPUTS)
+        run_notes.write(Location.of(records) / run, note)
         log.info("%s: reused: %s", step.stage, reason)
         return True
 

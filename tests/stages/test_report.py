@@ -10,7 +10,6 @@ import pytest
 from components.core.artifacts import evaluations
 from components.core.reporting import grids
 from components.core.stage import cli, run_notes
-from components.core.stage.executor import RunOf
 from components.core.stage.run_notes import Note
 from components.core.storage import atomic_files, buckets
 from components.core.storage.location import Location
@@ -57,7 +56,7 @@ def write_run(root: Path | str, run: str, fcd: float, evaluation: str = "") -> N
         write_evaluation(Path(root, "evaluations", name), fcd)
     outputs = {"evaluation_uri": f"/moved/from/here/evaluations/{name}"}
     note = Note(stage="evaluate", state="done", started=f"2026-11-{run[-2:]}", outputs=outputs)
-    run_notes.write(RunOf(f"{root}/records", run), note)
+    run_notes.write(Location.of(f"{root}/records") / run, note)
 
 
 def test_two_runs_stand_side_by_side_with_what_differs_first(

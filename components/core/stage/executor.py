@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from components.core.errors import ConfigError
+from components.core.storage.location import Location
 
 # Inputs of every stage that name its run, and do not change the result.
 RUN_INPUTS = ("records", "run")
@@ -25,14 +26,6 @@ class StageResult:
     reused: bool = False  # whether an earlier run made all of it
     metrics: dict[str, float | int | str] = dataclasses.field(default_factory=dict)  # rows of the `metrics` artifact
     files: dict[str, Path] = dataclasses.field(default_factory=dict)  # local files of output artifacts, by name
-
-
-@dataclasses.dataclass(frozen=True)
-class RunOf:
-    """The run of a stage: the folder of all runs' records, and the run's id."""
-
-    records: str
-    run: str
 
 
 class ExecutorInput:
@@ -67,11 +60,15 @@ class ExecutorInput:
         except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
             raise ConfigError(f"executor_input is not an ExecutorInput message: {error!r}") from None
 
-    def take_run(self, settings: Collection[str]) -> RunOf | None:
-        """Take the run out of the parameters, unless it is missing or the stage has settings of these names."""
+    def take_run(self, settings: Collection[str]) -> Location | None:
+        """Take the run out of the parameters, unless it is missing or the stage has settings of these names.
+
+        Return the folder of its notes: in that of all runs' records, by the run's id.
+        """
         if any(name in settings or name not in self.parameters for name in RUN_INPUTS):
             return None
-        return RunOf(*(str(self.parameters.pop(name)) for name in RUN_INPUTS))
+        records, run = (str(self.parameters.pop(name)) for name in RUN_INPUTS)
+        return Location.of(records) / run
 
     def write_output(self, result: StageResult) -> None:
         """Write every declared output: parameter files, artifact files, and the executor output itself."""

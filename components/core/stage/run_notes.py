@@ -14,7 +14,7 @@ from typing import Any
 
 from components.core import errors
 from components.core.errors import ConfigError, DataError, StageError, Terminated, TransientError
-from components.core.stage.executor import RunOf, StageResult
+from components.core.stage.executor import StageResult
 from components.core.storage import atomic_files
 from components.core.storage.json_values import typed
 from components.core.storage.location import Location
@@ -53,12 +53,8 @@ class Note:
                 raise TypeError(f"output {name} is {value!r}")
 
 
-def folder_of(run: RunOf) -> Location:
-    return Location.of(run.records) / run.run
-
-
-def noted(stage: str, run: RunOf | None, work: Callable[[], StageResult]) -> StageResult:
-    """Do the work of a stage; if it belongs to a run, note that it runs and how it ended."""
+def noted(stage: str, run: Location | None, work: Callable[[], StageResult]) -> StageResult:
+    """Do the work of a stage; if it belongs to a run, note in its folder that it runs and how it ended."""
     if run is None:
         return work()
     previous = next((note for note in read(run) if note.stage == stage), Note(stage=stage, state=FAILED, attempt=0))
@@ -93,20 +89,19 @@ def noted(stage: str, run: RunOf | None, work: Callable[[], StageResult]) -> Sta
     return result
 
 
-def write(run: RunOf, note: Note) -> None:
+def write(run: Location, note: Note) -> None:
     """Write a note over the stage's earlier one; a failure is only logged, as no stage may fail for its note."""
     try:
-        (folder_of(run) / f"{note.stage}.json").write_file(atomic_files.readable_json(dataclasses.asdict(note)))
+        (run / f"{note.stage}.json").write_file(atomic_files.readable_json(dataclasses.asdict(note)))
     except (OSError, StageError) as error:
         log.warning("%s: missing in the run's record: %s", note.stage, errors.line_of(error))
 
 
-def read(run: RunOf) -> list[Note]:
+def read(run: Location) -> list[Note]:
     """Return the notes of a run, by start; log and leave out those that cannot be read."""
     notes = []
-    folder = folder_of(run)
-    folder.fetch_files(".json")
-    for path in sorted(folder.path.glob("*.json")):
+    run.fetch_files(".json")
+    for path in sorted(run.path.glob("*.json")):
         if path.name == RECORD:
             continue
         try:
@@ -118,7 +113,7 @@ def read(run: RunOf) -> list[Note]:
 
 def read_all(records: Location) -> list[tuple[Location, list[Note]]]:
     """Return the folders and notes of the runs below a root's records, ordered by when their last stages began."""
-    runs = [(folder, read(RunOf(records.uri, folder.name))) for folder in records.children()]
+    runs = [(folder, read(folder)) for folder in records.children()]
     return sorted(runs, key=lambda run: run[1][-1].started if run[1] else "")
 
 

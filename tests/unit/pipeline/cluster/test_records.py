@@ -3,7 +3,6 @@
 The exit handler gets what the server passes; then `wgan` completes the record, on Vertex under a root in a bucket.
 """
 
-import dataclasses
 import errno
 import json
 from pathlib import Path
@@ -13,9 +12,9 @@ import pytest
 
 from components.core import errors
 from components.core.stage import cli, run_notes
-from components.core.stage.executor import RunOf
 from components.core.stage.run_notes import DONE, FAILED, RECORD, RUNNING, Note
 from components.core.storage import atomic_files
+from components.core.storage.location import Location
 from pipeline.cluster import backend, waiting
 from tests.fakes.gcs.server import Server
 from tests.unit.pipeline.cluster.conftest import on, submission_for
@@ -39,31 +38,33 @@ def broken(stage: str, problem: str, exit_code: int | None) -> Note:
 
 
 @pytest.fixture
-def run(world: World, packages: Path, tmp_path: Path, gcs: Server) -> RunOf:
+def run(world: World, packages: Path, tmp_path: Path, gcs: Server) -> Location:
     """A submitted run, whose root this machine can reach."""
     gcs.create_bucket("runs")
     root = "gs://runs/root" if world.target == "vertex" else str(tmp_path / "root")
-    return RunOf(f"{root}/records", world.connected().submit(submission_for(world.target, packages, root)).run_id)
+    submitted = world.connected().submit(submission_for(world.target, packages, root))
+    return Location.of(f"{root}/records") / submitted.run_id
 
 
-def end(world: World, run: RunOf, notes: list[Note], state: str = "SUCCEEDED", at: str = "", message: str = "") -> None:
+def end(
+    world: World, run: Location, notes: list[Note], state: str = "SUCCEEDED", at: str = "", message: str = ""
+) -> None:
     """End a run with the notes of its stages; `at` is the task at which the server says that it failed or ended."""
     for note in notes:
         run_notes.write(run, note)
     tasks = {note.stage: ("SUCCEEDED", "") for note in notes} | ({at: (state, message)} if at else {})
     if "publish" not in tasks:
         tasks["publish"] = ("SKIPPED", "")
-    world.set_run(run.run, state, tasks)
-    if (inputs := world.inputs_of_exit_handler(run.run)) is not None:
-        words = {**inputs, "records": run.records, "source": "digits", "registry": ""}
+    world.set_run(run.name, state, tasks)
+    if (inputs := world.inputs_of_exit_handler(run.name)) is not None:
+        words = {**inputs, "records": run.parent.uri, "source": "digits", "registry": ""}
         assert cli.main("record", [f"--{name}={value}" for name, value in words.items()]) == errors.OK
-        world.set_run(run.run, state, {**tasks, "record": ("SUCCEEDED", "")})
+        world.set_run(run.name, state, {**tasks, "record": ("SUCCEEDED", "")})
 
 
-def record(run: RunOf) -> dict[str, Any]:
-    file = run_notes.folder_of(run) / RECORD
-    assert file.fetch_file()
-    content: dict[str, Any] = atomic_files.read_json(file.path, "record")
+def record(run: Location) -> dict[str, Any]:
+    assert (run / RECORD).fetch_file()
+    content: dict[str, Any] = atomic_files.read_json(run / RECORD, "record")
     return content
 
 
@@ -79,19 +80,19 @@ def record(run: RunOf) -> dict[str, Any]:
         ([DECIDED, broken("preprocess", "Terminated", errors.TERMINATED)], "preprocess", "CANCELED", "preprocess was "),
     ],
 )
-def test_how_a_run_ended(world: World, run: RunOf, notes: list[Note], failed: str, state: str, reason: str) -> None:
+def test_how_a_run_ended(world: World, run: Location, notes: list[Note], failed: str, state: str, reason: str) -> None:
     end(world, run, notes, "FAILED" if failed else "SUCCEEDED", failed, "no machine" if failed else "")
     assert record(run)["state"] == state
-    ended = on(world, "status", run.run, "--wait")
+    ended = on(world, "status", run.name, "--wait")
     assert ended.code == CODES.get(state, errors.OK)
     last = record(run)
-    assert (last["run"], last["run_name"], last["state"]) == (run.run, "first", state)
+    assert (last["run"], last["run_name"], last["state"]) == (run.name, "first", state)
     assert reason in last["reason"]
     assert last["reason"] in ended.out.splitlines()
-    created = world.connected().status(run.run).created
+    created = world.connected().status(run.name).created
     assert created is not None
     assert last["created"] == f"{created:%Y-%m-%dT%H:%M:%SZ}"
-    status = json.loads(on(world, "status", run.run, "--json").out)
+    status = json.loads(on(world, "status", run.name, "--json").out)
     assert (status["state"], status["message"]) == (state, last["reason"])
     expected = {note.stage: "SUCCEEDED" for note in notes} | ({failed: "FAILED"} if failed else {})
     expected = {**expected, "publish": expected.get("publish", "SKIPPED"), "record": "SUCCEEDED"}
@@ -108,61 +109,61 @@ def test_how_a_run_ended(world: World, run: RunOf, notes: list[Note], failed: st
         ([DECIDED, broken("preprocess", "", None)], "preprocess"),  # it did not end in time, and was killed
     ],
 )
-def test_a_run_that_was_canceled_is_recorded_as_such(world: World, run: RunOf, notes: list[Note], at: str) -> None:
-    assert on(world, "cancel", run.run).code == errors.OK
+def test_a_run_that_was_canceled_is_recorded_as_such(world: World, run: Location, notes: list[Note], at: str) -> None:
+    assert on(world, "cancel", run.name).code == errors.OK
     end(world, run, notes, "CANCELED", at)
-    ended = on(world, "status", run.run, "--wait")
-    assert (ended.code, ended.log[-1]) == (waiting.CANCELED, f"run {run.run} was canceled")
+    ended = on(world, "status", run.name, "--wait")
+    assert (ended.code, ended.log[-1]) == (waiting.CANCELED, f"run {run.name} was canceled")
     content = record(run)
     assert content["state"] == "CANCELED"
     assert "canceled" in content["reason"]
     assert (at if len(notes) > 1 else "") in content["reason"]
 
 
-def test_a_run_that_was_canceled_before_its_exit_handler_began_is_recorded(world: World, run: RunOf) -> None:
+def test_a_run_that_was_canceled_before_its_exit_handler_began_is_recorded(world: World, run: Location) -> None:
     run_notes.write(run, DECIDED)
-    assert on(world, "cancel", run.run).code == errors.OK
-    world.set_run(run.run, "CANCELED", {"decide": ("SUCCEEDED", ""), "preprocess": ("RUNNING", "")})
-    assert on(world, "status", run.run, "--wait").code == waiting.CANCELED
+    assert on(world, "cancel", run.name).code == errors.OK
+    world.set_run(run.name, "CANCELED", {"decide": ("SUCCEEDED", ""), "preprocess": ("RUNNING", "")})
+    assert on(world, "status", run.name, "--wait").code == waiting.CANCELED
     assert record(run)["state"] == "CANCELED"
 
 
-def test_a_retry_that_succeeds_ends_in_a_record_that_says_so(world: World, run: RunOf) -> None:
+def test_a_retry_that_succeeds_ends_in_a_record_that_says_so(world: World, run: Location) -> None:
     end(world, run, [DECIDED, broken("preprocess", "bad", errors.BAD_DATA)], "FAILED", "preprocess")
-    assert on(world, "status", run.run).code == errors.OK
-    assert on(world, "retry", run.run).code == errors.OK
-    again = dataclasses.replace(run, run=world.run_ids()[-1])
+    assert on(world, "status", run.name).code == errors.OK
+    assert on(world, "retry", run.name).code == errors.OK
+    again = run.parent / world.run_ids()[-1]
     end(world, again, WHOLE)
     # Kubeflow goes on with the run, and does not repeat its exit handler; Vertex has started another run.
     assert record(run)["state"] == "FAILED"
     assert (again == run) == (world.target == "kfp")
-    assert on(world, "status", again.run, "--wait").code == errors.OK
+    assert on(world, "status", again.name, "--wait").code == errors.OK
     assert (record(again)["state"], record(again)["reason"]) == ("SUCCEEDED", "REJECT: copies")
 
 
-def test_a_root_that_cannot_be_read_is_reported(world: World, run: RunOf, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_root_that_cannot_be_read_is_reported(world: World, run: Location, monkeypatch: pytest.MonkeyPatch) -> None:
     """As another user, whom the pods' umask shuts out; root, as whom tests may run, can read everything."""
-    if run_notes.folder_of(run).in_bucket:
+    if run.in_bucket:
         pytest.skip("a bucket has no modes")
 
     def refuse(path: Path) -> bool:
         raise PermissionError(errno.EACCES, "refused", str(path))
 
-    world.set_run(run.run, "SUCCEEDED", {"decide": ("SUCCEEDED", "")})
+    world.set_run(run.name, "SUCCEEDED", {"decide": ("SUCCEEDED", "")})
     monkeypatch.setattr(Path, "is_dir", refuse)
-    code, _, _, (line,) = on(world, "status", run.run)
-    assert (code, run.records in line) == (errors.OK, True)
+    code, _, _, (line,) = on(world, "status", run.name)
+    assert (code, run.parent.uri in line) == (errors.OK, True)
 
 
-def test_a_root_that_cannot_be_written_is_reported(world: World, run: RunOf, gcs: Server) -> None:
-    file = run_notes.folder_of(run) / RECORD
+def test_a_root_that_cannot_be_written_is_reported(world: World, run: Location, gcs: Server) -> None:
+    file = run / RECORD
     run_notes.write(run, SKIPPED)
     if file.in_bucket:
         gcs.deny("storage.objects.create")
     else:
         file.path.mkdir()
-    world.set_run(run.run, "SUCCEEDED", {"decide": ("SUCCEEDED", "")})
-    ended = on(world, "status", run.run)
+    world.set_run(run.name, "SUCCEEDED", {"decide": ("SUCCEEDED", "")})
+    ended = on(world, "status", run.name)
     assert (ended.code, "SKIP: nothing is new" in ended.out) == (errors.OK, True)
     assert str(file.parent) in ended.complaints[-1]
 

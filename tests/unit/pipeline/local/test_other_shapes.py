@@ -12,7 +12,6 @@ from components.core import errors
 from components.core.artifacts import evaluations
 from components.core.errors import StageError
 from components.core.stage import run_notes
-from components.core.stage.executor import RunOf
 from components.core.stage.run_notes import Note
 from components.core.storage import atomic_files, digests, location
 from components.record import run as record_stage
@@ -47,10 +46,10 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
         value = json.loads(state.read_text())
         value["tasks"]["evaluate"]["outputs"]["evaluation_uri"] = str(evaluation)
         atomic_files.write_json(state, value)
-        run = RunOf(str(home.root / "records"), RUN)
+        run = location.Location.of(home.root / "records") / RUN
         run_notes.write(run, Note(stage="decide", state="done", outputs={"recipe": "{}"}))
         run_notes.write(run, Note(stage="evaluate", state="done", outputs={"evaluation_uri": str(evaluation)}))
-        record_stage.run(RecordConfig(records=run.records, run=RUN))
+        record_stage.run(RecordConfig(records=run.parent.uri, run=RUN))
         for name, field in (("auto", "slowness"), ("products", "rate")):
             atomic_files.write_json(location.private("speed") / f"{name}.json", {field: 2.0})
         yield home
@@ -88,7 +87,7 @@ def test_a_file_of_another_shape_is_no_defect(home: Home, names: str, data: st.D
             lambda: home.plan(World(parameters={"steps": 3})),
             lambda: report.run(ReportConfig(action="compare", runs=("1", "1"), root=str(home.root), output=page)),
             lambda: report.run(ReportConfig(action="compare", root=str(home.root), output=page)),
-            lambda: record_stage.update(RunOf(str(home.root / "records"), RUN)),
+            lambda: record_stage.update(location.Location.of(home.root / "records") / RUN),
         ):
             with contextlib.suppress(StageError):
                 ask()

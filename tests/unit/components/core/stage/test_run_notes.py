@@ -17,43 +17,43 @@ from components.core import errors
 from components.core.artifacts import evaluations
 from components.core.reporting import grids
 from components.core.stage import cli, run_notes
-from components.core.stage.executor import RunOf
 from components.core.stage.run_notes import Note
 from components.core.storage import atomic_files
+from components.core.storage.location import Location
 from components.record import run as record_stage
 from tests.unit.components.core.stage import stand_in
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> RunOf:
-    return RunOf(str(tmp_path / "records"), "run-1")
+def run(tmp_path: Path) -> Location:
+    return Location.of(tmp_path / "records") / "run-1"
 
 
-def arguments(run: RunOf, source: str) -> list[str]:
-    folder = Path(run.records).parent / "outputs"
+def arguments(run: Location, source: str) -> list[str]:
+    folder = Path(run.parent.uri).parent / "outputs"
     names = ("source_fingerprint", "summary")
     parameters = {name: {"outputFile": str(folder / name)} for name in names}
     outputs = {"parameters": parameters, "outputFile": str(folder / "executor_output.json")}
-    values = {"source": source, "records": run.records, "run": run.run}
+    values = {"source": source, "records": run.parent.uri, "run": run.name}
     return ["--executor-input", json.dumps({"inputs": {"parameterValues": values}, "outputs": outputs})]
 
 
-def ended(run: RunOf, source: str) -> subprocess.CompletedProcess[str]:
+def ended(run: Location, source: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*stand_in.COMMAND, *arguments(run, source)], capture_output=True, text=True, check=False)
 
 
-def record(run: RunOf, status: str = '{"state": "SUCCEEDED"}', **changes: Any) -> dict[str, Any]:
-    values = {"records": run.records, "run": run.run, "status": status, **changes}
+def record(run: Location, status: str = '{"state": "SUCCEEDED"}', **changes: Any) -> dict[str, Any]:
+    values = {"records": run.parent.uri, "run": run.name, "status": status, **changes}
     assert cli.main("record", [f"--{name}={value}" for name, value in values.items()]) == 0
     return written(run)
 
 
-def page(run: RunOf) -> str:
-    return (run_notes.folder_of(run) / record_stage.PAGE).path.read_text()
+def page(run: Location) -> str:
+    return (run / record_stage.PAGE).path.read_text()
 
 
-def written(run: RunOf) -> dict[str, Any]:
-    recorded: dict[str, Any] = atomic_files.read_json(run_notes.folder_of(run) / run_notes.RECORD, "record")
+def written(run: Location) -> dict[str, Any]:
+    recorded: dict[str, Any] = atomic_files.read_json(run / run_notes.RECORD, "record")
     return recorded
 
 
@@ -65,7 +65,7 @@ def written(run: RunOf) -> dict[str, Any]:
         ("errors.ConfigError('one', 'two')", "failed", ["one", "two"], 64),
     ],
 )
-def test_a_stage_notes_how_it_ended(run: RunOf, source: str, state: str, problems: list[str], code: int) -> None:
+def test_a_stage_notes_how_it_ended(run: Location, source: str, state: str, problems: list[str], code: int) -> None:
     ended(run, source)
     (note,) = run_notes.read(run)
     assert (note.stage, note.state, note.problems, note.exit_code) == ("stage", state, problems, code)
@@ -75,7 +75,7 @@ def test_a_stage_notes_how_it_ended(run: RunOf, source: str, state: str, problem
 
 
 def test_what_fails_for_good_is_not_tried_again_until_a_user_retries(
-    run: RunOf, monkeypatch: pytest.MonkeyPatch
+    run: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Kubeflow repeats a stage for every exit code, here twice; a user who retries has changed something."""
     monkeypatch.setenv(run_notes.RETRIES, "2")
@@ -95,7 +95,7 @@ def test_what_fails_for_good_is_not_tried_again_until_a_user_retries(
     assert try_again("new")[0] == errors.OK
 
 
-def test_a_stage_that_was_killed_is_reported_as_such(run: RunOf) -> None:
+def test_a_stage_that_was_killed_is_reported_as_such(run: Location) -> None:
     running = stand_in.started(*arguments(run, "wait"))
     os.kill(running.pid, signal.SIGKILL)
     running.communicate()
@@ -115,7 +115,7 @@ def test_a_stage_that_was_killed_is_reported_as_such(run: RunOf) -> None:
     ],
 )
 def test_a_stage_that_kubernetes_stops_was_canceled_or_has_timed_out(
-    run: RunOf, timeout: str, code: int, state: str, reason: str, canceled: str, monkeypatch: pytest.MonkeyPatch
+    run: Location, timeout: str, code: int, state: str, reason: str, canceled: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The signal is the same; the server may know better, or say that it runs."""
     monkeypatch.setenv(run_notes.TIMEOUT, timeout)
@@ -133,18 +133,18 @@ def test_a_stage_that_kubernetes_stops_was_canceled_or_has_timed_out(
 
 def test_a_stage_does_not_fail_for_its_note(tmp_path: Path) -> None:
     (tmp_path / "records").write_text("a file where a folder should be")
-    run = RunOf(str(tmp_path / "records"), "run-1")
+    run = Location.of(tmp_path / "records") / "run-1"
     done = ended(run, "new")
     assert done.returncode == 0
     assert re.search(f" W stage: .*{re.escape(str(tmp_path / 'records'))}", done.stderr)
 
 
-def note_all(run: RunOf, **outputs: dict[str, Any]) -> None:
+def note_all(run: Location, **outputs: dict[str, Any]) -> None:
     for stage, stage_outputs in outputs.items():
         run_notes.write(run, Note(stage=stage, state="done", seconds=2.5, outputs=stage_outputs, exit_code=0))
 
 
-def test_the_record_says_what_was_trained_and_on_what(run: RunOf) -> None:
+def test_the_record_says_what_was_trained_and_on_what(run: Location) -> None:
     chosen = {"steps": "5", "custom_embedding_name": "", "batch_size": "64.0", "beta_1": "x_y*"}
     note_all(
         run,
@@ -189,8 +189,8 @@ SHEET = grids.png_grid(np.zeros((4, 8, 8, 1), np.uint8))
 
 
 @pytest.mark.parametrize("samples", [SHEET, SHEET + bytes(400_000), None], ids=["samples", "large", "missing"])
-def test_the_page_shows_the_samples_if_it_can(run: RunOf, samples: bytes | None) -> None:
-    evaluation = Path(run.records).parent / "evaluation"
+def test_the_page_shows_the_samples_if_it_can(run: Location, samples: bytes | None) -> None:
+    evaluation = Path(run.parent.uri).parent / "evaluation"
     evaluation.mkdir()
     if samples is not None:
         (evaluation / evaluations.SAMPLES).write_bytes(samples)
@@ -203,7 +203,7 @@ def test_the_page_shows_the_samples_if_it_can(run: RunOf, samples: bytes | None)
     assert "\n\n![" not in page(run)
 
 
-def test_a_training_that_was_only_kept_is_not_passed_over(run: RunOf) -> None:
+def test_a_training_that_was_only_kept_is_not_passed_over(run: Location) -> None:
     note_all(run, decide={"decision": "RUN"}, evaluate={"verdict": "HOLD", "summary": "HOLD: no better"})
     run_notes.write(run, Note(stage="train", state="reused", outputs={"checkpoint_digest": "c"}))
     recorded = record(run)
@@ -231,14 +231,14 @@ WHOLE = {"decide": {"decision": "RUN"}, **_NO_OUTPUTS, "evaluate": {"verdict": "
     ],
 )
 def test_how_a_run_ended_by_its_notes_and_its_server(
-    run: RunOf, stages: dict[str, Any], status: str, state: str, reason: str
+    run: Location, stages: dict[str, Any], status: str, state: str, reason: str
 ) -> None:
     note_all(run, **{name: outputs for name, outputs in stages.items() if outputs is not None})
     recorded = record(run, status=status)
     assert (recorded["state"], recorded["reason"].startswith(reason)) == (state, True)
 
 
-def test_stages_of_a_retried_run_update_its_record(run: RunOf) -> None:
+def test_stages_of_a_retried_run_update_its_record(run: Location) -> None:
     """Kubeflow keeps an exit handler that has succeeded, and does not run it again."""
 
     def retried(source: str) -> dict[str, Any]:
@@ -247,7 +247,7 @@ def test_stages_of_a_retried_run_update_its_record(run: RunOf) -> None:
 
     note_all(run, **{name: outputs for name, outputs in WHOLE.items() if name not in ("export", "publish")})
     ended(run, "errors.DataError('damaged')")
-    assert not (run_notes.folder_of(run) / run_notes.RECORD).path.exists()
+    assert not (run / run_notes.RECORD).path.exists()
     first = record(run, '{"state": "RUNNING"}', run_name="w", source="s", registry="/r/registry")
     assert (first["state"], first["reason"]) == ("FAILED", "stage: damaged")
 
@@ -263,9 +263,9 @@ def test_stages_of_a_retried_run_update_its_record(run: RunOf) -> None:
     assert (last["run_name"], last["data"]["source"], last["links"]) == ("w", "s", first["links"])
 
 
-def test_a_damaged_note_is_left_out(run: RunOf, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_damaged_note_is_left_out(run: Location, caplog: pytest.LogCaptureFixture) -> None:
     note_all(run, decide={"decision": "SKIP", "summary": "nothing is new"})
-    (run_notes.folder_of(run).path / "train.json").write_text("{")
+    (run.path / "train.json").write_text("{")
     recorded = record(run)
     assert (recorded["state"], recorded["reason"]) == ("SKIPPED", "nothing is new")
     assert "train.json" in caplog.text
