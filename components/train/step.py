@@ -215,27 +215,24 @@ class WganStep:
         """Draw latents [batch_size, latent_size], interpolation weights [batch_size], and the draws that decide how
         real and generated images are augmented [batch_size, 2, augmentation.DRAWS], for a critic update.
         """
-        shape = [self._config.batch_size, self._config.latent_size]
-        latents = self._noise(tf.random.stateless_normal, shape, _CRITIC_LATENTS, inner)
-        interpolation_weights = self._noise(tf.random.stateless_uniform, shape[:1], _INTERPOLATION, inner)
+        latents = self._noise(tf.random.stateless_normal, _CRITIC_LATENTS, inner, self._config.latent_size)
+        interpolation_weights = self._noise(tf.random.stateless_uniform, _INTERPOLATION, inner)
         return latents, interpolation_weights, self._augmentation_draws(inner)[:, :2]
 
     def generator_noise(self) -> tuple[tf.Tensor, tf.Tensor]:
         """Draw latents and augmentation draws [batch_size, augmentation.DRAWS] for the generator update of a step."""
-        shape = [self._config.batch_size, self._config.latent_size]
-        latents = self._noise(tf.random.stateless_normal, shape, _GENERATOR_LATENTS, 0)
+        latents = self._noise(tf.random.stateless_normal, _GENERATOR_LATENTS, 0, self._config.latent_size)
         return latents, self._augmentation_draws(0)[:, 2]
 
     def _augmentation_draws(self, inner: int) -> tf.Tensor:
-        shape = [self._config.batch_size, 3, augmentation.DRAWS]
-        return self._noise(tf.random.stateless_uniform, shape, _AUGMENTATION, inner)
+        return self._noise(tf.random.stateless_uniform, _AUGMENTATION, inner, 3, augmentation.DRAWS)
 
-    def _noise(self, draw: Any, shape: list[int], purpose: int, inner: int) -> tf.Tensor:
-        """Draw noise for the global batch: a function of seed, purpose, step, inner step and rollbacks alone."""
+    def _noise(self, draw: Any, purpose: int, inner: int, *shape: int) -> tf.Tensor:
+        """Draw noise [batch_size, *shape]: a function of seed, purpose, step, inner step and rollbacks alone."""
         position = (self.step * self._config.critic_steps + inner) * _PURPOSES + purpose
         seed = tf.stack([seed_after(self._config.seed, self.rollbacks), position])
         # Named, because each kind of device has another default algorithm.
-        return draw(shape, seed, dtype=self._float, alg="philox")
+        return draw([self._config.batch_size, *shape], seed, dtype=self._float, alg="philox")
 
     def _update_average(self) -> None:
         """Move the average, moving statistics included, towards the generator; faster early on, to forget its start."""
