@@ -110,9 +110,9 @@ def apply_update(
     sum_up = _sum_of_integers if partition.virtual_shards else _sum_of_floats
     (means, gradients, moments), finite = sum_up(replica, parts)
     statistics = [BatchStatistics(layer, *moment) for layer, moment in zip(layers, moments, strict=True)]
-    moved = [value for batch in statistics for value in batch.moved()]
+    movings = [pair for batch in statistics for pair in batch.moved()]
     updated = optimizer.updated(gradients, variables, rate_factor)
-    state = _are_finite([*moved, *also_finite, *(variable for *_, variable in updated)])
+    state = _are_finite([*(moved for _, moved in movings), *also_finite, *(variable for *_, variable in updated)])
     if replica.num_replicas_in_sync > 1:  # each has its own copy, and all must decide alike
         state = replica.all_reduce(tf.distribute.ReduceOp.SUM, tf.cast(~state, tf.int32)) == 0
     finite &= state
@@ -120,8 +120,8 @@ def apply_update(
     # that were written already (one reported penalty in some 100 under weight clipping).
     with tf.control_dependencies(list(means.values())):
         optimizer.accept(variables, updated, finite)
-        for batch in statistics:
-            batch.move(finite)
+        for moving, moved in movings:
+            moving.assign(tf.where(finite, moved, moving))
     return {**means, "finite": tf.cast(finite, means["loss"].dtype)}
 
 

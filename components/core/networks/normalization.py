@@ -107,19 +107,11 @@ class BatchStatistics:
     mean: tf.Tensor
     variance: tf.Tensor
 
-    def moved(self) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return the layer's moving mean and variance, moved towards these."""
-        momentum = self.layer.momentum
-        return (
-            momentum * self.layer.moving_mean.value + (1.0 - momentum) * self.mean,
-            momentum * self.layer.moving_variance.value + (1.0 - momentum) * self.variance,
-        )
-
-    def move(self, finite: tf.Tensor) -> None:
-        """Update the layer's moving statistics with these if `finite`, a scalar bool, holds."""
-        movings = (self.layer.moving_mean, self.layer.moving_variance)
-        for moving, moved in zip(movings, self.moved(), strict=True):
-            moving.value.assign(tf.where(finite, moved, moving.value))
+    def moved(self) -> list[tuple[tf.Variable, tf.Tensor]]:
+        """Return the layer's moving mean and variance, each with its value after it moved towards these."""
+        layer, momentum = self.layer, self.layer.momentum
+        pairs = ((layer.moving_mean.value, self.mean), (layer.moving_variance.value, self.variance))
+        return [(moving, momentum * moving + (1.0 - momentum) * batch) for moving, batch in pairs]
 
 
 # Per thread, because a strategy traces each replica in its own thread.

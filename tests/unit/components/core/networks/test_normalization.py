@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from components.core.distributed.adam import Adam
+from components.core.distributed.global_batch import BatchPartition, LossOutput, apply_update
 from components.core.networks.normalization import BatchNormalization, recorded_statistics
 from tests.programs import on_replicas
 
@@ -103,8 +105,14 @@ def test_statistics_move_only_where_the_update_was_sound() -> None:
     layer = BatchNormalization(momentum=0.75)
     with recorded_statistics() as recorded:
         layer(tf.constant(np.arange(8.0, dtype="float32").reshape(1, 2, 2, 2)), training=True)
-    recorded[0].move(tf.constant(False))
+    weights = [tf.Variable([1.0])]
+
+    def update(loss: float) -> None:
+        adam = Adam(weights, 0.1, 0.0, 0.9, name="adam")
+        apply_update(lambda _: LossOutput(loss * weights[0], {}, recorded), weights, adam, BatchPartition(1))
+
+    update(np.nan)
     np.testing.assert_array_equal(layer.moving_mean, [0, 0])
-    recorded[0].move(tf.constant(True))
+    update(1.0)
     np.testing.assert_allclose(layer.moving_mean, [0.25 * 3, 0.25 * 4])
     np.testing.assert_allclose(layer.moving_variance, [0.75 + 0.25 * 5] * 2, rtol=1e-6)
