@@ -4,8 +4,8 @@ Source: Ioffe & Szegedy 2015 and Ba et al. 2016; over virtual shards, Hoffer et 
 """
 
 import contextlib
+import contextvars
 import dataclasses
-import threading
 from collections.abc import Iterator
 
 import keras
@@ -41,7 +41,7 @@ class BatchNormalization(keras.layers.Layer):
             if self._synchronized and not others and inputs.dtype == tf.float32 and len(inputs.shape) == 4:
                 return self._fused(inputs)
             mean, variance = self._moments(inputs, replica if self._synchronized and others else None)
-            _record(BatchStatistics(self, mean, variance))
+            _recording.get([]).append(BatchStatistics(self, mean, variance))
         scale = tf.convert_to_tensor(self.gamma) * tf.math.rsqrt(variance + _EPSILON)
         # Center before scaling: far from zero, the difference of two large products would lose all digits.
         return (inputs - mean) * scale + tf.convert_to_tensor(self.beta)
@@ -54,7 +54,7 @@ class BatchNormalization(keras.layers.Layer):
             x=inputs, scale=gamma, offset=beta, mean=[], variance=[], epsilon=_EPSILON
         )
         count = tf.cast(tf.size(inputs) // inputs.shape[-1], inputs.dtype)
-        _record(BatchStatistics(self, mean, unbiased * (count - 1.0) / count))
+        _recording.get([]).append(BatchStatistics(self, mean, unbiased * (count - 1.0) / count))
         return outputs
 
     def _moments(self, inputs: tf.Tensor, replica: tf.distribute.ReplicaContext | None) -> tuple[tf.Tensor, tf.Tensor]:
@@ -114,23 +114,16 @@ class BatchStatistics:
         return [(moving, momentum * moving + (1.0 - momentum) * batch) for moving, batch in pairs]
 
 
-# Per thread, because a strategy traces each replica in its own thread.
-_recordings = threading.local()
+# Each thread has its own value, because a strategy traces each replica in its own thread.
+_recording = contextvars.ContextVar[list[BatchStatistics]]("recording")
 
 
 @contextlib.contextmanager
 def recorded_statistics() -> Iterator[list[BatchStatistics]]:
     """Collect, in order, the statistics of the batch normalizations that run within the block."""
-    outer = getattr(_recordings, "open", None)
     recording: list[BatchStatistics] = []
-    _recordings.open = recording
+    outer = _recording.set(recording)
     try:
         yield recording
     finally:
-        _recordings.open = outer
-
-
-def _record(statistics: BatchStatistics) -> None:
-    recording = getattr(_recordings, "open", None)
-    if recording is not None:
-        recording.append(statistics)
+        _recording.reset(outer)
