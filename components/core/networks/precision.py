@@ -1,14 +1,13 @@
 """Precision in which networks multiply: float32, or bfloat16 where hardware makes it faster."""
 
-import dataclasses
 import logging
 from pathlib import Path
+from typing import NamedTuple
 
 import tensorflow as tf
 
 log = logging.getLogger(__name__)
 
-PRECISIONS = ("float32", "bfloat16")
 # NVIDIA's first to multiply in bfloat16: Ampere (CUDA C++ Programming Guide, "Arithmetic Instructions").
 _BFLOAT16_CAPABILITY = (8, 0)
 # Multiplies bfloat16 in tiles. AVX512-BF16 alone multiplies it too, but a training step took 0.72 of float32's time on
@@ -17,8 +16,7 @@ _FAST_CPU_FLAG, _SLOWER_CPU_FLAG = "amx_bf16", "avx512_bf16"
 _UNSUITABLE = "this hardware does not multiply bfloat16"
 
 
-@dataclasses.dataclass(frozen=True)
-class Precision:
+class Precision(NamedTuple):
     """A chosen precision, and why; both go into the log and into checkpoints."""
 
     name: str  # `float32` or `bfloat16`
@@ -53,7 +51,7 @@ def report(precision: Precision, strategy: tf.distribute.Strategy) -> None:
         )
     log.info(
         "networks multiply in %s (%s); weights, normalization, penalty, losses and slots are float32",
-        *dataclasses.astuple(precision),
+        *precision,
     )
 
 
