@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import logging
-from typing import Any
 
 from components.core.artifacts import checkpoints, datasets, training_log
 from components.core.data import dataset_reader
@@ -61,9 +60,13 @@ def run(config: TrainConfig) -> StageResult:
                 "give another folder for a shorter training"
             )
         if step == steps:
-            _reuse(resolved, writes)
+            log.info("train: already complete at %s", location)
+            if writes:  # what an interrupted process left on this machine
+                uploads.send_all(location, config.keep_checkpoints)
         elif job:
-            steps = _train_in_pods(resolved, job, config)
+            tf_job.train(job, config, location)  # whose workers resolve the settings themselves, as they were given
+            uploads.fetch(location)
+            steps = resolved.steps(checkpoints.newest(location))
         else:
             steps = _train_here(resolved, checkpoint, cluster)
     folder = checkpoints.step_folder(location, steps)
@@ -148,20 +151,6 @@ def _require_own(resolved: ResolvedConfig, checkpoint: Checkpoint) -> None:
             trained.pop("steps", None)
     if not cache_key.is_keyed(resolved.config.checkpoints) and (trained or checkpoints.steps(location)):
         atomic_files.require_own_folder(location, "training", trained, identity)
-
-
-def _reuse(resolved: ResolvedConfig, writes: bool) -> None:
-    """Train nothing, and upload what an interrupted process left on this machine."""
-    log.info("train: already complete at %s", resolved.location)
-    if writes:
-        uploads.send_all(resolved.location, resolved.config.keep_checkpoints)
-
-
-def _train_in_pods(resolved: ResolvedConfig, job: dict[str, Any], config: TrainConfig) -> int:
-    """Start workers in pods, which resolve the settings themselves, as they were given, and return the last step."""
-    tf_job.train(job, config, resolved.location)
-    uploads.fetch(resolved.location)
-    return resolved.steps(checkpoints.newest(resolved.location))
 
 
 def _train_here(resolved: ResolvedConfig, checkpoint: Checkpoint, cluster: Cluster | None) -> int:
