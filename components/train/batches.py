@@ -1,7 +1,8 @@
 """Batches: the images of every critic update."""
 
+import contextlib
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
 
@@ -36,15 +37,12 @@ class Batches:
         return tuple(array[chosen].reshape(*shape, *array.shape[1:]) for array in self._arrays)
 
 
-class ReadAhead:
+class ReadAhead(contextlib.AbstractContextManager["ReadAhead"]):
     """Reads the block after the present one in a thread, while that one is computed; at most one block ahead."""
 
     def __init__(self, batches: Batches) -> None:
         self._batches, self._thread = batches, ThreadPoolExecutor(1, "read-ahead")
         self._reading: dict[Place, Future[Arrays]] = {}
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._thread.shutdown(cancel_futures=True)

@@ -51,7 +51,7 @@ class Window:
         self._count = arrays[f"{self._prefix}/count"].copy()
 
 
-class MetricsWriter:
+class MetricsWriter(contextlib.AbstractContextManager["MetricsWriter"]):
     """Means over the steps since the last row, and samples; `folder` is None on a worker that writes nothing."""
 
     def __init__(self, folder: Path | None, config: TrainConfig, network: gan.NetworkConfig) -> None:
@@ -69,9 +69,6 @@ class MetricsWriter:
             latents, labels = gan.rows_by_class(latents, network.classes)
         self._inputs = gan.with_labels(latents, labels, network.classes)
         self._newest_samples = ""  # path of the last sheet written
-
-    def __enter__(self) -> "MetricsWriter":
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._writer.close()
