@@ -2,7 +2,7 @@
 
 import json
 
-from components.core.artifacts import recipes
+from components.core.artifacts import checkpoint_manifest, recipes
 from components.core.artifacts.recipes import RUN, SKIP, Recipe
 from components.core.errors import ConfigError
 from components.core.registry import registry
@@ -70,12 +70,10 @@ def _decide(config: DecideConfig, champion: Champion | None, published: Recipe |
 
 
 def _checkpoint_of(champion: Champion, published: Recipe | None, root: Location) -> str:
-    from components.core.artifacts import checkpoints  # here, because it imports numpy
-
     problem = f"version {champion.version} has no recorded checkpoint;"
     if published and published.checkpoint_uri:
         checkpoint = root / published.checkpoint_uri
-        if checkpoint.fetch(checkpoints.MANIFEST, MANIFEST_ALONE):
+        if checkpoint.fetch(checkpoint_manifest.MANIFEST, MANIFEST_ALONE):
             return checkpoint.uri
         problem = f"the checkpoint of version {champion.version} is gone from {checkpoint}; restore it, or"
     raise ConfigError(f"start_from is champion, but {problem} give start_from scratch")
