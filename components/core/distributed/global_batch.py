@@ -109,8 +109,7 @@ def apply_update(
         layers = [batch.layer for batch in output.statistics]
     sum_up = _sum_of_integers if partition.virtual_shards else _sum_of_floats
     (means, gradients, moments), finite = sum_up(replica, parts)
-    statistics = [BatchStatistics(layer, *moment) for layer, moment in zip(layers, moments, strict=True)]
-    movings = [pair for batch in statistics for pair in batch.moved()]
+    movings = [pair for layer, moment in zip(layers, moments, strict=True) for pair in layer.moved(*moment)]
     updated = optimizer.updated(gradients, variables, rate_factor)
     state = _are_finite([*(moved for _, moved in movings), *also_finite, *(variable for *_, variable in updated)])
     if replica.num_replicas_in_sync > 1:  # each has its own copy, and all must decide alike

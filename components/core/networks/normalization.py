@@ -5,8 +5,8 @@ Source: Ioffe & Szegedy 2015 and Ba et al. 2016; over virtual shards, Hoffer et 
 
 import contextlib
 import contextvars
-import dataclasses
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import keras
 import tensorflow as tf
@@ -79,6 +79,11 @@ class BatchNormalization(keras.layers.Layer):
         mean = tf.reduce_sum(weights * means, axis=0)
         return mean, tf.reduce_sum(weights * (variances + tf.square(means - mean)), axis=0)
 
+    def moved(self, mean: tf.Tensor, variance: tf.Tensor) -> list[tuple[tf.Variable, tf.Tensor]]:
+        """Return moving mean and variance, each with its value after it moved towards that of a batch."""
+        pairs = ((self.moving_mean.value, mean), (self.moving_variance.value, variance))
+        return [(moving, self.momentum * moving + (1.0 - self.momentum) * batch) for moving, batch in pairs]
+
 
 class ExactLayerNormalization(keras.layers.Layer):
     """Layer normalization whose second derivatives are right, for critics under a gradient penalty.
@@ -99,19 +104,12 @@ class ExactLayerNormalization(keras.layers.Layer):
         return centered * tf.math.rsqrt(variance + _EPSILON) * self.scale + self.shift
 
 
-@dataclasses.dataclass(frozen=True)
-class BatchStatistics:
+class BatchStatistics(NamedTuple):
     """Mean and variance of one batch in one layer, [channels] each."""
 
     layer: BatchNormalization
     mean: tf.Tensor
     variance: tf.Tensor
-
-    def moved(self) -> list[tuple[tf.Variable, tf.Tensor]]:
-        """Return the layer's moving mean and variance, each with its value after it moved towards these."""
-        layer, momentum = self.layer, self.layer.momentum
-        pairs = ((layer.moving_mean.value, self.mean), (layer.moving_variance.value, self.variance))
-        return [(moving, momentum * moving + (1.0 - momentum) * batch) for moving, batch in pairs]
 
 
 # Each thread has its own value, because a strategy traces each replica in its own thread.
