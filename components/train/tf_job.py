@@ -179,8 +179,7 @@ class _Kubernetes:
         """Print a pod's lines after a time, as they come, until it ends or is silent for long; return the last time."""
         import requests
 
-        parameters = {"container": CONTAINER, "follow": "true", "timestamps": "true"}
-        parameters |= {"sinceTime": after} if after else {}
+        parameters = {"container": CONTAINER, "follow": "true", "timestamps": "true", "sinceTime": after or None}
         shown = after
         with contextlib.suppress(TransientError, requests.RequestException):  # the caller asks again
             answer = self.request("GET", f"{_PODS}/{pod}/log", params=parameters, stream=True)
