@@ -106,13 +106,8 @@ def test_statistics_move_only_where_the_update_was_sound() -> None:
     with recorded_statistics() as recorded:
         layer(tf.constant(np.arange(8.0, dtype="float32").reshape(1, 2, 2, 2)), training=True)
     weights = [tf.Variable([1.0])]
-
-    def update(loss: float) -> None:
-        adam = Adam(weights, 0.1, 0.0, 0.9, name="adam")
-        apply_update(lambda _: LossOutput(loss * weights[0], {}, recorded), weights, adam, BatchPartition(1))
-
-    update(np.nan)
-    np.testing.assert_array_equal(layer.moving_mean, [0, 0])
-    update(1.0)
-    np.testing.assert_allclose(layer.moving_mean, [0.25 * 3, 0.25 * 4])
-    np.testing.assert_allclose(layer.moving_variance, [0.75 + 0.25 * 5] * 2, rtol=1e-6)
+    adam = Adam(weights, 0.1, 0.0, 0.9, name="adam")
+    for rate, mean, variance in ((np.nan, [0, 0], [1, 1]), (1.0, [0.25 * 3, 0.25 * 4], [0.75 + 0.25 * 5] * 2)):
+        apply_update(lambda _: LossOutput(weights[0], {}, recorded), weights, adam, BatchPartition(1), rate)
+        np.testing.assert_allclose(layer.moving_mean, mean)
+        np.testing.assert_allclose(layer.moving_variance, variance, rtol=1e-6)

@@ -53,8 +53,7 @@ def page(run: Location) -> str:
 
 
 def written(run: Location) -> dict[str, Any]:
-    recorded: dict[str, Any] = atomic_files.read_json(run / run_notes.RECORD, "record")
-    return recorded
+    return atomic_files.read_json(run / run_notes.RECORD, "record")
 
 
 @pytest.mark.parametrize(
