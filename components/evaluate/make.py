@@ -204,17 +204,17 @@ def _metric_tables(
     reference: scores.Reference, model: Candidate, champion: Candidate | None, version: int
 ) -> list[dict[str, Any]]:
     """Return the tables of `metric_labels`, each with a note on its space; `version` is the champion's."""
-    columns = {"this model": model.scores}
+    columns = {"this model": model.scores.numbers}
     if champion:
-        columns[f"champion, version {version}"] = champion.scores
-    columns |= {"real images": reference.floor, "noise": reference.noise}
+        columns[f"champion, version {version}"] = champion.scores.numbers
+    columns |= {"real images": reference.floor.numbers, "noise": reference.noise.numbers}
     floors = reference.formula_floors
     notes = {
         space: f"{size} whitened directions. For white Gaussian features the Fréchet distance of real images would be "
         f"{floors[space]:.4g}."
         for space, size in reference.components.items()
     }
-    return metric_labels.tables([metric_labels.Column(text, one.numbers) for text, one in columns.items()], notes)
+    return metric_labels.tables(columns, notes)
 
 
 def _group_chart(groups: dict[str, Any]) -> bytes:

@@ -7,7 +7,6 @@ from typing import Any
 
 from components.core.artifacts import evaluations
 from components.core.errors import ConfigError, DataError
-from components.core.metrics.quantities import Quantity
 from components.core.reporting import grids, metric_labels, pages, training_curves
 from components.core.stage import run_notes
 from components.core.stage.executor import StageResult
@@ -26,8 +25,8 @@ class Evaluation:
     manifest: evaluations.Manifest
     compared: int  # samples, with as many real images
     low_n: bool  # whether these are too few for reliable distances
-    model: Mapping[Quantity, float | None]  # scores
-    real: Mapping[Quantity, float | None]  # scores of real images
+    model: metric_labels.Known  # scores
+    real: metric_labels.Known  # scores of real images
     training: Mapping[str, Any]  # `step`, `settings`, and the rows of the curves, as `log`
     samples: bytes  # a sheet, PNG
 
@@ -120,10 +119,10 @@ def _contents(runs: Runs) -> dict[str, Any]:
         for stage, settings_of_runs in settings_of_stages.items()
         for name in sorted(set().union(*settings_of_runs))
     ]
-    models = [metric_labels.Column(name, run.model) for name, run in runs.items()]
-    real = [metric_labels.Column(f"real images of {name}", run.real) for name, run in runs.items()]
-    if _alike([column.scores for column in real]):
-        real = [dataclasses.replace(real[0], heading="real images")]
+    models = {name: run.model for name, run in runs.items()}
+    real = {f"real images of {name}": run.real for name, run in runs.items()}
+    if _alike(list(real.values())):
+        real = {"real images": next(iter(real.values()))}
     samples = []
     for name, run in runs.items():
         try:
@@ -137,7 +136,7 @@ def _contents(runs: Runs) -> dict[str, Any]:
         "low_n": any(run.low_n for run in runs.values()),
         "differing": [row for row in settings if not _alike(row["values"])],
         "alike": [row for row in settings if _alike(row["values"])],
-        "tables": metric_labels.tables(models + real),
+        "tables": metric_labels.tables(models | real),
         "samples": samples,
         "curves": training_curves.draw({name: run.training for name, run in runs.items()}),
     }

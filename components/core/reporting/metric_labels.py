@@ -1,7 +1,6 @@
 """The labels of scores, and tables of scores as pages show them."""
 
-import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from components.core.artifacts import embeddings
@@ -39,21 +38,16 @@ _IMAGE_SCORES = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
-class Column:
-    """The scores of one set of images."""
-
-    heading: str
-    scores: Mapping[Quantity, float | None]
+Known = Mapping[Quantity, float | None]  # the scores of a set of images
 
 
-def read(by_name: Mapping[str, float | None], spaces: Sequence[str]) -> dict[Quantity, float | None]:
+def read(by_name: Mapping[str, float | None], spaces: Sequence[str]) -> Known:
     """Return every score in the spaces of an embedding, from the values by name in `metrics.json`."""
     quantities = [quantity for space in [*spaces_of(spaces), None] for quantity in _labels(space)]
     return {quantity: by_name.get(quantity.name) for quantity in quantities}
 
 
-def in_words(scores: Mapping[Quantity, float | None]) -> list[list[str]]:
+def in_words(scores: Known) -> list[list[str]]:
     """Return the name and the label of each known score, in the order of `tables`."""
     rows = []
     for space in [*_spaces([scores]), None]:
@@ -63,26 +57,29 @@ def in_words(scores: Mapping[Quantity, float | None]) -> list[list[str]]:
     return rows
 
 
-def tables(columns: Sequence[Column], notes: Mapping[Space, str] | None = None) -> list[dict[str, Any]]:
-    """Return a table for each space, with its note, and one of other scores: a row for each score that a column has."""
+def tables(columns: Mapping[str, Known], notes: Mapping[Space, str] | None = None) -> list[dict[str, Any]]:
+    """Return a table for each space, with its note, and one of other scores: a row for each score that a column has.
+
+    Columns are the scores of sets of images, by their heading.
+    """
     result = []
-    for space in [*_spaces([column.scores for column in columns]), None]:
+    for space in [*_spaces(columns.values()), None]:
         rows = [
-            {"name": f"{text} ({quantity.name})", "values": [column.scores.get(quantity) for column in columns]}
+            {"name": f"{text} ({quantity.name})", "values": [scores.get(quantity) for scores in columns.values()]}
             for quantity, text in _labels(space).items()
         ]
         result.append(
             {
                 "caption": f"In the {_label(space)}" if space else "Classes and copies",
                 "note": notes[space] if notes and space else "",
-                "headings": [column.heading for column in columns],
+                "headings": list(columns),
                 "rows": [row for row in rows if any(value is not None for value in row["values"])],
             }
         )
     return result
 
 
-def _spaces(columns: Sequence[Mapping[Quantity, float | None]]) -> list[Space]:
+def _spaces(columns: Iterable[Known]) -> list[Space]:
     """Return the spaces of scores, each as in the first column that has it, which decides the names of its scores."""
     return list(dict.fromkeys(quantity.space for scores in columns for quantity in scores if quantity.space))
 
