@@ -7,7 +7,6 @@ import dataclasses
 import logging
 import math
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
 import numpy as np
 import scipy.stats
@@ -25,31 +24,23 @@ _FIRST_STEP_MAY_BE_LOST = ("noise", "blur", "shift")  # among real images
 # Faults that one space at least must see, because no space sees everything.
 _MUST_BE_SEEN = (("noise", 0.05), ("blur", 0.5), ("dropped classes", 1), ("repeats", 5), ("garbage", 0.05))
 
-
-class _Bound(NamedTuple):
-    low: float
-    high: float
-    reason: str
-    source: str  # a paper, a definition or a measurement
-
-
-_MEASURED = "docs/evaluation.md#certificate"
+# The lowest and the highest value, why, and the source: `measured` by docs/evaluation.md#certificate.
 _BOUNDS = {
-    "real against real over the closed form": _Bound(0.8, 1.6, "1 for Gaussians, which ours resemble", _MEASURED),
-    "its coefficient of variation": _Bound(0, 0.15, "0.03 for Gaussians of 64 dimensions", "variance of chi-squared"),
-    "training against test images, in spreads": _Bound(-math.inf, 5, "more if images are memorized", _MEASURED),
-    "kernel distance of real images, in errors": _Bound(-4, 4, "unbiased: 0 is expected", "Binkowski et al., 2018"),
-    "both ways round, relative difference": _Bound(0, 1e-6, "symmetric up to rounding", "Dowson and Landau, 1982"),
-    "smallest step, of the largest distance": _Bound(0, math.inf, "grows with a disturbance", "Heusel et al., 2017"),
-    "coverage of real images": _Bound(1 - 2**-5 - 0.03, 1 - 2**-5 + 0.03, "1 - 2^-5 expected", "Naeem et al., 2020"),
-    "density of real images": _Bound(0.9, 1.1, "1 is expected", "Naeem et al., 2020"),
-    f"coverage of images repeated {_REPEATED[1]} times": _Bound(0, 0.5, "a collapse shows", "Naeem et al., 2020"),
-    "copies among real images, in spreads": _Bound(-4, math.inf, "0 is expected", "Meehan et al., 2020"),
-    "copies, in spreads": _Bound(-math.inf, -10, "far below 0", "Meehan et al., 2020"),
-    "share of close images among real ones": _Bound(0, 0.03, "0.01 is expected", "definition of `neighbors.TAIL`"),
-    "and where a tenth are copies": _Bound(0.05, 1, "0.1 + 0.9 * 0.01 = 0.109", "definition of `neighbors.TAIL`"),
-    "distance in spreads": _Bound(2, math.inf, "a fault shows against real images", "Xu et al., 2018"),
-    "rank correlation of the spaces": _Bound(0.8, 1, "both rank disturbances alike", _MEASURED),
+    "real against real over the closed form": (0.8, 1.6),  # 1 for Gaussians, which ours resemble: measured
+    "its coefficient of variation": (0, 0.15),  # 0.03 for Gaussians of 64 dimensions: variance of chi-squared
+    "training against test images, in spreads": (-math.inf, 5),  # more if images are memorized: measured
+    "kernel distance of real images, in errors": (-4, 4),  # unbiased, 0 is expected: Binkowski et al., 2018
+    "both ways round, relative difference": (0, 1e-6),  # symmetric up to rounding: Dowson and Landau, 1982
+    "smallest step, of the largest distance": (0, math.inf),  # grows with a disturbance: Heusel et al., 2017
+    "coverage of real images": (1 - 2**-5 - 0.03, 1 - 2**-5 + 0.03),  # 1 - 2^-5 expected: Naeem et al., 2020
+    "density of real images": (0.9, 1.1),  # 1 is expected: Naeem et al., 2020
+    f"coverage of images repeated {_REPEATED[1]} times": (0, 0.5),  # a collapse shows: Naeem et al., 2020
+    "copies among real images, in spreads": (-4, math.inf),  # 0 is expected: Meehan et al., 2020
+    "copies, in spreads": (-math.inf, -10),  # far below 0: Meehan et al., 2020
+    "share of close images among real ones": (0, 0.03),  # 0.01 is expected: definition of `neighbors.TAIL`
+    "and where a tenth are copies": (0.05, 1),  # 0.1 + 0.9 * 0.01 = 0.109: definition of `neighbors.TAIL`
+    "distance in spreads": (2, math.inf),  # a fault shows against real images: Xu et al., 2018
+    "rank correlation of the spaces": (0.8, 1),  # both rank disturbances alike: measured
 }
 _SENSITIVE = 5.0  # the low bound of a distance in spreads with 5,000 images; it falls as the spread does, as 1 / n
 
@@ -202,7 +193,8 @@ def _check(
     bound: str, space: str, value: float, kind: str = "", least: float = -math.inf, widest: float = -math.inf
 ) -> Check:
     """Compare a value, rounded, with its bound: `least` raises the low end, `widest` the high one."""
-    low, high = max(_BOUNDS[bound].low, least), max(_BOUNDS[bound].high, widest)
+    low, high = _BOUNDS[bound]
+    low, high = max(low, least), max(high, widest)
     limit = f"at least {low:g}" if high == math.inf else f"{low:g} to {high:g}"
     limit = f"at most {high:g}" if low == -math.inf else limit
     rounded = round(float(value), 6) if math.isfinite(value) else None
