@@ -18,8 +18,7 @@ class PublishedChampion:
 
     digest: str = "unreadable"  # of its model
     version: int = 0  # in the registry; 0 if unreadable
-    checkpoint_digest: str = ""
-    image: datasets.ImageShape | None = None
+    model: models.Manifest | None = None  # None if unreadable
     problem: str = ""  # why it cannot be read
 
 
@@ -70,12 +69,7 @@ def read_champion(location: str) -> PublishedChampion | None:
         model = models.Manifest.of(registry.version_location(location, pointed.version))
     except (DataError, OSError) as error:
         return unreadable_champion(location, error)
-    return PublishedChampion(
-        digest=pointed.model_digest,
-        version=pointed.version,
-        checkpoint_digest=model.checkpoint_digest,
-        image=model.image,
-    )
+    return PublishedChampion(digest=pointed.model_digest, version=pointed.version, model=model)
 
 
 def unreadable_champion(location: str, error: Exception) -> PublishedChampion:

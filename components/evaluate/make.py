@@ -127,11 +127,11 @@ def _score_champion(
 
 def _incomparable(published: PublishedChampion, inputs: Inputs) -> Rule | None:
     """Return the rule on a champion that cannot be compared with; None if it can."""
-    if published.problem:
+    if published.model is None:
         return fact("champion", f"cannot be read: {published.problem}", "a readable one")
-    if published.image != inputs.manifest.image:
-        return fact("champion", f"draws images of {published.image}", f"images of {inputs.manifest.image}")
-    if published.checkpoint_digest == inputs.checkpoint.digest:
+    if published.model.image != inputs.manifest.image:
+        return fact("champion", f"draws images of {published.model.image}", f"images of {inputs.manifest.image}")
+    if published.model.checkpoint_digest == inputs.checkpoint.digest:
         value = f"is already the champion, version {published.version}"
         return fact("checkpoint", value, "a new one", evaluations.HELD)
     return None
