@@ -32,8 +32,8 @@ _TIMELINE_BYTES = 200_000
 _PICTURE_BYTES = 1_000_000  # for all sheets together, so that the page stays small
 
 
-def make(config: EvaluateConfig, inputs: Inputs, location: Location) -> dict[str, Any]:
-    """Make an evaluation at a location, and return the JSON value of its `metrics.json`."""
+def make(config: EvaluateConfig, inputs: Inputs, location: Location) -> None:
+    """Make an evaluation at a location."""
     splits = inputs.manifest.splits
     count = scores.image_count(config.sample_count, splits["train"].records, splits["test"].records)
     if count < config.sample_count:
@@ -99,7 +99,6 @@ def make(config: EvaluateConfig, inputs: Inputs, location: Location) -> dict[str
             source=inputs.manifest.made_with.get("source", ""),
             **inputs.digests,
         ).write(folder)
-    return numbers
 
 
 def _score_champion(
@@ -143,7 +142,7 @@ def _numbers(
     """Return the JSON value of metrics.json."""
 
     def by_name(one: Scores) -> dict[str, float | None]:
-        return dict(sorted((quantity.name, value) for quantity, value in one.numbers.items()))  # as in the file
+        return {quantity.name: value for quantity, value in one.numbers.items()}
 
     kind = reference.groups.kind
     # Shares of groups and numbers of images that were asked for, by the set of images.

@@ -1,7 +1,6 @@
 """The evaluate stage: read the inputs, make the evaluation, return its outputs."""
 
 import logging
-from typing import Any
 
 from components.core.artifacts import evaluations
 from components.core.artifacts.made_once import made_once
@@ -25,18 +24,16 @@ def run(config: EvaluateConfig) -> StageResult:
     """
     inputs = read_inputs(config)
     parts = cache_key.key_parts("evaluate", config, **inputs.digests)
-    numbers: dict[str, Any] = {}  # of `metrics.json`
 
     def make(location: Location) -> None:
         # Imported here, so that a finished evaluation is found without TensorFlow.
         log.info("evaluate: loading TensorFlow")
         from components.evaluate.make import make
 
-        numbers.update(make(config, inputs, location))
+        make(config, inputs, location)
 
     location, manifest, reused = made_once(config.evaluation, parts, evaluations.Manifest, make)
-    if reused:
-        numbers = atomic_files.read_json(location / evaluations.METRICS, "evaluation")
+    numbers = atomic_files.read_json(location / evaluations.METRICS, "evaluation")
     name, scores = numbers["distance"], numbers["model"]  # of the Fréchet distance in the first space; of the model
     rows = {
         **scores,
