@@ -82,7 +82,7 @@ def make_embedding(
             embeddings.Manifest(
                 image=image,
                 spaces=[
-                    embeddings.Space(name=name, feature_size=len(space.mean), components=space.size)
+                    embeddings.Space(name=name, feature_size=len(space.mean), components=space.projection.shape[1])
                     for name, space in whitenings.items()
                 ],
                 class_count=classes if classes > 1 else 0,

@@ -15,11 +15,6 @@ class Whitening:
     mean: np.ndarray
     projection: np.ndarray
 
-    @property
-    def size(self) -> int:
-        """Number of directions, k."""
-        return int(self.projection.shape[1])
-
     def __call__(self, features: np.ndarray) -> np.ndarray:
         """Whiten features [n, d] to float64 [n, k]."""
         whitened: np.ndarray = (np.asarray(features, np.float64) - self.mean) @ self.projection

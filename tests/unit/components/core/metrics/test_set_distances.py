@@ -95,11 +95,11 @@ def test_whitening_gives_unit_covariance_and_leaves_out_what_hardly_varies() -> 
     x = _gaussian(500, 6)
     x = np.hstack([x, x[:, :1], np.full((500, 1), 7.0)])  # a copy and a dead unit: rank 6
     whitening = fit_whitening(x, 64)
-    assert whitening.size == 6
+    assert whitening.projection.shape == (8, 6)
     white = whitening(x)
     np.testing.assert_allclose(white.mean(axis=0), 0, atol=1e-10)
     np.testing.assert_allclose(np.cov(white.T), np.eye(6), atol=1e-8)
-    assert fit_whitening(x, 3).size == 3
+    assert fit_whitening(x, 3).projection.shape == (8, 3)
     with pytest.raises(ValueError, match="vary"):
         fit_whitening(np.ones((10, 4)), 4)
 
