@@ -1,11 +1,11 @@
 """Text for pages and terminals: escaped, so that it can neither break the layout nor become markup; and durations."""
 
+import html
 import re
 from typing import Any
 
 # An underscore within a word is markup for Kubeflow's page.
 _SPECIAL = re.compile(r"[\\`*_\[\]|~!#@]|(?<=:)/|(?<=www)\.", re.IGNORECASE)
-_ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 
 
 def plain(value: Any) -> str:
@@ -15,8 +15,7 @@ def plain(value: Any) -> str:
 
 def escaped(value: Any) -> str:
     """Return a value as Markdown that shows it literally, on one line, in a table as well."""
-    text = "".join(_ENTITIES.get(char, char) for char in plain(value))
-    return _SPECIAL.sub(lambda match: "\\" + match.group(), text)
+    return _SPECIAL.sub(lambda match: "\\" + match.group(), html.escape(plain(value), quote=False))
 
 
 def duration(seconds: float) -> str:
