@@ -36,12 +36,9 @@ class FeatureSpaces:
         Returns features by space, whitened, float64 [n, components], and logits, float64 [n, classes], if any.
         """
         parts = [self.model.embed(images[at : at + _BATCH]) for at in range(0, len(images), _BATCH)]
-
-        def together(name: str) -> np.ndarray:
-            return np.concatenate([part[name].numpy() for part in parts]).astype(np.float64)
-
-        features = {name: whitening(together(name)) for name, whitening in self.whitenings.items()}
-        return features, together("logits") if self.manifest.class_count else None
+        outputs = {name: np.concatenate([part[name].numpy() for part in parts]) for name in parts[0]}
+        features = {name: whitening(outputs[name]) for name, whitening in self.whitenings.items()}
+        return features, outputs["logits"].astype(np.float64) if self.manifest.class_count else None
 
 
 def load(embedding: LocationLike) -> FeatureSpaces:
