@@ -24,10 +24,6 @@ class Measured:
     low: float = math.nan
     high: float = math.nan
 
-    @property
-    def finite(self) -> bool:
-        return math.isfinite(self.value) and not math.isnan(self.low) and not math.isnan(self.high)
-
 
 MISSING = Measured(math.nan)
 

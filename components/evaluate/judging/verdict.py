@@ -165,7 +165,7 @@ def _between(quantity: Quantity, values: Values, low: float = -math.inf, high: f
     if math.inf in (high, -low):
         limit = f"at most {high:.4g}" if low == -math.inf else f"at least {low:.4g}"
     interval = values.get(quantity, MISSING)
-    if not interval.finite:
+    if math.isnan(interval.low) or math.isnan(interval.high) or not math.isfinite(interval.value):
         return Rule(quantity, None, None, None, limit, FAILED)
     is_within, is_outside = low <= interval.low and interval.high <= high, interval.high < low or interval.low > high
     return _rule(quantity, interval, limit, PASSED if is_within else FAILED if is_outside else HELD)
