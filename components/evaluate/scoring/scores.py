@@ -117,11 +117,7 @@ class Reference:
         self.pixels = test.pixels
         self.floor = _measure(self, train.rows(drawn))  # scores of as many training images: real against real
         self.noise = _measure(self, noise, self.floor)  # of as many images of uniform noise
-
-    @property
-    def no_scores(self) -> Scores:
-        """Every score but `class_accuracy`, as missing."""
-        return Scores(dict.fromkeys(self.floor.values, MISSING))
+        self.no_scores = Scores(dict.fromkeys(self.floor.values, MISSING))  # all but `class_accuracy`, as missing
 
 
 def image_count(sample_count: int, train: int, test: int) -> int:
