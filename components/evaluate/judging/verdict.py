@@ -42,8 +42,7 @@ class Rule:
 
     def to_json(self) -> dict[str, Any]:
         """The value in `verdict.json`."""
-        fields = [field.name for field in dataclasses.fields(self) if field.name != "quantity"]
-        return {"rule": self.quantity.name, **{name: getattr(self, name) for name in fields}}
+        return {"rule": self.quantity.name, **{name: value for name, value in vars(self).items() if name != "quantity"}}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
