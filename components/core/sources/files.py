@@ -6,7 +6,7 @@ import stat
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, TypeVar
+from typing import BinaryIO, NamedTuple
 
 from components.core import concurrent
 from components.core.errors import DataError
@@ -14,8 +14,6 @@ from components.core.storage import buckets
 from components.core.storage.buckets import Stored
 
 LARGEST_IMAGE_FILE = 64 << 20  # bytes; a larger image file is neither hashed nor decoded
-_READ_AT_ONCE = 1 << 20
-Item = TypeVar("Item")
 
 
 class SourceFile(NamedTuple):
@@ -35,21 +33,18 @@ class SourceFile(NamedTuple):
         return "" if buckets.is_uri(self.location) else self.checksum
 
 
-def open_file(location: str, checksum: str = "", buffering: int = -1) -> BinaryIO:
+def open_file(listed: SourceFile, buffering: int = -1) -> BinaryIO:
     """Open a source's file as stored: a gzipped one stays gzipped. `DataError` if it is missing, changed or unreadable.
 
-    In a bucket it must still have `checksum`, that of the listing; empty if unknown.
+    In a bucket it must still have the checksum of the listing, if that is known.
     """
+    location = listed.location
     if buckets.is_uri(location):
-        handle, path = tempfile.mkstemp()  # a copy, which is removed when it is closed
-        os.close(handle)
-        try:
-            buckets.download(location, Path(path))
-            if checksum and buckets.checksum_of_file(Path(path)) != checksum:
+        with tempfile.NamedTemporaryFile() as copy:  # whose name vanishes here, and its content when it is closed
+            buckets.download(location, Path(copy.name))
+            if listed.checksum and buckets.checksum_of_file(Path(copy.name)) != listed.checksum:
                 raise _changed(location)
-            return open(path, "rb")
-        finally:
-            Path(path).unlink()
+            return open(copy.name, "rb")
     gone = DataError(f"{printable(location)} is gone; the source changed while it was read")
 
     def at_once(path: str, flags: int) -> int:
@@ -80,20 +75,18 @@ def contents_of(files: Sequence[SourceFile], at_most: int) -> Iterator[bytes]:
         return content
 
     def opened(file: SourceFile) -> bytes:
-        with open_file(file.location, buffering=0) as opened_file:  # a buffer takes as long as a small file itself
+        with open_file(file, buffering=0) as opened_file:  # a buffer takes as long as a small file itself
             return opened_file.read(min(file.bytes + 1, at_most))
 
     is_remote = files and buckets.is_uri(files[0].location)
     return concurrent.transfers(downloaded, files) if is_remote else map(opened, files)
 
 
-def sha256_of(location: str) -> str:
+def sha256_of(file: SourceFile) -> str:
     """Return the sha256 of a local file; raises as `open_file`."""
-    digest = hashlib.sha256()
-    with open_file(location, buffering=0) as opened:
-        while block := opened.read(_READ_AT_ONCE):
-            digest.update(block)
-    return digest.hexdigest()
+    with open_file(file, buffering=0) as opened:
+        # Every file that Python opens has `readinto`, which the stub of `BinaryIO` lacks.
+        return hashlib.file_digest(opened, "sha256").hexdigest()  # type: ignore[arg-type]
 
 
 def printable(name: str) -> str:

@@ -289,7 +289,7 @@ def _hash(source: str, listing: Listing, folder: str) -> None:
     if index:
         catalog.note(index.entries())
     small = (file for file in catalog.unread(*numbers) if file.bytes <= at_most)
-    hashed = (Checksum(file.name, file.stamp, sha256_of(file.location)) for file in small)
+    hashed = (Checksum(file.name, file.stamp, sha256_of(file)) for file in small)
     files_read = catalog.note(_logged(hashed, "read"))
     if index:
         checksums = catalog.checksums(*numbers)

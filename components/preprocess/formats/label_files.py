@@ -66,7 +66,7 @@ def beside(files: Iterable[SourceFile]) -> Table | None:
     by_path = {file.name: file for file in files}
 
     def content_of(path: str) -> bytes:
-        with open_file(by_path[path].location, by_path[path].checksum) as opened:
+        with open_file(by_path[path]) as opened:
             return opened.read(LARGEST_FILE + 1)
 
     return read(by_path, content_of)

@@ -86,7 +86,7 @@ def open_unpacked(file: SourceFile) -> Iterator[BinaryIO]:
 
     Any error of a library that reads it within the block becomes a `DataError`.
     """
-    with open_file(file.location, file.checksum) as stored:
+    with open_file(file) as stored:
         head = stored.read(_HEAD_BYTES)
         stored.seek(0)
         opened = stored

@@ -124,9 +124,9 @@ def test_what_is_known_is_not_read_and_what_was_decoded_is_not_decoded(
     opened, decoded = [], []
     open_file, decode_all = files.open_file, pool.decode_all
 
-    def noting_open(path: str, buffering: int) -> BinaryIO:
-        opened.append(Path(path).name)
-        return open_file(path, buffering=buffering)
+    def noting_open(file: files.SourceFile, buffering: int) -> BinaryIO:
+        opened.append(Path(file.location).name)
+        return open_file(file, buffering=buffering)
 
     def noting_decode(batches: Iterable[tuple[Any, list[bytes]]], *words: Any) -> Any:
         for tag, contents in batches:

@@ -24,7 +24,7 @@ def test_what_is_no_file_is_reported_and_never_opened(pets: Path, caplog: pytest
     source_listing.contents(str(pets))
     # Nor is a pipe waited for that replaced a file after the listing.
     with pytest.raises(DataError, match=r"pipe\.png is gone"):
-        open_file(str(pets / "cats" / "pipe.png"))
+        open_file(SourceFile("pipe.png", str(pets / "cats" / "pipe.png"), 0))
 
 
 def test_links_that_lead_nowhere_or_to_themselves(pets: Path) -> None:
@@ -57,7 +57,7 @@ def test_hostile_names_are_listed_and_written_as_one_printable_line(
     assert all(name.isprintable() and name.startswith(("cats/", "dogs/")) for name in written)
     assert {r"cats/new\nline.png", r"cats/\x1b[31mred.png", r"cats/\xff\xfe.png"} <= set(written)
     for file in contents.listing.files:
-        with open_file(file.location) as opened:
+        with open_file(file) as opened:
             assert opened.read()
     assert any(message.endswith(r": cats/\x80.txt") for message in caplog.messages)
     assert all(record.getMessage().isprintable() for record in caplog.records)
@@ -77,4 +77,4 @@ def test_of_a_file_that_has_grown_no_more_is_read_than_tells(tmp_path: Path) -> 
     listed = SourceFile("1.png", str(tmp_path / "1.png"), bytes=9)
     assert [*contents_of([listed], 1 << 26)] == [content[:10]]
     assert [*contents_of([listed], 5)] == [content[:5]]
-    assert sha256_of(listed.location) == hashlib.sha256(content).hexdigest()
+    assert sha256_of(listed) == hashlib.sha256(content).hexdigest()

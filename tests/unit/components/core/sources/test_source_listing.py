@@ -86,11 +86,11 @@ def test_hostile_names_of_objects_are_written_as_one_printable_line(photos: Serv
     buckets.put("gs://photos/pets/cats/\x1b[31m.png", b"x")
     file = [*source_listing.list_source("gs://photos/pets").files][1]
     assert file.name == r"cats/\x1b[31m.png"
-    with open_file(file.location, file.checksum) as opened:
+    with open_file(file) as opened:
         assert opened.read() == b"x"
     buckets.put(file.location, b"y")
     with pytest.raises(DataError, match=r"^gs://photos/pets/cats/\\x1b\[31m\.png changed"):
-        open_file(file.location, file.checksum)
+        open_file(file)
 
 
 def test_buckets_that_cannot_be_listed(photos: Server) -> None:
