@@ -13,7 +13,7 @@ import subprocess
 import sys
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from multiprocessing.connection import Pipe, wait
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from components.core import concurrent
 from components.core.artifacts.datasets import ImageShape
@@ -25,6 +25,10 @@ Tag = TypeVar("Tag")
 IMAGES_AT_ONCE = 50  # in a batch
 _LARGEST_REASON = 1 << 16
 _SECONDS_TO_END = 10.0
+# Limits for decoding one image. One of elapsed time would quarantine images on a busy machine, and decoding waits for
+# nothing.
+MEMORY = 768 << 20  # bytes
+PROCESSOR_SECONDS = 60
 # The process died, or answers nonsense.
 _FAILED = (EOFError, OSError, ValueError, TypeError, AttributeError, RecursionError)
 # A separate program instead of `multiprocessing.Process`, which would import the main module and so Beam.
@@ -35,19 +39,6 @@ sys.path[:], handle, memory, seconds = json.loads(sys.argv[1])
 from components.preprocess.decode import decoder_process
 decoder_process.main(handle, memory, seconds)
 """
-
-
-class Limits(NamedTuple):
-    """Limits for decoding one image: bytes of memory, and seconds of processor time.
-
-    A limit of elapsed time would quarantine images on a busy machine, and decoding waits for nothing.
-    """
-
-    memory: int = 768 << 20
-    processor_seconds: int = 60
-
-
-LIMITS = Limits()
 
 
 def decode_all(
@@ -119,12 +110,12 @@ class _Process:
     """One decoder process. Used by one thread at a time."""
 
     def __init__(self) -> None:
-        self._limits = LIMITS
         self._ready = False
         self.connection, child_end = Pipe()
         with child_end:
+            given = json.dumps([sys.path, child_end.fileno(), MEMORY, PROCESSOR_SECONDS])
             self.process = subprocess.Popen(
-                [sys.executable, "-P", "-c", _PROGRAM, json.dumps([sys.path, child_end.fileno(), *self._limits])],
+                [sys.executable, "-P", "-c", _PROGRAM, given],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,  # stdout is for the stage's results
                 env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},  # threads would take memory and are useless here
@@ -145,7 +136,6 @@ class _Process:
 
     def answer(self, count: int, size: int) -> list[Decoded | UndecodableImage]:
         """Receive the pixels of `count` images, or why one cannot be decoded; raise one of `_FAILED` otherwise."""
-        self.require_ready()
         head, _, pixels = self.connection.recv_bytes(count * (size + _LARGEST_REASON)).partition(b"\n")
         notes = json.loads(head)
         if len(notes) != count or len(pixels) != size * sum(isinstance(note, bool) for note in notes):
@@ -168,9 +158,9 @@ class _Process:
             return "makes the decoder return garbage"
         status = self.end(_SECONDS_TO_END)
         if status == -signal.SIGPROF:
-            return f"cannot be decoded: it takes more than {self._limits.processor_seconds} s of processor time"
+            return f"cannot be decoded: it takes more than {PROCESSOR_SECONDS} s of processor time"
         if status == decoder_process.OUT_OF_MEMORY:
-            return f"cannot be decoded: it takes more than {self._limits.memory >> 20} MiB of memory"
+            return f"cannot be decoded: it takes more than {MEMORY >> 20} MiB of memory"
         return f"cannot be decoded: the decoder ended with {_name(status)}"
 
 

@@ -15,7 +15,6 @@ from components.preprocess.decode import pool
 from components.preprocess.decode.pixels import Decoded, UndecodableImage
 
 SHAPE = ImageShape(6, 5, 3)
-LIMITS = pool.Limits(memory=512 << 20, processor_seconds=1)
 FAULTS = """
 import ctypes, json, os, signal, sys, time
 import numpy
@@ -76,7 +75,7 @@ def broken_decoder(folder: Path) -> Iterator[None]:
     (folder / "faulty").mkdir()
     (folder / "faulty" / "sitecustomize.py").write_text(FAULTS)
     environment = {"PYTHONPATH": str(folder / "faulty"), "ONCE": str(folder / "once")}
-    with mock.patch.dict(os.environ, environment), mock.patch.object(pool, "LIMITS", LIMITS):
+    with mock.patch.dict(os.environ, environment), mock.patch.multiple(pool, MEMORY=512 << 20, PROCESSOR_SECONDS=1):
         try:
             yield
         finally:
