@@ -108,8 +108,8 @@ def write(files: AttemptFiles, group: tuple[str, Iterable[FilePart]], plan: Plan
 
 
 def find_leaks(files: AttemptFiles, shard: str) -> list[str]:
-    """Look for images of the held-out shards in a training shard, if it holds any, and write the leaks beside it."""
-    if files.exists(f"{shard}{_SIGNED}"):
+    """Look for images of the held-out shards in a shard that holds training images, and write the leaks beside it."""
+    if shard.startswith("train-") and files.exists(f"{shard}{_SIGNED}"):
         signatures = files.read_array(f"{shard}{_SIGNED}", leaks.SIGNATURE)
         files.leave(f"{shard}{_LEAKS}", leaks.find(_reference_set(str(files)), shard, signatures))
     return []

@@ -29,24 +29,19 @@ def make_shards(parts: Iterable[Part], plan: Plan, images: int, files: AttemptFi
         # A runner that can start more workers gives each of them one process that decodes image files.
         decoders = pool.wanted() if runners.is_in_process(pipeline.options) else 1
         make_rows = beam.FlatMap(results, rows.make, str(files), plan, decoders)
-        training_shards = [name for name in plan.shard_names if name.startswith("train-")]
         (
             pipeline
             | "List chunks" >> beam.Create(chunks, reshuffle=True)
             | "Make rows" >> make_rows.with_output_types(tuple[str, FilePart])
             | "Group by shard" >> beam.GroupByKey()
             | "Write shards" >> beam.FlatMap(results, shards.write, str(files), plan)
-            | "When all are written" >> beam.CombineGlobally(beam.combiners.CountCombineFn()).without_defaults()
-            | "List training shards" >> beam.FlatMap(_training_shards, training_shards)
+            | "When all are written" >> beam.CombineGlobally(beam.combiners.ToListCombineFn()).without_defaults()
+            | "List shards" >> beam.FlatMap()
             | "Spread" >> beam.Reshuffle()
             | "Find leaks" >> beam.FlatMap(results, shards.find_leaks, str(files))
         )
     attempt_files.raise_failure(files)
     return shards.gather(files, len(chunks), plan)
-
-
-def _training_shards(_: int, names: list[str]) -> list[str]:  # no lambda: its pickle has a path of this machine
-    return names
 
 
 def _write_chunks(parts: Iterable[Part], files: AttemptFiles) -> list[str]:
