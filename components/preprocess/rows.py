@@ -29,7 +29,6 @@ from components.preprocess.formats import survey
 from components.preprocess.formats.splits_and_labels import Original
 from components.preprocess.formats.survey import ImagesPart, Part
 from components.preprocess.placement import Plan
-from components.preprocess.reuse import CachedPixels
 
 MOST_QUARANTINED = 10_000  # for a source of any size: so many have one cause, which should be fixed
 ROWS, INDEX = ".rows", ".index"  # endings of a file of rows, and of the index of a chunk
@@ -174,23 +173,17 @@ class _Writer:
     def take_over(self, keys: list[Key]) -> list[int]:
         """Add the images that earlier datasets have; return the numbers of the others."""
         cache = self.plan.cache
-        by_shard: dict[str, list[tuple[CachedPixels, int]]] = {}
-        missing = []
-        for number, (_, _, content_hash) in enumerate(keys):
-            cached = cache.find(content_hash) if cache else None
-            if cached is None:
-                missing.append(number)
-            else:
-                by_shard.setdefault(cached.shard, []).append((cached, number))
-        for shard, members in by_shard.items():
-            members.sort()
+        found = [(cache and cache.find(content_hash), number) for number, (_, _, content_hash) in enumerate(keys)]
+        known = sorted((cached, number) for cached, number in found if cached)
+        missing = set(range(len(keys)))
+        for shard, group in itertools.groupby(known, key=lambda entry: entry[0].shard):
+            members = [*group]
             images = reuse.read_pixels(shard, [cached for cached, _ in members], self.plan.image.size)
             reused = {number: image for (_, number), image in zip(members, images, strict=True) if image}
             self.add([(keys[number], image) for number, image in reused.items()])
-            damaged = [number for _, number in members if number not in reused]
-            missing += damaged
-            for counts, numbers in ((self.outcome.reused, reused), (self.outcome.damaged, damaged)):
-                counts[shard] = counts.get(shard, 0) + len(numbers)
+            missing -= reused.keys()
+            self.outcome.reused[shard] = self.outcome.reused.get(shard, 0) + len(reused)
+            self.outcome.damaged[shard] = self.outcome.damaged.get(shard, 0) + len(members) - len(reused)
         return sorted(missing)
 
     def add(self, examples: list[tuple[Key, bytes]]) -> None:
