@@ -144,19 +144,15 @@ def _survey_images(location: str, listing: Listing) -> Survey:
     table = label_files.beside(listing.labels)
     splits_and_labels.require_same_files(names, table)
     split_folders = splits_and_labels.has_split_folders(names)
-
-    def split_and_class(name: str) -> tuple[str, str | None]:
-        return splits_and_labels.split_and_class(location, split_folders, table, name)
-
+    split_and_class = functools.partial(splits_and_labels.split_and_class, location, split_folders, table)
     for name in names:
         tally.add(name, *split_and_class(name))
     classes = tally.classes(location)
     if classes and table is None and not buckets.is_uri(location):
         depth = 2 if split_folders else 1
-        with_images = {tuple(name.split("/")[:depth]) for name in names if name.count("/") >= depth}
-        folders = (path.relative_to(location) for path in Path(location).glob("/".join("*" * depth)) if path.is_dir())
-        paths = [tuple(printable(part) for part in path.parts) for path in folders]
-        empty = sorted("/".join(path) for path in paths if path not in with_images and not path[-1].startswith("."))
+        with_images = {"/".join(name.split("/")[:depth]) for name in names if name.count("/") >= depth}
+        folders = [path for path in Path(location).glob("*/" * depth) if not path.name.startswith(".")]
+        empty = sorted({printable(path.relative_to(location).as_posix()) for path in folders} - with_images)
         if empty:
             shown = ", ".join(empty[:_NAMES_SHOWN])
             log.warning("%d folders of %s hold no images and are no classes: %s", len(empty), location, shown)
