@@ -15,7 +15,7 @@ import itertools
 import json
 import logging
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from components.core.errors import DataError
@@ -54,22 +54,17 @@ def examples(stack: Stack, with_images: bool = True) -> Iterator[Example]:
     """Yield the image files of a table with their labels; without images, empty ones."""
     (file,), (image, *labels) = stack.files, stack.arrays
     with _open_parquet(file) as opened:
-        if not (with_images or labels):
-            yield from itertools.repeat((b"", None), opened.metadata.num_rows)
-            return
         in_struct = str(opened.schema_arrow.field(image).type).startswith("struct")
         columns = [*([f"{image}.bytes" if in_struct else image] if with_images else []), *labels]
         at_once = _IMAGES_AT_ONCE if with_images else _LABELS_AT_ONCE
         for batch in opened.iter_batches(at_once, columns=columns, use_threads=False):
             values = batch.column(labels[0]).to_pylist() if labels else [None] * len(batch)
-            if not with_images:
-                yield from ((b"", _label(stack, value)) for value in values)
-                continue
-            column = batch.column(image)
-            for scalar, value in zip(column.flatten()[0] if in_struct else column, values, strict=True):
-                buffer = scalar.as_buffer()
-                content = buffer[: pixels.LARGEST_FILE + 1].to_pybytes() if buffer is not None else b""
-                yield content, _label(stack, value)
+            contents: Iterable[bytes] = itertools.repeat(b"", len(batch))
+            if with_images:
+                column = batch.column(image)
+                buffers = (scalar.as_buffer() for scalar in (column.flatten()[0] if in_struct else column))
+                contents = (buffer[: pixels.LARGEST_FILE + 1].to_pybytes() if buffer else b"" for buffer in buffers)
+            yield from zip(contents, (_label(stack, value) for value in values), strict=True)
 
 
 def _label(stack: Stack, value: Any) -> Label:
