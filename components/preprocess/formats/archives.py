@@ -6,7 +6,6 @@ have the CRC that it says. A tar file has no checksums of content, but gzip and 
 A zip file of this machine can be read by ranges of members; other archives are read from start to end.
 """
 
-import dataclasses
 import itertools
 import logging
 import stat
@@ -14,7 +13,7 @@ import struct
 import tarfile
 import zipfile
 from collections.abc import Iterator
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from components.core.errors import DataError
 from components.core.sources.files import SourceFile, printable
@@ -31,8 +30,7 @@ _READ_AT_ONCE = 1 << 20
 _NAMES_SHOWN = 3
 
 
-@dataclasses.dataclass(frozen=True)
-class Member:
+class Member(NamedTuple):
     """One file of an archive."""
 
     name: str  # its path within the archive, with `/`, printable

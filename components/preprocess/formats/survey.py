@@ -8,6 +8,7 @@ import itertools
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from components.core.artifacts import datasets
 from components.core.artifacts.datasets import ImageShape
@@ -28,15 +29,13 @@ log = logging.getLogger(__name__)
 _NAMES_SHOWN = 5
 
 
-@dataclasses.dataclass(frozen=True)
-class ImagesPart:
+class ImagesPart(NamedTuple):
     """Some image files, each with its split and label."""
 
     images: tuple[tuple[SourceFile, str, int], ...]
 
 
-@dataclasses.dataclass(frozen=True)
-class ArchivePart:
+class ArchivePart(NamedTuple):
     """Some images of an archive, in its order, each with its split and label."""
 
     file: SourceFile
