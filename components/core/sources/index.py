@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from components.core import errors
-from components.core.sources.catalog import Checksum
+from components.core.sources.catalog import Checksum, Rows
 from components.core.storage import atomic_files
 from components.core.storage.location import Location
 
@@ -75,9 +75,9 @@ class SourceIndex:
         except (errors.StageError, OSError, ValueError) as error:
             log.warning("the index %s cannot be used; all files are read again: %s", self._file, errors.line_of(error))
 
-    def write(self, checksums: Iterable[Checksum], count: int, files_read: int) -> None:
-        """Write the checksums of `count` files over the previous ones, unless they are the same; warn if that fails."""
-        if not self._began or (not files_read and count == self._count):
+    def write(self, checksums: Rows[Checksum] | list[Checksum], files_read: int) -> None:
+        """Write checksums over the previous ones, unless no file was read and they are as many; warn if that fails."""
+        if not self._began or (not files_read and len(checksums) == self._count):
             return
         digest = hashlib.sha256()
         for line in self._lines(checksums):

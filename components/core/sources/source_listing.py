@@ -102,15 +102,11 @@ class Listing:
         self.holds_root = holds_root  # whether it holds the folder of all results, which is left out
         self.kind, self.plural = kind.name, kind.plural
         self.catalog = catalog
-        # Numbers in the catalog of the files that are read.
-        self.numbers = [number, _LABELS] if kind.has_labels else [number]
+        label_numbers = [_LABELS] if kind.has_labels else []
+        self.numbers = [number, *label_numbers]  # in the catalog, of the files that are read
         self.files, self.names = catalog.files(number), catalog.names(number)  # of images, or of files with images
+        self.labels = catalog.files(*label_numbers)  # files of labels beside images or archives
         self.left_out = catalog.names(*(other for other in _NUMBERS if other not in self.numbers))
-
-    @property
-    def labels(self) -> list[SourceFile]:
-        """The files of labels beside images or archives."""
-        return [*self.catalog.files(_LABELS)] if _LABELS in self.numbers else []
 
 
 @dataclasses.dataclass(frozen=True)
@@ -292,8 +288,7 @@ def _hash(source: str, listing: Listing, folder: str) -> None:
     hashed = (Checksum(file.name, file.stamp, sha256_of(file)) for file in small)
     files_read = catalog.note(_logged(hashed, "read"))
     if index:
-        checksums = catalog.checksums(*numbers)
-        index.write(checksums, len(checksums), files_read)
+        index.write(catalog.checksums(*numbers), files_read)
         count = len(catalog.files(*numbers))
         log.info("read %s of %s files; the others did not change since", f"{files_read:,}", f"{count:,}")
     for file in catalog.unread(*numbers):

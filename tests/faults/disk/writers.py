@@ -111,7 +111,7 @@ def _read_rows(folder: Path) -> Any:
 
 def _index(sha256: str) -> Callable[[Path], None]:
     def write(folder: Path) -> None:
-        SourceIndex(str(folder / "index"), "source").write([Checksum("a.png", "1 1 1 1", sha256)], 1, 1)
+        SourceIndex(str(folder / "index"), "source").write([Checksum("a.png", "1 1 1 1", sha256)], 1)
 
     return write
 

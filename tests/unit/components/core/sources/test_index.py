@@ -128,7 +128,7 @@ def test_every_part_of_a_stamp_counts(tmp_path: Path) -> None:
     near, far = (f"3 {index._began - before} {_LONG_AGO} 7" for before in (2_000_000_000, 2_000_000_001))
     late = f"3 {_LONG_AGO} {index._began} 7"
     written = [Checksum(name, text, "a" * 64) for name, text in zip("1234", (stamp, far, near, late), strict=True)]
-    index.write(written, 4, 4)
+    index.write(written, 4)
     assert [*SourceIndex(str(tmp_path), "pets").entries()] == written[:2]
     for number in range(len(parts)):
         another = " ".join(str(part + (number == at)) for at, part in enumerate(parts))
