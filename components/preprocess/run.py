@@ -126,7 +126,7 @@ def _describe(
     """Describe the dataset, and log what users should know of it."""
     images, splits = sum(surveyed.counts.values()), {}
     for name in datasets.SPLITS:
-        shards = [facts for facts in built.shards if facts.split == name]
+        shards = [facts for facts in built.shards if facts.shard.file.startswith(f"{name}-")]
         counts = [sum(facts.class_counts[label] for facts in shards) for label in range(len(surveyed.classes))]
         records = sum(facts.shard.records for facts in shards)
         splits[name] = Split(records, counts, [facts.shard for facts in shards])
@@ -155,9 +155,8 @@ def _reused_and_cropped(outcome: Outcome, images: int, has_earlier: bool) -> Fac
     taken = sum(outcome.reused.values())
     if has_earlier:
         for shard, count in outcome.damaged.items():
-            if count:
-                log.warning("%s is damaged or gone; %s images were decoded again", shard, f"{count:,}")
-        names = sorted({Path(shard).parent.name for shard, count in outcome.reused.items() if count})
+            log.warning("%s is damaged or gone; %s images were decoded again", shard, f"{count:,}")
+        names = sorted({Path(shard).parent.name for shard in outcome.reused})
         source = f" from {', '.join(names)}" if names else ""
         log.info("%s images: %s new, %s reused%s", f"{images:,}", f"{images - taken:,}", f"{taken:,}", source)
         if taken:

@@ -37,7 +37,6 @@ class ShardFacts:
     All copies of an image in one split are in one shard, because the shard follows from the image's content.
     """
 
-    split: str
     shard: datasets.Shard
     files: dict[str, Written]  # the shard and what belongs to it, by name
     class_counts: list[int]  # records by label
@@ -95,7 +94,6 @@ def write(files: AttemptFiles, group: tuple[str, Iterable[FilePart]], plan: Plan
     same = (all_contents[1:] == all_contents[:-1]).all(axis=1)
     contradicting = {content.tobytes().hex() for content in all_contents[1:][same & (np.diff(all_labels) != 0)]}
     facts = ShardFacts(
-        split=split,
         shard=shard,
         files=written,
         class_counts=np.bincount(all_labels, minlength=plan.class_count).tolist() if plan.class_count else [],
@@ -122,24 +120,21 @@ def _reference_set(location: str) -> ReferenceSet:
     return leaks.hold({name.removesuffix(_SIGNED): files.read_array(name, leaks.SIGNATURE) for name in names})
 
 
-def gather(files: AttemptFiles, chunk_count: int, plan: Plan) -> BuildResult:
+def gather(files: AttemptFiles, chunk_count: int) -> BuildResult:
     """Read the workers' files; `TransientError` if one is missing although no step failed."""
     names = files.sizes()
-    expected, chunks, total = set[str](), 0, Outcome()
-    reused, damaged = Counter[str](), Counter[str]()
+    expected, total = set[str](), Outcome()
     for outcome in _read_all(files, names, rows.INDEX, Outcome):
-        chunks += 1
         expected |= {shard for shard, _ in outcome.file_parts}
-        reused.update(outcome.reused)
-        damaged.update(outcome.damaged)
+        total.reused = Counter(total.reused) + Counter(outcome.reused)  # without zeros
+        total.damaged = Counter(total.damaged) + Counter(outcome.damaged)
         total.cropped_count += outcome.cropped_count
         total.quarantined_count += outcome.quarantined_count
         total.quarantined = sorted(total.quarantined + outcome.quarantined)[: rows.MOST_QUARANTINED + 1]
-    total.reused, total.damaged = reused, damaged
     shards = [*_read_all(files, names, _FACTS, ShardFacts)]
-    training = {f"{facts.shard.file}{_LEAKS}" for facts in shards if facts.split == "train"}
+    training = {f"{facts.shard.file}{_LEAKS}" for facts in shards if facts.shard.file.startswith("train-")}
     missing = {
-        "chunks of the source": chunk_count - chunks,
+        "chunks of the source": chunk_count - sum(name.endswith(rows.INDEX) for name in names),
         "shards": len(expected - {facts.shard.file for facts in shards}),
         "searches for leaks": len(training - names.keys()),
     }

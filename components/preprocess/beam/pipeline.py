@@ -41,7 +41,7 @@ def make_shards(parts: Iterable[Part], plan: Plan, images: int, files: AttemptFi
             | "Find leaks" >> beam.FlatMap(results, shards.find_leaks, str(files))
         )
     attempt_files.raise_failure(files)
-    return shards.gather(files, len(chunks), plan)
+    return shards.gather(files, len(chunks))
 
 
 def _write_chunks(parts: Iterable[Part], files: AttemptFiles) -> list[str]:

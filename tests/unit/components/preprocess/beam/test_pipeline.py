@@ -111,14 +111,14 @@ def test_a_note_that_another_wrote_is_refused(tmp_path: Path, name: str) -> None
         make_rows(chunk, tmp_path)
         results("train-00000-of-00003.tfrecord", shards.find_leaks, str(tmp_path))
         attempt_files.raise_failure(AttemptFiles(str(tmp_path)))
-        shards.gather(AttemptFiles(str(tmp_path)), 1, DIGITS)
+        shards.gather(AttemptFiles(str(tmp_path)), 1)
 
 
 @pytest.mark.parametrize("missing", ["*.facts", "*.index", "*.leaks"])
 def test_what_no_worker_could_leave_is_noticed(tmp_path: Path, missing: str) -> None:
     build(tmp_path)
-    gathered = shards.gather(AttemptFiles(str(tmp_path)), 1, DIGITS)
+    gathered = shards.gather(AttemptFiles(str(tmp_path)), 1)
     assert sum(facts.shard.records for facts in gathered.shards) == 1797
     next(tmp_path.glob(missing)).unlink()
     with pytest.raises(TransientError, match=str(tmp_path)):
-        shards.gather(AttemptFiles(str(tmp_path)), 1, DIGITS)
+        shards.gather(AttemptFiles(str(tmp_path)), 1)
