@@ -100,7 +100,6 @@ def cache_of(earlier: str, made_by: bytes, wanted: Iterable[bytes] | None, folde
     # Newest first, because those have most of the wanted images. Which of two copies is read does not matter.
     manifests = sorted(kept.path.glob(f"[!.]*/{datasets.MANIFEST}"), key=_age)
     shards: list[str] = []  # by the numbers that rows of the table have
-    condition = "" if wanted is None else "WHERE content IN wanted"
     try:
         with contextlib.closing(sqlite3.connect(path)) as table:
             table.executescript(_TABLES)
@@ -110,8 +109,8 @@ def cache_of(earlier: str, made_by: bytes, wanted: Iterable[bytes] | None, folde
                     break
                 members = _members_in(kept / manifest.parent.name, made_by, shards)
                 table.executemany("INSERT INTO added VALUES (?, ?, ?, ?)", members)
-                # Nothing of a user is in this text: the condition is one of two above.
-                table.execute(f"INSERT OR IGNORE INTO known SELECT * FROM added {condition} ORDER BY content")  # noqa: S608
+                chosen = "SELECT * FROM added WHERE ? OR content IN wanted ORDER BY content"
+                table.execute(f"INSERT OR IGNORE INTO known {chosen}", (wanted is None,))
                 table.execute("DELETE FROM wanted WHERE content IN (SELECT content FROM added)")
                 table.execute("DELETE FROM added")
             table.commit()
