@@ -156,15 +156,11 @@ def _survey_images(location: str, listing: Listing) -> Survey:
             shown = ", ".join(empty[:_NAMES_SHOWN])
             log.warning("%d folders of %s hold no images and are no classes: %s", len(empty), location, shown)
     numbers = splits_and_labels.numbers_of(classes)
-
-    def parts() -> Iterator[ImagesPart]:
-        """Yield the parts one by one: all together may not fit into memory."""
-        files = iter(listing.files)
-        while batch := [*itertools.islice(files, IMAGES_AT_ONCE)]:
-            located = ((file, *split_and_class(file.name)) for file in batch)
-            yield ImagesPart(tuple((file, split, numbers[class_name]) for file, split, class_name in located))
-
-    return Survey(kind=listing.kind, parts=parts(), counts=tally.counts, classes=classes)
+    located = ((file, *split_and_class(file.name)) for file in listing.files)
+    images = ((file, split, numbers[class_name]) for file, split, class_name in located)
+    # Made one by one: all together may not fit into memory.
+    parts = map(ImagesPart, iter(lambda: tuple(itertools.islice(images, IMAGES_AT_ONCE)), ()))
+    return Survey(kind=listing.kind, parts=parts, counts=tally.counts, classes=classes)
 
 
 def _survey_archives(location: str, listing: Listing) -> Survey:
