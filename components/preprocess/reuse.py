@@ -80,10 +80,8 @@ def decoding(image: ImageShape, resize: str) -> bytes:
 
 def members_of(made_by: bytes, contents: np.ndarray, hashes: list[bytes]) -> bytes:
     """Return a members file, from the sha256 of each record's image file (uint8 [n, 32]) and of its pixels."""
-    members = np.empty(len(hashes), _MEMBER)
-    members["content"] = np.ascontiguousarray(contents).view("V32")[:, 0]
-    members["pixels"] = np.frombuffer(b"".join(hashes), "V32")
-    return made_by + members.tobytes()
+    pixel_hashes = np.frombuffer(b"".join(hashes), np.uint8).reshape(contents.shape)
+    return made_by + np.hstack([contents, pixel_hashes]).tobytes()
 
 
 def cache_of(earlier: str, made_by: bytes, wanted: Iterable[bytes] | None, folder: Path) -> DatasetCache | None:
