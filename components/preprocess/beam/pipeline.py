@@ -22,9 +22,7 @@ _CHUNK_IMAGES = 5_000  # seconds of work, so that a runner's cost per element do
 
 def make_shards(parts: Iterable[Part], plan: Plan, images: int, files: AttemptFiles, beam_options: str) -> BuildResult:
     """Make the shards of a dataset of so many images. All workers reach its files."""
-    row_bytes = rows.row_type(plan.image).itemsize
-    shard_count = sum(plan.shard_counts.values())
-    with progress.shown(files, row_bytes, images, shard_count), runners.pipeline(beam_options) as pipeline:
+    with progress.shown(files, plan, images), runners.pipeline(beam_options) as pipeline:
         chunks = _write_chunks(parts, files)
         # A runner that can start more workers gives each of them one process that decodes image files.
         decoders = pool.wanted() if runners.is_in_process(pipeline.options) else 1

@@ -12,6 +12,7 @@ from components.core.reporting.text import duration
 from components.core.stage import logs
 from components.preprocess import rows
 from components.preprocess.attempt_files import AttemptFiles
+from components.preprocess.placement import Plan
 
 log = logging.getLogger(__name__)
 
@@ -48,9 +49,9 @@ def line(now: Done, before: Done, seconds: float, images: int, shards: int) -> s
 
 
 @contextlib.contextmanager
-def shown(files: AttemptFiles, row_bytes: int, images: int, shards: int) -> Iterator[None]:
+def shown(files: AttemptFiles, plan: Plan, images: int) -> Iterator[None]:
     """Log every few seconds of the block how many of all images and shards are done."""
-    ended = threading.Event()
+    ended, row_bytes = threading.Event(), rows.row_type(plan.image).itemsize
 
     def show() -> None:
         seen: dict[str, int] = {}
@@ -63,7 +64,7 @@ def shown(files: AttemptFiles, row_bytes: int, images: int, shards: int) -> Iter
                 continue
             if now != before:
                 work = logs.work("image", min(now.images + now.quarantined, images), images, images=1)
-                log.info("%s", line(now, before, at - since, images, shards), extra=work)
+                log.info("%s", line(now, before, at - since, images, len(plan.shard_names)), extra=work)
             before = now
 
     thread = threading.Thread(target=show, name="progress", daemon=True)
