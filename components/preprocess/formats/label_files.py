@@ -172,12 +172,11 @@ def _csv(name: str, text: str) -> tuple[list[str], list[tuple[str, dict[str, str
     columns, rows = list[str](), []
     try:
         columns = [cell.strip() for cell in next(reader, [])]
-        for cells in reader:
+        for cells in filter(None, reader):
             where = f"{name}, line {reader.line_num}"
-            if cells and len(cells) != len(columns):
+            if len(cells) != len(columns):
                 raise DataError(f"{where} has {len(cells)} cells, expected {len(columns)}, as in its first line")
-            if cells:
-                rows.append((where, dict(zip(columns, cells, strict=True))))
+            rows.append((where, dict(zip(columns, cells, strict=True))))
     except csv.Error as error:
         raise DataError(f"{name}, line {reader.line_num} is no CSV: {error}") from None
     return columns, rows
