@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from multiprocessing.connection import Pipe, wait
+from multiprocessing.connection import Connection, Pipe, wait
 from typing import TypeVar
 
 from components.core import concurrent
@@ -52,17 +52,16 @@ def decode_all(
 
     For each file it has what `pixels.from_file` returns, or why the file cannot be used. `is_retry` tries none again.
     """
-    running: dict[_Process, tuple[Tag, Sequence[bytes]]] = {}
+    running: dict[Connection, tuple[_Process, Tag, Sequence[bytes]]] = {}
 
     def done(left: int) -> Iterator[tuple[Tag, list[Decoded | UndecodableImage]]]:
         while len(running) > left:
-            by_connection = {process.connection: process for process in running}
             # `wait` returns one of these connections; its stub says anything to wait for.
-            process = by_connection[wait(by_connection)[0]]  # type: ignore[index]
+            process, tag, contents = running[wait(running)[0]]  # type: ignore[index]
             process.require_ready()
             if not process.connection.poll():
                 continue  # that it is ready was all it sent
-            tag, contents = running.pop(process)
+            del running[process.connection]
             try:
                 images = process.answer(len(contents), shape.size)
                 _idle.append(process)
@@ -78,11 +77,11 @@ def decode_all(
             process = _idle_or_new()
             with contextlib.suppress(ConnectionError):  # if it is dead, its answer is missing
                 process.connection.send((contents, shape, resize))
-            running[process] = tag, contents
+            running[process.connection] = process, tag, contents
             yield from done(processes - 1)
         yield from done(0)
     finally:
-        for process in running:
+        for process, _, _ in running.values():
             process.end()
 
 
