@@ -4,10 +4,10 @@ Split, shard and position within the shard follow from a hash of the image's con
 other image between splits, identical images are never in two splits, and the order of arrival does not matter.
 """
 
-import dataclasses
 import hashlib
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,8 +18,7 @@ from components.preprocess.reuse import DatasetCache
 _WORDS = 4  # of 64 bits in a sha256
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Plan:
+class Plan(NamedTuple):
     """Decisions about how images of a source become examples."""
 
     stored: ImageShape | None  # of plain pixels; None for image files

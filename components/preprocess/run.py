@@ -1,6 +1,5 @@
 """The preprocess stage: read the source, find an existing dataset, make shards, write the manifest."""
 
-import dataclasses
 import functools
 import gc
 import logging
@@ -93,7 +92,7 @@ def _make(config: PreprocessConfig, contents: Contents, location: Location) -> N
                 is_hashed = not buckets.is_uri(config.source)
                 hashes = (bytes.fromhex(file.sha256) for file in listing.files) if is_hashed else None
                 cache = reuse.cache_of(config.previous_datasets, plan.decoding, hashes, files.path)
-                plan = dataclasses.replace(plan, cache=cache)
+                plan = plan._replace(cache=cache)
         built = pipeline.make_shards(surveyed.parts, plan, images, files, config.beam_options)
         written = {name: file for shard in built.shards for name, file in shard.files.items()}
         quarantine = _quarantine(built.outcome, images, config.bad_images_limit, files, location, written)

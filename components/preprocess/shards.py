@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,8 +30,7 @@ _READ_AT_ONCE = 8  # notes
 _SIGNED, _LEAKS, _FACTS = ".signed", ".leaks", ".facts"
 
 
-@dataclasses.dataclass(frozen=True)
-class ShardFacts:
+class ShardFacts(NamedTuple):
     """Facts about one shard for the manifest of the dataset.
 
     All copies of an image in one split are in one shard, because the shard follows from the image's content.
@@ -45,8 +44,7 @@ class ShardFacts:
     contradicting: str  # sha256 of the first of these images, if any
 
 
-@dataclasses.dataclass
-class BuildResult:
+class BuildResult(NamedTuple):
     """What all workers made, for the manifest of the dataset."""
 
     shards: list[ShardFacts]  # by file name

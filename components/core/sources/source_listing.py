@@ -4,7 +4,6 @@ A source is `digits`, `fashion-mnist`, or files of one kind (`_KINDS`): a folder
 in a bucket (gs://). Standard library only for local sources.
 """
 
-import dataclasses
 import fnmatch
 import hashlib
 import importlib.util
@@ -109,8 +108,7 @@ class Listing:
         self.left_out = catalog.names(*(other for other in _NUMBERS if other not in self.numbers))
 
 
-@dataclasses.dataclass(frozen=True)
-class Contents:
+class Contents(NamedTuple):
     """Contents of a source, as far as they are known without decoding."""
 
     fingerprint: str  # 64 hexadecimal digits over each file's name and content, at any location

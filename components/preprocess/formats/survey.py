@@ -46,8 +46,7 @@ Part = Stack | ImagesPart | ArchivePart  # some images of a source, which one wo
 _DIGITS = Stack(kind=source_listing.DIGITS, name=source_listing.DIGITS, split="train", shape=ImageShape(8, 8, 1))
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Survey:
+class Survey(NamedTuple):
     """Images of a source, with classes and counts."""
 
     kind: str  # `digits`, or that of the source's `Listing`
