@@ -17,7 +17,7 @@ import csv
 import io
 import json
 import reprlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
 from components.core.errors import DataError
@@ -33,13 +33,12 @@ _COLUMNS = (["file", "label"], ["file", "label", "split"])
 _Line = tuple[str, Any, Any, str | None]
 
 
-def read(paths: Iterable[str], content_of: Callable[[str], bytes], owner: str = "") -> Table | None:
+def read(paths: Collection[str], content_of: Callable[[str], bytes], owner: str = "") -> Table | None:
     """Read the files of the first format that any has, by their paths in a source or in an archive, their `owner`.
 
     `content_of` may return one byte more than `LARGEST_FILE`. Return None if no file has labels; `DataError` if a file
     is damaged, contradicts itself, or has more than 64 MiB.
     """
-    paths = list(paths)
     for names, parse in _FORMATS:
         table: Table | None = None
         for path in paths:
