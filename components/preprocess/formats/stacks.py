@@ -46,9 +46,8 @@ class Stack:
 
 def file_stacks(kind: str, files: Collection[SourceFile]) -> list[Stack]:
     """Make a stack of each file, with the split that its name says; a single file is for `train` under any name."""
-    splits = [split_of(file.name) for file in files] if len(files) > 1 else ["train"]
-    pairs = zip(files, splits, strict=True)
-    return [Stack(kind=kind, name=file.name, split=split, files=(file,)) for file, split in pairs]
+    decided = "train" if len(files) == 1 else ""
+    return [Stack(kind=kind, name=file.name, split=decided or split_of(file.name), files=(file,)) for file in files]
 
 
 def paired(owner: str, images: Iterable[tuple[str, str]], labels: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
