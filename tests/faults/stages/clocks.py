@@ -21,7 +21,7 @@ from pathlib import Path
 from components.core import errors
 from components.core.registry import registry
 from components.core.stage import run_notes
-from components.core.stage.executor import RunOf
+from components.core.storage.location import Location
 from tests.faults import candidates
 from tests.faults.counts import Counts
 from tests.faults.soak.served import quick_server
@@ -77,7 +77,7 @@ def run_under_wrong_clocks(faketime: Path) -> Counts:
 
 def race_under_wrong_clocks(faketime: Path, folder: Path) -> Counts:
     """Run the pipeline at once on two machines, whose clocks are two days apart, in one bucket: one version is made."""
-    counts, records = Counts(), "gs://b/runs/records"
+    counts, records = Counts(), Location.of("gs://b/runs/records")
     whole_runs.run(folder / "alone")
     wanted = whole_runs.outputs(whole_runs.record_of(folder / "alone"))
     with quick_server(folder) as server:
@@ -89,7 +89,7 @@ def race_under_wrong_clocks(faketime: Path, folder: Path) -> Counts:
             processes.append(whole_runs.start("gs://b/runs", faked))
         logs = [process.communicate()[1] for process in processes]
         codes = sorted(process.returncode for process in processes)
-        notes = [note for number in (1, 2) for note in run_notes.read(RunOf(records, f"wgan-gp-{number:04d}"))]
+        notes = [note for number in (1, 2) for note in run_notes.read(records / f"wgan-gp-{number:04d}")]
         champion = registry.read_champion("gs://b/runs/registry")
     problem = "" if codes in ([errors.OK, errors.OK], [errors.OK, errors.SUPERSEDED]) else f"ended with {codes}: {logs}"
     if champion is None or (champion.version, champion.model_digest) != (1, wanted["model_digest"]):

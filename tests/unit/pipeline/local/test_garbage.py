@@ -12,7 +12,6 @@ from components.core.artifacts import checkpoints, datasets, embeddings, evaluat
 from components.core.errors import TransientError
 from components.core.registry import registry
 from components.core.stage import run_notes
-from components.core.stage.executor import RunOf
 from components.core.stage.run_notes import DONE, FAILED, Note
 from components.core.storage.location import Location
 from components.core.storage.store import Store
@@ -66,10 +65,10 @@ def run(root: Location, number: int, folder: Path, trained: bool = True) -> None
     }
     if trained:
         outputs["checkpoint_uri"] = f"/elsewhere/checkpoints/{number}/{STEP}"
-    run_of, started = RunOf(f"{root}/records", f"wgan-gp-{number:04d}"), f"2026-01-{number:02}"
+    notes, started = root / f"records/wgan-gp-{number:04d}", f"2026-01-{number:02}"
     outputs["dataset_digest"] = dataset.digest
-    run_notes.write(run_of, Note(stage="train", state=DONE if trained else FAILED, started=started, outputs=outputs))
-    (run_notes.folder_of(run_of) / run_notes.RECORD).write_file(b"{}")
+    run_notes.write(notes, Note(stage="train", state=DONE if trained else FAILED, started=started, outputs=outputs))
+    (notes / run_notes.RECORD).write_file(b"{}")
 
 
 def names(root: Location) -> set[str]:
