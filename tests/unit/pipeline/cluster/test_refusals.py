@@ -15,6 +15,8 @@ from pipeline.cluster import refusals
 
 _PROBE = Path(os.environ.get("KFP_PROBE_DIR", os.devnull))
 _HOST = "http://kubeflow.example"
+_EMPTY = "Internal Server Error"
+_UNKNOWN = 'proto:\xa0(line 1:285): unknown field "nonsense"'
 
 
 def answered(status: int, body: Any) -> kfp_server_api.ApiException:
@@ -60,48 +62,30 @@ def test_each_recorded_error_is_one_clear_line() -> None:
         passing = case["status"] >= 500 and case["status"] != 501
         assert error.exit_code == (errors.TRANSIENT if passing else errors.BAD_CONFIGURATION), case
         cause = case.get("innermost", "")
-        if cause and cause != "Internal Server Error" and len(cause) < 300 and "unknown field" not in cause:
+        if cause and cause != _EMPTY and len(cause) < 300 and "unknown field" not in cause:
             assert " ".join(cause.split()) in message, case
 
 
-@pytest.mark.parametrize(
-    ("status", "body", "shown"),
-    [
-        # Of a chain the innermost cause counts, unless it is empty.
-        (400, {"code": 3, "message": "A: B: C", "details": [{"code": 3, "message": "C"}]}, ": C (400)"),
-        (500, {"message": "A: B", "details": [{"message": "Internal Server Error"}]}, ": A: B (500)"),
-        (400, {"code": 3, "message": 'proto:\xa0(line 1:285): unknown field "nonsense"'}, " nonsense, which 2.16.1 "),
-    ],
-)
-def test_the_cause_is_reported(status: int, body: dict[str, Any], shown: str) -> None:
-    assert shown in str(explained(answered(status, body)))
-
-
-@pytest.mark.parametrize(
-    ("status", "kind", "remedy"),
-    [
-        (302, ConfigError, "/dex/auth"),
-        (429, TransientError, "(429)"),
-        (503, TransientError, "(503)"),
-    ],
-)
-def test_the_remedy_follows_the_status(status: int, kind: type[Exception], remedy: str) -> None:
-    body = {"code": 5, "message": "it is so", "details": [{"message": "it is so"}]}
-    error = explained(answered(status, body))
-    assert type(error) is kind
-    assert remedy in str(error)
+_WHY: dict[str, Any] = {"code": 5, "message": "it is so", "details": [{"message": "it is so"}]}
 
 
 @pytest.mark.parametrize(
     ("error", "kind", "shown"),
     [
+        # Of a chain the innermost cause counts, unless it is empty.
+        (answered(400, {"code": 3, "message": "A: B: C", "details": [{"message": "C"}]}), ConfigError, ": C (400)"),
+        (answered(500, {"message": "A: B", "details": [{"message": _EMPTY}]}), TransientError, ": A: B (500)"),
+        (answered(400, {"code": 3, "message": _UNKNOWN}), ConfigError, " nonsense, which 2.16.1 "),
+        (answered(302, _WHY), ConfigError, "/dex/auth"),
+        (answered(429, _WHY), TransientError, "(429)"),
+        (answered(503, _WHY), TransientError, "(503)"),
         (urllib3.exceptions.ConnectTimeoutError(None, "timed out"), TransientError, _HOST),
         (urllib3.exceptions.ProtocolError("Connection aborted."), TransientError, ": Connection aborted: "),
         (urllib3.exceptions.SSLError("CERTIFICATE_VERIFY_FAILED"), ConfigError, "--ca-cert"),
         (kfp_server_api.ApiException(status=0, reason="SSLError\nself-signed certificate"), ConfigError, "--ca-cert"),
     ],
 )
-def test_the_way_there_fails_in_one_line(error: Exception, kind: type[Exception], shown: str) -> None:
+def test_cause_and_remedy_are_reported(error: Exception, kind: type[StageError], shown: str) -> None:
     line = explained(error)
     assert type(line) is kind
     assert shown in str(line)
