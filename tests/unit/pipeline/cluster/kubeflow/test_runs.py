@@ -79,21 +79,6 @@ def test_two_who_upload_one_new_package_at_once_share_a_version(server: Server, 
     assert [version["name"] for version in server.store.versions.values()].count(kfp_run.package.version) == 1
 
 
-def test_lost_answers_about_a_run_are_looked_up(server: Server, runs: KubeflowRuns, kfp_run: Submission) -> None:
-    """A run that is canceled, retried and then fails has not been canceled."""
-
-    def hang_up(request: Request) -> None:
-        if request.path.endswith((":terminate", ":retry")):
-            raise HangUp
-
-    server.after = hang_up
-    run_id = runs.submit(kfp_run).run_id
-    for change, state in ((runs.cancel, backend.CANCELED), (runs.retry, backend.FAILED)):
-        change(run_id)
-        server.set_run(run_id, "FAILED")
-        assert runs.status(run_id).state == state
-
-
 def test_the_newest_attempt_of_a_stage_is_shown(server: Server, runs: KubeflowRuns, kfp_run: Submission) -> None:
     run_id = runs.submit(kfp_run).run_id
     attempts = [("train(0)", "FAILED", "2026-01-01T00:00:00Z"), ("train(1)", "RUNNING", "2026-01-01T00:01:00Z")]
@@ -102,8 +87,18 @@ def test_the_newest_attempt_of_a_stage_is_shown(server: Server, runs: KubeflowRu
     assert [(stage.name, stage.state) for stage in runs.status(run_id).stages] == [("train", "RUNNING")]
 
 
-def test_canceled_is_not_failed(server: Server, runs: KubeflowRuns, kfp_run: Submission) -> None:
-    """Each is a sequence of events of a run, and the state shown at its end: the server says FAILED."""
+@pytest.mark.parametrize("lost", [(), (":terminate", ":retry")])
+def test_canceled_is_not_failed(server: Server, runs: KubeflowRuns, kfp_run: Submission, lost: tuple[str, ...]) -> None:
+    """Each is a sequence of events of a run, and the state shown at its end: the server says FAILED.
+
+    Lost answers are looked up.
+    """
+
+    def hang_up(request: Request) -> None:
+        if request.path.endswith(lost):
+            raise HangUp
+
+    server.after = hang_up
     for events, state in (
         (["RUNNING", "FAILED"], backend.FAILED),
         (["RUNNING", "cancel", "FAILED"], backend.CANCELED),
