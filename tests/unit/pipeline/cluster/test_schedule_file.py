@@ -71,13 +71,6 @@ def test_a_schedule_takes_a_file_of_settings_beside_it(packages: Path) -> None:
 VERTEX = {"target": "vertex", "package": "vertex.yaml"}
 
 
-def test_a_schedule_on_vertex_has_a_clock_of_its_own(packages: Path) -> None:
-    settings = {**VERTEX, "pipeline_root": "gs://bucket/root", "time_zone": "America/New_York"}
-    content = {"schedules": {**weekly()["schedules"], "nightly": weekly(**settings)["schedules"]["weekly"]}}
-    targets = {schedule.name: schedule.target for schedule in read(packages, content)}
-    assert targets == {"weekly": "kfp", "nightly": "vertex"}
-
-
 def parameters(**settings: Any) -> dict[str, Any]:
     return {"parameters": {"source": "digits", "root": "/data", **settings}}
 
@@ -132,10 +125,12 @@ def test_all_mistakes_of_the_file_come_first_then_all_of_the_packages(packages: 
 
 
 def test_the_example_in_the_docs_is_a_file_of_schedules(packages: Path) -> None:
+    """One of them on Vertex, which has a clock of its own."""
     text = (Path(__file__).parents[4] / "docs" / "schedules.md").read_text()
     example = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)[0]
     for name, settings in yaml.safe_load(example)["schedules"].items():
         assert name in text.replace(example, "")
         example = example.replace(f"package: {settings['package']}\n", f"package: {settings['target']}.yaml\n")
-    assert {schedule.target for schedule in read(packages, example)} == {"kfp", "vertex"}
+    zones = {schedule.target: schedule.content()["time_zone"] for schedule in read(packages, example)}
+    assert zones == {"kfp": "UTC", "vertex": "Europe/Berlin"}
     assert {*re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)} == {*ScheduleSettings.model_fields}
