@@ -68,17 +68,9 @@ def ask(location: str, wgan_models: Ask) -> Ask:
 
 def write(location: str, name: str, content: bytes | None) -> None:
     """Change a file of the registry, or delete it, without its checks."""
-    if not buckets.is_uri(location):
-        path = Path(location, name)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.unlink() if content is None else path.write_bytes(content)
-        return
-    if content is not None:
-        buckets.put(f"{location}/{name}", content)
-        return
-    stored = buckets.stat(f"{location}/{name}")
-    assert stored is not None
-    buckets.delete(stored)
+    store = Store(Location.of(location))
+    _, generation = store.read(name) or (b"", 0)
+    store.delete([name]) if content is None else store.replace(name, content, generation)
 
 
 def champion(location: str) -> registry.Champion:
