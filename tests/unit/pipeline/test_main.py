@@ -20,12 +20,14 @@ def test_every_mistake_is_reported_before_anything_runs(tmp_path: Path) -> None:
         *("run", "--root", str(tmp_path / "runs")),
         *("--steps", "0", "--batch-size", "many", "--critic_learning_rate", "2", "--beta_1", "nan"),
         *("--clasifier_epochs", "3", "--height", "5", "--resize", "squash", "--replicas", "3", "--jobs", "0"),
-        *("--classifier_batch_size", "2"),
+        *("--classifier_batch_size", "2", "--docker-options", "--gpus all", "--dev"),
     )
     assert result.returncode == 64
     named = [
         "clasifier-epochs classifier-epochs?",
         "jobs 0",
+        "docker_options",
+        "dev",
         "batch_size 'many'",
         "beta_1 nan",
         "critic_learning_rate 1.0 2.0",
@@ -46,6 +48,7 @@ def test_every_mistake_is_reported_before_anything_runs(tmp_path: Path) -> None:
         (["status", "--jsn"], "json?"),
         (["run", "--source", "digits", "--sorce", "digits"], "source?"),
         (["run", "--source", "digits", "--root", "gs://b/runs", "--runner", "docker"], "gs://b/runs"),
+        (["run", "--source", "digits", "--runner", "docker", "--docker-options=-e 'a"], "docker_options"),
         (["run", "--source", "digits", "more"], "more"),
         (["run", "--source", "", "--steps", "5"], "source"),
         (["run", "--source", "digits", "--root", __file__], __file__),

@@ -24,7 +24,7 @@ from pipeline.local.docker_client import Docker, Image, explained
 from pipeline.local.processes import Call
 from pipeline.local.session import Session, session
 from tests.programs import until
-from tests.unit.pipeline.conftest import Desk, is_running, messages
+from tests.unit.pipeline.conftest import Desk, is_running
 from tests.unit.pipeline.shell_steps import Shell
 
 BASE = "python:3.11-slim-bookworm"
@@ -330,20 +330,6 @@ def test_no_engine_and_no_client(desk: Desk, monkeypatch: pytest.MonkeyPatch) ->
     assert result.returncode == 75
     assert "tcp://127.0.0.1:1" in result.stderr
     assert not desk.root.exists()
-
-
-@pytest.mark.parametrize(
-    ("words", "named"),
-    [
-        (["--runner", "docker", "--docker-options=-e 'a"], ["docker_options"]),
-        (["--docker-options", "--gpus all", "--dev"], ["docker_options", "dev"]),
-    ],
-)
-def test_mistakes_in_the_options(desk: Desk, words: list[str], named: list[str]) -> None:
-    desk.define(Shell())
-    result = desk.run(*words)
-    assert result.returncode == 64
-    assert [message.split()[0] for message in messages(result)] == named
 
 
 def test_what_lies_behind_a_link_is_seen_by_the_name_that_was_given(
