@@ -44,11 +44,8 @@ def test_no_engine(script: str, named: str, tmp_path: Path, capsys: pytest.Captu
     assert named in line
 
 
-def test_an_old_client_has_buildkit_built_in(tmp_path: Path) -> None:
-    assert Engine(client_that(tmp_path, "echo 20.10.24")).program.endswith("docker")
-
-
 def test_a_full_disk(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With an old client, which has BuildKit built in, and needs no plugin."""
     script = '[ "$1" = version ] && { echo 20.10.24; exit 0; }; echo "write /x: no space left on device"; exit 1'
     assert build.main(["images"], client_that(tmp_path, script)) == errors.TRANSIENT
     assert "docker system prune" in capsys.readouterr().err.splitlines()[-1]
