@@ -1,19 +1,16 @@
-"""Whole runs make the same two at once, and write nothing again; images become a dataset without what macOS lacks."""
+"""Whole runs make the same two at once, and write nothing again."""
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from components.core import errors
-from components.core.artifacts import datasets
+from components.core.registry import registry
 from components.core.storage.location import Location
 from tests.fakes.gcs.server import Server
-from tests.inputs.sources import write_images
-from tests.system.whole_runs import changes, outputs, record_of, run, start, without_linux
+from tests.system.whole_runs import changes, outputs, record_of, run, start
 
 
 @pytest.fixture(scope="module")
@@ -27,11 +24,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def wanted(folder: Path) -> dict[str, object]:
     return outputs(record_of(folder))
-
-
-def champion_of(content: str | bytes) -> dict[str, object]:
-    champion = json.loads(content)
-    return {name: champion[name] for name in ("version", "model_digest", "revision")}
 
 
 @pytest.mark.long
@@ -50,38 +42,20 @@ def test_every_stage_once_more_writes_nothing(bucket: Server) -> None:
         assert not any(kind in written for kind in ("datasets", "embeddings", "checkpoints", "models")), written
 
 
-def finish(runs: list[subprocess.Popen[str]]) -> None:
-    """Wait until both have ended: one successfully, the other successfully or superseded."""
+@pytest.mark.long
+@pytest.mark.usefixtures("bucket")
+@pytest.mark.parametrize("place", ["in a folder", "on two machines, in a bucket"])
+def test_two_runs_at_once(place: str, folder: Path, wanted: dict[str, object], tmp_path: Path) -> None:
+    """One ends successfully, the other successfully or superseded; they leave what one run does."""
+    root = Location.of("gs://b/runs" if "bucket" in place else tmp_path / "runs")
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+    runs = [start(str(root), {"TMPDIR": str(tmp_path / name)}) for name in ("first", "second")]
     logs = [process.communicate() for process in runs]
     codes = sorted(process.returncode for process in runs)
     assert codes in ([errors.OK, errors.OK], [errors.OK, errors.SUPERSEDED]), logs
-
-
-@pytest.mark.long
-def test_two_runs_at_once_in_one_folder(folder: Path, wanted: dict[str, object], tmp_path: Path) -> None:
-    root = tmp_path / "runs"
-    finish([start(root), start(root)])
-    champions = [champion_of((each / "registry/champion.json").read_text()) for each in (root, folder)]
-    assert champions[0] == champions[1]
-    assert [path.name for path in (root / "registry/versions").iterdir()] == ["1"]
-    for record in (root / "records").glob("*/record.json"):
+    at_once, alone = (registry.read_champion(each / "registry") for each in (root, Location.of(folder)))
+    assert at_once == alone
+    assert [*registry.begun(root / "registry")] == [1]
+    for record in tmp_path.glob("runs/records/*/record.json"):
         assert outputs(json.loads(record.read_text())) == wanted, record
-
-
-@pytest.mark.long
-def test_two_runs_at_once_on_two_machines_with_one_bucket(bucket: Server, folder: Path, tmp_path: Path) -> None:
-    for name in ("first", "second"):
-        (tmp_path / name).mkdir()
-    finish([start("gs://b/runs", {"TMPDIR": str(tmp_path / name)}) for name in ("first", "second")])
-    objects = bucket.objects["b"]
-    champion = (folder / "registry/champion.json").read_text()
-    assert champion_of(objects["runs/registry/champion.json"].content) == champion_of(champion)
-    assert {name.split("/")[3] for name in objects if name.startswith("runs/registry/versions/")} == {"1"}
-
-
-def test_images_become_a_dataset_without_linux(tmp_path: Path) -> None:
-    write_images(tmp_path / "pets", 60)
-    command = [sys.executable, "-m", "components", "preprocess", f"--source={tmp_path / 'pets'}"]
-    command += [f"--dataset={tmp_path / 'dataset'}", "--height=8", "--width=8"]
-    subprocess.run(command, env=without_linux(tmp_path / "hidden"), check=True)
-    assert sum(split.records for split in datasets.Manifest.of(tmp_path / "dataset").splits.values()) == 60
