@@ -29,11 +29,14 @@ from tests.conftest import classes_seen, write_dataset
 from tests.fakes.gcs.server import Server
 from tests.inputs import artifacts, sheets
 from tests.inputs.damages import damage
-from tests.stages.train import threads
 from tests.stages.train.attempts import SICK, curves_of, flags, left_by
 
 SMALL: dict[str, Any] = {"batch_size": 16, "latent_size": 8, "base_filters": 4, "steps": 30}
 SMALL |= {"log_every": 7, "sample_every": 10, "checkpoint_every": 10}
+# Of a training that takes long enough to be split over threads, and can be lengthened.
+THREADED: dict[str, Any] = {"accelerator": "cpu", "critic_steps": 2, "latent_size": 16, "base_filters": 16, "steps": 6}
+THREADED |= {"learning_rate_decay": "none", "virtual_shards": 2}  # `exact` takes the longer the more shards there are
+THREADED |= {"log_every": 3}  # so that a row of the log ends where the second half's means begin
 OFTEN = {"checkpoint_every": 1}  # so many that a signal finds a training running even on a busy machine
 
 
@@ -355,32 +358,50 @@ def large_images(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_dataset(folder, datasets.ImageShape(28, 28, 1), counts, 3)
 
 
-def threads_of(location: Path) -> int:
-    return int(checkpoints.Manifest.of(checkpoints.step_folder(location, threads.STEPS)).made_with["threads"])
+def threaded(dataset: Path, folder: Path, threads: int = 0, cores: set[int] | None = None, **changes: object) -> str:
+    """Train in a process with so many threads an operation (0: the default) on these cores; return its log."""
+    environment = {name: value for name, value in os.environ.items() if name != "TF_NUM_INTRAOP_THREADS"}
+    environment |= {"TF_NUM_INTRAOP_THREADS": str(threads)} if threads else {}
+    start = f"""
+import os, runpy
+os.sched_setaffinity(0, {cores or os.sched_getaffinity(0)})
+runpy.run_module("components", run_name="__main__")
+"""
+    words = command(dataset, folder, **{**THREADED, **changes})[3:]
+    done = programs.run([sys.executable, "-c", start, *words], environment)
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+def bits_and_threads(folder: Path) -> tuple[str, object]:
+    manifest = checkpoints.Manifest.of(checkpoints.step_folder(folder, THREADED["steps"]))
+    return manifest.state_sha256, manifest.made_with["threads"]
 
 
 @pytest.mark.slow
 def test_exact_gives_the_same_bits_for_any_number_of_threads_and_cores(large_images: Path, tmp_path: Path) -> None:
     straight, moved = tmp_path / "straight", tmp_path / "moved"
-    threads.train(large_images, straight, "exact", threads=4)
-    threads.train(large_images, moved, "exact", threads=2, steps=threads.STEPS // 2)
-    one_core = {min(os.sched_getaffinity(0))}
-    log = threads.train(large_images, moved, "exact", cores=one_core)
-    assert threads.bits(moved) == threads.bits(straight)
+    exact: dict[str, Any] = {"reproducibility": "exact"}
+    threaded(large_images, straight, 4, **exact)
+    threaded(large_images, moved, 2, steps=3, **exact)
+    log = threaded(large_images, moved, cores={min(os.sched_getaffinity(0))}, **exact)
+    assert bits_and_threads(moved) == bits_and_threads(straight)
+    assert bits_and_threads(moved)[1] == 1
     assert "resuming at step" in log
     assert "bits may differ" not in log
-    assert threads_of(straight) == threads_of(moved) == 1
 
 
 @pytest.mark.slow
 def test_standard_training_records_its_threads_and_warns_where_they_change(large_images: Path, tmp_path: Path) -> None:
     """The third training shows that threads do change bits here; otherwise the test of `exact` would prove nothing."""
     straight, half, resumed, moved = (tmp_path / name for name in ("straight", "half", "resumed", "moved"))
-    threads.train(large_images, straight, "standard", threads=4)
-    threads.train(large_images, half, "standard", threads=4, steps=threads.STEPS // 2)
-    assert "bits may differ" not in threads.resumed(large_images, half, resumed, "standard", 4)
-    assert threads.bits(resumed) == threads.bits(straight)
-    assert threads_of(straight) == 4
-    log = threads.resumed(large_images, half, moved, "standard", 1)
+    threaded(large_images, straight, 4)
+    threaded(large_images, half, 4, steps=3)
+    for copy in (resumed, moved):
+        shutil.copytree(half, copy)
+    assert "bits may differ" not in threaded(large_images, resumed, 4)
+    assert bits_and_threads(resumed) == bits_and_threads(straight)
+    assert bits_and_threads(straight)[1] == 4
+    log = threaded(large_images, moved, 1)
     assert "threads was 4 and is 1 (TF_NUM_INTRAOP_THREADS=4 restores it)" in log
-    assert threads.bits(moved) != threads.bits(straight)
+    assert bits_and_threads(moved)[0] != bits_and_threads(straight)[0]
