@@ -150,25 +150,12 @@ def test_sigkill_and_the_same_command_again(tiny_dataset: Path, uninterrupted: P
     assert len(checkpoints.steps(folder)) == 3
 
 
-def test_a_signal_ends_training_and_the_step_reached_is_kept(tiny_dataset: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "t"
-    with programs.start(command(tiny_dataset, folder, keep_checkpoints=0, steps=3000, **OFTEN)) as process:
-        lines = []
-        for line in process.stderr:
-            lines.append(line)
-            if "step 7 of 3000  critic" in line:
-                process.send_signal(signal.SIGTERM)
-    assert process.returncode == errors.TERMINATED, "".join(lines)
-    steps = checkpoints.steps(folder)
-    assert f"stopped at step {steps[-1]} of 3000, which is saved" in "".join(lines)
-    assert steps == [*range(1, steps[-1] + 1)]
-
-
 @pytest.mark.slow
 def test_a_time_budget_becomes_steps_that_are_kept_and_repeat_the_training(tiny_dataset: Path, tmp_path: Path) -> None:
-    folder, lines = tmp_path / "budget", []
+    """A signal ends the training, and the step reached is kept, as are all before it."""
+    folder, lines, budget = tmp_path / "budget", [], {"minutes": 0.02, "log_every": 1}
     # A busy machine has time for few steps, so the signal comes after the first.
-    with programs.start(command(tiny_dataset, folder, minutes=0.02, log_every=1, **OFTEN)) as process:
+    with programs.start(command(tiny_dataset, folder, keep_checkpoints=0, **budget, **OFTEN)) as process:
         for line in process.stderr:
             lines.append(line)
             if " step 1 of " in line:
@@ -179,7 +166,9 @@ def test_a_time_budget_becomes_steps_that_are_kept_and_repeat_the_training(tiny_
     steps = stopped[1].settings["steps"]
     assert stopped[1].step < steps
     assert f" {steps} steps fit" in "".join(lines)
-    assert "resuming at step" in trained(tiny_dataset, folder, minutes=0.02, log_every=1)
+    assert f"stopped at step {stopped[1].step} of {steps}, which is saved" in "".join(lines)
+    assert checkpoints.steps(folder) == [*range(1, stopped[1].step + 1)]
+    assert "resuming at step" in trained(tiny_dataset, folder, **budget)
     assert checkpoints.steps(folder)[-1] == steps
     trained(tiny_dataset, tmp_path / "steps", steps=steps, log_every=1)
     assert left_by(folder) == left_by(tmp_path / "steps")
