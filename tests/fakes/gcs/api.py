@@ -2,21 +2,18 @@
 
 import base64
 import dataclasses
-import datetime
 import itertools
 import json
 import re
 import threading
 import urllib.parse
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from email.message import Message
 from typing import Any
 
 from tests.fakes.gcs.store import Refusal, Store, Stored, not_served
 from tests.fakes.http import Answer, Request
 
-# Properties of an object that a client may choose; the service sets the rest.
-_PROPERTIES = ("contentType", "storageClass")
 _CHUNK = 256 * 1024
 # Parameters that any request may have, and that change nothing here.
 _EVERYWHERE = {"alt", "prettyPrint", "projection", "key", "quotaUser", "userProject", "fields"}
@@ -58,7 +55,8 @@ class _Session:
             if total is None or len(self.arrived) < total:
                 return None
             checksums = _claimed(self.resource, headers)
-            self.stored = _insert(store, self.bucket, self.resource, bytes(self.arrived), self.expected, checksums)
+            name, content = self.resource["name"], bytes(self.arrived)
+            self.stored = store.insert(self.bucket, name, content, self.expected, checksums)
             return self.stored
 
     def _take(self, content_range: str, body: bytes) -> int | None:
@@ -81,18 +79,6 @@ class _Session:
         return total
 
 
-def _insert(
-    store: Store,
-    bucket: str,
-    resource: Mapping[str, Any],
-    content: bytes,
-    expected: int | None,
-    checksums: Iterable[str],
-) -> Stored:
-    chosen = {key: resource[key] for key in _PROPERTIES if resource.get(key)}
-    return store.insert(bucket, resource["name"], content, expected, chosen, checksums)
-
-
 def _parts(headers: Message, body: bytes) -> tuple[dict[str, Any], slice]:
     """Return the resource in a multipart body, and the span of its content."""
     boundary = headers.get_param("boundary")
@@ -105,11 +91,7 @@ def _parts(headers: Message, body: bytes) -> tuple[dict[str, Any], slice]:
     start = body.find(b"\r\n\r\n", second + 2) + 4
     if not body.startswith(mark + b"\r\n") or not 0 < resource_start <= second < start <= end:
         raise Refusal(400, "Invalid multipart request: two parts are needed, the resource and the content.")
-    resource = json.loads(body[resource_start:second])
-    content_type = re.search(rb"content-type: *([^\r\n]+)", body[second:start], re.IGNORECASE)
-    if content_type:
-        resource.setdefault("contentType", content_type[1].decode())
-    return resource, slice(start, end)
+    return json.loads(body[resource_start:second]), slice(start, end)
 
 
 def content_span(headers: Message, query: Mapping[str, str], body: bytes) -> slice:
@@ -146,16 +128,11 @@ class Api:
                 return Answer(refusal.status, refusal.message.encode(), {"Content-Type": "text/html; charset=UTF-8"})
             return refusal.answer()
 
-    def get_bucket(self, request: Request, bucket: str) -> Answer:
-        _allow(request)
-        self.store.bucket(bucket)
-        return _rendered(request, {"kind": "storage#bucket", "id": bucket, "name": bucket, "location": "US"})
-
     def list_objects(self, request: Request, bucket: str) -> Answer:
         _allow(request, "prefix", "pageToken", "maxResults")
         objects = self.store.listed(bucket, request.query.get("prefix", ""))
         names, token = _page(objects, request.query, self.page_size)
-        answer: dict[str, Any] = {"kind": "storage#objects"}
+        answer: dict[str, Any] = {}
         if names:
             answer["items"] = [_resource(request, bucket, name, objects[name]) for name in names]
         if token:
@@ -184,12 +161,11 @@ class Api:
         resource, span = _parts(request.headers, request.body)
         checksums = _claimed(resource, request.headers)
         expected = _number(request, "ifGenerationMatch")
-        stored = _insert(self.store, bucket, resource, request.body[span], expected, checksums)
+        stored = self.store.insert(bucket, resource["name"], request.body[span], expected, checksums)
         return _rendered(request, _resource(request, bucket, resource["name"], stored))
 
     def _begin_upload(self, request: Request, bucket: str) -> Answer:
         resource = json.loads(request.body)
-        resource.setdefault("contentType", request.headers.get("X-Upload-Content-Type"))
         expected = _number(request, "ifGenerationMatch")
         self.store.may_insert(bucket, resource["name"], expected)
         number = f"upload-{next(self._session_numbers)}"
@@ -210,7 +186,7 @@ class Api:
 
 def _content(request: Request, stored: Stored) -> Answer:
     headers = {
-        "Content-Type": stored.properties.get("contentType", "application/octet-stream"),
+        "Content-Type": "application/octet-stream",
         "X-Goog-Generation": str(stored.generation),
         "X-Goog-Hash": f"crc32c={stored.crc32c}",
     }
@@ -253,29 +229,17 @@ def _only_fields(answer: dict[str, Any], fields: str) -> dict[str, Any]:
     return chosen
 
 
-def _time(count: int) -> str:
-    """Return a count of changes as a timestamp: no clock is read."""
-    return (datetime.datetime(2000, 1, 1) + datetime.timedelta(seconds=count)).strftime("%Y-%m-%dT%H:%M:%S.000Z")
-
-
 def _resource(request: Request, bucket: str, name: str, stored: Stored) -> dict[str, Any]:
     path = f"b/{bucket}/o/{urllib.parse.quote(name, safe='')}"
     origin = f"http://{request.headers['Host']}"  # clients download from `mediaLink`
     return {
-        "kind": "storage#object",
-        "id": f"{bucket}/{name}/{stored.generation}",
-        "selfLink": f"{origin}/storage/v1/{path}",
         "mediaLink": f"{origin}/download/storage/v1/{path}?generation={stored.generation}&alt=media",
         "name": name,
         "bucket": bucket,
         "generation": str(stored.generation),
         "metageneration": "1",
-        "storageClass": "STANDARD",
         "size": str(len(stored.content)),
         "crc32c": stored.crc32c,
-        "timeCreated": _time(stored.created),
-        "updated": _time(stored.created),
-        **stored.properties,
     }
 
 
@@ -284,7 +248,6 @@ _OBJECT = f"{_BUCKET}/o/([^/]+)"
 _OPERATIONS: list[tuple[str, re.Pattern[str], Callable[..., Answer]]] = [
     (method, re.compile(pattern), operation)
     for method, pattern, operation in (
-        ("GET", _BUCKET, Api.get_bucket),
         ("GET", f"{_BUCKET}/o", Api.list_objects),
         ("GET", f"(?:/download)?{_OBJECT}", Api.get_object),
         ("DELETE", _OBJECT, Api.delete_object),

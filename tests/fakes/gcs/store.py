@@ -4,8 +4,7 @@ import base64
 import dataclasses
 import json
 import threading
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 import google_crc32c
 
@@ -44,8 +43,6 @@ def crc32c(content: bytes) -> str:
 class Stored:
     content: bytes
     generation: int  # higher for every new content on the server
-    properties: Mapping[str, Any]  # chosen by the client, such as `contentType`
-    created: int  # a count of all changes on the server
     crc32c: str
 
 
@@ -68,7 +65,6 @@ class Store:
         name: str,
         content: bytes,
         expected: int | None = None,
-        properties: Mapping[str, Any] | None = None,
         checksums: Iterable[str] = (),
     ) -> Stored:
         """Make an object, or replace the live one; `checksums` are those that the client sent."""
@@ -78,8 +74,7 @@ class Store:
                 if claimed != checksum:
                     raise Refusal(400, f'Provided CRC32C "{claimed}" doesn\'t match calculated CRC32C "{checksum}".')
             self._changes += 1
-            number = self._changes
-            stored = Stored(content, _FIRST_GENERATION + number, properties or {}, number, checksum)
+            stored = Stored(content, _FIRST_GENERATION + self._changes, checksum)
             if live:  # replacing deletes
                 self._require("storage.objects.delete", name)
             self.buckets[bucket][name] = stored
