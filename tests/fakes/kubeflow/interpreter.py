@@ -108,19 +108,19 @@ def _tasks(
     for key in TopologicalSorter({key: specs[key].get("dependentTasks", []) for key in specs}).static_order():
         spec = specs[key]
         component = package["components"][spec["componentRef"]["name"]]
-        sources = _inputs(spec, scope)
+        sources, definitions = _inputs(spec, scope), component.get("inputDefinitions", {}).get("parameters", {})
+        assert definitions.keys() <= sources.keys()  # Kubeflow's backend fills in no default of a component
         before = (*needs, *(task.name for other in spec.get("dependentTasks", []) for task in within[other]))
         conditions = (*when, *_conditions(spec, sources))
         if "dag" in component:
             within[key] = _tasks(package, component, sources, before, conditions)
             continue
         inputs = {}
-        for name, definition in component.get("inputDefinitions", {}).get("parameters", {}).items():
-            if name in sources or "defaultValue" in definition:
-                source = sources.get(name, Constant(definition.get("defaultValue")))
-                if isinstance(source, Constant):
-                    source = Constant(typed(source.value, definition["parameterType"]))
-                inputs[name] = source
+        for name, definition in definitions.items():
+            source = sources[name]
+            if isinstance(source, Constant):
+                source = Constant(typed(source.value, definition["parameterType"]))
+            inputs[name] = source
         outputs = component.get("outputDefinitions", {})
         retries = spec.get("retryPolicy", {"maxRetryCount": 0, "backoffDuration": "0s"})
         exit_handler = spec.get("triggerPolicy", {}).get("strategy") == "ALL_UPSTREAM_TASKS_COMPLETED"
