@@ -31,16 +31,15 @@ class Answer(http.Answer):
 
 
 class Server(http.Server):
-    """A server below a prefix of its `url`: its state, and requests that the real one would never answer."""
+    """A server below a prefix of its `url`, and its state."""
 
     def __init__(self, access: Access, version: str, prefix: str) -> None:
         super().__init__()
         self.url += prefix
         self.store = Store()
-        self.hangs: list[str] = []
         self._access, self._version, self._prefix = access, version, prefix
         major, minor = version.split(".")[:2]
-        self._api = Api(self.store, access, (int(major), int(minor)), self.hangs)
+        self._api = Api(self.store, access, (int(major), int(minor)))
 
     def set_run(self, run_id: str, state: str, stages: Mapping[str, str | tuple[str, str]] | None = None) -> None:
         """Report a run, as the persistence agent would: its state, and those of stages, optionally with a message."""

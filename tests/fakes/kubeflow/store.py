@@ -57,19 +57,15 @@ class Store:
         self.runs[run_id] = {**fields, **times, "run_id": run_id, "state": state, "state_history": history}
         return self.runs[run_id]
 
-    def report(self, run_id: str, state: str, stages: Mapping[str, Any], message: str = "") -> None:
-        """Report a run's workflow as the persistence agent does; a terminated one fails, unless it had ended.
+    def report(self, run_id: str, state: str, stages: Mapping[str, Any]) -> None:
+        """Report a run's workflow as the persistence agent does.
 
         `stages` holds the state of each task that has one, optionally with a message.
         """
         run, now = self.runs[run_id], self.now()
-        if run_id in self.terminated and state not in (SUCCEEDED, FAILED):
-            state = FAILED
         if run.get("state") != state:
             run["state_history"] = [*run.get("state_history", []), {"update_time": now, "state": state}]
         run["state"], run["finished_at"] = state, now if state in ENDED else NEVER
-        if message:
-            run["error"] = {"code": 13, "message": message}
         if stages or "run_details" not in run:
             run["run_details"] = {"task_details": self._tasks(run, stages)}
         if state == SUCCEEDED and stages:
@@ -125,7 +121,6 @@ class Store:
         run["state"], run["state_history"], run["finished_at"] = RUNNING, [], NEVER
         tasks = run.get("run_details", {}).get("task_details", [])
         run["run_details"] = {"task_details": [task for task in tasks if task["state"] in (SUCCEEDED, SKIPPED)]}
-        run.pop("error", None)
         self.terminated.discard(run_id)
 
     def active_runs_of(self, recurring_run_id: str) -> list[Item]:
@@ -136,7 +131,7 @@ class Store:
         """Remove a recurring run with the owner of its runs' workflows, so that Kubernetes collects them."""
         for run in self.active_runs_of(recurring_run_id):
             self.killed_runs.append(run["run_id"])
-            self.report(run["run_id"], FAILED, {}, "workflow was deleted with the recurring run that owned it")
+            self.report(run["run_id"], FAILED, {})
         del self.recurring_runs[recurring_run_id]
 
     def tick(self) -> list[str]:
