@@ -6,11 +6,12 @@ import json
 import logging
 import os
 import pickle
+import re
 import subprocess
 import sys
 import time
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
@@ -113,25 +114,28 @@ def wgan(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[st
     return subprocess.CompletedProcess(words, code, out.getvalue(), err.getvalue())
 
 
-class Answer(NamedTuple):
+class Ended(NamedTuple):
+    """How a command ended."""
+
     code: int
     out: str
-    logged: str
+    log: list[str]  # messages
+    complaints: list[str]  # warnings and errors among them
+
+    @property
+    def logged(self) -> str:
+        """The complaints, a line each."""
+        return "\n".join(self.complaints)
 
 
-@pytest.fixture
-def wgan_models(capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> Callable[..., Answer]:
-    """Run `wgan registry ...` in this process; it never ends in a traceback."""
-
-    def asked(*words: object) -> Answer:
-        caplog.clear()
-        capsys.readouterr()
-        code = program.main(["registry", *map(str, words)])
-        logged = "\n".join(record.getMessage() for record in caplog.records if record.name == "pipeline")
-        assert "Traceback" not in logged
-        return Answer(code, capsys.readouterr().out, logged)
-
-    return asked
+def ended(*words: object) -> Ended:
+    """Run the `wgan` command in this process; it never ends in a traceback."""
+    done = wgan(*map(str, words))
+    lines = [re.fullmatch(r"[0-9:]{8} (?:([WE]) )?(.+)", line) for line in done.stderr.splitlines()]
+    assert all(lines), done.stderr
+    log = [(line[1], line[2]) for line in lines if line]
+    complaints = [message for mark, message in log if mark]
+    return Ended(done.returncode, done.stdout, [message for _, message in log], complaints)
 
 
 def messages(process: subprocess.CompletedProcess[str]) -> list[str]:

@@ -2,7 +2,6 @@
 
 import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from pipeline.local.history import DONE, History, TaskState
 from pipeline.package import config_file
 from tests.faults import candidates
 from tests.inputs import artifacts
-from tests.unit.pipeline.conftest import Answer
+from tests.unit.pipeline.conftest import ended
 
 PICTURES = "my pictures; rm -rf * # $(date) é\\'"
 HOSTILE = "bad\x1b[31m\nname"
@@ -76,19 +75,14 @@ def own_registry(location: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(location, tmp_path / "registry"))
 
 
-@pytest.fixture
-def ask(wgan_models: Callable[..., Answer]) -> Callable[..., str]:
+def ask(*words: object, fails: bool = False) -> str:
     """Return the output of `wgan registry ...`, or its error if it `fails`."""
-
-    def run(*words: object, fails: bool = False) -> str:
-        code, out, logged = wgan_models(*words)
-        assert code in ((64, 65) if fails else (0,))
-        return logged if fails else out
-
-    return run
+    done = ended("registry", *words)
+    assert done.code in ((64, 65) if fails else (0,))
+    return done.logged if fails else done.out
 
 
-def test_list_names_every_version_and_the_champion(location: Path, ask: Callable[..., str]) -> None:
+def test_list_names_every_version_and_the_champion(location: Path) -> None:
     rows = [line.split() for line in ask("list", "--registry", location).splitlines()]
     digest = [models.Manifest.of(registry.version_folder(location, number)).digest[:12] for number in (1, 2)]
     assert rows[1] == ["1", "300", "8x8x1", "2.5", digest[0], "certified"]
@@ -96,7 +90,7 @@ def test_list_names_every_version_and_the_champion(location: Path, ask: Callable
     assert rows[2] == ["2", "champion", "200", "8x8x1", "2.5", digest[1], *uncertified]
 
 
-def test_why_tells_where_a_version_came_from_and_whom_it_beat(location: Path, ask: Callable[..., str]) -> None:
+def test_why_tells_where_a_version_came_from_and_whom_it_beat(location: Path) -> None:
     text = ask("why", 2, "--registry", location)
     facts = dict(line.split(maxsplit=1) for line in text.split("\n\n")[0].splitlines())
     model = models.Manifest.of(registry.version_folder(location, 2))
@@ -117,7 +111,7 @@ def test_why_tells_where_a_version_came_from_and_whom_it_beat(location: Path, as
 
 
 def test_reproduce_prints_settings_that_are_no_defaults_and_the_digests_to_expect(
-    location: Path, ask: Callable[..., str], tmp_path: Path
+    location: Path, tmp_path: Path
 ) -> None:
     text = ask("reproduce", 1, "--registry", location, "--root", "a folder")
     manifest = evaluations.Manifest.of(registry.version_folder(location, 1) / registry.EVALUATION)
@@ -150,7 +144,7 @@ def test_reproduce_prints_settings_that_are_no_defaults_and_the_digests_to_expec
     assert "WARNING" not in text
 
 
-def test_reproduce_warns_of_other_code_and_of_what_is_not_on_record(location: Path, ask: Callable[..., str]) -> None:
+def test_reproduce_warns_of_other_code_and_of_what_is_not_on_record(location: Path) -> None:
     text = ask("reproduce", 2, "--registry", location)
     (warning,) = (line for line in text.splitlines() if "WARNING" in line)
     assert "the code of train " in warning
@@ -160,9 +154,7 @@ def test_reproduce_warns_of_other_code_and_of_what_is_not_on_record(location: Pa
     assert "  source: a place\n" in ask("reproduce", 2, "--registry", location, "--source", "a place")
 
 
-def test_what_a_training_began_with_is_reported_and_must_be_there_to_reproduce_it(
-    tmp_path: Path, ask: Callable[..., str]
-) -> None:
+def test_what_a_training_began_with_is_reported_and_must_be_there_to_reproduce_it(tmp_path: Path) -> None:
     location = tmp_path / "registry"
     publish_version(tmp_path / "1", location, 100)
     first = models.Manifest.of(registry.version_folder(location, 1)).checkpoint_digest
@@ -179,7 +171,7 @@ def test_what_a_training_began_with_is_reported_and_must_be_there_to_reproduce_i
         assert "  start_from: champion\n" in text
 
 
-def test_what_cannot_be_reported_is_an_error(own_registry: Path, tmp_path: Path, ask: Callable[..., str]) -> None:
+def test_what_cannot_be_reported_is_an_error(own_registry: Path, tmp_path: Path) -> None:
     def complaint(*words: object) -> str:
         return ask(*words, "--registry", own_registry, fails=True)
 
@@ -195,9 +187,7 @@ def test_what_cannot_be_reported_is_an_error(own_registry: Path, tmp_path: Path,
     assert "version 1 of" in complaint("why", 1)
 
 
-def test_a_model_that_lists_a_file_elsewhere_is_not_exported(
-    own_registry: Path, tmp_path: Path, ask: Callable[..., str]
-) -> None:
+def test_a_model_that_lists_a_file_elsewhere_is_not_exported(own_registry: Path, tmp_path: Path) -> None:
     version = registry.version_folder(own_registry, 1)
     evil = version.parent / "evil.sh"
     evil.write_text("rm -rf /")
@@ -209,7 +199,7 @@ def test_a_model_that_lists_a_file_elsewhere_is_not_exported(
     assert not (tmp_path / "hub").exists()
 
 
-def test_links_and_page_of_a_root_follow_its_champion(own_registry: Path, ask: Callable[..., str]) -> None:
+def test_links_and_page_of_a_root_follow_its_champion(own_registry: Path) -> None:
     root = own_registry.parent
     History(root, {}).write_state(0, {"publish": TaskState(DONE, seconds=1.0, outputs={"version": 1})})
     ask("rollback", "--registry", own_registry)

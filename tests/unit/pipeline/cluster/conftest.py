@@ -4,7 +4,7 @@ import dataclasses
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import yaml
@@ -19,7 +19,7 @@ from pipeline.profiles import targets
 from tests.fakes.kubeflow.server import Server, serving
 from tests.unit.pipeline.cluster import worlds
 from tests.unit.pipeline.cluster.worlds import World
-from tests.unit.pipeline.conftest import wgan as run_wgan
+from tests.unit.pipeline.conftest import Ended, ended
 from tests.unit.pipeline.packages import DIGESTS, PROFILES, package_of
 
 
@@ -110,33 +110,14 @@ def started(runs: KubeflowRuns, kfp_run: Submission) -> str:
     return runs.submit(kfp_run).run_id
 
 
-class Ended(NamedTuple):
-    """How a command ended."""
-
-    code: int
-    out: str
-    log: list[str]  # messages
-    complaints: list[str]  # warnings and errors among them
-
-
-def wgan(*words: str) -> Ended:
-    """Run the `wgan` command in this process."""
-    ended = run_wgan(*words)
-    lines = [re.fullmatch(r"[0-9:]{8} (?:([WE]) )?(.+)", line) for line in ended.stderr.splitlines()]
-    assert all(lines), ended.stderr
-    log = [(line[1], line[2]) for line in lines if line]
-    complaints = [message for mark, message in log if mark]
-    return Ended(ended.returncode, ended.stdout, [message for _, message in log], complaints)
-
-
 def submit(world: World, package: Path, *words: str) -> Ended:
     required = ("--package", str(package), "--source", "gs://images", "--root", "/data/runs")
-    return wgan("submit", *required, *world.pipeline_root, *world.flags, *words)
+    return ended("submit", *required, *world.pipeline_root, *world.flags, *words)
 
 
 def on(world: World, verb: str, *words: str) -> Ended:
     """Run a `wgan` command on a target's server."""
-    return wgan(verb, *words, "--target", world.target, *world.flags)
+    return ended(verb, *words, "--target", world.target, *world.flags)
 
 
 Write = Callable[..., None]
@@ -172,8 +153,8 @@ def schedule(path: Path, server: Server) -> Schedule:
     """Run `wgan schedule ...`; return its exit code, output without ids, and log."""
 
     def run(*words: str) -> tuple[int, list[str], list[str]]:
-        ended = wgan("schedule", *words, "--file", str(path), "--host", server.url)
-        return ended.code, re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "ID", ended.out).splitlines(), ended.log
+        done = ended("schedule", *words, "--file", str(path), "--host", server.url)
+        return done.code, re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "ID", done.out).splitlines(), done.log
 
     return run
 

@@ -17,8 +17,10 @@ from pipeline.cluster import waiting
 from pipeline.cluster.vertex import runs as vertex_runs
 from tests.fakes.kubeflow.server import serving
 from tests.unit.pipeline.cluster import conftest, worlds
-from tests.unit.pipeline.cluster.conftest import Ended, on, wgan
+from tests.unit.pipeline.cluster.conftest import on
 from tests.unit.pipeline.cluster.worlds import CHANGES_A_RUN, READS_A_RUN, World
+from tests.unit.pipeline.conftest import Ended
+from tests.unit.pipeline.conftest import ended as wgan
 
 pytestmark = pytest.mark.usefixtures("bare_desk")
 Submit = Callable[..., Ended]

@@ -13,8 +13,8 @@ from components.core import errors
 from tests.fakes.kubeflow.server import Request, Server
 from tests.programs import ignoring
 from tests.unit.pipeline.cluster import conftest
-from tests.unit.pipeline.cluster.conftest import wgan
 from tests.unit.pipeline.cluster.worlds import Kubeflow
+from tests.unit.pipeline.conftest import ended as wgan
 
 pytestmark = pytest.mark.usefixtures("bare_desk")
 

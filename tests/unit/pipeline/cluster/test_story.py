@@ -12,8 +12,9 @@ import pytest
 from components.core import errors
 from pipeline.cluster import waiting
 from pipeline.cluster.vertex import runs as vertex_runs
-from tests.unit.pipeline.cluster.conftest import on, submit, wgan, write_schedules
+from tests.unit.pipeline.cluster.conftest import on, submit, write_schedules
 from tests.unit.pipeline.cluster.worlds import STARTS_A_RUN, World
+from tests.unit.pipeline.conftest import ended as wgan
 
 pytestmark = pytest.mark.usefixtures("bare_desk")
 

@@ -22,13 +22,13 @@ from tests.fakes.gcs.server import HangUp, Request, Server
 from tests.faults.candidates import Candidate, candidate
 from tests.programs import umask
 from tests.system.whole_runs import against_umask
-from tests.unit.pipeline.conftest import Answer
+from tests.unit.pipeline.conftest import Ended, ended
 
 # A connection that a thread leaves open is left to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 
 VERSIONS = 5
-Ask = Callable[..., Answer]
+Ask = Callable[..., Ended]
 
 
 @pytest.fixture(scope="module")
@@ -62,8 +62,8 @@ def location(request: pytest.FixtureRequest, published: Path, tmp_path: Path, gc
 
 
 @pytest.fixture
-def ask(location: str, wgan_models: Ask) -> Ask:
-    return lambda *words: wgan_models(*words, "--registry", location)
+def ask(location: str) -> Ask:
+    return lambda *words: ended("registry", *words, "--registry", location)
 
 
 def write(location: str, name: str, content: bytes | None) -> None:
@@ -151,14 +151,14 @@ def test_list_why_reproduce_and_promote(location: str, ask: Ask) -> None:
     assert [line.split()[:2] for line in answer.out.splitlines()[-2:]] == [["4", "4"], ["5", "champion"]]
     assert ask("why", 5).out.startswith("version     5, the champion\n")
     assert "# version 2: " in ask("reproduce", 2).out
-    assert ask("promote", 2) == (0, "version 2 is the champion\n", "")
+    assert ask("promote", 2)[:3] == (0, "version 2 is the champion\n", [])
     promoted = champion(location)
     assert (promoted.version, promoted.revision, promoted.previous) == (2, 6, (1, 2, 3, 4, 5))
     assert ask("promote", 2).code == 0
     assert champion(location) == promoted
     assert ask("promote", 9).code == 65
     write(location, "versions/4/saved_model.pb", b"another")
-    assert "saved_model.pb" in ask("promote", 4)[2]
+    assert "saved_model.pb" in ask("promote", 4).logged
     version = registry.version_location(location, 3).require(models.MANIFEST, "model").path
     value = evaluations.Manifest.read(version / "evaluation").to_json()
     write(location, "versions/3/evaluation/verdict.json", atomic_files.sealed_json({**value, "verdict": "HOLD"}))
@@ -224,8 +224,8 @@ def decides(location: str) -> DecideConfig:
 
 def test_rollback_and_what_published_it_does_not_undo_it(location: str, ask: Ask, candidates: list[Candidate]) -> None:
     for number in (4, 3, 2, 1):
-        code, logged, _ = ask("rollback")
-        assert (code, re.findall(r"\d+", logged)) == (0, [f"{number}", f"{number + 1}"])
+        code, out, *_ = ask("rollback")
+        assert (code, re.findall(r"\d+", out)) == (0, [f"{number}", f"{number + 1}"])
     assert ask("rollback").code == 65
     oldest = champion(location)
     assert (oldest.version, oldest.revision, oldest.previous, oldest.rolled_back) == (1, 9, (), (2, 3, 4, 5))
@@ -245,7 +245,7 @@ def test_gc_prints_and_only_with_yes_removes(location: str, ask: Ask, candidates
     assert registry.versions(location) == [3, 4, 5]
     kept = champion(location)
     assert (kept.version, kept.removed, kept.revision) == (4, (1, 2), 7)
-    assert ask("gc", "--keep", 1, "--yes") == (0, "nothing to remove\n", "")
+    assert ask("gc", "--keep", 1, "--yes")[:3] == (0, "nothing to remove\n", [])
     assert champion(location) == kept
     assert [ask(*words).code for words in (("promote", 1), ("rollback",), ("rollback",))] == [65, 0, 65]
     assert [line.split()[0] for line in ask("list")[1].splitlines()] == ["version", "3", "4", "5"]
@@ -256,7 +256,7 @@ def test_gc_prints_and_only_with_yes_removes(location: str, ask: Ask, candidates
 
 @pytest.mark.usefixtures("no_retries")
 def test_every_verb_before_the_first_publication(
-    location: str, tmp_path: Path, gcs: Server, wgan_models: Ask, candidates: list[Candidate]
+    location: str, tmp_path: Path, gcs: Server, candidates: list[Candidate]
 ) -> None:
     """Where there is no folder, an empty one, and one in which the first publication was interrupted."""
     empty = "gs://b/empty" if buckets.is_uri(location) else str(tmp_path / "empty")
@@ -264,19 +264,19 @@ def test_every_verb_before_the_first_publication(
     verbs = ["list", "why 1", "reproduce 1", "export 1 exported --license mit", "verify", "verify 1", "promote 1"]
 
     def codes() -> set[int]:
-        answers = [wgan_models(*words.split(), "--registry", empty) for words in (*verbs, "rollback")]
+        answers = [ended("registry", *words.split(), "--registry", empty) for words in (*verbs, "rollback")]
         assert all(empty in answer.logged and "Traceback" not in answer.logged for answer in answers)
         return {answer.code for answer in answers}
 
     assert codes() == {65}
     if not buckets.is_uri(location):
-        assert (wgan_models(*collect, "--registry", empty).code, Path(empty).exists()) == (65, False)
+        assert (ended("registry", *collect, "--registry", empty).code, Path(empty).exists()) == (65, False)
         Path(empty).mkdir()
-    assert wgan_models(*collect, "--registry", empty) == (0, "nothing to remove\n", "")
+    assert ended("registry", *collect, "--registry", empty)[:3] == (0, "nothing to remove\n", [])
     interrupt(candidates[0], empty, gcs)
     assert codes() == {65}
-    assert wgan_models(*collect, "--registry", empty).out.endswith("\nremoved: 1\n")
-    assert wgan_models("list", "--registry", "gs://nowhere/registry").code == 64
+    assert ended("registry", *collect, "--registry", empty).out.endswith("\nremoved: 1\n")
+    assert ended("registry", "list", "--registry", "gs://nowhere/registry").code == 64
 
 
 def interrupt(one: Candidate, location: str, gcs: Server) -> str:
@@ -298,7 +298,7 @@ def interrupt(one: Candidate, location: str, gcs: Server) -> str:
     return str(max(registry.begun(location)))
 
 
-def test_of_two_changes_at_once_one_fails(candidates: list[Candidate], bucket: Server, wgan_models: Ask) -> None:
+def test_of_two_changes_at_once_one_fails(candidates: list[Candidate], bucket: Server) -> None:
     """A rollback between another command's read and write; a removal and a promotion among them."""
     location = "gs://b/registry"
     for model in candidates[:3]:
@@ -314,7 +314,7 @@ def test_of_two_changes_at_once_one_fails(candidates: list[Candidate], bucket: S
 
         before = champion(location)
         bucket.before = meanwhile
-        assert wgan_models(*words, "--registry", location).code == 73
+        assert ended("registry", *words, "--registry", location).code == 73
         after = champion(location)
         assert (after.revision, after.version, after.removed) == (before.revision + 1, 5 - before.version, ())
         assert registry.versions(location) == [1, 2, 3]
@@ -327,17 +327,17 @@ def test_an_unfinished_publication_is_removed_and_can_begin_anew(
     name = interrupt(candidates[5], location, gcs)
     assert name == "6"
     assert [line.split()[0] for line in ask("gc").out.splitlines()[1:3]] == ["1", "2"]
-    assert ask("gc", "--keep", 5) == (0, "nothing to remove\n", "")
+    assert ask("gc", "--keep", 5)[:3] == (0, "nothing to remove\n", [])
     assert ask("gc", "--uncommitted", "--keep", 5)[1].splitlines()[1].split() == [name, "never", "finished"]
     assert ask("gc", "--uncommitted", "--keep", 5, "--yes")[1].endswith("\nremoved: 1\n")
-    assert ask("gc", "--uncommitted", "--keep", 5) == (0, "nothing to remove\n", "")
+    assert ask("gc", "--uncommitted", "--keep", 5)[:3] == (0, "nothing to remove\n", [])
     assert candidates[5].publish(location).parameters["version"] == 7
     assert champion(location).version == 7
     assert ask("verify")[0] == 0
 
 
 def test_what_is_removed_while_it_is_published_never_becomes_champion(
-    candidates: list[Candidate], bucket: Server, wgan_models: Ask
+    candidates: list[Candidate], bucket: Server
 ) -> None:
     location = "gs://b/registry"
     candidates[0].publish(location)
@@ -345,16 +345,16 @@ def test_what_is_removed_while_it_is_published_never_becomes_champion(
     def remove(request: Request) -> None:
         if request.method == "POST" and b"versions/2/MANIFEST.json" in request.body:
             bucket.before = None
-            assert wgan_models("gc", "--uncommitted", "--yes", "--registry", location).code == 0
+            assert ended("registry", "gc", "--uncommitted", "--yes", "--registry", location).code == 0
 
     bucket.before = remove
     with pytest.raises(Superseded, match="version 2"):
         candidates[1].publish(location)
     assert [*registry.begun(location)] == [1, 2]  # it was committed without its files, and is no version
     assert registry.versions(location, champion(location)) == [1]
-    assert wgan_models("verify", "--registry", location).code == 0
+    assert ended("registry", "verify", "--registry", location).code == 0
     assert candidates[1].publish(location).parameters["version"] == 3
-    assert wgan_models("gc", "--yes", "--registry", location).code == 0
+    assert ended("registry", "gc", "--yes", "--registry", location).code == 0
     assert [*registry.begun(location)] == [1, 3]
 
 

@@ -13,7 +13,7 @@ from pipeline.cluster.kubeflow import pods
 from pipeline.cluster.kubeflow.connection import KubeflowConnection
 from tests.fakes import http
 from tests.fakes.kubeflow.server import Server
-from tests.unit.pipeline.cluster.conftest import wgan
+from tests.unit.pipeline.conftest import ended as wgan
 
 pytestmark = pytest.mark.usefixtures("bare_desk")
 

@@ -10,7 +10,8 @@ import pytest
 from components.core.container_images import VERSION
 from pipeline.cluster.kubeflow import schedules as kubeflow_schedules
 from tests.fakes.kubeflow.server import Server, serving
-from tests.unit.pipeline.cluster.conftest import Schedule, Write, recurring, wgan
+from tests.unit.pipeline.cluster.conftest import Schedule, Write, recurring
+from tests.unit.pipeline.conftest import ended as wgan
 
 
 def test_a_schedule_is_what_the_file_says(write: Write, server: Server, schedule: Schedule) -> None:
