@@ -18,7 +18,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ from pipeline.cluster import waiting
 from tests.fakes.gcs import server as bucket_server
 from tests.fakes.kubeflow import server as contract_server
 from tests.fakes.kubeflow.worker import Worker
+from tests.programs import until
 from tests.system.docker import required
 from tests.system.docker.clusters import BUCKETS, Containers
 from tests.system.whole_runs import SMALL, against_umask
@@ -89,13 +90,6 @@ class Cluster:
     def checkpoints(self) -> int:
         trainings = (Location.of(self.root) / "checkpoints").children() if self.records_can_be_read else []
         return sum(checkpoint.name.startswith("step-") for training in trainings for checkpoint in training.children())
-
-    def until(self, event: str, holds: Callable[[], bool]) -> None:
-        """Wait until something holds."""
-        ends = time.monotonic() + _LIMIT_SECONDS
-        while not holds():
-            assert time.monotonic() < ends, f"{event}: not within {_LIMIT_SECONDS:.0f} s"
-            time.sleep(1)
 
 
 @pytest.fixture(
@@ -189,12 +183,12 @@ def test_a_schedule_starts_runs_until_it_is_deleted(cluster: Cluster) -> None:
         runs: list[dict[str, Any]] = json.loads(cluster.wgan("status", "--json", *cluster.connection))
         return [run for run in runs if run["run_id"] not in {old["run_id"] for old in before}]
 
-    cluster.until("a scheduled run", lambda: bool(new()))
+    until(new, _LIMIT_SECONDS)
     cluster.wgan("schedule", "pause", "acceptance", *cluster.connection)
     scheduled = new()[-1]["run_id"]
     cluster.wgan("status", scheduled, "--wait", *cluster.connection)
     file.write_text(yaml.safe_dump({"schedules": {}}))
-    cluster.until("the end of its runs", lambda: all(run["finished"] for run in new()))
+    until(lambda: all(run["finished"] for run in new()), _LIMIT_SECONDS)
     cluster.wgan("schedule", "apply", "--prune", "--target", "kfp", *cluster.connection)
     assert cluster.record(scheduled)["state"] == "SKIPPED"
 
@@ -218,9 +212,9 @@ def test_a_run_that_failed_is_fixed_and_retried(cluster: Cluster) -> None:
 def test_a_canceled_training_goes_on_when_it_is_retried(cluster: Cluster) -> None:
     before = cluster.checkpoints()
     run_id = cluster.submit(steps=3000, seed=5, wait=False)
-    cluster.until("training", lambda: cluster.stages(run_id).get("train") == "RUNNING")
+    until(lambda: cluster.stages(run_id).get("train") == "RUNNING", _LIMIT_SECONDS)
     if cluster.records_can_be_read:
-        cluster.until("a checkpoint", lambda: cluster.checkpoints() > before)
+        until(lambda: cluster.checkpoints() > before, _LIMIT_SECONDS)
     else:
         time.sleep(30)
     cluster.wgan("cancel", run_id, *cluster.connection)
