@@ -155,6 +155,9 @@ def test_the_same_command_again_is_skipped_and_a_refresh_makes_nothing_again(loc
     judged = ("preprocess", "embed", "train", "evaluate", "export", "publish")
     done = dict.fromkeys(("decide", "record"), "done")
     assert states(again) == done | dict.fromkeys(judged, "skipped:")
+    skipped = record_of(location / "runs", len([*(location / "runs" / "history").iterdir()]))
+    assert (skipped["state"], skipped["verdict"], "version 1" in skipped["reason"]) == ("SKIPPED", None, True)
+    assert (set(skipped["stages"]), skipped["training"]["made"]) == ({"decide"}, False)
 
     refreshed = wgan(*RUN, "--refresh=yes", cwd=location)
     assert refreshed.returncode == 0, refreshed.stderr
