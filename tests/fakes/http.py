@@ -50,6 +50,10 @@ class Answer(Exception):
     parts: Iterable[bytes] | None = None  # sent one after another instead of the body
 
 
+def json_answer(status: int, body: object) -> Answer:
+    return Answer(status, json.dumps(body).encode(), {"Content-Type": "application/json"})
+
+
 class Server:
     def __init__(self) -> None:
         self.requests: list[Request] = []  # in the order of arrival

@@ -7,7 +7,6 @@ test says how a worker starts.
 import datetime
 import ipaddress
 import itertools
-import json
 import re
 import ssl
 import time
@@ -81,10 +80,12 @@ class TrainingOperator(http.Server):
                 assert request.json()["propagationPolicy"] == "Foreground"
                 self.jobs[last]["metadata"]["deletionTimestamp"] = _DELETED
                 self._end(last)
-            return _json(200, self.jobs[last])
+            return http.json_answer(200, self.jobs[last])
         if request.path == _PODS:
             job = request.query["labelSelector"].removeprefix("training.kubeflow.org/job-name=")
-            return _json(200, {"items": [self._pod(job, index) for index in range(len(self.workers.get(job, [])))]})
+            return http.json_answer(
+                200, {"items": [self._pod(job, index) for index in range(len(self.workers.get(job, [])))]}
+            )
         if last == "log":
             assert (request.query["container"], request.query["timestamps"]) == ("tensorflow", "true")
             job, _, index = request.path.split("/")[-2].rpartition("-worker-")
@@ -92,7 +93,7 @@ class TrainingOperator(http.Server):
             lines = _lines(self.workers[job][int(index)], request.query.get("sinceTime", ""))
             return http.Answer(200, headers={"Content-Type": "text/plain"}, parts=itertools.islice(lines, cut))
         assert request.path == f"{_PODS}/{OWN_POD['metadata']['name']}"
-        return _json(200, OWN_POD)
+        return http.json_answer(200, OWN_POD)
 
     def _create(self, job: dict[str, Any]) -> http.Answer:
         name = job["metadata"]["name"]
@@ -111,7 +112,7 @@ class TrainingOperator(http.Server):
             )
             for index in range(spec["replicas"])
         ]
-        return _json(201, job)
+        return http.json_answer(201, job)
 
     def _reconcile(self, name: str) -> None:
         """Derive the state of a job from its workers', and remove a deleted one whose workers have ended."""
@@ -195,8 +196,4 @@ def account(folder: Path) -> ssl.SSLContext:
 
 
 def _status(code: int, message: str) -> http.Answer:
-    return _json(code, {"kind": "Status", "apiVersion": "v1", "message": message, "code": code})
-
-
-def _json(status: int, body: object) -> http.Answer:
-    return http.Answer(status, json.dumps(body).encode(), {"Content-Type": "application/json"})
+    return http.json_answer(code, {"kind": "Status", "apiVersion": "v1", "message": message, "code": code})

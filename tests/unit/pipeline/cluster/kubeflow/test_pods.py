@@ -1,6 +1,5 @@
 """Logs of stages and why stages wait, from pods: a small server answers as the Kubernetes API does."""
 
-import json
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -41,20 +40,16 @@ class Kubernetes(http.Server):
     def answer(self, request: http.Request) -> http.Answer:
         if self.refusal or request.headers["Authorization"] != "Bearer of-the-cluster":
             status, message = self.refusal or (401, "Unauthorized")
-            return _json(status, {"kind": "Status", "apiVersion": "v1", "message": message, "code": status})
+            return http.json_answer(status, {"kind": "Status", "apiVersion": "v1", "message": message, "code": status})
         if request.path == _PODS:
             assert request.query["labelSelector"] == f"pipeline/runid={self.run_id}"
-            return _json(200, {"kind": "PodList", "apiVersion": "v1", "items": self.pods})
+            return http.json_answer(200, {"kind": "PodList", "apiVersion": "v1", "items": self.pods})
         if request.path == _EVENTS:
             pod = request.query["fieldSelector"].removeprefix("involvedObject.name=").removesuffix(",type=Warning")
-            return _json(200, {"kind": "EventList", "apiVersion": "v1", "items": self.events.get(pod, [])})
+            return http.json_answer(200, {"kind": "EventList", "apiVersion": "v1", "items": self.events.get(pod, [])})
         assert request.query["container"] == "main"
         pod = request.path.removeprefix(f"{_PODS}/").removesuffix("/log")
         return http.Answer(200, headers={"Content-Type": "text/plain"}, parts=self.logs[pod])
-
-
-def _json(status: int, body: object) -> http.Answer:
-    return http.Answer(status, json.dumps(body).encode(), {"Content-Type": "application/json"})
 
 
 @pytest.fixture

@@ -70,7 +70,7 @@ class Tokens(http.Server):
     content: Mapping[str, object] = {"error": "invalid_grant", "error_description": "it has expired"}
 
     def answer(self, request: http.Request) -> http.Answer:
-        return http.Answer(self.status, json.dumps(self.content).encode(), {"Content-Type": "application/json"})
+        return http.json_answer(self.status, self.content)
 
 
 @pytest.fixture
