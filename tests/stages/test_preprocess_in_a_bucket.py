@@ -58,13 +58,6 @@ def run(settings: Settings) -> bool:
     return preprocess.run(PreprocessConfig(dataset=DATASET, **settings)).reused
 
 
-def test_it_is_that_of_a_folder_and_made_once(gcs: Server, settings: Settings, expected: dict[str, bytes]) -> None:
-    assert not run(settings)
-    assert in_bucket(gcs) == expected
-    assert run(settings)
-    assert in_bucket(gcs) == expected
-
-
 def test_images_in_a_bucket_too(gcs: Server, settings: Settings, images: Path, expected: dict[str, bytes]) -> None:
     for path in images.rglob("*.*"):
         buckets.create(f"gs://b/pets/{path.relative_to(images).as_posix()}", path)
@@ -123,3 +116,5 @@ def test_what_an_attempt_leaves_that_lost_its_connection_goes_with_the_next(
     assert not run(settings)
     assert in_bucket(gcs) == expected
     assert not left & gcs.objects["b"].keys()
+    assert run(settings)
+    assert in_bucket(gcs) == expected
