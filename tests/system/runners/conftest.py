@@ -33,23 +33,19 @@ def write_idx(folder: Path, images: int) -> Path:
     return folder
 
 
-def image_settings(folder: Path) -> dict[str, Any]:
-    """Make a folder of images, one of which cannot be decoded; return settings for several shards of it."""
-    write_images(folder, 200)
-    (folder / "cats" / "page.png").write_bytes(b"<html>")
-    return {"source": str(folder), "height": 12, "width": 10, "images_per_shard": 30}
-
-
 def content(folder: Path) -> dict[str, str]:
     return {path.name: digests.sha256_of_file(path) for path in folder.iterdir()}
 
 
 @pytest.fixture(scope="session", params=["idx", "images"])
 def settings(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Settings for several shards of a source: IDX files, or images, one of which cannot be decoded."""
     folder = tmp_path_factory.mktemp("source")
     if request.param == "idx":
         return {"source": str(write_idx(folder / "idx", 2000)), "images_per_shard": 500}
-    return image_settings(folder / "pets")
+    write_images(folder / "pets", 200)
+    (folder / "pets" / "cats" / "page.png").write_bytes(b"<html>")
+    return {"source": str(folder / "pets"), "height": 12, "width": 10, "images_per_shard": 30}
 
 
 @pytest.fixture(scope="session")
