@@ -171,7 +171,7 @@ audit: .venv-audit/installed ## Look for known vulnerabilities of what the image
 	done
 
 fuzz: .venv-fuzz/installed ## Fuzz what reads bytes of strangers, each target for SECONDS=60
-	for target in idx npz zip tar packed_tar tfrecord example labels image png manifest note executor_input; do \
+	for target in $$($(BIN)/python -c 'from tests.fuzz.readers import READERS; print(*READERS)'); do \
 	  .venv-fuzz/bin/python -m tests.fuzz $$target $(or $(SECONDS),60) || exit 1; \
 	done
 

@@ -19,7 +19,7 @@ from pipeline.local import garbage, history
 from pipeline.local.session import session
 from tests.faults.candidates import Candidate
 from tests.inputs import artifacts
-from tests.unit.pipeline.local.test_session import until
+from tests.programs import until
 
 STEP = "step-0000000007"
 # The manifest of each artifact of a run, by the artifact's folder within `{root}/KIND/NUMBER`.
