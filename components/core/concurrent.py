@@ -9,7 +9,6 @@ from typing import TypeVar
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-_TRANSFERS = 16  # an answer of a bucket's service takes 20 to 50 ms
 
 
 def processors() -> int:
@@ -45,9 +44,14 @@ def in_threads(
         yield from ordered(executor, function, items, ahead=threads)
 
 
-def transfers(function: Callable[[Item], Result], items: Iterable[Item]) -> Generator[Result, None, None]:
-    """Yield results in order, computed by lasting threads: each has a bucket's client, credentials and connections."""
-    return ordered(_lasting_threads(os.getpid(), _TRANSFERS), function, items, _TRANSFERS)
+def transfers(
+    function: Callable[[Item], Result], items: Iterable[Item], at_once: int = 16
+) -> Generator[Result, None, None]:
+    """Yield results in order, computed by lasting threads: each has a bucket's client, credentials and connections.
+
+    16 at once, because an answer of the service takes 20 to 50 ms.
+    """
+    return ordered(_lasting_threads(os.getpid(), at_once), function, items, at_once)
 
 
 @functools.cache

@@ -37,6 +37,7 @@ ATTEMPT = "attempt-"  # begins the name of the folder of an artifact's files who
 SCHEMA_VERSION = 1
 _UNCOMMITTED = re.compile(f"({ATTEMPT})?[0-9a-f]{{16}}")  # a folder of an artifact's files; nothing else is swept
 _SECONDS_BETWEEN_LINES = 5
+_UPLOADS = 8  # at once; each holds a chunk in memory
 LocationLike = str | os.PathLike[str]  # a path or URI from users, or a `Location`
 
 
@@ -390,7 +391,7 @@ def files_below(uri: str) -> dict[str, Stored]:
 
 def create_all(sources: Mapping[str, Path]) -> None:
     """Upload finished files to their URIs, as `buckets.create` does, several at once."""
-    list(concurrent.transfers(lambda item: buckets.create(*item), sources.items()))
+    list(concurrent.transfers(lambda item: buckets.create(*item), sources.items(), _UPLOADS))
 
 
 def _is_same(copy: tuple[Stored, Path, str]) -> bool:

@@ -6,8 +6,9 @@ import itertools
 import os
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 from components.core import concurrent
@@ -38,7 +39,11 @@ def quick_server(folder: Path, **seconds: float) -> Iterator[Server]:
 @contextlib.contextmanager
 def without_retries() -> Iterator[None]:
     """Send one request after another, and none again."""
-    with mock.patch.object(buckets, "RETRY_SECONDS", 0.0), mock.patch.object(concurrent, "_TRANSFERS", 1):
+
+    def transfers(function: Callable[[Any], Any], items: Iterable[Any], at_once: int = 1) -> Iterator[Any]:
+        return map(function, items)
+
+    with mock.patch.object(buckets, "RETRY_SECONDS", 0.0), mock.patch.object(concurrent, "transfers", transfers):
         yield
 
 
