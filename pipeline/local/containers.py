@@ -24,7 +24,7 @@ from components.core.stage import cache_key, cli, logs
 from components.core.storage import buckets
 from pipeline import step_table
 from pipeline.local.docker_client import Docker, Image, end
-from pipeline.local.processes import Call, copy_lines
+from pipeline.local.processes import Copy
 from pipeline.local.reaper import CONTAINER
 from pipeline.local.session import Session
 from pipeline.step_table import Step
@@ -83,20 +83,20 @@ class Containers:
         """Return the image that a step runs in, with its digest."""
         return {"image": self._images[step.image].name}
 
-    def run(self, call: Call) -> int:
-        """Run a stage to its end and return its exit status, 128 + N if signal N ended it.
+    def run(self, step: Step, command: list[str], copy: Copy) -> int:
+        """Run a step's command to its end and return its exit status, 128 + N if signal N ended it.
 
-        Its output goes line by line to the log file and to the user. Raises `ConfigError` or
-        `TransientError` if Docker cannot start it or the engine was lost while it ran.
+        Raises `ConfigError` or `TransientError` if Docker cannot start it or the engine was lost while it ran.
         """
-        name = f"wgan-{call.step.stage}-{secrets.token_hex(4)}"
-        with open(call.log_file, "ab", buffering=0) as file, self.session.watched(CONTAINER, name):
+        name = f"wgan-{step.stage}-{secrets.token_hex(4)}"
+        with self.session.watched(CONTAINER, name):
             with self._lock:
                 self._running[name] = []
             try:
-                self._docker.answer(self._begin(name, *self._words(call, name), stderr=subprocess.PIPE), _START_SECONDS)
+                create = self._words(step, command, name)
+                self._docker.answer(self._begin(name, *create, stderr=subprocess.PIPE), _START_SECONDS)
                 attached = self._begin(name, "start", "--attach", name)
-                copy_lines(attached.stdout, file, call.show)
+                copy(attached.stdout)
                 attached.wait()
                 if self.stopping.is_set() and attached.returncode < 0:
                     return 128 + signal.SIGKILL
@@ -149,9 +149,9 @@ class Containers:
             if "no such container" not in str(error).lower():
                 log.error("container %s is left behind: %s", container, error)
 
-    def _words(self, call: Call, name: str) -> list[str]:
+    def _words(self, step: Step, command: list[str], name: str) -> list[str]:
         """Return the words for `docker create`."""
-        image = self._images[call.step.image]
+        image = self._images[step.image]
         words = ["create", "--label", f"{_ROOT_LABEL}={self._root}", "--label", f"{_RUN_LABEL}={self.session.folder}"]
         words += ["--pull=never"]  # not even for a stray word among the options, which Docker takes for the image
         # An init process, which forwards signals from the first moment and reaps orphans.
@@ -178,8 +178,8 @@ class Containers:
         if not _has_flag(self._options, "--user", "-u"):  # another user may not write there; /tmp is in memory
             words += ["--env", f"TMPDIR={self.session.folder}"]
         # The rest is ours to decide: labels to find it again, and no removal before its exit status is read.
-        words += [*self._options, "--name", name, "--rm=false", "--entrypoint", call.words[0]]
-        return [*words, image.id, *call.words[1:]]
+        words += [*self._options, "--name", name, "--rm=false", "--entrypoint", command[0]]
+        return [*words, image.id, *command[1:]]
 
 
 def _has_flag(options: Sequence[str], *flags: str) -> bool:

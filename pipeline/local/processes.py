@@ -1,7 +1,6 @@
 """Stages as processes of this machine: started, logged, and ended with all their children."""
 
 import contextlib
-import dataclasses
 import logging
 import os
 import re
@@ -25,6 +24,8 @@ from pipeline.step_table import Step
 
 log = logging.getLogger(__name__)
 
+Show = Callable[[str | logs.Record], None]  # shows the user a line of a stage
+Copy = Callable[[IO[bytes] | None], None]  # copies the output of a stage to its log and the user
 # A stage gets this many seconds after SIGTERM to save its work.
 GRACE_SECONDS = 30.0
 _PIPE_SECONDS = 5.0
@@ -35,16 +36,6 @@ _STARTUP_NOISE = re.compile(
     rb"WARNING: All log messages before absl::InitializeLog|[IW]\d{4} [\d:.]+ +\d+ (port|cpu_feature_guard)\.cc|"
     rb"To enable the following instructions:"
 )
-
-
-@dataclasses.dataclass(frozen=True)
-class Call:
-    """A stage to run: its command line, its log, and who sees its output."""
-
-    step: Step
-    words: list[str]  # its command and arguments
-    log_file: Path  # its output is appended to it
-    show: Callable[[str | logs.Record], None]  # its output to the user
 
 
 def process_command(words: list[str]) -> list[str]:
@@ -76,45 +67,43 @@ class Processes:
         """Return the versions of libraries, to show beside a cached result."""
         return lineage.library_versions()
 
-    def run(self, call: Call) -> int:
-        """Run a command to its end and return its exit code, 128 + N if signal N ended it.
+    def run(self, step: Step, command: list[str], copy: Copy) -> int:
+        """Run a step's command to its end and return its exit code, 128 + N if signal N ended it.
 
-        Its output goes line by line to the log file and to the user. It leads a new session; its leftover children are
-        killed. Raises `OSError` if it cannot be started.
+        It leads a new session; its leftover children are killed. Raises `OSError` if it cannot be started.
         """
-        with open(call.log_file, "ab", buffering=0) as file:
-            with self._lock:
-                if self.stopping.is_set():
-                    return 128 + signal.SIGTERM
-                mirrors = os.environ.get(location.MIRRORS) or tempfile.gettempdir()
-                variables = {"TMPDIR": str(self.session.folder), location.MIRRORS: mirrors, logs.RECORDS: "1"}
-                process = subprocess.Popen(
-                    [*_GATE, *process_command(call.words)],
-                    env=process_environment(variables),
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.STDOUT,
-                    start_new_session=True,
-                )
-                self._running.add(process)
-            with self.session.watched(PROCESS, str(process.pid)):
-                assert process.stdin is not None  # noqa: S101 - it is a pipe
-                with contextlib.suppress(BrokenPipeError), process.stdin as gate:
-                    gate.write(b"\n")
-                listener = threading.Thread(target=copy_lines, args=(process.stdout, file, call.show), daemon=True)
-                listener.start()
-                try:
-                    # Left unreaped until its group is dead, so that its number cannot be reused before.
-                    if hasattr(os, "waitid"):  # not on macOS before Python 3.13
-                        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-                    else:
-                        process.wait()
-                finally:
-                    with self._lock:
-                        self._running.discard(process)
-                        _signal_group(process, signal.SIGKILL)
-            process.wait()
-            listener.join(_PIPE_SECONDS)
+        with self._lock:
+            if self.stopping.is_set():
+                return 128 + signal.SIGTERM
+            mirrors = os.environ.get(location.MIRRORS) or tempfile.gettempdir()
+            variables = {"TMPDIR": str(self.session.folder), location.MIRRORS: mirrors, logs.RECORDS: "1"}
+            process = subprocess.Popen(
+                [*_GATE, *process_command(command)],
+                env=process_environment(variables),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            self._running.add(process)
+        with self.session.watched(PROCESS, str(process.pid)):
+            assert process.stdin is not None  # noqa: S101 - it is a pipe
+            with contextlib.suppress(BrokenPipeError), process.stdin as gate:
+                gate.write(b"\n")
+            listener = threading.Thread(target=copy, args=(process.stdout,), daemon=True)
+            listener.start()
+            try:
+                # Left unreaped until its group is dead, so that its number cannot be reused before.
+                if hasattr(os, "waitid"):  # not on macOS before Python 3.13
+                    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+                else:
+                    process.wait()
+            finally:
+                with self._lock:
+                    self._running.discard(process)
+                    _signal_group(process, signal.SIGKILL)
+        process.wait()
+        listener.join(_PIPE_SECONDS)
         return _exit_status(process)
 
     def stop(self, signum: int) -> None:
@@ -177,7 +166,7 @@ def run_in_front(verb: str, words: list[str]) -> int:
     return _exit_status(process)
 
 
-def copy_lines(output: IO[bytes] | None, file: IO[bytes], show: Callable[[str | logs.Record], None]) -> None:
+def copy_lines(output: IO[bytes] | None, file: IO[bytes], show: Show) -> None:
     """Copy a stage's output to a file and to the user."""
     assert output is not None  # noqa: S101 - it is a pipe
     with output:

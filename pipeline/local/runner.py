@@ -14,13 +14,13 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from components.core import errors, stages
 from components.core.errors import StageError
-from components.core.stage import logs, run_notes
+from components.core.stage import run_notes
 from components.core.stage.executor import RUN_INPUTS
 from components.core.stage.run_notes import Note
 from components.core.storage.location import Location
@@ -30,7 +30,7 @@ from pipeline.local.containers import Containers
 from pipeline.local.display import Display
 from pipeline.local.estimates import Estimates
 from pipeline.local.history import DONE, FAILED, INTERRUPTED, NOT_RUN, RUNNING, SKIPPED, UNCHANGED, WAITING, TaskState
-from pipeline.local.processes import Call, Processes
+from pipeline.local.processes import Processes, Show
 from pipeline.local.values import Values, executor_input, facts_of_run, read_outputs
 from pipeline.step_table import Step
 
@@ -239,11 +239,7 @@ class Run:
 
 
 def run_stage(
-    executor: Processes | Containers,
-    step: Step,
-    inputs: dict[str, Any],
-    folder: Path,
-    show: Callable[[str | logs.Record], None],
+    executor: Processes | Containers, step: Step, inputs: dict[str, Any], folder: Path, show: Show
 ) -> tuple[int, dict[str, Any] | None]:
     """Run a stage once; return its exit code, and its outputs if it succeeded. Its log is beside its folder.
 
@@ -251,6 +247,7 @@ def run_stage(
     """
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "parameters").mkdir(parents=True)
-    words = step.command(executor_input(step, inputs, folder))
-    code = executor.run(Call(step, words, folder.parent / f"{step.stage}.log", show))
+    command = step.command(executor_input(step, inputs, folder))
+    with open(folder.parent / f"{step.stage}.log", "ab", buffering=0) as file:
+        code = executor.run(step, command, functools.partial(processes.copy_lines, file=file, show=show))
     return code, None if code else read_outputs(step, folder)

@@ -37,8 +37,7 @@ WRITE_THEMSELVES = {
     "components/preprocess/reuse.py": "a temporary file",
     "components/publish/run.py": "into a folder that is aside",
     "pipeline/cluster/kubeflow/runs.py": "into a temporary folder; notes, of which losing one costs a word in a list",
-    "pipeline/local/containers.py": "a log, as it comes",
-    "pipeline/local/processes.py": "a log, as it comes",
+    "pipeline/local/runner.py": "a log, as it comes",
     "pipeline/registry/hub.py": "into a folder that is aside",
 }
 

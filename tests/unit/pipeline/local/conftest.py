@@ -22,7 +22,7 @@ from components.core.storage import digests
 from pipeline import step_table
 from pipeline.local import plan
 from pipeline.local.history import DONE, SKIPPED, UNCHANGED, History
-from pipeline.local.processes import Call
+from pipeline.local.processes import Copy
 from pipeline.local.runner import Run
 from pipeline.step_table import Step
 from tests.inputs import artifacts
@@ -68,12 +68,11 @@ class Stages:
     def stop(self, signum: int) -> None:
         pass
 
-    def run(self, call: Call) -> int:
-        executor = ExecutorInput(call.words[-1])
+    def run(self, step: Step, command: list[str], copy: Copy) -> int:
+        executor, stage = ExecutorInput(command[-1]), step.stage
         executor.take_run([])
-        stage = call.step.stage
         outputs = self._make(stage, executor.parameters) if stage in CACHED_STAGES else self._answer()
-        others = {name: kind() for name, kind in call.step.outputs.items()}
+        others = {name: kind() for name, kind in step.outputs.items()}
         executor.write_output(StageResult(parameters={**others, **outputs}))
         self.ran.add(stage)
         return 0

@@ -1,6 +1,7 @@
 """Stages in containers of a real Docker engine: exit status, logs, mounts, signals, mistakes; requests that fail."""
 
 import dataclasses
+import functools
 import json
 import os
 import shlex
@@ -21,7 +22,7 @@ from pipeline import step_table
 from pipeline.local import containers
 from pipeline.local.containers import mount_words
 from pipeline.local.docker_client import Docker, Image, explained
-from pipeline.local.processes import Call
+from pipeline.local.processes import copy_lines
 from pipeline.local.session import Session, session
 from tests.programs import until
 from tests.unit.pipeline.conftest import Desk, is_running
@@ -72,10 +73,10 @@ def test_fifty_containers_that_fail_at_once_are_fifty_failures(engine: str, desk
     step: Any = Shell(image=NAME)
     executor = containers.prepare([step], [], desk.folder, NO_VALUES, False)
     log = desk.folder / "log"
-    with session(desk.root, Docker().program) as opened:
+    with session(desk.root, Docker().program) as opened, open(log, "wb", buffering=0) as file:
         executor.begin(opened)
-        call = Call(step, ["sh", "-c", "echo last word; exit 3"], log, print)
-        codes = [executor.run(call) for _ in range(50)]
+        copy, command = functools.partial(copy_lines, file=file, show=print), ["sh", "-c", "echo last word; exit 3"]
+        codes = [executor.run(step, command, copy) for _ in range(50)]
     assert codes == [3] * 50
     assert log.read_text() == "last word\n" * 50
 
@@ -345,9 +346,9 @@ def test_what_lies_behind_a_link_is_seen_by_the_name_that_was_given(
     image = Image("wgan/train:1", "sha256:1", "linux/amd64", "1")
     executor = containers.Containers(Docker(), {"cpu": image}, [], tmp_path / "runs", ["link/../images"])
     executor.session = Session(tmp_path, reaper=None)  # type: ignore[arg-type]
-    call = Call(dataclasses.replace(step_table.STEPS[0], image="cpu"), ["stage"], tmp_path, print)
+    step = dataclasses.replace(step_table.STEPS[0], image="cpu")
     mount = f"type=bind,source={tmp_path}/there/images,target={tmp_path}/here/images,readonly"
-    assert mount in executor._words(call, "name")
+    assert mount in executor._words(step, ["stage"], "name")
 
 
 def test_an_engine_that_never_answers_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

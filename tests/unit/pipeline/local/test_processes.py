@@ -1,20 +1,17 @@
 """Stage processes: the running Python, our packages in any working folder, unusual output."""
 
+import functools
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from pipeline.local.processes import Call, Processes
+from pipeline.local.processes import Processes, copy_lines
 from pipeline.local.session import session
 from pipeline.step_table import STEPS
 
 Run = Callable[..., tuple[int, str]]
-
-
-def call(words: list[str], folder: Path) -> Call:
-    return Call(STEPS[0], words, folder / "log", print)
 
 
 @pytest.fixture
@@ -22,12 +19,10 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.chdir(tmp_path)
 
     def run(*words: str) -> tuple[int, str]:
-        log = tmp_path / "log"
-        log.unlink(missing_ok=True)
-        processes = Processes()
-        with session(tmp_path, "docker") as opened:
+        log, processes = tmp_path / "log", Processes()
+        with session(tmp_path, "docker") as opened, open(log, "wb", buffering=0) as file:
             processes.begin(opened)
-            code = processes.run(call(list(words), tmp_path))
+            code = processes.run(STEPS[0], list(words), functools.partial(copy_lines, file=file, show=print))
         return code, log.read_text(errors="replace")
 
     return run
@@ -54,5 +49,5 @@ def test_a_line_that_only_begins_as_our_records_do_is_kept(run: Run) -> None:
 def test_nothing_starts_after_a_stop(tmp_path: Path) -> None:
     processes = Processes()
     processes.stop(15)
-    assert processes.run(call(["touch", str(tmp_path / "made")], tmp_path)) == 143
+    assert processes.run(STEPS[0], ["touch", str(tmp_path / "made")], print) == 143
     assert not (tmp_path / "made").exists()

@@ -12,9 +12,9 @@ import pytest
 from components.core import errors
 from pipeline.local import processes
 from pipeline.local.history import History
-from pipeline.local.processes import Call
+from pipeline.local.processes import Copy
 from pipeline.local.runner import Run
-from pipeline.step_table import Condition
+from pipeline.step_table import Condition, Step
 from tests.unit.pipeline.conftest import Desk, is_running
 from tests.unit.pipeline.local.conftest import STEPS, Home, Stages, World
 from tests.unit.pipeline.shell_steps import Shell
@@ -126,7 +126,7 @@ class Stubborn(Stages):
         super().__init__(World(), home.root)
         self._killed = threading.Event()
 
-    def run(self, call: Call) -> int:
+    def run(self, step: Step, command: list[str], copy: Copy) -> int:
         os.kill(os.getpid(), signal.SIGINT)
         assert self._killed.wait(60)
         return 137

@@ -90,7 +90,7 @@ def test_stage_does_not_begin_before_its_reaper_knows_it(tmp_path: Path) -> None
 import os, signal
 from pathlib import Path
 from pipeline.local import session
-from pipeline.local.processes import Call, Processes
+from pipeline.local.processes import Processes
 
 def killed(self, kind, group):
     Path("group").write_text(group)
@@ -101,7 +101,7 @@ with session.session(Path("sessions"), "docker") as opened:
     processes = Processes()
     processes.begin(opened)
     words = ["sh", "-c", "touch began; exec sleep 300"]
-    processes.run(Call(None, words, Path("log"), print))
+    processes.run(None, words, print)
 """
     runner = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=False)
     assert runner.returncode == -signal.SIGKILL
