@@ -66,11 +66,11 @@ def _run(parsed: argparse.Namespace) -> int:
     if parsed.verb == "plan":  # a plan leaves nothing at the root
         with session.session(private("plans"), Docker().program) as opened:
             executor.begin(opened)
-            tables.print_plan(plan.plan(steps, values, root.own, executor))
+            tables.print_plan(plan.plan(steps, values, root, executor))
         return errors.OK
     run_history = history.History(root, values)
     log.info("run %d; logs and state in %s", run_history.number, run_history.folder)
-    run = runner.Run(steps, values, root.own, run_history, executor, parsed.jobs)
+    run = runner.Run(steps, values, run_history, executor, parsed.jobs)
     with session.session(root.own, Docker().program) as opened:
         executor.begin(opened)
         code = run.execute()

@@ -81,7 +81,7 @@ class History:
     """
 
     def __init__(self, root: LocationLike, parameters: dict[str, Any]) -> None:
-        self._root = location = Location.of(root)
+        self.root = location = Location.of(root)
         runs = location.own / FOLDER
         runs.mkdir(parents=True, exist_ok=True)
         self.number = max(folders(location), default=0) + 1
@@ -97,7 +97,7 @@ class History:
         atomic_files.write_json(self.folder / _PARAMETERS, parameters)
 
     def write_state(self, exit_code: int, tasks: Mapping[str, TaskState]) -> None:
-        noted = {name: task.relocated(self._root.note) for name, task in tasks.items()}
+        noted = {name: task.relocated(self.root.note) for name, task in tasks.items()}
         sealed = {name: dataclasses.asdict(task) | {"seal": task.sealed} for name, task in noted.items()}
         state = {"began": self._began, "exit_code": exit_code, "tasks": sealed}
         atomic_files.write_json(self.folder / _STATE, state)

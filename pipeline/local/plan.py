@@ -2,12 +2,12 @@
 
 import functools
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from components.core import stages
 from components.core.errors import StageError
 from components.core.stage.executor import RUN_INPUTS
+from components.core.storage.location import LocationLike
 from pipeline import step_table
 from pipeline.local import cache, history, processes
 from pipeline.local.containers import Containers
@@ -33,7 +33,7 @@ class Planned(NamedTuple):
 
 
 def plan(
-    steps: Sequence[Step], parameters: dict[str, Any], root: Path, executor: Processes | Containers
+    steps: Sequence[Step], parameters: dict[str, Any], root: LocationLike, executor: Processes | Containers
 ) -> list[Planned]:
     """Decide every step as far as is known now, for this executor.
 

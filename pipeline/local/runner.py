@@ -42,13 +42,12 @@ _SIGNAL_SECONDS = 0.5  # longest delay until a signal is noticed
 
 
 class Run:
-    """One execution of the steps with checked parameters; keeps results under the root."""
+    """One execution of the steps with checked parameters; keeps results under the root of the history."""
 
     def __init__(
         self,
         steps: Sequence[Step],
         parameters: dict[str, Any],
-        root: Path,
         run_history: history.History,
         executor: Processes | Containers,
         jobs: int = 1,  # stages that may run at once
@@ -57,7 +56,7 @@ class Run:
         self.exit_code = errors.OK
         self._steps, self._history, self._executor, self._jobs = steps, run_history, executor, jobs
         self._events: queue.SimpleQueue[tuple[Step, TaskState] | int] = queue.SimpleQueue()
-        self._past = history.read(root)
+        self._past = history.read(run_history.root)
         self.interrupted_by, self._deadline = 0, math.inf  # the signal that ended the run, 0 for none
         self._name = f"{step_table.NAME}-{run_history.number:04d}"
         self._estimates = Estimates(self._past, parameters)

@@ -133,7 +133,7 @@ class Home:
     def run(self, world: World) -> dict[str, str]:
         values, fake_stages = self.values(world), Stages(world, self.root)
         history = History(self.root, values)
-        run = Run(STEPS, values, self.root, history, fake_stages)  # type: ignore[arg-type]
+        run = Run(STEPS, values, history, fake_stages)  # type: ignore[arg-type]
         assert run.execute() == 0
         states = {stage: task.state for stage, task in run.tasks.items()}
         assert fake_stages.ran == {name for name, state in states.items() if state == DONE}

@@ -140,7 +140,7 @@ class Stubborn(Stages):
 def test_stages_that_outlive_their_time_are_killed(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "GRACE_SECONDS", 0.0)
     values = home.values(World())
-    run = Run(STEPS, values, home.root, History(home.root, values), Stubborn(home))  # type: ignore[arg-type]
+    run = Run(STEPS, values, History(home.root, values), Stubborn(home))  # type: ignore[arg-type]
     assert run.execute() == 130
 
 
