@@ -35,40 +35,33 @@ class Estimates:
     def __init__(self, runs: Sequence[PastRun], parameters: dict[str, Any]) -> None:
         self._runs, self._parameters = runs, parameters
 
-    def of(self, stage: str, inputs: dict[str, Any]) -> float | None:
+    def of(self, stage: str, inputs: dict[str, Any]) -> tuple[float | None, str]:
         """Return the seconds of a stage with these inputs, some of which may be unknown; None if unknown.
 
-        Those of a training follow from the newest one on this machine, else from the newest under the root, else from
-        how fast this machine multiplies matrices, else from the speed of the machine above.
+        The text says how long a training will take, and how to shorten a long one; it is empty if that is unknown.
+        The seconds of a training follow from the newest one on this machine, else from the newest under the root, else
+        from how fast this machine multiplies matrices, else from the speed of the machine above.
         """
         if stage != "train":
             tasks = [run.tasks[stage] for run in self._runs if stage in run.tasks]
-            seconds = [task.seconds for task in tasks if task.state == DONE and task.attempts == 1]
-            return seconds[-1] if seconds else None
+            took = [task.seconds for task in tasks if task.state == DONE and task.attempts == 1]
+            return (took[-1] if took else None), ""
         if inputs.get("minutes"):
-            return _START_SECONDS + 60.0 * float(inputs["minutes"])
+            return _START_SECONDS + 60.0 * float(inputs["minutes"]), ""
         if (image := self._image(inputs["dataset"])) is None:
-            return None
+            return None, ""
+        trainings, steps = history.results(self._runs, "train"), int(inputs["steps"])
+        learned = _read_number(_speeds(inputs["accelerator"]), "slowness")
+        learned = learned or (_measured(trainings[-1].outputs or {}) if trainings else None)
         # How many times as long as on the machine above a step takes here.
-        slowness = self._learned(inputs) or _RATE / (_SHARE_OF_PRODUCTS * _product_rate())
-        return _START_SECONDS + int(inputs["steps"]) * _step_seconds(image, inputs) * slowness
-
-    def advice(self, inputs: dict[str, Any]) -> str:
-        """Return in words how long a training will take, and how to shorten a long one; empty if unknown."""
-        image, seconds, steps = self._image(inputs["dataset"]), self.of("train", inputs), int(inputs["steps"])
-        if image is None or seconds is None or seconds <= _START_SECONDS or inputs.get("minutes"):
-            return ""
-        rate = int(inputs["critic_steps"]) * int(inputs["batch_size"]) * steps / (seconds - _START_SECONDS)
-        guess = "" if self._learned(inputs) else " (a guess until the first training on this machine has ended)"
+        slowness = learned or _RATE / (_SHARE_OF_PRODUCTS * _product_rate())
+        steps_take = steps * _step_seconds(image, inputs) * slowness
+        seconds = _START_SECONDS + steps_take
+        rate = int(inputs["critic_steps"]) * int(inputs["batch_size"]) * steps / steps_take
+        guess = "" if learned else " (a guess until the first training on this machine has ended)"
         shorter = max(1, steps // 10)
         tip = f"; --steps {shorter} takes {duration(seconds * shorter / steps)}" if seconds > _LONG_SECONDS else ""
-        return f"{image.height}x{image.width} at {rate:,.0f} images/s: about {duration(seconds)}{guess}{tip}"
-
-    def _learned(self, inputs: dict[str, Any]) -> float | None:
-        """Return by how much the newest training's steps took longer than estimated; None without a training."""
-        trainings = history.results(self._runs, "train")
-        slowness = _read_number(_speeds(inputs["accelerator"]), "slowness")
-        return slowness or (_measured(trainings[-1].outputs or {}) if trainings else None)
+        return seconds, f"{image.height}x{image.width} at {rate:,.0f} images/s: about {duration(seconds)}{guess}{tip}"
 
     def _image(self, dataset: Any) -> ImageShape | None:
         """Return the shape of the training images."""

@@ -46,10 +46,8 @@ def plan(
     planned = []
     for step in steps:
         outcome, why = _decide(step, values, past, executor)
-        inputs, seconds, advice = values.inputs(step), None, ""
-        if outcome in (RUNS, MAYBE):
-            seconds = estimated.of(step.stage, inputs)
-            advice = estimated.advice(inputs) if step.stage == "train" else ""
+        is_coming = outcome in (RUNS, MAYBE)
+        seconds, advice = estimated.of(step.stage, values.inputs(step)) if is_coming else (None, "")
         planned.append(Planned(step.stage, outcome, seconds, why, advice))
     return planned
 

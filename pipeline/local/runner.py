@@ -149,9 +149,9 @@ class Run:
         log.info("%s: starts (%s)", stage, self._display.place(stage))
         if stage == "train":
             coming = [step for step in self._steps if self.tasks[step.stage].state in (WAITING, RUNNING)]
-            seconds = {step.stage: self._estimates.of(step.stage, self._values.inputs(step)) for step in coming}
-            words = [self._estimates.advice(inputs), estimates.total(seconds)]
-            log.info("train: %s", "; ".join(filter(None, words)))
+            estimated = {step.stage: self._estimates.of(step.stage, self._values.inputs(step)) for step in coming}
+            total = estimates.total({name: seconds for name, (seconds, _) in estimated.items()})
+            log.info("train: %s", "; ".join(filter(None, [estimated[stage][1], total])))
         self._display.begin(stage)
         threading.Thread(target=self._attempt, args=(step, inputs), name=stage).start()
 

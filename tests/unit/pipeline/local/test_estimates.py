@@ -36,7 +36,7 @@ def train_inputs(**changes: Any) -> dict[str, Any]:
 def estimate(root: Path, source: str = "fashion-mnist", shape: Any = None, **changes: Any) -> float | None:
     height, width = shape or (0, 0)
     parameters = {**DEFAULTS, "source": source, "height": height, "width": width}
-    return Estimates(history.read(root), parameters).of("train", train_inputs(**changes))
+    return Estimates(history.read(root), parameters).of("train", train_inputs(**changes))[0]
 
 
 def seconds(root: Path, **changes: Any) -> float:
@@ -99,12 +99,12 @@ def test_a_long_training_is_announced_with_a_shorter_one(tmp_path: Path) -> None
     parameters = {**DEFAULTS, "source": "pictures", "height": 256, "width": 256}
     long, short = train_inputs(steps=20_000), train_inputs(steps=20)
     estimates = Estimates(history.read(tmp_path), parameters)
-    advice = estimates.advice(long)
+    _, advice = estimates.of("train", long)
     assert re.search(r"^256x256 at \d+ images/s.* \d+ h .*guess.*--steps 2000 takes \d+ h \d+ min$", advice)
-    assert "--steps" not in estimates.advice(short)
+    assert "--steps" not in estimates.of("train", short)[1]
     train_once(tmp_path, 1, 500.0)
     learn(long, {"checkpoint_uri": str(tmp_path / "step-1")})
-    assert "guess" not in estimates.advice(short)
+    assert "guess" not in estimates.of("train", short)[1]
     assert re.search("1 min 20 s, .* embed$", total({"train": 50.0, "embed": None, "export": 30.0}))
 
 
@@ -114,4 +114,4 @@ def test_other_stages_take_as_long_as_last_time(tmp_path: Path) -> None:
         History(tmp_path, {}).write_state(0, {"embed": task})
     History(tmp_path, {})  # a run that has no state yet
     estimates = Estimates(history.read(tmp_path), DEFAULTS)
-    assert (estimates.of("embed", {}), estimates.of("evaluate", {})) == (7.0, None)
+    assert (estimates.of("embed", {})[0], estimates.of("evaluate", {})[0]) == (7.0, None)
