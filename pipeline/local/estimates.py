@@ -29,51 +29,35 @@ _LONG_SECONDS = 3600.0  # a training that takes longer gets advice
 _SHAPES = {"digits": ImageShape(8, 8, 1), "fashion-mnist": ImageShape(28, 28, 1)}
 
 
-class Estimates:
-    """Estimates for one run or plan."""
+def of(
+    stage: str, inputs: dict[str, Any], runs: Sequence[PastRun], parameters: dict[str, Any]
+) -> tuple[float | None, str]:
+    """Return the seconds of a stage with these inputs, some of which may be unknown; None if unknown.
 
-    def __init__(self, runs: Sequence[PastRun], parameters: dict[str, Any]) -> None:
-        self._runs, self._parameters = runs, parameters
-
-    def of(self, stage: str, inputs: dict[str, Any]) -> tuple[float | None, str]:
-        """Return the seconds of a stage with these inputs, some of which may be unknown; None if unknown.
-
-        The text says how long a training will take, and how to shorten a long one; it is empty if that is unknown.
-        The seconds of a training follow from the newest one on this machine, else from the newest under the root, else
-        from how fast this machine multiplies matrices, else from the speed of the machine above.
-        """
-        if stage != "train":
-            tasks = [run.tasks[stage] for run in self._runs if stage in run.tasks]
-            took = [task.seconds for task in tasks if task.state == DONE and task.attempts == 1]
-            return (took[-1] if took else None), ""
-        if inputs.get("minutes"):
-            return _START_SECONDS + 60.0 * float(inputs["minutes"]), ""
-        if (image := self._image(inputs["dataset"])) is None:
-            return None, ""
-        trainings, steps = history.results(self._runs, "train"), int(inputs["steps"])
-        learned = _read_number(_speeds(inputs["accelerator"]), "slowness")
-        learned = learned or (_measured(trainings[-1].outputs or {}) if trainings else None)
-        # How many times as long as on the machine above a step takes here.
-        slowness = learned or _RATE / (_SHARE_OF_PRODUCTS * _product_rate())
-        steps_take = steps * _step_seconds(image, inputs) * slowness
-        seconds = _START_SECONDS + steps_take
-        rate = int(inputs["critic_steps"]) * int(inputs["batch_size"]) * steps / steps_take
-        guess = "" if learned else " (a guess until the first training on this machine has ended)"
-        shorter = max(1, steps // 10)
-        tip = f"; --steps {shorter} takes {duration(seconds * shorter / steps)}" if seconds > _LONG_SECONDS else ""
-        return seconds, f"{image.height}x{image.width} at {rate:,.0f} images/s: about {duration(seconds)}{guess}{tip}"
-
-    def _image(self, dataset: Any) -> ImageShape | None:
-        """Return the shape of the training images."""
-        if not isinstance(dataset, Unknown):
-            with contextlib.suppress(DataError, OSError):
-                return Manifest.read(dataset).image  # hashes no shard
-        parameters = self._parameters
-        default_shape = _SHAPES.get(parameters["source"])
-        if not parameters.get("height"):
-            return default_shape
-        channels = {"gray": 1, "rgb": 3}.get(parameters["color"], default_shape.channels if default_shape else 3)
-        return ImageShape(parameters["height"], parameters["width"], channels)
+    The text says how long a training will take, and how to shorten a long one; it is empty if that is unknown.
+    The seconds of a training follow from the newest one on this machine, else from the newest under the root, else
+    from how fast this machine multiplies matrices, else from the speed of the machine above.
+    """
+    if stage != "train":
+        tasks = [run.tasks[stage] for run in runs if stage in run.tasks]
+        took = [task.seconds for task in tasks if task.state == DONE and task.attempts == 1]
+        return (took[-1] if took else None), ""
+    if inputs.get("minutes"):
+        return _START_SECONDS + 60.0 * float(inputs["minutes"]), ""
+    if (image := _image(inputs["dataset"], parameters)) is None:
+        return None, ""
+    trainings, steps = history.results(runs, "train"), int(inputs["steps"])
+    learned = _read_number(_speeds(inputs["accelerator"]), "slowness")
+    learned = learned or (_measured(trainings[-1].outputs or {}) if trainings else None)
+    # How many times as long as on the machine above a step takes here.
+    slowness = learned or _RATE / (_SHARE_OF_PRODUCTS * _product_rate())
+    steps_take = steps * _step_seconds(image, inputs) * slowness
+    seconds = _START_SECONDS + steps_take
+    rate = int(inputs["critic_steps"]) * int(inputs["batch_size"]) * steps / steps_take
+    guess = "" if learned else " (a guess until the first training on this machine has ended)"
+    shorter = max(1, steps // 10)
+    tip = f"; --steps {shorter} takes {duration(seconds * shorter / steps)}" if seconds > _LONG_SECONDS else ""
+    return seconds, f"{image.height}x{image.width} at {rate:,.0f} images/s: about {duration(seconds)}{guess}{tip}"
 
 
 def learn(inputs: dict[str, Any], outputs: dict[str, Any]) -> None:
@@ -89,6 +73,18 @@ def total(seconds: Mapping[str, float | None]) -> str:
     known_seconds = [value for value in seconds.values() if value is not None]
     more = f", plus the unknown time of {', '.join(unknown)}" if unknown else ""
     return f"in all about {duration(sum(known_seconds))}{more}" if known_seconds else ""
+
+
+def _image(dataset: Any, parameters: dict[str, Any]) -> ImageShape | None:
+    """Return the shape of the training images."""
+    if not isinstance(dataset, Unknown):
+        with contextlib.suppress(DataError, OSError):
+            return Manifest.read(dataset).image  # hashes no shard
+    default_shape = _SHAPES.get(parameters["source"])
+    if not parameters.get("height"):
+        return default_shape
+    channels = {"gray": 1, "rgb": 3}.get(parameters["color"], default_shape.channels if default_shape else 3)
+    return ImageShape(parameters["height"], parameters["width"], channels)
 
 
 def _product_rate() -> float:

@@ -9,10 +9,9 @@ from components.core.errors import StageError
 from components.core.stage.executor import RUN_INPUTS
 from components.core.storage.location import LocationLike
 from pipeline import step_table
-from pipeline.local import cache, history, processes
+from pipeline.local import cache, estimates, history, processes
 from pipeline.local.containers import Containers
 from pipeline.local.display import Display
-from pipeline.local.estimates import Estimates
 from pipeline.local.history import SKIPPED, UNCHANGED, PastRun
 from pipeline.local.processes import Processes
 from pipeline.local.runner import run_stage
@@ -42,12 +41,12 @@ def plan(
     # A value with the run's own name is never kept, so any name will do.
     values = Values(parameters, facts_of_run(f"{step_table.NAME}-next"))
     past = history.read(root)
-    estimated = Estimates(past, parameters)
     planned = []
     for step in steps:
         outcome, why = _decide(step, values, past, executor)
-        is_coming = outcome in (RUNS, MAYBE)
-        seconds, advice = estimated.of(step.stage, values.inputs(step)) if is_coming else (None, "")
+        seconds, advice = None, ""
+        if outcome in (RUNS, MAYBE):
+            seconds, advice = estimates.of(step.stage, values.inputs(step), past, parameters)
         planned.append(Planned(step.stage, outcome, seconds, why, advice))
     return planned
 

@@ -28,7 +28,6 @@ from pipeline import step_table
 from pipeline.local import cache, estimates, history, processes
 from pipeline.local.containers import Containers
 from pipeline.local.display import Display
-from pipeline.local.estimates import Estimates
 from pipeline.local.history import DONE, FAILED, INTERRUPTED, NOT_RUN, RUNNING, SKIPPED, UNCHANGED, WAITING, TaskState
 from pipeline.local.processes import Processes, Show
 from pipeline.local.values import Values, executor_input, facts_of_run, read_outputs
@@ -57,9 +56,9 @@ class Run:
         self._steps, self._history, self._executor, self._jobs = steps, run_history, executor, jobs
         self._events: queue.SimpleQueue[tuple[Step, TaskState] | int] = queue.SimpleQueue()
         self._past = history.read(run_history.root)
+        self._estimate = functools.partial(estimates.of, runs=self._past, parameters=parameters)
         self.interrupted_by, self._deadline = 0, math.inf  # the signal that ended the run, 0 for none
         self._name = f"{step_table.NAME}-{run_history.number:04d}"
-        self._estimates = Estimates(self._past, parameters)
         self._values = Values(parameters, facts_of_run(self._name))
         self._display = Display(step.stage for step in steps)
 
@@ -149,7 +148,7 @@ class Run:
         log.info("%s: starts (%s)", stage, self._display.place(stage))
         if stage == "train":
             coming = [step for step in self._steps if self.tasks[step.stage].state in (WAITING, RUNNING)]
-            estimated = {step.stage: self._estimates.of(step.stage, self._values.inputs(step)) for step in coming}
+            estimated = {step.stage: self._estimate(step.stage, self._values.inputs(step)) for step in coming}
             total = estimates.total({name: seconds for name, (seconds, _) in estimated.items()})
             log.info("train: %s", "; ".join(filter(None, [estimated[stage][1], total])))
         self._display.begin(stage)

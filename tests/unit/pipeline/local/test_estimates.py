@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from components.core.storage import location
-from pipeline.local import history
-from pipeline.local.estimates import Estimates, learn, total
+from pipeline.local import estimates, history
+from pipeline.local.estimates import learn, total
 from pipeline.local.history import DONE, History, TaskState
 from pipeline.local.values import Unknown
 from tests.unit.pipeline.local.conftest import DEFAULTS, STEPS
@@ -36,7 +36,7 @@ def train_inputs(**changes: Any) -> dict[str, Any]:
 def estimate(root: Path, source: str = "fashion-mnist", shape: Any = None, **changes: Any) -> float | None:
     height, width = shape or (0, 0)
     parameters = {**DEFAULTS, "source": source, "height": height, "width": width}
-    return Estimates(history.read(root), parameters).of("train", train_inputs(**changes))[0]
+    return estimates.of("train", train_inputs(**changes), history.read(root), parameters)[0]
 
 
 def seconds(root: Path, **changes: Any) -> float:
@@ -98,13 +98,13 @@ def test_a_training_under_another_root_teaches_the_speed_of_the_machine(tmp_path
 def test_a_long_training_is_announced_with_a_shorter_one(tmp_path: Path) -> None:
     parameters = {**DEFAULTS, "source": "pictures", "height": 256, "width": 256}
     long, short = train_inputs(steps=20_000), train_inputs(steps=20)
-    estimates = Estimates(history.read(tmp_path), parameters)
-    _, advice = estimates.of("train", long)
+    past = history.read(tmp_path)
+    _, advice = estimates.of("train", long, past, parameters)
     assert re.search(r"^256x256 at \d+ images/s.* \d+ h .*guess.*--steps 2000 takes \d+ h \d+ min$", advice)
-    assert "--steps" not in estimates.of("train", short)[1]
+    assert "--steps" not in estimates.of("train", short, past, parameters)[1]
     train_once(tmp_path, 1, 500.0)
     learn(long, {"checkpoint_uri": str(tmp_path / "step-1")})
-    assert "guess" not in estimates.of("train", short)[1]
+    assert "guess" not in estimates.of("train", short, past, parameters)[1]
     assert re.search("1 min 20 s, .* embed$", total({"train": 50.0, "embed": None, "export": 30.0}))
 
 
@@ -113,5 +113,5 @@ def test_other_stages_take_as_long_as_last_time(tmp_path: Path) -> None:
         task = TaskState(state, attempts=attempts, seconds=took)
         History(tmp_path, {}).write_state(0, {"embed": task})
     History(tmp_path, {})  # a run that has no state yet
-    estimates = Estimates(history.read(tmp_path), DEFAULTS)
-    assert (estimates.of("embed", {})[0], estimates.of("evaluate", {})[0]) == (7.0, None)
+    past = history.read(tmp_path)
+    assert [estimates.of(stage, {}, past, DEFAULTS)[0] for stage in ("embed", "evaluate")] == [7.0, None]
