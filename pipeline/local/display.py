@@ -48,20 +48,20 @@ class Display:
             redirect_stdout=False,
         )
         self._rows: dict[str, TaskID] = {}
-        self._lock = threading.Lock()
-        self._began, self._next_line = time.monotonic(), 0.0
-        self._later: threading.Timer | None = None  # will show a line that came too soon
+        self._has_news, self._is_over = threading.Event(), threading.Event()
 
     def __enter__(self) -> "Display":
         if self._live:
             self._bars.start()
+        else:
+            threading.Thread(target=self._show_lines, daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._live:
             self._bars.stop()
-        if self._later:
-            self._later.cancel()
+        self._is_over.set()
+        self._has_news.set()
 
     def place(self, name: str) -> str:
         """Return `stage 4 of 9`."""
@@ -93,25 +93,20 @@ class Display:
             speed = f", {task.speed * work.images:,.0f} images/s" if task.speed and work.images else ""
             message = f"{work.unit} {work.done:,} of {work.total:,}{left}{speed}"
         self._bars.update(self._rows[name], line=message)
-        if not self._live:
-            self._show_lines()
+        self._has_news.set()
 
     def _row(self, name: str) -> Task:
         return next(task for task in self._bars.tasks if task.id == self._rows[name])
 
     def _show_lines(self) -> None:
-        """Show the newest line of each running stage, now or when the time between lines has passed."""
-        with self._lock:
-            now = time.monotonic()
-            if now >= self._next_line:
-                self._next_line = now + max(_LEAST_SECONDS, (now - self._began) / 100)
-                rows = {name: self._row(name) for name in [*self._rows]}
-                if lines := [f"{name}: {row.fields['line']}" for name, row in rows.items() if row.visible]:
-                    log.info("; ".join(lines))
-            elif not (self._later and self._later.is_alive()):
-                self._later = threading.Timer(self._next_line - now, self._show_lines)
-                self._later.daemon = True
-                self._later.start()
+        """In a thread: show the newest line of each running stage when there is news, with time between the lines."""
+        began = time.monotonic()
+        while self._has_news.wait() and not self._is_over.is_set():
+            self._has_news.clear()
+            rows = {name: self._row(name) for name in [*self._rows]}
+            if lines := [f"{name}: {row.fields['line']}" for name, row in rows.items() if row.visible]:
+                log.info("; ".join(lines))
+            self._is_over.wait(max(_LEAST_SECONDS, (time.monotonic() - began) / 100))
 
 
 class _Bars(Progress):
