@@ -13,9 +13,8 @@ from components.core.errors import DataError
 from components.core.stage import cache_key, cli
 from components.core.storage import buckets
 from pipeline.local import history
-from pipeline.local.containers import Containers
+from pipeline.local.containers import Executor
 from pipeline.local.history import PastRun, TaskState
-from pipeline.local.processes import Processes
 from pipeline.local.values import Unknown
 from pipeline.step_table import Step
 
@@ -29,9 +28,7 @@ _ARTIFACTS: dict[str, tuple[str, type[Manifest]]] = {
 }
 
 
-def look_up(
-    runs: Sequence[PastRun], step: Step, inputs: dict[str, Any], executor: Processes | Containers
-) -> tuple[TaskState, str]:
+def look_up(runs: Sequence[PastRun], step: Step, inputs: dict[str, Any], executor: Executor) -> tuple[TaskState, str]:
     """Return a step's result, with the outputs of an earlier run if its artifact still exists and is whole.
 
     Without outputs it has what makes a new result known to later runs. The second value says why the stage must run or

@@ -24,7 +24,7 @@ from components.core.stage import cache_key, cli, logs
 from components.core.storage import buckets
 from pipeline import step_table
 from pipeline.local.docker_client import Docker, Image, end
-from pipeline.local.processes import Copy
+from pipeline.local.processes import Copy, Processes
 from pipeline.local.reaper import CONTAINER
 from pipeline.local.session import Session
 from pipeline.step_table import Step
@@ -180,6 +180,9 @@ class Containers:
         # The rest is ours to decide: labels to find it again, and no removal before its exit status is read.
         words += [*self._options, "--name", name, "--rm=false", "--entrypoint", command[0]]
         return [*words, image.id, *command[1:]]
+
+
+Executor = Processes | Containers  # runs stages
 
 
 def _has_flag(options: Sequence[str], *flags: str) -> bool:

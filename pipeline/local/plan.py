@@ -1,6 +1,5 @@
 """Plan of a run: which stages would run and why, without running them."""
 
-import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -10,10 +9,9 @@ from components.core.stage.executor import RUN_INPUTS
 from components.core.storage.location import LocationLike
 from pipeline import step_table
 from pipeline.local import cache, estimates, history, processes
-from pipeline.local.containers import Containers
+from pipeline.local.containers import Executor
 from pipeline.local.display import Display
 from pipeline.local.history import SKIPPED, UNCHANGED, PastRun
-from pipeline.local.processes import Processes
 from pipeline.local.runner import run_stage
 from pipeline.local.values import Unknown, Values, facts_of_run
 from pipeline.step_table import Step
@@ -31,9 +29,7 @@ class Planned(NamedTuple):
     advice: str = ""  # on how long it will take
 
 
-def plan(
-    steps: Sequence[Step], parameters: dict[str, Any], root: LocationLike, executor: Processes | Containers
-) -> list[Planned]:
+def plan(steps: Sequence[Step], parameters: dict[str, Any], root: LocationLike, executor: Executor) -> list[Planned]:
     """Decide every step as far as is known now, for this executor.
 
     Raises `StageError`, with the exit code of the stage, if the source cannot be read.
@@ -51,7 +47,7 @@ def plan(
     return planned
 
 
-def _decide(step: Step, values: Values, past: Sequence[PastRun], executor: Processes | Containers) -> tuple[str, str]:
+def _decide(step: Step, values: Values, past: Sequence[PastRun], executor: Executor) -> tuple[str, str]:
     """Return the outcome of a step, from its conditions, its execution or the cache, and why."""
     if unmet := values.unmet_condition(step):
         if isinstance(unmet, Unknown):
@@ -72,14 +68,13 @@ def _decide(step: Step, values: Values, past: Sequence[PastRun], executor: Proce
     return MAYBE, f"decided by its input {name}, which comes from {source.stage}"
 
 
-def _run_now(step: Step, values: Values, executor: Processes | Containers) -> dict[str, Any]:
+def _run_now(step: Step, values: Values, executor: Executor) -> dict[str, Any]:
     # A plan is no run, and leaves no record.
     inputs = {name: value for name, value in values.inputs(step).items() if name not in RUN_INPUTS}
     with Display([step.stage]) as display:
         display.begin(step.stage)
-        show = functools.partial(display.show, step.stage)
         try:
-            code, outputs = run_stage(executor, step, inputs, executor.session.folder / step.stage, show)
+            code, outputs = run_stage(executor, step, inputs, executor.session.folder / step.stage, display)
         except ValueError as error:
             raise StageError(f"{step.stage}: succeeded, but {error}") from None  # a defect
     if outputs is None:

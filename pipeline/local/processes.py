@@ -24,7 +24,6 @@ from pipeline.step_table import Step
 
 log = logging.getLogger(__name__)
 
-Show = Callable[[str | logs.Record], None]  # shows the user a line of a stage
 Copy = Callable[[IO[bytes] | None], None]  # copies the output of a stage to its log and the user
 # A stage gets this many seconds after SIGTERM to save its work.
 GRACE_SECONDS = 30.0
@@ -166,7 +165,7 @@ def run_in_front(verb: str, words: list[str]) -> int:
     return _exit_status(process)
 
 
-def copy_lines(output: IO[bytes] | None, file: IO[bytes], show: Show) -> None:
+def copy_lines(output: IO[bytes] | None, file: IO[bytes], show: Callable[[str | logs.Record], None]) -> None:
     """Copy a stage's output to a file and to the user."""
     assert output is not None  # noqa: S101 - it is a pipe
     with output:

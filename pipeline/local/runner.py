@@ -26,10 +26,9 @@ from components.core.stage.run_notes import Note
 from components.core.storage.location import Location
 from pipeline import step_table
 from pipeline.local import cache, estimates, history, processes
-from pipeline.local.containers import Containers
+from pipeline.local.containers import Executor
 from pipeline.local.display import Display
 from pipeline.local.history import DONE, FAILED, INTERRUPTED, NOT_RUN, RUNNING, SKIPPED, UNCHANGED, WAITING, TaskState
-from pipeline.local.processes import Processes, Show
 from pipeline.local.values import Values, executor_input, facts_of_run, read_outputs
 from pipeline.step_table import Step
 
@@ -48,7 +47,7 @@ class Run:
         steps: Sequence[Step],
         parameters: dict[str, Any],
         run_history: history.History,
-        executor: Processes | Containers,
+        executor: Executor,
         jobs: int = 1,  # stages that may run at once
     ) -> None:
         self.tasks = {step.stage: TaskState(image=executor.maker(step).get("image", "")) for step in steps}
@@ -158,12 +157,11 @@ class Run:
         """In a thread: run a stage, again where its policy says so, and report how it ended."""
         stage, started, attempt = step.stage, time.monotonic(), 0
         outputs: dict[str, Any] | None
-        show = functools.partial(self._display.show, stage)
         while True:
             attempt += 1
             code, outputs = errors.DEFECT, None
             try:
-                code, outputs = run_stage(self._executor, step, inputs, self._history.folder / stage, show)
+                code, outputs = run_stage(self._executor, step, inputs, self._history.folder / stage, self._display)
             except OSError as error:
                 log.error("%s: cannot be started: %s", stage, errors.describe_os_error(error))
                 code = _CANNOT_START
@@ -237,7 +235,7 @@ class Run:
 
 
 def run_stage(
-    executor: Processes | Containers, step: Step, inputs: dict[str, Any], folder: Path, show: Show
+    executor: Executor, step: Step, inputs: dict[str, Any], folder: Path, display: Display
 ) -> tuple[int, dict[str, Any] | None]:
     """Run a stage once; return its exit code, and its outputs if it succeeded. Its log is beside its folder.
 
@@ -246,6 +244,7 @@ def run_stage(
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "parameters").mkdir(parents=True)
     command = step.command(executor_input(step, inputs, folder))
+    show = functools.partial(display.show, step.stage)
     with open(folder.parent / f"{step.stage}.log", "ab", buffering=0) as file:
         code = executor.run(step, command, functools.partial(processes.copy_lines, file=file, show=show))
     return code, None if code else read_outputs(step, folder)
