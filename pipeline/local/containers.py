@@ -25,7 +25,6 @@ from components.core.storage import buckets
 from pipeline import step_table
 from pipeline.local.docker_client import Docker, Image, end
 from pipeline.local.processes import Copy, Processes
-from pipeline.local.reaper import CONTAINER
 from pipeline.local.session import Session
 from pipeline.step_table import Step
 
@@ -89,7 +88,7 @@ class Containers:
         Raises `ConfigError` or `TransientError` if Docker cannot start it or the engine was lost while it ran.
         """
         name = f"wgan-{step.stage}-{secrets.token_hex(4)}"
-        with self.session.watched(CONTAINER, name):
+        with self.session.watched(name):
             with self._lock:
                 self._running[name] = []
             try:

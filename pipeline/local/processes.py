@@ -18,7 +18,6 @@ import components
 from components.core.artifacts import lineage
 from components.core.stage import cache_key, logs
 from components.core.storage import location
-from pipeline.local.reaper import PROCESS
 from pipeline.local.session import Session
 from pipeline.step_table import Step
 
@@ -85,7 +84,7 @@ class Processes:
                 start_new_session=True,
             )
             self._running.add(process)
-        with self.session.watched(PROCESS, str(process.pid)):
+        with self.session.watched(str(process.pid)):
             assert process.stdin is not None  # noqa: S101 - it is a pipe
             with contextlib.suppress(BrokenPipeError), process.stdin as gate:
                 gate.write(b"\n")

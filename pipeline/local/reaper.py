@@ -1,8 +1,8 @@
 """Ends the stages of a killed runner. `pipeline.local.session` starts it as a program, on a bare Python.
 
-It reads lines `+ KIND NAME` and `- KIND NAME` from a pipe that only the runner holds. When the pipe ends, the runner
-has finished or is dead: then it kills each process group and removes each container that was added and not removed
-again.
+It reads lines `+ NAME` and `- NAME`, of a process group's number or a container's name, from a pipe that only the
+runner holds. When the pipe ends, the runner has finished or is dead: then it kills each process group and removes each
+container that was added and not removed again.
 """
 
 import contextlib
@@ -11,20 +11,18 @@ import signal
 import subprocess
 import sys
 
-PROCESS, CONTAINER = "process", "container"
-
 
 def main(docker: str) -> None:
     """Read to the end of the pipe, then end the remaining processes."""
-    left: set[tuple[str, str]] = set()
+    left: set[str] = set()
     for line in sys.stdin:
-        sign, kind, name = line.split()
-        (left.add if sign == "+" else left.discard)((kind, name))
-    for kind, name in left:
-        if kind == PROCESS:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(int(name), signal.SIGKILL)
-    if containers := sorted(name for kind, name in left if kind == CONTAINER):
+        sign, name = line.split()
+        (left.add if sign == "+" else left.discard)(name)
+    groups = {name for name in left if name.isdecimal()}
+    for group in groups:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(int(group), signal.SIGKILL)
+    if containers := sorted(left - groups):
         with contextlib.suppress(OSError):
             subprocess.run([docker, "rm", "--force", *containers], check=False)
 

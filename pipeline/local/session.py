@@ -28,18 +28,18 @@ class Session:
     reaper: "subprocess.Popen[bytes]"  # outlives the runner
 
     @contextlib.contextmanager
-    def watched(self, kind: str, name: str) -> Iterator[None]:
+    def watched(self, name: str) -> Iterator[None]:
         """Within the block, a container, or a process group with its leader's zombie, dies with this process."""
-        self._tell("+", kind, name)
+        self._tell("+", name)
         try:
             yield
         finally:
-            self._tell("-", kind, name)
+            self._tell("-", name)
 
-    def _tell(self, *words: str) -> None:
+    def _tell(self, sign: str, name: str) -> None:
         assert self.reaper.stdin is not None  # noqa: S101 - it is a pipe
         with contextlib.suppress(BrokenPipeError):  # stages work without a reaper, too
-            self.reaper.stdin.write(f"{' '.join(words)}\n".encode())
+            self.reaper.stdin.write(f"{sign} {name}\n".encode())
 
 
 def sweep(root: Path) -> None:

@@ -73,9 +73,9 @@ def test_what_is_no_longer_watched_is_left_alone(tmp_path: Path) -> None:
     watched, over = [subprocess.Popen(["sleep", "300"], start_new_session=True) for _ in range(2)]
     try:
         with session(tmp_path, "docker") as opened:
-            with opened.watched("process", str(over.pid)):
+            with opened.watched(str(over.pid)):
                 pass
-            opened._tell("+", "process", str(watched.pid))
+            opened._tell("+", str(watched.pid))
         assert watched.wait(60) == -signal.SIGKILL
         assert over.poll() is None
     finally:
@@ -92,7 +92,7 @@ from pathlib import Path
 from pipeline.local import session
 from pipeline.local.processes import Processes
 
-def killed(self, kind, group):
+def killed(self, group):
     Path("group").write_text(group)
     os.kill(os.getpid(), signal.SIGKILL)
 
