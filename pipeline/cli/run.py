@@ -9,7 +9,8 @@ from components.core.container_images import TRAIN_IMAGES
 from components.core.stage import cli
 from components.core.storage.location import Location, private
 from pipeline import step_table, tables, verbs
-from pipeline.local import containers, history, overview, plan, runner, session
+from pipeline.local import history, overview, plan, runner, session
+from pipeline.local.containers import Containers
 from pipeline.local.docker_client import Docker
 from pipeline.local.processes import Processes
 from pipeline.package import config_file, parameters
@@ -60,9 +61,7 @@ def _run(parsed: argparse.Namespace) -> int:
     if getattr(parsed, "print_config", False):
         print(config_file.written(values), end="")
         return errors.OK
-    executor = (
-        Processes() if parsed.runner == _PROCESS else containers.prepare(steps, options, root.path, values, parsed.dev)
-    )
+    executor = Processes() if parsed.runner == _PROCESS else Containers(steps, options, root.path, values, parsed.dev)
     if parsed.verb == "plan":  # a plan leaves nothing at the root
         with session.session(private("plans"), Docker().program) as opened:
             executor.begin(opened)

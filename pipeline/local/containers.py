@@ -47,18 +47,44 @@ class Containers:
 
     def __init__(
         self,
-        docker: Docker,
-        images: Mapping[str, Image],  # by name
+        steps: Iterable[Step],
         options: Sequence[str],  # more words for `docker create`
         root: Path,  # keeps everything made; containers see it at the same path, and write there
-        inputs: Sequence[str],  # local files and folders that the pipeline's parameters name
+        parameters: Mapping[str, Any],  # of the pipeline, by name
         dev: bool = False,  # whether this working tree's code replaces the image's
     ) -> None:
-        self._docker, self._images, self._options = docker, images, options
-        self._root, self._inputs, self._dev = root, inputs, dev
+        """Require an engine with every step's image; raise `ConfigError` naming each that is missing or unfit."""
+        self._options, self._root, self._dev = options, root, dev
         self._lock = threading.Lock()
         self._running: dict[str, list[subprocess.Popen[bytes]]] = {}  # Docker's clients at work, by container
         self.stopping = threading.Event()
+        locations = [parameters[name] for name, field in step_table.PARAMETERS.items() if field.setting.location]
+        for location in locations:
+            if (location in _FETCHED_BY_NAME or buckets.is_uri(location)) and not _has_flag(options, *_NETWORK):
+                log.warning('%s is fetched over a network, which needs --docker-options="--network bridge"', location)
+        self._inputs = [location for location in locations if location and Path(location).exists()]
+        self._docker = Docker()
+        platform = self._docker.platform()
+        self._images: dict[str, Image] = {}
+        problems: list[str] = []
+        for name in dict.fromkeys(step.image for step in steps):
+            reference = container_images.image(name)
+            image = self._docker.image(reference)
+            if image is None:
+                problems.append(f"image {reference} is not here: `make images` builds it")
+                continue
+            self._images[name] = image
+            if image.platform != platform:
+                problems.append(
+                    f"image {reference} is for {image.platform}, not {platform}: build it here with `make images`"
+                )
+            if image.version != container_images.VERSION:
+                problems.append(
+                    f"image {reference} is of version {image.version or '(none given)'}, "
+                    f"expected {container_images.VERSION}: build it again with `make images`"
+                )
+        if problems:
+            raise ConfigError(*problems)
 
     def begin(self, session: Session) -> None:
         """Set the run's session, before any stage; remove containers of runs that are dead."""
@@ -194,40 +220,3 @@ def mount_words(source: str, target: str, writable: bool = False) -> str:
     fields = ["type=bind", f"source={source}", f"target={target}"]
     csv.writer(line, lineterminator="").writerow(fields if writable else [*fields, "readonly"])
     return line.getvalue()
-
-
-def prepare(
-    steps: Iterable[Step], options: Sequence[str], root: Path, values: Mapping[str, Any], dev: bool
-) -> Containers:
-    """Require an engine with every step's image; raise `ConfigError` naming each that is missing or unfit.
-
-    `values` are those of the pipeline's parameters.
-    """
-    locations = [values[name] for name, field in step_table.PARAMETERS.items() if field.setting.location]
-    for location in locations:
-        if (location in _FETCHED_BY_NAME or buckets.is_uri(location)) and not _has_flag(options, *_NETWORK):
-            log.warning('%s is fetched over a network, which needs --docker-options="--network bridge"', location)
-    inputs = [location for location in locations if location and Path(location).exists()]
-    docker = Docker()
-    platform = docker.platform()
-    images: dict[str, Image] = {}
-    problems: list[str] = []
-    for name in dict.fromkeys(step.image for step in steps):
-        reference = container_images.image(name)
-        image = docker.image(reference)
-        if image is None:
-            problems.append(f"image {reference} is not here: `make images` builds it")
-            continue
-        images[name] = image
-        if image.platform != platform:
-            problems.append(
-                f"image {reference} is for {image.platform}, not {platform}: build it here with `make images`"
-            )
-        if image.version != container_images.VERSION:
-            problems.append(
-                f"image {reference} is of version {image.version or '(none given)'}, "
-                f"expected {container_images.VERSION}: build it again with `make images`"
-            )
-    if problems:
-        raise ConfigError(*problems)
-    return Containers(docker, images, options, root, inputs, dev)

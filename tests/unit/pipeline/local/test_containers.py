@@ -19,8 +19,7 @@ from components.core import container_images
 from components.core.errors import ConfigError, TransientError
 from components.core.stage import cache_key, cli
 from pipeline import step_table
-from pipeline.local import containers
-from pipeline.local.containers import mount_words
+from pipeline.local.containers import Containers, mount_words
 from pipeline.local.docker_client import Docker, Image, explained
 from pipeline.local.processes import copy_lines
 from pipeline.local.session import Session, session
@@ -71,7 +70,7 @@ def running(desk: Desk) -> list[str]:
 @pytest.mark.docker
 def test_fifty_containers_that_fail_at_once_are_fifty_failures(engine: str, desk: Desk) -> None:
     step: Any = Shell(image=NAME)
-    executor = containers.prepare([step], [], desk.folder, NO_VALUES, False)
+    executor = Containers([step], [], desk.folder, NO_VALUES)
     log = desk.folder / "log"
     with session(desk.root, Docker().program) as opened, open(log, "wb", buffering=0) as file:
         executor.begin(opened)
@@ -287,32 +286,38 @@ def test_the_second_signal_ends_a_run_whose_docker_does_not_answer(desk: Desk, s
     assert " E " not in desk.shown()
 
 
-def test_the_code_that_keys_cover_is_the_images_or_this_working_trees(tmp_path: Path) -> None:
+def image(name: str, platform: str = "linux/amd64", version: str = container_images.VERSION, **code: str) -> Image:
+    return Image(container_images.image(name), "sha256:1", platform, version, code)
+
+
+def set_images(monkeypatch: pytest.MonkeyPatch, *images: Image) -> None:
+    by_reference = {image.name: image for image in images}
+    monkeypatch.setattr(Docker, "platform", lambda self: "linux/amd64")
+    monkeypatch.setattr(Docker, "image", lambda self, reference: by_reference.get(reference))
+
+
+def test_the_code_that_keys_cover_is_the_images_or_this_working_trees(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     train = next(step for step in step_table.steps() if step.stage == "train")
-    labeled = Image("wgan/train:1", "sha256:1", "linux/amd64", "1", {"train": "c"})
 
-    def code(image: Image, dev: bool = False) -> str:
-        return containers.Containers(Docker(), {"train": image}, [], tmp_path, [], dev).code(train)
+    def code(dev: bool = False, **labels: str) -> str:
+        set_images(monkeypatch, image(train.image, **labels))
+        return Containers([train], [], tmp_path, NO_VALUES, dev).code(train)
 
-    assert code(labeled) == "c"
-    assert code(labeled, dev=True) == cache_key.source_digest("train")
-    assert code(dataclasses.replace(labeled, code={})) == "sha256:1"
+    assert code(train="c") == "c"
+    assert code(train="c", dev=True) == cache_key.source_digest("train")
+    assert code() == "sha256:1"
 
 
 def test_images_that_cannot_run_are_reported_all_at_once_before_anything_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def image(name: str, platform: str = "linux/amd64", version: str = container_images.VERSION) -> Image:
-        return Image(container_images.image(name), "sha256:1", platform, version)
-
-    images = [image("train-gpu", "linux/arm64"), image("train", version=""), image("good")]
-    by_reference = {local_image.name: local_image for local_image in images}
-    monkeypatch.setattr(Docker, "platform", lambda self: "linux/amd64")
-    monkeypatch.setattr(Docker, "image", lambda self, reference: by_reference.get(reference))
+    set_images(monkeypatch, image("train-gpu", "linux/arm64"), image("train", version=""), image("good"))
     names = ("preprocess", "train-gpu", "train", "good", "good")
     steps = [dataclasses.replace(step, image=name) for step, name in zip(step_table.STEPS, names, strict=False)]
     with pytest.raises(ConfigError) as raised:
-        containers.prepare(steps, [], tmp_path, NO_VALUES, False)
+        Containers(steps, [], tmp_path, NO_VALUES)
     named = ["preprocess:", "train-gpu: linux/arm64 linux/amd64", "train: version"]
     for problem, words in zip(raised.value.problems, named, strict=True):
         assert all(word in problem for word in words.split()), problem
@@ -343,10 +348,10 @@ def test_what_lies_behind_a_link_is_seen_by_the_name_that_was_given(
     monkeypatch.chdir(tmp_path / "here")
     # The kernel follows the link before the dots; in a container, which has no link, the dots go back in the name.
     assert Path("link/../images").is_dir()
-    image = Image("wgan/train:1", "sha256:1", "linux/amd64", "1")
-    executor = containers.Containers(Docker(), {"cpu": image}, [], tmp_path / "runs", ["link/../images"])
-    executor.session = Session(tmp_path, reaper=None)  # type: ignore[arg-type]
+    set_images(monkeypatch, image("cpu"))
     step = dataclasses.replace(step_table.STEPS[0], image="cpu")
+    executor = Containers([step], [], tmp_path / "runs", NO_VALUES | {"source": "link/../images"})
+    executor.session = Session(tmp_path, reaper=None)  # type: ignore[arg-type]
     mount = f"type=bind,source={tmp_path}/there/images,target={tmp_path}/here/images,readonly"
     assert mount in executor._words(step, ["stage"], "name")
 
