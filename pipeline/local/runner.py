@@ -194,16 +194,18 @@ class Run:
                 event = self._events.get(timeout=_SIGNAL_SECONDS)
             if event is None and time.monotonic() > self._deadline:
                 log.error("stages did not end within %g s", processes.GRACE_SECONDS)
-                self._kill()
+                event = self.interrupted_by  # as if the user had sent it again
         if not isinstance(event, int):
             self._end(*event)
-        elif self.interrupted_by:
-            self._kill()
-        else:
+        elif not self.interrupted_by:
             self.interrupted_by, self._deadline = event, time.monotonic() + processes.GRACE_SECONDS
             names = ", ".join(self._running())
             log.info("%s: waiting for %s to end; interrupt again to kill", signal.Signals(event).name, names)
             self._executor.stop(signal.SIGTERM)
+        elif self._deadline < math.inf:  # nothing is killed twice
+            self._deadline = math.inf
+            log.warning("killed")
+            self._executor.stop(signal.SIGKILL)
 
     def _end(self, step: Step, task: TaskState) -> None:
         stage = step.stage
@@ -226,12 +228,6 @@ class Run:
             self._settle(step, FAILED)
             file = self._history.folder / f"{stage}.log"
             log.error("%s: failed (%s); its log is %s", stage, processes.name_of_exit(code), file)
-
-    def _kill(self) -> None:
-        if self._deadline < math.inf:
-            self._deadline = math.inf
-            log.warning("killed")
-            self._executor.stop(signal.SIGKILL)
 
 
 def run_stage(
