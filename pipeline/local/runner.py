@@ -93,27 +93,35 @@ class Run:
                 self._settle(step, state, self.tasks[blocked[0]].reason or f"{blocked[0]} {state}")
             elif unmet := self._values.unmet_condition(step):
                 self._settle(step, SKIPPED, str(unmet))
-            elif len(self._running()) < self._jobs and not self._take_cached(step):
-                self._start(step)
+            elif len(self._running()) < self._jobs:
+                self._begin(step)
         self._history.write_state(self.exit_code, self.tasks)
 
-    def _take_cached(self, step: Step) -> bool:
-        """Settle a step with the cached result of an earlier run; return whether there is one."""
-        inputs, task = self._inputs(step), self.tasks[step.stage]
+    def _begin(self, step: Step) -> None:
+        """Settle a step with the cached result of an earlier run, or start it."""
+        stage, inputs, task = step.stage, self._inputs(step), self.tasks[step.stage]
         result, reason = cache.look_up(self._past, step, inputs, self._executor)
         task.parts, task.maker, task.outputs = result.parts, result.maker, result.outputs
-        if task.outputs is None:
-            if step.cached:
-                log.info("%s: runs: %s", step.stage, reason)
-            return False
-        self._values.add(step, task.outputs)
-        self._settle(step, UNCHANGED, reason)
-        # A stage that is not run cannot write its note.
-        note = Note(stage=step.stage, state=run_notes.REUSED, outputs=task.outputs, exit_code=errors.OK)
-        records, run = (str(inputs[name]) for name in RUN_INPUTS)
-        run_notes.write(Location.of(records) / run, note)
-        log.info("%s: reused: %s", step.stage, reason)
-        return True
+        if task.outputs is not None:
+            self._values.add(step, task.outputs)
+            self._settle(step, UNCHANGED, reason)
+            # A stage that is not run cannot write its note.
+            note = Note(stage=stage, state=run_notes.REUSED, outputs=task.outputs, exit_code=errors.OK)
+            records, run = (str(inputs[name]) for name in RUN_INPUTS)
+            run_notes.write(Location.of(records) / run, note)
+            log.info("%s: reused: %s", stage, reason)
+            return
+        if step.cached:
+            log.info("%s: runs: %s", stage, reason)
+        self._settle(step, RUNNING)
+        log.info("%s: starts (%s)", stage, self._display.place(stage))
+        if stage == "train":
+            coming = [step for step in self._steps if self.tasks[step.stage].state in (WAITING, RUNNING)]
+            estimated = {step.stage: self._estimate(step.stage, self._values.inputs(step)) for step in coming}
+            total = estimates.total({name: seconds for name, (seconds, _) in estimated.items()})
+            log.info("train: %s", "; ".join(filter(None, [estimated[stage][1], total])))
+        self._display.begin(stage)
+        threading.Thread(target=self._attempt, args=(step, inputs), name=stage).start()
 
     def _settle(self, step: Step, state: str, reason: str = "") -> None:
         self.tasks[step.stage].state, self.tasks[step.stage].reason = state, reason
@@ -140,18 +148,6 @@ class Run:
 
     def _running(self) -> list[str]:
         return [stage for stage, task in self.tasks.items() if task.state == RUNNING]
-
-    def _start(self, step: Step) -> None:
-        stage, inputs = step.stage, self._inputs(step)
-        self.tasks[stage].state = RUNNING
-        log.info("%s: starts (%s)", stage, self._display.place(stage))
-        if stage == "train":
-            coming = [step for step in self._steps if self.tasks[step.stage].state in (WAITING, RUNNING)]
-            estimated = {step.stage: self._estimate(step.stage, self._values.inputs(step)) for step in coming}
-            total = estimates.total({name: seconds for name, (seconds, _) in estimated.items()})
-            log.info("train: %s", "; ".join(filter(None, [estimated[stage][1], total])))
-        self._display.begin(stage)
-        threading.Thread(target=self._attempt, args=(step, inputs), name=stage).start()
 
     def _attempt(self, step: Step, inputs: dict[str, Any]) -> None:
         """In a thread: run a stage, again where its policy says so, and report how it ended."""
