@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import cast
 
 from rich.console import Console, RenderableType
-from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TimeElapsedColumn
 from rich.style import Style
 from rich.text import Text
 
@@ -47,7 +47,7 @@ class Display:
             transient=True,
             redirect_stdout=False,
         )
-        self._rows: dict[str, TaskID] = {}
+        self._rows: dict[str, Task] = {}
         self._has_news, self._is_over = threading.Event(), threading.Event()
 
     def __enter__(self) -> "Display":
@@ -70,12 +70,14 @@ class Display:
     def begin(self, name: str) -> None:
         """Show a stage from now on."""
         label = f"{self.place(name)}  {name:<{self._width}}"
-        self._rows[name] = self._bars.add_task(label, total=None, line="starting", work=None)
+        self._bars.add_task(label, total=None, line="starting", work=None)
+        self._rows[name] = self._bars.tasks[-1]
 
     def end(self, name: str) -> Work | None:
         """Show a stage no longer; return how far it came, if it said so."""
-        self._bars.update(self._rows[name], visible=False)
-        return cast("Work | None", self._row(name).fields["work"])
+        row = self._rows[name]
+        self._bars.update(row.id, visible=False)
+        return cast("Work | None", row.fields["work"])
 
     def show(self, name: str, line: str | Record) -> None:
         """Show a record of a stage, or a line of another program."""
@@ -85,26 +87,21 @@ class Display:
             sys.stderr.write((f"\033[2m{prefix}\033[0m" if self._live else prefix) + text + "\n")
             sys.stderr.flush()
             return
-        message = line.message.removeprefix(f"{name}: ")
-        if line.work:
-            self._bars.update(self._rows[name], completed=line.work.done, total=line.work.total, work=line.work)
-            task, work = self._row(name), line.work
+        message, work, task = line.message.removeprefix(f"{name}: "), line.work, self._rows[name]
+        if work:
+            self._bars.update(task.id, completed=work.done, total=work.total, work=work)
             left = f", {duration(task.time_remaining)} left" if task.time_remaining else ""
             speed = f", {task.speed * work.images:,.0f} images/s" if task.speed and work.images else ""
             message = f"{work.unit} {work.done:,} of {work.total:,}{left}{speed}"
-        self._bars.update(self._rows[name], line=message)
+        self._bars.update(task.id, line=message)
         self._has_news.set()
-
-    def _row(self, name: str) -> Task:
-        return next(task for task in self._bars.tasks if task.id == self._rows[name])
 
     def _show_lines(self) -> None:
         """In a thread: show the newest line of each running stage when there is news, with time between the lines."""
         began = time.monotonic()
         while self._has_news.wait() and not self._is_over.is_set():
             self._has_news.clear()
-            rows = {name: self._row(name) for name in [*self._rows]}
-            if lines := [f"{name}: {row.fields['line']}" for name, row in rows.items() if row.visible]:
+            if lines := [f"{name}: {row.fields['line']}" for name, row in [*self._rows.items()] if row.visible]:
                 log.info("; ".join(lines))
             self._is_over.wait(max(_LEAST_SECONDS, (time.monotonic() - began) / 100))
 
