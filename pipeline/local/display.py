@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import cast
 
 from rich.console import Console, RenderableType
+from rich.constrain import Constrain
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TimeElapsedColumn
 from rich.style import Style
 from rich.text import Text
@@ -23,7 +24,6 @@ from components.core.storage import buckets
 
 log = logging.getLogger(__name__)
 
-_BAR = 10  # columns
 _LEAST_SECONDS = 5.0  # between plain lines; more in a long run, so that a day adds some hundred
 _SPEED_SECONDS = 3600.0  # the time left follows from so much time past, because a block of steps may take minutes
 
@@ -38,9 +38,9 @@ class Display:
         self._live = console.is_interactive and not any(os.environ.get(name) for name in ("CI", "NO_COLOR"))
         self._bars = _Bars(
             "{task.description}",
-            BarColumn(_BAR),
+            BarColumn(bar_width=10),
             TimeElapsedColumn(),
-            _Line(console, beside=len(f"{self.place(self._names[-1])}  ") + self._width + _BAR + len("  0:00:00 ")),
+            _Line(),
             console=console,
             refresh_per_second=4,
             speed_estimate_period=_SPEED_SECONDS,
@@ -110,23 +110,19 @@ class _Bars(Progress):
     """A row for each running stage, then the newest samples."""
 
     def get_renderables(self) -> Iterable[RenderableType]:
-        yield self.make_tasks_table(self.tasks)
+        if self.tasks:  # before the first one rich asks for rows when there is no console yet
+            # A `^C` must fit, too: it would wrap, and rich leave a row behind.
+            yield Constrain(self.make_tasks_table(self.tasks), self.console.width - len("^C") - 1)
         works: list[Work] = [task.fields["work"] for task in self.tasks if task.visible and task.fields["work"]]
         for samples in filter(None, (work.samples for work in works)):
             yield Text(f"samples  {relative(samples)}", Style(dim=True, link=Path(samples).as_uri()))
 
 
 class _Line(ProgressColumn):
-    """The line of a stage, as far as it fits. A `^C` must fit, too: it would wrap, and rich leave a row behind."""
-
-    def __init__(self, console: Console, beside: int) -> None:
-        super().__init__()
-        self._console, self._beside = console, beside + len("^C") + 1
+    """The line of a stage, as far as it fits."""
 
     def render(self, task: Task) -> Text:
-        line = Text(task.fields["line"], no_wrap=True)
-        line.truncate(max(0, self._console.width - self._beside), overflow="ellipsis")
-        return line
+        return Text(task.fields["line"], no_wrap=True, overflow="ellipsis")
 
 
 def relative(location: str | Path) -> str:
