@@ -29,7 +29,7 @@ from pipeline.local import cache, estimates, history, processes
 from pipeline.local.containers import Executor
 from pipeline.local.display import Display
 from pipeline.local.history import DONE, FAILED, INTERRUPTED, NOT_RUN, RUNNING, SKIPPED, UNCHANGED, WAITING, TaskState
-from pipeline.local.values import Values, executor_input, facts_of_run, read_outputs
+from pipeline.local.values import Values, executor_input, read_outputs
 from pipeline.step_table import Step
 
 log = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ class Run:
         self._estimate = functools.partial(estimates.of, runs=self._past, parameters=parameters)
         self.interrupted_by, self._deadline = 0, math.inf  # the signal that ended the run, 0 for none
         self._name = f"{step_table.NAME}-{run_history.number:04d}"
-        self._values = Values(parameters, facts_of_run(self._name))
+        self._values = Values(parameters, self._name)
         self._display = Display(step.stage for step in steps)
 
     def execute(self) -> int:

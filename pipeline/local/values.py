@@ -19,17 +19,13 @@ class Unknown:
     output: str
 
 
-def facts_of_run(name: str) -> dict[str, str]:
-    """Return the facts of a run that begins now."""
-    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    return {"id": name, "name": name, "created": now, "scheduled": now}
-
-
 class Values:
-    """Looks up inputs in the pipeline's parameters, facts of the run, and outputs of the steps that have ended."""
+    """Looks up inputs in the pipeline's parameters, facts of a run that begins, and outputs of the ended steps."""
 
-    def __init__(self, parameters: Mapping[str, Any], run: Mapping[str, str]) -> None:
-        self._values = step_table.values_of(parameters, run)
+    def __init__(self, parameters: Mapping[str, Any], run_name: str) -> None:
+        now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        facts = {"id": run_name, "name": run_name, "created": now, "scheduled": now}
+        self._values = step_table.values_of(parameters, facts)
 
     def add(self, step: Step, outputs: Mapping[str, Any]) -> None:
         """Add the outputs of a step that has ended."""

@@ -59,7 +59,8 @@ def test_a_package_gives_what_the_local_runner_gives(profile: str, decision: str
     chosen = {"decision": decision, "verdict": verdict}
     outputs: dict[str, dict[str, Any]] = {}
     resolver = Resolver(parameters, outputs, {_PLACEHOLDERS[name]: value for name, value in RUN.items()})
-    resolved = Values(parameters, RUN)
+    resolved = Values(parameters, RUN["name"])
+    resolved._values = step_table.values_of(parameters, RUN)
     steps = {step.stage: step for step in step_table.steps(PROFILES[profile, KFP].train_image)}
     tasks = {task.name: task for task in package.tasks}
     assert tasks.keys() == steps.keys()
