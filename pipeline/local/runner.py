@@ -66,10 +66,8 @@ class Run:
         # Signals become events while the run lasts.
         with processes.handling_signals(lambda signum, _: self._events.put(signum)), self._display:
             try:
-                self._decide()
-                while self._running():
+                while self._decide():
                     self._wait()
-                    self._decide()
             finally:
                 # Nothing runs by now, unless an error (a full disk) ended the loop.
                 self._executor.stop(signal.SIGTERM)
@@ -78,8 +76,8 @@ class Run:
         self._history.write_state(self.exit_code, self.tasks)
         return self.exit_code
 
-    def _decide(self) -> None:
-        """Bring every step as far as possible without waiting."""
+    def _decide(self) -> list[str]:
+        """Bring every step as far as possible without waiting; return the stages that run."""
         for step in self._steps:  # in an order that respects dependencies
             states = {need: self.tasks[need].state for need in step.needs}
             if self.tasks[step.stage].state != WAITING:
@@ -96,6 +94,7 @@ class Run:
             elif len(self._running()) < self._jobs:
                 self._begin(step)
         self._history.write_state(self.exit_code, self.tasks)
+        return self._running()
 
     def _begin(self, step: Step) -> None:
         """Settle a step with the cached result of an earlier run, or start it."""
