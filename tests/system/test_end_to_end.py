@@ -107,6 +107,8 @@ def test_the_printed_settings_make_the_same_in_a_bucket(location: Path, bucket: 
     champion = json.loads(contents["runs/registry/champion.json"])
     assert (champion["version"], champion["revision"], champion["model_digest"]) == (1, 1, results["model_digest"])
 
+    planned = wgan("plan", "--config=again.yaml", "--refresh=yes", cwd=location).stdout.splitlines()
+    assert {line.split()[0] for line in planned if "unchanged" in line} == {"preprocess", "embed", "train", "export"}
     shutil.rmtree(Location.of("gs://b").path.parent.parent)  # as on another machine
     done = wgan("run", "--config=again.yaml", cwd=location)
     assert "since version 1: " in done.stdout + done.stderr
