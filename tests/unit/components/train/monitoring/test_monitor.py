@@ -88,22 +88,13 @@ def test_signals_are_those_of_numpy(wgan: WganStep, tmp_path: Path) -> None:
     assert rows(tmp_path)[1]["critic_overfit"] is None
 
 
-def test_three_bad_windows_one_after_another_end_it(wgan: WganStep, tmp_path: Path) -> None:
-    monitor = watch(wgan, tmp_path)
-    outcome = [bool(end(monitor, step, STEEP)) for step in (200, 400, 600, 800, 1000)]
-    assert outcome == [False] * 5  # the first three are the warm-up
-    assert (monitor.last_undoubted, monitor.last_good) == (799, 600)
-    (finding,) = end(monitor, 1200, STEEP)
-    assert finding.signal == "excess_slope"
-    assert [len(row["warnings"]) > 0 for row in rows(tmp_path)] == [False] * 3 + [True] * 3
-
-
 def test_a_training_that_recovers_goes_on(wgan: WganStep) -> None:
     monitor = watch(wgan)
+    assert not end(monitor, 600, STEEP)  # which is nothing in the warm-up
     for step in range(800, 1800, 600):
         assert not end(monitor, step, STEEP)
         assert not end(monitor, step + 200, STEEP)
-        assert monitor.last_undoubted is not None
+        assert monitor.last_undoubted == step - 1
         assert not end(monitor, step + 400, GOOD)
         assert (monitor.last_undoubted, monitor.last_good) == (None, step + 400)
 
