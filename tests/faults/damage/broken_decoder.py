@@ -16,7 +16,7 @@ from components.preprocess.decode.pixels import Decoded, UndecodableImage
 
 SHAPE = ImageShape(6, 5, 3)
 FAULTS = """
-import ctypes, json, os, signal, sys, time
+import ctypes, json, os, sys, time
 import numpy
 from PIL import PngImagePlugin
 
@@ -26,10 +26,6 @@ def load_prepare(self):
     match self.info.get("nonfinite"):
         case "segfault":
             ctypes.string_at(0)
-        case "kill":
-            os.kill(os.getpid(), signal.SIGKILL)
-        case "abort":
-            os.abort()
         case "exit":
             os._exit(3)
         case "loop":
@@ -58,8 +54,6 @@ PngImagePlugin.PngImageFile.load_prepare = load_prepare
 # The reason for an image that causes each fault.
 REASONS = {
     "segfault": "SIGSEGV",
-    "kill": "SIGKILL",
-    "abort": "SIGABRT",
     "exit": "exit status 3",
     "loop": "1 s of processor",
     "memory": "512 MiB",
