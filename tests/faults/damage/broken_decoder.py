@@ -1,7 +1,6 @@
 """A decoder that really crashes, hangs or takes all memory."""
 
 import contextlib
-import io
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from PIL import Image, PngImagePlugin
 from components.core.artifacts.datasets import ImageShape
 from components.preprocess.decode import pool
 from components.preprocess.decode.pixels import Decoded, UndecodableImage
+from tests.faults.damage.image_cases import saved
 
 SHAPE = ImageShape(6, 5, 3)
 FAULTS = """
@@ -94,6 +94,4 @@ def png(seed: int, fault: str = "", shape: ImageShape = SHAPE) -> bytes:
     words = PngImagePlugin.PngInfo()
     if fault:
         words.add_text("nonfinite", fault)
-    file = io.BytesIO()
-    Image.fromarray(values).save(file, "PNG", pnginfo=words)
-    return file.getvalue()
+    return saved(Image.fromarray(values), pnginfo=words)

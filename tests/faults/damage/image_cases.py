@@ -68,7 +68,7 @@ def sized(width: int, height: int) -> bytes:
     return png_of(width, height, 8, 2, zlib.compress(NOISE.tobytes()))
 
 
-def saved(image: Image.Image, kind: str, **options: Any) -> bytes:
+def saved(image: Image.Image, kind: str = "PNG", **options: Any) -> bytes:
     file = io.BytesIO()
     image.save(file, kind, **options)
     return file.getvalue()

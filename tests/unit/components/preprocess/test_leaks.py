@@ -13,6 +13,7 @@ from PIL import Image
 from components.core.artifacts.datasets import ImageShape
 from components.preprocess import leaks
 from components.preprocess.leaks import Leak, ReferenceSet
+from tests.faults.damage.image_cases import saved
 
 GRAY, COLOR, SMALL = (ImageShape(*sizes) for sizes in ((28, 28, 1), (20, 17, 3), (8, 8, 1)))
 
@@ -50,9 +51,8 @@ def pictures(random: np.random.Generator, count: int, image: ImageShape) -> np.n
 
 
 def saved_again(image: np.ndarray, quality: int) -> np.ndarray:
-    file = io.BytesIO()
-    Image.fromarray(image.squeeze()).save(file, "JPEG", quality=quality)
-    return np.asarray(Image.open(file)).reshape(image.shape)
+    file = saved(Image.fromarray(image.squeeze()), "JPEG", quality=quality)
+    return np.asarray(Image.open(io.BytesIO(file))).reshape(image.shape)
 
 
 def lighter(image: np.ndarray, levels: int = 2) -> np.ndarray:

@@ -5,7 +5,6 @@ import io
 import struct
 import subprocess
 import sys
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,14 +14,9 @@ from PIL.PngImagePlugin import PngInfo
 
 from components.core.artifacts.datasets import ImageShape
 from components.preprocess.decode import pixels
+from tests.faults.damage.image_cases import saved
 
 RAMP = np.arange(24, dtype=np.uint8).reshape(2, 4, 3) * 10
-
-
-def encoded(image: Image.Image, kind: str = "PNG", **options: Any) -> bytes:
-    file = io.BytesIO()
-    image.save(file, kind, **options)
-    return file.getvalue()
 
 
 def decoded(content: bytes, height: int = 2, width: int = 4, channels: int = 3, resize: str = "fill") -> np.ndarray:
@@ -48,7 +42,7 @@ def decoded(content: bytes, height: int = 2, width: int = 4, channels: int = 3, 
 def test_an_image_that_loses_three_tenths_of_its_area_is_marked(
     size: tuple[int, int], resize: str, expected: bool, kind: str
 ) -> None:
-    image = pixels.from_file(encoded(Image.new("RGB", size), kind), ImageShape(8, 8, 3), resize)
+    image = pixels.from_file(saved(Image.new("RGB", size), kind), ImageShape(8, 8, 3), resize)
     assert image.is_cropped == expected
 
 
@@ -56,17 +50,17 @@ def test_an_image_that_loses_three_tenths_of_its_area_is_marked(
 def test_what_counts_is_the_upright_image(orientation: int) -> None:
     exif = Image.Exif()
     exif[0x0112] = orientation
-    content = encoded(Image.new("RGB", (900, 300)), "JPEG", exif=exif)
+    content = saved(Image.new("RGB", (900, 300)), "JPEG", exif=exif)
     is_tall = orientation in (6, 8)
     for shape, is_same_shape in ((ImageShape(8, 24, 3), not is_tall), (ImageShape(24, 8, 3), is_tall)):
         assert pixels.from_file(content, shape, "fill").is_cropped != is_same_shape
 
 
 def test_color_becomes_gray_by_luma_and_gray_becomes_color_by_repetition() -> None:
-    gray = decoded(encoded(Image.fromarray(RAMP)), channels=1)
+    gray = decoded(saved(Image.fromarray(RAMP)), channels=1)
     luma = (RAMP.astype(np.float64) @ [299, 587, 114]) / 1000  # ITU-R 601, as Pillow documents it for mode L
     np.testing.assert_allclose(gray[..., 0], luma, atol=1)
-    np.testing.assert_array_equal(decoded(encoded(Image.fromarray(gray[..., 0]))), gray.repeat(3, axis=2))
+    np.testing.assert_array_equal(decoded(saved(Image.fromarray(gray[..., 0]))), gray.repeat(3, axis=2))
 
 
 @functools.cache
@@ -75,7 +69,7 @@ def photo(width: int, height: int, orientation: int) -> bytes:
     noisy = np.asarray(enlarged) + np.random.default_rng(0).normal(0, 8, (height, width, 1))
     exif = Image.Exif()
     exif[0x0112] = orientation
-    return encoded(Image.fromarray(np.clip(noisy, 0, 255).astype(np.uint8)), "JPEG", quality=90, exif=exif)
+    return saved(Image.fromarray(np.clip(noisy, 0, 255).astype(np.uint8)), "JPEG", quality=90, exif=exif)
 
 
 @pytest.mark.parametrize("resize", ["fill", "fit", "stretch"])
@@ -108,7 +102,7 @@ def test_fitting_is_that_of_pillow(seed: int) -> None:
 
 
 def exif_after_pixels(image: Image.Image, exif: Image.Exif) -> bytes:
-    content = encoded(image, exif=exif)
+    content = saved(image, exif=exif)
     start = content.index(b"eXIf") - 4
     end = start + 12 + struct.unpack_from(">I", content, start)[0]
     last = content.index(b"IEND") - 4
@@ -127,16 +121,16 @@ def test_orientation_is_found_wherever_pillow_finds_it(form: str) -> None:
     noted, image = PngInfo(), Image.fromarray(RAMP)
     if form == "PNG profile":
         noted.add_text("Raw profile type exif", f"\nexif\n{len(exif.tobytes()):8}\n{exif.tobytes().hex()}\n")
-        content = encoded(image, pnginfo=noted)
+        content = saved(image, pnginfo=noted)
     elif form == "PNG XMP":
         noted.add_itxt("XML:com.adobe.xmp", xmp)
-        content = encoded(image, pnginfo=noted)
+        content = saved(image, pnginfo=noted)
     elif form == "PNG at the end":
         content = exif_after_pixels(image, exif)
     elif form.endswith("XMP"):
-        content = encoded(image, kind, xmp=xmp.encode())
+        content = saved(image, kind, xmp=xmp.encode())
     else:
-        content = encoded(image, kind, exif=exif)
+        content = saved(image, kind, exif=exif)
     with Image.open(io.BytesIO(content)) as opened:
         expected = ImageOps.exif_transpose(opened)
     assert expected.size == (2, 4)
@@ -146,7 +140,7 @@ def test_orientation_is_found_wherever_pillow_finds_it(form: str) -> None:
 @pytest.mark.parametrize(("height", "width"), [(1, 1), (5, 7), (8, 8), (8, 3), (6, 6)])
 def test_padding_keeps_the_pixels_of_smaller_images(height: int, width: int) -> None:
     image = np.random.default_rng(0).integers(1, 256, (height, width), np.uint8)
-    result = decoded(encoded(Image.fromarray(image)), 8, 8, 1, "pad")[..., 0]
+    result = decoded(saved(Image.fromarray(image)), 8, 8, 1, "pad")[..., 0]
     above, left = (8 - height) // 2, (8 - width) // 2
     around = ((above, 8 - height - above), (left, 8 - width - left))
     np.testing.assert_array_equal(result, np.pad(image, around))
@@ -154,7 +148,7 @@ def test_padding_keeps_the_pixels_of_smaller_images(height: int, width: int) -> 
 
 @pytest.mark.parametrize(("height", "width"), [(9, 3), (3, 9), (30, 50), (8, 9)])
 def test_padding_shrinks_larger_images_as_fit_does(height: int, width: int) -> None:
-    content = encoded(Image.fromarray(np.random.default_rng(0).integers(1, 256, (height, width, 3), np.uint8)))
+    content = saved(Image.fromarray(np.random.default_rng(0).integers(1, 256, (height, width, 3), np.uint8)))
     np.testing.assert_array_equal(decoded(content, 8, 8, 3, "pad"), decoded(content, 8, 8, 3, "fit"))
 
 
@@ -162,7 +156,7 @@ def test_plain_pixels_take_the_same_way() -> None:
     shape = ImageShape(2, 4, 3)
     assert pixels.from_pixels(RAMP.tobytes(), shape, shape, "fill") == RAMP.tobytes()
     gray = pixels.from_pixels(RAMP.tobytes(), shape, ImageShape(2, 4, 1), "fill")
-    assert gray == decoded(encoded(Image.fromarray(RAMP)), channels=1).tobytes()
+    assert gray == decoded(saved(Image.fromarray(RAMP)), channels=1).tobytes()
 
 
 def test_a_process_that_decodes_starts_without_numpy() -> None:
