@@ -33,12 +33,6 @@ def start(action: Callable[[], object], log: Path) -> int:
         os._exit(code)
 
 
-def ended(pid: int) -> int | None:
-    """Return the exit code of a child, negative for a signal; None while it lives."""
-    exited, status = os.waitpid(pid, os.WNOHANG)
-    return os.waitstatus_to_exitcode(status) if exited else None
-
-
 def wait(pid: int) -> int:
     """Wait for a child and return its exit code, negative for a signal."""
     code = wait_until(pid, lambda: False)
@@ -47,12 +41,12 @@ def wait(pid: int) -> int:
 
 
 def wait_until(pid: int, due: Callable[[], bool]) -> int | None:
-    """Wait for a child until a condition holds; return its exit code if it ended before, else None."""
+    """Wait for a child until a condition holds; return its exit code as `wait` if it ended before, else None."""
     began = time.monotonic()
     while not due():
-        code = ended(pid)
-        if code is not None:
-            return code
+        exited, status = os.waitpid(pid, os.WNOHANG)
+        if exited:
+            return os.waitstatus_to_exitcode(status)
         assert time.monotonic() - began < _PATIENCE_SECONDS, f"process {pid} hangs"
         time.sleep(0.0005)
     return None
