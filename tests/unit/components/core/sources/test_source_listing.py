@@ -28,13 +28,17 @@ def test_images_are_listed_by_name_and_others_left_out(pets: Path) -> None:
 
 
 def test_sources_that_cannot_be_listed(pets: Path, tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
+    for name in ("empty", "packed"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "packed" / "x.tar.xz").write_bytes(b"packed")
     for source, words in (
         (tmp_path / "nowhere", "IDX files, or PNG"),
         (pets / "birds" / "*.png", "birds"),
         (pets / "*.gif", "holds nothing"),
         (pets / "cats" / "1.png", "only 1.png, .* give the folder"),
         (tmp_path / "empty", "holds nothing, .* PNG, .* TFRecord"),
+        (tmp_path / "packed" / "x.tar.xz", r"x\.tar\.xz.* unpack"),
+        (tmp_path / "packed", r"x\.tar\.xz.* unpack"),
     ):
         with pytest.raises(DataError, match=words):
             source_listing.contents(str(source))
@@ -99,13 +103,6 @@ def test_buckets_that_cannot_be_listed(photos: Server) -> None:
             source_listing.contents(f"gs://photos/{name}")
     with pytest.raises(ConfigError, match=r"^gs://paintings"):
         source_listing.contents("gs://paintings")
-
-
-def test_what_is_packed_otherwise_is_to_be_unpacked(tmp_path: Path) -> None:
-    (tmp_path / "x.tar.xz").write_bytes(b"packed")
-    for source in (tmp_path / "x.tar.xz", tmp_path):
-        with pytest.raises(DataError, match=r"x\.tar\.xz.* unpack"):
-            source_listing.contents(str(source))
 
 
 def test_a_glob_chooses_among_the_files_below_its_folder(pets: Path) -> None:
