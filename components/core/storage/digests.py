@@ -9,7 +9,6 @@ from components.core.errors import naming
 
 MADE_WITH = "made_with"
 SEAL = "sha256"  # field of a manifest with its digest
-_CHUNK_BYTES = 1 << 20
 
 
 def canonical_json(value: Any) -> bytes:
@@ -29,8 +28,5 @@ def digest_of_record(record: dict[str, Any]) -> str:
 
 def sha256_of_file(path: Path) -> str:
     """Return the sha256 (64 hexadecimal digits) of a file."""
-    digest = hashlib.sha256()
     with naming(path), open(path, "rb") as file:
-        while chunk := file.read(_CHUNK_BYTES):
-            digest.update(chunk)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
