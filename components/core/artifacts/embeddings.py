@@ -53,10 +53,6 @@ class Manifest(manifest.Manifest):
             "chance; there are no rules on its features and none on classes"
         ]
 
-    @property
-    def listed(self) -> dict[str, str]:
-        return self.files
-
 
 def require_certified(embedding: LocationLike, manifest: Manifest) -> None:
     """Raise `DataError` for an embedding that failed its certificate, with the checks that failed."""

@@ -47,10 +47,6 @@ class Manifest(manifest.Manifest):
         decisive = {name: sha256 for name, sha256 in self.files.items() if name not in _FOR_THE_RECORD}
         return {**super().content, "files": decisive}
 
-    @property
-    def listed(self) -> dict[str, str]:
-        return self.files
-
 
 def distance_ratio(folder: Path) -> float | None:
     """Return the distance of an evaluation divided by that of real images; None if it has none or is damaged."""

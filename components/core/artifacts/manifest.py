@@ -45,7 +45,8 @@ class Manifest:
     @property
     def listed(self) -> dict[str, str]:
         """The sha256 of each file that `of` checks, by its path within the artifact."""
-        return {}
+        files: dict[str, str] = vars(self).get("files", {})
+        return files
 
     def write(self, folder: Path) -> None:
         atomic_files.write_file(folder / self.FILE, atomic_files.sealed_json(self.to_json()))
