@@ -32,12 +32,12 @@ def run(config: DecideConfig) -> StageResult:
     custom_digest = inputs.digest_of_embedding(config.custom_embedding)
     now = recipes.current(contents.fingerprint, custom_digest, config.settings)
     champion = registry.read_champion(config.registry)
-    published = registry.read_recipe(config.registry, champion.version) if champion else None
+    published = registry.read_recipe(config.registry, champion.version) if champion.version else None
     decision, reason = _decide(config, champion, published, now)
     if decision == RUN:
         Location.of(config.registry).require_writable()  # the folder around it, which holds all results
     initial, initial_digest = "", ""
-    if decision == RUN and config.start_from == "champion" and champion is not None:
+    if decision == RUN and config.start_from == "champion" and champion.version:
         initial = _checkpoint_of(champion, published, Location.of(config.registry).parent)
         initial_digest = champion.checkpoint_digest
         reason += f"; training starts from version {champion.version}"
@@ -54,8 +54,8 @@ def run(config: DecideConfig) -> StageResult:
     )
 
 
-def _decide(config: DecideConfig, champion: Champion | None, published: Recipe | None, now: Recipe) -> tuple[str, str]:
-    if champion is None:
+def _decide(config: DecideConfig, champion: Champion, published: Recipe | None, now: Recipe) -> tuple[str, str]:
+    if not champion.version:
         return RUN, "runs: nothing has been published yet"
     if published is None:
         return RUN, f"runs: version {champion.version} has no recipe"

@@ -64,7 +64,7 @@ def read_champion(location: str) -> PublishedChampion | None:
     """Describe the champion; one that cannot be read is returned with its problem."""
     try:
         pointed = registry.read_champion(location)
-        if pointed is None:
+        if not pointed.version:
             return None
         model = models.Manifest.of(registry.version_location(location, pointed.version))
     except (DataError, OSError) as error:

@@ -38,7 +38,7 @@ def run(config: PublishConfig) -> StageResult:
     numbers = atomic_files.read_json(Location.of(config.evaluation) / evaluations.METRICS, "evaluation")
     judgment = model_card.Judgment(evaluation=evaluation, numbers=numbers, lineage=origin)
     judged_card = model_card.render(model, origin.checkpoint["settings"], judgment)
-    champion = registry.read_champion(config.registry) or registry.NOBODY
+    champion = registry.read_champion(config.registry)
     if result := _published_before(config, model, champion):
         return result
     _require_compared_with(champion, evaluation, DataError)
@@ -91,7 +91,7 @@ def _publish(
         version = version or registry.add(config.registry, fill, model.digest, champion)
         _require_next(version, champion)
         try:
-            whole = registry.read_version(config.registry, version, None)
+            whole = registry.read_version(config.registry, version)
         except DataError:
             _require_next(version, registry.read_pointer(config.registry).champion)  # removed, or superseded
             raise

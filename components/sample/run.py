@@ -23,7 +23,7 @@ def run(config: SampleConfig) -> StageResult:
     atomic_files.require_writable(out, "out")
     registry.require_there(config.registry)
     champion = registry.read_champion(config.registry)
-    if champion is None:
+    if not champion.version:
         raise DataError(f"nothing has been published in {config.registry} yet; run the pipeline with this registry")
     folder = registry.version_folder(config.registry, champion.version)
     rows = _rows(config, models.Manifest.of(folder))

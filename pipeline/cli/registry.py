@@ -82,16 +82,16 @@ def _run(run: Callable[..., None], parsed: argparse.Namespace) -> int:
     return errors.OK
 
 
-def _read_champion(location: str) -> Champion | None:
+def _read_champion(location: str) -> Champion:
     registry.require_there(location)
     champion = registry.read_champion(location)
-    if champion is None and not registry.versions(location):
+    if not champion.version and not registry.versions(location):
         raise upkeep.nothing_published(location)
     return champion
 
 
 @contextlib.contextmanager
-def _version_details(location: str, number: int) -> Iterator[tuple[Version, Lineage, Champion | None, Path]]:
+def _version_details(location: str, number: int) -> Iterator[tuple[Version, Lineage, Champion, Path]]:
     """Yield a version, its lineage, the champion, and the folder of its evaluation; name a missing value."""
     champion = _read_champion(location)
     version = registry.read_version(location, number, champion)
@@ -112,7 +112,7 @@ def _reproduce(location: str, number: int, root: str, source: str) -> None:
             """Return the version whose model comes from a checkpoint; 0 if there is no whole one."""
             for other in registry.versions(location, champion):
                 with contextlib.suppress(DataError):
-                    if registry.read_version(location, other, None).model.checkpoint_digest == checkpoint_digest:
+                    if registry.read_version(location, other).model.checkpoint_digest == checkpoint_digest:
                         return other
             return 0
 
@@ -130,7 +130,7 @@ def _list(location: str) -> None:
     champion = _read_champion(location)
     rows, damaged = [], []
     for number in registry.versions(location, champion):
-        state = "champion" if champion is not None and champion.version == number else ""
+        state = "champion" if champion.version == number else ""
         try:
             version = registry.read_version(location, number, champion)
             ratio = evaluations.distance_ratio(registry.version_folder(location, number) / registry.EVALUATION)
@@ -150,7 +150,7 @@ def _list(location: str) -> None:
 def _why(location: str, number: int) -> None:
     with _version_details(location, number) as (version, origin, champion, folder):
         metrics = atomic_files.read_json(folder / evaluations.METRICS, "evaluation")
-        is_champion = champion is not None and champion.version == version.number
+        is_champion = champion.version == version.number
         comparison = "there was no champion to compare with"
         if rival := version.evaluation.champion_version:
             comparison = f"compared with version {rival}, the champion at that time"

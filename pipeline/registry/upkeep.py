@@ -14,7 +14,7 @@ def verify(location: str, number: int | None) -> None:
     """Compute every digest of one version, or of all, again; print the whole versions, raise if one is damaged."""
     registry.require_there(location)
     problems: list[str] = []
-    champion = None
+    champion = registry.NOBODY
     try:
         champion = registry.read_pointer(location).champion
     except DataError as error:
@@ -22,7 +22,7 @@ def verify(location: str, number: int | None) -> None:
     versions = registry.versions(location, champion)
     if number is not None and number not in versions:
         raise registry.no_version(location, number, versions)
-    lost = champion.been.difference([0], champion.removed, versions) if champion else ()
+    lost = champion.been.difference([0], champion.removed, versions)
     problems += [f"version {number} of {location} is lost: copy it back from a backup" for number in sorted(lost)]
     problems += [f"versions/{name} of {location} is no version: remove it" for name in registry.strays(location)]
     history = registry.damage_of_history(location)
@@ -42,7 +42,7 @@ def verify(location: str, number: int | None) -> None:
         if damage:
             remedy = "copy it back from a backup, and serve another until then"
             problems.append(f"version {version} of {location} is damaged: {', '.join(damage)}; {remedy}")
-        is_champion = champion is not None and champion.version == version
+        is_champion = champion.version == version
         rows.append((str(version), "champion" if is_champion else "", "damaged" if damage else "whole"))
     tables.print_rows(("version", "state", "files"), rows)
     if problems:
@@ -81,7 +81,7 @@ def rollback(location: str) -> None:
     number = champion.previous[-1]
     if number not in registry.versions(location, champion):
         raise DataError(f"version {number}, the champion before, is gone from {location}; promote another version")
-    crowned = registry.crowned(champion, registry.read_version(location, number, None))
+    crowned = registry.crowned(champion, registry.read_version(location, number))
     rolled_back = tuple(sorted({*champion.rolled_back, champion.version} - {number}))
     crowned = dataclasses.replace(crowned, previous=champion.previous[:-1], rolled_back=rolled_back)
     _move(location, pointer, crowned)

@@ -134,7 +134,7 @@ def test_a_training_starts_from_the_champions_checkpoint_also_under_a_moved_root
     parameters = decide.run(config(location, start_from="champion", source="fashion-mnist")).parameters
     checkpoint = root / "checkpoints" / "step-0000000020"
     assert parameters["initial_checkpoint"] == str(checkpoint)
-    champion = registry.read_champion(location) or registry.NOBODY
+    champion = registry.read_champion(location)
     assert parameters["initial_checkpoint_digest"] == champion.checkpoint_digest
     assert "starts from version 1; " in str(parameters["summary"])
     # A skipped run trains nothing.

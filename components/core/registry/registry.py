@@ -123,10 +123,11 @@ def begun(registry: LocationLike) -> dict[int, bool]:
     return dict(sorted(numbers.items()))
 
 
-def versions(registry: LocationLike, champion: Champion | None = None) -> list[int]:
-    """Return the numbers of the versions, ascending, without those that `champion`, if given, lists as removed."""
-    committed = {number for number, is_committed in begun(registry).items() if is_committed}
-    return sorted(committed.difference(_removed(champion)))
+def versions(registry: LocationLike, champion: Champion = NOBODY) -> list[int]:
+    """Return the numbers of the versions, ascending, without those that `champion` lists as removed."""
+    return [
+        number for number, is_committed in begun(registry).items() if is_committed and number not in champion.removed
+    ]
 
 
 def read_pointer(registry: LocationLike, rebuild: bool = False) -> Pointer:
@@ -161,12 +162,11 @@ def read_pointer(registry: LocationLike, rebuild: bool = False) -> Pointer:
     return Pointer(last or dataclasses.replace(NOBODY, rolled_back=tuple(numbers)), generation, is_rebuilt=True)
 
 
-def read_champion(registry: LocationLike) -> Champion | None:
-    """Read which version is champion and check its model; None if nothing has been published yet."""
+def read_champion(registry: LocationLike) -> Champion:
+    """Read which version is champion, 0 if nothing has been published yet, and check its model."""
     champion = read_pointer(registry).champion
-    if not champion.version:
-        return None
-    models.Manifest.of(_fetched(registry, champion.version), champion.model_digest)
+    if champion.version:
+        models.Manifest.fetch(version_location(registry, champion.version), champion.model_digest)
     return champion
 
 
@@ -185,29 +185,28 @@ def note(registry: LocationLike, champion: Champion) -> None:
             store.replace(f"{_HISTORY}/{name}", atomic_files.sealed_json(champion.to_json()), 0)
 
 
-def add(registry: LocationLike, fill: Callable[[Path], None], model_digest: str, champion: Champion | None) -> int:
+def add(registry: LocationLike, fill: Callable[[Path], None], model_digest: str, champion: Champion) -> int:
     """Return the version of a model, perhaps with another evaluation; add it by `fill`, or finish an attempt at it."""
-    store, done = Store(Location.of(registry)), [*versions(registry), *_removed(champion)]
+    store, done = Store(Location.of(registry)), [*versions(registry), *champion.removed]
     if number := find(registry, model_digest, champion):
         return number
     with naming(store.scratch, "/.tmp-"), atomic_files.temporary_folder(store.scratch) as aside:
         prepared = aside / "version"
         fill(prepared)
         atomic_files.write_file(aside / "claim", _claim_of(prepared, model_digest))
-        number = _claimed(store, aside / "claim", {0, *done, *(champion.been if champion else ())})
+        number = _claimed(store, aside / "claim", {0, *done, *champion.been})
         _write(prepared, store, f"{_VERSIONS}/{number}")
     return number
 
 
-def read_version(registry: LocationLike, number: int, champion: Champion | None) -> Version:
+def read_version(registry: LocationLike, number: int, champion: Champion = NOBODY) -> Version:
     """Read a version and check every file of it; if it is the champion, its digests must be the champion's."""
     numbers = versions(registry, champion)
     if number not in numbers:
         raise no_version(registry, number, numbers)
-    folder = _fetched(registry, number)
-    expected = champion if champion and champion.version == number else None
-    model = models.Manifest.of(folder, expected.model_digest if expected else "")
-    evaluation = evaluations.Manifest.of(folder / EVALUATION, expected.evaluation_digest if expected else "")
+    folder, is_champion = version_location(registry, number), champion.version == number
+    model = models.Manifest.fetch(folder, champion.model_digest if is_champion else "")
+    evaluation = evaluations.Manifest.of(folder / EVALUATION, champion.evaluation_digest if is_champion else "")
     if evaluation.checkpoint_digest != model.checkpoint_digest:
         raise DataError(
             f"version {number} of {registry} is damaged: its evaluation judges checkpoint "
@@ -228,7 +227,7 @@ def read_recipe(registry: LocationLike, number: int) -> recipes.Recipe | None:
     return recipes.Recipe.read(version) if (version / recipes.Recipe.FILE).path.exists() else None
 
 
-def find(registry: LocationLike, model_digest: str, champion: Champion | None) -> int | None:
+def find(registry: LocationLike, model_digest: str, champion: Champion) -> int | None:
     """Return the last version of this model, by the manifests of the versions alone; None if absent."""
 
     def is_same(number: int) -> bool:
@@ -240,11 +239,11 @@ def find(registry: LocationLike, model_digest: str, champion: Champion | None) -
     return max(itertools.compress(numbers, concurrent.in_threads(is_same, numbers, _AT_ONCE)), default=None)
 
 
-def damage(registry: LocationLike, number: int, champion: Champion | None) -> list[str]:
+def damage(registry: LocationLike, number: int, champion: Champion) -> list[str]:
     """Return what is wrong with a version: files that are missing, changed or added, or contradict each other."""
     version = version_location(registry, number)
     try:
-        folder = _fetched(registry, number).path
+        folder = version.require(models.MANIFEST, "model").path
         if folder.is_symlink():
             return ["it is a symbolic link"]
         listed = models.Manifest.read(version).listed
@@ -285,11 +284,11 @@ def strays(registry: LocationLike) -> list[str]:
     return [folder.name for folder in folders if not _number_of(folder.name)]
 
 
-def uncommitted(registry: LocationLike, champion: Champion | None) -> list[int]:
+def uncommitted(registry: LocationLike, champion: Champion) -> list[int]:
     """Return the numbers of unfinished publications, claimed or with files: interrupted ones, or ones at work now."""
     numbers = begun(registry)
     claimed = _claims(Store(Location.of(registry))) | numbers.keys()
-    return sorted(number for number in claimed - {*_removed(champion)} if not numbers.get(number))
+    return sorted(number for number in claimed - {*champion.removed} if not numbers.get(number))
 
 
 def remove(registry: LocationLike, number: int) -> None:
@@ -316,14 +315,6 @@ def _last(store: Store, noted: list[str]) -> Champion | None:
 def _number_of(folder: str) -> int:
     """Return the number of a version by the name of its folder; 0 for another name, such as 01."""
     return int(folder) if folder.isdecimal() and str(int(folder)) == folder else 0
-
-
-def _removed(champion: Champion | None) -> tuple[int, ...]:
-    return champion.removed if champion else ()
-
-
-def _fetched(registry: LocationLike, number: int) -> Location:
-    return version_location(registry, number).require(models.MANIFEST, "model")
 
 
 def _added(folder: Path, expected: Set[str]) -> list[str]:

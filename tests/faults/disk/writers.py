@@ -130,7 +130,7 @@ def _publish(number: int) -> Callable[[Path], object]:
 
 def _rollback(folder: Path) -> None:
     champion = registry.read_champion(folder / "registry")
-    if champion and champion.version == 2:
+    if champion.version == 2:
         with contextlib.redirect_stdout(io.StringIO()):
             upkeep.rollback(str(folder / "registry"))
     _note(folder)

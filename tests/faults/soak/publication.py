@@ -193,7 +193,7 @@ class Bench:
             other = self.third.outcome(location)
             again = self.second.outcome(location)
             problems = []
-            if was_champion is not None and was_champion.version == 2:  # it was killed when everything was done
+            if was_champion.version == 2:  # it was killed when everything was done
                 if not _lost(other) or again != 2:
                     problems.append(f"after the champion, another ended with {other!r}, the same with {again!r}")
             else:

@@ -143,7 +143,7 @@ def test_challenger_against_champion_both_ways_round(
     assert challenger.metrics["champion_fcd"] == pytest.approx(first.metrics["fcd"], rel=1e-3)
     assert challenger.parameters["verdict"] == evaluations.PROMOTE, challenger.parameters["summary"]
     manifest = evaluations.Manifest.of(folder_of(challenger))
-    champion = registry.read_champion(champions) or registry.NOBODY
+    champion = registry.read_champion(champions)
     assert (manifest.champion_version, manifest.champion_digest) == (1, champion.model_digest)
     reverse = run(two_checkpoints[0], tmp_path / "reverse", registry=champion_of(two_checkpoints[1], tmp_path))
     assert reverse.metrics["champion_fcd"] == pytest.approx(challenger.metrics["fcd"], rel=1e-3)

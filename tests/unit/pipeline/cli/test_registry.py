@@ -50,10 +50,10 @@ def publish_version(
         dataset, checkpoint, settings={"seed": 3}, made_with=lineage.made_with("embed", threads=4)
     )
     champion = registry.read_champion(location)
-    rival = (champion.model_digest, champion.version) if champion else (evaluations.NO_CHAMPION, 0)
+    rival = (champion.model_digest, champion.version)
     files = {"saved_model.pb": b"%d" % step}
     artifacts.write_model(folder / "model", origin, files, made_with=lineage.made_with("export"))
-    numbers = artifacts.metrics(champion is not None, distance)
+    numbers = artifacts.metrics(champion.version > 0, distance)
     manifest = {"reasons": ["better than ever", HOSTILE], "rules": [artifacts.RULE], "source": PICTURES, **changes}
     manifest |= {"settings": {"sample_count": 500}}
     artifacts.write_evaluation(folder / "evaluation", origin, rival, numbers, **manifest)

@@ -309,7 +309,7 @@ def test_of_two_changes_at_once_one_fails(candidates: list[Candidate], bucket: S
             if request.method == "POST":
                 bucket.before = None
                 pointer = registry.read_pointer(location)
-                other = registry.read_version(location, 5 - pointer.champion.version, None)  # 2 and 3 in turn
+                other = registry.read_version(location, 5 - pointer.champion.version)  # 2 and 3 in turn
                 registry.move_champion(location, pointer, registry.crowned(pointer.champion, other))
 
         before = champion(location)

@@ -42,13 +42,12 @@ def cached_candidate(folder: Path, step: int, digest: str, version: int) -> Cand
     return candidate(folder / f"{step}-{digest[:12]}-{version}", step, rival=(digest, version))
 
 
-def done(folder: Path, location: str, operation: Operation, rival: registry.Champion | None) -> str:
+def done(folder: Path, location: str, operation: Operation, rival: registry.Champion) -> str:
     """Return the result of an operation, or the kind of its failure."""
     name, number = operation
     try:
         if name in ("publish", "late"):
-            digest, version = (rival.model_digest, rival.version) if rival else ("none", 0)
-            result = cached_candidate(folder, number, digest, version).publish(location)
+            result = cached_candidate(folder, number, rival.model_digest, rival.version).publish(location)
             return str((result.parameters, result.reused))
         with contextlib.redirect_stdout(None):
             if name == "promote":
@@ -66,9 +65,9 @@ def state(location: str) -> str:
     """Return everything that a reader finds."""
     champion = registry.read_champion(location)
     numbers = registry.versions(location, champion)
-    described = [models.Manifest.read(registry._fetched(location, number)).digest for number in numbers]
+    described = [models.Manifest.fetch(registry.version_location(location, number)).digest for number in numbers]
     assert [registry.damage(location, number, champion) for number in numbers] == [[]] * len(numbers)
-    return json.dumps([champion and dataclasses.asdict(champion), numbers, described], indent=1)
+    return json.dumps([dataclasses.asdict(champion), numbers, described], indent=1)
 
 
 @settings(max_examples=3)
@@ -76,7 +75,7 @@ def state(location: str) -> str:
 def test_alike(server: Server, tmp_path_factory: pytest.TempPathFactory, operations: list[Operation]) -> None:
     root = tmp_path_factory.mktemp("alike")
     server.create_bucket(root.name)
-    folder, bucket, previous = str(root / "registry"), f"gs://{root.name}/registry", None
+    folder, bucket, previous = str(root / "registry"), f"gs://{root.name}/registry", registry.NOBODY
     for operation in [("publish", 1), *operations]:
         champion = registry.read_champion(folder)
         rival = previous if operation[0] == "late" else champion

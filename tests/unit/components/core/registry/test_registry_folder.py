@@ -27,8 +27,7 @@ def two_candidates(tmp_path: Path) -> list[Candidate]:
 
 
 def champion_of(folder: Path) -> int:
-    champion = registry.read_champion(folder)
-    return champion.version if champion else 0
+    return registry.read_champion(folder).version
 
 
 def test_a_publication_that_was_interrupted_before_the_champion_moved_ends(
@@ -45,7 +44,7 @@ def test_a_publication_that_was_interrupted_before_the_champion_moved_ends(
         two_candidates[0].publish(folder)
     monkeypatch.setattr(registry, "move_champion", move)
     assert registry.versions(folder) == [1]
-    assert registry.read_champion(folder) is None
+    assert registry.read_champion(folder).version == 0
     manifest = Path(two_candidates[0].evaluation, evaluations.MANIFEST)  # made anew meanwhile; the copy is of the first
     artifacts.seal(manifest, artifacts.unsealed(manifest), reasons=["another"])
     assert two_candidates[0].publish(folder).parameters["version"] == 1
@@ -82,6 +81,5 @@ def test_of_two_publications_the_later_one_to_move_the_champion_has_lost(
     with pytest.raises(Superseded, match=r"no champion, .* version [12] "):
         late.publish(folder)
     champion = registry.read_champion(folder)
-    assert champion is not None
     assert champion.model_digest == first.digest
     assert [registry.damage(folder, number, champion) for number in registry.versions(folder)] == [[], []]
