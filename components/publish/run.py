@@ -2,9 +2,9 @@
 
 import contextlib
 import dataclasses
+import functools
 import logging
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 from components.core.artifacts import evaluations, lineage, models, recipes
@@ -38,42 +38,11 @@ def run(config: PublishConfig) -> StageResult:
     numbers = atomic_files.read_json(Location.of(config.evaluation) / evaluations.METRICS, "evaluation")
     judgment = model_card.Judgment(evaluation=evaluation, numbers=numbers, lineage=origin)
     judged_card = model_card.render(model, origin.checkpoint["settings"], judgment)
-    champion = registry.read_champion(config.registry)
-    if result := _published_before(config, model, champion):
+    accepted = registry.read_champion(config.registry)
+    if result := _published_before(config, model, accepted):
         return result
-    _require_compared_with(champion, evaluation, DataError)
-
-    def fill(folder: Path) -> None:
-        """Copy the model and the evaluation into the folder of a new version, and check the copies."""
-        for source, names, target in (
-            (config.evaluation, [*evaluation.files, evaluations.MANIFEST], folder / registry.EVALUATION),
-            (config.model, model.files, folder),
-        ):
-            for name in names:
-                (target / name).parent.mkdir(parents=True, exist_ok=True)
-                with naming(target / name):
-                    shutil.copyfile(Location.of(source) / name, target / name)
-        recipe_sha256 = ""
-        if config.recipe:
-            checkpoint = config.checkpoint and Location.of(config.registry).parent.note(config.checkpoint)
-            dataclasses.replace(recipes.from_text(config.recipe), checkpoint_uri=checkpoint).write(folder)
-            recipe_sha256 = digests.sha256_of_file(folder / recipes.Recipe.FILE)
-        manifest = models.with_card(folder, model, judged_card)
-        dataclasses.replace(manifest, recipe_sha256=recipe_sha256).write(folder)
-        models.Manifest.of(folder, model.digest)
-        evaluations.Manifest.of(folder / registry.EVALUATION, evaluation.digest)
-
-    return _publish(config, fill, model, evaluation, champion)
-
-
-def _publish(
-    config: PublishConfig,
-    fill: Callable[[Path], None],
-    model: models.Manifest,
-    evaluation: evaluations.Manifest,
-    accepted: registry.Champion,
-) -> StageResult:
-    """Add the version that `fill` makes, and make it champion, unless another process replaced the `accepted` one."""
+    _require_compared_with(accepted, evaluation, DataError)
+    fill = functools.partial(_fill, config, model, evaluation, judged_card)
     version = None
     while True:
         pointer = registry.read_pointer(config.registry)
@@ -82,7 +51,7 @@ def _publish(
             with contextlib.suppress(Conflict):
                 registry.move_champion(config.registry, pointer, champion)
             continue
-        if champion != accepted:
+        if champion != accepted:  # another process replaced it
             if result := _published_before(config, model, champion):
                 return result
             _require_compared_with(champion, evaluation, Superseded)
@@ -101,6 +70,29 @@ def _publish(
             continue
         previous = f"before it, version {champion.version}" if champion.version else "the first"
         return _result(version, model, f"version {version} is the champion ({previous})")
+
+
+def _fill(
+    config: PublishConfig, model: models.Manifest, evaluation: evaluations.Manifest, card: str, folder: Path
+) -> None:
+    """Copy the model and the evaluation into the folder of a new version, and check the copies."""
+    for source, names, target in (
+        (config.evaluation, [*evaluation.files, evaluations.MANIFEST], folder / registry.EVALUATION),
+        (config.model, model.files, folder),
+    ):
+        for name in names:
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            with naming(target / name):
+                shutil.copyfile(Location.of(source) / name, target / name)
+    recipe_sha256 = ""
+    if config.recipe:
+        checkpoint = config.checkpoint and Location.of(config.registry).parent.note(config.checkpoint)
+        dataclasses.replace(recipes.from_text(config.recipe), checkpoint_uri=checkpoint).write(folder)
+        recipe_sha256 = digests.sha256_of_file(folder / recipes.Recipe.FILE)
+    manifest = models.with_card(folder, model, card)
+    dataclasses.replace(manifest, recipe_sha256=recipe_sha256).write(folder)
+    models.Manifest.of(folder, model.digest)
+    evaluations.Manifest.of(folder / registry.EVALUATION, evaluation.digest)
 
 
 def _published_before(config: PublishConfig, model: models.Manifest, champion: registry.Champion) -> StageResult | None:
