@@ -163,7 +163,8 @@ def download(uri: str, path: Path) -> None:
 
     def ask(blob: "Blob") -> None:
         with open(path, "wb") as file:  # given a name, the library would replace the file, with any lock on it
-            blob.download_to_file(file, **_reading())
+            # As stored, not decompressed on the way.
+            blob.download_to_file(file, raw_download=True, timeout=REQUEST_SECONDS, retry=_retry(), checksum="crc32c")
         _require_checksum(checksum_of_file(path), blob.crc32c)
 
     _request(uri, "read", ask)
@@ -229,11 +230,6 @@ def _size_and_checksum(source: Path | bytes) -> tuple[int, str]:
     if isinstance(source, bytes):
         return len(source), checksum(source)
     return source.stat().st_size, checksum_of_file(source)
-
-
-def _reading() -> dict[str, Any]:
-    """Return the options of a download of content as stored, not decompressed on the way."""
-    return {"raw_download": True, "timeout": REQUEST_SECONDS, "retry": _retry(), "checksum": "crc32c"}
 
 
 def _get(blob: "Blob", span: str = "", size: int | None = None) -> tuple[bytes, Stored]:
