@@ -72,15 +72,13 @@ def make_folder(location: Path) -> None:
 
 
 def make_unique(folder: Path, prefix: str, suffix: str = "", is_folder: bool = False) -> Path:
-    """Make an empty file or folder with an unused name. Unlike `tempfile`, this respects the umask."""
-    while True:
-        path = folder / f"{prefix}{secrets.token_hex(4)}{suffix}"
-        with contextlib.suppress(FileExistsError):
-            if is_folder:
-                path.mkdir()
-            else:
-                path.touch(exist_ok=False)
-            return path
+    """Make an empty file or folder with a random name. Unlike `tempfile`, this respects the umask."""
+    path = folder / f"{prefix}{secrets.token_hex(8)}{suffix}"
+    if is_folder:
+        path.mkdir()
+    else:
+        path.touch(exist_ok=False)
+    return path
 
 
 def remove_folder(location: Path) -> None:
@@ -89,12 +87,9 @@ def remove_folder(location: Path) -> None:
         if location.is_symlink() or location.is_file():
             location.unlink()
             return
-        aside = make_unique(location.parent, _prefix(location), _DEAD, is_folder=True)
-        try:
-            location.rename(aside)
+        with aside(location, is_folder=True) as emptied:
+            location.rename(emptied)
             _sync(location.parent)
-        finally:
-            shutil.rmtree(aside, ignore_errors=True)
 
 
 def remove_opened(location: Path, handle: int) -> None:
@@ -125,10 +120,7 @@ def write_json(path: Path, value: Any) -> None:
 
 def read_json(path: os.PathLike[str], kind: str) -> dict[str, Any]:
     """Read the JSON manifest of a dataset, a checkpoint, ...; `DataError` if it is missing or no object of JSON."""
-    value = _parse(read(path, kind), path, kind)
-    if not isinstance(value, dict):
-        raise DataError(f"{path} does not describe the {kind}: it holds {reprlib.repr(value)}")
-    return value
+    return _parse(read(path, kind), path, kind)
 
 
 def read(path: os.PathLike[str], kind: str) -> bytes:
@@ -150,7 +142,7 @@ def sealed_json(value: dict[str, Any]) -> bytes:
 def unsealed(content: bytes, path: str | os.PathLike[str], kind: str) -> dict[str, Any]:
     """Verify the seal of a manifest, and return its other fields."""
     value = _parse(content, path, kind)
-    if not isinstance(value, dict) or digests.SEAL not in value:
+    if digests.SEAL not in value:
         raise DataError(f"{path} does not describe the {kind}: it has no {digests.SEAL}; make the {kind} again")
     fields = {name: field for name, field in value.items() if name != digests.SEAL}
     try:
@@ -162,14 +154,16 @@ def unsealed(content: bytes, path: str | os.PathLike[str], kind: str) -> dict[st
     return fields
 
 
-def _parse(content: bytes, path: str | os.PathLike[str], kind: str) -> Any:
+def _parse(content: bytes, path: str | os.PathLike[str], kind: str) -> dict[str, Any]:
     try:
         value = json.loads(content.decode())
         if b"\\u" in content:
             json.dumps(value, ensure_ascii=False).encode()  # raises for half a character
-        return value
     except (ValueError, RecursionError) as error:  # no UTF-8, no JSON, a number of thousands of digits, too deep
         raise DataError(f"{path} does not describe the {kind}: {error}") from None
+    if not isinstance(value, dict):
+        raise DataError(f"{path} does not describe the {kind}: it holds {reprlib.repr(value)}")
+    return value
 
 
 def is_used(location: os.PathLike[str], own: Set[str] = frozenset()) -> bool:
