@@ -32,7 +32,6 @@ from components.core.storage import atomic_files, buckets
 from components.core.storage.buckets import Conflict
 from components.core.storage.json_values import typed
 from components.core.storage.location import ATTEMPT, Location, Written
-from components.core.storage.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -127,7 +126,7 @@ class AttemptFiles:
 
     def sizes(self) -> dict[str, int]:
         """Return the bytes of each file."""
-        return Store(self._folder).sizes("")
+        return {name: file.bytes for name, file in self._folder.files().items()}
 
 
 def results(item: Any, work: Callable[..., Iterable[Result]], location: str, *arguments: Any) -> list[Result]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from components.core.artifacts import checkpoints
 from components.core.errors import StageError, Superseded, TransientError
 from components.core.storage import buckets
-from components.core.storage.location import COMMITTED, Location, files_below
+from components.core.storage.location import COMMITTED, Location
 
 log = logging.getLogger(__name__)
 
@@ -163,6 +163,6 @@ class Uploads:
 
 
 def _steps_in_bucket(location: Location) -> list[int]:
-    paths = [name.split("/") for name in files_below(location.uri)]
+    paths = [name.split("/") for name in location.files()]
     complete = (COMMITTED, checkpoints.MANIFEST)
     return checkpoints.steps_named({path[0] for path in paths if len(path) == 2 and path[1] in complete})

@@ -10,7 +10,6 @@ from components.core.registry import registry
 from components.core.stage import run_notes
 from components.core.storage import atomic_files
 from components.core.storage.location import Location
-from components.core.storage.store import Store
 from pipeline.local import history, session
 
 _CHECKPOINTS = "checkpoints"
@@ -53,7 +52,12 @@ def unneeded(root: Location, keep: int) -> list[Unneeded]:
     last = {result: run.name for run in runs for result in run.results}
     folders = [folder for kind in (*_KINDS, *_COPIED) for folder in (root / kind).children()]
     return [
-        Unneeded(folder, _name_of(folder), sum(Store(folder).sizes("").values()), last.get(_name_of(folder), "none"))
+        Unneeded(
+            folder,
+            _name_of(folder),
+            sum(file.bytes for file in folder.files().values()),
+            last.get(_name_of(folder), "none"),
+        )
         for folder in folders
         if not _is_needed(folder, newest, published)
     ]

@@ -116,7 +116,7 @@ def version_folder(registry: LocationLike, version: int) -> Path:
 def begun(registry: LocationLike) -> dict[int, bool]:
     """Return the numbers of the versions with any files, and whether each is committed, by its manifest."""
     numbers: dict[int, bool] = {}
-    for path in Store(Location.of(registry)).names(_VERSIONS):
+    for path in (Location.of(registry) / _VERSIONS).files():
         version, _, name = path.partition("/")
         if name and (number := _number_of(version)):
             numbers[number] = numbers.get(number, False) or name == models.MANIFEST
@@ -141,7 +141,7 @@ def read_pointer(registry: LocationLike, rebuild: bool = False) -> Pointer:
         raise DataError(f"registry {location} is a file, not a folder")
     store, problem, generation = Store(location), f"no champion at {location}: {CHAMPION} is missing", 0
     # Listed first, as `champion.json` is written first.
-    noted = [name for name in store.names(_HISTORY) if name.removesuffix(".json").isdecimal()]
+    noted = _noted(location)
     try:
         if answer := store.read(CHAMPION):
             content, generation = answer
@@ -180,7 +180,7 @@ def move_champion(registry: LocationLike, pointer: Pointer, champion: Champion) 
 def note(registry: LocationLike, champion: Champion) -> None:
     """Add a pointer to the history, unless it is there or names no version."""
     store, name = Store(Location.of(registry)), _noted_name(champion)
-    if champion.version and name not in store.names(_HISTORY):
+    if champion.version and name not in _noted(store.root):
         with suppress(Conflict):  # another process adds it
             store.replace(f"{_HISTORY}/{name}", atomic_files.sealed_json(champion.to_json()), 0)
 
@@ -272,7 +272,7 @@ def damage_of_claim(registry: LocationLike, number: int) -> list[str]:
 def damage_of_history(registry: LocationLike) -> list[str]:
     """Return the names of the files of the champion's history that are missing or damaged."""
     store = Store(Location.of(registry))
-    names = [name for name in store.names(_HISTORY) if name.removesuffix(".json").isdecimal()]
+    names = _noted(store.root)
     revisions = range(int(names[0][:-5]), int(names[-1][:-5])) if names else ()
     missing = [name for revision in revisions if (name := f"{revision:08d}.json") not in names]
     return missing + [name for name in names if _last(store, [name]) is None]
@@ -296,7 +296,12 @@ def remove(registry: LocationLike, number: int) -> None:
     store, folder = Store(Location.of(registry)), f"{_VERSIONS}/{number}"
     for name in (models.MANIFEST, _SERVABLE):  # first, so that nobody finds an incomplete one
         store.delete([f"{folder}/{name}"])
-    store.delete([f"{folder}/{name}" for name in store.names(folder)])
+    store.delete([f"{folder}/{name}" for name in (store.root / folder).files()])
+
+
+def _noted(registry: Location) -> list[str]:
+    """Return the names of the files of the champion's history, the oldest first."""
+    return sorted(name for name in (registry / _HISTORY).files() if name.removesuffix(".json").isdecimal())
 
 
 def _noted_name(champion: Champion) -> str:
@@ -337,7 +342,7 @@ def _claim_of(version: Path, model_digest: str) -> bytes:
 
 
 def _claims(store: Store) -> set[int]:
-    return {int(name) for name in store.names(_CLAIMS) if name.isdecimal()}
+    return {int(name) for name in (store.root / _CLAIMS).files() if name.isdecimal()}
 
 
 def _claimed(store: Store, claim: Path, taken: set[int]) -> int:
@@ -362,11 +367,11 @@ def _write(prepared: Path, store: Store, folder: str) -> None:
     expected = {name: (path.stat().st_size, buckets.checksum_of_file(path)) for name, path in paths.items()}
 
     def missing() -> set[str]:
-        checksums = store.checksums(folder)
-        for name, checksum in checksums.items():
-            if expected.get(name) != checksum:
+        files = (store.root / folder).files(checksums=True)
+        for name, file in files.items():
+            if expected.get(name) != (file.bytes, file.crc32c):
                 raise Conflict(f"{store.root}/{folder}/{name}")
-        return paths.keys() - checksums.keys()
+        return paths.keys() - files.keys()
 
     def create(names: Set[str]) -> None:
         store.create({f"{folder}/{name}": paths[name] for name in sorted(names)})

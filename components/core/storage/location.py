@@ -21,12 +21,13 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from components.core import concurrent
-from components.core.errors import ConfigError, DataError, Incompatible, StageError, TransientError
+from components.core.errors import ConfigError, DataError, Incompatible, StageError, TransientError, naming
 from components.core.storage import atomic_files, buckets, digests
 from components.core.storage.buckets import Conflict, Stored
+from components.core.storage.json_values import typed
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +42,8 @@ _UPLOADS = 8  # at once; each holds a chunk in memory
 LocationLike = str | os.PathLike[str]  # a path or URI from users, or a `Location`
 
 
-class Written(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Written:
     """A file of an artifact."""
 
     bytes: int
@@ -117,13 +119,13 @@ class Location(os.PathLike[str]):
             return (self.path / manifest).exists()
         if committed := self.committed():
             folder, listed = committed
-            objects = files_below(folder)
+            objects = folder.files()
             for name, file in sorted(listed.items()):
                 if not _is_whole(objects.get(name), file):
                     raise DataError(f"{self} is damaged: {name} in {folder} is not the file that {COMMITTED} describes")
             files = {name: (objects[name], file.sha256) for name, file in listed.items()}
         else:
-            files = {name: (stored, "") for name, stored in files_below(self.uri).items()}
+            files = {name: (stored, "") for name, stored in self.files().items()}
             if manifest not in files:
                 return False
         chosen = [
@@ -152,10 +154,7 @@ class Location(os.PathLike[str]):
                 f"some, or set {MIRRORS} to a folder on a larger disk"
             )
         # Otherwise another process would take the mirror for complete too early.
-        files, last = (
-            [file for file in missing if file[1] != manifest],
-            [file for file in missing if file[1] == manifest],
-        )
+        files = [file for file in missing if file[1] != manifest]
         size = sum(stored.bytes for stored, _, _ in files)
         if files:
             log.info("downloading %s: %d files, %.1f MB", self, len(files), size / 1e6)
@@ -168,8 +167,9 @@ class Location(os.PathLike[str]):
                 rate, logged = done / (now - began), now
                 message = "downloaded %.1f of %.1f MB of %s, %.1f MB/s, %.0f s left"
                 log.info(message, done / 1e6, size / 1e6, self, rate / 1e6, (size - done) / rate)
-        for file in last:
-            _download(file)
+        for file in missing:
+            if file[1] == manifest:
+                _download(file)
 
     def require(self, manifest: str, kind: str, wanted: Wanted = None) -> "Location":
         """Fetch files of an artifact as `fetch` does; `DataError` if the bucket has none."""
@@ -193,7 +193,7 @@ class Location(os.PathLike[str]):
         """Update the files in this folder whose names end in a suffix from the bucket."""
         if not self.in_bucket:
             return
-        files = files_below(self.uri).items()
+        files = self.files().items()
         wanted = {name: stored for name, stored in files if "/" not in name and name.endswith(suffix)}
         for path in self.path.glob(f"*{suffix}"):
             if path.name not in wanted:
@@ -214,10 +214,32 @@ class Location(os.PathLike[str]):
         if self.in_bucket:
             buckets.put(self.uri, self.path.read_bytes())
 
+    def files(self, checksums: bool = False) -> dict[str, Stored]:
+        """Return the files below this folder, which need not exist, by their paths within it.
+
+        Without placeholders of empty folders and, on this machine, hidden files, which are being written. There files
+        have no generation, and no checksum unless `checksums`.
+        """
+        files = {}
+        if self.in_bucket:
+            for stored in buckets.below(self.uri):
+                if not stored.uri.endswith("/"):
+                    buckets.split(stored.uri)  # refuse names that lead out of the mirror
+                    files[stored.uri.removeprefix(f"{self}/")] = stored
+            return files
+        with naming(self.path):
+            for folder, _, names in os.walk(self.path, onerror=_raise_unless_gone, followlinks=True):
+                for path in [Path(folder, name) for name in names if not name.startswith(".")]:
+                    with contextlib.suppress(FileNotFoundError):  # it is deleted meanwhile
+                        crc32c = buckets.checksum_of_file(path) if checksums else ""
+                        stored = Stored(str(path), path.stat().st_size, crc32c, 0)
+                        files[path.relative_to(self.path).as_posix()] = stored
+        return files
+
     def children(self) -> list["Location"]:
         """Return the folders in this one, whose mirrors may be empty; no hidden ones."""
         if self.in_bucket:
-            names = {name.partition("/")[0] for name in files_below(self.uri) if "/" in name}
+            names = {name.partition("/")[0] for name in self.files() if "/" in name}
         else:
             names = {path.name for path in self.path.glob("*") if path.is_dir()}
         return [self / name for name in sorted(names) if not name.startswith(".")]
@@ -226,8 +248,8 @@ class Location(os.PathLike[str]):
         """Return the path or URI of a file of this artifact, for people: in a bucket the committed folder has it."""
         if not self.in_bucket:
             return str(self.path / name)
-        committed = self.committed()
-        return f"{committed[0] if committed else self.uri}/{name}"
+        folder, _ = self.committed() or (self, {})
+        return f"{folder}/{name}"
 
     @contextlib.contextmanager
     def new_folder(self, complete: str) -> Iterator[Path]:
@@ -263,11 +285,11 @@ class Location(os.PathLike[str]):
             return committed[1].get(manifest) == files[manifest]
         contents = {name: {"bytes": file.bytes, "sha256": file.sha256} for name, file in files.items()}
         attempt = digests.digest_of(contents)[:16]
-        target = f"{self}/{attempt}"
-        for name, stored in files_below(target).items():
+        target = self / attempt
+        for name, stored in target.files().items():
             if name in files and not _is_whole(stored, files[name]):
                 buckets.delete(stored)  # damaged, as the folder's name is the digest of its files
-        create_all({f"{target}/{name}": folder / name for name in files})
+        list(concurrent.transfers(lambda name: buckets.create(f"{target}/{name}", folder / name), files, _UPLOADS))
         return self.publish(attempt, files, manifest)
 
     def publish(self, folder: str, files: Mapping[str, Written], manifest: str) -> bool:
@@ -276,11 +298,11 @@ class Location(os.PathLike[str]):
         Return False if one with another manifest was committed before; `TransientError` if the files in the bucket
         are others.
         """
-        objects = files_below(f"{self}/{folder}")
+        objects = (self / folder).files()
         for name, file in files.items():
             if not _is_whole(objects.get(name), file):
                 raise TransientError(f"{self}/{folder}/{name} is not what was sent; try again")
-        listed = {name: file._asdict() for name, file in files.items()}
+        listed = {name: vars(file) for name, file in files.items()}
         content = digests.canonical_json({"schema_version": SCHEMA_VERSION, "folder": folder, "files": listed})
         try:
             buckets.create(f"{self}/{COMMITTED}", content)
@@ -289,7 +311,7 @@ class Location(os.PathLike[str]):
             committed = self.committed()
             return committed is not None and committed[1].get(manifest) == files[manifest]
 
-    def committed(self) -> tuple[str, dict[str, Written]] | None:
+    def committed(self) -> tuple["Location", dict[str, Written]] | None:
         """Return the committed folder in the bucket, and its files by name; None without one."""
         answer = buckets.read(f"{self}/{COMMITTED}")
         if answer is None:
@@ -298,12 +320,9 @@ class Location(os.PathLike[str]):
             value: dict[str, Any] = json.loads(answer[0])
             if value["schema_version"] != SCHEMA_VERSION:
                 raise Incompatible(f"{self} is of another schema version; expected {SCHEMA_VERSION}")
-            files = {
-                name: Written(int(entry["bytes"]), str(entry["sha256"]), str(entry["crc32c"]))
-                for name, entry in value["files"].items()
-            }
+            files: dict[str, Written] = typed(dict[str, Written], value["files"], "files")
             atomic_files.require_within([value["folder"], *files])
-            return f"{self}/{value['folder']}", files
+            return self / value["folder"], files
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise DataError(f"{self}/{COMMITTED} does not describe what was committed: {error!r}") from None
 
@@ -339,9 +358,9 @@ class Location(os.PathLike[str]):
         """
         try:
             committed = self.committed()
-            folder, files = committed or ("", {})
+            folder, files = committed or (self, {})
             kept = {f"{folder}/{name}" for name in files}
-            for name, stored in files_below(self.uri).items():
+            for name, stored in self.files().items():
                 within = name.partition("/")[0]
                 is_over = _UNCOMMITTED.fullmatch(within) if committed else within == attempt
                 if is_over and stored.uri not in kept:
@@ -379,19 +398,9 @@ def _is_whole(stored: Stored | None, file: Written) -> bool:
     return stored is not None and (stored.bytes, stored.crc32c) == (file.bytes, file.crc32c)
 
 
-def files_below(uri: str) -> dict[str, Stored]:
-    """Return the objects below a folder by their names within it, without placeholders of empty folders."""
-    objects = {}
-    for stored in buckets.below(uri):
-        if not stored.uri.endswith("/"):
-            buckets.split(stored.uri)  # refuse names that lead out of the mirror
-            objects[stored.uri.removeprefix(f"{uri}/")] = stored
-    return objects
-
-
-def create_all(sources: Mapping[str, Path]) -> None:
-    """Upload finished files to their URIs, as `buckets.create` does, several at once."""
-    list(concurrent.transfers(lambda item: buckets.create(*item), sources.items(), _UPLOADS))
+def _raise_unless_gone(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):
+        raise error
 
 
 def _is_same(copy: tuple[Stored, Path, str]) -> bool:

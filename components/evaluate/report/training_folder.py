@@ -11,7 +11,6 @@ import numpy as np
 from components.core.artifacts import training_log
 from components.core.reporting import grids
 from components.core.storage.location import Location
-from components.core.storage.store import Store
 
 _SAMPLES = "samples"
 _SHEET = re.compile(r"step-(\d{10})\.png")
@@ -52,7 +51,7 @@ def timeline(training: Location, last_step: int, size: int) -> list[dict[str, An
     Steps grow by about the same factor, because most changes early; the first and last are included. Sheets in a bucket
     are read from the mirror if this machine has not uploaded them yet.
     """
-    matches = [_SHEET.fullmatch(name) for name in Store(training / _SAMPLES).names("")]
+    matches = [_SHEET.fullmatch(name) for name in (training / _SAMPLES).files()]
     sheet_of_step = {int(match[1]): training / _SAMPLES / match[0] for match in matches if match}
     steps = sorted(step for step in sheet_of_step if 0 < step <= last_step)
     if len(steps) > _SHEETS:

@@ -73,14 +73,14 @@ def run(root: Location, number: int, folder: Path, trained: bool = True) -> None
 
 def names(root: Location) -> set[str]:
     """Return the folders of results that hold files."""
-    return {f"{kind}/{path.split('/')[0]}" for kind in KINDS for path in Store(root).names(kind)}
+    return {f"{kind}/{path.split('/')[0]}" for kind in KINDS for path in (root / kind).files()}
 
 
 def test_it_goes_unless_a_version_or_a_newest_run_needs_it(root: Location, tmp_path: Path) -> None:
     for number in range(1, 5):
         run(root, number, tmp_path / f"{number}", trained=number < 4)
     run(root, 5, tmp_path / "5")
-    Store(root).delete([f"records/wgan-gp-0005/{name}" for name in Store(root).names("records/wgan-gp-0005")])
+    Store(root).delete([f"records/wgan-gp-0005/{name}" for name in (root / "records/wgan-gp-0005").files()])
     Candidate(tmp_path / "1/models", tmp_path / "1/evaluations").publish(root.uri + "/registry")
     (root / "models/half/saved_model.pb").write_file(b"of a stage that was killed")
     before = names(root)
