@@ -64,14 +64,20 @@ class AttemptFiles:
 
     def read_note(self, name: str, kind: type[Result]) -> Result:
         """Return the value of a type that was left; `DataError` if it is damaged."""
-        with _naming_damage(f"{self}/{name}"):
-            value: Result = typed(kind, json.loads(self.read(name)), f"{self}/{name}", signed=True)
-            return value
+        return self._parsed(name, lambda content: typed(kind, json.loads(content), f"{self}/{name}", signed=True))
 
     def read_array(self, name: str, kind: np.dtype) -> np.ndarray:
         """Return the array of a file of its bytes; `DataError` if it is damaged."""
-        with _naming_damage(f"{self}/{name}"):
-            return np.frombuffer(self.read(name), kind)
+        return self._parsed(name, lambda content: np.frombuffer(content, kind))
+
+    def _parsed(self, name: str, parse: Callable[[bytes], Result]) -> Result:
+        content = self.read(name)
+        try:
+            return parse(content)
+        except (ValueError, TypeError, LookupError, RecursionError):
+            raise DataError(
+                f"{self}/{name} is damaged: it is not what this stage writes; start the stage again"
+            ) from None
 
     def parts(self, file_parts: Iterable[FilePart]) -> Iterator[bytes]:
         """Yield parts of files: `OSError` if one of a folder is cut short, `DataError` if one of a bucket is damaged.
@@ -154,14 +160,6 @@ def raise_failure(files: AttemptFiles) -> None:
     if files.exists(FAILED):
         exit_code, message = files.read_note(FAILED, tuple[int, str])
         raise _RAISED.get(exit_code, StageError)(message)
-
-
-@contextlib.contextmanager
-def _naming_damage(where: str) -> Iterator[None]:
-    try:
-        yield
-    except (ValueError, TypeError, LookupError, RecursionError):
-        raise DataError(f"{where} is damaged: it is not what this stage writes; start the stage again") from None
 
 
 @contextlib.contextmanager
