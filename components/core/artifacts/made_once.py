@@ -29,10 +29,9 @@ def made_once(
     with location.removed_if_damaged():
         manifest = None
         try:
-            if location.fetch(artifact.FILE, None if whole else MANIFEST_ALONE):
+            is_there = location.fetch(artifact.FILE, None if whole else MANIFEST_ALONE)
+            if is_there or (is_keyed and not location.in_bucket and location.path.exists()):
                 manifest = artifact.read(location)
-            elif is_keyed and not location.in_bucket and location.path.exists():
-                raise DataError(f"no {artifact.KIND} at {location}: {artifact.FILE} is missing")
         except DataError as error:
             if is_keyed or isinstance(error, Incompatible):
                 raise
