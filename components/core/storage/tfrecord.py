@@ -7,7 +7,7 @@ crc32c, rotated and offset as in tensorflow/core/lib/hash/crc32c.h.
 import functools
 import struct
 from collections.abc import Iterator
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 import google_crc32c
 import numpy as np
@@ -43,15 +43,8 @@ class Damage(Exception):
     """A record is cut or differs from its checksum; the message names the record and its offset."""
 
 
-class Record(NamedTuple):
-    """A record's content, and the offset of its frame."""
-
-    offset: int
-    content: bytes
-
-
-def read(file: BinaryIO, largest: int) -> Iterator[Record]:
-    """Yield the records of a file after comparing checksums; `Damage` for a damaged or cut one.
+def read(file: BinaryIO, largest: int) -> Iterator[tuple[int, bytes]]:
+    """Yield offset and content of the records of a file after comparing checksums; `Damage` for a damaged or cut one.
 
     `largest`, the most bytes of a record, keeps a forged length from taking all memory.
     """
@@ -67,7 +60,7 @@ def read(file: BinaryIO, largest: int) -> Iterator[Record]:
             raise Damage(f"it ends within record {number} at byte {offset}")
         if _CRC.unpack(crc)[0] != _masked_crc(content):
             raise Damage(f"record {number} at byte {offset} is damaged")
-        yield Record(offset, content)
+        yield offset, content
         number, offset = number + 1, offset + _HEAD.size + length + _CRC.size
 
 

@@ -27,8 +27,8 @@ def examples(stack: Stack, with_images: bool = True) -> Iterator[Example]:
     """Yield the image files of a file of records with their labels; there is no reading of labels alone."""
     (file,) = stack.files
     with stacks.open_unpacked(file) as opened:
-        for number, record in enumerate(tfrecord.read(opened, _LARGEST_RECORD)):
-            yield parsed(record.content, f"{file.name}: record {number} at byte {record.offset}")
+        for number, (offset, content) in enumerate(tfrecord.read(opened, _LARGEST_RECORD)):
+            yield parsed(content, f"{file.name}: record {number} at byte {offset}")
 
 
 def parsed(record: bytes, where: str) -> Example:
