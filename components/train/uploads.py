@@ -43,8 +43,8 @@ def send_all(location: Location, keep: int) -> None:
     Raise `Superseded` if another process committed another checkpoint of a step.
     """
     uploads = Uploads(location)
-    uploads.saved(max(checkpoints.steps(location), default=0), functools.partial(checkpoints.kept, count=keep))
-    uploads.finish()
+    with uploads.running():
+        uploads.saved(max(checkpoints.steps(location), default=0), functools.partial(checkpoints.kept, count=keep))
 
 
 class Uploads:
@@ -66,10 +66,9 @@ class Uploads:
             self._thread.start()
         try:
             yield
-        except BaseException:
-            self._end()  # the next attempt uploads the rest
-            raise
-        self.finish()
+            self.finish()
+        finally:
+            self._end()  # after a failure the next attempt uploads the rest
 
     def went_back(self, step: int) -> None:
         """Note a rollback to a step: later checkpoints in the bucket are removed before the next upload."""
@@ -93,8 +92,6 @@ class Uploads:
             return
         log.info("train: uploading the last checkpoint")
         self._end()
-        if not self._thread.ident:
-            self._thread.start()
         self._thread.join()
         if isinstance(self._error, TransientError):
             raise TransientError(
@@ -133,7 +130,7 @@ class Uploads:
         """Remove the checkpoints of later steps, which will be different."""
         for later in _steps_in_bucket(location):
             if later > step:
-                checkpoints.step_folder(location, later).remove()
+                checkpoints.step_folder(location, later).remove(COMMITTED)
         self._sent, self._sent_samples = {sent for sent in self._sent if sent <= step}, set()
 
     def _send(self, location: Location, rollbacks: int, last: int, kept: _Kept) -> None:
@@ -159,7 +156,7 @@ class Uploads:
             self._sent.add(step)
         steps = _steps_in_bucket(location)
         for step in sorted({*steps} - {*kept(steps)}):
-            checkpoints.step_folder(location, step).remove()
+            checkpoints.step_folder(location, step).remove(COMMITTED)
 
 
 def _steps_in_bucket(location: Location) -> list[int]:

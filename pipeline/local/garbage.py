@@ -9,7 +9,7 @@ from components.core.errors import DataError, TransientError
 from components.core.registry import registry
 from components.core.stage import run_notes
 from components.core.storage import atomic_files
-from components.core.storage.location import Location
+from components.core.storage.location import COMMITTED, Location
 from pipeline.local import history, session
 
 _CHECKPOINTS = "checkpoints"
@@ -68,7 +68,7 @@ def remove(root: Location, folders: list[Unneeded]) -> None:
     session.sweep(root.own)
     for folder, *_ in folders:
         if root.in_bucket:
-            folder.remove()
+            folder.remove(COMMITTED)
         atomic_files.remove_folder(folder.path)
 
 

@@ -293,10 +293,7 @@ def uncommitted(registry: LocationLike, champion: Champion) -> list[int]:
 
 def remove(registry: LocationLike, number: int) -> None:
     """Delete a version, or what there is of it; `champion.json` must list it as removed already."""
-    store, folder = Store(Location.of(registry)), f"{_VERSIONS}/{number}"
-    for name in (models.MANIFEST, _SERVABLE):  # first, so that nobody finds an incomplete one
-        store.delete([f"{folder}/{name}"])
-    store.delete([f"{folder}/{name}" for name in (store.root / folder).files()])
+    version_location(registry, number).remove(models.MANIFEST, _SERVABLE)
 
 
 def _noted(registry: Location) -> list[str]:

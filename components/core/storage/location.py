@@ -368,10 +368,16 @@ class Location(os.PathLike[str]):
         except StageError as error:
             log.warning("files that are no longer needed stay below %s until this runs again: %s", self, error)
 
-    def remove(self) -> None:
-        """Remove an artifact from the bucket: first `committed.json`, then its files."""
-        for stored in sorted(buckets.below(self.uri), key=lambda item: item.uri != f"{self}/{COMMITTED}"):
-            buckets.delete(stored)
+    def remove(self, *first: str) -> None:
+        """Remove this folder: these files first, so that nobody finds the rest for an artifact, then all others."""
+        files = self.files()
+        for name in dict.fromkeys([*first, *files]):
+            if not self.in_bucket:
+                (self.path / name).unlink(missing_ok=True)
+            elif name in files:
+                buckets.delete(files[name])
+        if not self.in_bucket:
+            shutil.rmtree(self.path, ignore_errors=True)  # folders, and what killed processes left
 
     def require_writable(self) -> None:
         """Fail if the location cannot be written to, before the work to fill it; make the folder around it."""

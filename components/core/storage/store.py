@@ -6,7 +6,7 @@ A file appears whole or not at all. It is created only if absent, or replaced on
 import contextlib
 import dataclasses
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from components.core import concurrent
@@ -61,17 +61,3 @@ class Store:
             if stored_generation != generation:
                 raise Conflict(f"{self.root}/{name}")
             atomic_files.write_file(self.root.path / name, content)
-
-    def delete(self, names: Iterable[str]) -> None:
-        """Delete files that exist, and the folders that are empty then."""
-        if self.root.in_bucket:
-            for stored in concurrent.transfers(buckets.stat, [f"{self.root}/{name}" for name in names]):
-                if stored:
-                    buckets.delete(stored)
-            return
-        for name in names:
-            (self.root.path / name).unlink(missing_ok=True)
-            for folder in Path(name).parents[:-1]:
-                with contextlib.suppress(OSError):  # it is not empty, or gone
-                    atomic_files.sweep(self.root.path / folder)
-                    (self.root.path / folder).rmdir()

@@ -14,7 +14,6 @@ from components.core.registry import registry
 from components.core.stage import run_notes
 from components.core.stage.run_notes import DONE, FAILED, Note
 from components.core.storage.location import Location
-from components.core.storage.store import Store
 from pipeline.local import garbage, history
 from pipeline.local.session import session
 from tests.faults.candidates import Candidate
@@ -80,7 +79,7 @@ def test_it_goes_unless_a_version_or_a_newest_run_needs_it(root: Location, tmp_p
     for number in range(1, 5):
         run(root, number, tmp_path / f"{number}", trained=number < 4)
     run(root, 5, tmp_path / "5")
-    Store(root).delete([f"records/wgan-gp-0005/{name}" for name in (root / "records/wgan-gp-0005").files()])
+    (root / "records/wgan-gp-0005").remove()
     Candidate(tmp_path / "1/models", tmp_path / "1/evaluations").publish(root.uri + "/registry")
     (root / "models/half/saved_model.pb").write_file(b"of a stage that was killed")
     before = names(root)
@@ -106,7 +105,7 @@ def test_it_goes_unless_a_version_or_a_newest_run_needs_it(root: Location, tmp_p
 def test_nothing_goes_while_a_run_of_another_machine_may_need_it(tmp_path: Path) -> None:
     root = Location.of("gs://b/runs")
     run(root, 1, tmp_path / "1")
-    Store(root).delete(["records/wgan-gp-0001/record.json"])
+    (root / "records/wgan-gp-0001").remove()
     with pytest.raises(TransientError, match=r"^run wgan-gp-0001 .* remove gs://b/runs/records/wgan-gp-0001 "):
         garbage.unneeded(root, 3)
     (root.own / history.FOLDER / "0001").mkdir(parents=True)  # it was killed here
