@@ -114,7 +114,7 @@ class AttemptFiles:
                 temporary.replace(self.path / name)
                 return ""
             buckets.create(f"{self}/{name}", temporary)
-            return buckets.checksum_of_file(temporary)
+            return buckets.checksum(temporary)
         finally:
             temporary.unlink(missing_ok=True)  # on a full disk the error message needs the space
 

@@ -361,7 +361,7 @@ def _claimed(store: Store, claim: Path, taken: set[int]) -> int:
 def _write(prepared: Path, store: Store, folder: str) -> None:
     """Write the files of a version in a safe order; `DataError` if one of them has other content."""
     paths = {path.relative_to(prepared).as_posix(): path for path in sorted(prepared.rglob("*")) if path.is_file()}
-    expected = {name: (path.stat().st_size, buckets.checksum_of_file(path)) for name, path in paths.items()}
+    expected = {name: buckets.size_and_checksum(path) for name, path in paths.items()}
 
     def missing() -> set[str]:
         files = (store.root / folder).files(checksums=True)

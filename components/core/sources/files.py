@@ -42,7 +42,7 @@ def open_file(listed: SourceFile, buffering: int = -1) -> BinaryIO:
     if buckets.is_uri(location):
         with tempfile.NamedTemporaryFile() as copy:  # whose name vanishes here, and its content when it is closed
             buckets.download(location, Path(copy.name))
-            if listed.checksum and buckets.checksum_of_file(Path(copy.name)) != listed.checksum:
+            if listed.checksum and buckets.checksum(Path(copy.name)) != listed.checksum:
                 raise _changed(location)
             return open(copy.name, "rb")
     gone = DataError(f"{printable(location)} is gone; the source changed while it was read")

@@ -83,7 +83,7 @@ def create(uri: str, source: Path | bytes) -> None:
 
 def replace(uri: str, source: Path | bytes, generation: int) -> None:
     """Upload over the object of a generation, 0 for none; `Conflict` if it has changed and has other content now."""
-    size, crc32c = _size_and_checksum(source)
+    size, crc32c = size_and_checksum(source)
     # Given the checksum beforehand, the service refuses damaged content even in a resumed upload.
     options: dict[str, Any] = {
         "if_generation_match": generation,
@@ -112,7 +112,7 @@ def put(uri: str, content: bytes) -> None:
     """Upload an object over the existing one, unless they are equal."""
     while True:
         stored = stat(uri)
-        if stored and (stored.bytes, stored.crc32c) == _size_and_checksum(content):
+        if stored and (stored.bytes, stored.crc32c) == size_and_checksum(content):
             return
         with contextlib.suppress(Conflict):
             replace(uri, content, stored.generation if stored else 0)
@@ -165,7 +165,7 @@ def download(uri: str, path: Path) -> None:
         with open(path, "wb") as file:  # given a name, the library would replace the file, with any lock on it
             # As stored, not decompressed on the way.
             blob.download_to_file(file, raw_download=True, timeout=REQUEST_SECONDS, retry=_retry(), checksum="crc32c")
-        _require_checksum(checksum_of_file(path), blob.crc32c)
+        _require_checksum(checksum(path), blob.crc32c)
 
     _request(uri, "read", ask)
 
@@ -208,28 +208,21 @@ def require_writable(uri: str) -> None:
         log.warning("%s; objects that are no longer needed stay there", error)
 
 
-def checksum(content: bytes) -> str:
-    """Return the crc32c of some content, in base64."""
+def checksum(source: Path | bytes) -> str:
+    """Return the crc32c of a file, or of some content, in base64."""
     import google_crc32c
 
-    return base64.b64encode(google_crc32c.value(content).to_bytes(4)).decode()
-
-
-def checksum_of_file(path: Path) -> str:
-    """Return the crc32c of a file, in base64."""
-    import google_crc32c
-
-    crc = google_crc32c.Checksum()
-    with open(path, "rb") as file:
-        for _ in crc.consume(file, 1 << 20):
-            pass
+    crc = google_crc32c.Checksum(source if isinstance(source, bytes) else b"")
+    if isinstance(source, Path):
+        with open(source, "rb") as file:
+            for _ in crc.consume(file, 1 << 20):
+                pass
     return base64.b64encode(crc.digest()).decode()
 
 
-def _size_and_checksum(source: Path | bytes) -> tuple[int, str]:
-    if isinstance(source, bytes):
-        return len(source), checksum(source)
-    return source.stat().st_size, checksum_of_file(source)
+def size_and_checksum(source: Path | bytes) -> tuple[int, str]:
+    """Return the bytes and the crc32c of a file, or of some content."""
+    return len(source) if isinstance(source, bytes) else source.stat().st_size, checksum(source)
 
 
 def _get(blob: "Blob", span: str = "", size: int | None = None) -> tuple[bytes, Stored]:

@@ -231,7 +231,7 @@ class Location(os.PathLike[str]):
             for folder, _, names in os.walk(self.path, onerror=_raise_unless_gone, followlinks=True):
                 for path in [Path(folder, name) for name in names if not name.startswith(".")]:
                     with contextlib.suppress(FileNotFoundError):  # it is deleted meanwhile
-                        crc32c = buckets.checksum_of_file(path) if checksums else ""
+                        crc32c = buckets.checksum(path) if checksums else ""
                         stored = Stored(str(path), path.stat().st_size, crc32c, 0)
                         files[path.relative_to(self.path).as_posix()] = stored
         return files
@@ -276,7 +276,7 @@ class Location(os.PathLike[str]):
         """
         # Checksums are read before sending, and compared with the bucket's afterwards.
         files = {
-            name: Written((folder / name).stat().st_size, sha256, buckets.checksum_of_file(folder / name))
+            name: Written((folder / name).stat().st_size, sha256, buckets.checksum(folder / name))
             for name, sha256 in atomic_files.files_in(folder).items()
         }
         if manifest not in files:
@@ -415,7 +415,7 @@ def _is_same(copy: tuple[Stored, Path, str]) -> bool:
         return False
     if sha256:
         return digests.sha256_of_file(path) == sha256
-    return buckets.checksum_of_file(path) == stored.crc32c
+    return buckets.checksum(path) == stored.crc32c
 
 
 def _download(copy: tuple[Stored, Path, str]) -> None:
