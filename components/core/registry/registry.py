@@ -26,7 +26,6 @@ from components.core.errors import DataError, Incompatible, TransientError, nami
 from components.core.storage import atomic_files, buckets, digests
 from components.core.storage.buckets import Conflict
 from components.core.storage.location import MANIFEST_ALONE, Location, LocationLike
-from components.core.storage.store import Store
 
 CHAMPION = "champion.json"
 EVALUATION, _VERSIONS, _CLAIMS, _HISTORY = "evaluation", "versions", "claims", "champions"
@@ -79,7 +78,7 @@ class Pointer:
     """`champion.json`, as read."""
 
     champion: Champion
-    generation: int = 0  # of the file in its store; 0 if there was none
+    generation: int = 0  # of the file; 0 if there was none
     is_rebuilt: bool = False  # from the history, and not written yet
 
 
@@ -139,11 +138,11 @@ def read_pointer(registry: LocationLike, rebuild: bool = False) -> Pointer:
     location = Location.of(registry)
     if not location.in_bucket and location.path.is_file():
         raise DataError(f"registry {location} is a file, not a folder")
-    store, problem, generation = Store(location), f"no champion at {location}: {CHAMPION} is missing", 0
+    problem, generation = f"no champion at {location}: {CHAMPION} is missing", 0
     # Listed first, as `champion.json` is written first.
     noted = _noted(location)
     try:
-        if answer := store.read(CHAMPION):
+        if answer := location.read_with_generation(CHAMPION):
             content, generation = answer
             champion = Champion.parse(content, location / CHAMPION)
             if not noted or _noted_name(champion) >= noted[-1]:
@@ -153,7 +152,7 @@ def read_pointer(registry: LocationLike, rebuild: bool = False) -> Pointer:
         raise
     except DataError as error:
         problem = str(error)
-    numbers, last = versions(location), _last(store, noted)
+    numbers, last = versions(location), _last(location, noted)
     if not rebuild and (numbers or generation or noted):
         number = last.version if last else "N"
         raise DataError(
@@ -173,29 +172,29 @@ def read_champion(registry: LocationLike) -> Champion:
 def move_champion(registry: LocationLike, pointer: Pointer, champion: Champion) -> None:
     """Replace `champion.json` as it was read; `Conflict` if another process replaced it."""
     note(registry, pointer.champion)  # its writer may have died
-    Store(Location.of(registry)).replace(CHAMPION, atomic_files.sealed_json(champion.to_json()), pointer.generation)
+    Location.of(registry).replace(CHAMPION, atomic_files.sealed_json(champion.to_json()), pointer.generation)
     note(registry, champion)
 
 
 def note(registry: LocationLike, champion: Champion) -> None:
     """Add a pointer to the history, unless it is there or names no version."""
-    store, name = Store(Location.of(registry)), _noted_name(champion)
-    if champion.version and name not in _noted(store.root):
+    location, name = Location.of(registry), _noted_name(champion)
+    if champion.version and name not in _noted(location):
         with suppress(Conflict):  # another process adds it
-            store.replace(f"{_HISTORY}/{name}", atomic_files.sealed_json(champion.to_json()), 0)
+            location.replace(f"{_HISTORY}/{name}", atomic_files.sealed_json(champion.to_json()), 0)
 
 
 def add(registry: LocationLike, fill: Callable[[Path], None], model_digest: str, champion: Champion) -> int:
     """Return the version of a model, perhaps with another evaluation; add it by `fill`, or finish an attempt at it."""
-    store, done = Store(Location.of(registry)), [*versions(registry), *champion.removed]
+    location, done = Location.of(registry), [*versions(registry), *champion.removed]
     if number := find(registry, model_digest, champion):
         return number
-    with naming(store.scratch, "/.tmp-"), atomic_files.temporary_folder(store.scratch) as aside:
+    with naming(location.scratch, "/.tmp-"), atomic_files.temporary_folder(location.scratch) as aside:
         prepared = aside / "version"
         fill(prepared)
         atomic_files.write_file(aside / "claim", _claim_of(prepared, model_digest))
-        number = _claimed(store, aside / "claim", {0, *done, *champion.been})
-        _write(prepared, store, f"{_VERSIONS}/{number}")
+        number = _claimed(location, aside / "claim", {0, *done, *champion.been})
+        _write(prepared, location, f"{_VERSIONS}/{number}")
     return number
 
 
@@ -263,7 +262,7 @@ def damage(registry: LocationLike, number: int, champion: Champion) -> list[str]
 def damage_of_claim(registry: LocationLike, number: int) -> list[str]:
     """Return what is wrong if a version whose listed files are whole is not what was published."""
     folder, claim = version_folder(registry, number), f"{_CLAIMS}/{number:08d}"
-    answer = Store(Location.of(registry)).read(claim)
+    answer = Location.of(registry).read_with_generation(claim)
     is_claimed = answer is not None and answer[0] == _claim_of(folder, models.Manifest.read(folder).digest)
     files = f"{models.MANIFEST}, {recipes.Recipe.FILE}, {EVALUATION}/{evaluations.MANIFEST} or {claim}"
     return [] if is_claimed else [f"{files} is not what was published"]
@@ -271,11 +270,11 @@ def damage_of_claim(registry: LocationLike, number: int) -> list[str]:
 
 def damage_of_history(registry: LocationLike) -> list[str]:
     """Return the names of the files of the champion's history that are missing or damaged."""
-    store = Store(Location.of(registry))
-    names = _noted(store.root)
+    location = Location.of(registry)
+    names = _noted(location)
     revisions = range(int(names[0][:-5]), int(names[-1][:-5])) if names else ()
     missing = [name for revision in revisions if (name := f"{revision:08d}.json") not in names]
-    return missing + [name for name in names if _last(store, [name]) is None]
+    return missing + [name for name in names if _last(location, [name]) is None]
 
 
 def strays(registry: LocationLike) -> list[str]:
@@ -287,7 +286,7 @@ def strays(registry: LocationLike) -> list[str]:
 def uncommitted(registry: LocationLike, champion: Champion) -> list[int]:
     """Return the numbers of unfinished publications, claimed or with files: interrupted ones, or ones at work now."""
     numbers = begun(registry)
-    claimed = _claims(Store(Location.of(registry))) | numbers.keys()
+    claimed = _claims(Location.of(registry)) | numbers.keys()
     return sorted(number for number in claimed - {*champion.removed} if not numbers.get(number))
 
 
@@ -296,21 +295,21 @@ def remove(registry: LocationLike, number: int) -> None:
     version_location(registry, number).remove(models.MANIFEST, _SERVABLE)
 
 
-def _noted(registry: Location) -> list[str]:
+def _noted(location: Location) -> list[str]:
     """Return the names of the files of the champion's history, the oldest first."""
-    return sorted(name for name in (registry / _HISTORY).files() if name.removesuffix(".json").isdecimal())
+    return sorted(name for name in (location / _HISTORY).files() if name.removesuffix(".json").isdecimal())
 
 
 def _noted_name(champion: Champion) -> str:
     return f"{champion.revision:08d}.json"
 
 
-def _last(store: Store, noted: list[str]) -> Champion | None:
+def _last(location: Location, noted: list[str]) -> Champion | None:
     """Return the last whole pointer of the history; None without one."""
     for name in reversed(noted):
         with suppress(DataError):
-            if answer := store.read(f"{_HISTORY}/{name}"):
-                return Champion.parse(answer[0], store.root / _HISTORY / name)
+            if answer := location.read_with_generation(f"{_HISTORY}/{name}"):
+                return Champion.parse(answer[0], location / _HISTORY / name)
     return None
 
 
@@ -338,15 +337,15 @@ def _claim_of(version: Path, model_digest: str) -> bytes:
     return digests.canonical_json(claim)
 
 
-def _claims(store: Store) -> set[int]:
-    return {int(name) for name in (store.root / _CLAIMS).files() if name.isdecimal()}
+def _claims(location: Location) -> set[int]:
+    return {int(name) for name in (location / _CLAIMS).files() if name.isdecimal()}
 
 
-def _claimed(store: Store, claim: Path, taken: set[int]) -> int:
+def _claimed(location: Location, claim: Path, taken: set[int]) -> int:
     """Return the number that another attempt claimed for a version, but none that was `taken` before, or claim one."""
-    claims = _claims(store)  # listed after the versions, so that no number is missed
+    claims = _claims(location)  # listed after the versions, so that no number is missed
     for number in sorted(claims - taken):
-        answer = store.read(f"{_CLAIMS}/{number:08d}")
+        answer = location.read_with_generation(f"{_CLAIMS}/{number:08d}")
         if answer is not None and answer[0] == claim.read_bytes():
             return number
     # From here on no number is skipped, so that another attempt at this version claims the same one, or finds ours.
@@ -354,31 +353,31 @@ def _claimed(store: Store, claim: Path, taken: set[int]) -> int:
     while True:
         number += 1
         with suppress(Conflict):
-            store.create({f"{_CLAIMS}/{number:08d}": claim})
+            location.create({f"{_CLAIMS}/{number:08d}": claim})
             return number
 
 
-def _write(prepared: Path, store: Store, folder: str) -> None:
+def _write(prepared: Path, location: Location, folder: str) -> None:
     """Write the files of a version in a safe order; `DataError` if one of them has other content."""
     paths = {path.relative_to(prepared).as_posix(): path for path in sorted(prepared.rglob("*")) if path.is_file()}
     expected = {name: buckets.size_and_checksum(path) for name, path in paths.items()}
 
     def missing() -> set[str]:
-        files = (store.root / folder).files(checksums=True)
+        files = (location / folder).files(checksums=True)
         for name, file in files.items():
             if expected.get(name) != (file.bytes, file.crc32c):
-                raise Conflict(f"{store.root}/{folder}/{name}")
+                raise Conflict(f"{location}/{folder}/{name}")
         return paths.keys() - files.keys()
 
     def create(names: Set[str]) -> None:
-        store.create({f"{folder}/{name}": paths[name] for name in sorted(names)})
+        location.create({f"{folder}/{name}": paths[name] for name in sorted(names)})
 
     try:
         files = missing() - {models.MANIFEST}
         create(files - {_SERVABLE})
         create(files & {_SERVABLE})
         if lost := missing() - {models.MANIFEST}:
-            raise TransientError(f"{store.root}/{folder}/{min(lost)} was written and is missing; try again")
+            raise TransientError(f"{location}/{folder}/{min(lost)} was written and is missing; try again")
         create({models.MANIFEST})
     except Conflict as conflict:
         raise DataError(

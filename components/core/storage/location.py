@@ -11,6 +11,7 @@ copied it there, or it is a version in a registry.
 import contextlib
 import dataclasses
 import errno
+import hashlib
 import json
 import logging
 import os
@@ -236,6 +237,52 @@ class Location(os.PathLike[str]):
                         files[path.relative_to(self.path).as_posix()] = stored
         return files
 
+    @property
+    def scratch(self) -> Path:
+        """The folder of this machine for files before `create` makes them here."""
+        return private("aside") if self.in_bucket else self.path
+
+    def read_with_generation(self, name: str) -> tuple[bytes, int] | None:
+        """Return the content of a file below this folder, and its generation, another for another content.
+
+        None if it is absent.
+        """
+        if self.in_bucket:
+            answer = buckets.read(f"{self}/{name}")
+            return answer and (answer[0], answer[1].generation)
+        path = self.path / name
+        with naming(path), contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            content = path.read_bytes()
+            return content, int.from_bytes(hashlib.sha256(content).digest()) + 1
+        return None
+
+    def create(self, sources: Mapping[str, Path]) -> None:
+        """Make new files below this folder of finished ones in `scratch`, by name; `Conflict` if one has other content.
+
+        The same content that is there already stays.
+        """
+        if self.in_bucket:
+            list(concurrent.transfers(lambda name: buckets.create(f"{self}/{name}", sources[name]), sources, _UPLOADS))
+            return
+        for name, source in sources.items():
+            if not atomic_files.link_new(source, self.path / name):
+                stored_content, _ = self.read_with_generation(name) or (None, 0)
+                if stored_content != source.read_bytes():
+                    raise Conflict(f"{self}/{name}")
+
+    def replace(self, name: str, content: bytes, generation: int) -> None:
+        """Write a file below this folder in place of the one of a generation, 0 for none; `Conflict` for another."""
+        if self.in_bucket:
+            buckets.replace(f"{self}/{name}", content, generation)
+            return
+        with atomic_files.only_one(self.path):
+            stored_content, stored_generation = self.read_with_generation(name) or (None, 0)
+            if stored_content == content:
+                return
+            if stored_generation != generation:
+                raise Conflict(f"{self}/{name}")
+            atomic_files.write_file(self.path / name, content)
+
     def children(self) -> list["Location"]:
         """Return the folders in this one, whose mirrors may be empty; no hidden ones."""
         if self.in_bucket:
@@ -289,7 +336,7 @@ class Location(os.PathLike[str]):
         for name, stored in target.files().items():
             if name in files and not _is_whole(stored, files[name]):
                 buckets.delete(stored)  # damaged, as the folder's name is the digest of its files
-        list(concurrent.transfers(lambda name: buckets.create(f"{target}/{name}", folder / name), files, _UPLOADS))
+        target.create({name: folder / name for name in files})
         return self.publish(attempt, files, manifest)
 
     def publish(self, folder: str, files: Mapping[str, Written], manifest: str) -> bool:

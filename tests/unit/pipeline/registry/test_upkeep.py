@@ -14,7 +14,6 @@ from components.core.errors import DataError, Superseded, TransientError
 from components.core.registry import registry
 from components.core.storage import atomic_files, buckets
 from components.core.storage.location import Location
-from components.core.storage.store import Store
 from components.decide import run as decide
 from components.decide.config import DecideConfig
 from components.evaluate import inputs
@@ -207,7 +206,7 @@ def test_a_lost_champion_is_refused_everywhere_until_one_is_promoted(
 
 @pytest.mark.parametrize("how", ["lost", "damaged", "older"])
 def test_the_history_tells_what_a_lost_champion_was(location: str, ask: Ask, how: str) -> None:
-    before, older = champion(location), Store(Location.of(location)).read("champions/00000004.json")
+    before, older = champion(location), Location.of(location).read_with_generation("champions/00000004.json")
     write(location, registry.CHAMPION, {"lost": None, "damaged": b"{", "older": older and older[0]}[how])
     answer = ask("verify")
     assert (answer.code, "registry promote 5" in answer.logged) == (65, True)
@@ -286,13 +285,13 @@ def interrupt(one: Candidate, location: str, gcs: Server) -> str:
         if request.method == "POST" and b"saved_model.pb" in request.body:
             raise HangUp
 
-    def fail_here(store: Store, sources: dict[str, Path]) -> None:
+    def fail_here(there: Location, sources: dict[str, Path]) -> None:
         if any("saved_model.pb" in name for name in sources):
             raise TransientError("killed")
-        create(store, sources)
+        create(there, sources)
 
-    create, gcs.before = Store.create, fail
-    with mock.patch.object(Store, "create", fail_here), pytest.raises(TransientError):
+    create, gcs.before = Location.create, fail
+    with mock.patch.object(Location, "create", fail_here), pytest.raises(TransientError):
         one.publish(location)
     gcs.before = None
     return str(max(registry.begun(location)))

@@ -10,7 +10,7 @@ import pytest
 from components.core.artifacts import evaluations
 from components.core.errors import Superseded
 from components.core.registry import registry
-from components.core.storage.store import Store
+from components.core.storage.location import Location
 from tests.faults import candidates
 from tests.faults.candidates import Candidate
 from tests.inputs import artifacts
@@ -69,15 +69,15 @@ def test_of_two_publications_the_later_one_to_move_the_champion_has_lost(
 ) -> None:
     """As in a bucket: a publication with an outdated verdict ends with its own exit code, and harms nothing."""
     first, late = two_candidates
-    create = Store.create
+    create = Location.create
 
-    def create_after_first(store: Store, sources: dict[str, Path]) -> None:
+    def create_after_first(location: Location, sources: dict[str, Path]) -> None:
         if name in sources:
-            monkeypatch.setattr(Store, "create", create)
+            monkeypatch.setattr(Location, "create", create)
             first.publish(folder)
-        create(store, sources)
+        create(location, sources)
 
-    monkeypatch.setattr(Store, "create", create_after_first)
+    monkeypatch.setattr(Location, "create", create_after_first)
     with pytest.raises(Superseded, match=r"no champion, .* version [12] "):
         late.publish(folder)
     champion = registry.read_champion(folder)
