@@ -15,7 +15,6 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, te
 
 _HEAD, _CRC = struct.Struct("<QI"), struct.Struct("<I")
 _LABEL_BYTES = 10  # of a varint of 64 bits, at most
-_FORMS_KEPT = 4096  # lengths whose encoding is cached
 # From tensorflow/core/example/{example,feature}.proto, without lists of floats, which nobody reads here.
 _SCHEMA = """
 name: "example.proto" syntax: "proto3"
@@ -108,12 +107,11 @@ def _masked_crc(content: bytes) -> int:
     return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
 
 
-@functools.lru_cache(maxsize=_FORMS_KEPT)
 def _head(length: int) -> bytes:
     return _HEAD.pack(length, _masked_crc(length.to_bytes(8, "little")))
 
 
-@functools.lru_cache(maxsize=_FORMS_KEPT)
+@functools.cache
 def _around_image(length: int) -> tuple[bytes, bytes]:
     """Return the bytes before an image of so many bytes in its example, and those between it and its label."""
     example = Example()
