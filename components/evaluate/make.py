@@ -111,7 +111,7 @@ def _score_champion(
     incomparable = _incomparable(published, inputs)
     if incomparable is None:
         try:
-            folder = registry.version_folder(config.registry, published.version)
+            folder = registry.version_location(config.registry, published.version).path
             generator = candidates.published(folder, models.Manifest.of(folder, published.digest))
         except DataError as error:
             published = unreadable_champion(config.registry, error)

@@ -25,7 +25,7 @@ def run(config: SampleConfig) -> StageResult:
     champion = registry.read_champion(config.registry)
     if not champion.version:
         raise DataError(f"nothing has been published in {config.registry} yet; run the pipeline with this registry")
-    folder = registry.version_folder(config.registry, champion.version)
+    folder = registry.version_location(config.registry, champion.version).path
     rows = _rows(config, models.Manifest.of(folder))
     # here, so that a mistake is reported before TensorFlow is imported, which takes seconds
     import numpy as np

@@ -95,7 +95,7 @@ def _version_details(location: str, number: int) -> Iterator[tuple[Version, Line
     """Yield a version, its lineage, the champion, and the folder of its evaluation; name a missing value."""
     champion = _read_champion(location)
     version = registry.read_version(location, number, champion)
-    folder = registry.version_folder(location, number) / registry.EVALUATION
+    folder = registry.version_location(location, number).path / registry.EVALUATION
     origin = lineage.read(folder, version.evaluation)
     try:
         yield version, origin, champion, folder
@@ -122,7 +122,7 @@ def _reproduce(location: str, number: int, root: str, source: str) -> None:
 
 def _export(location: str, number: int, folder: Path, license: str, dataset: list[str]) -> None:
     with _version_details(location, number) as (version, origin, _, _):
-        hub.export(version, origin, registry.version_folder(location, number), folder, license, dataset)
+        hub.export(version, origin, registry.version_location(location, number).path, folder, license, dataset)
     print(f"version {number} is in {folder}: look through {folder / hub.CARD}, then upload the folder")
 
 
@@ -133,7 +133,7 @@ def _list(location: str) -> None:
         state = "champion" if champion.version == number else ""
         try:
             version = registry.read_version(location, number, champion)
-            ratio = evaluations.distance_ratio(registry.version_folder(location, number) / registry.EVALUATION)
+            ratio = evaluations.distance_ratio(registry.version_location(location, number).path / registry.EVALUATION)
         except DataError as error:
             damaged.append(str(error))
             rows.append((str(number), "damaged", "", "", "", "", ""))

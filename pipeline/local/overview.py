@@ -44,7 +44,7 @@ def read(root: Location) -> Overview:
     except (StageError, OSError) as error:
         log.warning("no champion is shown: %s", errors.line_of(error))
         version = 0
-    return Overview(runs, registry.version_folder(root / "registry", version) if version else None)
+    return Overview(runs, registry.version_location(root / "registry", version).path if version else None)
 
 
 def write(overview: Overview) -> None:

@@ -172,7 +172,7 @@ def write_evaluation(
 
 def crown(location: Path, model: Path, version: int) -> None:
     """Make a model a version of a registry and its champion, without a verdict."""
-    shutil.copytree(model, registry.version_folder(location, version))
+    shutil.copytree(model, registry.version_location(location, version).path)
     manifest = models.Manifest.of(model)
     registry.Champion(
         version=version,

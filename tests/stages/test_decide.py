@@ -104,7 +104,7 @@ def test_what_is_new_is_reported(
 def test_other_code_is_new_and_a_version_without_a_recipe_is_no_reason_to_skip(location: Path) -> None:
     published = registry.read_recipe(location, 1)
     assert published is not None
-    version = registry.version_folder(location, 1)
+    version = registry.version_location(location, 1).path
     manifest = version / models.MANIFEST
     artifacts.seal(manifest, artifacts.unsealed(manifest), recipe_sha256="")
     dataclasses.replace(published, code={**published.code, "train": "0" * 64}).write(version)
@@ -116,7 +116,7 @@ def test_other_code_is_new_and_a_version_without_a_recipe_is_no_reason_to_skip(l
 
 
 def test_a_recipe_that_is_changed_or_lost_is_damage(location: Path) -> None:
-    path = registry.version_folder(location, 1) / Recipe.FILE
+    path = registry.version_location(location, 1).path / Recipe.FILE
     artifacts.seal(path, artifacts.unsealed(path), settings={})
     for _ in range(2):
         for refused in (lambda: decide.run(config(location)), lambda: upkeep.verify(str(location), None)):

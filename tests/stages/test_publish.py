@@ -41,7 +41,7 @@ def judged(two_models: list[Path], tmp_path: Path) -> Judged:
 def test_the_first_version_is_a_servable_copy_with_its_evaluation_and_a_guarded_card(judged: Judged) -> None:
     config = judged(0)
     assert publish.run(config).parameters["version"] == 1
-    version = registry.version_folder(config.registry, 1)
+    version = registry.version_location(config.registry, 1).path
     assert (version / "saved_model.pb").is_file()
     model, manifest = models.Manifest.of(config.model), evaluations.Manifest.of(config.evaluation)
     assert models.Manifest.of(version).digest == model.digest

@@ -108,10 +108,6 @@ def version_location(registry: LocationLike, version: int) -> Location:
     return Location.of(registry) / _VERSIONS / str(version)
 
 
-def version_folder(registry: LocationLike, version: int) -> Path:
-    return version_location(registry, version).path
-
-
 def begun(registry: LocationLike) -> dict[int, bool]:
     """Return the numbers of the versions with any files, and whether each is committed, by its manifest."""
     numbers: dict[int, bool] = {}
@@ -261,7 +257,7 @@ def damage(registry: LocationLike, number: int, champion: Champion) -> list[str]
 
 def damage_of_claim(registry: LocationLike, number: int) -> list[str]:
     """Return what is wrong if a version whose listed files are whole is not what was published."""
-    folder, claim = version_folder(registry, number), f"{_CLAIMS}/{number:08d}"
+    folder, claim = version_location(registry, number).path, f"{_CLAIMS}/{number:08d}"
     answer = Location.of(registry).read_with_generation(claim)
     is_claimed = answer is not None and answer[0] == _claim_of(folder, models.Manifest.read(folder).digest)
     files = f"{models.MANIFEST}, {recipes.Recipe.FILE}, {EVALUATION}/{evaluations.MANIFEST} or {claim}"

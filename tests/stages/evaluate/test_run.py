@@ -184,7 +184,7 @@ def test_a_champion_that_need_not_be_scored_or_cannot(
 ) -> None:
     damaged, other = tmp_path / "damaged", tmp_path / "other"
     shutil.copytree(champions, damaged)
-    (registry.version_folder(damaged, 1) / "saved_model.pb").write_bytes(b"")
+    (registry.version_location(damaged, 1).path / "saved_model.pb").write_bytes(b"")
     artifacts.crown(other, make_model(tmp_path / "large", image=ImageShape(12, 8, 1)), 1)
     for location, verdict, reason in (
         (champions, evaluations.HOLD, "version 1"),

@@ -84,7 +84,7 @@ def ask(*words: object, fails: bool = False) -> str:
 
 def test_list_names_every_version_and_the_champion(location: Path) -> None:
     rows = [line.split() for line in ask("list", "--registry", location).splitlines()]
-    digest = [models.Manifest.of(registry.version_folder(location, number)).digest[:12] for number in (1, 2)]
+    digest = [models.Manifest.of(registry.version_location(location, number).path).digest[:12] for number in (1, 2)]
     assert rows[1] == ["1", "300", "8x8x1", "2.5", digest[0], "certified"]
     uncertified = ["uncertified:", "34", "test", "images,", "2,000", "needed"]
     assert rows[2] == ["2", "champion", "200", "8x8x1", "2.5", digest[1], *uncertified]
@@ -93,7 +93,7 @@ def test_list_names_every_version_and_the_champion(location: Path) -> None:
 def test_why_tells_where_a_version_came_from_and_whom_it_beat(location: Path) -> None:
     text = ask("why", 2, "--registry", location)
     facts = dict(line.split(maxsplit=1) for line in text.split("\n\n")[0].splitlines())
-    model = models.Manifest.of(registry.version_folder(location, 2))
+    model = models.Manifest.of(registry.version_location(location, 2).path)
     assert facts["checkpoint"] == "of 200 generator updates, of 300"
     assert facts["data"] == "test: 20 train, 20 validation, 20 test images of 8x8x1 in 2 classes"
     assert facts["verdict"] == r"PROMOTE: better than ever; bad\x1b[31m\nname"
@@ -114,7 +114,7 @@ def test_reproduce_prints_settings_that_are_no_defaults_and_the_digests_to_expec
     location: Path, tmp_path: Path
 ) -> None:
     text = ask("reproduce", 1, "--registry", location, "--root", "a folder")
-    manifest = evaluations.Manifest.of(registry.version_folder(location, 1) / registry.EVALUATION)
+    manifest = evaluations.Manifest.of(registry.version_location(location, 1).path / registry.EVALUATION)
     (tmp_path / "again.yaml").write_text(text)
     problems: list[str] = []
     assert config_file.read(tmp_path / "again.yaml", step_table.PARAMETERS, problems) == {
@@ -134,7 +134,7 @@ def test_reproduce_prints_settings_that_are_no_defaults_and_the_digests_to_expec
     }
     assert not problems
     comments = [line for line in text.splitlines() if line.startswith("# ")]
-    digest = models.Manifest.of(registry.version_folder(location, 1)).digest
+    digest = models.Manifest.of(registry.version_location(location, 1).path).digest
     assert {f"# source {'f' * 64}", f"# dataset {manifest.dataset_digest}", f"# model {digest}"} <= {*comments}
     assert [re.findall(r"[A-Z_]+=\d", comment) for comment in comments if "threads: " in comment] == [
         ["TF_NUM_INTRAOP_THREADS=3"],
@@ -157,7 +157,7 @@ def test_reproduce_warns_of_other_code_and_of_what_is_not_on_record(location: Pa
 def test_what_a_training_began_with_is_reported_and_must_be_there_to_reproduce_it(tmp_path: Path) -> None:
     location = tmp_path / "registry"
     publish_version(tmp_path / "1", location, 100)
-    first = models.Manifest.of(registry.version_folder(location, 1)).checkpoint_digest
+    first = models.Manifest.of(registry.version_location(location, 1).path).checkpoint_digest
     publish_version(tmp_path / "2", location, 200, initial=first)
     publish_version(tmp_path / "3", location, 300, initial="e" * 64)  # what it began with was never published
     assert "initial" not in ask("why", 1, "--registry", location)
@@ -181,14 +181,14 @@ def test_what_cannot_be_reported_is_an_error(own_registry: Path, tmp_path: Path)
     assert "'who'" in complaint("who")
     assert complaint("why")
 
-    first = registry.version_folder(own_registry, 1)
+    first = registry.version_location(own_registry, 1).path
     verdict = first / registry.EVALUATION / evaluations.MANIFEST
     artifacts.seal(verdict, artifacts.unsealed(verdict), checkpoint_digest="d" * 64)
     assert "version 1 of" in complaint("why", 1)
 
 
 def test_a_model_that_lists_a_file_elsewhere_is_not_exported(own_registry: Path, tmp_path: Path) -> None:
-    version = registry.version_folder(own_registry, 1)
+    version = registry.version_location(own_registry, 1).path
     evil = version.parent / "evil.sh"
     evil.write_text("rm -rf /")
     value = artifacts.unsealed(version / models.MANIFEST)
@@ -203,8 +203,8 @@ def test_links_and_page_of_a_root_follow_its_champion(own_registry: Path) -> Non
     root = own_registry.parent
     History(root, {}).write_state(0, {"publish": TaskState(DONE, seconds=1.0, outputs={"version": 1})})
     ask("rollback", "--registry", own_registry)
-    assert (root / "champion" / "model").resolve() == registry.version_folder(own_registry, 1)
+    assert (root / "champion" / "model").resolve() == registry.version_location(own_registry, 1).path
     assert "no report, champion" in (root / overview.PAGE).read_text()
     ask("promote", 2, "--registry", own_registry)
-    assert (root / "champion" / "model").resolve() == registry.version_folder(own_registry, 2)
+    assert (root / "champion" / "model").resolve() == registry.version_location(own_registry, 2).path
     assert ", champion" not in (root / overview.PAGE).read_text()
