@@ -52,13 +52,8 @@ def unneeded(root: Location, keep: int) -> list[Unneeded]:
     last = {result: run.name for run in runs for result in run.results}
     folders = [folder for kind in (*_KINDS, *_COPIED) for folder in (root / kind).children()]
     return [
-        Unneeded(
-            folder,
-            _name_of(folder),
-            sum(file.bytes for file in folder.files().values()),
-            last.get(_name_of(folder), "none"),
-        )
-        for folder in folders
+        Unneeded(folder, name, sum(file.bytes for file in folder.files().values()), last.get(name, "none"))
+        for folder, name in zip(folders, map(_name_of, folders), strict=True)
         if not _is_needed(folder, newest, published)
     ]
 

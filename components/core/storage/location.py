@@ -124,16 +124,12 @@ class Location(os.PathLike[str]):
             for name, file in sorted(listed.items()):
                 if not _is_whole(objects.get(name), file):
                     raise DataError(f"{self} is damaged: {name} in {folder} is not the file that {COMMITTED} describes")
-            files = {name: (objects[name], file.sha256) for name, file in listed.items()}
+            files = {name: (objects[name], self.path / name, file.sha256) for name, file in listed.items()}
         else:
-            files = {name: (stored, "") for name, stored in self.files().items()}
+            files = {name: (stored, self.path / name, "") for name, stored in self.files().items()}
             if manifest not in files:
                 return False
-        chosen = [
-            (stored, self.path / name, sha256)
-            for name, (stored, sha256) in files.items()
-            if wanted is None or name == manifest or wanted(name)
-        ]
+        chosen = [copy for name, copy in files.items() if wanted is None or name == manifest or wanted(name)]
         are_here = concurrent.transfers(_is_same, chosen)
         missing = [file for file, is_here in zip(chosen, are_here, strict=True) if not is_here]
         self._download(missing, self.path / manifest)
