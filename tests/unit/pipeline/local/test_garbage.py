@@ -13,6 +13,7 @@ from components.core.errors import TransientError
 from components.core.registry import registry
 from components.core.stage import run_notes
 from components.core.stage.run_notes import DONE, FAILED, Note
+from components.core.storage import buckets
 from components.core.storage.location import Location
 from pipeline.local import garbage, history
 from pipeline.local.session import session
@@ -105,7 +106,7 @@ def test_it_goes_unless_a_version_or_a_newest_run_needs_it(root: Location, tmp_p
 def test_nothing_goes_while_a_run_of_another_machine_may_need_it(tmp_path: Path) -> None:
     root = Location.of("gs://b/runs")
     run(root, 1, tmp_path / "1")
-    (root / "records/wgan-gp-0001").remove()
+    buckets.delete((root / "records/wgan-gp-0001").files()["record.json"])
     with pytest.raises(TransientError, match=r"^run wgan-gp-0001 .* remove gs://b/runs/records/wgan-gp-0001 "):
         garbage.unneeded(root, 3)
     (root.own / history.FOLDER / "0001").mkdir(parents=True)  # it was killed here
