@@ -106,8 +106,8 @@ class Uploads:
 
     def _run(self) -> None:
         """Do one piece of work after another; repeat one that fails, but not at the end."""
-        failed_at = 0.0
         for work in iter(self._queue.get, None):
+            failed_at = 0.0
             while True:
                 try:
                     work()
@@ -124,7 +124,6 @@ class Uploads:
                     self._ending.wait(SECONDS_BETWEEN_ATTEMPTS)
             if failed_at:
                 log.info("train: checkpoints are in the bucket again, after %.0f s", time.monotonic() - failed_at)
-                failed_at = 0.0
 
     def _go_back(self, location: Location, step: int) -> None:
         """Remove the checkpoints of later steps, which will be different."""
