@@ -145,13 +145,10 @@ def unsealed(content: bytes, path: str | os.PathLike[str], kind: str) -> dict[st
     if digests.SEAL not in value:
         raise DataError(f"{path} does not describe the {kind}: it has no {digests.SEAL}; make the {kind} again")
     fields = {name: field for name, field in value.items() if name != digests.SEAL}
-    try:
-        whole = digests.digest_of(fields) == value[digests.SEAL] and content == readable_json(value)
-    except (ValueError, RecursionError):  # no manifest is written with NaN
-        whole = False
-    if not whole:
-        raise DataError(f"{path} is damaged: it is not what its {digests.SEAL} was written for; make the {kind} again")
-    return fields
+    with contextlib.suppress(ValueError, RecursionError):  # no manifest is written with NaN
+        if content == sealed_json(fields):
+            return fields
+    raise DataError(f"{path} is damaged: it is not what its {digests.SEAL} was written for; make the {kind} again")
 
 
 def _parse(content: bytes, path: str | os.PathLike[str], kind: str) -> dict[str, Any]:
