@@ -67,9 +67,14 @@ def ask(location: str) -> Ask:
 
 def write(location: str, name: str, content: bytes | None) -> None:
     """Change a file of the registry, or delete it, without its checks."""
-    store = Store(Location.of(location))
-    _, generation = store.read(name) or (b"", 0)
-    store.delete([name]) if content is None else store.replace(name, content, generation)
+    folder = Location.of(location)
+    _, generation = folder.read_with_generation(name) or (b"", 0)
+    if content is not None:
+        folder.replace(name, content, generation)
+    elif folder.in_bucket:
+        buckets.delete(folder.files()[name])
+    else:
+        (folder.path / name).unlink()
 
 
 def champion(location: str) -> registry.Champion:
