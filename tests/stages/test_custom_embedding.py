@@ -176,15 +176,18 @@ def test_what_it_holds_is_in_the_key_and_where_it_lies_is_not(colored: Callable[
     done = programs.run(command("embed", **{name: getattr(config, name) for name in names}))
     assert f"embedding_digest: {result.parameters['embedding_digest']}" in done.stdout, done.stderr
     other = save(root / "other", seed=1)
+    shutil.copy(Path(original, inputs.GRAPH), other)  # so that only the weights differ
     assert embed.run(colored(other)).parameters["embedding_uri"] != result.parameters["embedding_uri"]
     with pytest.raises(ConfigError, match="custom_embedding_digest"):
         embed.run(colored(other, "again"))
     digest = inputs.digest_of_embedding(original)
-    with pytest.raises(DataError, match=digest):
+    with pytest.raises(DataError, match=f"{inputs.digest_of_embedding(other)}, expected {digest}"):
         embed.run(colored(other, custom_embedding_digest=digest))
     Path(other, inputs.GRAPH).write_bytes(b"no graph")
     with pytest.raises(DataError, match=f"custom_embedding .*{other}"):
         embed.run(colored(other))
+    with pytest.raises(DataError, match=r"no SavedModel: saved_model\.pb"):
+        inputs.digest_of_embedding(str(root))
 
 
 def _many(pixels: tf.Tensor) -> dict[str, tf.Tensor]:

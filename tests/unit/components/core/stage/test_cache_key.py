@@ -7,9 +7,8 @@ from typing import Annotated
 import grimp
 import pytest
 
-from components.core.errors import DataError
 from components.core.settings import Setting
-from components.core.stage import cache_key, inputs
+from components.core.stage import cache_key
 
 COMPONENTS = Path(cache_key.__file__).parents[2]
 STAGES = sorted(path.parent.name for path in COMPONENTS.glob("*/config.py"))
@@ -80,18 +79,3 @@ def test_a_key_follows_settings_inputs_and_code_but_no_place() -> None:
     assert len(usual) == 16
     parts = cache_key.key_parts("train", Config())
     assert cache_key.fill_key("runs/{key}/x", parts) == f"runs/{cache_key.key_of(parts)}/x"
-
-
-def test_a_custom_embedding_is_identified_by_its_content(tmp_path: Path) -> None:
-    digests = []
-    for name, weights in (("a", b"1"), ("b", b"1"), ("c", b"2")):
-        (tmp_path / name / "variables").mkdir(parents=True)
-        (tmp_path / name / "saved_model.pb").write_bytes(b"graph")
-        (tmp_path / name / "variables" / "variables.index").write_bytes(weights)
-        digests.append(inputs.digest_of_embedding(str(tmp_path / name)))
-    assert digests[0] == digests[1] != digests[2]
-    assert {len(digest) for digest in digests} == {64}
-    with pytest.raises(DataError, match=r"no SavedModel: saved_model\.pb"):
-        inputs.digest_of_embedding(str(tmp_path))
-    with pytest.raises(DataError, match=f"{digests[2]}, expected {digests[0]}"):
-        inputs.digest_of_embedding(str(tmp_path / "c"), digests[0])
