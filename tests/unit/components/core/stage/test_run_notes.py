@@ -2,7 +2,6 @@
 
 import base64
 import json
-import os
 import re
 import signal
 import subprocess
@@ -94,39 +93,36 @@ def test_what_fails_for_good_is_not_tried_again_until_a_user_retries(
     assert try_again("new")[0] == errors.OK
 
 
-def test_a_stage_that_was_killed_is_reported_as_such(run: Location) -> None:
-    running = stand_in.started(*arguments(run, "wait"))
-    os.kill(running.pid, signal.SIGKILL)
-    running.communicate()
-    (note,) = run_notes.read(run)
-    assert note.state == "running"
-    recorded = record(run, status='{"state": "FAILED", "error": {"code": 9, "message": "x"}}')
-    assert recorded["state"] == "FAILED"
-    assert "stage: it ended without" in recorded["reason"]
-    assert recorded["stages"]["stage"]["state"] == "failed"
-
-
 @pytest.mark.parametrize(
-    ("timeout", "code", "state", "reason", "canceled"),
+    ("number", "timeout", "code", "state", "reason", "canceled"),
     [
-        ("1", errors.TRANSIENT, "FAILED", "timeout", "^the run was"),
-        ("3600", errors.TERMINATED, "CANCELED", "^stage was", "canceled in stage$"),
+        (signal.SIGTERM, "1", errors.TRANSIENT, "FAILED", "timeout", "^the run was"),
+        (signal.SIGTERM, "3600", errors.TERMINATED, "CANCELED", "^stage was", "canceled in stage$"),
+        (signal.SIGKILL, "3600", -signal.SIGKILL, "FAILED", "^stage: it ended without", "canceled in stage$"),
     ],
 )
-def test_a_stage_that_kubernetes_stops_was_canceled_or_has_timed_out(
-    run: Location, timeout: str, code: int, state: str, reason: str, canceled: str, monkeypatch: pytest.MonkeyPatch
+def test_a_stage_that_kubernetes_stops_was_canceled_or_has_timed_out_or_was_killed(
+    run: Location,
+    number: signal.Signals,
+    timeout: str,
+    code: int,
+    state: str,
+    reason: str,
+    canceled: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The signal is the same; the server may know better, or say that it runs."""
+    """SIGTERM is the same for both; the server may know better, or say that it runs."""
     monkeypatch.setenv(run_notes.TIMEOUT, timeout)
     note_all(run, decide={"decision": "RUN"})
     running = stand_in.started(*arguments(run, "wait"))
     time.sleep(1)
-    running.terminate()
+    running.send_signal(number)
     running.communicate()
     assert running.returncode == code
     for status, ended_as, why in (("RUNNING", state, reason), ("CANCELLED", "CANCELED", canceled)):
         recorded = record(run, status=json.dumps({"state": status}))
         assert recorded["state"] == ended_as
+        assert recorded["stages"]["stage"]["state"] == "failed"
         assert re.search(why, recorded["reason"])
 
 
