@@ -28,17 +28,14 @@ MODEL = models.Manifest(
     class_counts=[3, 4],
 )
 NUMBERS: dict[str, Any] = {
+    **artifacts.metrics(),
     "names": [["fcd", "Fréchet distance"], ["recall", "recall"]],
     "model": {"fcd": 1.23456, "recall": None},
-    "champion": None,
-    "real": {"fcd": 0.5},
     "noise": {"fcd": 30.0, "recall": 0},
-    "compared": 5000,
-    "low_n": False,
 }
 
 
-def judgment(**changes: Any) -> model_card.Judgment:
+def judgment(numbers: dict[str, Any] = NUMBERS, **changes: Any) -> model_card.Judgment:
     dataset = {
         "source": {"kind": HOSTILE, "fingerprint": "3" * 64},
         "splits": {name: {"records": 1000} for name in ("train", "validation", "test")},
@@ -52,8 +49,7 @@ def judgment(**changes: Any) -> model_card.Judgment:
         made_with={"code": "4" * 64, "image": HOSTILE, "libraries": {"keras": HOSTILE}},
     )
     fields = {"reasons": [HOSTILE], "rules": [artifacts.RULE], "settings": {"sample_count": 10000}, **changes}
-    evaluation = artifacts.evaluation(**{name: value for name, value in fields.items() if name != "numbers"})
-    return model_card.Judgment(evaluation=evaluation, numbers=changes.get("numbers", NUMBERS), lineage=origin)
+    return model_card.Judgment(evaluation=artifacts.evaluation(**fields), numbers=numbers, lineage=origin)
 
 
 def test_the_card_tells_what_was_found_beside_real_images() -> None:
@@ -84,7 +80,7 @@ def test_what_the_training_began_with_is_reported_before_and_after_it_is_judged(
 
 def test_the_champion_that_it_was_compared_with_has_a_column() -> None:
     numbers = {**NUMBERS, "champion": {"fcd": 2.5}}
-    text = model_card.render(MODEL, {}, judgment(numbers=numbers, champion_version=3, champion_digest="6" * 64))
+    text = model_card.render(MODEL, {}, judgment(numbers, champion_version=3, champion_digest="6" * 64))
     assert tables(text)["Metrics"][:2] == [
         ["metric", "name", "this model", "champion then, version 3", "real against real", "noise"],
         ["Fréchet distance", "fcd", "1.235", "2.5", "0.5", "30"],
@@ -99,8 +95,7 @@ def test_a_card_of_a_model_that_nobody_judged_has_no_metrics() -> None:
 
 
 def test_hostile_text_keeps_its_place() -> None:
-    hostile = dataclasses.replace(judgment(), numbers={**NUMBERS, "names": [["fcd", HOSTILE]]})
-    text = model_card.render(MODEL, {HOSTILE: HOSTILE}, hostile)
+    text = model_card.render(MODEL, {HOSTILE: HOSTILE}, judgment({**NUMBERS, "names": [["fcd", HOSTILE]]}))
     allowed = types(
         model_card.render(dataclasses.replace(MODEL, classes=["a", "b"]), {"a": "b"}, judgment(reasons=["good"]))
     )
