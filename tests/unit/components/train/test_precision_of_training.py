@@ -22,11 +22,6 @@ class BesideFloat32(Agreement):
         return max(value, 1)
 
 
-@pytest.fixture(autouse=True)
-def processor_with_amx(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(precision, "cpu_flags", lambda: ["amx_bf16"])
-
-
 def chosen(made_with: dict[str, Any] | None, workers: Agreement | None = None, **settings: Any) -> precision.Precision:
     """Return the precision of a training, new or resumed from a checkpoint with this `made_with`."""
     small = {"batch_size": 8, "latent_size": 4, "base_filters": 2, **settings}
@@ -35,29 +30,32 @@ def chosen(made_with: dict[str, Any] | None, workers: Agreement | None = None, *
     return loop.common_precision(config, checkpoint, workers or Agreement(HERE, None))
 
 
+AUTO = {"precision": "auto"}
+
+
 @pytest.mark.parametrize(
-    ("made_with", "settings", "expected"),
+    ("flag", "made_with", "settings", "expected"),
     [
-        ({"precision": "float32"}, {"precision": "auto"}, "float32"),
-        ({"precision": "bfloat16"}, {"precision": "auto"}, "bfloat16"),
-        ({"precision": "float32"}, {"precision": "bfloat16"}, "bfloat16"),  # which is set
-        ({}, {"precision": "auto"}, "bfloat16"),  # from before precision was recorded
-        (None, {"precision": "auto"}, "bfloat16"),
-        (None, {"precision": "auto", "reproducibility": "exact"}, "float32"),
+        ("amx_bf16", {"precision": "float32"}, AUTO, "float32"),
+        ("avx512f", {"precision": "bfloat16"}, AUTO, "bfloat16"),
+        ("amx_bf16", {"precision": "float32"}, {"precision": "bfloat16"}, "bfloat16"),  # which is set
+        ("amx_bf16", {}, AUTO, "bfloat16"),  # from before precision was recorded
+        ("amx_bf16", None, AUTO, "bfloat16"),
+        ("avx512f", None, AUTO, "float32"),
+        ("avx512_bf16", None, AUTO, "float32"),
+        ("amx_bf16", None, {**AUTO, "reproducibility": "exact"}, "float32"),
     ],
 )
-def test_a_resumed_training_keeps_its_precision_and_exact_is_float32(
-    made_with: dict[str, Any] | None, settings: dict[str, Any], expected: str
+def test_auto_is_bfloat16_with_amx_but_a_resumed_training_keeps_its_precision_and_exact_is_float32(
+    flag: str,
+    made_with: dict[str, Any] | None,
+    settings: dict[str, Any],
+    expected: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(precision, "cpu_flags", lambda: [flag])
     assert chosen(made_with, **settings).name == expected
 
 
-@pytest.mark.parametrize("flag", ["avx512f", "avx512_bf16"])
-def test_auto_is_float32_on_a_processor_without_amx(flag: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(precision, "cpu_flags", lambda: [flag])
-    assert chosen(None, precision="auto").name == "float32"
-
-
 def test_one_worker_with_float32_is_enough() -> None:
-    kept = {"precision": "bfloat16"}
-    assert chosen(kept, BesideFloat32(HERE, None), precision="auto").name == "float32"
+    assert chosen({"precision": "bfloat16"}, BesideFloat32(HERE, None), **AUTO).name == "float32"
