@@ -14,20 +14,11 @@ from components.core.metrics import feature_spaces
 from components.core.metrics.quantities import Quantity, Scores
 from components.core.networks import gan
 from components.evaluate.scoring import candidates, scores
-from tests.inputs.stages import make_dataset, make_embedding
+from tests.stages.evaluate import conftest
 
 COUNT = 400
 Splits = dict[str, np.ndarray]
-
-
-@pytest.fixture(scope="module")
-def dataset(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return make_dataset(tmp_path_factory.mktemp("dataset"), {"train": 1200, "validation": 150, "test": 990})
-
-
-@pytest.fixture(scope="module")
-def embedding(tmp_path_factory: pytest.TempPathFactory, dataset: str) -> Path:
-    return make_embedding(tmp_path_factory.mktemp("embedding"), dataset)
+dataset, embedding = conftest.dataset, conftest.embedding
 
 
 @pytest.fixture(scope="module")
