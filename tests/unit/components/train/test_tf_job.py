@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from components.core.errors import ConfigError, DataError, StageError, Terminated, TransientError
+from components.core.stage import cli
 from components.core.storage.location import Location
 from components.train import tf_job
 from components.train.config import TrainConfig
@@ -30,10 +31,8 @@ class Worker:
 
     def __init__(self, exit_code: int | None) -> None:
         self.exit_code = exit_code
-        self.terminated = False
 
     def terminate(self) -> None:
-        self.terminated = True
         self.exit_code = 143
 
 
@@ -135,7 +134,7 @@ def test_the_worker_that_failed_first_gives_the_reason_and_ends_the_others(
     assert type(caught.value) is error
     assert named in str(caught.value)
     assert Worker.message in str(caught.value)
-    assert [worker.terminated for worker in cluster.started] == [code is None for code in codes]
+    assert [worker.exit_code == 143 for worker in cluster.started] == [code is None for code in codes]
     train()  # which replaces the job
     assert cluster.created == 2
 
@@ -167,11 +166,8 @@ def test_a_job_that_is_being_deleted_is_replaced_when_its_workers_have_ended(clu
     assert cluster.created == 2
 
 
-def test_canceling_ends_the_workers(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    def terminate(*_: object) -> None:
-        raise Terminated
-
-    previous = signal.signal(signal.SIGTERM, terminate)
+def test_canceling_ends_the_workers(cluster: Cluster) -> None:
+    previous = signal.signal(signal.SIGTERM, cli._terminate)
     cluster.plan = [None, None]
     cluster.at_pods(lambda: os.kill(os.getpid(), signal.SIGTERM))
     try:
