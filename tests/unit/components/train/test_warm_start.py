@@ -2,7 +2,6 @@
 
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from components.train.config import TrainConfig, deciding_settings
 from components.train.step import WganStep, network_of
 from tests import programs
 from tests.inputs import artifacts
+from tests.proofs.stages import command
 
 HERE = tf.distribute.OneDeviceStrategy("/cpu:0")
 SMALL: dict[str, Any] = {"batch_size": 16, "latent_size": 8, "base_filters": 4}
@@ -59,8 +59,7 @@ def train(dataset: Path, folder: Path, champion: Path, **changes: object) -> sub
     options = {"dataset": dataset, "checkpoints": folder, "initial_checkpoint": champion, **SMALL, **changes}
     exact = {"reproducibility": "exact", "virtual_shards": 2, "learning_rate_decay": "none", "accelerator": "cpu"}
     every = {"checkpoint_every": 1, "keep_checkpoints": 0, "log_every": 5, "sample_every": 5}
-    flags = [f"--{name}={value}" for name, value in {**exact, **every, **options}.items()]
-    return programs.run([sys.executable, "-m", "components", "train", *flags])
+    return programs.run(command("train", **{**exact, **every, **options}))
 
 
 def test_a_training_begins_with_both_networks_and_their_average_alone(
