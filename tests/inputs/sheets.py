@@ -1,12 +1,21 @@
-"""The images of a contact sheet, to compare with the originals."""
+"""Contact sheets of noise, and the images of a sheet, to compare with the originals."""
 
 import io
 import math
+from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
-from components.core.reporting.grids import GAP, SMALLEST_CELL
+from components.core.reporting.grids import GAP, SMALLEST_CELL, png_grid
+
+
+def write(training: Path, step: int, *shape: int) -> bytes:
+    """Write the sheet of 64 samples of a training's step; noise is the worst case for compression."""
+    path = training / "samples" / f"step-{step:010d}.png"
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(png_grid(np.random.default_rng(step).integers(0, 256, (64, *shape), dtype=np.uint8)))
+    return path.read_bytes()
 
 
 def images_of(png: bytes, height: int, width: int) -> np.ndarray:

@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from components.core.artifacts import checkpoints, datasets, evaluations
 from components.core.artifacts.datasets import ImageShape
 from components.core.registry import registry
-from components.core.reporting import grids, pages
+from components.core.reporting import pages
 from components.core.storage.location import Location
 from components.evaluate import run as evaluate
 from components.evaluate.config import EvaluateConfig
@@ -25,7 +25,7 @@ from pipeline.local import history, overview
 from pipeline.local.history import History, TaskState
 from tests.conftest import write_dataset
 from tests.fakes import http
-from tests.inputs import artifacts
+from tests.inputs import artifacts, sheets
 from tests.inputs.stages import make_checkpoint, make_dataset, make_embedding
 
 # Samples, real images, closest pairs, seven steps, classes, two splits, leaks, crops, four curves; of many classes
@@ -117,7 +117,8 @@ def evaluation(tmp_path_factory: pytest.TempPathFactory, hostile: list[str]) -> 
     manifest = dataclasses.replace(manifest, settings=settings)
     manifest.write(checkpoint)
     write_log(checkpoint, manifest.step)
-    write_samples(training, ImageShape(8, 8, 1), manifest.step)
+    for step in range(10, manifest.step + 1, 10):
+        sheets.write(training, step, 8, 8, 1)
     champion = root / "registry" / registry.CHAMPION
     champion.parent.mkdir()
     artifacts.seal(champion, {"schema_version": 1, hostile[0]: hostile[1]})
@@ -164,15 +165,6 @@ def write_log(checkpoint: Path, rows: int) -> None:
     (checkpoint / "metrics.jsonl").write_text("\n".join(lines))
 
 
-def write_samples(training: Path, image: ImageShape, last_step: int) -> None:
-    """Write sheets of noise, the worst case for compression."""
-    (training / "samples").mkdir()
-    pixels = np.random.default_rng(0).integers(0, 256, (64, image.height, image.width, image.channels), dtype=np.uint8)
-    sheet = grids.png_grid(pixels)
-    for step in range(10, last_step + 1, 10):
-        (training / "samples" / f"step-{step:010d}.png").write_bytes(sheet)
-
-
 def compared(page: Path, *evaluations_: Path) -> Path:
     report.run(ReportConfig(action="compare", runs=tuple(map(str, evaluations_)), output=str(page)))
     return page
@@ -180,10 +172,9 @@ def compared(page: Path, *evaluations_: Path) -> Path:
 
 def write_runs(root: Path, evaluation: Path, parameters: list[str]) -> Path:
     """Write a root with a run for each value of a parameter, every other with a report, and return its page."""
-    sheets = root / "evaluations" / "0"
-    shutil.copytree(evaluation, sheets)
+    copied = shutil.copytree(evaluation, root / "evaluations" / "0")
     for index, text in enumerate(parameters):
-        outputs = {"evaluation_uri": str(sheets), "verdict": ("REJECT", "HOLD")[index % 4 // 2]}
+        outputs = {"evaluation_uri": str(copied), "verdict": ("REJECT", "HOLD")[index % 4 // 2]}
         task = TaskState(history.FAILED, attempts=1) if index % 2 else TaskState(history.DONE, outputs=outputs)
         task.seconds = 1.0
         History(root, {"source": text}).write_state(0, {"evaluate": task})
@@ -233,7 +224,8 @@ def test_pages_of_much_content_are_small_and_whole(evaluation: Path, page: Page,
     counts = manifest.splits["train"].class_counts
     checkpoint = make_checkpoint(tmp_path / "t", image=shape, dataset_digest=manifest.digest, class_counts=counts)
     write_log(checkpoint, 10_000)
-    write_samples(checkpoint.parent, shape, 100)
+    for step in range(10, 101, 10):
+        sheets.write(checkpoint.parent, step, 64, 64, 3)
     embedding = make_embedding(tmp_path / "embedding", dataset)
     large = evaluated(checkpoint, dataset, embedding, tmp_path / "evaluation", "")
     comparison = compared(tmp_path / "compare.html", evaluation, large)

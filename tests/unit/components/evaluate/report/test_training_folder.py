@@ -4,11 +4,11 @@ from typing import Any
 
 import numpy as np
 
-from components.core.reporting import grids
 from components.core.storage import buckets
 from components.core.storage.location import Location
 from components.evaluate.report import training_folder
 from tests.fakes.gcs.server import Server
+from tests.inputs import sheets
 
 
 def write_rows(path: Path, rows: list[dict[str, Any]]) -> None:
@@ -45,34 +45,26 @@ def test_warnings_are_listed_once_for_each_signal(tmp_path: Path) -> None:
     assert training_folder.read_warnings(tmp_path, 100) == []
 
 
-def write_sheet(folder: Path, step: int) -> bytes:
-    images = np.random.default_rng(step).integers(0, 256, (64, 6, 4, 3), dtype=np.uint8)
-    path = folder / "samples" / f"step-{step:010d}.png"
-    path.parent.mkdir(exist_ok=True)
-    path.write_bytes(grids.png_grid(images))
-    return path.read_bytes()
-
-
 def captions(folder: Path, last_step: int) -> list[str]:
     return [sheet["caption"] for sheet in training_folder.timeline(Location.of(folder), last_step, 10**6)]
 
 
 def test_the_timeline_shows_the_sheets_of_some_steps(tmp_path: Path) -> None:
     assert training_folder.timeline(Location.of(tmp_path), 1000, 10**6) == []
-    sheets = {step: write_sheet(tmp_path, step) for step in range(100, 2100, 100)}
+    written = {step: sheets.write(tmp_path, step, 6, 4, 3) for step in range(100, 2100, 100)}
     chosen = (100, 200, 400, 600, 800, 1300, 2000)
     assert training_folder.timeline(Location.of(tmp_path), 2000, 10**6) == [
-        {"caption": f"step {step:,}", "png": sheets[step]} for step in chosen
+        {"caption": f"step {step:,}", "png": written[step]} for step in chosen
     ]
     assert captions(tmp_path, 350) == ["step 100", "step 200", "step 300"]
-    size = (len(sheets[100]) + len(sheets[200])) // 4
+    size = (len(written[100]) + len(written[200])) // 4
     shown = training_folder.timeline(Location.of(tmp_path), 200, size)
     assert sum(len(sheet["png"]) for sheet in shown) <= size
 
 
 def test_a_damaged_sheet_is_skipped(tmp_path: Path) -> None:
     for step in (100, 200, 300):
-        write_sheet(tmp_path, step)
+        sheets.write(tmp_path, step, 6, 4, 3)
     (tmp_path / "samples" / "step-0000000200.png").write_bytes(b"")
     cut = tmp_path / "samples" / "step-0000000300.png"
     cut.write_bytes(cut.read_bytes()[:-300])
@@ -83,8 +75,8 @@ def test_a_timeline_leaves_the_mirror_of_a_training_alone(bucket: Server, tmp_pa
     """The training may go on here: it rolled back to before step 100, and has sent no sheet since."""
     training = Location.of("gs://b/training")
     training.path.mkdir(parents=True)
-    mirrored = {step: write_sheet(training.path, step) for step in (100, 200)}
-    sent = write_sheet(tmp_path, 300)
+    mirrored = {step: sheets.write(training.path, step, 6, 4, 3) for step in (100, 200)}
+    sent = sheets.write(tmp_path, 300, 6, 4, 3)
     buckets.put("gs://b/training/samples/step-0000000100.png", sent)
     assert training_folder.timeline(training, 200, 10**6) == [{"caption": "step 100", "png": sent}]
     kept = {int(path.stem[-3:]): path.read_bytes() for path in (training.path / "samples").iterdir()}
