@@ -1,16 +1,11 @@
 """Tests for charts.py and training_curves.py: which charts there are, and what stands in them."""
 
 import io
-from typing import Any
 
 import numpy as np
 from PIL import Image
 
 from components.core.reporting import charts, training_curves
-
-
-def training(*rows: dict[str, float]) -> dict[str, Any]:
-    return {"log": rows}
 
 
 def pixels(png: bytes) -> np.ndarray:
@@ -19,9 +14,9 @@ def pixels(png: bytes) -> np.ndarray:
 
 
 def test_there_is_a_chart_for_what_the_log_holds_and_for_nothing_else() -> None:
-    assert training_curves.draw({"t": training()}) == []
+    assert training_curves.draw({"t": {"log": []}}) == []
     rows = [{"step": step, "penalty": 1.0, "unknown": 2.0} for step in (1, 2)]
-    (chart,) = training_curves.draw({"t": training(*rows)})
+    (chart,) = training_curves.draw({"t": {"log": rows}})
     assert chart["caption"].startswith("Gradient penalty")
 
 
