@@ -24,8 +24,7 @@ class BesideFloat32(Agreement):
 
 def chosen(made_with: dict[str, Any] | None, workers: Agreement | None = None, **settings: Any) -> precision.Precision:
     """Return the precision of a training, new or resumed from a checkpoint with this `made_with`."""
-    small = {"batch_size": 8, "latent_size": 4, "base_filters": 2, **settings}
-    config = TrainConfig(dataset="unused", checkpoints="unused", **small)
+    config = TrainConfig(dataset="unused", checkpoints="unused", **settings)
     checkpoint = None if made_with is None else (Location.of("unused"), artifacts.checkpoint(5, made_with=made_with))
     return loop.common_precision(config, checkpoint, workers or Agreement(HERE, None))
 
