@@ -38,7 +38,6 @@ WRONG = {
 }
 # Refused for other reasons.
 UNFIT = {
-    "Dropout": lambda: keras.layers.Dropout(0.3),
     "GaussianNoise": lambda: keras.layers.GaussianNoise(0.1),
     "SpectralNormalization": lambda: keras.layers.SpectralNormalization(keras.layers.Conv2D(4, 3)),
 }
