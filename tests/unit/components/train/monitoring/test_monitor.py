@@ -17,8 +17,7 @@ from components.train.monitoring.monitor import Monitor
 from components.train.step import WganStep, network_of
 
 SHAPE = ImageShape(8, 8, 1)
-SETTINGS: dict[str, Any] = {"batch_size": 4, "latent_size": 4, "base_filters": 4, "steps": 2000}
-CONFIG = TrainConfig(dataset="-", checkpoints="-", **SETTINGS)
+CONFIG = TrainConfig(dataset="-", checkpoints="-", batch_size=4, latent_size=4, base_filters=4, steps=2000)
 GOOD = {"gradient_norm": 1.1, "penalty": 0.02, "wasserstein_estimate": 2.0, "real_score": 1.0}
 STEEP = {**GOOD, "gradient_norm": 50.0, "penalty": 2500.0}
 
