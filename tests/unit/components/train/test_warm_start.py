@@ -24,7 +24,6 @@ from tests.proofs.stages import command
 
 HERE = tf.distribute.OneDeviceStrategy("/cpu:0")
 SMALL: dict[str, Any] = {"batch_size": 16, "latent_size": 8, "base_filters": 4}
-LEARNING_RATE = TrainConfig.generator_learning_rate
 
 
 def write_champion(folder: Path, dataset: Path, **changes: Any) -> Path:
@@ -70,7 +69,7 @@ def test_a_training_begins_with_both_networks_and_their_average_alone(
     assert done.returncode == 0, done.stderr
     assert str(champion) in done.stderr
     before, after = checkpoints.load_state(champion), checkpoints.load_state(tmp_path / "t" / "step-0000000001")
-    rates = {"generator": LEARNING_RATE, "critic": TrainConfig.critic_learning_rate}
+    rates = {"generator": TrainConfig.generator_learning_rate, "critic": TrainConfig.critic_learning_rate}
     trained = [name for name in after if f"{name.split('/')[0]}_adam/first/{'/'.join(name.split('/')[1:])}" in after]
     assert {name.split("/")[0] for name in trained} == set(rates)
     for name in trained:
