@@ -1,6 +1,7 @@
 """The model card as Markdown: origin of a model, its scores once it is judged, and its limits of use."""
 
 import dataclasses
+import functools
 import re
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,22 @@ class Judgment:
     lineage: Lineage
 
 
+@functools.cache
+def _template() -> jinja2.Template:
+    environment = jinja2.Environment(
+        autoescape=False,  # noqa: S701, which is for HTML: `finalize` escapes every value as Markdown
+        finalize=lambda value: value if isinstance(value, _Markdown) else escaped(value),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters["digest"] = lambda text: _Markdown(f"`{text}`") if re.fullmatch("[0-9a-f]{64}", text) else text
+    environment.filters["number"] = number
+    with naming(_TEMPLATE):
+        return environment.from_string(_TEMPLATE.read_text("utf-8"))
+
+
 def render(model: models.Manifest, settings: dict[str, Any], judged: Judgment | None = None) -> str:
     """Return the card of a model that was trained with these settings."""
     model_row = lineage.row("model", model.digest, model.made_with)
@@ -49,19 +66,7 @@ def render(model: models.Manifest, settings: dict[str, Any], judged: Judgment | 
             "embed": judged.lineage.embedding["settings"],
             "evaluate": judged.evaluation.settings,
         }
-    environment = jinja2.Environment(
-        autoescape=False,  # noqa: S701, which is for HTML: `finalize` escapes every value as Markdown
-        finalize=lambda value: value if isinstance(value, _Markdown) else escaped(value),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters["digest"] = lambda text: _Markdown(f"`{text}`") if re.fullmatch("[0-9a-f]{64}", text) else text
-    environment.filters["number"] = number
-    with naming(_TEMPLATE):
-        template = environment.from_string(_TEMPLATE.read_text("utf-8"))
-    return template.render(
+    return _template().render(
         model=model,
         judged=judged,
         classes=model.classes_in_words(),
