@@ -49,6 +49,10 @@ class Champion(Manifest):
     rolled_back: tuple[int, ...] = ()  # publications never make these champion again
     removed: tuple[int, ...] = ()  # deleted, or abandoned before they were whole
 
+    def __post_init__(self) -> None:
+        if 0 in (*self.previous, *self.rolled_back, *self.removed):
+            raise ValueError("a version is not a whole number from 1 on")
+
     @property
     def been(self) -> set[int]:
         """Every version that is or was champion, and 0 before the first one."""
