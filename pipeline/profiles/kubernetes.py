@@ -7,7 +7,6 @@ import json
 import math
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from kubernetes.utils.quantity import parse_quantity
 from pydantic import Field, model_validator
 
 from components.core.errors import ConfigError
@@ -67,14 +66,14 @@ class KubernetesStage(Settings):
     @model_validator(mode="after")
     def _check(self) -> Self:
         problems = []
-        for kind in ("cpu", "memory"):
+        for kind, measure in (("cpu", values.cores), ("memory", values.size)):
             request, limit = getattr(self, f"{kind}_request"), getattr(self, f"{kind}_limit")
-            if request and limit and parse_quantity(request) > parse_quantity(limit):
+            if request and limit and measure(request) > measure(limit):
                 problems.append(f"{kind}_request must be at most {kind}_limit, got {request} and {limit}")
         if self.shared_memory:
             if not self.memory_limit:
                 problems.append("shared_memory counts against memory_limit: give that as well")
-            elif parse_quantity(self.shared_memory) >= parse_quantity(self.memory_limit):
+            elif values.size(self.shared_memory) >= values.size(self.memory_limit):
                 problems.append(f"shared_memory must be less than memory_limit, got {self.shared_memory}")
         if SHARED_MEMORY in self.volume_claims.values():
             problems.append(f"volume_claims must not use {SHARED_MEMORY}: that is shared_memory")

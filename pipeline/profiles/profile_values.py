@@ -1,9 +1,9 @@
 """Types of the values in a profile, each with the expectation for messages."""
 
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from kubernetes.utils.quantity import parse_quantity
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from components.core import settings
@@ -15,23 +15,43 @@ from pipeline.profiles.validation import Settings, Text, expected, matching
 if TYPE_CHECKING:
     from kfp import dsl
 
+# Amounts that both Kubernetes and Kubeflow read: 500m, 1.5, 16Gi, 32G.
+_CPU = re.compile(r"(?:[0-9]{0,9}\.)?[0-9]{1,9}m?")
+_MEMORY = re.compile(r"([0-9]{1,18})([EPTGMK]?)(i?)")
+_POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
 _LONGEST_WAIT = 3600  # kfp 2.16.1 silently cuts longer ones
 _REPLICAS = next(field.setting for field in settings.fields_of(TrainConfig) if field.name == "replicas")
 MOST_REPLICAS = int(_REPLICAS.at_most or 0)
 
 
-def _quantity(pattern: str, expectation: str, *accepted_types: type) -> BeforeValidator:
-    """Return the check that an amount matches wholly and is more than nothing; messages give the expectation."""
+def cores(text: str) -> float:
+    """Return the number of processors, such as 0.5 for `500m`; raise `ValueError` with the expectation."""
+    if not _CPU.fullmatch(text):
+        raise ValueError("a number of processors such as 4, 0.5 or 500m")
+    return float(text[:-1]) / 1000 if text.endswith("m") else float(text)
 
+
+def size(text: str) -> int:
+    """Return the number of bytes, such as 16 * 2**30 for `16Gi`; raise `ValueError` with the expectation."""
+    match = _MEMORY.fullmatch(text)
+    if not match or (match[3] and not match[2]):
+        raise ValueError("a whole number with K, M, G, T, P, E, Ki, Mi, Gi, Ti, Pi or Ei, such as 16Gi")
+    base = 1024 if match[3] else 1000
+    return int(match[1]) * int(base ** _POWERS[match[2]])
+
+
+def _quantity(measure: Callable[[str], float], *accepted_types: type) -> Callable[[Any], str]:
     def check(value: Any) -> str:
         text = str(value) if type(value) in accepted_types else ""
-        if not re.fullmatch(pattern, text):
-            raise expected(expectation, value)
-        if parse_quantity(text) <= 0:
+        try:
+            amount = measure(text)
+        except ValueError as error:
+            raise expected(str(error), value) from None
+        if amount <= 0:
             raise expected("more than nothing", value)
         return text
 
-    return BeforeValidator(check)
+    return check
 
 
 def _distinct_folders(value: dict[str, str]) -> dict[str, str]:
@@ -44,11 +64,8 @@ _OBJECT = r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?"
 _CLAIM = matching(_OBJECT, "the name of a volume claim: small letters, digits, - and .")
 # Folders that need no quotes anywhere.
 _FOLDER = matching(r"(/[A-Za-z0-9_][A-Za-z0-9_.-]*)+", "a folder: an absolute path of letters, digits, -, _ and .")
-# Amounts that both Kubernetes and Kubeflow read: 500m, 1.5, 16Gi, 32G.
-_CPU = _quantity(r"([0-9]{0,9}\.)?[0-9]{1,9}m?", "a number of processors such as 4, 0.5 or 500m", str, int, float)
-_SIZES = "a whole number with K, M, G, T, P, E, Ki, Mi, Gi, Ti, Pi or Ei, such as 16Gi"
-Cpu = Annotated[str, _CPU]
-Memory = Annotated[str, _quantity(r"[0-9]{1,18}([EPTGMK]i?)?", _SIZES, str)]
+Cpu = Annotated[str, BeforeValidator(_quantity(cores, str, int, float))]
+Memory = Annotated[str, BeforeValidator(_quantity(size, str))]
 Secret = Annotated[str, matching(rf"({_OBJECT})?", "the name of a secret: small letters, digits, - and .")]
 Seconds = Annotated[int, Field(ge=1, lt=2**31)]
 Devices = Annotated[int, Field(ge=1, le=MOST_REPLICAS)]
