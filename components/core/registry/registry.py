@@ -141,9 +141,9 @@ def read_pointer(registry: LocationLike, rebuild: bool = False) -> Pointer:
         if answer := location.read_with_generation(CHAMPION):
             content, generation = answer
             champion = Champion.parse(content, location / CHAMPION)
-            if not noted or _noted_name(champion) >= noted[-1]:
+            if not noted or champion.revision >= noted[-1]:
                 return Pointer(champion, generation)
-            problem = f"{location / CHAMPION} is older than {noted[-1]} in {_HISTORY}"
+            problem = f"{location / CHAMPION} is older than {_name_of(noted[-1])} in {_HISTORY}"
     except Incompatible:
         raise
     except DataError as error:
@@ -174,10 +174,10 @@ def move_champion(registry: LocationLike, pointer: Pointer, champion: Champion) 
 
 def note(registry: LocationLike, champion: Champion) -> None:
     """Add a pointer to the history, unless it is there or names no version."""
-    location, name = Location.of(registry), _noted_name(champion)
-    if champion.version and name not in _noted(location):
+    location, content = Location.of(registry), atomic_files.sealed_json(champion.to_json())
+    if champion.version and champion.revision not in _noted(location):
         with suppress(Conflict):  # another process adds it
-            location.replace(f"{_HISTORY}/{name}", atomic_files.sealed_json(champion.to_json()), 0)
+            location.replace(f"{_HISTORY}/{_name_of(champion.revision)}", content, 0)
 
 
 def add(registry: LocationLike, fill: Callable[[Path], None], model_digest: str, champion: Champion) -> int:
@@ -267,10 +267,9 @@ def damage_of_claim(registry: LocationLike, number: int) -> list[str]:
 def damage_of_history(registry: LocationLike) -> list[str]:
     """Return the names of the files of the champion's history that are missing or damaged."""
     location = Location.of(registry)
-    names = _noted(location)
-    revisions = range(int(names[0][:-5]), int(names[-1][:-5])) if names else ()
-    missing = [name for revision in revisions if (name := f"{revision:08d}.json") not in names]
-    return missing + [name for name in names if _last(location, [name]) is None]
+    noted = _noted(location)
+    expected = range(noted[0], noted[-1] + 1) if noted else ()
+    return [_name_of(revision) for revision in expected if not _last(location, [revision])]
 
 
 def strays(registry: LocationLike) -> list[str]:
@@ -291,21 +290,23 @@ def remove(registry: LocationLike, number: int) -> None:
     version_location(registry, number).remove(models.MANIFEST, _SERVABLE)
 
 
-def _noted(location: Location) -> list[str]:
-    """Return the names of the files of the champion's history, the oldest first."""
-    return sorted(name for name in (location / _HISTORY).files() if name.removesuffix(".json").isdecimal())
+def _noted(location: Location) -> list[int]:
+    """Return the revisions in the champion's history, ascending."""
+    names = [name.removesuffix(".json") for name in (location / _HISTORY).files()]
+    return sorted(int(name) for name in names if name.isdecimal())
 
 
-def _noted_name(champion: Champion) -> str:
-    return f"{champion.revision:08d}.json"
+def _name_of(revision: int) -> str:
+    return f"{revision:08d}.json"
 
 
-def _last(location: Location, noted: list[str]) -> Champion | None:
-    """Return the last whole pointer of the history; None without one."""
-    for name in reversed(noted):
+def _last(location: Location, revisions: list[int]) -> Champion | None:
+    """Return the last whole pointer among revisions of the history; None without one."""
+    for revision in reversed(revisions):
+        file = f"{_HISTORY}/{_name_of(revision)}"
         with suppress(DataError):
-            if answer := location.read_with_generation(f"{_HISTORY}/{name}"):
-                return Champion.parse(answer[0], location / _HISTORY / name)
+            if answer := location.read_with_generation(file):
+                return Champion.parse(answer[0], location / file)
     return None
 
 
