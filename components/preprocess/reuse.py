@@ -107,8 +107,10 @@ def cache_of(earlier: str, made_by: bytes, wanted: Iterable[bytes] | None, folde
                     break
                 members = _members_in(kept / manifest.parent.name, made_by, shards)
                 table.executemany("INSERT INTO added VALUES (?, ?, ?, ?)", members)
-                chosen = "SELECT * FROM added WHERE ? OR content IN wanted ORDER BY content"
-                table.execute(f"INSERT OR IGNORE INTO known {chosen}", (wanted is None,))
+                table.execute(
+                    "INSERT OR IGNORE INTO known SELECT * FROM added WHERE ? OR content IN wanted ORDER BY content",
+                    (wanted is None,),
+                )
                 table.execute("DELETE FROM wanted WHERE content IN (SELECT content FROM added)")
                 table.execute("DELETE FROM added")
             table.commit()

@@ -173,10 +173,12 @@ class _Writer:
     def take_over(self, keys: list[Key]) -> list[int]:
         """Add the images that earlier datasets have; return the numbers of the others."""
         cache = self.plan.cache
-        found = [(cache and cache.find(content_hash), number) for number, (_, _, content_hash) in enumerate(keys)]
-        known = sorted((cached, number) for cached, number in found if cached)
+        if cache is None:
+            return [*range(len(keys))]
+        looked_up = [(cache.find(content_hash), number) for number, (_, _, content_hash) in enumerate(keys)]
+        in_cache = sorted((cached, number) for cached, number in looked_up if cached)
         missing = set(range(len(keys)))
-        for shard, group in itertools.groupby(known, key=lambda entry: entry[0].shard):
+        for shard, group in itertools.groupby(in_cache, key=lambda entry: entry[0].shard):
             members = [*group]
             images = reuse.read_pixels(shard, [cached for cached, _ in members], self.plan.image.size)
             reused = {number: image for (_, number), image in zip(members, images, strict=True) if image}

@@ -125,7 +125,7 @@ def _describe(
     """Describe the dataset, and log what users should know of it."""
     images, splits = sum(surveyed.counts.values()), {}
     for name in datasets.SPLITS:
-        shards = [facts for facts in built.shards if facts.shard.file.startswith(f"{name}-")]
+        shards = [facts for facts in built.shards if facts.split == name]
         counts = [sum(facts.class_counts[label] for facts in shards) for label in range(len(surveyed.classes))]
         records = sum(facts.shard.records for facts in shards)
         splits[name] = Split(records, counts, [facts.shard for facts in shards])

@@ -43,6 +43,10 @@ class ShardFacts(NamedTuple):
     contradictions: int  # images with different labels in several records
     contradicting: str  # sha256 of the first of these images, if any
 
+    @property
+    def split(self) -> str:
+        return self.shard.file.partition("-")[0]
+
 
 class BuildResult(NamedTuple):
     """What all workers made, for the manifest of the dataset."""
@@ -122,15 +126,17 @@ def gather(files: AttemptFiles, chunk_count: int) -> BuildResult:
     """Read the workers' files; `TransientError` if one is missing although no step failed."""
     names = files.sizes()
     expected, total = set[str](), Outcome()
+    reused, damaged = Counter[str](), Counter[str]()
     for outcome in _read_all(files, names, rows.INDEX, Outcome):
         expected |= {shard for shard, _ in outcome.file_parts}
-        total.reused = Counter(total.reused) + Counter(outcome.reused)  # without zeros
-        total.damaged = Counter(total.damaged) + Counter(outcome.damaged)
+        reused.update(outcome.reused)
+        damaged.update(outcome.damaged)
         total.cropped_count += outcome.cropped_count
         total.quarantined_count += outcome.quarantined_count
         total.quarantined = sorted(total.quarantined + outcome.quarantined)[: rows.MOST_QUARANTINED + 1]
+    total.reused, total.damaged = +reused, +damaged  # without zeros
     shards = [*_read_all(files, names, _FACTS, ShardFacts)]
-    training = {f"{facts.shard.file}{_LEAKS}" for facts in shards if facts.shard.file.startswith("train-")}
+    training = {f"{facts.shard.file}{_LEAKS}" for facts in shards if facts.split == "train"}
     missing = {
         "chunks of the source": chunk_count - sum(name.endswith(rows.INDEX) for name in names),
         "shards": len(expected - {facts.shard.file for facts in shards}),

@@ -112,9 +112,9 @@ class _Process:
         self._ready = False
         self.connection, child_end = Pipe()
         with child_end:
-            given = json.dumps([sys.path, child_end.fileno(), MEMORY, PROCESSOR_SECONDS])
+            arguments = json.dumps([sys.path, child_end.fileno(), MEMORY, PROCESSOR_SECONDS])
             self.process = subprocess.Popen(
-                [sys.executable, "-P", "-c", _PROGRAM, given],
+                [sys.executable, "-P", "-c", _PROGRAM, arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,  # stdout is for the stage's results
                 env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},  # threads would take memory and are useless here

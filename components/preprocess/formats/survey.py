@@ -157,9 +157,13 @@ def _survey_images(location: str, listing: Listing) -> Survey:
     numbers = splits_and_labels.numbers_of(classes)
     located = ((file, *split_and_class(file.name)) for file in listing.files)
     images = ((file, split, numbers[class_name]) for file, split, class_name in located)
-    # Made one by one: all together may not fit into memory.
-    parts = map(ImagesPart, iter(lambda: tuple(itertools.islice(images, IMAGES_AT_ONCE)), ()))
-    return Survey(kind=listing.kind, parts=parts, counts=tally.counts, classes=classes)
+
+    def parts() -> Iterator[ImagesPart]:
+        """Yield the parts one by one: all together may not fit into memory."""
+        while batch := tuple(itertools.islice(images, IMAGES_AT_ONCE)):
+            yield ImagesPart(batch)
+
+    return Survey(kind=listing.kind, parts=parts(), counts=tally.counts, classes=classes)
 
 
 def _survey_archives(location: str, listing: Listing) -> Survey:
