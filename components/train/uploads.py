@@ -129,7 +129,7 @@ class Uploads:
         """Remove the checkpoints of later steps, which will be different."""
         for later in _steps_in_bucket(location):
             if later > step:
-                checkpoints.step_folder(location, later).remove(COMMITTED)
+                checkpoints.step_folder(location, later).remove()
         self._sent, self._sent_samples = {sent for sent in self._sent if sent <= step}, set()
 
     def _send(self, location: Location, rollbacks: int, last: int, kept: _Kept) -> None:
@@ -155,7 +155,7 @@ class Uploads:
             self._sent.add(step)
         steps = _steps_in_bucket(location)
         for step in sorted({*steps} - {*kept(steps)}):
-            checkpoints.step_folder(location, step).remove(COMMITTED)
+            checkpoints.step_folder(location, step).remove()
 
 
 def _steps_in_bucket(location: Location) -> list[int]:

@@ -214,8 +214,8 @@ class Location(os.PathLike[str]):
     def files(self, checksums: bool = False) -> dict[str, Stored]:
         """Return the files below this folder, which need not exist, by their paths within it.
 
-        Without placeholders of empty folders and, on this machine, hidden files, which are being written. There files
-        have no generation, and no checksum unless `checksums`.
+        Left out are placeholders of empty folders in a bucket, and hidden files here, which are being written. Files
+        here have no generation, and a checksum only if `checksums`.
         """
         files = {}
         if self.in_bucket:
@@ -412,9 +412,9 @@ class Location(os.PathLike[str]):
             log.warning("files that are no longer needed stay below %s until this runs again: %s", self, error)
 
     def remove(self, *first: str) -> None:
-        """Remove this folder: these files first, so that nobody finds the rest for an artifact, then all others."""
+        """Remove this folder: first `committed.json` and these files, so that nobody takes the rest for an artifact."""
         files = self.files()
-        for name in dict.fromkeys([*first, *files]):
+        for name in dict.fromkeys([COMMITTED, *first, *files]):
             if not self.in_bucket:
                 (self.path / name).unlink(missing_ok=True)
             elif name in files:
