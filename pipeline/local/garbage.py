@@ -9,7 +9,7 @@ from components.core.errors import DataError, TransientError
 from components.core.registry import registry
 from components.core.stage import run_notes
 from components.core.storage import atomic_files
-from components.core.storage.location import COMMITTED, Location
+from components.core.storage.location import Location
 from pipeline.local import history, session
 
 _CHECKPOINTS = "checkpoints"
@@ -26,7 +26,7 @@ class _Run(NamedTuple):
     """A run that made or used something, as its stages noted it."""
 
     name: str
-    number: int | None  # if `wgan run` numbered it
+    number: int  # that `wgan run` gave it; 0 on a cluster
     results: set[str]  # such as `datasets/KEY`, wherever the root was
     untrained: str  # digest of its dataset, if its training has not ended
 
@@ -47,8 +47,9 @@ def unneeded(root: Location, keep: int) -> list[Unneeded]:
     that one of them began, and what a version was made from. `TransientError` if a run elsewhere has not ended.
     """
     runs, published = _runs(root), _published(root)
-    numbered, others = ([run for run in runs if bool(run.number) == has_number] for has_number in (True, False))
-    newest = sorted(numbered, key=lambda run: run.number or 0)[-keep:] + others[-keep:]
+    on_clusters = [run for run in runs if not run.number]
+    numbered = sorted((run for run in runs if run.number), key=lambda run: run.number)
+    newest = numbered[-keep:] + on_clusters[-keep:]
     last = {result: run.name for run in runs for result in run.results}
     folders = [folder for kind in (*_KINDS, *_COPIED) for folder in (root / kind).children()]
     return [
@@ -63,7 +64,7 @@ def remove(root: Location, folders: list[Unneeded]) -> None:
     session.sweep(root.own)
     for folder, *_ in folders:
         if root.in_bucket:
-            folder.remove(COMMITTED)
+            folder.remove()
         atomic_files.remove_folder(folder.path)
 
 
@@ -105,10 +106,12 @@ def _is_needed(folder: Location, newest: list[_Run], published: set[str]) -> boo
     if any(_name_of(folder) in run.results for run in newest):
         return True
     kind, untrained = _KINDS.get(folder.parent.name), {run.untrained for run in newest}
-    for artifact in folder.children() if folder.parent.name == _CHECKPOINTS else [folder]:
+    if kind is None:
+        return False
+    for artifact in folder.children() if kind is checkpoint_manifest.Manifest else [folder]:
         with contextlib.suppress(DataError):  # it is unfinished or damaged
-            manifest = kind and kind.fetch(artifact, whole=False)
-            if manifest and manifest.digest in published:
+            manifest = kind.fetch(artifact, whole=False)
+            if manifest.digest in published:
                 return True
             if isinstance(manifest, checkpoint_manifest.Manifest) and manifest.dataset_digest in untrained:
                 return True

@@ -117,7 +117,7 @@ def read_all(records: Location) -> list[tuple[Location, list[Note]]]:
     return sorted(runs, key=lambda run: run[1][-1].started if run[1] else "")
 
 
-def local_number(run: str) -> int | None:
-    """Return the number of a run that `wgan run` numbered; None for one on a cluster, whose id ends otherwise."""
+def local_number(run: str) -> int:
+    """Return the number of a run that `wgan run` numbered; 0 for one on a cluster, whose id ends otherwise."""
     numbered = re.fullmatch(r".+-(\d{4,9})", run)
-    return int(numbered[1]) if numbered else None
+    return int(numbered[1]) if numbered else 0
