@@ -25,8 +25,8 @@ class Evaluation:
     manifest: evaluations.Manifest
     compared: int  # samples, with as many real images
     low_n: bool  # whether these are too few for reliable distances
-    model: metric_labels.Known  # scores
-    real: metric_labels.Known  # scores of real images
+    model: metric_labels.Column  # scores
+    real: metric_labels.Column  # scores of real images
     training: Mapping[str, Any]  # `step`, `settings`, and the rows of the curves, as `log`
     samples: bytes  # a sheet, PNG
 

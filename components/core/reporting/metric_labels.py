@@ -38,16 +38,16 @@ _IMAGE_SCORES = {
 }
 
 
-Known = Mapping[Quantity, float | None]  # the scores of a set of images
+Column = Mapping[Quantity, float | None]  # the scores of a set of images
 
 
-def read(by_name: Mapping[str, float | None], spaces: Sequence[str]) -> Known:
+def read(by_name: Mapping[str, float | None], spaces: Sequence[str]) -> Column:
     """Return every score in the spaces of an embedding, from the values by name in `metrics.json`."""
     quantities = [quantity for space in [*spaces_of(spaces), None] for quantity in _labels(space)]
     return {quantity: by_name.get(quantity.name) for quantity in quantities}
 
 
-def in_words(scores: Known) -> list[list[str]]:
+def in_words(scores: Column) -> list[list[str]]:
     """Return the name and the label of each known score, in the order of `tables`."""
     rows = []
     for space in [*_spaces([scores]), None]:
@@ -57,7 +57,7 @@ def in_words(scores: Known) -> list[list[str]]:
     return rows
 
 
-def tables(columns: Mapping[str, Known], notes: Mapping[Space, str] | None = None) -> list[dict[str, Any]]:
+def tables(columns: Mapping[str, Column], notes: Mapping[Space, str] | None = None) -> list[dict[str, Any]]:
     """Return a table for each space, with its note, and one of other scores: a row for each score that a column has.
 
     Columns are the scores of sets of images, by their heading.
@@ -79,7 +79,7 @@ def tables(columns: Mapping[str, Known], notes: Mapping[Space, str] | None = Non
     return result
 
 
-def _spaces(columns: Iterable[Known]) -> list[Space]:
+def _spaces(columns: Iterable[Column]) -> list[Space]:
     """Return the spaces of scores, each as in the first column that has it, which decides the names of its scores."""
     return list(dict.fromkeys(quantity.space for scores in columns for quantity in scores if quantity.space))
 
