@@ -73,7 +73,7 @@ def record_of(root: Path, number: int = 1) -> dict[str, Any]:
 
 
 def outputs(record: dict[str, Any]) -> dict[str, Any]:
-    """Return a run's results from its record: digests, verdict and version, None if there is none."""
+    """Return a run's digests, verdict and version from its record; without a publication the version is None."""
     results: dict[str, Any] = {"version": None}
     for stage in record["stages"].values():
         results |= stage["outputs"]

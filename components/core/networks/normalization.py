@@ -112,7 +112,8 @@ class BatchStatistics(NamedTuple):
     variance: tf.Tensor
 
 
-# Each thread has its own value, because a strategy traces each replica in its own thread.
+# Each thread has its own value, because a strategy traces each replica in its own thread. Where nothing is recorded,
+# statistics go into a list that nobody keeps.
 _recording = contextvars.ContextVar[list[BatchStatistics]]("recording")
 
 

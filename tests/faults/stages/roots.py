@@ -65,8 +65,10 @@ class Roots:
         lacking = f"; {named} is not named in {error}" if named not in error else ""
         return f"{root}: other {differing}{lacking}" if differing or lacking else ""
 
-    def some_time(self) -> float:
-        return self.chance.uniform(0, self.seconds)
+    def lives_for_a_while(self, process: "subprocess.Popen[str]") -> bool:
+        """Wait for some time that a run may take; return whether this one is still at work."""
+        time.sleep(self.chance.uniform(0, self.seconds))
+        return process.poll() is None
 
 
 def _results(root: Path) -> dict[str, Any]:
@@ -83,8 +85,7 @@ def copied_while_a_run_writes(roots: Roots) -> tuple[bool, str]:
     """The copy is run to its end without the original."""
     root = roots.new()
     process = roots.start(root)
-    time.sleep(roots.some_time())
-    is_running = process.poll() is None
+    is_running = roots.lives_for_a_while(process)
     copy = roots.copy(root) if root.exists() else roots.new()
     _, log = process.communicate()
     root.rename(roots.new())
@@ -94,8 +95,7 @@ def copied_while_a_run_writes(roots: Roots) -> tuple[bool, str]:
 def moved_between_stages(roots: Roots) -> tuple[bool, str]:
     root, moved = roots.new(), roots.new()
     process = roots.start(root)
-    time.sleep(roots.some_time())
-    is_running = process.poll() is None
+    is_running = roots.lives_for_a_while(process)
     process.send_signal(signal.SIGTERM)
     process.communicate()
     if root.exists():
@@ -107,8 +107,7 @@ def cleaned(roots: Roots) -> tuple[bool, str]:
     """`wgan runs gc` begins at any moment of a run, and removes what an earlier one made."""
     root = roots.copy(roots.reference)
     process = roots.start(root, steps=30)
-    time.sleep(roots.some_time())
-    is_running = process.poll() is None
+    is_running = roots.lives_for_a_while(process)
     done = subprocess.run(_gc(root), capture_output=True, text=True, check=False)
     _, log = process.communicate()
     if done.returncode or process.returncode:
@@ -123,8 +122,7 @@ def killed_cleaning(roots: Roots) -> tuple[bool, str]:
     (root / "records").rename(root / "no records")  # so that nothing is needed
     process = subprocess.Popen(_gc(root), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     count = len([*root.glob("*/*")])
-    until = time.monotonic() + 60
-    while process.poll() is None and len([*root.glob("*/*")]) == count and time.monotonic() < until:
+    while process.poll() is None and len([*root.glob("*/*")]) == count:
         time.sleep(0.0005)
     time.sleep(roots.chance.uniform(0, 0.01))
     process.kill()
